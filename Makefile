@@ -1,0 +1,62 @@
+SHELL := bash
+.DEFAULT_GOAL := help
+
+# Development tools, at the versions of their own module; go caches the builds.
+TOOL := go tool -modfile=internal/tools/go.mod
+
+# The packages to test, and more flags for go test.
+PKGS      ?= ./...
+TESTFLAGS ?=
+# How long each fuzz target runs.
+FUZZTIME  ?= 5s
+
+.PHONY: help
+help: ## list what make can do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/badged
+	go build -trimpath -o bin/badged ./cmd/badged
+
+.PHONY: test
+test: needs web ## run every test with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race $(TESTFLAGS) $(PKGS)
+
+.PHONY: web
+web: needs ## check, test and rebuild what is written in TypeScript
+	@.ci/web
+
+.PHONY: needs
+needs: ## install the programs that tests need, where missing
+	@.ci/needs
+
+.PHONY: cover
+cover: needs ## run every test and write coverage.html
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -coverpkg=./... -coverprofile=coverage.out $(TESTFLAGS) $(PKGS)
+	go tool cover -html=coverage.out -o coverage.html
+	go tool cover -func=coverage.out | tail -n 1
+
+.PHONY: fuzz
+fuzz: needs ## run each fuzz target for FUZZTIME
+	@.ci/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: needs ## measure rates and latency, see docs/benchmarks.md (BENCH='-only latency -round 1')
+	go run ./tests/bench $(BENCH)
+
+.PHONY: lint
+lint: ## run the linters
+	$(TOOL) golangci-lint run ./...
+
+.PHONY: fmt
+fmt: ## format the code
+	$(TOOL) golangci-lint fmt
+
+# 75 says that nothing could be checked, which .ci/vuln has said loudly.
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what is called (VULNDB=URL of a mirror)
+	@.ci/vuln || test $$? -eq 75
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin coverage.out coverage.html
