@@ -1,0 +1,55 @@
+package embedpg
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// startTethered is the tether of Linux: the kernel signals the child when the
+// thread that forked it ends. That thread is kept for as long as the child
+// lives.
+func startTethered(cmd *exec.Cmd, started chan<- error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGINT
+	err := cmd.Start()
+	started <- err
+	if err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// children lists the processes that pid has started, as far as the kernel
+// tells.
+func children(pid int) []int {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(string(content)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// servesFrom reports whether a live process works in pgdata, as every process
+// of a server does.
+func servesFrom(_ context.Context, pid int, pgdata string) bool {
+	cwd, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+	if err != nil {
+		return false // gone, or another user's: not a server of this one's data
+	}
+	dir, err := os.Stat(pgdata)
+	return err == nil && os.SameFile(cwd, dir)
+}

@@ -1,0 +1,197 @@
+package embedpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a private server made by Start. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	tether  tether
+	account account
+	bin     binaries
+	pgdata  string
+	// tempDir holds the socket, and pgdata too if that is temporary.
+	tempDir string
+	// held are the locks of the directories; see lock.go.
+	held []*os.File
+
+	// run is the current or last run of the server.
+	run atomic.Pointer[process]
+	// mu is held while the server starts or ends.
+	mu      sync.Mutex
+	stopped bool
+}
+
+// URL returns the connection string of the database badged, as its owner and
+// superuser. It is the same after a Restart.
+func (s *Server) URL() string { return s.DatabaseURL(database) }
+
+// DatabaseURL returns the connection string of another database of the server.
+func (s *Server) DatabaseURL(name string) string {
+	u := url.URL{
+		Scheme: "postgres",
+		Path:   "/" + name,
+		// The port is part of the socket's name, and a PGPORT in the
+		// environment would change it.
+		RawQuery: url.Values{"host": {s.tempDir}, "port": {port}, "user": {role}}.Encode(),
+	}
+	return u.String()
+}
+
+// Done returns a channel that is closed when the current run of the server has
+// ended, for whatever reason.
+func (s *Server) Done() <-chan struct{} { return s.run.Load().done }
+
+// Err returns nil while the server runs and after Stop and Kill, and otherwise
+// how it ended, with the last lines of its log.
+func (s *Server) Err() error {
+	run := s.run.Load()
+	select {
+	case <-run.done:
+		return run.err
+	default:
+		return nil
+	}
+}
+
+// Stop ends the server, breaking off its connections, and removes its socket
+// and temporary data. It waits for the shutdown to finish until ctx is done;
+// then the server is made to end at once, which loses nothing but makes the
+// next start replay its log, and the error says so. Calling it again does
+// nothing.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
+	return errors.Join(s.shutdown(ctx), s.release())
+}
+
+// Kill ends the server as a crash would, and waits until all its processes are
+// gone. Data and socket directory stay for a Restart; Stop removes what Stop
+// removes. It is for tests of faults.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run.Load().kill()
+}
+
+// Restart starts the server again on the same data and with the same URL,
+// after stopping it if it runs. ctx bounds it as it does Start. When it fails
+// the server is down and Restart may be tried again.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errors.New("restart: the server was stopped for good")
+	}
+	if err := s.shutdown(ctx); err != nil {
+		return err
+	}
+	return s.launch(ctx)
+}
+
+// immediateTimeout is longer than PostgreSQL itself waits, in an immediate
+// shutdown, before it kills the processes that it has left.
+const immediateTimeout = 10 * time.Second
+
+// shutdown ends the run if it has not ended.
+func (s *Server) shutdown(ctx context.Context) error {
+	run := s.run.Load()
+	run.signal(syscall.SIGINT)
+	select {
+	case <-run.done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-run.done:
+		return nil // long ago, perhaps: a context that is done does not matter
+	default:
+	}
+	run.signal(syscall.SIGQUIT)
+	select {
+	case <-run.done:
+	case <-time.After(immediateTimeout):
+		run.kill()
+	}
+	return fmt.Errorf("postgres was cut off in its shutdown and will recover at its next start: %w", context.Cause(ctx))
+}
+
+// launch runs the server and waits until it is ready.
+func (s *Server) launch(ctx context.Context) error {
+	if err := clearStalePID(ctx, s.pgdata); err != nil {
+		return err
+	}
+	log := &serverLog{log: s.cfg.Log}
+	// The server's life is not bounded by ctx.
+	cmd := s.account.command(context.WithoutCancel(ctx), s.pgdata, s.bin.postgres(), s.arguments()...)
+	cmd.ExtraFiles = s.held
+	run, err := startProcess(cmd, log, s.tether)
+	if err != nil {
+		return err
+	}
+	s.run.Store(run)
+	if err := s.awaitReady(ctx, run); err != nil {
+		run.kill()
+		return err
+	}
+	return nil
+}
+
+// readyInterval is how often to look whether the server is ready.
+const readyInterval = 5 * time.Millisecond
+
+// awaitReady returns once the server accepts connections and has the database.
+func (s *Server) awaitReady(ctx context.Context, run *process) error {
+	ticker := time.NewTicker(readyInterval)
+	defer ticker.Stop()
+	for {
+		// Its own word first: connecting earlier fills its log with refusals.
+		if pm, found := readPostmaster(s.pgdata); found && pm.pid == run.cmd.Process.Pid && pm.status == "ready" {
+			return s.ensureDatabase(ctx)
+		}
+		select {
+		case <-ticker.C:
+		case <-run.done:
+			return run.err
+		case <-ctx.Done():
+			return fmt.Errorf("wait for postgres to be ready: %w\n%s", context.Cause(ctx), run.log.tail())
+		}
+	}
+}
+
+// ensureDatabase connects and creates the database if it is missing, as it is
+// after initdb, and after a first start that was cut short.
+func (s *Server) ensureDatabase(ctx context.Context) (err error) {
+	conn, err := pgx.Connect(ctx, s.DatabaseURL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to the private postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	var exists bool
+	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", database).Scan(&exists)
+	if err != nil {
+		return fmt.Errorf("look for database %s: %w", database, err)
+	}
+	if exists {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+database); err != nil {
+		return fmt.Errorf("create database %s: %w", database, err)
+	}
+	return nil
+}

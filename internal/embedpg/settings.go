@@ -1,0 +1,72 @@
+package embedpg
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// defaults suit a server that shares a developer's machine with everything
+// else and gets short transactions. Memory is taken only as it is used.
+func defaults() map[string]string {
+	return map[string]string{
+		// The default of 128MB halves the rate of folding.
+		"shared_buffers": "512MB",
+		// Checkpoints write whole pages again; fewer of them cost disk space
+		// and a longer recovery, bounded by this size.
+		"max_wal_size":       "2GB",
+		"checkpoint_timeout": "15min",
+		// Solid state drives: reading anywhere costs about the same.
+		"random_page_cost": "1.1",
+		// Compiling a query costs more than any of ours takes.
+		"jit": "off",
+		// Named, since what is committed here must stay.
+		"fsync":              "on",
+		"full_page_writes":   "on",
+		"synchronous_commit": "on",
+		// The same whatever the machine's clock and language are; the log is
+		// parsed.
+		"timezone":    "UTC",
+		"lc_messages": "C",
+	}
+}
+
+// fixed are the settings that keep the server private and in sight.
+func fixed(socketDir string) map[string]string {
+	return map[string]string{
+		"listen_addresses":        "",
+		"port":                    port,
+		"unix_socket_directories": socketDir,
+		"unix_socket_permissions": "0700",
+		"log_destination":         "stderr",
+		"logging_collector":       "off",
+		"log_line_prefix":         "",
+	}
+}
+
+// checkSettings refuses settings that would be overruled.
+func checkSettings(settings map[string]string) error {
+	reserved := fixed("")
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if _, ok := reserved[name]; ok {
+			return fmt.Errorf("setting %s of a private server is fixed", name)
+		}
+	}
+	return nil
+}
+
+// arguments turns all settings into arguments of postgres, in a stable order.
+func (s *Server) arguments() []string {
+	all := defaults()
+	if s.cfg.DataDir == "" {
+		// Shared memory that goes with the data, also after a crash.
+		all["dynamic_shared_memory_type"] = "mmap"
+	}
+	maps.Copy(all, s.cfg.Settings)
+	maps.Copy(all, fixed(s.tempDir))
+	args := []string{"-D", s.pgdata}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		args = append(args, "-c", name+"="+all[name])
+	}
+	return args
+}

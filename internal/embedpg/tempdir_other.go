@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package embedpg
+
+func memoryDir() string { return "" }
