@@ -1,0 +1,144 @@
+package events_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// partitions is how many partitions the logs of these tests have.
+const partitions = 4
+
+var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	_, err = migrations.Up(ctx, cfg, partitions)
+	return err
+}}
+
+func newPool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 10 // some tests hold several
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// openLog returns the log of a database of its own, and a pool on that.
+func openLog(t testing.TB, url string) (*events.Log, *pgxpool.Pool) {
+	t.Helper()
+	pool := newPool(t, url)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log, pool
+}
+
+func newLog(t testing.TB) (*events.Log, *pgxpool.Pool) {
+	t.Helper()
+	return openLog(t, pgtest.NewDB(t, migrated))
+}
+
+// userIn returns the nth user of a partition.
+func userIn(partition, n int) string {
+	for i := 0; ; i++ {
+		user := fmt.Sprintf("user-%d", i)
+		if events.PartitionOf(user, partitions) != partition {
+			continue
+		}
+		if n == 0 {
+			return user
+		}
+		n--
+	}
+}
+
+// delivered is a message to users.
+func delivered(id string, users ...string) events.Event {
+	return events.Event{
+		ID: id, Source: "/chat", Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: "c", UserIDs: users, Seq: 1},
+	}
+}
+
+func mustAppend(t testing.TB, log *events.Log, evs ...events.Event) events.Receipt {
+	t.Helper()
+	receipt, err := log.Append(t.Context(), evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+// readAll reads a partition from a position to its end. The server is shared,
+// and its own upkeep may hide the last events for an instant.
+func readAll(t testing.TB, q events.Querier, partition int, after events.Position) []events.Record {
+	t.Helper()
+	var all []events.Record
+	for {
+		batch, err := events.Read(t.Context(), q, partition, after, 1000, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, batch.Records...)
+		if len(all) > 0 {
+			after = all[len(all)-1].Position
+		}
+		if !batch.More && !batch.Hidden {
+			return all
+		}
+	}
+}
+
+// ids returns the ids of the events in records, which must all decode.
+func ids(t testing.TB, records []events.Record) []string {
+	t.Helper()
+	var s []string
+	for _, e := range decodeAll(t, records) {
+		s = append(s, e.ID)
+	}
+	return s
+}
+
+func decodeAll(t testing.TB, records []events.Record) []events.Event {
+	t.Helper()
+	var evs []events.Event
+	for _, r := range records {
+		e, err := events.Decode(r.Payload)
+		if err != nil {
+			t.Fatalf("record %s: %v", r.Position, err)
+		}
+		evs = append(evs, e)
+	}
+	return evs
+}
+
+// stored returns the ids of all events, by partition.
+func stored(t testing.TB, q events.Querier) [partitions][]string {
+	t.Helper()
+	var all [partitions][]string
+	for p := range partitions {
+		all[p] = ids(t, readAll(t, q, p, events.Position{}))
+	}
+	return all
+}

@@ -1,0 +1,317 @@
+package events
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Decode reads one event from its CloudEvents JSON form and validates it. It
+// is strict: an attribute or data field that is not defined, given twice, or
+// of the wrong type is an error, so that a misspelt field is never silently
+// without effect. The error is an [*InvalidError].
+//
+// Besides the attributes of [Event] it accepts, and ignores, the CloudEvents
+// attributes datacontenttype (which must be JSON), dataschema and subject. As
+// CloudEvents wants it, an attribute that is null is one that was not given.
+func Decode(b []byte) (Event, error) {
+	var p problems
+	var e Event
+	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
+	d := decoder{dec: dec, problems: &p}
+	present, isObject := d.event(&e)
+	if d.err == nil {
+		if _, err := dec.ReadToken(); err == nil {
+			p.add("", "must be one JSON object, with nothing after it")
+		} else if !errors.Is(err, io.EOF) {
+			d.err = err
+		}
+	}
+	if d.err != nil {
+		p = nil // what was found in half an event only distracts
+		p.add("", "is not valid JSON: %s", describeSyntax(d.err))
+		return Event{}, p.err()
+	}
+	if isObject {
+		e.validate(&p, present)
+	}
+	if err := p.err(); err != nil {
+		return Event{}, err
+	}
+	return e, nil
+}
+
+// describeSyntax says where the JSON broke without the decoder's own prefix.
+func describeSyntax(err error) string {
+	var syntactic *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.EOF):
+		return "it is empty"
+	case !errors.As(err, &syntactic):
+		return err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Sprintf("it ends too early at byte %d", syntactic.ByteOffset)
+	}
+	return fmt.Sprintf("%v at byte %d", syntactic.Err, syntactic.ByteOffset)
+}
+
+// decoder walks the tokens of one event. A value of the wrong type becomes a
+// problem and is skipped; err is set once the JSON itself is broken, and
+// nothing is read after that.
+type decoder struct {
+	dec      *jsontext.Decoder
+	problems *problems
+	err      error
+}
+
+// event reads the envelope and returns which fields of data were given; ok is
+// false where there is no envelope to speak of.
+func (d *decoder) event(e *Event) (present fields, ok bool) {
+	var hasSpecVersion, hasID, hasSource, hasType, hasData bool
+	ok = d.object("", func(name string) {
+		if name != "data" && d.dec.PeekKind() == jsontext.KindNull {
+			d.skip()
+			return
+		}
+		switch name {
+		case "specversion":
+			hasSpecVersion = true
+			if v, ok := d.text(name); ok && v != SpecVersion {
+				d.problems.add(name, "must be %q, is %s", SpecVersion, quoteShort(v))
+			}
+		case "id":
+			hasID = true
+			e.ID, _ = d.text(name)
+		case "source":
+			hasSource = true
+			e.Source, _ = d.text(name)
+		case "type":
+			hasType = true
+			v, _ := d.text(name)
+			e.Type = Type(v)
+		case "time":
+			e.Time = d.time(name)
+		case "traceparent":
+			e.TraceParent, _ = d.text(name)
+		case "tracestate":
+			e.TraceState, _ = d.text(name)
+		case "data":
+			hasData = true
+			present = d.data(&e.Data)
+		case "datacontenttype":
+			if v, ok := d.text(name); ok && !isJSON(v) {
+				d.problems.add(name, "must be application/json, is %s", quoteShort(v))
+			}
+		case "dataschema", "subject":
+			d.text(name)
+		case "data_base64":
+			d.problems.add(name, "is not supported: give data as JSON")
+			d.skip()
+		default:
+			d.unknown(name)
+		}
+	})
+	if !ok {
+		return 0, false
+	}
+	for _, a := range []struct {
+		name string
+		has  bool
+	}{
+		{"specversion", hasSpecVersion},
+		{"id", hasID},
+		{"source", hasSource},
+		{"type", hasType},
+		{"data", hasData},
+	} {
+		if !a.has {
+			d.problems.add(a.name, "is required")
+		}
+	}
+	return present, true
+}
+
+// data reads the data object and returns which of its fields were given.
+func (d *decoder) data(data *Data) (present fields) {
+	d.object("data", func(name string) {
+		path := "data." + name
+		var field fields
+		for _, f := range fieldNames {
+			if f.name == name {
+				field = f.field
+			}
+		}
+		present |= field
+		switch field {
+		case fieldConversationID:
+			data.ConversationID, _ = d.text(path)
+		case fieldUserIDs:
+			data.UserIDs = d.texts(path)
+		case fieldSeq:
+			data.Seq = d.int64(path)
+		case fieldUpToSeq:
+			data.UpToSeq = d.int64(path)
+		case fieldMentionedUserIDs:
+			data.MentionedUserIDs = d.texts(path)
+		case fieldCategory:
+			data.Category, _ = d.text(path)
+		case fieldMessageID:
+			data.MessageID, _ = d.text(path)
+		case fieldSenderID:
+			data.SenderID, _ = d.text(path)
+		case fieldLevel:
+			v, _ := d.text(path)
+			data.Level = Level(v)
+		default:
+			d.unknown(path)
+		}
+	})
+	return present
+}
+
+// object reads an object and calls member for each name; member must read the
+// value. It reports whether there was an object.
+func (d *decoder) object(path string, member func(name string)) bool {
+	if d.err != nil || !d.kind(path, jsontext.KindBeginObject, "a JSON object") {
+		return false
+	}
+	d.read() // the brace
+	for d.err == nil && d.dec.PeekKind() != jsontext.KindEndObject {
+		name := d.read()
+		if d.err != nil {
+			return false
+		}
+		member(name.String())
+	}
+	d.read()
+	return d.err == nil
+}
+
+func (d *decoder) text(path string) (string, bool) {
+	if !d.kind(path, jsontext.KindString, "a string") {
+		return "", false
+	}
+	t := d.read()
+	if d.err != nil {
+		return "", false
+	}
+	return t.String(), true
+}
+
+// texts reads an array of strings. Past the most that any field may hold it
+// only counts.
+func (d *decoder) texts(path string) []string {
+	if !d.kind(path, jsontext.KindBeginArray, "an array of strings") {
+		return nil
+	}
+	d.read()
+	texts := make([]string, 0, 1)
+	for d.err == nil && d.dec.PeekKind() != jsontext.KindEndArray {
+		switch {
+		case len(texts) > MaxUsers:
+			texts = append(texts, "")
+			d.skip()
+		case d.dec.PeekKind() == jsontext.KindString:
+			texts = append(texts, d.read().String())
+		default: // only now is the path worth building
+			t, _ := d.text(path + "[" + strconv.Itoa(len(texts)) + "]")
+			texts = append(texts, t)
+		}
+	}
+	d.read()
+	return texts
+}
+
+func (d *decoder) int64(path string) int64 {
+	if !d.kind(path, jsontext.KindNumber, "a whole number") {
+		return 0
+	}
+	t := d.read()
+	if d.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(t.String(), 10, 64)
+	if err != nil {
+		d.problems.add(path, "must be a whole number from 1 to %d, is %s", int64(1<<63-1), quoteShort(t.String()))
+		return 0
+	}
+	return n
+}
+
+func (d *decoder) time(path string) time.Time {
+	s, ok := d.text(path)
+	if !ok {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		d.problems.add(path, "must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is %s", quoteShort(s))
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// kind reports whether the next value is of kind k; otherwise it notes the
+// problem and skips the value.
+func (d *decoder) kind(path string, k jsontext.Kind, want string) bool {
+	got := d.dec.PeekKind()
+	if got == k {
+		return true
+	}
+	if got == jsontext.KindInvalid { // broken JSON: let read find out how
+		d.read()
+		return false
+	}
+	d.problems.add(path, "must be %s", want)
+	d.skip()
+	return false
+}
+
+func (d *decoder) unknown(path string) {
+	d.problems.add(showPath(path), "is not a known field")
+	d.skip()
+}
+
+// showPath makes a path that ends in a name from outside fit to be shown and
+// stored: it is cut where it is long, and holds no control characters.
+func showPath(path string) string {
+	const most = 128
+	if len(path) > most {
+		path = cutText(path, most) + "…"
+	}
+	if !strings.ContainsFunc(path, isControl) {
+		return path
+	}
+	quoted := strconv.Quote(path)
+	return quoted[1 : len(quoted)-1]
+}
+
+func (d *decoder) read() jsontext.Token {
+	if d.err != nil {
+		return jsontext.Token{}
+	}
+	t, err := d.dec.ReadToken()
+	if err != nil {
+		d.err = err
+	}
+	return t
+}
+
+func (d *decoder) skip() {
+	if d.err == nil {
+		d.err = d.dec.SkipValue()
+	}
+}
+
+// isJSON reports whether a media type is JSON, parameters aside.
+func isJSON(mediaType string) bool {
+	base, _, _ := bytes.Cut([]byte(mediaType), []byte(";"))
+	base = bytes.ToLower(bytes.TrimSpace(base))
+	return bytes.Equal(base, []byte("application/json")) || bytes.HasSuffix(base, []byte("+json"))
+}

@@ -1,0 +1,107 @@
+package events
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MarshalJSON returns the CloudEvents JSON form of e, as Decode reads it.
+func (e Event) MarshalJSON() ([]byte, error) {
+	return appendEvent(nil, &e, &e.Data)
+}
+
+// appendEvent appends e to dst with data in place of its own. It fails only
+// where a string is not valid UTF-8.
+func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
+	a := appender{b: append(dst, `{"specversion":"1.0"`...)}
+	a.text("id", e.ID)
+	a.text("source", e.Source)
+	a.text("type", string(e.Type))
+	if !e.Time.IsZero() {
+		a.text("time", e.Time.UTC().Format(time.RFC3339Nano))
+	}
+	if e.TraceParent != "" {
+		a.text("traceparent", e.TraceParent)
+	}
+	if e.TraceState != "" {
+		a.text("tracestate", e.TraceState)
+	}
+	a.name("data")
+	a.b = append(a.b, '{')
+
+	present := data.present()
+	for _, f := range fieldNames {
+		if present&f.field == 0 {
+			continue
+		}
+		switch f.field {
+		case fieldConversationID:
+			a.text(f.name, data.ConversationID)
+		case fieldUserIDs:
+			a.texts(f.name, data.UserIDs)
+		case fieldSeq:
+			a.int64(f.name, data.Seq)
+		case fieldUpToSeq:
+			a.int64(f.name, data.UpToSeq)
+		case fieldMentionedUserIDs:
+			a.texts(f.name, data.MentionedUserIDs)
+		case fieldCategory:
+			a.text(f.name, data.Category)
+		case fieldMessageID:
+			a.text(f.name, data.MessageID)
+		case fieldSenderID:
+			a.text(f.name, data.SenderID)
+		case fieldLevel:
+			a.text(f.name, string(data.Level))
+		}
+	}
+	a.b = append(a.b, '}', '}')
+	return a.b, a.err
+}
+
+// appender appends the members of JSON objects and keeps the first error.
+type appender struct {
+	b   []byte
+	err error
+}
+
+func (a *appender) name(name string) {
+	if a.b[len(a.b)-1] != '{' {
+		a.b = append(a.b, ',')
+	}
+	a.b = append(a.b, '"')
+	a.b = append(a.b, name...)
+	a.b = append(a.b, '"', ':')
+}
+
+func (a *appender) text(name, s string) {
+	a.name(name)
+	a.quote(s)
+}
+
+func (a *appender) texts(name string, texts []string) {
+	a.name(name)
+	a.b = append(a.b, '[')
+	for i, s := range texts {
+		if i > 0 {
+			a.b = append(a.b, ',')
+		}
+		a.quote(s)
+	}
+	a.b = append(a.b, ']')
+}
+
+func (a *appender) int64(name string, n int64) {
+	a.name(name)
+	a.b = strconv.AppendInt(a.b, n, 10)
+}
+
+func (a *appender) quote(s string) {
+	b, err := jsontext.AppendQuote(a.b, s)
+	if err != nil && a.err == nil {
+		a.err = err
+	}
+	a.b = b
+}

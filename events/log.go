@@ -1,0 +1,204 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrNotMigrated is returned where the database has no log.
+var ErrNotMigrated = errors.New("the database has no badged schema; run `badged migrate up`")
+
+// Log is the event log of one database: an append-only table per partition,
+// which is a watermill-sql topic. It is safe for concurrent use.
+type Log struct {
+	pool       *pgxpool.Pool
+	partitions int
+}
+
+// Open returns the log in the database of pool. It fails with ErrNotMigrated
+// where there is none.
+func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
+	var n int
+	if err := pool.QueryRow(ctx, partitionsSQL).Scan(&n); err != nil {
+		return nil, fmt.Errorf("open the event log: %w", notMigrated(err))
+	}
+	return &Log{pool: pool, partitions: n}, nil
+}
+
+// Partitions returns how many partitions the log has.
+func (l *Log) Partitions() int { return l.partitions }
+
+// PartitionOf returns the partition of a user.
+func (l *Log) PartitionOf(userID string) int { return PartitionOf(userID, l.partitions) }
+
+const partitionsSQL = `SELECT partitions FROM badged.settings`
+
+// notMigrated turns Postgres's word for a missing table or schema into
+// ErrNotMigrated.
+func notMigrated(err error) error {
+	const undefinedTable, invalidSchemaName = "42P01", "3F000"
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == invalidSchemaName) {
+		return fmt.Errorf("%w (%s)", ErrNotMigrated, pgErr.Message)
+	}
+	return err
+}
+
+// Receipt says where an append landed.
+type Receipt struct {
+	// TransactionID is the transaction that appended. All its events have been
+	// folded once every partition's position has passed it.
+	TransactionID int64
+	// Partitions are those that hold some of the events, in ascending order.
+	Partitions []int
+}
+
+// Append validates evs and appends them in a transaction of its own. When it
+// returns nil they are durable, all of them; otherwise none is, except where
+// the connection broke while committing: then append again, since events that
+// come twice count once.
+//
+// Errors: a [*BatchError] for invalid events, otherwise what Postgres said.
+func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
+	inserts, err := l.prepare(evs)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if len(inserts) == 0 {
+		return Receipt{}, nil
+	}
+	// One pipeline without BEGIN is one implicit transaction, in a single
+	// round trip.
+	r := receiptOf(inserts)
+	var batch pgx.Batch
+	for _, in := range inserts {
+		batch.Queue(insertSQL(Topic(in.partition)), in.rows.arrays()...)
+	}
+	batch.Queue(transactionIDSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&r.TransactionID) })
+	if err := l.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), notMigrated(err))
+	}
+	return r, nil
+}
+
+const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
+
+// insert is what one append adds to one partition.
+type insert struct {
+	partition int
+	rows      *rows
+}
+
+func receiptOf(inserts []insert) Receipt {
+	var r Receipt
+	for _, in := range inserts {
+		r.Partitions = append(r.Partitions, in.partition)
+	}
+	return r
+}
+
+// BatchError says which of the events given to one call are invalid; none was
+// appended.
+type BatchError struct {
+	Events []IndexedError
+}
+
+// IndexedError is what is wrong with the event at Index.
+type IndexedError struct {
+	Index int
+	Err   *InvalidError
+}
+
+// Error implements error.
+func (e *BatchError) Error() string {
+	first := e.Events[0]
+	if len(e.Events) == 1 {
+		return fmt.Sprintf("event %d: %v", first.Index, first.Err)
+	}
+	return fmt.Sprintf("%d events are invalid; event %d: %v", len(e.Events), first.Index, first.Err)
+}
+
+// prepare validates evs and encodes them as the rows of each partition, in
+// ascending order of partitions.
+func (l *Log) prepare(evs []Event) ([]insert, error) {
+	now := time.Now()
+	byPartition := make([]*rows, l.partitions)
+	var bad BatchError
+	for i := range evs {
+		e := evs[i] // a copy: the caller's keeps its zero time
+		var invalid *InvalidError
+		if err := e.Validate(); errors.As(err, &invalid) {
+			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
+			continue
+		}
+		if e.Time.IsZero() {
+			e.Time = now
+		}
+		if err := l.encode(&e, byPartition); err != nil {
+			return nil, fmt.Errorf("encode event %d: %w", i, err)
+		}
+	}
+	if len(bad.Events) > 0 {
+		return nil, &bad
+	}
+	var inserts []insert
+	for p, rows := range byPartition {
+		if rows != nil {
+			inserts = append(inserts, insert{partition: p, rows: rows})
+		}
+	}
+	return inserts, nil
+}
+
+// encode adds e to the rows of each partition that holds some of its users,
+// with just those users: a message to a large group is one row a partition.
+func (l *Log) encode(e *Event, byPartition []*rows) error {
+	key := e.Key().String()
+	metadata, err := e.metadata()
+	if err != nil {
+		return err
+	}
+	add := func(partition int, data *Data) error {
+		payload, err := appendEvent(make([]byte, 0, 256), e, data)
+		if err != nil {
+			return err
+		}
+		if byPartition[partition] == nil {
+			byPartition[partition] = newRows(1)
+		}
+		byPartition[partition].add(key, string(payload), metadata)
+		return nil
+	}
+	if len(e.Data.UserIDs) == 1 { // by far the most frequent
+		return add(l.PartitionOf(e.Data.UserIDs[0]), &e.Data)
+	}
+	users := l.split(e.Data.UserIDs)
+	mentioned := l.split(e.Data.MentionedUserIDs)
+	for p := range users {
+		if len(users[p]) == 0 {
+			continue
+		}
+		data := e.Data
+		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
+		if err := add(p, &data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// split groups users by partition.
+func (l *Log) split(users []string) [][]string {
+	groups := make([][]string, l.partitions)
+	for _, u := range users {
+		p := l.PartitionOf(u)
+		groups[p] = append(groups[p], u)
+	}
+	return groups
+}

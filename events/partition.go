@@ -1,0 +1,41 @@
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// MaxPartitions is the greatest number of partitions a database can have.
+const MaxPartitions = 256
+
+// PartitionOf returns the partition of a user among n: the first four bytes of
+// the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has it
+// built in, in every version and on every architecture.
+func PartitionOf(userID string, n int) int {
+	sum := sha256.Sum256([]byte(userID))
+	return int(uint64(binary.BigEndian.Uint32(sum[:4])) % uint64(n)) //nolint:gosec // n is positive, and the result below it
+}
+
+// Topic returns the watermill topic that is the log of a partition.
+func Topic(partition int) string { return fmt.Sprintf("events_p%02d", partition) }
+
+// keyNamespace makes event keys differ from UUIDs made elsewhere of the same
+// strings.
+var keyNamespace = uuid.MustParse("6c1d7a34-5b0f-5d5e-9f0c-0c5f1b7b9ad1")
+
+// Key names an event by its (source, id): the idempotency key under which the
+// projector remembers that it has folded it, and the message UUID in the log.
+// It is a version 8 UUID of the SHA-256 of both, as in RFC 9562, appendix B.2:
+// Postgres has no SHA-1 for a version 5 built in.
+func (e *Event) Key() uuid.UUID {
+	// Validate keeps control characters out of both, so that no other pair
+	// gives the same bytes.
+	name := make([]byte, 0, 2*MaxNameBytes+1)
+	name = append(name, e.Source...)
+	name = append(name, 0)
+	name = append(name, e.ID...)
+	return uuid.NewHash(sha256.New(), keyNamespace, name, 8)
+}

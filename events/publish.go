@@ -1,0 +1,113 @@
+package events
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Publish validates evs and appends them within tx, a [pgx.Tx] or a
+// [*sql.Tx]: the events come to exist if and only if tx commits. The
+// transaction must be on the database that holds the log; with database/sql
+// any Postgres driver will do.
+//
+// Until tx ends, events appended later by anybody wait behind it, since the
+// log is read in the order of transactions: publish last and commit soon.
+//
+// Errors are those of [Log.Append].
+func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
+	conn, err := transactionOf(tx)
+	if err != nil {
+		return Receipt{}, err
+	}
+	var l Log
+	if err := conn.queryRow(ctx, partitionsSQL, &l.partitions); err != nil {
+		return Receipt{}, fmt.Errorf("find the event log: %w", notMigrated(err))
+	}
+	return l.publish(ctx, conn, evs)
+}
+
+// Publish is the function of the same name without its look for the number of
+// partitions.
+func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
+	conn, err := transactionOf(tx)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return l.publish(ctx, conn, evs)
+}
+
+func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt, error) {
+	inserts, err := l.prepare(evs)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if len(inserts) == 0 {
+		return Receipt{}, nil
+	}
+	r := receiptOf(inserts)
+	for _, in := range inserts {
+		if err := tx.insert(ctx, in); err != nil {
+			return Receipt{}, fmt.Errorf("append to partition %d: %w", in.partition, notMigrated(err))
+		}
+	}
+	if err := tx.queryRow(ctx, transactionIDSQL, &r.TransactionID); err != nil {
+		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
+	}
+	return r, nil
+}
+
+// transaction is what appending needs of a caller's transaction.
+type transaction interface {
+	insert(ctx context.Context, in insert) error
+	queryRow(ctx context.Context, query string, dest any) error
+}
+
+func transactionOf(tx any) (transaction, error) {
+	switch tx := tx.(type) {
+	case pgx.Tx:
+		return pgxTransaction{tx}, nil
+	case *sql.Tx:
+		return sqlTransaction{tx}, nil
+	}
+	return nil, fmt.Errorf("publish within %T: want a pgx.Tx or a *sql.Tx", tx)
+}
+
+type pgxTransaction struct{ tx pgx.Tx }
+
+func (t pgxTransaction) insert(ctx context.Context, in insert) error {
+	_, err := t.tx.Exec(ctx, insertSQL(Topic(in.partition)), in.rows.arrays()...)
+	return err
+}
+
+func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any) error {
+	return t.tx.QueryRow(ctx, query).Scan(dest)
+}
+
+type sqlTransaction struct{ tx *sql.Tx }
+
+func (t sqlTransaction) insert(ctx context.Context, in insert) error {
+	_, err := t.tx.ExecContext(ctx, insertSQL(Topic(in.partition)), in.rows.literals()...)
+	return err
+}
+
+func (t sqlTransaction) queryRow(ctx context.Context, query string, dest any) error {
+	return t.tx.QueryRowContext(ctx, query).Scan(dest)
+}
+
+// metadata returns the message metadata of e in the log: its trace context,
+// or "" where it has none.
+func (e *Event) metadata() (string, error) {
+	if e.TraceParent == "" {
+		return "", nil
+	}
+	m := map[string]string{"traceparent": e.TraceParent}
+	if e.TraceState != "" {
+		m["tracestate"] = e.TraceState
+	}
+	b, err := json.Marshal(m)
+	return string(b), err
+}

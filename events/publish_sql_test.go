@@ -1,0 +1,416 @@
+package events_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+// The functions in SQL, as any language calls them.
+const (
+	publishSQL      = `SELECT badged.publish($1)`
+	publishBatchSQL = `SELECT badged.publish_batch($1)`
+)
+
+// queryRower is a connection, a pool or a transaction.
+type queryRower interface {
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+}
+
+// call calls one of the functions and returns the position.
+func call(ctx context.Context, q queryRower, function, argument string) (position int64, err error) {
+	err = q.QueryRow(ctx, function, argument).Scan(&position)
+	return position, err
+}
+
+// refusal returns what a function in SQL said of bad events, and that in
+// detail.
+func refusal(err error) (message, detail string) {
+	const invalidParameterValue = "22023"
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != invalidParameterValue {
+		return fmt.Sprintf("no refusal: %v", err), ""
+	}
+	return pg.Message, pg.Detail
+}
+
+func encode(t anyT, e any) string {
+	b, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// anyT is a test, or one run of a property.
+type anyT interface {
+	Context() context.Context
+	Fatal(args ...any)
+}
+
+// row is a row of the log. Metadata is as jsonb shows it.
+type row struct {
+	Partition              int
+	Key, Payload, Metadata string
+}
+
+// rowsOf returns the rows of a transaction, in the order of partitions.
+func rowsOf(t anyT, pool *pgxpool.Pool, position int64) []row {
+	var all []row
+	for p := range partitions {
+		rows, err := pool.Query(t.Context(), `
+SELECT $2::integer AS partition, uuid::text AS key, payload::text, coalesce(metadata::jsonb::text, '') AS metadata
+FROM badged.`+events.Topic(p)+`
+WHERE transaction_id = $1::text::xid8
+ORDER BY "offset"`, fmt.Sprint(position), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		some, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
+// publishable draws an event that a backend may publish.
+var publishable = anyEvent.Filter(func(e events.Event) bool { return e.Type != events.ConversationExpired })
+
+// What SQL writes is what Go writes, byte for byte.
+func TestPublishSQLWritesTheSameRows(t *testing.T) {
+	log, pool := newLog(t)
+	rapid.Check(t, func(t *rapid.T) {
+		evs := rapid.SliceOfN(publishable, 1, 5).Draw(t, "events")
+		argument := encode(t, evs)
+		// What Decode accepts and ignores leaves no trace. Of what comes twice
+		// jsonb keeps the last.
+		none := rapid.SampledFrom([]string{`null`, `""`}).Draw(t, "none")
+		argument = strings.ReplaceAll(argument, `{"specversion"`, `{"subject":"c","dataschema":null,"datacontenttype":"application/json","traceparent":`+none+`,"tracestate":`+none+`,"specversion"`)
+
+		before := time.Now().Truncate(time.Microsecond)
+		position, err := call(t.Context(), pool, publishBatchSQL, argument)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rowsOf(t, pool, position)
+
+		for i := range evs {
+			if evs[i].Time.IsZero() {
+				evs[i].Time = timeOf(t, got, evs[i].Key().String())
+				if now := evs[i].Time; now.Before(before) || now.After(time.Now()) {
+					t.Fatalf("an event without a time has got %v", now)
+				}
+			}
+		}
+		receipt, err := log.Append(t.Context(), evs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(rowsOf(t, pool, receipt.TransactionID), got); diff != "" {
+			t.Fatalf("rows (-Go +SQL):\n%s", diff)
+		}
+	})
+}
+
+// timeOf returns the time in the row with a key.
+func timeOf(t *rapid.T, rows []row, key string) time.Time {
+	for _, r := range rows {
+		if r.Key == key {
+			e, err := events.Decode([]byte(r.Payload))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Time
+		}
+	}
+	t.Fatalf("there is no row with the key %s", key)
+	return time.Time{}
+}
+
+func TestPublishSQLTheLargestGroup(t *testing.T) {
+	log, pool := newLog(t)
+	e := delivered("1")
+	for i := range events.MaxUsers {
+		e.Data.UserIDs = append(e.Data.UserIDs, fmt.Sprintf("user-%d", i))
+	}
+	e.Data.MentionedUserIDs = e.Data.UserIDs
+	e.Time = time.Unix(1, 0)
+	position, err := call(t.Context(), pool, publishSQL, encode(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rowsOf(t, pool, mustAppend(t, log, e).TransactionID)
+	if diff := cmp.Diff(want, rowsOf(t, pool, position)); diff != "" {
+		t.Errorf("rows (-Go +SQL):\n%s", diff)
+	}
+}
+
+// Times are text to SQL: none may come out as another than in Go.
+func TestPublishSQLTimes(t *testing.T) {
+	_, pool := newLog(t)
+	for _, given := range []string{
+		"2026-01-31T23:59:59Z", "2026-01-31T23:59:59.120Z", "2026-01-31T23:59:59.000Z", "2026-01-31T23:59:59,5Z",
+		"2026-01-31T23:59:59.123456789Z", "2026-01-31T23:59:59.1234567899Z", "2026-01-31T3:59:59Z",
+		"2026-03-01T00:30:00+01:00", "2024-03-01T00:30:00+01:00", "2025-12-31T23:30:00-00:30",
+		"2026-01-31T00:00:00+24:00", "2026-01-31T00:00:00-00:60", "2024-02-29T12:00:00Z", "2000-02-29T12:00:00Z",
+		"0000-12-31T23:30:00-01:00", "0001-01-01T00:00:00.000000001Z", "9999-12-31T23:59:59.999999999Z", "10000-01-01T00:00:00+01:00",
+		"0004-02-29T00:00:00Z", "1582-10-10T00:00:00Z", "1900-01-01T00:00:00+00:17",
+	} {
+		event := attribute(fmt.Sprintf(`"time":%q`, given))
+		want, err := events.Decode([]byte(event))
+		if err != nil {
+			if _, got := call(t.Context(), pool, publishSQL, event); got == nil {
+				t.Errorf("%s is a time in SQL, but %v", given, err)
+			}
+			continue
+		}
+		position, err := call(t.Context(), pool, publishSQL, event)
+		if err != nil {
+			t.Errorf("%s: %v", given, err)
+			continue
+		}
+		if diff := cmp.Diff(encode(t, want), rowsOf(t, pool, position)[0].Payload); diff != "" {
+			t.Errorf("%s (-Go +SQL):\n%s", given, diff)
+		}
+	}
+}
+
+// The first instant is Go's zero time, which says no time at all.
+func TestPublishSQLTheZeroTime(t *testing.T) {
+	_, pool := newLog(t)
+	position, err := call(t.Context(), pool, publishSQL, attribute(`"time":"0001-01-01T01:00:00+01:00"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := events.Decode([]byte(rowsOf(t, pool, position)[0].Payload))
+	if err != nil || e.Time.IsZero() {
+		t.Errorf("the event has got the time %v, error %v", e.Time, err)
+	}
+}
+
+// A transaction that stores a message and publishes it does both or neither.
+func TestPublishSQLInATransaction(t *testing.T) {
+	for _, tc := range []struct {
+		how  string
+		end  func(pgx.Tx) error
+		want int
+	}{
+		{"commit", func(tx pgx.Tx) error { return tx.Commit(context.Background()) }, 1},
+		{"rollback", func(tx pgx.Tx) error { return tx.Rollback(context.Background()) }, 0},
+	} {
+		t.Run(tc.how, func(t *testing.T) {
+			_, pool := newLog(t)
+			tx := begin(t, pool)
+			if _, err := tx.Exec(t.Context(), `CREATE TABLE message (seq bigint); INSERT INTO message VALUES (1)`); err != nil {
+				t.Fatal(err)
+			}
+			var xid int64
+			if err := tx.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint`).Scan(&xid); err != nil {
+				t.Fatal(err)
+			}
+			position, err := call(t.Context(), tx, publishSQL, read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if position != xid {
+				t.Errorf("the position is %d, want the transaction's id %d", position, xid)
+			}
+			if err := tc.end(tx); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(rowsOf(t, pool, position)); n != tc.want {
+				t.Errorf("%d events are in the log, want %d", n, tc.want)
+			}
+		})
+	}
+}
+
+// A million ids, of any characters but U+0000, in all numbers of partitions.
+func TestPartitionOfInSQLAndInGo(t *testing.T) {
+	_, pool := newLog(t)
+	const count = 1_000_000
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	in, out := io.Pipe()
+	copied := make(chan error, 1)
+	go func() {
+		// A row for each write would cost more than all the rest.
+		buffered := bufio.NewWriterSize(out, 1<<16)
+		_, err := conn.Conn().PgConn().CopyTo(t.Context(), buffered, fmt.Sprintf(`
+COPY (
+    SELECT encode(convert_to(id, 'UTF8'), 'hex'), n, badged.partition_of(id, n)
+    FROM generate_series(1, %d) AS i,
+        LATERAL (SELECT 1 + i %% 256, i || chr(1 + (i * 7919::bigint %% 55295)::integer) || repeat(chr(57344 + (i * 104729::bigint %% 1056767)::integer), i %% 4)) AS x (n, id)
+) TO STDOUT (DELIMITER ' ')`, count))
+		out.CloseWithError(errors.Join(err, buffered.Flush()))
+		copied <- err
+	}()
+	defer in.Close()
+	lines := 0
+	for scanner := bufio.NewScanner(in); scanner.Scan(); lines++ {
+		field := bytes.Fields(scanner.Bytes())
+		id, err := hex.DecodeString(string(field[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, errN := strconv.Atoi(string(field[1]))
+		got, errGot := strconv.Atoi(string(field[2]))
+		if err := errors.Join(errN, errGot); err != nil {
+			t.Fatal(err)
+		}
+		if want := events.PartitionOf(string(id), n); got != want {
+			t.Fatalf("partition of %q among %d is %d in SQL, %d in Go", id, n, got, want)
+		}
+	}
+	if err := <-copied; err != nil {
+		t.Fatal(err)
+	}
+	if lines != count {
+		t.Errorf("compared %d ids, want %d", lines, count)
+	}
+}
+
+// The number of a partition has at least two digits in the name of its topic.
+func TestPublishSQLToEachPartition(t *testing.T) {
+	const many = 101
+	url := pgtest.NewDB(t, pgtest.Template{})
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrations.Up(t.Context(), cfg, many); err != nil {
+		t.Fatal(err)
+	}
+	pool := newPool(t, url)
+	for i := range 1000 {
+		e := delivered(fmt.Sprint(i), fmt.Sprintf("user-%d", i))
+		if _, err := call(t.Context(), pool, publishSQL, encode(t, e)); err != nil {
+			t.Fatal(err)
+		}
+		user, want := e.Data.UserIDs[0], events.PartitionOf(e.Data.UserIDs[0], many)
+		var got, inLog int
+		err := pool.QueryRow(t.Context(), `
+SELECT badged.partition_of($1), count(*) FROM badged.`+events.Topic(want)+` WHERE uuid = $2`, user, e.Key()).Scan(&got, &inLog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want || inLog != 1 {
+			t.Fatalf("%s is in partition %d, want %d; its log has the event %d times", user, got, want, inLog)
+		}
+	}
+}
+
+// as connects to a database as a role.
+func as(t *testing.T, url, role string) *pgx.Conn {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.User = role
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+func mustExec(t *testing.T, conn *pgx.Conn, query string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), query); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// grants is what a chat backend's role needs to publish, and all it needs.
+const grants = `
+GRANT USAGE ON SCHEMA badged TO backend;
+GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend`
+
+// A role that may publish may do nothing else; any other may not even that.
+func TestPublishSQLTakesAGrant(t *testing.T) {
+	server := pgtest.NewServer(t) // roles belong to all databases of a server
+	url := server.NewDB(t, migrated)
+	owner := as(t, url, "badged")
+	mustExec(t, owner, `CREATE ROLE backend LOGIN; CREATE ROLE guest LOGIN; CREATE ROLE stranger LOGIN;
+GRANT USAGE ON SCHEMA badged TO guest`)
+	mustExec(t, owner, grants)
+
+	for _, tc := range []struct{ role, query, want string }{
+		{"backend", publishSQL, ""},
+		{"backend", `SELECT badged.publish_batch(jsonb_build_array($1::jsonb))`, ""},
+		{"backend", `SELECT badged.append_events(jsonb_build_array($1::jsonb))`, "permission denied for function append_events"},
+		{"backend", `SELECT badged.partition_of($1::jsonb ->> 'id')`, "permission denied for function partition_of"},
+		{"backend", `SELECT count(*) FROM badged.events_p00 WHERE $1::jsonb IS NOT NULL`, "permission denied for table events_p00"},
+		{"guest", publishSQL, "permission denied for function publish"},
+		{"guest", `SELECT badged.publish_batch(jsonb_build_array($1::jsonb))`, "permission denied for function publish_batch"},
+		{"stranger", publishSQL, "permission denied for schema badged"},
+	} {
+		const insufficientPrivilege = "42501"
+		_, err := call(t.Context(), as(t, url, tc.role), tc.query, read)
+		var pg *pgconn.PgError
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s may not %s: %v", tc.role, tc.query, err)
+		case tc.want != "" && (!errors.As(err, &pg) || pg.Code != insufficientPrivilege || pg.Message != tc.want):
+			t.Errorf("%s: %s: %v, want %s", tc.role, tc.query, err, tc.want)
+		}
+	}
+}
+
+// The functions run as their owner: what a caller puts in front of Postgres's
+// own must not.
+func TestPublishSQLIgnoresTheSearchPath(t *testing.T) {
+	server := pgtest.NewServer(t)
+	url := server.NewDB(t, migrated)
+	owner := as(t, url, "badged")
+	mustExec(t, owner, `CREATE ROLE backend LOGIN; CREATE SCHEMA shadow AUTHORIZATION backend`)
+	mustExec(t, owner, grants)
+	backend := as(t, url, "backend")
+	mustExec(t, backend, `
+CREATE FUNCTION shadow.caught() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'caught: running as %', current_user;
+END $$;
+CREATE FUNCTION shadow.jsonb_typeof(jsonb) RETURNS text LANGUAGE sql AS 'SELECT shadow.caught()';
+CREATE FUNCTION shadow.jsonb_array_length(jsonb) RETURNS integer LANGUAGE sql AS 'SELECT shadow.caught()::integer';
+CREATE FUNCTION shadow.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT shadow.caught()::bytea';
+CREATE FUNCTION shadow.get(jsonb, text) RETURNS text LANGUAGE sql AS 'SELECT shadow.caught()';
+CREATE OPERATOR shadow.->> (LEFTARG = jsonb, RIGHTARG = text, FUNCTION = shadow.get);
+CREATE TEMPORARY TABLE settings AS SELECT 1 AS partitions;
+SET search_path = shadow, pg_temp, pg_catalog`)
+
+	if err := backend.QueryRow(t.Context(), `SELECT jsonb_typeof('1')`).Scan(new(string)); err == nil || !strings.Contains(err.Error(), "caught: running as backend") {
+		t.Fatalf("the trap does not work: %v", err)
+	}
+	for _, query := range []string{publishSQL, `SELECT badged.publish_batch(jsonb_build_array($1::jsonb))`} {
+		if _, err := call(t.Context(), backend, query, read); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}

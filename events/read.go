@@ -1,0 +1,122 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Position is a place in the log of one partition: just behind the event with
+// these ids. The zero position is the start. Positions order by transaction
+// first: offsets alone are not the order of the log.
+type Position struct {
+	TransactionID int64
+	Offset        int64
+}
+
+// String returns the position as people see it, such as "1234/56".
+func (p Position) String() string { return fmt.Sprintf("%d/%d", p.TransactionID, p.Offset) }
+
+// Before reports whether p comes before q.
+func (p Position) Before(q Position) bool {
+	return p.TransactionID < q.TransactionID || p.TransactionID == q.TransactionID && p.Offset < q.Offset
+}
+
+// Record is one row of the log.
+type Record struct {
+	Position Position
+	// UUID is the message id: the event's key, unless something else than
+	// badged appended it.
+	UUID string
+	// Payload is the event's CloudEvents JSON; it is whatever was appended.
+	Payload []byte
+	// AppendedAt is when the transaction that appended it began.
+	AppendedAt time.Time
+}
+
+// Querier runs queries: a pgx connection, pool or transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Batch is what one read of the log found.
+type Batch struct {
+	Records []Record
+	// More is set where there may be more to read now: a limit cut the batch.
+	More bool
+	// Hidden is set where more has been appended that cannot be read yet: an
+	// older transaction is open, which might still put something in front.
+	Hidden bool
+}
+
+// Read returns up to limit records of a partition after a position, in order,
+// and fewer where they add up to more than maxBytes, but at least one if there
+// is one. It returns only what no open transaction can still put something in
+// front of, so that nothing is ever skipped.
+func Read(ctx context.Context, q Querier, partition int, after Position, limit, maxBytes int) (Batch, error) {
+	rows, err := q.Query(ctx, readSQL(Topic(partition)), after.TransactionID, after.Offset, limit)
+	if err != nil {
+		return Batch{}, fmt.Errorf("read partition %d: %w", partition, notMigrated(err))
+	}
+	defer rows.Close()
+	var batch Batch
+	size := 0
+	for size < maxBytes && rows.Next() {
+		var r Record
+		var settled bool
+		if err := rows.Scan(&r.Position.TransactionID, &r.Position.Offset, &settled, &r.UUID, &r.Payload, &r.AppendedAt); err != nil {
+			return Batch{}, fmt.Errorf("read partition %d: %w", partition, err)
+		}
+		if !settled {
+			batch.Hidden = true
+			break
+		}
+		batch.Records = append(batch.Records, r)
+		size += len(r.Payload)
+	}
+	batch.More = !batch.Hidden && (len(batch.Records) == limit || size >= maxBytes)
+	rows.Close() // before Err: also drains what was left
+	if err := rows.Err(); err != nil {
+		return Batch{}, fmt.Errorf("read partition %d: %w", partition, notMigrated(err))
+	}
+	return batch, nil
+}
+
+// readSQL is an index range scan of the primary key, at any backlog. Rows that
+// are not settled come last, since their transactions are the youngest. The
+// order names its table: a bare transaction_id would be the column of the
+// result, a number, by which no index is in order.
+func readSQL(topic string) string {
+	return `SELECT transaction_id::text::bigint, "offset",
+       transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS settled,
+       uuid::text, payload::text, created_at
+FROM ` + messagesTable(topic) + ` AS log
+WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint)
+ORDER BY log.transaction_id, log."offset"
+LIMIT $3`
+}
+
+// PositionOf returns how far a consumer group has read a partition; the zero
+// position if it never has.
+func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup string) (Position, error) {
+	var p Position
+	err := q.QueryRow(ctx, `SELECT coalesce(max(last_processed_transaction_id::text::bigint), 0), coalesce(max(offset_acked), 0)
+FROM `+offsetsTable(Topic(partition))+` WHERE consumer_group = $1`, consumerGroup).Scan(&p.TransactionID, &p.Offset)
+	if err != nil {
+		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, notMigrated(err))
+	}
+	return p, nil
+}
+
+// MoveSQL is the fence of a consumer: it moves the position of group $1 of a
+// partition from ($2, $3) to ($4, $5), and affects no row where it is no
+// longer there, so that whoever runs it knows that another has been faster and
+// rolls back.
+func MoveSQL(partition int) string {
+	return `UPDATE ` + offsetsTable(Topic(partition)) + `
+SET last_processed_transaction_id = $4::bigint::text::xid8, offset_acked = $5
+WHERE consumer_group = $1 AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3`
+}

@@ -1,0 +1,239 @@
+package events_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+)
+
+// text draws a string of up to maxBytes that an event may hold.
+func text(maxBytes int) *rapid.Generator[string] {
+	printable := rapid.Rune().Filter(func(r rune) bool { return r >= 0x20 && (r < 0x7f || r > 0x9f) && utf8.ValidRune(r) })
+	return rapid.StringOfN(printable, 1, -1, maxBytes)
+}
+
+// optional draws a string, or none.
+func optional(maxBytes int) *rapid.Generator[string] {
+	return rapid.OneOf(rapid.Just(""), text(maxBytes))
+}
+
+// anyEvent draws a valid event of any type, up to the limits of every field
+// but the number of users.
+var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
+	e := events.Event{
+		ID:          text(events.MaxNameBytes).Draw(t, "id"),
+		Source:      text(events.MaxNameBytes).Draw(t, "source"),
+		TraceParent: optional(events.MaxTraceBytes).Draw(t, "traceparent"),
+		TraceState:  optional(events.MaxTraceBytes).Draw(t, "tracestate"),
+		Type: rapid.SampledFrom([]events.Type{
+			events.MessageDelivered, events.ConversationRead, events.MessageRecalled, events.ConversationMarkedUnread,
+			events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll, events.ConversationExpired,
+		}).Draw(t, "type"),
+	}
+	if rapid.Bool().Draw(t, "timed") {
+		const first, last = -62135596800, 253402300799 // the years 1 to 9999
+		e.Time = time.Unix(rapid.Int64Range(first, last).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC()
+	}
+	id, seq, d := text(events.MaxIDBytes), rapid.Int64Min(1), &e.Data
+	d.UserIDs = rapid.SliceOfN(id, 1, 5).Draw(t, "user_ids")
+	if e.Type != events.UserReadAll {
+		d.ConversationID = id.Draw(t, "conversation_id")
+	}
+	switch e.Type {
+	case events.MessageDelivered:
+		d.Seq = seq.Draw(t, "seq")
+		d.MentionedUserIDs = rapid.SliceOf(rapid.SampledFrom(d.UserIDs)).Draw(t, "mentioned_user_ids")
+		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
+		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
+	case events.MessageRecalled:
+		d.Seq = seq.Draw(t, "seq")
+	case events.ConversationRead, events.ConversationExpired:
+		d.UpToSeq = seq.Draw(t, "up_to_seq")
+	case events.ConversationLevelSet:
+		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
+	case events.UserReadAll:
+		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+	}
+	return e
+})
+
+// sameEvent compares events; no users and none named are the same.
+var sameEvent = cmpopts.EquateEmpty()
+
+func TestDecodeIsTheInverseOfMarshal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := anyEvent.Draw(t, "event")
+		if err := e.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := events.Decode(b)
+		if err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		if diff := cmp.Diff(e, again, sameEvent); diff != "" {
+			t.Fatalf("%s decodes to (-want +got):\n%s", b, diff)
+		}
+	})
+}
+
+// What an event is told by Validate, its JSON is told by Decode: a backend in
+// Go and one in another language learn the same.
+func TestValidateAndDecodeAgree(t *testing.T) {
+	with := func(typ events.Type, change func(*events.Event)) events.Event {
+		e := events.Event{
+			ID: "1", Source: "/chat", Type: typ,
+			Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}},
+		}
+		change(&e)
+		return e
+	}
+	for _, tc := range []struct {
+		name  string
+		event events.Event
+		// json is the event as JSON, where Marshal leaves out what is at fault.
+		json string
+	}{
+		{name: "empty"},
+		{"no users", with(events.ConversationLeft, func(e *events.Event) { e.Data.UserIDs = nil }), envelope(events.ConversationLeft, `"conversation_id":"c","user_ids":[]`)},
+		{"too many users", with(events.ConversationLeft, func(e *events.Event) { e.Data.UserIDs = make([]string, events.MaxUsers+1) }), ""},
+		{"a long user id", with(events.ConversationLeft, func(e *events.Event) { e.Data.UserIDs[0] = long(129) }), ""},
+		{"an empty user id", with(events.ConversationLeft, func(e *events.Event) { e.Data.UserIDs[0] = "" }), ""},
+		{"a control character", with(events.ConversationLeft, func(e *events.Event) { e.Data.UserIDs[0] = "a\u0085" }), ""},
+		{"no conversation", with(events.ConversationLeft, func(e *events.Event) { e.Data.ConversationID = "" }), envelope(events.ConversationLeft, `"conversation_id":"","user_ids":["ann"]`)},
+		{"a long conversation id", with(events.ConversationLeft, func(e *events.Event) { e.Data.ConversationID = long(129) }), ""},
+		{"no seq", with(events.MessageDelivered, func(*events.Event) {}), envelope(events.MessageDelivered, who+`,"seq":0`)},
+		{"a negative seq", with(events.MessageRecalled, func(e *events.Event) { e.Data.Seq = -1 }), ""},
+		{"no up_to_seq", with(events.ConversationRead, func(*events.Event) {}), envelope(events.ConversationRead, who+`,"up_to_seq":0`)},
+		{"a negative up_to_seq", with(events.ConversationExpired, func(e *events.Event) { e.Data.UpToSeq = -1 }), ""},
+		{"no level", with(events.ConversationLevelSet, func(*events.Event) {}), envelope(events.ConversationLevelSet, who+`,"level":""`)},
+		{"an unknown level", with(events.ConversationLevelSet, func(e *events.Event) { e.Data.Level = "loud" }), ""},
+		{"mentions of others", with(events.MessageDelivered, func(e *events.Event) { e.Data.Seq, e.Data.MentionedUserIDs = 1, []string{"bob"} }), ""},
+		{"a long category", with(events.UserReadAll, func(e *events.Event) { e.Data.ConversationID, e.Data.Category = "", long(65) }), ""},
+		{"a field of another type", with(events.UserReadAll, func(*events.Event) {}), ""},
+		{"an unknown type", with("conversation.loud", func(*events.Event) {}), ""},
+		{"a long id and source", with(events.ConversationLeft, func(e *events.Event) { e.ID, e.Source = long(257), long(257) }), ""},
+		{"a long trace context", with(events.ConversationLeft, func(e *events.Event) { e.TraceParent, e.TraceState = long(513), long(513) }), ""},
+		{"a time that is too early in UTC", with(events.ConversationLeft, func(e *events.Event) {
+			e.Time = time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 2*60*60))
+		}), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			said := tc.event.Validate()
+			if said == nil {
+				t.Fatal("is valid")
+			}
+			b, err := json.Marshal(tc.event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.json != "" {
+				b = []byte(tc.json)
+			}
+			_, err = events.Decode(b)
+			if diff := cmp.Diff(said.Error(), fmt.Sprint(err)); diff != "" {
+				t.Errorf("(-Validate +Decode):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The year 10000 cannot be written as RFC 3339, wherever it has begun.
+func TestTimeThatIsTooLateInUTC(t *testing.T) {
+	e := delivered("1", "ann")
+	e.Time = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*60*60))
+	const want = "invalid event: time: must lie in the years 1 to 9999"
+	if err := e.Validate(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// Only in Go can an event hold what JSON cannot.
+func TestInvalidUTF8(t *testing.T) {
+	e := delivered("1", "ann\xff")
+	const want = "invalid event: data.user_ids[0]: must be valid UTF-8"
+	if err := e.Validate(); err == nil || err.Error() != want {
+		t.Errorf("Validate: %v, want %s", err, want)
+	}
+	if b, err := json.Marshal(e); err == nil {
+		t.Errorf("it was encoded as %s", b)
+	}
+}
+
+// An event that was given no time is encoded without one.
+func TestMarshalLeavesOutWhatIsNotThere(t *testing.T) {
+	b, err := json.Marshal(delivered("1", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"specversion":"1.0","id":"1","source":"/chat","type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":1}}`
+	if diff := cmp.Diff(want, string(b)); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever the bytes, Decode does not panic. What it accepts is valid and
+// survives the way into the log; what it refuses it explains in words that can
+// be shown, and stored as text.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		``, `null`, `{}`, `[]`, `{`, read, read + read,
+		envelope(events.MessageDelivered, who+`,"seq":9223372036854775807,"mentioned_user_ids":["ann"],"category":"likes","message_id":"m","sender_id":"bob"`),
+		envelope(events.MessageRecalled, who+`,"seq":-0`),
+		envelope(events.ConversationLevelSet, who+`,"level":"none"`),
+		envelope(events.UserReadAll, `"user_ids":["\u0000","\ud83d\udc4b","\ud83d"]`),
+		envelope(events.ConversationLeft, `"\u0000":{"a":[1e400]},"user_ids":[[]]`),
+		attribute(`"time":"2026-01-31T23:59:59.5+01:00","traceparent":"a","tracestate":null`),
+		attribute(`"` + strings.Repeat("用", 100) + `":1,"datacontenttype":"text/json"`),
+		strings.Replace(read, "ann", "\xff\x00", 1),
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := events.Decode(b)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if err := e.Validate(); err != nil {
+			t.Fatalf("decoded %+v, which is invalid: %v", e, err)
+		}
+		encoded, err := json.Marshal(e)
+		if err != nil {
+			t.Fatalf("decoded %+v, which does not encode: %v", e, err)
+		}
+		again, err := events.Decode(encoded)
+		if err != nil {
+			t.Fatalf("encoded as %s, which does not decode: %v", encoded, err)
+		}
+		if diff := cmp.Diff(e, again, sameEvent); diff != "" {
+			t.Fatalf("changed on the way through %s (-before +after):\n%s", encoded, diff)
+		}
+	})
+}
+
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var invalid *events.InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Fields) == 0 || len(invalid.Fields) > 20 {
+		t.Fatalf("refused with %#v", err)
+	}
+	said := err.Error()
+	if !utf8.ValidString(said) || strings.ContainsFunc(said, func(r rune) bool { return r < 0x20 || r >= 0x7f && r <= 0x9f }) {
+		t.Fatalf("refused in words that cannot be shown: %q", said)
+	}
+}

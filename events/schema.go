@@ -1,0 +1,140 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Schema is the watermill-sql schema of the log: stock publishers and
+// subscribers run on it unchanged, with InitializeSchema and
+// AutoInitializeSchema left off, since migrations own the tables.
+//
+// It differs from the default in that its insert takes arrays, whatever the
+// number of messages, and its select compares rows, which is one index range
+// scan at any backlog where the default's OR reads and sorts the whole of it.
+type Schema struct {
+	watermillsql.DefaultPostgreSQLSchema
+}
+
+// NewSchema returns the schema of the log. batchSize is the most messages that
+// a stock subscriber reads at once; 0 means 100.
+func NewSchema(batchSize int) Schema {
+	if batchSize == 0 {
+		batchSize = 100
+	}
+	return Schema{watermillsql.DefaultPostgreSQLSchema{
+		GenerateMessagesTableName: messagesTable,
+		SubscribeBatchSize:        batchSize,
+	}}
+}
+
+// NewOffsets returns the stock offsets adapter on the log's tables, for
+// consumers beside the projector. Each has a consumer group of its own.
+func NewOffsets() watermillsql.DefaultPostgreSQLOffsetsAdapter {
+	return watermillsql.DefaultPostgreSQLOffsetsAdapter{
+		GenerateMessagesOffsetsTableName: offsetsTable,
+	}
+}
+
+func messagesTable(topic string) string { return `badged."` + topic + `"` }
+
+func offsetsTable(topic string) string { return `badged."` + topic + `_offsets"` }
+
+// insertSQL appends messages in the order of the arrays; an empty metadata is
+// null. The arrays are text so that any driver can pass them, as an array or
+// as its literal.
+func insertSQL(topic string) string {
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, transaction_id)
+SELECT m.uuid::uuid, m.payload::json, nullif(m.metadata, '')::json, pg_current_xact_id()
+FROM unnest($1::text[], $2::text[], $3::text[]) AS m (uuid, payload, metadata)`
+}
+
+// InsertQuery implements the watermill-sql schema adapter. No messages are an
+// error: the query would do nothing, and whoever asks for it expects something.
+func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Query, error) {
+	if len(msgs) == 0 {
+		return watermillsql.Query{}, fmt.Errorf("insert into topic %s: no messages", topic)
+	}
+	rows := newRows(len(msgs))
+	for _, msg := range msgs {
+		var metadata string
+		if len(msg.Metadata) > 0 {
+			b, err := json.Marshal(msg.Metadata)
+			if err != nil {
+				return watermillsql.Query{}, fmt.Errorf("encode metadata of message %s: %w", msg.UUID, err)
+			}
+			metadata = string(b)
+		}
+		rows.add(msg.UUID, string(msg.Payload), metadata)
+	}
+	return watermillsql.Query{Query: insertSQL(topic), Args: rows.literals()}, nil
+}
+
+// SelectQuery implements the watermill-sql schema adapter.
+func (s Schema) SelectQuery(topic, consumerGroup string, offsets watermillsql.OffsetsAdapter) watermillsql.Query {
+	next := offsets.NextOffsetQuery(topic, consumerGroup)
+	return watermillsql.Query{
+		Query: `WITH last_processed AS (` + next.Query + `)
+SELECT "offset", transaction_id, uuid, payload, metadata
+FROM ` + messagesTable(topic) + `
+WHERE (transaction_id, "offset") >
+      ((SELECT last_processed_transaction_id FROM last_processed), (SELECT offset_acked FROM last_processed))
+  AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY transaction_id, "offset"
+LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
+		Args: next.Args,
+	}
+}
+
+// rows are messages as columns, the way insertSQL takes them.
+type rows struct {
+	uuids, payloads, metadata []string
+}
+
+func newRows(n int) *rows {
+	return &rows{make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)}
+}
+
+func (r *rows) add(uuid, payload, metadata string) {
+	r.uuids = append(r.uuids, uuid)
+	r.payloads = append(r.payloads, payload)
+	r.metadata = append(r.metadata, metadata)
+}
+
+// arrays are the arguments of insertSQL for pgx.
+func (r *rows) arrays() []any { return []any{r.uuids, r.payloads, r.metadata} }
+
+// literals are the arguments of insertSQL for any database/sql driver.
+func (r *rows) literals() []any {
+	return []any{arrayLiteral(r.uuids), arrayLiteral(r.payloads), arrayLiteral(r.metadata)}
+}
+
+// arrayLiteral returns the Postgres array literal of texts.
+func arrayLiteral(texts []string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range texts {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for {
+			j := strings.IndexAny(s, `"\`)
+			if j < 0 {
+				break
+			}
+			b.WriteString(s[:j])
+			b.WriteByte('\\')
+			b.WriteByte(s[j])
+			s = s[j+1:]
+		}
+		b.WriteString(s)
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}

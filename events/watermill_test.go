@@ -1,0 +1,250 @@
+package events_test
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/badged/badged/events"
+)
+
+// The log is a watermill-sql topic per partition: watermill's own publisher
+// and subscriber run on it unchanged, with the schema of this package and with
+// the stock one told where the tables are.
+var schemas = []struct {
+	name   string
+	schema watermillsql.SchemaAdapter
+}{
+	{"our schema", events.NewSchema(0)},
+	{"our schema, one by one", events.NewSchema(1)},
+	{"stock schema", watermillsql.DefaultPostgreSQLSchema{
+		GenerateMessagesTableName: func(topic string) string { return fmt.Sprintf("badged.%q", topic) },
+	}},
+}
+
+func eachSchema(t *testing.T, test func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter)) {
+	for _, s := range schemas {
+		t.Run(s.name, func(t *testing.T) {
+			log, pool := newLog(t)
+			test(t, log, pool, s.schema)
+		})
+	}
+}
+
+func openSQL(t *testing.T, pool *pgxpool.Pool) *sql.DB {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func newPublisher(t *testing.T, db watermillsql.ContextExecutor, schema watermillsql.SchemaAdapter) *watermillsql.Publisher {
+	t.Helper()
+	publisher, err := watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: schema}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = publisher.Close() })
+	return publisher
+}
+
+// subscription is a stock subscriber's view of partition 0.
+type subscription struct {
+	subscriber *watermillsql.Subscriber
+	messages   <-chan *message.Message
+}
+
+func subscribe(t *testing.T, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter, group string) subscription {
+	t.Helper()
+	subscriber, err := watermillsql.NewSubscriber(openSQL(t, pool), watermillsql.SubscriberConfig{
+		ConsumerGroup:  group,
+		PollInterval:   5 * time.Millisecond,
+		ResendInterval: time.Millisecond,
+		SchemaAdapter:  schema,
+		OffsetsAdapter: events.NewOffsets(),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := subscriber.Subscribe(t.Context(), events.Topic(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := subscription{subscriber, messages}
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s subscription) close() { _ = s.subscriber.Close() }
+
+// receive returns the next n messages, which it acknowledges.
+func (s subscription) receive(t *testing.T, n int) []*message.Message {
+	t.Helper()
+	var msgs []*message.Message
+	for range n {
+		msg, ok := <-s.messages
+		if !ok {
+			t.Fatal("the subscriber has ended")
+		}
+		msg.Ack()
+		msgs = append(msgs, msg)
+	}
+	return msgs
+}
+
+func payloads(msgs []*message.Message) []string {
+	var s []string
+	for _, m := range msgs {
+		s = append(s, string(m.Payload))
+	}
+	return s
+}
+
+// A consumer group of its own gets every event that was appended, in order,
+// under its key and with its trace context as metadata.
+func TestStockSubscriberReadsTheLog(t *testing.T) {
+	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
+		ann := userIn(0, 0)
+		traced := delivered("2", ann)
+		traced.TraceParent = "00-a-b-01"
+		mustAppend(t, log, delivered("1", ann), traced)
+		mustAppend(t, log, delivered("3", ann, userIn(1, 0)))
+
+		msgs := subscribe(t, pool, schema, "audit").receive(t, 3)
+		for i, id := range []string{"1", "2", "3"} {
+			e, err := events.Decode(msgs[i].Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.ID != id || msgs[i].UUID != e.Key().String() {
+				t.Errorf("message %d is event %s with uuid %s, want event %s and its key %s", i, e.ID, msgs[i].UUID, id, e.Key())
+			}
+		}
+		want := []message.Metadata{{}, {"traceparent": "00-a-b-01"}, {}}
+		for i, msg := range msgs {
+			if diff := cmp.Diff(want[i], msg.Metadata); diff != "" {
+				t.Errorf("metadata of message %d (-want +got):\n%s", i, diff)
+			}
+		}
+	})
+}
+
+// A group goes on where it was, whoever carries on, and each group has all.
+func TestStockSubscribersResumeByGroup(t *testing.T) {
+	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
+		ann := userIn(0, 0)
+		mustAppend(t, log, delivered("1", ann), delivered("2", ann))
+		all := readAll(t, pool, 0, events.Position{})
+
+		first := subscribe(t, pool, schema, "audit")
+		first.receive(t, 2)
+		mustAppend(t, log, delivered("3", ann))
+		// Its coming tells that the acknowledgements of the others are kept.
+		third := string((<-first.messages).Payload)
+		if p, err := events.PositionOf(t.Context(), pool, 0, "audit"); err != nil || p != all[1].Position {
+			t.Errorf("the group stands at %v, error %v; want %v", p, err, all[1].Position)
+		}
+		first.close()
+		if diff := cmp.Diff([]string{third}, payloads(subscribe(t, pool, schema, "audit").receive(t, 1))); diff != "" {
+			t.Errorf("the group got (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{string(all[0].Payload), string(all[1].Payload), third},
+			payloads(subscribe(t, pool, schema, "webhooks").receive(t, 3))); diff != "" {
+			t.Errorf("another group got (-want +got):\n%s", diff)
+		}
+		if p, err := events.PositionOf(t.Context(), pool, 0, "projector"); err != nil || p != (events.Position{}) {
+			t.Errorf("the projector was moved to %v, error %v", p, err)
+		}
+	})
+}
+
+// What a subscriber does not acknowledge comes again.
+func TestStockSubscriberRedelivers(t *testing.T) {
+	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
+		mustAppend(t, log, delivered("1", userIn(0, 0)))
+		s := subscribe(t, pool, schema, "audit")
+		msg := <-s.messages
+		msg.Nack()
+		again := s.receive(t, 1)[0]
+		if again.UUID != msg.UUID {
+			t.Errorf("after %s came %s", msg.UUID, again.UUID)
+		}
+	})
+}
+
+// A message of a stock publisher is a record like any other, read by Read and
+// by stock subscribers, for good or bad.
+func TestStockPublisherWritesToTheLog(t *testing.T) {
+	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
+		e := delivered("1", userIn(0, 0))
+		payload, err := e.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := message.NewMessage(e.Key().String(), payload)
+		garbage := message.NewMessage("6c1d7a34-5b0f-5d5e-9f0c-000000000000", message.Payload(`{"a": "\\ \" {}"}`))
+		garbage.Metadata.Set("note", `"quoted", {braced} \ and NULL`)
+		if err := newPublisher(t, openSQL(t, pool), schema).Publish(events.Topic(0), plain, garbage); err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, log, delivered("2", userIn(0, 0)))
+
+		records := readAll(t, pool, 0, events.Position{})
+		if len(records) != 3 {
+			t.Fatalf("read %d records, want 3", len(records))
+		}
+		got, err := events.Decode(records[0].Payload)
+		if diff := cmp.Diff(e, got); diff != "" || err != nil {
+			t.Errorf("error %v, event (-published +read):\n%s", err, diff)
+		}
+		for i, msg := range []*message.Message{plain, garbage} {
+			if records[i].UUID != msg.UUID || string(records[i].Payload) != string(msg.Payload) {
+				t.Errorf("record %d is %s %s, want %s %s", i, records[i].UUID, records[i].Payload, msg.UUID, msg.Payload)
+			}
+		}
+		received := subscribe(t, pool, schema, "audit").receive(t, 3)
+		if !received[0].Equals(plain) || !received[1].Equals(garbage) {
+			t.Errorf("received %v and %v, want %v and %v", received[0], received[1], plain, garbage)
+		}
+	})
+}
+
+// A stock publisher takes part in a transaction too.
+func TestStockPublisherWithinATransaction(t *testing.T) {
+	eachSchema(t, func(t *testing.T, _ *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
+		db := openSQL(t, pool)
+		for id, end := range map[string]func(*sql.Tx) error{"kept": (*sql.Tx).Commit, "lost": (*sql.Tx).Rollback} {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := delivered(id, userIn(0, 0))
+			payload, err := e.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := newPublisher(t, tx, schema).Publish(events.Topic(0), message.NewMessage(e.Key().String(), payload)); err != nil {
+				t.Fatal(err)
+			}
+			if err := end(tx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff([]string{"kept"}, ids(t, readAll(t, pool, 0, events.Position{}))); diff != "" {
+			t.Errorf("read (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestInsertQueryOfNoMessages(t *testing.T) {
+	if q, err := events.NewSchema(0).InsertQuery(events.Topic(0), nil); err == nil {
+		t.Errorf("got %q", q.Query)
+	}
+}

@@ -1,0 +1,490 @@
+-- Publishing in plain SQL: badged.publish and badged.publish_batch append
+-- events within the caller's own transaction, from any language.
+--
+-- They take and refuse what events.Decode does, in the same words, and write
+-- the rows that events.Log writes; the limits here are those of that package. A
+-- role that publishes needs no more than
+--
+--     GRANT USAGE ON SCHEMA badged TO backend;
+--     GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend;
+--
+-- The two set the search_path for the functions that they call; those written
+-- as an expression are bound to what they mean when they are created.
+
+-- +goose Up
+
+-- The partition of a user among so many: the first four bytes of the SHA-256
+-- of its id, big-endian, modulo their number.
+CREATE FUNCTION badged.partition_of(user_id text, partitions integer) RETURNS integer
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN (('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint % partitions)::integer;
+
+-- The partition of a user in this database.
+CREATE FUNCTION badged.partition_of(user_id text) RETURNS integer
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN (SELECT badged.partition_of(user_id, s.partitions) FROM badged.settings AS s);
+
+-- The key of an event: a version 8 UUID of the SHA-256 of a namespace, the
+-- source and the id. Neither has control characters, so that no other pair
+-- gives the same bytes.
+-- +goose StatementBegin
+CREATE FUNCTION badged.event_key(source text, id text) RETURNS uuid
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+AS $$
+DECLARE
+    namespace CONSTANT bytea := '\x6c1d7a345b0f5d5e9f0c0c5f1b7b9ad1';
+    hash bytea := substr(sha256(namespace || convert_to(source, 'UTF8') || '\x00' || convert_to(id, 'UTF8')), 1, 16);
+BEGIN
+    hash := set_byte(hash, 6, get_byte(hash, 6) & 15 | 128); -- the version
+    hash := set_byte(hash, 8, get_byte(hash, 8) & 63 | 128); -- the variant
+    RETURN encode(hash, 'hex')::uuid;
+END
+$$;
+-- +goose StatementEnd
+
+-- An RFC 3339 time in UTC, to the nanosecond, without zeros at the end of its
+-- fraction; null for what is no such time. The year can come out as 0000 or
+-- 10000. The fraction is text throughout: a timestamp ends at microseconds.
+-- +goose StatementBegin
+CREATE FUNCTION badged.utc_time(given text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+AS $$
+DECLARE
+    -- As lenient as Go: a comma, an hour of one digit, a zone of up to 24:60.
+    part text[] := regexp_match(given COLLATE "C",
+        '^([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})T([01]?[0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:[.,]([0-9]+))?'
+        '(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))$');
+    -- Postgres has no year 0: the year before 1 is -1.
+    first    date := make_date(coalesce(nullif(part[1]::integer, 0), -1), part[2]::integer, 1);
+    day      date := first + (part[3]::integer - 1);
+    fraction text := rtrim(left(part[7], 9), '0');
+    utc      timestamp;
+BEGIN
+    IF part IS NULL OR extract(month FROM day) <> extract(month FROM first) THEN
+        RETURN NULL;
+    END IF;
+    utc := day + make_time(part[4]::integer, part[5]::integer, part[6]::integer);
+    IF part[8] IS NOT NULL THEN
+        utc := utc - make_interval(hours => (part[8] || part[9])::integer, mins => (part[8] || part[10])::integer);
+    END IF;
+    RETURN CASE WHEN utc < '0001-01-01' THEN '0000' ELSE to_char(utc, 'YYYY') END
+        || to_char(utc, '-MM-DD"T"HH24:MI:SS')
+        || CASE WHEN fraction <> '' THEN '.' || fraction ELSE '' END
+        || 'Z';
+END
+$$;
+-- +goose StatementEnd
+
+-- Whether a text holds control characters: C0, DEL or C1.
+CREATE FUNCTION badged.has_control(given text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN given COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]';
+
+-- The whole characters among the first bytes of a text.
+CREATE FUNCTION badged.cut(given text, bytes integer) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN left(given, (SELECT max(n) FROM generate_series(0, bytes) AS n WHERE octet_length(left(given, n)) <= bytes));
+
+-- A text with its quotes, backslashes and control characters escaped as in Go.
+CREATE FUNCTION badged.escaped(given text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN (
+        SELECT coalesce(string_agg(
+            CASE
+                WHEN c IN ('"', '\') THEN '\' || c
+                WHEN ascii(c) BETWEEN 7 AND 13 THEN '\' || substr('abtnvfr', ascii(c) - 6, 1)
+                WHEN ascii(c) < 32 OR ascii(c) = 127 THEN '\x' || lpad(to_hex(ascii(c)), 2, '0')
+                WHEN ascii(c) BETWEEN 128 AND 159 THEN '\u00' || to_hex(ascii(c))
+                ELSE c
+            END, '' ORDER BY i), '')
+        FROM string_to_table(given, NULL) WITH ORDINALITY AS x (c, i)
+    );
+
+-- A text as a message shows it.
+CREATE FUNCTION badged.quoted(given text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN '"' || badged.escaped(badged.cut(given, 64)) || '"' || CASE WHEN octet_length(given) > 64 THEN '…' ELSE '' END;
+
+-- The path of a field as a message shows it.
+CREATE FUNCTION badged.shown_path(path text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN (
+        SELECT CASE WHEN badged.has_control(shown) THEN badged.escaped(shown) ELSE shown END
+        FROM (SELECT badged.cut(path, 128) || CASE WHEN octet_length(path) > 128 THEN '…' ELSE '' END) AS x (shown)
+    );
+
+-- A text in JSON, empty for what is no text.
+CREATE FUNCTION badged.text_of(value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE jsonb_typeof(value) WHEN 'string' THEN value #>> '{}' ELSE '' END;
+
+-- What is wrong with a text that may have so many bytes; null for nothing.
+CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN given = '' THEN 'must not be empty'
+        WHEN octet_length(given) > most THEN 'must have at most ' || most::text || ' bytes, has ' || octet_length(given)::text
+        WHEN badged.has_control(given) THEN 'must not hold control characters'
+    END;
+
+-- What keeps an attribute from being read; null for nothing.
+CREATE FUNCTION badged.attribute_problem(name text, value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN name = 'data' THEN
+            CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END
+        WHEN value = 'null' THEN
+            NULL -- one that was not given
+        WHEN name = 'data_base64' THEN
+            'is not supported: give data as JSON'
+        WHEN name NOT IN ('specversion', 'id', 'source', 'type', 'time', 'traceparent', 'tracestate',
+            'datacontenttype', 'dataschema', 'subject') THEN
+            'is not a known field'
+        WHEN jsonb_typeof(value) <> 'string' THEN
+            'must be a string'
+        WHEN name = 'specversion' AND value <> '"1.0"' THEN
+            'must be "1.0", is ' || badged.quoted(value #>> '{}')
+        WHEN name = 'time' AND badged.utc_time(value #>> '{}') IS NULL THEN
+            'must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is ' || badged.quoted(value #>> '{}')
+        WHEN name = 'datacontenttype'
+            AND (value #>> '{}') COLLATE "C" !~* '^\s*(application/json|[^;]*\+json)\s*(;|$)' THEN
+            'must be application/json, is ' || badged.quoted(value #>> '{}')
+    END;
+
+-- What keeps a field of data from being read; null for nothing.
+CREATE FUNCTION badged.field_problem(name text, value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN name IN ('conversation_id', 'category', 'message_id', 'sender_id', 'level') THEN
+            CASE WHEN jsonb_typeof(value) <> 'string' THEN 'must be a string' END
+        WHEN name IN ('user_ids', 'mentioned_user_ids') THEN
+            CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of strings' END
+        WHEN name NOT IN ('seq', 'up_to_seq') THEN
+            'is not a known field'
+        WHEN jsonb_typeof(value) <> 'number' THEN
+            'must be a whole number'
+        WHEN scale(value::numeric) > 0
+            OR value::numeric NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+            'must be a whole number from 1 to 9223372036854775807, is ' || badged.quoted(value::text)
+    END;
+
+-- What is wrong with an event, in the words and the order of events.Decode on
+-- the text of the jsonb. A field can come again: only its first time counts.
+--
+-- It goes step by step because plpgsql evaluates a simple expression many times
+-- faster than it runs a query.
+-- +goose StatementBegin
+CREATE FUNCTION badged.event_problems(event jsonb) RETURNS TABLE (field text, message text)
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    type     text := event ->> 'type';
+    data     jsonb := event -> 'data';
+    users    jsonb := CASE jsonb_typeof(data -> 'user_ids') WHEN 'array' THEN data -> 'user_ids' END;
+    mentions jsonb := CASE jsonb_typeof(data -> 'mentioned_user_ids') WHEN 'array' THEN data -> 'mentioned_user_ids' END;
+    required text[] := CASE type
+        WHEN 'message.delivered' THEN '{conversation_id,user_ids,seq}'
+        WHEN 'conversation.read' THEN '{conversation_id,user_ids,up_to_seq}'
+        WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'
+        WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq}'
+        WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids}'
+        WHEN 'conversation.left' THEN '{conversation_id,user_ids}'
+        WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'
+        WHEN 'user.read_all' THEN '{user_ids}'
+    END;
+    allowed  text[] := required || CASE type
+        WHEN 'message.delivered' THEN '{mentioned_user_ids,category,message_id,sender_id}'::text[]
+        WHEN 'user.read_all' THEN '{category}'
+    END;
+    name     text;
+    value    jsonb;
+BEGIN
+    IF jsonb_typeof(event) <> 'object' THEN
+        field := ''; message := 'must be a JSON object'; RETURN NEXT;
+        RETURN;
+    END IF;
+
+    -- What cannot be read, in the order in which jsonb keeps names.
+    FOR name, value IN SELECT * FROM jsonb_each(event) LOOP
+        message := badged.attribute_problem(name, value);
+        IF message IS NOT NULL THEN
+            field := badged.shown_path(name); RETURN NEXT;
+        ELSIF name = 'data' THEN
+            FOR name, value IN SELECT * FROM jsonb_each(data) LOOP
+                message := badged.field_problem(name, value);
+                IF message IS NOT NULL THEN
+                    field := badged.shown_path('data.' || name); RETURN NEXT;
+                -- Strict, since lax takes a list in the list for its elements.
+                ELSIF jsonb_path_exists(value, 'strict $[*] ? (@.type() != "string")', silent => true) THEN
+                    RETURN QUERY
+                    SELECT format('data.%s[%s]', name, i - 1), 'must be a string'
+                    FROM jsonb_array_elements(value) WITH ORDINALITY AS x (element, i)
+                    WHERE jsonb_typeof(element) <> 'string' AND i <= 10001;
+                END IF;
+            END LOOP;
+        END IF;
+    END LOOP;
+
+    -- What is missing. An attribute that is null is one that was not given.
+    message := 'is required';
+    IF coalesce(event -> 'specversion', 'null') = 'null' THEN field := 'specversion'; RETURN NEXT; END IF;
+    IF coalesce(event -> 'id', 'null') = 'null' THEN field := 'id'; RETURN NEXT; END IF;
+    IF coalesce(event -> 'source', 'null') = 'null' THEN field := 'source'; RETURN NEXT; END IF;
+    IF coalesce(event -> 'type', 'null') = 'null' THEN field := 'type'; RETURN NEXT; END IF;
+    IF data IS NULL THEN field := 'data'; RETURN NEXT; END IF;
+
+    -- What is out of bounds.
+    message := badged.text_problem(event ->> 'id', 256);
+    IF message IS NOT NULL THEN field := 'id'; RETURN NEXT; END IF;
+    message := badged.text_problem(event ->> 'source', 256);
+    IF message IS NOT NULL THEN field := 'source'; RETURN NEXT; END IF;
+    message := badged.text_problem(nullif(event ->> 'traceparent', ''), 512);
+    IF message IS NOT NULL THEN field := 'traceparent'; RETURN NEXT; END IF;
+    message := badged.text_problem(nullif(event ->> 'tracestate', ''), 512);
+    IF message IS NOT NULL THEN field := 'tracestate'; RETURN NEXT; END IF;
+    IF badged.utc_time(event ->> 'time') ~ '^(0000|10000)' THEN
+        field := 'time'; message := 'must lie in the years 1 to 9999'; RETURN NEXT;
+    END IF;
+    IF required IS NULL THEN
+        field := 'type';
+        message := CASE WHEN type <> '' THEN badged.quoted(type) || ' is not a type of event' ELSE 'is required' END;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF jsonb_typeof(data) IS DISTINCT FROM 'object' THEN
+        RETURN; -- its fields go without saying
+    END IF;
+
+    IF NOT data ?& required OR data - allowed <> '{}' THEN
+        RETURN QUERY
+        SELECT 'data.' || known, CASE WHEN data ? known THEN 'is not a field of ' || type ELSE 'is required' END
+        FROM unnest(
+            '{conversation_id,user_ids,seq,up_to_seq,mentioned_user_ids,category,message_id,sender_id,level}'::text[]
+        ) AS known
+        WHERE CASE WHEN data ? known THEN known <> ALL (allowed) ELSE known = ANY (required) END;
+    END IF;
+    message := badged.text_problem(data ->> 'conversation_id', 128);
+    IF message IS NOT NULL THEN field := 'data.conversation_id'; RETURN NEXT; END IF;
+    IF users = '[]' THEN
+        field := 'data.user_ids'; message := 'must name at least one user'; RETURN NEXT;
+    ELSIF jsonb_array_length(users) > 10000 THEN
+        field := 'data.user_ids';
+        message := format('must name at most 10000 users, names %s', jsonb_array_length(users));
+        RETURN NEXT;
+    ELSE
+        RETURN QUERY
+        SELECT format('data.user_ids[%s]', i - 1), badged.text_problem(u, 128)
+        FROM jsonb_array_elements_text(users) WITH ORDINALITY AS x (u, i)
+        WHERE badged.text_problem(u, 128) IS NOT NULL;
+    END IF;
+    IF data -> 'seq' < '1' THEN
+        field := 'data.seq'; message := 'must be at least 1, is ' || (data ->> 'seq'); RETURN NEXT;
+    END IF;
+    IF data -> 'up_to_seq' < '1' THEN
+        field := 'data.up_to_seq'; message := 'must be at least 1, is ' || (data ->> 'up_to_seq'); RETURN NEXT;
+    END IF;
+    IF jsonb_array_length(mentions) > 10000 THEN
+        field := 'data.mentioned_user_ids';
+        message := format('must name at most 10000 users, names %s', jsonb_array_length(mentions));
+        RETURN NEXT;
+    ELSIF mentions <> '[]' AND 'mentioned_user_ids' = ANY (allowed) THEN
+        RETURN QUERY
+        SELECT format('data.mentioned_user_ids[%s]', i - 1),
+            badged.quoted(badged.text_of(mentioned)) || ' is not among data.user_ids'
+        FROM jsonb_array_elements(mentions) WITH ORDINALITY AS x (mentioned, i)
+        WHERE badged.text_of(mentioned) NOT IN (SELECT badged.text_of(u) FROM jsonb_array_elements(users) AS u);
+    END IF;
+    message := badged.text_problem(data ->> 'category', 64);
+    IF message IS NOT NULL THEN field := 'data.category'; RETURN NEXT; END IF;
+    message := badged.text_problem(data ->> 'message_id', 128);
+    IF message IS NOT NULL THEN field := 'data.message_id'; RETURN NEXT; END IF;
+    message := badged.text_problem(data ->> 'sender_id', 128);
+    IF message IS NOT NULL THEN field := 'data.sender_id'; RETURN NEXT; END IF;
+    IF data ->> 'level' NOT IN ('all', 'mentions', 'none') THEN
+        field := 'data.level';
+        message := 'must be "all", "mentions" or "none", is ' || badged.quoted(data ->> 'level');
+        RETURN NEXT;
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
+-- Raises an error that names every bad event of a JSON array; where there is
+-- none it does nothing.
+-- +goose StatementBegin
+CREATE FUNCTION badged.check_events(events jsonb, is_batch boolean) RETURNS void
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    bad record;
+BEGIN
+    -- What is said of the bad would take longer than what is done for the good.
+    IF NOT EXISTS (SELECT FROM jsonb_array_elements(events) AS event, badged.event_problems(event))
+        AND NOT events @> '[{"type": "conversation.expired"}]'
+    THEN
+        RETURN;
+    END IF;
+
+    WITH event AS (
+        SELECT i, e
+        FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i)
+    ),
+    problem AS (
+        SELECT DISTINCT ON (i, field) i, n, field, message
+        FROM event, badged.event_problems(e) WITH ORDINALITY AS x (field, message, n)
+        ORDER BY i, field, n
+    ),
+    refused AS (
+        SELECT i, n, field, message
+        FROM problem
+        UNION ALL
+        SELECT i, 1, 'type', 'is written by badged itself only'
+        FROM event
+        WHERE e ->> 'type' = 'conversation.expired' AND i NOT IN (SELECT i FROM problem)
+    ),
+    counted AS (
+        SELECT *, dense_rank() OVER (ORDER BY i) AS nth_event, row_number() OVER (PARTITION BY i ORDER BY n) AS nth_field
+        FROM refused
+    )
+    SELECT max(nth_event) AS events,
+        min(i) - 1 AS first,
+        string_agg(CASE WHEN field <> '' THEN field || ': ' ELSE '' END || message, '; ' ORDER BY n)
+            FILTER (WHERE nth_event = 1) AS message,
+        json_agg(json_strip_nulls(json_build_object('index', i - 1, 'field', nullif(field, ''), 'message', message)) ORDER BY i, n)
+            FILTER (WHERE nth_event <= 100) AS detail
+    INTO bad
+    FROM counted
+    WHERE nth_field <= 20;
+
+    RAISE EXCEPTION USING
+        ERRCODE = 'invalid_parameter_value',
+        MESSAGE = CASE WHEN bad.events > 1 THEN format('%s events are invalid; ', bad.events) ELSE '' END
+            || CASE WHEN is_batch THEN format('event %s: ', bad.first) ELSE '' END
+            || 'invalid event: ' || bad.message,
+        DETAIL = bad.detail;
+END
+$$;
+-- +goose StatementEnd
+
+-- Appends the events of a JSON array, which are good, and returns the id of the
+-- transaction. Each is one row in every partition that holds some of its users,
+-- with just those users.
+-- +goose StatementBegin
+CREATE FUNCTION badged.append_events(events jsonb) RETURNS bigint
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    partitions CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
+    now        CONSTANT text := badged.utc_time(to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+    share      record;
+BEGIN
+    FOR share IN
+        WITH event AS (
+            SELECT i, e, e -> 'data' AS data,
+                badged.event_key(e ->> 'source', e ->> 'id') AS key,
+                coalesce(nullif(badged.utc_time(e ->> 'time'), '0001-01-01T00:00:00Z'), now) AS time,
+                -- Empty is as good as none.
+                '"traceparent":' || to_json(nullif(e ->> 'traceparent', '')) AS traceparent,
+                '"tracestate":' || to_json(nullif(e ->> 'tracestate', '')) AS tracestate
+            FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i)
+        ),
+        receiver AS (
+            SELECT i, p, string_agg(u::text, ',' ORDER BY n) AS users
+            FROM event,
+                jsonb_array_elements(data -> 'user_ids') WITH ORDINALITY AS x (u, n),
+                badged.partition_of(u #>> '{}', partitions) AS p
+            GROUP BY i, p
+        ),
+        mention AS (
+            SELECT i, p, string_agg(u::text, ',' ORDER BY n) AS users
+            FROM event,
+                jsonb_array_elements(data -> 'mentioned_user_ids') WITH ORDINALITY AS x (u, n),
+                badged.partition_of(u #>> '{}', partitions) AS p
+            GROUP BY i, p
+        ),
+        -- Spelled out, for the order of names and without space between them.
+        message AS (
+            SELECT i, p, key,
+                '{' || concat_ws(',',
+                    '"specversion":"1.0"',
+                    '"id":' || (e -> 'id')::text,
+                    '"source":' || (e -> 'source')::text,
+                    '"type":' || (e -> 'type')::text,
+                    '"time":"' || time || '"',
+                    traceparent,
+                    tracestate,
+                    '"data":{' || concat_ws(',',
+                        '"conversation_id":' || (data -> 'conversation_id')::text,
+                        '"user_ids":[' || receiver.users || ']',
+                        '"seq":' || (data -> 'seq')::text,
+                        '"up_to_seq":' || (data -> 'up_to_seq')::text,
+                        '"mentioned_user_ids":[' || mention.users || ']',
+                        '"category":' || (data -> 'category')::text,
+                        '"message_id":' || (data -> 'message_id')::text,
+                        '"sender_id":' || (data -> 'sender_id')::text,
+                        '"level":' || (data -> 'level')::text
+                    ) || '}'
+                ) || '}' AS payload,
+                CASE WHEN traceparent IS NOT NULL THEN '{' || concat_ws(',', traceparent, tracestate) || '}' END AS metadata
+            FROM event
+            JOIN receiver USING (i)
+            LEFT JOIN mention USING (i, p)
+        )
+        SELECT p,
+            array_agg(key ORDER BY i) AS keys,
+            array_agg(payload ORDER BY i) AS payloads,
+            array_agg(metadata ORDER BY i) AS metadata
+        FROM message
+        GROUP BY p
+        ORDER BY p
+    LOOP
+        EXECUTE format(
+            'INSERT INTO badged.%I (uuid, payload, metadata, transaction_id)
+             SELECT uuid, payload::json, metadata::json, pg_current_xact_id()
+             FROM unnest($1, $2, $3) AS x (uuid, payload, metadata)',
+            'events_p' || lpad(share.p::text, greatest(2, length(share.p::text)), '0'))
+        USING share.keys, share.payloads, share.metadata;
+    END LOOP;
+    RETURN pg_current_xact_id()::text::bigint;
+END
+$$;
+-- +goose StatementEnd
+
+-- Appends an event within the caller's transaction. It returns the position
+-- that the HTTP API takes as at_least.
+-- +goose StatementBegin
+CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM badged.check_events(jsonb_build_array(event), false);
+    RETURN badged.append_events(jsonb_build_array(event));
+END
+$$;
+-- +goose StatementEnd
+
+-- Appends the events of a JSON array, at most 10,000, all or none; no events
+-- are fine and give position 0.
+-- +goose StatementBegin
+CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF jsonb_typeof(events) IS DISTINCT FROM 'array' THEN
+        RAISE EXCEPTION 'the batch must be a JSON array of events' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF jsonb_array_length(events) > 10000 THEN
+        RAISE EXCEPTION 'the batch has more than 10000 events' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF events = '[]' THEN
+        RETURN 0;
+    END IF;
+    PERFORM badged.check_events(events, true);
+    RETURN badged.append_events(events);
+END
+$$;
+-- +goose StatementEnd
+
+-- Whoever publishes is granted it.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;

@@ -1,0 +1,297 @@
+package migrations_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// emptyDatabase returns how to connect to a database with nothing in it.
+func emptyDatabase(t *testing.T) *pgx.ConnConfig {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(pgtest.NewDB(t, pgtest.Template{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func up(t *testing.T, cfg *pgx.ConnConfig, partitions int) []migrations.Migration {
+	t.Helper()
+	applied, err := migrations.Up(t.Context(), cfg, partitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return applied
+}
+
+func status(t *testing.T, cfg *pgx.ConnConfig) []migrations.Migration {
+	t.Helper()
+	all, err := migrations.Status(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// names returns what identifies migrations.
+func names(ms []migrations.Migration) []string {
+	var s []string
+	for _, m := range ms {
+		s = append(s, fmt.Sprint(m.Version, " ", m.Name))
+	}
+	return s
+}
+
+// column runs a query and returns its rows, of one column of text.
+func column(t *testing.T, cfg *pgx.ConnConfig, query string) []string {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+const (
+	tablesSQL     = `SELECT tablename::text FROM pg_tables WHERE schemaname = 'badged' ORDER BY tablename COLLATE "C"`
+	partitionsSQL = `SELECT partitions::text FROM badged.settings`
+	epochsSQL     = `SELECT epoch FROM badged.partitions ORDER BY partition_id`
+	schemasSQL    = `SELECT nspname::text FROM pg_namespace WHERE nspname = 'badged'`
+)
+
+// tablesOf are the tables of a database with so many partitions.
+func tablesOf(partitions int) []string {
+	tables := []string{"conversations", "dead_letters", "partitions", "schema_migrations", "settings", "users"}
+	for p := range partitions {
+		for _, name := range []string{"events_p%02d", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "dedup_keys_p%02d"} {
+			tables = append(tables, fmt.Sprintf(name, p))
+		}
+	}
+	slices.Sort(tables)
+	return tables
+}
+
+func TestUpMakesEveryTable(t *testing.T) {
+	for _, tc := range []struct{ asked, partitions int }{
+		{asked: 0, partitions: migrations.DefaultPartitions},
+		{asked: 1, partitions: 1},
+		{asked: 256, partitions: 256},
+	} {
+		t.Run(fmt.Sprint(tc.asked, " partitions"), func(t *testing.T) {
+			cfg := emptyDatabase(t)
+			up(t, cfg, tc.asked)
+			if diff := cmp.Diff(tablesOf(tc.partitions), column(t, cfg, tablesSQL)); diff != "" {
+				t.Errorf("tables (-want +got):\n%s", diff)
+			}
+			if got := column(t, cfg, partitionsSQL)[0]; got != fmt.Sprint(tc.partitions) {
+				t.Errorf("the database has %s partitions, want %d", got, tc.partitions)
+			}
+			epochs := column(t, cfg, epochsSQL)
+			if len(epochs) != tc.partitions {
+				t.Errorf("%d partitions have an epoch, want %d", len(epochs), tc.partitions)
+			}
+			slices.Sort(epochs)
+			if n := len(slices.Compact(epochs)); n != tc.partitions {
+				t.Errorf("%d partitions share %d epochs", tc.partitions, n)
+			}
+		})
+	}
+}
+
+// Each partition of the log has a row for the projector from the start: its
+// fence is an update, which would find nothing to move.
+func TestUpGivesTheProjectorAPosition(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 2)
+	for _, topic := range []string{"events_p00", "events_p01"} {
+		got := column(t, cfg, `SELECT consumer_group || ' at ' || last_processed_transaction_id || '/' || offset_acked
+FROM badged.`+topic+`_offsets`)
+		if diff := cmp.Diff([]string{"projector at 0/0"}, got); diff != "" {
+			t.Errorf("positions in %s (-want +got):\n%s", topic, diff)
+		}
+	}
+}
+
+func TestUpAgainDoesNothing(t *testing.T) {
+	cfg := emptyDatabase(t)
+	if applied := up(t, cfg, 0); len(applied) == 0 {
+		t.Fatal("nothing was applied to an empty database")
+	}
+	epochs, before := column(t, cfg, epochsSQL), status(t, cfg)
+	for _, partitions := range []int{0, migrations.DefaultPartitions} {
+		if applied := up(t, cfg, partitions); len(applied) != 0 {
+			t.Errorf("up with %d partitions applied %v again", partitions, names(applied))
+		}
+	}
+	if diff := cmp.Diff(epochs, column(t, cfg, epochsSQL)); diff != "" {
+		t.Errorf("epochs changed (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, status(t, cfg)); diff != "" {
+		t.Errorf("status changed (-before +after):\n%s", diff)
+	}
+}
+
+// Whoever comes second waits, finds everything done and does nothing.
+func TestConcurrentUps(t *testing.T) {
+	cfg := emptyDatabase(t)
+	const instances = 4
+	applied := make([][]migrations.Migration, instances)
+	var wg sync.WaitGroup
+	for i := range instances {
+		wg.Go(func() {
+			var err error
+			if applied[i], err = migrations.Up(t.Context(), cfg, 2); err != nil {
+				t.Errorf("instance %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	if diff := cmp.Diff(names(status(t, cfg)), names(slices.Concat(applied...))); diff != "" {
+		t.Errorf("applied by all instances together (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(tablesOf(2), column(t, cfg, tablesSQL)); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatusOfAnEmptyDatabase(t *testing.T) {
+	cfg := emptyDatabase(t)
+	all := status(t, cfg)
+	if len(all) == 0 {
+		t.Error("there are no migrations")
+	}
+	for i, m := range all {
+		if m.Version != int64(i+1) || !strings.HasPrefix(m.Name, fmt.Sprintf("%05d_", i+1)) {
+			t.Errorf("migration %d is %d %s", i+1, m.Version, m.Name)
+		}
+		if !m.AppliedAt.IsZero() {
+			t.Errorf("%s was applied at %v", m.Name, m.AppliedAt)
+		}
+	}
+	if n := migrations.Pending(all); n != len(all) {
+		t.Errorf("%d of %d are pending", n, len(all))
+	}
+	if schemas := column(t, cfg, schemasSQL); len(schemas) != 0 {
+		t.Errorf("asking for the status created %v", schemas)
+	}
+}
+
+func TestStatusOfACompleteDatabase(t *testing.T) {
+	cfg := emptyDatabase(t)
+	pending := status(t, cfg)
+	applied := up(t, cfg, 1)
+	all := status(t, cfg)
+	if diff := cmp.Diff(names(pending), names(all)); diff != "" {
+		t.Errorf("migrations (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(names(all), names(applied)); diff != "" {
+		t.Errorf("applied (-all +got):\n%s", diff)
+	}
+	for _, m := range slices.Concat(all, applied) {
+		if m.AppliedAt.IsZero() {
+			t.Errorf("%s was applied, but it is not known when", m.Name)
+		}
+	}
+	if n := migrations.Pending(all); n != 0 {
+		t.Errorf("%d are pending", n)
+	}
+}
+
+// The number of partitions is settled when the database is created.
+func TestPartitionsAreSettledOnce(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 3)
+	_, err := migrations.Up(t.Context(), cfg, 4)
+	const want = "the database has 3 partitions, not 4: the number is settled when the database is created and cannot change"
+	if err == nil || err.Error() != want {
+		t.Errorf("asking for another number: %v, want %s", err, want)
+	}
+	up(t, cfg, 3)
+	up(t, cfg, 0)
+	if diff := cmp.Diff([]string{"3"}, column(t, cfg, partitionsSQL)); diff != "" {
+		t.Errorf("partitions (-want +got):\n%s", diff)
+	}
+}
+
+// Of instances that disagree about an empty database, one settles it and the
+// other is told.
+func TestConcurrentUpsThatDisagree(t *testing.T) {
+	cfg := emptyDatabase(t)
+	errs := map[int]error{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, partitions := range []int{1, 2} {
+		wg.Go(func() {
+			_, err := migrations.Up(t.Context(), cfg, partitions)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[partitions] = err
+		})
+	}
+	wg.Wait()
+	settled := 1
+	if errs[1] != nil {
+		settled = 2
+	}
+	if errs[settled] != nil || errs[3-settled] == nil || !strings.Contains(errs[3-settled].Error(), "the number is settled") {
+		t.Errorf("asking for 1: %v; asking for 2: %v", errs[1], errs[2])
+	}
+	if diff := cmp.Diff(tablesOf(settled), column(t, cfg, tablesSQL)); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+}
+
+func TestPartitionsOutOfRange(t *testing.T) {
+	for _, partitions := range []int{-1, 257} {
+		cfg := emptyDatabase(t)
+		if _, err := migrations.Up(t.Context(), cfg, partitions); err == nil {
+			t.Errorf("a database with %d partitions was made", partitions)
+		}
+		// Nothing is settled: the next try may be right.
+		if all := status(t, cfg); migrations.Pending(all) != len(all) {
+			t.Errorf("after asking for %d partitions only %d migrations are pending", partitions, migrations.Pending(all))
+		}
+		up(t, cfg, 1)
+	}
+}
+
+// A role that may not create schemas can migrate one that it was given.
+func TestUpInASchemaThatWasGiven(t *testing.T) {
+	server := pgtest.NewServer(t) // roles belong to all databases of a server
+	cfg, err := pgx.ParseConfig(server.NewDB(t, pgtest.Template{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	column(t, cfg, `CREATE ROLE guest LOGIN`)
+	asGuest := cfg.Copy()
+	asGuest.User = "guest"
+	if _, err := migrations.Up(t.Context(), asGuest, 1); err == nil || !strings.Contains(err.Error(), "create the schema badged") {
+		t.Errorf("without the right to create a schema: %v", err)
+	}
+	column(t, cfg, `CREATE SCHEMA badged AUTHORIZATION guest`)
+	up(t, asGuest, 1)
+	if diff := cmp.Diff(tablesOf(1), column(t, cfg, tablesSQL)); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+}
