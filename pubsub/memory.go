@@ -1,0 +1,187 @@
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// memoryQueueLimit bounds the updates that wait for the handler of one
+// subscription: far above what a handler that does not block lets pile up (a
+// batch of the projector is thousands), and some tens of MiB when full.
+const memoryQueueLimit = 1 << 16
+
+// Memory is the bus of a single process, and the default.
+//
+// Each subscription has a queue and a goroutine that calls its handler, so
+// Publish never waits for a handler. A queue that is full is emptied and
+// HandleGap called in its place: a handler that blocked has lost updates, as it
+// would on any bus, and knows it.
+type Memory struct {
+	counters counters
+	closing  chan struct{} // closed by Close
+
+	mu     sync.RWMutex
+	closed bool
+	joined map[User][]*memorySubscription // each subscription once
+	subs   map[*memorySubscription]struct{}
+	wakes  map[*memoryWakes]struct{}
+}
+
+var _ Bus = (*Memory)(nil)
+
+// NewMemory returns an in-process bus. Close it to end its subscriptions.
+func NewMemory() *Memory {
+	return &Memory{
+		closing: make(chan struct{}),
+		joined:  make(map[User][]*memorySubscription),
+		subs:    make(map[*memorySubscription]struct{}),
+		wakes:   make(map[*memoryWakes]struct{}),
+	}
+}
+
+// Publish implements [Bus]. It fails only when the bus is closed, or when ctx is
+// done before the call.
+func (m *Memory) Publish(ctx context.Context, updates []Update) error {
+	if err := ctx.Err(); err != nil {
+		m.counters.publishErrors.Add(1)
+		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return ErrClosed
+	}
+	for i := range updates {
+		subs := m.joined[User{ID: updates[i].UserID, Partition: updates[i].Partition}]
+		if len(subs) == 0 {
+			continue
+		}
+		// A copy, so that one update held for a slow client does not keep the
+		// whole slice, and so that the caller may use the slice again.
+		u := updates[i]
+		for _, s := range subs {
+			s.enqueue(&u)
+		}
+	}
+	return nil
+}
+
+// Subscribe implements [Bus].
+func (m *Memory) Subscribe(h Handler) (Subscription, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	s := &memorySubscription{
+		bus:     m,
+		handler: h,
+		users:   make(map[User]struct{}),
+		pending: make(chan struct{}, 1),
+		closing: make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	m.subs[s] = struct{}{}
+	go s.run()
+	return s, nil
+}
+
+// Wake implements [Bus]. It fails only when the bus is closed.
+func (m *Memory) Wake(_ context.Context, partitions []int) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return ErrClosed
+	}
+	for w := range m.wakes {
+		w.add(partitions)
+	}
+	return nil
+}
+
+// Wakes implements [Bus]. It returns [ErrClosed] when the bus is closed before
+// ctx is done.
+func (m *Memory) Wakes(ctx context.Context, wake func(partition int)) error {
+	w := &memoryWakes{partitions: make(map[int]struct{}), pending: make(chan struct{}, 1)}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return ErrClosed
+	}
+	m.wakes[w] = struct{}{}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		delete(m.wakes, w)
+		m.mu.Unlock()
+	}()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.closing:
+			return ErrClosed
+		case <-w.pending:
+			for p := range w.take() {
+				wake(p)
+			}
+		}
+	}
+}
+
+// Close implements [Bus].
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	if !m.closed {
+		m.closed = true
+		close(m.closing)
+	}
+	subs := make([]*memorySubscription, 0, len(m.subs))
+	for s := range m.subs {
+		subs = append(subs, s)
+	}
+	m.mu.Unlock()
+	for _, s := range subs {
+		_ = s.Close() // never fails
+	}
+	return nil
+}
+
+// Stats returns what the bus has counted so far. It may be called at any time.
+func (m *Memory) Stats() Stats { return m.counters.stats() }
+
+// memoryWakes is what one call of Wakes has still to tell. Partitions are few,
+// so it holds each once and needs no limit.
+type memoryWakes struct {
+	pending chan struct{} // holds a token while partitions may hold some
+
+	mu         sync.Mutex
+	partitions map[int]struct{}
+}
+
+func (w *memoryWakes) add(partitions []int) {
+	w.mu.Lock()
+	for _, p := range partitions {
+		w.partitions[p] = struct{}{}
+	}
+	w.mu.Unlock()
+	signal(w.pending)
+}
+
+func (w *memoryWakes) take() map[int]struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.partitions
+	w.partitions = make(map[int]struct{}, len(taken))
+	return taken
+}
+
+// signal puts a token into a channel of capacity 1 unless it holds one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

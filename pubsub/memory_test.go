@@ -1,0 +1,71 @@
+package pubsub_test
+
+import (
+	"testing"
+
+	"github.com/badged/badged/pubsub"
+	"github.com/badged/badged/pubsub/pubsubtest"
+)
+
+func TestMemory(t *testing.T) {
+	pubsubtest.Run(t, func(*testing.T) pubsub.Bus { return pubsub.NewMemory() })
+}
+
+// stuck is a handler that does not return from its first update until it is let
+// go. It keeps what it was told, in order; version -1 stands for a gap.
+type stuck struct {
+	entered chan struct{}
+	release chan struct{}
+	told    chan int64
+}
+
+func (s *stuck) HandleUpdate(u *pubsub.Update) {
+	if u.Version == 0 {
+		close(s.entered)
+		<-s.release
+	}
+	s.told <- u.Version
+}
+
+func (s *stuck) HandleGap() { s.told <- -1 }
+
+// TestMemoryOverflow publishes more than a handler that blocks has room for: the
+// publisher goes on, and the handler learns that it missed something before it
+// receives what came after.
+func TestMemoryOverflow(t *testing.T) {
+	const limit = 1 << 16
+	bus := pubsub.NewMemory()
+	defer bus.Close()
+	u := pubsub.User{ID: "alice"}
+	h := &stuck{entered: make(chan struct{}), release: make(chan struct{}), told: make(chan int64, limit)}
+	s, err := bus.Subscribe(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Join(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	update := func(version int64) pubsub.Update {
+		return pubsub.Update{Badge: pubsub.Badge{UserID: u.ID, Version: version}}
+	}
+
+	publish(t, bus, update(0))
+	<-h.entered
+	for version := int64(1); version <= limit; version++ {
+		publish(t, bus, update(version))
+	}
+	publish(t, bus, update(limit+1), update(limit+2)) // the first that is too many
+	close(h.release)
+	for _, want := range []int64{0, -1, limit + 1, limit + 2} {
+		if got := <-h.told; got != want {
+			t.Fatalf("the handler was told %d, want %d", got, want)
+		}
+	}
+	publish(t, bus, update(limit+3))
+	if got := <-h.told; got != limit+3 {
+		t.Errorf("the handler was told %d, want %d", got, limit+3)
+	}
+	if got := bus.Stats(); got != (pubsub.Stats{Gaps: 1}) {
+		t.Errorf("stats are %+v", got)
+	}
+}

@@ -1,0 +1,117 @@
+// Package pubsubtest proves that an implementation of [pubsub.Bus] keeps the
+// contract, and has a handler for tests that listen on a bus.
+package pubsubtest
+
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Run runs the suite. Each test makes a bus of its own with newBus and closes
+// it; the buses may share a broker that loses nothing, with nobody else on it.
+func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, bus pubsub.Bus)
+	}{
+		{"an update arrives as it was published", testUpdateIsWhole},
+		{"an empty update arrives as it was published", testEmptyUpdate},
+		{"the slice of a publish may be used again", testSliceIsFree},
+		{"any user id is an address", testUserIDs},
+		{"updates keep their order", testOrder},
+		{"what is published after a join arrives", testJoinBeforePublish},
+		{"only what was joined arrives", testOnlyJoined},
+		{"each subscription has its own users", testSeveralSubscriptions},
+		{"joining twice is joining once", testJoinTwice},
+		{"leaving and joining again misses nothing", testRejoin},
+		{"many users join at once", testManyUsers},
+		{"joins and leaves may be concurrent", testConcurrentJoins},
+		{"nothing is a valid argument", testNothing},
+		{"the handler is called from one goroutine at a time", testSerial},
+		{"a handler that blocks holds up nobody else", testSlowHandler},
+		{"a join that gives up is made good", testJoinGivesUp},
+		{"a publish heeds its context", testPublishContext},
+		{"closing a subscription silences its handler", testCloseSubscription},
+		{"closing a bus silences its handlers", testCloseBus},
+		{"closing a subscription waits for its handler", testCloseSubscriptionWaits},
+		{"closing a bus waits for its handlers", testCloseBusWaits},
+		{"nothing works after closing", testAfterClose},
+		{"wakes reach everybody", testWakes},
+		{"wakes end with their context", testWakesContext},
+		{"wakes end with the bus", testWakesClose},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			bus := newBus(t)
+			test.run(t, bus)
+			if err := bus.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			goleak.VerifyNone(t, before)
+		})
+	}
+}
+
+// subscribe opens a subscription that has joined users.
+func subscribe(t *testing.T, bus pubsub.Bus, users ...pubsub.User) (pubsub.Subscription, *Recorder) {
+	t.Helper()
+	r := NewRecorder()
+	s, err := bus.Subscribe(r)
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	join(t, s, users...)
+	return s, r
+}
+
+func join(t *testing.T, s pubsub.Subscription, users ...pubsub.User) {
+	t.Helper()
+	if err := s.Join(t.Context(), users...); err != nil {
+		t.Fatalf("Join: %v", err)
+	}
+}
+
+func leave(t *testing.T, s pubsub.Subscription, users ...pubsub.User) {
+	t.Helper()
+	if err := s.Leave(t.Context(), users...); err != nil {
+		t.Fatalf("Leave: %v", err)
+	}
+}
+
+func closeSubscription(t *testing.T, s pubsub.Subscription) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func publish(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
+	t.Helper()
+	if err := bus.Publish(t.Context(), updates); err != nil {
+		t.Fatalf("Publish: %v", err)
+	}
+}
+
+// users returns n users of one partition, in which order is kept. They are the
+// test's own: an update may arrive late, when the next test listens.
+func users(t *testing.T, n int) []pubsub.User {
+	users := make([]pubsub.User, n)
+	for i := range users {
+		users[i] = pubsub.User{ID: fmt.Sprintf("%s/%d", t.Name(), i), Partition: 7}
+	}
+	return users
+}
+
+// lost fails the test if the bus said that it lost something, which no broker
+// of this suite does.
+func lost(t *testing.T, r *Recorder) {
+	t.Helper()
+	if gaps := r.Gaps(); gaps > 0 {
+		t.Errorf("HandleGap was called %d times, though nothing was lost", gaps)
+	}
+}

@@ -1,0 +1,167 @@
+package pubsubtest
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Patience is how long a test waits for what must happen before it fails. It is
+// not a measure of anything.
+const Patience = 30 * time.Second
+
+// Recorder is a [pubsub.Handler] that keeps what it is told. It is safe for
+// concurrent use, and notices when its methods are called concurrently.
+type Recorder struct {
+	inside atomic.Int32 // calls under way
+	serial atomic.Bool  // cleared when two calls overlapped
+
+	mu      sync.Mutex
+	updates []*pubsub.Update
+	gaps    int
+	changed chan struct{} // closed, and replaced, with every call
+}
+
+// NewRecorder returns an empty recorder.
+func NewRecorder() *Recorder {
+	r := &Recorder{changed: make(chan struct{})}
+	r.serial.Store(true)
+	return r
+}
+
+// HandleUpdate implements [pubsub.Handler].
+func (r *Recorder) HandleUpdate(u *pubsub.Update) {
+	r.record(func() { r.updates = append(r.updates, u) })
+}
+
+// HandleGap implements [pubsub.Handler].
+func (r *Recorder) HandleGap() {
+	r.record(func() { r.gaps++ })
+}
+
+func (r *Recorder) record(what func()) {
+	if r.inside.Add(1) != 1 {
+		r.serial.Store(false)
+	}
+	defer r.inside.Add(-1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	what()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Serial says that no two calls have overlapped so far.
+func (r *Recorder) Serial() bool { return r.serial.Load() }
+
+// Updates returns the updates so far, in the order of their arrival.
+func (r *Recorder) Updates() []*pubsub.Update {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.updates)
+}
+
+// Versions returns the versions of the updates of u so far, in the order of
+// their arrival.
+func (r *Recorder) Versions(u pubsub.User) []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.versions(u)
+}
+
+func (r *Recorder) versions(u pubsub.User) []int64 {
+	var versions []int64
+	for _, got := range r.updates {
+		if got.UserID == u.ID && got.Partition == u.Partition {
+			versions = append(versions, got.Version)
+		}
+	}
+	return versions
+}
+
+// Gaps returns how often HandleGap was called so far.
+func (r *Recorder) Gaps() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gaps
+}
+
+// AwaitUpdates waits until n updates have arrived, and returns all.
+func (r *Recorder) AwaitUpdates(t testing.TB, n int) []*pubsub.Update {
+	t.Helper()
+	if !r.await(func() bool { return len(r.updates) >= n }) {
+		t.Fatalf("%d updates arrived, want %d", len(r.Updates()), n)
+	}
+	return r.Updates()
+}
+
+// AwaitVersion waits until an update of u with version has arrived.
+func (r *Recorder) AwaitVersion(t testing.TB, u pubsub.User, version int64) {
+	t.Helper()
+	if !r.await(func() bool { return slices.Contains(r.versions(u), version) }) {
+		t.Fatalf("version %d of %+v has not arrived; its versions %v have", version, u, r.Versions(u))
+	}
+}
+
+// AwaitGaps waits until HandleGap was called n times.
+func (r *Recorder) AwaitGaps(t testing.TB, n int) {
+	t.Helper()
+	if !r.await(func() bool { return r.gaps >= n }) {
+		t.Fatalf("HandleGap was called %d times, want %d", r.Gaps(), n)
+	}
+}
+
+// await waits until ok, which is called with mu held, or for Patience.
+func (r *Recorder) await(ok func() bool) bool {
+	patience := time.After(Patience)
+	for {
+		r.mu.Lock()
+		done, changed := ok(), r.changed
+		r.mu.Unlock()
+		if done {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-patience:
+			return false
+		}
+	}
+}
+
+// NewUpdate returns an update of u that is full of values to get wrong: numbers
+// that no float64 holds, an empty map, text of all kinds.
+func NewUpdate(u pubsub.User, version int64) pubsub.Update {
+	const big = 1<<53 + 1
+	return pubsub.Update{
+		Badge: pubsub.Badge{
+			UserID:     u.ID,
+			Epoch:      "e <1> & \"two\" \u2028",
+			Version:    version,
+			Total:      big,
+			Mentions:   1<<63 - 1,
+			Categories: map[string]int64{"chat": big, "": 1, "Ünread ✉": 2},
+		},
+		Partition:   u.Partition,
+		BaseVersion: version - 1,
+		Conversations: []pubsub.Conversation{
+			{
+				ConversationID: "c:{1} \\ /",
+				Unread:         big,
+				Mentions:       3,
+				FirstUnreadSeq: 1<<62 + 1,
+				ReadSeq:        1 << 62,
+				LastSeq:        1<<63 - 1,
+				Level:          "mentions",
+				Category:       "chat",
+				MarkedUnread:   true,
+				Version:        version,
+			},
+			{ConversationID: "c2", Level: "all", Category: "Ünread ✉", Version: version - 1},
+		},
+	}
+}

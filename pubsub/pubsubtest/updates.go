@@ -1,0 +1,187 @@
+package pubsubtest
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/pubsub"
+)
+
+func testUpdateIsWhole(t *testing.T, bus pubsub.Bus) {
+	u := users(t, 1)[0]
+	_, r := subscribe(t, bus, u)
+	want := NewUpdate(u, 1<<62+1)
+	publish(t, bus, want)
+	if diff := cmp.Diff(&want, r.AwaitUpdates(t, 1)[0]); diff != "" {
+		t.Errorf("the update changed on its way (-sent +received):\n%s", diff)
+	}
+	lost(t, r)
+}
+
+func testEmptyUpdate(t *testing.T, bus pubsub.Bus) {
+	u := users(t, 1)[0]
+	_, r := subscribe(t, bus, u)
+	sent := []pubsub.Update{
+		{Badge: pubsub.Badge{UserID: u.ID}, Partition: u.Partition},
+		{
+			Badge:         pubsub.Badge{UserID: u.ID, Categories: map[string]int64{}},
+			Partition:     u.Partition,
+			Conversations: []pubsub.Conversation{},
+		},
+	}
+	publish(t, bus, sent...)
+	for i, got := range r.AwaitUpdates(t, len(sent)) {
+		if diff := cmp.Diff(&sent[i], got); diff != "" {
+			t.Errorf("update %d changed on its way (-sent +received):\n%s", i, diff)
+		}
+	}
+}
+
+func testSliceIsFree(t *testing.T, bus pubsub.Bus) {
+	u := users(t, 1)[0]
+	_, r := subscribe(t, bus, u)
+	updates := []pubsub.Update{NewUpdate(u, 1)}
+	publish(t, bus, updates...)
+	updates[0] = NewUpdate(u, 2)
+	publish(t, bus, updates...)
+	updates[0] = pubsub.Update{}
+	r.AwaitVersion(t, u, 2)
+	if got, want := r.Versions(u), []int64{1, 2}; !slices.Equal(got, want) {
+		t.Errorf("versions %v arrived, want %v", got, want)
+	}
+}
+
+func testUserIDs(t *testing.T, bus pubsub.Bus) {
+	ids := []string{
+		"a", " ", "two words", " leading and trailing ",
+		":", "a:b", "u:", ":u:a", "badged:{p01}:u:a", "badged:wake",
+		"{", "}", "{}", "{p01}", "}{", "{p02}:u:a",
+		"*", "?", "[a-z]", "a*", `\`, `"`, "'", "%s", "<b>", "&amp;", "\u2028",
+		"ü", "u\u0308", "用户", "🦊", strings.Repeat("é", 64), strings.Repeat("x", 128),
+	}
+	var everybody []pubsub.User
+	for _, id := range ids {
+		for _, partition := range []int{0, 1, 10, 99, 100, 1023} {
+			everybody = append(everybody, pubsub.User{ID: id, Partition: partition})
+		}
+	}
+	_, r := subscribe(t, bus, everybody...)
+	for i, u := range everybody {
+		publish(t, bus, NewUpdate(u, int64(i)))
+	}
+	r.AwaitUpdates(t, len(everybody))
+	for i, u := range everybody {
+		if got, want := r.Versions(u), []int64{int64(i)}; !slices.Equal(got, want) {
+			t.Errorf("%+v: versions %v arrived, want %v", u, got, want)
+		}
+	}
+}
+
+func testOrder(t *testing.T, bus pubsub.Bus) {
+	const rounds, perCall = 50, 40
+	everybody := users(t, 5)
+	_, r := subscribe(t, bus, everybody...)
+	var want []int64
+	for round := range rounds {
+		updates := make([]pubsub.Update, perCall)
+		for i := range updates {
+			version := int64(round*perCall + i)
+			updates[i] = NewUpdate(everybody[i%len(everybody)], version)
+			want = append(want, version)
+		}
+		publish(t, bus, updates...)
+	}
+	var got []int64
+	for _, u := range r.AwaitUpdates(t, len(want)) {
+		got = append(got, u.Version)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the order of %d updates was not kept", len(want))
+	}
+	lost(t, r)
+}
+
+// testSerial publishes from several goroutines to a handler that would notice.
+func testSerial(t *testing.T, bus pubsub.Bus) {
+	const publishers, each = 8, 100
+	everybody := users(t, publishers)
+	_, r := subscribe(t, bus, everybody...)
+	var wg sync.WaitGroup
+	for _, u := range everybody {
+		wg.Go(func() {
+			for version := range int64(each) {
+				if err := bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, version)}); err != nil {
+					t.Errorf("Publish: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r.AwaitUpdates(t, publishers*each)
+	if !r.Serial() {
+		t.Error("calls of the handler overlapped")
+	}
+	for _, u := range everybody {
+		if got := r.Versions(u); len(got) != each || !slices.IsSorted(got) {
+			t.Errorf("%s: versions %v arrived, want 0 to %d in order", u.ID, got, each-1)
+		}
+	}
+	lost(t, r)
+}
+
+// blocker is a handler that does not return from its first update until it is
+// let go.
+type blocker struct {
+	*Recorder
+	once    sync.Once
+	entered chan struct{}
+	release chan struct{}
+}
+
+func newBlocker() *blocker {
+	return &blocker{Recorder: NewRecorder(), entered: make(chan struct{}), release: make(chan struct{})}
+}
+
+func (b *blocker) HandleUpdate(u *pubsub.Update) {
+	b.once.Do(func() {
+		close(b.entered)
+		<-b.release
+	})
+	b.Recorder.HandleUpdate(u)
+}
+
+func testSlowHandler(t *testing.T, bus pubsub.Bus) {
+	const n = 500
+	u := users(t, 1)[0]
+	slow := newBlocker()
+	s, err := bus.Subscribe(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join(t, s, u)
+	_, r := subscribe(t, bus, u)
+
+	publish(t, bus, NewUpdate(u, 0))
+	<-slow.entered
+	for version := int64(1); version < n; version++ {
+		publish(t, bus, NewUpdate(u, version))
+	}
+	r.AwaitUpdates(t, n)
+	close(slow.release)
+	slow.AwaitUpdates(t, n)
+	lost(t, slow.Recorder)
+}
+
+func testPublishContext(t *testing.T, bus pubsub.Bus) {
+	u := users(t, 1)[0]
+	_, r := subscribe(t, bus, u)
+	if err := bus.Publish(done(t), []pubsub.Update{NewUpdate(u, 1)}); err == nil {
+		t.Error("Publish succeeded, though its context was done")
+	}
+	publish(t, bus, NewUpdate(u, 2))
+	r.AwaitVersion(t, u, 2)
+}

@@ -1,0 +1,164 @@
+package pubsubtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Waker listens to the wakes of a bus.
+type Waker struct {
+	done chan struct{}
+	err  error // of Wakes; valid once done is closed
+
+	mu      sync.Mutex
+	woken   map[int]int // calls by partition
+	changed chan struct{}
+}
+
+// Listen calls Wakes of bus in a goroutine that ends with ctx.
+func Listen(ctx context.Context, bus pubsub.Bus) *Waker {
+	w := &Waker{done: make(chan struct{}), woken: make(map[int]int), changed: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = bus.Wakes(ctx, func(partition int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.woken[partition]++
+			close(w.changed)
+			w.changed = make(chan struct{})
+		})
+	}()
+	return w
+}
+
+// Wait returns what Wakes returned, once it has.
+func (w *Waker) Wait(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-w.done:
+		return w.err
+	case <-time.After(Patience):
+		t.Fatal("Wakes has not returned")
+		return nil
+	}
+}
+
+// AwaitWake wakes partition, again and again, until w was called for it. Nothing
+// else shows that Wakes listens.
+func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
+	t.Helper()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	patience := time.After(Patience)
+	before := w.Woken(partition)
+	for w.Woken(partition) == before {
+		_ = bus.Wake(t.Context(), []int{partition}) // may fail while the bus is away
+		w.mu.Lock()
+		changed := w.changed
+		w.mu.Unlock()
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-patience:
+			t.Fatalf("no wake of partition %d has arrived", partition)
+		}
+	}
+}
+
+// Woken returns how often w was called for partition so far.
+func (w *Waker) Woken(partition int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.woken[partition]
+}
+
+// await waits until w was called for partition.
+func (w *Waker) await(t testing.TB, partition int) {
+	t.Helper()
+	patience := time.After(Patience)
+	for {
+		w.mu.Lock()
+		n, changed := w.woken[partition], w.changed
+		w.mu.Unlock()
+		if n > 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-patience:
+			t.Fatalf("no wake of partition %d has arrived", partition)
+		}
+	}
+}
+
+func testWakes(t *testing.T, bus pubsub.Bus) {
+	const listening, last = 1000, 1001
+	ctx, cancel := context.WithCancel(t.Context())
+	listeners := []*Waker{Listen(ctx, bus), Listen(ctx, bus)}
+	for _, w := range listeners {
+		w.AwaitWake(t, bus, listening)
+	}
+	partitions := []int{0, 3, 3, 15, 255}
+	for _, wake := range [][]int{partitions, {7}, {last}} {
+		if err := bus.Wake(t.Context(), wake); err != nil {
+			t.Errorf("Wake: %v", err)
+		}
+	}
+	for _, w := range listeners {
+		for _, p := range []int{0, 3, 7, 15, 255, last} {
+			w.await(t, p)
+		}
+		for p, n := range map[int]int{0: 1, 1: 0, 3: 2, 7: 1, 15: 1, 255: 1} {
+			if got := w.Woken(p); got > n {
+				t.Errorf("partition %d was woken %d times, want at most %d", p, got, n)
+			}
+		}
+	}
+	cancel()
+	for _, w := range listeners {
+		if err := w.Wait(t); err != nil {
+			t.Errorf("Wakes: %v", err)
+		}
+	}
+}
+
+func testWakesContext(t *testing.T, bus pubsub.Bus) {
+	if err := bus.Wakes(done(t), func(int) {}); err != nil {
+		t.Errorf("Wakes with a context that is done: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := Listen(ctx, bus)
+	ended.AwaitWake(t, bus, 1)
+	cancel()
+	if err := ended.Wait(t); err != nil {
+		t.Errorf("Wakes: %v", err)
+	}
+	before := ended.Woken(1)
+
+	still, stop := context.WithCancel(t.Context())
+	other := Listen(still, bus)
+	other.AwaitWake(t, bus, 1)
+	if got := ended.Woken(1); got != before {
+		t.Error("wake was called after Wakes had returned")
+	}
+	stop()
+	if err := other.Wait(t); err != nil {
+		t.Errorf("Wakes: %v", err)
+	}
+}
+
+func testWakesClose(t *testing.T, bus pubsub.Bus) {
+	w := Listen(t.Context(), bus)
+	w.AwaitWake(t, bus, 1)
+	if err := bus.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := w.Wait(t); !errors.Is(err, pubsub.ErrClosed) {
+		t.Errorf("Wakes of a closed bus: %v, want %v", err, pubsub.ErrClosed)
+	}
+}

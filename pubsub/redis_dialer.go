@@ -1,0 +1,65 @@
+package pubsub
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+const defaultDialTimeout = 5 * time.Second
+
+// newRedisDialer returns what dials for go-redis. It differs from the dialer of
+// go-redis in that TLS heeds the context too, in that the connection of a
+// [redisLink] ends with the link, and in what a pool learns of a failure (see
+// failedConn).
+func newRedisDialer(timeout time.Duration, config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	if timeout == 0 {
+		timeout = defaultDialTimeout
+	}
+	plain := &net.Dialer{
+		Timeout:         timeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	dial := plain.DialContext
+	if config != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if link := linkOf(ctx); link != nil {
+			return link.dial(func() (net.Conn, error) { return dial(ctx, network, addr) })
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return failedConn{err: err, addr: failedAddr{network: network, addr: addr}}, nil
+		}
+		return conn, nil
+	}
+}
+
+// failedConn is the connection of a pool to a server that cannot be reached: the
+// error of the dial comes out with the first use.
+//
+// A pool of go-redis that sees dials fail writes each to standard error, and
+// after some tens refuses to dial for up to a second. Redis may well be back by
+// then, and its subscriptions joined, whose gap would be told before the last
+// update is lost.
+type failedConn struct {
+	err  error
+	addr failedAddr
+}
+
+func (c failedConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c failedConn) Close() error                     { return nil }
+func (c failedConn) LocalAddr() net.Addr              { return c.addr }
+func (c failedConn) RemoteAddr() net.Addr             { return c.addr }
+func (c failedConn) SetDeadline(time.Time) error      { return nil }
+func (c failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (c failedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// failedAddr is the address that was dialed.
+type failedAddr struct{ network, addr string }
+
+func (a failedAddr) Network() string { return a.network }
+func (a failedAddr) String() string  { return a.addr }

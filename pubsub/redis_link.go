@@ -1,0 +1,122 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errLinkEnded refuses to dial for a link that has had its connection.
+var errLinkEnded = errors.New("the connection is lost")
+
+// redisLink is one connection that listens.
+//
+// A PubSub of go-redis would outlive its connection: after an error it dials
+// another and subscribes again, without a word about what was lost in between. A
+// link is a PubSub whose dialer refuses the second time, so that every loss
+// comes out as an error, after which the link is of no more use.
+//
+// One goroutine may receive while another subscribes.
+type redisLink struct {
+	pubsub *redis.PubSub
+
+	// ctx ends with the link, and closes its connection: whoever reads or writes
+	// returns at once, however stuck Redis is. It carries the link, by which the
+	// dialer knows for whom it dials.
+	ctx context.Context
+	end context.CancelCauseFunc
+
+	// silence bounds every wait for Redis: for it to say something, and to take
+	// what it is told.
+	silence time.Duration
+
+	established atomic.Bool // the dial is done
+}
+
+type redisLinkKey struct{}
+
+func linkOf(ctx context.Context) *redisLink {
+	link, _ := ctx.Value(redisLinkKey{}).(*redisLink)
+	return link
+}
+
+// openLink connects, and asks for a pong, which is the first that the link
+// receives. The link ends when ctx is done, or with close.
+func openLink(ctx context.Context, client redis.UniversalClient, silence time.Duration) (*redisLink, error) {
+	link := &redisLink{silence: silence}
+	ctx, link.end = context.WithCancelCause(ctx)
+	ctx = context.WithValue(ctx, redisLinkKey{}, link)
+	link.ctx = ctx
+	link.pubsub = client.Subscribe(ctx) // Without a channel it does not connect.
+	if err := link.ping(ctx); err != nil {
+		link.close(err)
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	link.established.Store(true)
+	return link, nil
+}
+
+// dial is called by go-redis through the dialer, and dials once.
+func (k *redisLink) dial(dial func() (net.Conn, error)) (net.Conn, error) {
+	if k.established.Load() {
+		return nil, errLinkEnded
+	}
+	conn, err := dial()
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(k.ctx, func() { _ = conn.Close() })
+	return conn, nil
+}
+
+// ping asks for a pong, subscribe and unsubscribe for an acknowledgement of each
+// channel. They do not wait for the answer. Any error is the end of the link.
+// ctx is that of the link.
+
+func (k *redisLink) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.silence)
+	defer cancel()
+	return k.pubsub.Ping(ctx)
+}
+
+func (k *redisLink) subscribe(ctx context.Context, channels []string) error {
+	ctx, cancel := context.WithTimeout(ctx, k.silence)
+	defer cancel()
+	return k.pubsub.Subscribe(ctx, channels...)
+}
+
+func (k *redisLink) unsubscribe(ctx context.Context, channels []string) error {
+	ctx, cancel := context.WithTimeout(ctx, k.silence)
+	defer cancel()
+	return k.pubsub.Unsubscribe(ctx, channels...)
+}
+
+// receive returns the next *redis.Message, *redis.Subscription or *redis.Pong.
+// Any error is the end of the link: silence too, since go-redis loses its place
+// in the stream when a timeout hits inside a message.
+func (k *redisLink) receive() (any, error) {
+	reply, err := k.pubsub.ReceiveTimeout(k.ctx, k.silence)
+	if err == nil {
+		return reply, nil
+	}
+	if cause := context.Cause(k.ctx); cause != nil {
+		return nil, cause
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) && netErr.Timeout() {
+		return nil, fmt.Errorf("silent for %v: %w", k.silence, err)
+	}
+	return nil, fmt.Errorf("receive: %w", err)
+}
+
+// close ends the link for a reason that receive then returns. It may be called
+// more than once.
+func (k *redisLink) close(cause error) {
+	k.end(cause)
+	_ = k.pubsub.Close() // The connection is closed, or about to be: nothing is lost that matters.
+}

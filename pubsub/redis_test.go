@@ -1,0 +1,250 @@
+package pubsub_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/pubsub"
+	"github.com/badged/badged/pubsub/pubsubtest"
+)
+
+// startRedis runs a Redis that ends with the test.
+func startRedis(t testing.TB, args ...string) *privateredis.Server {
+	t.Helper()
+	srv, err := privateredis.Start(t.Context(), privateredis.Config{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Stop)
+	return srv
+}
+
+// newRedis returns a bus that ends with the test.
+func newRedis(t testing.TB, cfg pubsub.RedisConfig) *pubsub.Redis {
+	t.Helper()
+	bus, err := pubsub.NewRedis(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bus.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return bus
+}
+
+// newClient returns a client of srv that ends with the test.
+func newClient(t testing.TB, srv *privateredis.Server) *redis.Client {
+	t.Helper()
+	opt, err := redis.ParseURL(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(opt)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return client
+}
+
+// subscribe opens a subscription that has joined users.
+func subscribe(t testing.TB, bus pubsub.Bus, users ...pubsub.User) (pubsub.Subscription, *pubsubtest.Recorder) {
+	t.Helper()
+	r := pubsubtest.NewRecorder()
+	s, err := bus.Subscribe(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Join(t.Context(), users...); err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+func publish(t testing.TB, bus pubsub.Bus, updates ...pubsub.Update) {
+	t.Helper()
+	if err := bus.Publish(t.Context(), updates); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRedis(t *testing.T) {
+	srv := startRedis(t)
+	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
+		return newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	})
+}
+
+func TestRedisUnixSocket(t *testing.T) {
+	socket := t.TempDir() + "/redis.sock"
+	startRedis(t, "--unixsocket", socket)
+	bus := newRedis(t, pubsub.RedisConfig{URL: "unix://" + socket})
+	u := pubsub.User{ID: "alice"}
+	_, r := subscribe(t, bus, u)
+	publish(t, bus, pubsubtest.NewUpdate(u, 1))
+	r.AwaitVersion(t, u, 1)
+}
+
+// TestRedisJoinsProcesses has what one process publishes arrive at another.
+func TestRedisJoinsProcesses(t *testing.T) {
+	srv := startRedis(t)
+	projector := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	gateway := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	u := pubsub.User{ID: "alice", Partition: 3}
+	_, r := subscribe(t, gateway, u)
+	publish(t, projector, pubsubtest.NewUpdate(u, 1))
+	r.AwaitVersion(t, u, 1)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w := pubsubtest.Listen(ctx, projector)
+	w.AwaitWake(t, gateway, 3)
+	cancel()
+	if err := w.Wait(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRedisWire pins what other programs see on the wire.
+func TestRedisWire(t *testing.T) {
+	srv := startRedis(t)
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	client := newClient(t, srv)
+	channels := []string{"badged:{p03}:u:alice", "badged:{p12}:u:{b}:c", "badged:{p100}:u:x", "badged:wake"}
+	ps := client.Subscribe(t.Context(), channels...)
+	defer ps.Close()
+	for range channels {
+		if _, err := ps.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	users := []pubsub.User{{ID: "alice", Partition: 3}, {ID: "{b}:c", Partition: 12}, {ID: "x", Partition: 100}}
+	for i, u := range users {
+		publish(t, bus, pubsubtest.NewUpdate(u, int64(i)))
+	}
+	if err := bus.Wake(t.Context(), []int{3, 12}); err != nil {
+		t.Fatal(err)
+	}
+
+	for i, u := range users {
+		msg, err := ps.ReceiveMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got pubsub.Update
+		if err := json.Unmarshal([]byte(msg.Payload), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(pubsubtest.NewUpdate(u, int64(i)), got); msg.Channel != channels[i] || diff != "" {
+			t.Errorf("on channel %s, want %s (-want +got):\n%s", msg.Channel, channels[i], diff)
+		}
+	}
+	msg, err := ps.ReceiveMessage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg.Channel != "badged:wake" || msg.Payload != "[3,12]" {
+		t.Errorf("a wake is %q on channel %s", msg.Payload, msg.Channel)
+	}
+}
+
+func TestRedisMalformedMessages(t *testing.T) {
+	srv := startRedis(t)
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	client := newClient(t, srv)
+	u := pubsub.User{ID: "alice", Partition: 3}
+	_, r := subscribe(t, bus, u)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := pubsubtest.Listen(ctx, bus)
+	w.AwaitWake(t, bus, 1)
+
+	ofAnother, err := json.Marshal(pubsubtest.NewUpdate(pubsub.User{ID: "bob", Partition: 3}, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	malformed := []string{
+		"", "{", "null", "[]", `"x"`, "\xff", `{"user_id":1}`, `{"version":1e30}`, `{"version":1.5}`,
+		strings.Repeat("[", 100_000), string(ofAnother),
+	}
+	for _, payload := range malformed {
+		if err := client.Publish(t.Context(), "badged:{p03}:u:alice", payload).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, bus, pubsubtest.NewUpdate(u, 1))
+	r.AwaitVersion(t, u, 1)
+	if got := r.Updates(); len(got) != 1 {
+		t.Errorf("%d updates arrived, want 1", len(got))
+	}
+	if got := bus.Stats().Malformed; got != uint64(len(malformed)) {
+		t.Errorf("%d malformed messages were counted, want %d", got, len(malformed))
+	}
+
+	for _, payload := range []string{"", "{}", "[1.5]", `["2"]`} {
+		if err := client.Publish(t.Context(), "badged:wake", payload).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.AwaitWake(t, bus, 2)
+	cancel()
+	if err := w.Wait(t); err != nil {
+		t.Error(err)
+	}
+	if got, want := bus.Stats().Malformed, uint64(len(malformed)+4); got != want {
+		t.Errorf("%d malformed messages were counted, want %d", got, want)
+	}
+}
+
+// TestRedisCluster runs the suite on two nodes that share the slots.
+func TestRedisCluster(t *testing.T) {
+	var nodes []*privateredis.Server
+	var clients []*redis.Client
+	for _, slots := range [][2]int{{0, 8191}, {8192, 16383}} {
+		srv := startRedis(t, "--cluster-enabled", "yes")
+		client := newClient(t, srv)
+		if err := client.ClusterAddSlotsRange(t.Context(), slots[0], slots[1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+		nodes, clients = append(nodes, srv), append(clients, client)
+	}
+	host, port, _ := strings.Cut(nodes[1].Addr(), ":")
+	if err := clients[0].ClusterMeet(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	awaitCluster(t, clients)
+
+	url := "redis://" + nodes[0].Addr() + "?addr=" + nodes[1].Addr()
+	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
+		return newRedis(t, pubsub.RedisConfig{URL: url})
+	})
+}
+
+// awaitCluster waits until every node sees every slot served.
+func awaitCluster(t *testing.T, clients []*redis.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), pubsubtest.Patience)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for _, client := range clients {
+		for {
+			info, err := client.ClusterInfo(ctx).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(info, "cluster_state:ok") {
+				break
+			}
+			<-look.C
+		}
+	}
+}
