@@ -1,0 +1,246 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+)
+
+// before and during are a history of partition 0 that makes a batch do
+// everything that a batch can do: what is folded before the crash, so that
+// there are rows to change, and what is folded during it.
+var (
+	crashAnn, crashBob = userIn(0, 0), userIn(0, 1)
+
+	beforeCrash = []events.Event{
+		deliver("c", 1, crashAnn, crashBob), deliver("c", 2, crashAnn), deliver("d", 1, crashBob),
+		event("level", events.ConversationLevelSet, "d", level(events.LevelMentions), crashBob),
+	}
+	duringCrash = []events.Event{
+		deliver("c", 3, crashAnn, crashBob), deliver("c", 1, crashAnn, crashBob), deliver("new", 1, crashBob),
+		event("read", events.ConversationRead, "c", upTo(2), crashAnn),
+		event("mark", events.ConversationMarkedUnread, "d", nil, crashBob),
+		event("all", events.UserReadAll, "", nil, crashBob), deliver("new", 2, crashBob),
+	}
+)
+
+// startCrashHistory returns a database with the history, folded up to where
+// the crash is to come.
+func startCrashHistory(t *testing.T) *database {
+	t.Helper()
+	d := newDatabase(t)
+	d.append(t, beforeCrash...)
+	d.fold(t)
+	d.append(t, duringCrash...)
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{"garbage": true}')`)
+	d.awaitVisible(t, 0)
+	return d
+}
+
+// uninterrupted returns what is in the tables after the history without a
+// crash.
+func uninterrupted(t *testing.T) string {
+	t.Helper()
+	d := startCrashHistory(t)
+	d.fold(t)
+	return d.dump(t)
+}
+
+// faults are the places at which a batch can be interrupted, each a trigger
+// that calls the function fault.
+var faults = []struct{ place, trigger string }{
+	{"before the position moves", `BEFORE UPDATE ON badged.events_p00_offsets`},
+	{"after the position has moved", `AFTER UPDATE ON badged.events_p00_offsets`},
+	{"before the keys are kept", `BEFORE INSERT ON badged.dedup_keys_p00`},
+	{"after the keys are kept", `AFTER INSERT ON badged.dedup_keys_p00`},
+	{"before users are written", `BEFORE INSERT ON badged.users_p00`},
+	{"after users are written", `AFTER INSERT ON badged.users_p00`},
+	{"before conversations are written", `BEFORE INSERT ON badged.conversations_p00`},
+	{"after conversations are written", `AFTER INSERT ON badged.conversations_p00`},
+	{"before a dead letter is written", `BEFORE INSERT ON badged.dead_letters`},
+	{"after a dead letter is written", `AFTER INSERT ON badged.dead_letters`},
+	{"in the commit", ``},
+}
+
+// The ways to be interrupted; a killed session is told by the code 57P01.
+var interruptions = []struct{ name, statements, code string }{
+	{"error", `RAISE 'interrupted';`, "P0001"},
+	{"killed", `PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';`, "57P01"},
+}
+
+// arm makes the database interrupt whoever comes to a place, once. The
+// sequence, which no rollback turns back, tells whether that has happened.
+func (d *database) arm(t *testing.T, trigger, interruption string) {
+	t.Helper()
+	create := `CREATE TRIGGER fault ` + trigger + ` FOR EACH STATEMENT`
+	if trigger == "" {
+		create = `CREATE CONSTRAINT TRIGGER fault AFTER UPDATE ON badged.events_p00_offsets DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
+	}
+	d.exec(t, `CREATE SEQUENCE fired`)
+	d.exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('fired') = 1 THEN `+interruption+` END IF;
+    RETURN NULL;
+END $$`)
+	d.exec(t, create+` EXECUTE FUNCTION fault()`)
+}
+
+func (d *database) fired(t *testing.T) int {
+	t.Helper()
+	var n int
+	if err := d.pool.QueryRow(t.Context(), `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM fired`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Wherever a batch is interrupted, nothing of it is kept; and after the next
+// try the tables are what they would have been, to the last version.
+func TestInterruptedAnywhere(t *testing.T) {
+	want := uninterrupted(t)
+	for _, f := range faults {
+		for _, how := range interruptions {
+			t.Run(f.place+"/"+how.name, func(t *testing.T) {
+				d := startCrashHistory(t)
+				before, position := d.dump(t), d.position(t, 0)
+				d.arm(t, f.trigger, how.statements)
+
+				p := d.projector.partitions[0]
+				_, _, err := p.step(t.Context())
+				var pgErr *pgconn.PgError
+				if !errors.As(err, &pgErr) || pgErr.Code != how.code {
+					t.Errorf("the batch ended with %v, want %s", err, how.code)
+				}
+				if n := d.fired(t); n != 1 {
+					t.Fatalf("the fault fired %d times, want 1", n)
+				}
+				if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != position {
+					t.Errorf("the position was at %v and is at %v; of the batch was kept (-before +after):\n%s", position, d.position(t, 0), diff)
+				}
+
+				drain(t, p)
+				if n := d.fired(t); n != 2 {
+					t.Errorf("the next try came by there %d times, want once", n-1)
+				}
+				if diff := cmp.Diff(want, d.dump(t)); diff != "" {
+					t.Errorf("the tables are (-uninterrupted +interrupted):\n%s", diff)
+				}
+				if n := count(d.projector.metrics.folded); n != len(beforeCrash)+len(duringCrash)-1 {
+					t.Errorf("%d events were folded, want %d, one of which came twice", n, len(beforeCrash)+len(duringCrash))
+				}
+			})
+		}
+	}
+}
+
+// A projector that runs gets over every interruption by itself.
+func TestRunsOnAfterInterruptions(t *testing.T) {
+	want := uninterrupted(t)
+	for _, how := range interruptions {
+		t.Run(how.name, func(t *testing.T) {
+			d := startCrashHistory(t)
+			d.arm(t, ``, how.statements)
+			stop := run(t, d.newProjector(t, nil))
+			d.bus.awaitTotal(t, crashBob, 1)
+			stop()
+			if n := d.fired(t); n != 2 {
+				t.Errorf("the fault was met %d times, want 2", n)
+			}
+			if diff := cmp.Diff(want, d.dump(t)); diff != "" {
+				t.Errorf("the tables are (-uninterrupted +interrupted):\n%s", diff)
+			}
+		})
+	}
+}
+
+// line is a way to the server that can be cut.
+type line struct {
+	// answers are how many more reads get through, not bounded where negative.
+	answers atomic.Int64
+	cut     atomic.Bool
+}
+
+var errCut = errors.New("the line was cut")
+
+func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return lineConn{conn, l}, nil
+}
+
+// lineConn is one connection over a line.
+type lineConn struct {
+	net.Conn
+	line *line
+}
+
+// Read loses the answer that is one too many, after it was given: what the
+// server did is done.
+func (c lineConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == nil && c.line.answers.Add(-1) == -1 {
+		c.line.cut.Store(true)
+		return 0, errors.Join(errCut, c.Close())
+	}
+	return n, err
+}
+
+// A batch whose connection breaks may have been committed or not: the answer
+// that would say so is lost. Each answer in turn is, until a batch gets
+// through; the tables are right each time.
+func TestAnyAnswerIsLost(t *testing.T) {
+	want := uninterrupted(t)
+	kept, lost := 0, 0
+	for answers := int64(0); ; answers++ {
+		through := false
+		t.Run(fmt.Sprint("after ", answers), func(t *testing.T) {
+			d, l := startCrashHistory(t), new(line)
+			l.answers.Store(-1)
+			pool := newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })
+			p := d.newProjector(t, func(cfg *Config) { cfg.Pool = pool }).partitions[0]
+			if err := pool.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := d.position(t, 0)
+			l.answers.Store(answers)
+			_, _, err := p.step(t.Context())
+			l.answers.Store(-1)
+			switch moved := d.position(t, 0) != before; {
+			case !l.cut.Load():
+				if err != nil || !moved {
+					t.Fatalf("nothing was cut, but the batch moved: %v, error %v", moved, err)
+				}
+				through = true
+			case !errors.Is(err, errCut):
+				t.Errorf("the batch ended with %v", err)
+			case moved:
+				kept++
+			default:
+				lost++
+			}
+			drain(t, p)
+			if diff := cmp.Diff(want, d.dump(t)); diff != "" {
+				t.Errorf("the tables are (-uninterrupted +cut):\n%s", diff)
+			}
+			if n := count(p.projector.metrics.fenced); n != 0 {
+				t.Errorf("it took itself for another projector %d times", n)
+			}
+		})
+		if through || t.Failed() {
+			break
+		}
+	}
+	if kept == 0 || lost == 0 {
+		t.Errorf("%d batches were kept and %d lost, want some of each", kept, lost)
+	}
+}

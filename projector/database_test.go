@@ -1,0 +1,333 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/pubsub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// partitions is how many partitions the databases of these tests have.
+const partitions = 4
+
+var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	_, err = migrations.Up(ctx, cfg, partitions)
+	return err
+}}
+
+// database is a migrated database and what works on it.
+type database struct {
+	url    string
+	pool   *pgxpool.Pool
+	log    *events.Log
+	reader *Reader
+	bus    *recordingBus
+	// projector folds when told to by fold, and never runs.
+	projector *Projector
+}
+
+func newDatabase(t testing.TB) *database {
+	t.Helper()
+	return openDatabase(t, pgtest.NewDB(t, migrated))
+}
+
+func openDatabase(t testing.TB, url string) *database {
+	t.Helper()
+	pool := newPool(t, url, nil)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &database{url: url, pool: pool, log: log, reader: NewReader(pool, partitions), bus: newRecordingBus(t)}
+	d.projector = d.newProjector(t, nil)
+	return d
+}
+
+// newPool returns a pool as the projector has it; change may be nil.
+func newPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 10
+	ConfigurePool(cfg)
+	if change != nil {
+		change(cfg)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// newProjector returns a projector that looks for events only when woken;
+// change may be nil.
+func (d *database) newProjector(t testing.TB, change func(*Config)) *Projector {
+	t.Helper()
+	cfg := Config{Pool: d.pool, Log: d.log, Bus: d.bus, PollInterval: time.Hour}
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run runs p until the test ends or stop is called, which returns once it has
+// stopped.
+func run(t testing.TB, p *Projector) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the projector ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func (d *database) append(t testing.TB, evs ...events.Event) events.Receipt {
+	t.Helper()
+	receipt, err := d.log.Append(t.Context(), evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+// fold folds everything that has been appended. The server is shared, and its
+// own upkeep may hide the last events for an instant.
+func (d *database) fold(t testing.TB) {
+	t.Helper()
+	for _, p := range d.projector.partitions {
+		drain(t, p)
+	}
+}
+
+func drain(t testing.TB, p *partition) {
+	t.Helper()
+	for {
+		hidden, err := p.drain(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !hidden {
+			return
+		}
+	}
+}
+
+// awaitVisible waits until everything in a partition can be read, as it can
+// be from then on.
+func (d *database) awaitVisible(t testing.TB, partition int) {
+	t.Helper()
+	for after := (events.Position{}); ; {
+		batch, err := events.Read(t.Context(), d.pool, partition, after, 1000, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(batch.Records); n > 0 {
+			after = batch.Records[n-1].Position
+		}
+		if !batch.More && !batch.Hidden {
+			return
+		}
+	}
+}
+
+// step folds one batch of a partition, of so many events at most.
+func step(t testing.TB, p *partition, limit int) {
+	t.Helper()
+	p.limit = limit
+	if _, _, err := p.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *database) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := d.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines returns the rows of a query, each of one column of text.
+func (d *database) lines(t testing.TB, sql string, args ...any) []string {
+	t.Helper()
+	rows, err := d.pool.Query(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// dump returns every row that projectors write, but not where they lie.
+func (d *database) dump(t testing.TB) string {
+	t.Helper()
+	return strings.Join(slices.Concat(
+		d.lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
+		d.lines(t, `SELECT (to_jsonb(c) - 'partition_id')::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
+		d.lines(t, `SELECT payload::text || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
+	), "\n")
+}
+
+func (d *database) badge(t testing.TB, user string) pubsub.Badge {
+	t.Helper()
+	b, err := d.reader.Badge(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (d *database) position(t testing.TB, partition int) events.Position {
+	t.Helper()
+	p, err := events.PositionOf(t.Context(), d.pool, partition, ConsumerGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// userIn returns the nth user of a partition.
+func userIn(partition, n int) string {
+	for i := 0; ; i++ {
+		user := fmt.Sprintf("user-%d", i)
+		if events.PartitionOf(user, partitions) != partition {
+			continue
+		}
+		if n == 0 {
+			return user
+		}
+		n--
+	}
+}
+
+// deliver is message seq of a conversation to users, under a name of its own.
+func deliver(conversation string, seq int64, users ...string) events.Event {
+	return events.Event{
+		ID: fmt.Sprintf("%s/%d", conversation, seq), Source: "test", Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: conversation, UserIDs: users, Seq: seq},
+	}
+}
+
+// event is an event of another type about a conversation; change may be nil.
+func event(id string, typ events.Type, conversation string, change func(*events.Data), users ...string) events.Event {
+	e := events.Event{
+		ID: id, Source: "test", Type: typ,
+		Data: events.Data{ConversationID: conversation, UserIDs: users},
+	}
+	if change != nil {
+		change(&e.Data)
+	}
+	return e
+}
+
+func upTo(seq int64) func(*events.Data) { return func(d *events.Data) { d.UpToSeq = seq } }
+
+func level(l events.Level) func(*events.Data) { return func(d *events.Data) { d.Level = l } }
+
+// recordingBus is the in-process bus, which also keeps what is published on it
+// and tells whoever waits for that.
+type recordingBus struct {
+	*pubsub.Memory
+	published chan struct{} // holds a token after a Publish
+
+	mu      sync.Mutex
+	updates []pubsub.Update
+	err     error // what Publish returns
+}
+
+func newRecordingBus(t testing.TB) *recordingBus {
+	b := &recordingBus{Memory: pubsub.NewMemory(), published: make(chan struct{}, 1)}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.updates = append(b.updates, updates...)
+	select {
+	case b.published <- struct{}{}:
+	default:
+	}
+	return b.err
+}
+
+func (b *recordingBus) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// of returns the updates of a user, in the order in which they were published.
+func (b *recordingBus) of(user string) []pubsub.Update {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.updates), func(u pubsub.Update) bool { return u.UserID != user })
+}
+
+// awaitTotal waits until an update of a user with a total has been published,
+// and thus committed. A test may have one wait at a time.
+func (b *recordingBus) awaitTotal(t testing.TB, user string, total int64) {
+	t.Helper()
+	for {
+		updates := b.of(user)
+		if n := len(updates); n > 0 && updates[n-1].Total == total {
+			return
+		}
+		await(t, b.published, fmt.Sprintf("a total of %d for %s after %v", total, user, updates))
+	}
+}
+
+// patience bounds every wait: what has not happened by then never will.
+const patience = time.Minute
+
+// await receives from c, and fails the test where nothing comes.
+func await[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+// count returns what a counter stands at.
+func count(c prometheus.Collector) int { return int(testutil.ToFloat64(c)) }

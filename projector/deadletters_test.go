@@ -1,0 +1,229 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+)
+
+// What is wrong with an event that is in the log already, as SQL or a newer
+// release can put it there, and the reason that is kept with it.
+var badPayloads = []struct{ name, payload, reason string }{
+	{"a number", `42`, `invalid event: must be a JSON object`},
+	{"null", `null`, `invalid event: must be a JSON object`},
+	{"a list", `[{}]`, `invalid event: must be a JSON object`},
+	{"no payload", ``, `invalid event: is not valid JSON: it is empty`},
+	{"an empty object", `{}`, `invalid event: specversion: is required; id: is required; source: is required; type: is required; data: is required`},
+	{"a type of a newer release", inLog(`"type":"message.starred","data":{}`), `invalid event: type: "message.starred" is not a type of event`},
+	{"seq 0", inLog(`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":0}`), `invalid event: data.seq: must be at least 1, is 0`},
+	{"a seq past int64", inLog(`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":1e30}`), `invalid event: data.seq: must be a whole number from 1 to 9223372036854775807, is "1e30"`},
+	{"a field given twice", inLog(`"type":"conversation.left","data":{"conversation_id":"c","conversation_id":"d","user_ids":["ann"]}`), `invalid event: is not valid JSON: duplicate object member name at byte 104`},
+	{"half a surrogate pair", inLog(`"type":"conversation.left","data":{"conversation_id":"c","user_ids":["\ud83d"]}`), "invalid event: is not valid JSON: invalid surrogate pair `\\ud83d\"]}}` in string at byte 117"},
+	{"a user id with a zero byte", inLog(`"type":"conversation.left","data":{"conversation_id":"c","user_ids":["a\u0000"]}`), `invalid event: data.user_ids[0]: must not hold control characters`},
+	{"a field name with a zero byte", inLog(`"type":"conversation.left","data":{"\u0000":"c"}`), `invalid event: data.\x00: is not a known field; data.conversation_id: is required; data.user_ids: is required`},
+	{"a field name that is cut in a character", inLog(`"` + strings.Repeat("用", 50) + `":1,"type":"user.read_all","data":{"user_ids":["ann"]}`), `invalid event: ` + strings.Repeat("用", 42) + `…: is not a known field`},
+	{
+		"a user of another partition",
+		inLog(`"type":"user.read_all","data":{"user_ids":["` + userIn(0, 0) + `","` + userIn(1, 0) + `"]}`),
+		fmt.Sprintf(`user %q belongs to partition 1, not to 0`, userIn(1, 0)),
+	},
+}
+
+// inLog returns an event with the rest of its members.
+func inLog(rest string) string { return `{"specversion":"1.0","id":"bad","source":"sql",` + rest + `}` }
+
+// insertPayload appends a payload to partition 0 with plain SQL; an empty one
+// is null.
+func (d *database) insertPayload(t *testing.T, payload string) {
+	t.Helper()
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), nullif($1::text, '')::json)`, payload)
+}
+
+// A bad event is put aside with its reason, as it was, in the batch in which it
+// came; the good ones around it are folded, and the partition goes on.
+func TestBadEventsArePutAside(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	for i, bad := range badPayloads {
+		d.append(t, deliver("c", int64(i+1), ann))
+		d.insertPayload(t, bad.payload)
+	}
+	d.append(t, deliver("c", int64(len(badPayloads)+1), ann))
+	d.fold(t)
+
+	if b := d.badge(t, ann); b.Total != int64(len(badPayloads)+1) {
+		t.Errorf("the total is %d, want the %d good events", b.Total, len(badPayloads)+1)
+	}
+	letters, err := NewDeadLetters(d.pool, d.log).List(t.Context(), 0, 100)
+	if err != nil || len(letters) != len(badPayloads) {
+		t.Fatalf("%d dead letters, want %d; error %v", len(letters), len(badPayloads), err)
+	}
+	for i, bad := range badPayloads {
+		t.Run(bad.name, func(t *testing.T) {
+			l := letters[i]
+			if diff := cmp.Diff(bad.reason, l.Reason); diff != "" {
+				t.Errorf("reason (-want +got):\n%s", diff)
+			}
+			if string(l.Payload) != bad.payload || (l.Payload == nil) != (bad.payload == "") {
+				t.Errorf("payload %q, want %q", l.Payload, bad.payload)
+			}
+			if l.Partition != 0 || l.At.IsZero() {
+				t.Errorf("partition %d at %v", l.Partition, l.At)
+			}
+			uuid := d.lines(t, `SELECT uuid::text FROM badged.events_p00 WHERE transaction_id = $1::bigint::text::xid8 AND "offset" = $2`,
+				l.Position.TransactionID, l.Position.Offset)
+			if diff := cmp.Diff([]string{l.UUID}, uuid); diff != "" {
+				t.Errorf("uuid at its position (-letter +log):\n%s", diff)
+			}
+		})
+	}
+	m := d.projector.metrics
+	if n := count(m.deadLetters); n != len(badPayloads) {
+		t.Errorf("%d dead letters are counted, want %d", n, len(badPayloads))
+	}
+	if lag := d.lags(t)[0]; lag.Folded != lag.Head || lag.Events != 0 {
+		t.Errorf("the partition stands at %v of %v", lag.Folded, lag.Head)
+	}
+}
+
+// A batch of nothing but bad events moves on too, in a loop that runs.
+func TestABatchOfBadEventsOnly(t *testing.T) {
+	d := newDatabase(t)
+	for _, bad := range badPayloads {
+		d.insertPayload(t, bad.payload)
+	}
+	d.fold(t)
+	if n := len(d.lines(t, `SELECT reason FROM badged.dead_letters`)); n != len(badPayloads) {
+		t.Errorf("%d dead letters, want %d", n, len(badPayloads))
+	}
+	if d.position(t, 0) == (events.Position{}) {
+		t.Error("the position has not moved")
+	}
+}
+
+func TestListDeadLettersByPages(t *testing.T) {
+	d := newDatabase(t)
+	for _, payload := range []string{`1`, `2`, `3`} {
+		d.insertPayload(t, payload)
+	}
+	d.fold(t)
+	letters := NewDeadLetters(d.pool, d.log)
+	var got []string
+	for after := int64(0); ; {
+		page, err := letters.List(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, l := range page {
+			got = append(got, string(l.Payload))
+			after = l.ID
+		}
+	}
+	if diff := cmp.Diff([]string{"1", "2", "3"}, got); diff != "" {
+		t.Errorf("dead letters (-want +got):\n%s", diff)
+	}
+}
+
+// theDeadLetter returns the only one there is.
+func theDeadLetter(t *testing.T, letters *DeadLetters) DeadLetter {
+	t.Helper()
+	all, err := letters.List(t.Context(), 0, 10)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d dead letters, error %v", len(all), err)
+	}
+	return all[0]
+}
+
+// What can be understood by now is folded when it is retried, in the
+// partitions of its users, and is gone from the dead letters.
+func TestRetryADeadLetter(t *testing.T) {
+	d := newDatabase(t)
+	ann, bob := userIn(0, 0), userIn(1, 0)
+	strayed, err := deliver("c", 1, ann, bob).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.insertPayload(t, string(strayed)) // bob is of another partition
+	d.fold(t)
+	letters := NewDeadLetters(d.pool, d.log)
+	l := theDeadLetter(t, letters)
+	receipt, err := letters.Retry(t.Context(), l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{0, 1}, receipt.Partitions); diff != "" {
+		t.Errorf("partitions (-want +got):\n%s", diff)
+	}
+	d.fold(t)
+	for _, user := range []string{ann, bob} {
+		if b := d.badge(t, user); b.Total != 1 {
+			t.Errorf("the total of %s is %d, want 1", user, b.Total)
+		}
+	}
+	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
+		t.Errorf("dead letters %v, error %v", all, err)
+	}
+	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, ErrNoDeadLetter) {
+		t.Errorf("retried again: %v", err)
+	}
+}
+
+// What still cannot be understood stays where it is.
+func TestRetryADeadLetterInVain(t *testing.T) {
+	d := newDatabase(t)
+	d.insertPayload(t, `{}`)
+	d.fold(t)
+	letters := NewDeadLetters(d.pool, d.log)
+	l := theDeadLetter(t, letters)
+	var invalid *events.InvalidError
+	if _, err := letters.Retry(t.Context(), l.ID); !errors.As(err, &invalid) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff(l, theDeadLetter(t, letters)); diff != "" {
+		t.Errorf("dead letter (-before +after):\n%s", diff)
+	}
+}
+
+func TestDiscardADeadLetter(t *testing.T) {
+	d := newDatabase(t)
+	d.insertPayload(t, `{}`)
+	d.fold(t)
+	letters := NewDeadLetters(d.pool, d.log)
+	l := theDeadLetter(t, letters)
+	discarded, err := letters.Discard(t.Context(), l.ID)
+	if diff := cmp.Diff(l, discarded); diff != "" || err != nil {
+		t.Errorf("error %v, discarded (-listed +returned):\n%s", err, diff)
+	}
+	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
+		t.Errorf("dead letters %v, error %v", all, err)
+	}
+	if _, err := letters.Discard(t.Context(), l.ID); !errors.Is(err, ErrNoDeadLetter) {
+		t.Errorf("discarded again: %v", err)
+	}
+}
+
+// Bad events come with what is good in a batch that is rolled back: then they
+// are not put aside either, and once only in the end.
+func TestDeadLettersAreOfTheBatch(t *testing.T) {
+	d := newDatabase(t)
+	d.insertPayload(t, `{}`)
+	d.awaitVisible(t, 0)
+	p := d.projector.partitions[0]
+	d.exec(t, `ALTER TABLE badged.dead_letters ADD CONSTRAINT no_room CHECK (false) NOT VALID`)
+	if _, _, err := p.step(t.Context()); err == nil {
+		t.Error("a dead letter was lost, and the batch went on")
+	}
+	d.exec(t, `ALTER TABLE badged.dead_letters DROP CONSTRAINT no_room`)
+	step(t, p, 10)
+	step(t, p, 10)
+	theDeadLetter(t, NewDeadLetters(d.pool, d.log))
+}

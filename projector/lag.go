@@ -1,0 +1,89 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// Lag is how far the projector is behind in one partition.
+type Lag struct {
+	Partition int `json:"partition"`
+	// Head is the position behind the last event in the log, Folded the one
+	// behind the last that is folded.
+	Head   events.Position `json:"head"`
+	Folded events.Position `json:"folded"`
+	// Events is how many events lie between them, counted up to a limit.
+	Events int64 `json:"events"`
+	// Age is how long ago the first of them was appended; 0 where there is none.
+	Age time.Duration `json:"age"`
+	// Owner names the session that owns the partition, empty where none does.
+	Owner string `json:"owner"`
+}
+
+// Behind returns which of the partitions have events that can be folded now.
+func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, error) {
+	var sql strings.Builder
+	for i, p := range partitions {
+		if i > 0 {
+			sql.WriteString("\nUNION ALL\n")
+		}
+		fmt.Fprintf(&sql, `SELECT %[1]d WHERE EXISTS (
+    SELECT FROM badged.%[2]s
+    WHERE (transaction_id, "offset") > (
+        SELECT last_processed_transaction_id, offset_acked FROM badged.%[2]s_offsets WHERE consumer_group = $1)
+      AND transaction_id < pg_snapshot_xmin(pg_current_snapshot()))`, p, events.Topic(p))
+	}
+	rows, err := q.Query(ctx, sql.String(), ConsumerGroup)
+	if err != nil {
+		return nil, fmt.Errorf("find partitions that are behind: %w", err)
+	}
+	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("find partitions that are behind: %w", err)
+	}
+	return behind, nil
+}
+
+// lagSQL describes one partition. Advisory locks belong to a database, and
+// more than one may be in the cluster.
+const lagSQL = `SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset, b.n,
+       coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::double precision,
+       coalesce((SELECT a.application_name
+                 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+                 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+                   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                   AND l.classid = $2 AND l.objid = %[3]d
+                 LIMIT 1), '')
+FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id::text::bigint AS folded_tx, offset_acked AS folded_offset
+      FROM badged.%[1]s_offsets WHERE consumer_group = $1) AS f
+LEFT JOIN LATERAL (SELECT transaction_id::text::bigint AS head_tx, "offset" AS head_offset
+      FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1) AS last ON true
+CROSS JOIN LATERAL (SELECT coalesce(last.head_tx, 0) AS head_tx, coalesce(last.head_offset, 0) AS head_offset) AS h
+CROSS JOIN LATERAL (SELECT count(*) AS n, min(created_at) FILTER (WHERE first) AS oldest
+      FROM (SELECT created_at, row_number() OVER () = 1 AS first FROM badged.%[1]s
+            WHERE (transaction_id, "offset") > (f.tx, f.folded_offset)
+            ORDER BY transaction_id, "offset" LIMIT %[2]d) AS rest) AS b`
+
+// Lags returns how far the projector is behind in each of the partitions. It
+// counts up to limit events in each.
+func Lags(ctx context.Context, q events.Querier, partitions []int, limit int) ([]Lag, error) {
+	lags := make([]Lag, 0, len(partitions))
+	for _, p := range partitions {
+		l := Lag{Partition: p}
+		var age float64
+		err := q.QueryRow(ctx, fmt.Sprintf(lagSQL, events.Topic(p), limit, p), ConsumerGroup, lockClass).Scan(
+			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner)
+		if err != nil {
+			return nil, fmt.Errorf("lag of partition %d: %w", p, err)
+		}
+		l.Age = time.Duration(age * float64(time.Second))
+		lags = append(lags, l)
+	}
+	return lags, nil
+}

@@ -1,0 +1,255 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/pubsub"
+)
+
+// insert appends a message with plain SQL, as a backend without a client
+// library may.
+func (d *database) insert(t *testing.T, partition int, e events.Event) {
+	t.Helper()
+	payload, err := e.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `INSERT INTO badged.`+events.Topic(partition)+` (transaction_id, uuid, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), $1::text::json)`, string(payload))
+}
+
+// What nobody woke the projector for is found by looking.
+func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
+	d := newDatabase(t)
+	ann, bob := userIn(0, 0), userIn(3, 0)
+	run(t, d.newProjector(t, func(cfg *Config) { cfg.PollInterval = 5 * time.Millisecond }))
+	d.insert(t, 0, deliver("c", 1, ann))
+	d.bus.awaitTotal(t, ann, 1)
+	d.insert(t, 3, deliver("c", 1, bob))
+	d.bus.awaitTotal(t, bob, 1)
+	d.insert(t, 0, deliver("c", 2, ann))
+	d.bus.awaitTotal(t, ann, 2)
+}
+
+// What came before the projector did, and what it is woken for, it need not
+// look for. Wakes for partitions that do not exist do nothing.
+func TestWakesFindWhatWasAppended(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(2, 0)
+	d.append(t, deliver("c", 1, ann))
+	p := d.newProjector(t, nil)
+	run(t, p)
+	d.bus.awaitTotal(t, ann, 1)
+	for total := int64(2); total <= 5; total++ {
+		receipt := d.append(t, deliver("c", total, ann))
+		if total%2 == 0 {
+			p.Wake(-1)
+			p.Wake(partitions)
+			p.Wake(receipt.Partitions[0])
+		} else if err := d.bus.Wake(t.Context(), receipt.Partitions); err != nil {
+			t.Fatal(err)
+		}
+		d.bus.awaitTotal(t, ann, total)
+	}
+}
+
+// reads tells of every read of a partition's log.
+type reads struct {
+	topic string
+	done  chan struct{}
+}
+
+func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	return context.WithValue(ctx, r, strings.Contains(data.SQL, `badged."`+r.topic+`"`))
+}
+
+func (r *reads) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if ofTopic, _ := ctx.Value(r).(bool); ofTopic {
+		select {
+		case r.done <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// What an older open transaction hides is left alone, and folded soon after
+// that has ended: the projector has noticed that something is there, and needs
+// neither a wake nor a poll.
+func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
+	server := pgtest.NewServer(t)
+	d := openDatabase(t, server.NewDB(t, migrated))
+	elsewhere := newPool(t, server.NewDB(t, pgtest.Template{}), nil)
+	ann := userIn(1, 0)
+
+	older, err := elsewhere.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer older.Rollback(t.Context()) //nolint:errcheck // does nothing after Commit
+	if _, err := older.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
+		t.Fatal(err)
+	}
+	d.append(t, deliver("c", 1, ann))
+	more, hidden, err := d.projector.partitions[1].step(t.Context())
+	if more || !hidden || err != nil {
+		t.Errorf("more %v, want false; hidden %v, want true; error %v", more, hidden, err)
+	}
+
+	seen := &reads{topic: events.Topic(1), done: make(chan struct{}, 1)}
+	p := d.newProjector(t, func(cfg *Config) {
+		cfg.Pool = newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = seen })
+	})
+	run(t, p)
+	for range 3 { // it looks again and again by itself
+		await(t, seen.done, "a read of the log")
+	}
+	if b := d.badge(t, ann); b.Total != 0 {
+		t.Errorf("the total is %d while the message is hidden", b.Total)
+	}
+	if err := older.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.bus.awaitTotal(t, ann, 1)
+}
+
+// The updates of a user follow one another without a gap, and say what the
+// tables say.
+func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
+	d := newDatabase(t)
+	ann, bob := userIn(0, 0), userIn(0, 1)
+	p := d.newProjector(t, func(cfg *Config) { cfg.MaxBatch = 3 })
+	run(t, p)
+	for seq := int64(1); seq <= 10; seq++ {
+		d.append(t, deliver("c", seq, ann, bob), deliver("d", seq, ann),
+			event(deliver("read", seq).ID, events.ConversationRead, "c", upTo(seq), bob))
+		p.Wake(0)
+	}
+	d.bus.awaitTotal(t, ann, 20)
+	held := map[string]pubsub.Conversation{}
+	version := int64(0)
+	for _, u := range d.bus.of(ann) {
+		if u.BaseVersion != version || u.Partition != 0 {
+			t.Errorf("an update of partition %d starts at version %d, the last ended at %d", u.Partition, u.BaseVersion, version)
+		}
+		version = u.Version
+		for _, c := range u.Conversations {
+			held[c.ConversationID] = c
+		}
+	}
+	updates := d.bus.of(ann)
+	if diff := cmp.Diff(d.badge(t, ann), updates[len(updates)-1].Badge); diff != "" {
+		t.Errorf("badge (-tables +told):\n%s", diff)
+	}
+	for _, c := range d.pages(t, ann, false, 10) {
+		if diff := cmp.Diff(c, held[c.ConversationID]); diff != "" {
+			t.Errorf("conversation (-tables +told):\n%s", diff)
+		}
+	}
+}
+
+// A bus that fails loses updates, which is counted, and nothing else.
+func TestFoldingGoesOnWithoutABus(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.bus.fail(errors.New("away"))
+	p := d.newProjector(t, nil)
+	stop := run(t, p)
+	for seq := int64(1); seq <= 3; seq++ {
+		d.append(t, deliver("c", seq, ann))
+		p.Wake(0)
+		d.bus.awaitTotal(t, ann, seq)
+	}
+	stop()
+	if n := count(p.metrics.updatesLost); n != 3 {
+		t.Errorf("%d updates are counted as lost, want 3", n)
+	}
+	if b := d.badge(t, ann); b.Total != 3 {
+		t.Errorf("the total is %d, want 3", b.Total)
+	}
+}
+
+// Nor does folding wait for a bus that is slow: what it cannot take is lost,
+// and counted.
+func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	p := d.projector // which does not run, so that nobody takes its updates
+	room := cap(p.updates)
+	for seq := range room + 2 {
+		d.append(t, deliver("c", int64(seq+1), ann))
+	}
+	d.awaitVisible(t, 0)
+	for range room + 2 {
+		step(t, p.partitions[0], 1)
+	}
+	if b := d.badge(t, ann); b.Total != int64(room+2) {
+		t.Errorf("the total is %d, want %d", b.Total, room+2)
+	}
+	if n := count(p.metrics.updatesLost); n != 2 {
+		t.Errorf("%d updates are counted as lost, want 2", n)
+	}
+}
+
+// Whenever it is asked, the reader answers with the state of one instant: the
+// total is the sum of the conversations it comes with.
+func TestEveryAnswerIsOfOneInstant(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	var evs []events.Event
+	for seq := int64(1); seq <= 100; seq++ {
+		for _, c := range []string{"a", "b", "c"} {
+			evs = append(evs, deliver(c, seq, ann))
+		}
+		if seq%10 == 0 {
+			evs = append(evs, event(deliver("read", seq).ID, events.ConversationRead, "b", upTo(seq-3), ann))
+		}
+	}
+	d.append(t, evs...)
+	d.awaitVisible(t, 0)
+	p := d.newProjector(t, func(cfg *Config) { cfg.MaxBatch = 2 })
+	var folding sync.WaitGroup
+	folding.Go(func() {
+		if _, err := p.partitions[0].drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		folding.Wait()
+		close(done)
+	}()
+	for version, folding := int64(0), true; folding; {
+		select {
+		case <-done:
+			folding = false
+		default:
+		}
+		s := d.snapshot(t, ann)
+		sum, newest := int64(0), int64(0)
+		for _, c := range s.Conversations {
+			sum += c.Unread
+			newest = max(newest, c.Version)
+		}
+		if s.Total != sum || s.Categories["chat"] != sum || newest != s.Version {
+			t.Fatalf("total %d, categories %v, sum %d; version %d, of the newest conversation %d", s.Total, s.Categories, sum, s.Version, newest)
+		}
+		if s.Version < version {
+			t.Fatalf("version %d after %d", s.Version, version)
+		}
+		version = s.Version
+	}
+	if got := d.badge(t, ann).Total; got != 203 {
+		t.Errorf("the total is %d in the end, want 203", got)
+	}
+}

@@ -1,0 +1,54 @@
+package projector
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics is what a projector counts.
+type Metrics struct {
+	folded, duplicates, deadLetters         prometheus.Counter
+	fenced, updatesLost                     prometheus.Counter
+	batchEvents, batchSeconds, delaySeconds prometheus.Histogram
+	owned                                   prometheus.Gauge
+	deadLettersWaiting                      prometheus.Gauge
+	lagEvents, lagSeconds                   *prometheus.GaugeVec
+}
+
+// NewMetrics returns metrics that are registered with r, or with nothing where
+// it is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "projector", Name: name, Help: help})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "projector", Name: name, Help: help, Buckets: buckets,
+		})
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "projector", Name: name, Help: help,
+		}, []string{"partition"})
+	}
+	m := &Metrics{
+		folded:       counter("events_folded_total", "Events folded into the badges."),
+		duplicates:   counter("events_deduplicated_total", "Events that came again and changed nothing."),
+		deadLetters:  counter("dead_letters_total", "Events in the log that could not be understood and were put aside."),
+		fenced:       counter("fenced_total", "Batches rolled back because another projector was faster."),
+		updatesLost:  counter("updates_lost_total", "Updates that could not be handed to the bus; reconciliation delivers them."),
+		batchEvents:  histogram("batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
+		batchSeconds: histogram("batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
+		delaySeconds: histogram("delay_seconds", "Seconds from the append of the oldest event of a batch to its commit.", prometheus.ExponentialBuckets(0.001, 2.5, 14)),
+		owned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "projector", Name: "partitions_owned", Help: "Partitions that this process folds.",
+		}),
+		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters that were neither retried nor discarded.",
+		}),
+		lagEvents:  gauge("lag_events", "Events in the log that are not folded, by partition that this process folds."),
+		lagSeconds: gauge("lag_seconds", "Age in seconds of the oldest event that is not folded, by partition that this process folds."),
+	}
+	if r != nil {
+		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.updatesLost,
+			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.deadLettersWaiting, m.lagEvents, m.lagSeconds)
+	}
+	return m
+}

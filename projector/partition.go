@@ -1,0 +1,178 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// What a batch may take. A transaction in progress hides what was appended
+// after it began, in every partition, so none should take long.
+const (
+	batchBytes   = 8 << 20 // of payload, read at once
+	firstBatch   = 500     // events, until it is known how fast they go
+	fastBatch    = 20 * time.Millisecond
+	slowBatch    = 60 * time.Millisecond
+	batchTimeout = 30 * time.Second // a database that answers takes far less
+	smallestRun  = 50               // events; below, the fixed cost of a transaction rules
+)
+
+// Waiting for older transactions to settle, and for a database that is away.
+const (
+	firstSettle  = time.Millisecond
+	lastSettle   = 20 * time.Millisecond
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 2 * time.Second
+)
+
+// partition is one partition of the log and the loop that folds it.
+type partition struct {
+	id        int
+	projector *Projector
+	tables    *tables
+	wakes     chan struct{}
+	owned     atomic.Bool
+
+	// Of the loop only.
+	position events.Position
+	known    bool // whether position is
+	limit    int  // events of the next batch
+}
+
+func newPartition(id int, p *Projector) *partition {
+	return &partition{
+		id:        id,
+		projector: p,
+		tables:    newTables(id),
+		wakes:     make(chan struct{}, 1),
+		limit:     min(firstBatch, p.cfg.MaxBatch),
+	}
+}
+
+// wake makes the loop look for events; wakes that come while one is waiting
+// are one.
+func (p *partition) wake() {
+	select {
+	case p.wakes <- struct{}{}:
+	default:
+	}
+}
+
+// run folds the partition until ctx is done; ctx lasts as long as the
+// ownership does.
+func (p *partition) run(ctx context.Context) {
+	p.known = false
+	p.owned.Store(true)
+	defer p.owned.Store(false)
+	p.wake() // there may be a backlog
+
+	settle, backoff := firstSettle, firstBackoff
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wakes:
+		case <-retry.C:
+		}
+		hidden, err := p.drain(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.projector.log.ErrorContext(ctx, "fold failed, will try again",
+				"partition", p.id, "error", err, "in", backoff)
+			retry.Reset(backoff)
+			backoff = min(2*backoff, lastBackoff)
+		case hidden:
+			retry.Reset(settle)
+			settle, backoff = min(2*settle, lastSettle), firstBackoff
+		default:
+			settle, backoff = firstSettle, firstBackoff
+		}
+	}
+}
+
+// drain folds batch after batch until nothing more can be read. It reports
+// whether there is something that will become readable by itself.
+func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
+	select {
+	case p.projector.slots <- struct{}{}:
+		defer func() { <-p.projector.slots }()
+	case <-ctx.Done():
+		return false, nil
+	}
+	for ctx.Err() == nil {
+		more, hidden, err := p.step(ctx)
+		if errors.Is(err, errFenced) {
+			p.projector.metrics.fenced.Inc()
+			p.projector.log.WarnContext(ctx, "another projector folds this partition too; taking up its position",
+				"partition", p.id)
+			p.known = false
+			continue
+		}
+		if err != nil || !more {
+			return hidden, err
+		}
+	}
+	return false, nil
+}
+
+// step folds one batch and reports whether there may be more to read now.
+func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
+	conn, err := p.projector.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return false, false, fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Release()
+
+	if !p.known {
+		if p.position, err = events.PositionOf(ctx, conn, p.id, ConsumerGroup); err != nil {
+			return false, false, err
+		}
+		p.known = true
+	}
+	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, batchBytes)
+	if err != nil || len(read.Records) == 0 {
+		return false, read.Hidden, err
+	}
+
+	start := time.Now()
+	b := newBatch(p.position, read.Records, p.id, len(p.projector.partitions))
+	// A batch that has begun is finished: what is committed must be told.
+	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+	defer cancel()
+	r, err := b.commit(batchCtx, conn.Conn(), p.tables)
+	if err != nil {
+		p.known = false // the commit may have succeeded all the same
+		return false, false, fmt.Errorf("fold %d events after %s: %w", len(read.Records), p.position, err)
+	}
+	p.position = b.to
+	p.projector.enqueue(r.updates)
+	p.account(b, r, time.Since(start))
+	return read.More, read.Hidden, nil
+}
+
+// account adds a batch to the metrics and adapts the size of the next one.
+func (p *partition) account(b *batch, r result, took time.Duration) {
+	m := p.projector.metrics
+	n := len(b.items) + len(b.dead)
+	m.folded.Add(float64(r.folded))
+	m.duplicates.Add(float64(r.duplicates))
+	m.deadLetters.Add(float64(len(b.dead)))
+	m.batchEvents.Observe(float64(n))
+	m.batchSeconds.Observe(took.Seconds())
+	m.delaySeconds.Observe(time.Since(b.oldest).Seconds())
+
+	switch {
+	case took > slowBatch:
+		p.limit = max(p.limit/2, min(smallestRun, p.projector.cfg.MaxBatch))
+	case took < fastBatch && n == p.limit:
+		p.limit = min(p.limit*2, p.projector.cfg.MaxBatch)
+	}
+}

@@ -1,0 +1,307 @@
+package projector
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// ErrBadCursor is returned for a cursor that Conversations did not make.
+var ErrBadCursor = errors.New("not a cursor of this list")
+
+// Limits of one read.
+const (
+	// MaxSnapshot is the most conversations in a snapshot.
+	MaxSnapshot = 500
+	// MaxPage is the most conversations in a page.
+	MaxPage = 500
+	// MaxBadges is the most users in one Badges or Versions call.
+	MaxBadges = 1000
+)
+
+// Reader answers what the numbers are, from the tables alone. Every answer is
+// one statement and so one instant: a total and its parts always agree. It is
+// safe for concurrent use.
+type Reader struct {
+	q          events.Querier
+	partitions int
+}
+
+// NewReader returns a reader of a database with so many partitions. A pool
+// whose sessions are set up by ConfigurePool serves it best.
+func NewReader(q events.Querier, partitions int) *Reader {
+	return &Reader{q: q, partitions: partitions}
+}
+
+const badgeColumns = `p.epoch, coalesce(u.version, 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}')`
+
+// Badge returns the badge of a user; of one that nothing has happened to, all
+// zeros.
+func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error) {
+	p := events.PartitionOf(userID, r.partitions)
+	sql := fmt.Sprintf(`SELECT %s
+FROM badged.partitions AS p LEFT JOIN badged.users_p%02[2]d AS u ON u.user_id = $1
+WHERE p.partition_id = %[2]d`, badgeColumns, p)
+	b := pubsub.Badge{UserID: userID}
+	if err := r.q.QueryRow(ctx, sql, userID).Scan(badgeTargets(&b)...); err != nil {
+		return pubsub.Badge{}, fmt.Errorf("read the badge of user %q: %w", userID, err)
+	}
+	return b, nil
+}
+
+// Badges returns the badges of up to MaxBadges users, in the order given.
+func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	badges := make([]pubsub.Badge, 0, len(userIDs))
+	var b pubsub.Badge
+	targets := append([]any{&b.UserID}, badgeTargets(&b)...)
+	rows, err := r.q.Query(ctx, `SELECT k.user_id, `+badgeColumns+`
+FROM unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS k (user_id, partition_id, ord)
+JOIN badged.partitions AS p USING (partition_id)
+LEFT JOIN badged.users AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
+ORDER BY k.ord`, userIDs, r.partitionsOf(userIDs))
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, targets, func() error {
+			badges = append(badges, b)
+			b.Categories = nil // the next one gets a map of its own
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the badges of %d users: %w", len(userIDs), err)
+	}
+	return badges, nil
+}
+
+// Versions returns the badges of up to MaxBadges users with nothing in them
+// but user, epoch and version, in the order given: what it takes to find out
+// who holds an old state.
+func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	rows, err := r.q.Query(ctx, `SELECT k.user_id, p.epoch, coalesce(u.version, 0)
+FROM unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS k (user_id, partition_id, ord)
+JOIN badged.partitions AS p USING (partition_id)
+LEFT JOIN badged.users AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
+ORDER BY k.ord`, userIDs, r.partitionsOf(userIDs))
+	if err != nil {
+		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
+	}
+	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pubsub.Badge, error) {
+		var b pubsub.Badge
+		err := row.Scan(&b.UserID, &b.Epoch, &b.Version)
+		return b, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
+	}
+	return versions, nil
+}
+
+const publicColumns = `conversation_id, unread, mentions, coalesce(unread_block[1], lower(unread_set), 0), read_seq, last_seq,
+       level::text, category, marked_unread, version`
+
+// hasLeft is true of conversations that are out of every list.
+const hasLeft = `(left_seq IS NOT NULL AND left_seq = last_seq)`
+
+// Snapshot returns the badge of a user with its conversations that have
+// anything to show: at most MaxSnapshot, most recently changed first.
+func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error) {
+	return r.snapshot(ctx, userID, `(unread > 0 OR marked_unread) AND NOT `+hasLeft)
+}
+
+// Changes returns the badge of a user with its conversations that changed
+// after a version, including those that have nothing to show any more. Where
+// they are more than MaxSnapshot, whoever holds that version cannot be brought
+// up to date by them and needs a snapshot.
+func (r *Reader) Changes(ctx context.Context, userID string, since int64) (pubsub.Snapshot, error) {
+	return r.snapshot(ctx, userID, `version > $2`, since)
+}
+
+func (r *Reader) snapshot(ctx context.Context, userID, where string, args ...any) (pubsub.Snapshot, error) {
+	p := events.PartitionOf(userID, r.partitions)
+	sql := fmt.Sprintf(`SELECT %[1]s, c.*
+FROM badged.partitions AS p
+LEFT JOIN badged.users_p%02[2]d AS u ON u.user_id = $1
+LEFT JOIN LATERAL (
+    SELECT %[3]s
+    FROM badged.conversations_p%02[2]d
+    WHERE user_id = $1 AND %[4]s
+    ORDER BY version DESC, conversation_id
+    LIMIT %[5]d
+) AS c ON true
+WHERE p.partition_id = %[2]d`, badgeColumns, p, publicColumns, where, MaxSnapshot+1)
+	s := pubsub.Snapshot{Badge: pubsub.Badge{UserID: userID}, Conversations: []pubsub.Conversation{}}
+	rows, err := r.q.Query(ctx, sql, append([]any{userID}, args...)...)
+	if err == nil {
+		var c nullableConversation
+		_, err = pgx.ForEachRow(rows, append(badgeTargets(&s.Badge), c.targets()...), func() error {
+			if c.id != nil {
+				s.Conversations = append(s.Conversations, c.conversation())
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return pubsub.Snapshot{}, fmt.Errorf("read the state of user %q: %w", userID, err)
+	}
+	if len(s.Conversations) > MaxSnapshot {
+		s.Conversations, s.More = s.Conversations[:MaxSnapshot], true
+	}
+	return s, nil
+}
+
+// Conversations returns a page of a user's conversations, most recently
+// changed first, and the cursor of the next page, "" after the last. Those
+// that change between two pages move to the front, where paging does not come
+// again. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor.
+func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+	// The place before the first row, in descending order.
+	version, conversationID := int64(1<<63-1), ""
+	if cursor != "" {
+		var err error
+		if version, conversationID, err = parseCursor(cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	where := ""
+	if unreadOnly {
+		where = `AND (unread > 0 OR marked_unread)`
+	}
+	sql := fmt.Sprintf(`SELECT %s
+FROM badged.conversations_p%02d
+WHERE user_id = $1 AND version > 0 AND (version < $2 OR version = $2 AND conversation_id > $3) AND NOT %s %s
+ORDER BY version DESC, conversation_id
+LIMIT $4`, publicColumns, events.PartitionOf(userID, r.partitions), hasLeft, where)
+	rows, err := r.q.Query(ctx, sql, userID, version, conversationID, limit+1)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
+	}
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pubsub.Conversation, error) {
+		var c nullableConversation
+		err := row.Scan(c.targets()...)
+		return c.conversation(), err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
+	}
+	if len(page) <= limit {
+		return page, "", nil
+	}
+	page = page[:limit]
+	last := page[limit-1]
+	return page, formatCursor(last.Version, last.ConversationID), nil
+}
+
+// LastSeq returns the last message of a conversation that was delivered to a
+// user, 0 where none was.
+func (r *Reader) LastSeq(ctx context.Context, userID, conversationID string) (int64, error) {
+	if events.CheckID(conversationID) != "" {
+		return 0, nil // no event can have named it
+	}
+	var seq int64
+	err := r.q.QueryRow(ctx, fmt.Sprintf(`SELECT last_seq FROM badged.conversations_p%02d
+WHERE user_id = $1 AND conversation_id = $2`, events.PartitionOf(userID, r.partitions)), userID, conversationID).Scan(&seq)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return 0, fmt.Errorf("read conversation %q of user %q: %w", conversationID, userID, err)
+	}
+	return seq, nil
+}
+
+// Folded reports whether everything that a transaction, or one before it,
+// appended for all of these users is in their badges.
+func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error) {
+	partitions := r.partitionsOf(userIDs)
+	slices.Sort(partitions)
+	var behind []string
+	for _, p := range slices.Compact(partitions) {
+		behind = append(behind, fmt.Sprintf(`EXISTS (
+    SELECT FROM badged.%[1]s
+    WHERE (transaction_id, "offset") > (
+        SELECT last_processed_transaction_id, offset_acked FROM badged.%[1]s_offsets WHERE consumer_group = $1)
+      AND transaction_id <= $2::bigint::text::xid8)`, events.Topic(int(p))))
+	}
+	var folded bool
+	err := r.q.QueryRow(ctx, `SELECT NOT (`+strings.Join(behind, " OR ")+`)`, ConsumerGroup, transactionID).Scan(&folded)
+	if err != nil {
+		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
+	}
+	return folded, nil
+}
+
+func (r *Reader) partitionsOf(userIDs []string) []int16 {
+	partitions := make([]int16, len(userIDs))
+	for i, id := range userIDs {
+		partitions[i] = int16(events.PartitionOf(id, r.partitions)) //nolint:gosec // at most events.MaxPartitions
+	}
+	return partitions
+}
+
+// badgeTargets are where badgeColumns go.
+func badgeTargets(b *pubsub.Badge) []any {
+	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*categories)(&b.Categories)}
+}
+
+// categories scans the JSON object of totals by category.
+type categories map[string]int64
+
+// Scan implements sql.Scanner.
+func (c *categories) Scan(src any) error {
+	text, ok := src.(string)
+	if !ok {
+		return fmt.Errorf("categories are %T", src)
+	}
+	*c = map[string]int64{}
+	return json.Unmarshal([]byte(text), (*map[string]int64)(c))
+}
+
+// nullableConversation is a row of publicColumns, or of nulls.
+type nullableConversation struct {
+	id, level, category                                    *string
+	unread, mentions, firstUnread, readSeq, lastSeq, verNo *int64
+	marked                                                 *bool
+}
+
+func (c *nullableConversation) targets() []any {
+	return []any{
+		&c.id, &c.unread, &c.mentions, &c.firstUnread, &c.readSeq, &c.lastSeq,
+		&c.level, &c.category, &c.marked, &c.verNo,
+	}
+}
+
+func (c *nullableConversation) conversation() pubsub.Conversation {
+	if c.id == nil {
+		return pubsub.Conversation{}
+	}
+	return pubsub.Conversation{
+		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: *c.firstUnread,
+		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, Category: *c.category,
+		MarkedUnread: *c.marked, Version: *c.verNo,
+	}
+}
+
+func formatCursor(version int64, conversationID string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(version, 10) + ":" + conversationID))
+}
+
+func parseCursor(cursor string) (version int64, conversationID string, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, "", ErrBadCursor
+	}
+	text, conversationID, ok := strings.Cut(string(b), ":")
+	if !ok {
+		return 0, "", ErrBadCursor
+	}
+	if version, err = strconv.ParseInt(text, 10, 64); err != nil || events.CheckID(conversationID) != "" {
+		return 0, "", ErrBadCursor
+	}
+	return version, conversationID, nil
+}

@@ -1,0 +1,349 @@
+package projector
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
+	t.Helper()
+	s, err := d.reader.Snapshot(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (d *database) changes(t *testing.T, user string, since int64) pubsub.Snapshot {
+	t.Helper()
+	s, err := d.reader.Changes(t.Context(), user, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// conversationIDs returns the ids of conversations, in order.
+func conversationIDs(conversations []pubsub.Conversation) []string {
+	var s []string
+	for _, c := range conversations {
+		s = append(s, c.ConversationID)
+	}
+	return s
+}
+
+// A user that nothing has happened to has all zeros, and an epoch to start from.
+func TestReadAStranger(t *testing.T) {
+	d := newDatabase(t)
+	want := pubsub.Badge{UserID: "nobody", Epoch: d.badge(t, "nobody").Epoch, Categories: map[string]int64{}}
+	if want.Epoch == "" {
+		t.Error("a stranger has no epoch")
+	}
+	if diff := cmp.Diff(want, d.badge(t, "nobody")); diff != "" {
+		t.Errorf("badge (-want +got):\n%s", diff)
+	}
+	nothing := pubsub.Snapshot{Badge: want, Conversations: []pubsub.Conversation{}}
+	if diff := cmp.Diff(nothing, d.snapshot(t, "nobody")); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(nothing, d.changes(t, "nobody", 0)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if page := d.pages(t, "nobody", false, 10); len(page) > 0 {
+		t.Errorf("conversations %v", page)
+	}
+	if seq, err := d.reader.LastSeq(t.Context(), "nobody", "c"); seq != 0 || err != nil {
+		t.Errorf("last seq %d, error %v", seq, err)
+	}
+}
+
+// What a conversation adds to the total, and to its category, is decided by
+// its level.
+func TestReadCategoriesAndLevels(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	of := func(category string, e events.Event) events.Event {
+		e.Data.Category = category
+		return e
+	}
+	mention := func(e events.Event) events.Event {
+		e.Data.MentionedUserIDs = e.Data.UserIDs
+		return e
+	}
+	d.append(
+		t,
+		deliver("friend", 1, ann), mention(deliver("friend", 2, ann)),
+		of("likes", deliver("fans", 1, ann)),
+		mention(of("work", deliver("room", 1, ann))), of("work", deliver("room", 2, ann)),
+		event("1", events.ConversationLevelSet, "room", level(events.LevelMentions), ann),
+		mention(of("ads", deliver("shop", 1, ann))),
+		event("2", events.ConversationLevelSet, "shop", level(events.LevelNone), ann),
+		event("3", events.ConversationMarkedUnread, "note", nil, ann),
+	)
+	d.fold(t)
+	want := pubsub.Badge{
+		UserID: ann, Epoch: d.badge(t, ann).Epoch, Version: 9, Total: 5, Mentions: 2,
+		Categories: map[string]int64{"chat": 3, "likes": 1, "work": 1},
+	}
+	if diff := cmp.Diff(want, d.badge(t, ann)); diff != "" {
+		t.Errorf("badge (-want +got):\n%s", diff)
+	}
+	// A conversation is listed for what is unread, also where that adds nothing.
+	if diff := cmp.Diff([]string{"note", "shop", "room", "fans", "friend"}, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
+		t.Errorf("conversations (-want +got):\n%s", diff)
+	}
+}
+
+// Many users are answered for in the order in which they were asked about,
+// whatever their partitions, the unknown and the repeated included.
+func TestReadManyUsers(t *testing.T) {
+	d := newDatabase(t)
+	var asked []string
+	for p := range partitions {
+		for n := range 2 {
+			user := userIn(p, n)
+			asked = append([]string{user, fmt.Sprintf("stranger of %s", user)}, asked...)
+			d.append(t, deliver("c", 1, user))
+			if n == 1 {
+				d.append(t, deliver("c", 2, user))
+			}
+		}
+	}
+	asked = append(asked, asked[0])
+	d.fold(t)
+	var badges, versions []pubsub.Badge
+	for _, user := range asked {
+		b := d.badge(t, user)
+		badges = append(badges, b)
+		versions = append(versions, pubsub.Badge{UserID: b.UserID, Epoch: b.Epoch, Version: b.Version})
+	}
+	got, err := d.reader.Badges(t.Context(), asked)
+	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
+		t.Errorf("error %v, badges (-one by one +got):\n%s", err, diff)
+	}
+	got, err = d.reader.Versions(t.Context(), asked)
+	if diff := cmp.Diff(versions, got); diff != "" || err != nil {
+		t.Errorf("error %v, versions (-one by one +got):\n%s", err, diff)
+	}
+	for _, read := range []func() ([]pubsub.Badge, error){
+		func() ([]pubsub.Badge, error) { return d.reader.Badges(t.Context(), nil) },
+		func() ([]pubsub.Badge, error) { return d.reader.Versions(t.Context(), nil) },
+	} {
+		if got, err := read(); len(got) > 0 || err != nil {
+			t.Errorf("of nobody: %v, error %v", got, err)
+		}
+	}
+}
+
+// A snapshot has the 500 conversations that changed last, and says whether
+// there are others.
+func TestSnapshotIsLimited(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	var want []string
+	for i := range MaxSnapshot {
+		id := fmt.Sprintf("c%03d", i)
+		d.append(t, deliver(id, 1, ann))
+		want = append([]string{id}, want...)
+	}
+	d.fold(t)
+	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
+		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || s.More || s.Total != MaxSnapshot {
+			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
+		}
+	}
+	d.append(t, deliver("one more", 1, ann))
+	d.fold(t)
+	want = append([]string{"one more"}, want[:MaxSnapshot-1]...)
+	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
+		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || !s.More || s.Total != MaxSnapshot+1 {
+			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
+		}
+	}
+	if s := d.changes(t, ann, 1); s.More || len(s.Conversations) != MaxSnapshot {
+		t.Errorf("since version 1, %d conversations changed, more %v", len(s.Conversations), s.More)
+	}
+}
+
+// Changes tell of conversations that have nothing to show any more, which a
+// snapshot leaves out.
+func TestChangesTellOfWhatIsRead(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("read", 1, ann), deliver("unread", 1, ann), deliver("left", 1, ann), deliver("gone", 1, ann))
+	d.fold(t)
+	since := d.badge(t, ann).Version
+	d.append(
+		t,
+		event("1", events.ConversationRead, "read", upTo(1), ann),
+		event("2", events.ConversationLeft, "left", nil, ann),
+		event("3", events.MessageRecalled, "gone", func(d *events.Data) { d.Seq = 1 }, ann),
+	)
+	d.fold(t)
+
+	s := d.changes(t, ann, since)
+	if diff := cmp.Diff([]string{"gone", "left", "read"}, conversationIDs(s.Conversations)); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+	for _, c := range s.Conversations {
+		if c.Unread != 0 || c.FirstUnreadSeq != 0 || c.Version <= since {
+			t.Errorf("%+v", c)
+		}
+	}
+	if s.Version != since+3 || s.Total != 1 {
+		t.Errorf("version %d, total %d, want %d and 1", s.Version, s.Total, since+3)
+	}
+	if diff := cmp.Diff([]string{"unread"}, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+	if s := d.changes(t, ann, s.Version); len(s.Conversations) > 0 || s.Total != 1 {
+		t.Errorf("nothing changed, but %+v", s)
+	}
+}
+
+// A conversation that was left is in no list, until a later message.
+func TestLeftConversationsAreInNoList(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	listed := func() [3][]string {
+		return [3][]string{
+			conversationIDs(d.snapshot(t, ann).Conversations), conversationIDs(d.pages(t, ann, false, 10)), conversationIDs(d.pages(t, ann, true, 10)),
+		}
+	}
+	d.append(t, deliver("c", 1, ann), event("1", events.ConversationLeft, "c", nil, ann))
+	d.append(t, event("2", events.ConversationMarkedUnread, "c", nil, ann), event("3", events.ConversationLeft, "never seen", nil, ann))
+	d.fold(t)
+	if diff := cmp.Diff([3][]string{}, listed()); diff != "" {
+		t.Errorf("after leaving (-want +got):\n%s", diff)
+	}
+	d.append(t, deliver("c", 2, ann))
+	d.fold(t)
+	if diff := cmp.Diff([3][]string{{"c"}, {"c"}, {"c"}}, listed()); diff != "" {
+		t.Errorf("after another message (-want +got):\n%s", diff)
+	}
+}
+
+// Pages follow one another where many conversations have one version, and
+// where some change in between.
+func TestConversationsByPages(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	for _, id := range []string{"e", "b", "d", "a", "c"} {
+		d.append(t, deliver(id, 1, ann))
+	}
+	d.append(t, event("1", events.UserReadAll, "", nil, ann), deliver("c", 2, ann))
+	d.fold(t)
+	for limit := 1; limit <= 6; limit++ {
+		if diff := cmp.Diff([]string{"c", "a", "b", "d", "e"}, conversationIDs(d.pages(t, ann, false, limit))); diff != "" {
+			t.Errorf("by pages of %d (-want +got):\n%s", limit, diff)
+		}
+	}
+
+	page, cursor, err := d.reader.Conversations(t.Context(), ann, false, 2, "")
+	if diff := cmp.Diff([]string{"c", "a"}, conversationIDs(page)); diff != "" || err != nil {
+		t.Fatalf("error %v, first page (-want +got):\n%s", err, diff)
+	}
+	d.append(t, deliver("d", 2, ann)) // moves to the front
+	d.fold(t)
+	page, cursor, err = d.reader.Conversations(t.Context(), ann, false, 2, cursor)
+	if diff := cmp.Diff([]string{"b", "e"}, conversationIDs(page)); diff != "" || err != nil || cursor != "" {
+		t.Errorf("error %v, cursor %q, second page (-want +got):\n%s", err, cursor, diff)
+	}
+}
+
+func TestConversationsByABadCursor(t *testing.T) {
+	d := newDatabase(t)
+	encode := base64.RawURLEncoding.EncodeToString
+	for _, cursor := range []string{
+		"?", "x", "AAAA=", encode([]byte("7")), encode([]byte(":c")), encode([]byte("x:c")),
+		encode([]byte("7:")), encode([]byte("7:a\x00")), encode([]byte("7:\xff")), encode([]byte("9223372036854775808:c")),
+	} {
+		if page, _, err := d.reader.Conversations(t.Context(), "ann", false, 10, cursor); !errors.Is(err, ErrBadCursor) {
+			t.Errorf("cursor %q: page %v, error %v", cursor, page, err)
+		}
+	}
+	if page, _, err := d.reader.Conversations(t.Context(), "ann", false, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
+		t.Errorf("a cursor at a conversation named a:b: page %v, error %v", page, err)
+	}
+}
+
+func TestLastSeq(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 9, ann), deliver("c", 7, ann), event("1", events.ConversationRead, "read only", upTo(5), ann))
+	d.fold(t)
+	for conversation, want := range map[string]int64{"c": 9, "read only": 0, "unknown": 0, "a\x00b": 0, "\xff": 0, "": 0} {
+		if seq, err := d.reader.LastSeq(t.Context(), ann, conversation); seq != want || err != nil {
+			t.Errorf("last seq of %q is %d, want %d; error %v", conversation, seq, want, err)
+		}
+	}
+}
+
+// Whoever appended asks whether that is in the badges yet: of the users it is
+// about, and of them alone.
+func TestFolded(t *testing.T) {
+	d := newDatabase(t)
+	ann, anns, bob := userIn(0, 0), userIn(0, 1), userIn(1, 0)
+	folded := func(receipt events.Receipt, users ...string) bool {
+		t.Helper()
+		ok, err := d.reader.Folded(t.Context(), users, receipt.TransactionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	if !folded(events.Receipt{TransactionID: 1 << 40}, ann, bob) {
+		t.Error("an empty log is not folded")
+	}
+	first := d.append(t, deliver("c", 1, ann, bob))
+	again := d.append(t, deliver("c", 1, ann, bob))
+	last := d.append(t, deliver("c", 2, ann))
+	before := events.Receipt{TransactionID: first.TransactionID - 1}
+	type question struct {
+		name  string
+		of    events.Receipt
+		users []string
+		want  bool
+	}
+	ask := func(when string, questions ...question) {
+		t.Helper()
+		for _, q := range questions {
+			if got := folded(q.of, q.users...); got != q.want {
+				t.Errorf("%s, %s of %v is folded: %v, want %v", when, q.name, q.users, got, q.want)
+			}
+		}
+	}
+	ask(
+		"at first",
+		question{"what came before", before, []string{ann, bob}, true},
+		question{"the first", first, []string{ann}, false},
+		question{"the first", first, []string{bob}, false},
+		question{"the last", last, []string{ann, anns, bob}, false},
+	)
+	drain(t, d.projector.partitions[1])
+	ask(
+		"after partition 1",
+		question{"the first", first, []string{bob}, true},
+		question{"the last", last, []string{bob}, true},
+		question{"the first", first, []string{ann}, false},
+		question{"the first", first, []string{bob, ann}, false},
+	)
+	p := d.projector.partitions[0]
+	d.awaitVisible(t, p.id)
+	for _, done := range []events.Receipt{first, again, last} {
+		step(t, p, 1)
+		ask(
+			fmt.Sprintf("after transaction %d", done.TransactionID),
+			question{"it", done, []string{ann, anns, bob}, true},
+			question{"the first", first, []string{ann}, true},
+			question{"the last", last, []string{ann}, done.TransactionID == last.TransactionID},
+		)
+	}
+}

@@ -1,0 +1,285 @@
+package projector
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// tables are the statements on the tables of one partition.
+type tables struct {
+	partition int
+
+	moveSQL              string
+	rememberKeysSQL      string
+	loadUsersSQL         string
+	loadConversationsSQL string
+	loadUnreadSQL        string
+	writeUsersSQL        string
+	writeConversationSQL string
+}
+
+func newTables(partition int) *tables {
+	nn := fmt.Sprintf("%02d", partition)
+	return &tables{
+		partition: partition,
+
+		// The fence; it also tells the epoch, which whoever changes it guards
+		// by the same row.
+		moveSQL: events.MoveSQL(partition) + fmt.Sprintf(`
+RETURNING (SELECT epoch FROM badged.partitions WHERE partition_id = %d)`, partition),
+
+		rememberKeysSQL: `INSERT INTO badged.dedup_keys_p` + nn + ` (key)
+SELECT unnest($1::uuid[])
+ON CONFLICT DO NOTHING
+RETURNING key`,
+
+		loadUsersSQL: `SELECT user_id, version, total, mentions, categories::text
+FROM badged.users_p` + nn + `
+WHERE user_id = ANY ($1::text[])`,
+
+		loadConversationsSQL: `SELECT ` + conversationColumns + `
+FROM unnest($1::text[], $2::text[]) AS k (user_id, conversation_id)
+JOIN badged.conversations_p` + nn + ` AS c USING (user_id, conversation_id)`,
+
+		// What user.read_all can have an effect on.
+		loadUnreadSQL: `SELECT ` + conversationColumns + `
+FROM badged.conversations_p` + nn + ` AS c
+WHERE user_id = ANY ($1::text[]) AND (read_seq < last_seq OR marked_unread)`,
+
+		writeUsersSQL: `INSERT INTO badged.users_p` + nn + `
+       (partition_id, user_id, version, total, mentions, categories)
+SELECT ` + fmt.Sprint(partition) + `, r.user_id, r.version, r.total, r.mentions, r.categories::jsonb
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
+  AS r (user_id, version, total, mentions, categories)
+ON CONFLICT (user_id) DO UPDATE
+SET version = excluded.version, total = excluded.total,
+    mentions = excluded.mentions, categories = excluded.categories`,
+
+		writeConversationSQL: `INSERT INTO badged.conversations_p` + nn + `
+       (partition_id, user_id, conversation_id, version, read_seq, last_seq, left_seq,
+        category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
+        unread_block, mention_block)
+SELECT ` + fmt.Sprint(partition) + `, r.user_id, r.conversation_id, r.version, r.read_seq, r.last_seq, nullif(r.left_seq, -1),
+       r.category, r.level::badged.level, r.marked_unread, r.unread, r.mentions,
+       r.unread_set::int8multirange, r.mention_set::int8multirange, r.recalled_set::int8multirange,
+       nullif(r.unread_block, '')::bigint[], nullif(r.mention_block, '')::bigint[]
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+            $7::text[], $8::text[], $9::boolean[], $10::bigint[], $11::bigint[],
+            $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
+  AS r (user_id, conversation_id, version, read_seq, last_seq, left_seq,
+        category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
+        unread_block, mention_block)
+ON CONFLICT (user_id, conversation_id) DO UPDATE
+SET version = excluded.version, read_seq = excluded.read_seq, last_seq = excluded.last_seq,
+    left_seq = excluded.left_seq, category = excluded.category, level = excluded.level,
+    marked_unread = excluded.marked_unread, unread = excluded.unread, mentions = excluded.mentions,
+    unread_set = excluded.unread_set, mention_set = excluded.mention_set, recalled_set = excluded.recalled_set,
+    unread_block = excluded.unread_block, mention_block = excluded.mention_block`,
+	}
+}
+
+const conversationColumns = `c.user_id, c.conversation_id, c.version, c.read_seq, c.last_seq, coalesce(c.left_seq, -1),
+       c.category, c.level::text, c.marked_unread, c.unread_set::text, c.mention_set::text, c.recalled_set::text,
+       coalesce(c.unread_block::text, ''), coalesce(c.mention_block::text, '')`
+
+const buryDeadLetterSQL = `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
+VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)`
+
+// scanKeys reads the result of rememberKeysSQL into fresh.
+func scanKeys(rows pgx.Rows, fresh map[uuid.UUID]struct{}) error {
+	var key [16]byte
+	_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
+		fresh[key] = struct{}{}
+		return nil
+	})
+	return err
+}
+
+// scanUsers reads the result of loadUsersSQL into the users that it is about.
+func scanUsers(rows pgx.Rows, users map[string]*user) error {
+	var id, categories string
+	var version, total, mentions int64
+	_, err := pgx.ForEachRow(rows, []any{&id, &version, &total, &mentions, &categories}, func() error {
+		u := users[id]
+		u.version, u.total, u.mentions = version, total, mentions
+		if err := json.Unmarshal([]byte(categories), &u.categories); err != nil {
+			return fmt.Errorf("categories of user %q: %w", id, err)
+		}
+		return nil
+	})
+	return err
+}
+
+// scanConversations reads the result of loadConversationsSQL or loadUnreadSQL
+// into the users that it is about.
+func scanConversations(rows pgx.Rows, users map[string]*user) error {
+	var userID, level, unread, mentions, recalled, unreadBlock, mentionBlock string
+	var c conversation
+	_, err := pgx.ForEachRow(rows, []any{
+		&userID, &c.id, &c.version, &c.readSeq, &c.lastSeq, &c.leftSeq,
+		&c.category, &level, &c.marked, &unread, &mentions, &recalled, &unreadBlock, &mentionBlock,
+	}, func() error {
+		loaded := c
+		loaded.level = events.Level(level)
+		for _, set := range []struct {
+			into    *rangeSet
+			literal string
+		}{{&loaded.unread.rangeSet, unread}, {&loaded.mentions.rangeSet, mentions}, {&loaded.recalled, recalled}} {
+			var err error
+			if *set.into, err = parseRangeSet(set.literal); err != nil {
+				return fmt.Errorf("conversation %q of user %q: %w", c.id, userID, err)
+			}
+		}
+		var err error
+		if loaded.unread.block, err = parseBlock(unreadBlock); err != nil {
+			return fmt.Errorf("conversation %q of user %q: %w", c.id, userID, err)
+		}
+		if loaded.mentions.block, err = parseBlock(mentionBlock); err != nil {
+			return fmt.Errorf("conversation %q of user %q: %w", c.id, userID, err)
+		}
+		users[userID].conversations[c.id] = &loaded
+		return nil
+	})
+	return err
+}
+
+// queueWrites adds the statements to batch that write what has changed in
+// users since they had the versions in base.
+func (t *tables) queueWrites(batch *pgx.Batch, users []*user, base map[string]int64) {
+	var u userColumns
+	var c conversationRows
+	for _, user := range users {
+		if user.version != base[user.id] {
+			u.add(user)
+		}
+		c.add(user)
+	}
+	if len(u.ids) > 0 {
+		batch.Queue(t.writeUsersSQL, u.ids, u.versions, u.totals, u.mentions, u.categories)
+	}
+	if len(c.users) > 0 {
+		batch.Queue(t.writeConversationSQL, c.users, c.ids, c.versions, c.readSeqs, c.lastSeqs, c.leftSeqs,
+			c.categories, c.levels, c.marked, c.unread, c.mentions, c.unreadSets, c.mentionSets, c.recalledSets, c.unreadBlocks, c.mentionBlocks)
+	}
+}
+
+// userColumns are users as the arrays that writeUsersSQL takes.
+type userColumns struct {
+	ids                        []string
+	versions, totals, mentions []int64
+	categories                 []string
+}
+
+func (a *userColumns) add(u *user) {
+	categories, _ := json.Marshal(u.categories) // a map of numbers always encodes
+	a.ids = append(a.ids, u.id)
+	a.versions = append(a.versions, u.version)
+	a.totals = append(a.totals, u.total)
+	a.mentions = append(a.mentions, u.mentions)
+	a.categories = append(a.categories, string(categories))
+}
+
+// conversationRows are conversations as the arrays that writeConversationSQL
+// takes.
+type conversationRows struct {
+	users, ids                             []string
+	versions, readSeqs, lastSeqs, leftSeqs []int64
+	categories, levels                     []string
+	marked                                 []bool
+	unread, mentions                       []int64
+	unreadSets, mentionSets, recalledSets  []string
+	unreadBlocks, mentionBlocks            []string
+}
+
+// add adds the conversations of u that were touched, in the order of their
+// ids: rows that lie together are written together.
+func (a *conversationRows) add(u *user) {
+	for _, c := range sorted(u.conversations) {
+		if !c.touched {
+			continue
+		}
+		a.users = append(a.users, u.id)
+		a.ids = append(a.ids, c.id)
+		a.versions = append(a.versions, c.version)
+		a.readSeqs = append(a.readSeqs, c.readSeq)
+		a.lastSeqs = append(a.lastSeqs, c.lastSeq)
+		a.leftSeqs = append(a.leftSeqs, c.leftSeq)
+		a.categories = append(a.categories, c.category)
+		a.levels = append(a.levels, string(c.level))
+		a.marked = append(a.marked, c.marked)
+		a.unread = append(a.unread, c.unread.len())
+		a.mentions = append(a.mentions, c.mentions.len())
+		a.unreadSets = append(a.unreadSets, c.unread.String())
+		a.mentionSets = append(a.mentionSets, c.mentions.String())
+		a.recalledSets = append(a.recalledSets, c.recalled.String())
+		a.unreadBlocks = append(a.unreadBlocks, c.unread.block.String())
+		a.mentionBlocks = append(a.mentionBlocks, c.mentions.block.String())
+	}
+}
+
+// updatesOf returns what clients must be told of users since they had the
+// versions in base.
+func updatesOf(users []*user, base map[string]int64, partition int, epoch string) []pubsub.Update {
+	var updates []pubsub.Update
+	for _, u := range users {
+		if u.version == base[u.id] {
+			continue
+		}
+		update := pubsub.Update{
+			Badge: pubsub.Badge{
+				UserID: u.id, Epoch: epoch, Version: u.version,
+				Total: u.total, Mentions: u.mentions, Categories: u.categories,
+			},
+			Partition:   partition,
+			BaseVersion: base[u.id],
+		}
+		for _, c := range u.conversations {
+			if c.version > base[u.id] {
+				update.Conversations = append(update.Conversations, c.public())
+			}
+		}
+		slices.SortFunc(update.Conversations, func(a, b pubsub.Conversation) int {
+			return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
+		})
+		updates = append(updates, update)
+	}
+	return updates
+}
+
+// public returns c as clients see it.
+func (c *conversation) public() pubsub.Conversation {
+	return pubsub.Conversation{
+		ConversationID: c.id,
+		Unread:         c.unread.len(),
+		Mentions:       c.mentions.len(),
+		FirstUnreadSeq: c.unread.min(),
+		ReadSeq:        c.readSeq,
+		LastSeq:        c.lastSeq,
+		Level:          string(c.level),
+		Category:       c.category,
+		MarkedUnread:   c.marked,
+		Version:        c.version,
+	}
+}
+
+// sorted returns the values of m in the order of their keys.
+func sorted[V any](m map[string]V) []V {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	values := make([]V, len(keys))
+	for i, k := range keys {
+		values[i] = m[k]
+	}
+	return values
+}

@@ -1,0 +1,308 @@
+package projector
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// Through the real log and the real tables: whatever the history, however it
+// is cut into transactions and batches, the tables say what the model says,
+// with the versions of folding one by one, and so does every answer of the
+// reader. In the end the sums hold for everybody.
+func TestTablesAgreeWithTheModel(t *testing.T) {
+	d := newDatabase(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++ // a database is used for all histories, each with users of its own
+		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
+		history := drawHistory(rt, every, users)
+		for i := range history {
+			history[i].Source = fmt.Sprint("history ", n)
+		}
+		d.appendAndFold(t, rt, history)
+
+		truth, single := model{events: history}, newMemory()
+		for i := range history {
+			single.commit(rt, history[i:i+1])
+		}
+		for _, id := range users {
+			if diff := cmp.Diff(truth.describe(id), d.describe(t, id)); diff != "" {
+				rt.Fatalf("after\n%sthe tables of %s are (-want +got):\n%s", story(history), id, diff)
+			}
+			want := single.rows[id]
+			if want == nil {
+				want = newUser(id)
+			}
+			if diff := cmp.Diff(versionsOf(want), d.versions(t, id)); diff != "" {
+				rt.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", story(history), id, diff)
+			}
+			if diff := d.compareAnswers(t, rt, want); diff != "" {
+				rt.Fatalf("after\n%sthe reader says of %s (-want +got):\n%s", story(history), id, diff)
+			}
+		}
+	})
+	d.checkSums(t)
+}
+
+// Seqs at the end of their range, and a room that is never read and whose seqs
+// are not dense: the sets come back from the tables as they were.
+func TestUnusualSetsThroughTheTables(t *testing.T) {
+	ann := userIn(0, 0)
+	var sparse []events.Event
+	for seq := int64(1); seq <= 2*maxRanges+20; seq += 2 {
+		e := deliver("sparse", seq, ann)
+		if seq%3 == 0 {
+			e.Data.MentionedUserIDs = e.Data.UserIDs
+		}
+		sparse = append(sparse, e)
+	}
+	last := int64(math.MaxInt64)
+	for name, history := range map[string][]events.Event{
+		"the greatest seqs": {
+			deliver("c", last, ann), deliver("c", last-2, ann), deliver("c", last-1, ann),
+			event("recall", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = last - 1 }, ann),
+			event("read", events.ConversationRead, "c", upTo(last-2), ann),
+		},
+		"read to the end": {deliver("c", last, ann), event("read", events.ConversationRead, "c", upTo(last), ann), deliver("c", 1, ann)},
+		"too many ranges": append(slices.Clone(sparse),
+			event("recall", events.MessageRecalled, "sparse", func(d *events.Data) { d.Seq = 3 }, ann)),
+		"too many ranges, read in part": append(slices.Clone(sparse),
+			event("read", events.ConversationRead, "sparse", upTo(11), ann)),
+		"too many ranges, read until exact": append(slices.Clone(sparse),
+			event("read", events.ConversationRead, "sparse", upTo(2001), ann)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, single := newDatabase(t), newMemory()
+			for i := range history {
+				single.commit(t, history[i:i+1])
+			}
+			d.append(t, history...)
+			for _, p := range d.projector.partitions {
+				p.limit = 100
+			}
+			d.fold(t)
+			if diff := cmp.Diff(single.describe(ann), d.describe(t, ann)); diff != "" {
+				t.Errorf("the tables are (-one by one +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(versionsOf(single.rows[ann]), d.versions(t, ann)); diff != "" {
+				t.Errorf("the versions are (-one by one +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// appendAndFold appends a history in transactions of any size, and folds in
+// between and afterwards, in batches of any size.
+func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Event) {
+	t.Helper()
+	for rest := history; len(rest) > 0; {
+		size := rapid.IntRange(1, len(rest)).Draw(rt, "transaction")
+		d.append(t, rest[:size]...)
+		rest = rest[size:]
+		if rapid.Bool().Draw(rt, "fold") {
+			p := rapid.SampledFrom(d.projector.partitions).Draw(rt, "partition")
+			step(t, p, rapid.IntRange(1, 5).Draw(rt, "batch"))
+		}
+	}
+	for _, p := range d.projector.partitions {
+		p.limit = rapid.IntRange(1, 10).Draw(rt, "batch")
+	}
+	d.fold(t)
+}
+
+// describe says of the rows of a user what model.describe says of its events.
+func (d *database) describe(t *testing.T, id string) string {
+	t.Helper()
+	total, mentions, categories := 0, 0, map[string]int{}
+	rows, err := d.pool.Query(t.Context(), `SELECT total, mentions, categories FROM badged.users WHERE user_id = $1`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		if err := rows.Scan(&total, &mentions, &categories); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, mentions, coalesce(unread_block[1], lower(unread_set), 0),
+       read_seq, last_seq, level::text, category, marked_unread, left_seq IS NOT DISTINCT FROM last_seq
+FROM badged.conversations WHERE user_id = $1`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for rows.Next() {
+		var conversation, level, category string
+		var unread, mentions int
+		var first, read, last int64
+		var marked, left bool
+		if err := rows.Scan(&conversation, &unread, &mentions, &first, &read, &last, &level, &category, &marked, &left); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, conversationLine(conversation, unread, mentions, first, read, last, events.Level(level), category, marked, left))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return describe(total, mentions, fmt.Sprint(categories), lines)
+}
+
+// versions returns the versions of a user, under "", and of its conversations,
+// without zeros.
+func (d *database) versions(t *testing.T, id string) map[string]int64 {
+	t.Helper()
+	rows, err := d.pool.Query(t.Context(), `SELECT '', version FROM badged.users WHERE user_id = $1
+UNION ALL
+SELECT conversation_id, version FROM badged.conversations WHERE user_id = $1`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]int64{}
+	for rows.Next() {
+		var name string
+		var version int64
+		if err := rows.Scan(&name, &version); err != nil {
+			t.Fatal(err)
+		}
+		versions[name] = version
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return withoutZeros(versions)
+}
+
+// versionsOf returns the same of a state in memory.
+func versionsOf(u *user) map[string]int64 {
+	versions := map[string]int64{"": u.version}
+	for id, c := range u.conversations {
+		versions[id] = c.version
+	}
+	return withoutZeros(versions)
+}
+
+func withoutZeros(versions map[string]int64) map[string]int64 {
+	maps.DeleteFunc(versions, func(_ string, v int64) bool { return v == 0 })
+	return versions
+}
+
+// listed returns the conversations of a user that pass, as clients see them,
+// most recently changed first.
+func listed(u *user, pass func(*conversation) bool) []pubsub.Conversation {
+	list := []pubsub.Conversation{}
+	for _, c := range sorted(u.conversations) {
+		if c.version > 0 && pass(c) {
+			list = append(list, c.public())
+		}
+	}
+	slices.SortStableFunc(list, func(a, b pubsub.Conversation) int { return int(b.Version - a.Version) })
+	return list
+}
+
+// compareAnswers compares what the reader says of a user with its state, and
+// returns the difference.
+func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *user) string {
+	t.Helper()
+	badge := pubsub.Badge{
+		UserID: want.id, Epoch: d.badge(t, want.id).Epoch, Version: want.version,
+		Total: want.total, Mentions: want.mentions, Categories: want.categories,
+	}
+	since := rapid.Int64Range(0, want.version).Draw(rt, "since")
+	snapshot, err := d.reader.Snapshot(t.Context(), want.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := d.reader.Changes(t.Context(), want.id, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := rapid.IntRange(1, 3).Draw(rt, "page")
+	shows := func(c *conversation) bool { return !c.left() && (c.unread.len() > 0 || c.marked) }
+	return strings.Join(slices.DeleteFunc([]string{
+		cmp.Diff(badge, d.badge(t, want.id)),
+		cmp.Diff(pubsub.Snapshot{Badge: badge, Conversations: listed(want, shows)}, snapshot),
+		cmp.Diff(pubsub.Snapshot{
+			Badge:         badge,
+			Conversations: listed(want, func(c *conversation) bool { return c.version > since }),
+		}, changes),
+		cmp.Diff(listed(want, func(c *conversation) bool { return !c.left() }), d.pages(t, want.id, false, limit)),
+		cmp.Diff(listed(want, shows), d.pages(t, want.id, true, limit)),
+	}, func(diff string) bool { return diff == "" }), "\n")
+}
+
+// pages reads a user's conversations page by page.
+func (d *database) pages(t *testing.T, user string, unreadOnly bool, limit int) []pubsub.Conversation {
+	t.Helper()
+	all := []pubsub.Conversation{}
+	for cursor := ""; ; {
+		page, next, err := d.reader.Conversations(t.Context(), user, unreadOnly, limit, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		if len(page) != limit {
+			t.Fatalf("a page of %d has %d, and is not the last", limit, len(page))
+		}
+		if len(all) > 1000 { // which no test has
+			t.Fatal("the pages do not end")
+		}
+		cursor = next
+	}
+}
+
+// checkSums checks with SQL that, for every user there is, the total is the
+// sum of what its conversations add by their levels, the categories add up to
+// it, and every count is that of its set.
+func (d *database) checkSums(t *testing.T) {
+	t.Helper()
+	const wrongUsersSQL = `
+WITH counted AS (
+    SELECT user_id, category, mentions, level,
+           CASE WHEN left_seq = last_seq OR level = 'none' THEN 0
+                WHEN level = 'mentions' THEN mentions
+                WHEN marked_unread THEN greatest(1, unread)
+                ELSE unread
+           END AS adds
+    FROM badged.conversations
+), users AS (
+    SELECT user_id, sum(adds) AS total, coalesce(sum(mentions) FILTER (WHERE level <> 'none'), 0) AS mentions
+    FROM counted GROUP BY user_id
+), categories AS (
+    SELECT user_id, jsonb_object_agg(category, adds) AS categories
+    FROM (SELECT user_id, category, sum(adds) AS adds FROM counted GROUP BY user_id, category HAVING sum(adds) > 0) AS sums
+    GROUP BY user_id
+)
+SELECT u.user_id || ': ' || to_jsonb(u)::text || ' but the sums are ' || to_jsonb(s)::text || ' and ' || coalesce(c.categories::text, 'none')
+FROM users AS s
+FULL JOIN badged.users AS u USING (user_id)
+LEFT JOIN categories AS c USING (user_id)
+WHERE coalesce(u.total, 0) IS DISTINCT FROM s.total
+   OR coalesce(u.mentions, 0) IS DISTINCT FROM s.mentions
+   OR coalesce(u.categories, '{}') <> coalesce(c.categories, '{}')
+   OR coalesce((SELECT sum(v::bigint) FROM jsonb_each_text(u.categories) AS e (k, v)), 0) <> coalesce(u.total, 0)`
+	const wrongSetsSQL = `
+SELECT user_id || ' in ' || conversation_id || ': ' || to_jsonb(c)::text
+FROM badged.conversations AS c
+WHERE unread <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unread_set) AS r)
+   OR mentions <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(mention_set) AS r)
+   OR NOT mention_set <@ unread_set OR unread_set && recalled_set
+   OR lower(unread_set) <= read_seq OR upper(unread_set) > last_seq + 1`
+	if n := d.lines(t, `SELECT count(*)::text FROM badged.users WHERE total > 0`)[0]; n == "0" {
+		t.Fatal("nobody has anything unread, so that the sums show nothing")
+	}
+	for _, wrong := range slices.Concat(d.lines(t, wrongUsersSQL), d.lines(t, wrongSetsSQL)) {
+		t.Error(wrong)
+	}
+}
