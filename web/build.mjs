@@ -1,0 +1,94 @@
+// Builds the SDK and the pages into dist, which is committed: `node build.mjs`.
+// With --test it bundles the tests instead, and runs them.
+
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+process.chdir(fileURLToPath(new URL(".", import.meta.url)));
+
+const SDK_LIMIT_BYTES = 8 * 1024;
+
+/** Settings of everything that is bundled; tsconfig.json finds the SDK for the pages. */
+const common = {
+  bundle: true,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  logLevel: "warning",
+};
+
+if (process.argv.includes("--test")) process.exit(await test());
+
+rmSync("dist", { recursive: true, force: true });
+await buildSDK();
+await buildDemo();
+
+/** The SDK as the npm package that is published from dist/sdk. */
+async function buildSDK() {
+  const sdk = { ...common, entryPoints: ["sdk/src/index.ts"] };
+  await build({ ...sdk, outfile: "dist/sdk/index.js" });
+  // For pages without a bundler: <script src="badged.min.js">, then
+  // `new badged.Badged(…)`.
+  const browser = "dist/sdk/badged.min.js";
+  await build({ ...sdk, outfile: browser, format: "iife", globalName: "badged", minify: true });
+  run("tsc", "-p", "tsconfig.declarations.json");
+  for (const file of ["sdk/package.json", "sdk/README.md", "../LICENSE"]) {
+    copyFileSync(file, join("dist/sdk", basename(file)));
+  }
+
+  const bytes = gzipSync(readFileSync(browser), { level: 9 }).length;
+  console.log(`${browser}: ${bytes} bytes gzipped, of at most ${SDK_LIMIT_BYTES}`);
+  if (bytes > SDK_LIMIT_BYTES) process.exit(1);
+}
+
+async function buildDemo() {
+  await build({
+    ...common,
+    entryPoints: { app: "demo/src/main.ts" },
+    outdir: "dist/demo",
+  });
+  await build({
+    ...common,
+    entryPoints: { app: "demo/css/app.css" },
+    outdir: "dist/demo",
+    target: ["chrome111", "firefox113", "safari16.4"],
+  });
+  for (const file of ["index.html", "icon.svg"]) copyFileSync(`demo/${file}`, `dist/demo/${file}`);
+}
+
+/** Runs the tests of every folder, and gives the exit code. */
+async function test() {
+  const out = mkdtempSync(join(tmpdir(), "badged-web-"));
+  try {
+    await build({
+      ...common,
+      entryPoints: ["sdk/test", "demo/test"].flatMap((folder) =>
+        readdirSync(folder)
+          .filter((file) => file.endsWith(".test.ts"))
+          .map((file) => `${folder}/${file}`),
+      ),
+      outbase: ".",
+      outdir: out,
+      outExtension: { ".js": ".mjs" },
+      platform: "node",
+      sourcemap: "inline",
+    });
+    const files = readdirSync(out, { recursive: true })
+      .filter((file) => file.endsWith(".mjs"))
+      .map((file) => join(out, file));
+    return spawnSync("node", ["--enable-source-maps", "--test", ...files], { stdio: "inherit" })
+      .status;
+  } finally {
+    rmSync(out, { recursive: true });
+  }
+}
+
+function run(tool, ...args) {
+  const { status } = spawnSync(`node_modules/.bin/${tool}`, args, { stdio: "inherit" });
+  if (status !== 0) process.exit(1);
+}

@@ -1,0 +1,23 @@
+import type { Message } from "./server.js";
+
+// Older messages are forgotten.
+const KEPT = 200;
+
+/** The messages that this page has seen, by conversation, in order. */
+export class Chat {
+  readonly #messages = new Map<string, readonly Message[]>();
+
+  /** In order of seq. The array is never changed: a new message makes a new one. */
+  messages(conversationId: string): readonly Message[] {
+    return this.#messages.get(conversationId) ?? [];
+  }
+
+  /** Takes in a message; false where it was known, as after a reconnect. */
+  add(message: Message): boolean {
+    const messages = this.messages(message.conversation_id);
+    if (messages.some(({ seq }) => seq === message.seq)) return false;
+    const more = [...messages, message].sort((a, b) => a.seq - b.seq);
+    this.#messages.set(message.conversation_id, more.slice(-KEPT));
+    return true;
+  }
+}

@@ -1,0 +1,26 @@
+const SVG = "http://www.w3.org/2000/svg";
+
+// Drawn on a grid of 24 by 24, in strokes.
+const PATHS = {
+  back: "M15 5l-7 7 7 7",
+  chat: "M21 11.5a8.4 8.4 0 0 1-12.3 7.4L3 21l2.1-5.6A8.4 8.4 0 1 1 21 11.5z",
+  down: "M12 5v14M6 13l6 6 6-6",
+  feed: "M3 11v2a1 1 0 0 0 1 1h3l7 4V6L7 10H4a1 1 0 0 0-1 1zM18 9a4 4 0 0 1 0 6",
+  group: "M5 9h14M5 15h14M10 4L8 20M16 4l-2 16",
+  muted: "M6 9a6 6 0 0 1 9-5.2M18 11c0 4 2 5 2 5H8M4 16s2-1 2-5M10 20a2 2 0 0 0 4 0M3 3l18 18",
+  send: "M12 20V5M5 12l7-7 7 7",
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+/** An icon in the colour of the text around it; a screen reader passes it by. */
+export function icon(name: IconName): SVGSVGElement {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", `icon icon-${name}`);
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", PATHS[name]);
+  svg.append(path);
+  return svg;
+}

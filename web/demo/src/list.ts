@@ -1,0 +1,201 @@
+import type { Conversation } from "@badged/sdk";
+import { h, plural, setText, spoken } from "./dom.js";
+import { icon } from "./icons.js";
+import { adds } from "./parts.js";
+import type { Message } from "./server.js";
+
+/** A conversation as one user sees it. */
+export interface Topic {
+  readonly id: string;
+  readonly title: string;
+  readonly kind: "group" | "direct" | "feed";
+  readonly category: string;
+  /** The colour of a direct conversation's other user. */
+  readonly color: string | undefined;
+}
+
+/** What one row of a list shows. */
+export interface RowState {
+  readonly conversation: Conversation | undefined;
+  readonly last: Message | undefined;
+  /** The last message in one line. */
+  readonly preview: string;
+}
+
+/** The list of a user's conversations. Rows keep their places, so that eyes can follow. */
+export class ConversationList {
+  readonly element: HTMLElement;
+  readonly #rows = new Map<string, Row>();
+  readonly #topics: readonly Topic[];
+  readonly #tabs: Tabs | undefined;
+  #category: string | undefined;
+
+  constructor(topics: readonly Topic[], owner: string, onOpen: (topic: Topic) => void) {
+    this.#topics = topics;
+    const list = h("ul", { class: "rows", "aria-label": `Conversations of ${owner}` });
+    for (const topic of topics) {
+      const row = new Row(topic, () => onOpen(topic));
+      this.#rows.set(topic.id, row);
+      list.append(row.element);
+    }
+    this.element = h("div", { class: "list" }, list);
+
+    const categories = [...new Set(topics.map(({ category }) => category))];
+    if (categories.length > 1) {
+      this.#tabs = new Tabs(categories, (category) => {
+        this.#category = category;
+        this.#filter();
+      });
+      this.element.append(this.#tabs.element);
+    }
+  }
+
+  update(
+    total: number,
+    categories: Readonly<Record<string, number>>,
+    state: (topic: Topic) => RowState,
+  ): void {
+    for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
+    this.#tabs?.update(total, categories);
+  }
+
+  /** Puts the focus on a row, as after its conversation was closed. */
+  focus(topic: Topic): void {
+    this.#rows.get(topic.id)?.button.focus();
+  }
+
+  #filter(): void {
+    for (const { id, category } of this.#topics) {
+      const row = this.#rows.get(id);
+      if (row) row.element.hidden = this.#category !== undefined && category !== this.#category;
+    }
+  }
+}
+
+class Row {
+  readonly element: HTMLLIElement;
+  readonly button: HTMLButtonElement;
+  readonly #preview = h("span", { class: "row-preview" });
+  readonly #time = h("span", { class: "row-time" });
+  readonly #marks = h("span", { class: "row-marks" });
+  readonly #level = h("span", { class: "row-level" });
+  #drawn = "";
+
+  constructor(topic: Topic, onOpen: () => void) {
+    const title = h(
+      "span",
+      { class: "row-title" },
+      h("span", { class: "row-name" }, topic.title),
+      this.#level,
+    );
+    this.button = h(
+      "button",
+      { class: "row", type: "button" },
+      avatar(topic),
+      h(
+        "span",
+        { class: "row-lines" },
+        h("span", { class: "row-line" }, title, this.#time),
+        h("span", { class: "row-line" }, this.#preview, this.#marks),
+      ),
+    );
+    this.button.addEventListener("click", onOpen);
+    this.element = h("li", {}, this.button);
+  }
+
+  update({ conversation, last, preview }: RowState): void {
+    setText(this.#preview, preview);
+    setText(this.#time, last ? ago(new Date(last.time)) : "");
+
+    const { unread = 0, mentions = 0, level = "all", markedUnread = false } = conversation ?? {};
+    const marks = [unread, mentions, level, markedUnread].join();
+    if (marks === this.#drawn) return;
+    this.#drawn = marks;
+
+    this.button.classList.toggle("is-unread", unread > 0 || markedUnread);
+    this.#level.replaceChildren(...levelMark(level));
+    this.#marks.replaceChildren();
+    if (mentions > 0) {
+      this.#marks.append(
+        h(
+          "span",
+          { class: level === "none" ? "pill is-quiet" : "pill", "aria-hidden": "true" },
+          "@",
+        ),
+        spoken(`, ${plural(mentions, "mention")}`),
+      );
+    }
+    if (unread > 0 || markedUnread) {
+      // Red is what counts, so that the red numbers add up to the badge.
+      const counts = conversation !== undefined && adds(conversation) >= Math.max(unread, 1);
+      this.#marks.append(
+        h(
+          "span",
+          { class: counts ? "pill" : "pill is-quiet", "aria-hidden": "true" },
+          unread > 0 ? String(unread) : "\u00a0",
+        ),
+        spoken(unread > 0 ? `, ${unread} unread` : ", marked unread"),
+      );
+    }
+  }
+}
+
+function levelMark(level: string): Node[] {
+  if (level === "none") return [icon("muted"), spoken(", muted")];
+  if (level === "mentions")
+    return [h("span", { "aria-hidden": "true" }, "@ only"), spoken(", only mentions count")];
+  return [];
+}
+
+/** The picture of a conversation. */
+export function avatar({ kind, title, color }: Topic): HTMLElement {
+  const picture = h("span", { class: `avatar is-${kind}`, "aria-hidden": "true" });
+  if (kind === "direct") picture.append(title.slice(0, 1));
+  else picture.append(icon(kind));
+  if (color !== undefined) picture.style.setProperty("--user", color);
+  return picture;
+}
+
+/** Badges by category, that also choose what the list shows. */
+class Tabs {
+  readonly element: HTMLElement;
+  readonly #counts = new Map<string | undefined, HTMLElement>();
+
+  constructor(categories: readonly string[], onChoose: (category: string | undefined) => void) {
+    const buttons: HTMLButtonElement[] = [];
+    this.element = h("div", { class: "tabs", role: "group", "aria-label": "Categories" });
+    for (const category of [undefined, ...categories]) {
+      const name = category ?? "all";
+      const count = h("span", { class: "tab-count" });
+      const button = h(
+        "button",
+        { class: "tab", type: "button", "aria-pressed": String(category === undefined) },
+        name.slice(0, 1).toUpperCase() + name.slice(1),
+        count,
+      );
+      button.addEventListener("click", () => {
+        for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+        onChoose(category);
+      });
+      buttons.push(button);
+      this.#counts.set(category, count);
+    }
+    this.element.append(...buttons);
+  }
+
+  update(total: number, categories: Readonly<Record<string, number>>): void {
+    for (const [category, element] of this.#counts) {
+      const count = category === undefined ? total : (categories[category] ?? 0);
+      setText(element, count > 0 ? String(count) : "");
+    }
+  }
+}
+
+/** How long ago, in as few letters as a list has room for. */
+function ago(then: Date): string {
+  const seconds = Math.max(0, (Date.now() - then.getTime()) / 1000);
+  if (seconds < 60) return "now";
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)}h`;
+  return `${Math.floor(seconds / 86_400)}d`;
+}

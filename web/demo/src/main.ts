@@ -1,0 +1,107 @@
+import { Chat } from "./chat.js";
+import { find, oncePerFrame, setText } from "./dom.js";
+import { EventLog } from "./log.js";
+import { People } from "./people.js";
+import { Phone } from "./phone.js";
+import { type Cast, DemoServer } from "./server.js";
+
+const RETRY_MS = 1_500;
+// Times of day and "5m" ago move on by themselves.
+const REDRAW_MS = 15_000;
+
+const server = new DemoServer();
+const chat = new Chat();
+const log = new EventLog(find("#events"), find("#event-count"));
+const link = find("#link");
+const linkText = find("#link-text");
+const play = find<HTMLButtonElement>("#play");
+const playText = find("#play-text");
+let feedIsOpen = false;
+
+/** The users, however long it takes until there is a server. */
+async function firstCast(): Promise<Cast> {
+  for (;;) {
+    try {
+      return await server.cast();
+    } catch {
+      showLink("lost", "Reconnecting…");
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+}
+
+function start(cast: Cast): void {
+  const onChange = oncePerFrame(() => {
+    people.update();
+    showLive(phones);
+  });
+  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  const people = new People(find("#people"), phones);
+  const stage = find("#phones");
+  stage.replaceChildren(...phones.map(({ element }) => element));
+  stage.removeAttribute("aria-busy");
+
+  let lost = false;
+  server.follow({
+    onOpen() {
+      feedIsOpen = true;
+      showLive(phones);
+      void syncSimulation();
+      if (lost) void reloadIfRecast(cast);
+      lost = false;
+    },
+    onLost() {
+      feedIsOpen = false;
+      lost = true;
+      play.disabled = true;
+      showLive(phones);
+    },
+    onMessage(message) {
+      if (chat.add(message)) for (const phone of phones) phone.refresh();
+    },
+    onLogged: (event) => log.add(event),
+  });
+  setInterval(() => {
+    for (const phone of phones) phone.refresh();
+  }, REDRAW_MS);
+}
+
+function showLive(phones: readonly Phone[]): void {
+  if (!feedIsOpen) {
+    showLink("lost", "Reconnecting…");
+    return;
+  }
+  const online = phones.filter(({ client }) => client.status.state === "online").length;
+  showLink("live", `${online} of ${phones.length} phones online`);
+}
+
+function showLink(state: "live" | "lost", text: string): void {
+  link.dataset.state = state;
+  setText(linkText, text);
+}
+
+/** A server that came back may have another cast, for which this page is not drawn. */
+async function reloadIfRecast(cast: Cast): Promise<void> {
+  const ids = ({ users, conversations }: Cast) =>
+    JSON.stringify([users.map((u) => u.user_id), conversations.map((c) => c.conversation_id)]);
+  const now = await server.cast().catch(() => cast);
+  if (ids(now) !== ids(cast)) location.reload();
+}
+
+async function syncSimulation(): Promise<void> {
+  showSimulation(await server.isRunning().catch(() => undefined));
+}
+
+function showSimulation(running: boolean | undefined): void {
+  if (running === undefined) return;
+  play.disabled = false;
+  play.dataset.running = String(running);
+  setText(playText, running ? "Pause the chat" : "Let them chat");
+}
+
+play.addEventListener("click", async () => {
+  const wanted = play.dataset.running !== "true";
+  showSimulation(await server.setRunning(wanted).catch(() => undefined));
+});
+
+start(await firstCast());

@@ -1,0 +1,43 @@
+import { h, setText, spoken } from "./dom.js";
+import type { Phone } from "./phone.js";
+
+/** On narrow screens: everybody's badge at a glance, and the way to each phone. */
+export class People {
+  readonly #badges = new Map<Phone, { badge: HTMLElement; said: HTMLElement }>();
+
+  constructor(bar: HTMLElement, phones: readonly Phone[]) {
+    const buttons = phones.map((phone) => {
+      const badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
+      const said = spoken();
+      this.#badges.set(phone, { badge, said });
+      const face = h(
+        "span",
+        { class: "avatar is-direct", "aria-hidden": "true" },
+        phone.user.name.slice(0, 1),
+        badge,
+      );
+      face.style.setProperty("--user", phone.user.color);
+      const button = h(
+        "button",
+        { class: "person", type: "button" },
+        face,
+        h("span", { class: "person-name" }, phone.user.name),
+        said,
+      );
+      button.addEventListener("click", () =>
+        phone.element.scrollIntoView({ inline: "center", block: "nearest" }),
+      );
+      return button;
+    });
+    bar.replaceChildren(...buttons);
+  }
+
+  update(): void {
+    for (const [{ client }, { badge, said }] of this.#badges) {
+      const total = client.badge?.total ?? 0;
+      badge.hidden = total === 0;
+      setText(badge, String(total));
+      setText(said, `, ${total} unread`);
+    }
+  }
+}

@@ -1,0 +1,241 @@
+import type { Seq } from "@badged/sdk";
+import { clock, h, oncePerFrame, setText, spoken } from "./dom.js";
+import { icon } from "./icons.js";
+import type { Topic } from "./list.js";
+import type { Message, User } from "./server.js";
+
+// Within this many pixels of its end, a thread counts as scrolled to the end.
+const END_PX = 24;
+
+export interface ThreadOptions {
+  readonly topic: Topic;
+  readonly owner: User;
+  readonly users: ReadonlyMap<string, User>;
+  /** The first message that was unread when the conversation was opened, or 0. */
+  readonly firstUnreadSeq: Seq;
+  readonly onClose: () => void;
+  readonly onSend: (text: string) => Promise<void>;
+  /** What is on the screen has changed. */
+  readonly onScroll: () => void;
+}
+
+/** An opened conversation. */
+export class Thread {
+  readonly element: HTMLElement;
+  readonly #options: ThreadOptions;
+  readonly #messages: HTMLElement;
+  readonly #empty = h("p", { class: "thread-empty" }, "No messages on this page yet.");
+  readonly #below: HTMLButtonElement;
+  readonly #belowCount = h("span");
+  readonly #compose: Compose | undefined;
+  readonly #back: HTMLButtonElement;
+  #drawn: readonly Message[] = [];
+
+  constructor(options: ThreadOptions) {
+    this.#options = options;
+    const { topic, owner } = options;
+
+    this.#back = h(
+      "button",
+      {
+        class: "thread-back",
+        type: "button",
+        "aria-label": `Back to ${owner.name}'s conversations`,
+      },
+      icon("back"),
+    );
+    this.#back.addEventListener("click", options.onClose);
+    this.#messages = h("div", {
+      class: "messages",
+      role: "log",
+      tabindex: "0",
+      "aria-label": `Messages in ${topic.title}`,
+    });
+    this.#below = h(
+      "button",
+      { class: "below", type: "button", hidden: true },
+      icon("down"),
+      this.#belowCount,
+    );
+    this.#below.addEventListener("click", () => this.#scrollToEnd());
+
+    this.element = h(
+      "section",
+      { class: "thread", "aria-label": `${topic.title}, opened by ${owner.name}` },
+      h("header", { class: "thread-head" }, this.#back, h("h3", {}, topic.title)),
+      h("div", { class: "thread-body" }, this.#messages, this.#below),
+    );
+    if (topic.kind !== "feed") {
+      this.#compose = new Compose(topic, options.onSend);
+      this.element.append(this.#compose.element);
+    }
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") options.onClose();
+    });
+    this.#messages.addEventListener(
+      "scroll",
+      oncePerFrame(() => {
+        this.#updateBelow();
+        options.onScroll();
+      }),
+      { passive: true },
+    );
+  }
+
+  get topic(): Topic {
+    return this.#options.topic;
+  }
+
+  /** To be called once the thread is on the page. */
+  opened(): void {
+    this.#back.focus({ preventScroll: true });
+    const divider = this.#messages.querySelector<HTMLElement>(".divider");
+    if (divider) this.#messages.scrollTop = divider.offsetTop - 8;
+    else this.#scrollToEnd();
+  }
+
+  /** Shows these messages, at most adding to those of the last call. */
+  update(messages: readonly Message[], online: boolean): void {
+    this.#compose?.setOnline(online);
+    if (messages === this.#drawn) return;
+    const atEnd = this.#atEnd;
+    const { scrollTop } = this.#messages;
+    const known = new Set(this.#drawn);
+    const grown = this.#drawn.every((message, i) => messages[i] === message);
+    if (!grown) {
+      // One came late, or the oldest were forgotten: draw anew.
+      known.clear();
+      this.#messages.replaceChildren();
+    }
+    if (messages.length === 0) this.#messages.append(this.#empty);
+    else this.#empty.remove();
+    messages.forEach((message, i) => {
+      if (!known.has(message)) this.#messages.append(...this.#draw(message, messages[i - 1]));
+    });
+    this.#drawn = messages;
+    if (atEnd) this.#scrollToEnd();
+    else if (!grown) this.#messages.scrollTop = scrollTop;
+    this.#updateBelow();
+  }
+
+  /**
+   * The newest message on the screen; undefined where there is none because
+   * the page knows no messages of the conversation.
+   */
+  get newestShown(): Seq | undefined {
+    if (this.#atEnd) return this.#drawn.at(-1)?.seq;
+    const bottom = this.#messages.scrollTop + this.#messages.clientHeight;
+    const shown = this.#bubbles
+      .reverse()
+      .find((bubble) => bubble.offsetTop + bubble.offsetHeight <= bottom);
+    return shown === undefined ? undefined : Number(shown.dataset.seq);
+  }
+
+  get #bubbles(): HTMLElement[] {
+    return [...this.#messages.querySelectorAll<HTMLElement>(".message")];
+  }
+
+  get #atEnd(): boolean {
+    const { scrollTop, clientHeight, scrollHeight } = this.#messages;
+    return scrollTop + clientHeight >= scrollHeight - END_PX;
+  }
+
+  #scrollToEnd(): void {
+    this.#messages.scrollTop = this.#messages.scrollHeight;
+  }
+
+  #updateBelow(): void {
+    const shown = this.newestShown ?? 0;
+    const below = this.#drawn.filter(({ seq }) => seq > shown).length;
+    this.#below.hidden = below === 0 || this.#atEnd;
+    setText(this.#belowCount, String(below));
+    this.#below.setAttribute("aria-label", `Go to the newest message, ${below} further down`);
+  }
+
+  #draw(message: Message, before: Message | undefined): HTMLElement[] {
+    const { owner, users, topic, firstUnreadSeq } = this.#options;
+    const sender = users.get(message.sender_id);
+    const own = message.sender_id === owner.user_id;
+    const name = sender?.name ?? message.sender_id;
+    const starts = before?.sender_id !== message.sender_id;
+
+    const bubble = h("div", {
+      class: `message${own ? " is-own" : ""}${starts ? " is-first" : ""}`,
+      "data-seq": String(message.seq),
+      title: `#${message.seq}, ${clock(new Date(message.time))}`,
+    });
+    bubble.style.setProperty("--user", sender?.color ?? "var(--quiet)");
+    if (starts && !own && topic.kind !== "direct") {
+      bubble.append(h("span", { class: "message-sender" }, name), spoken(": "));
+    } else {
+      bubble.append(spoken(`${own ? "You" : name}: `));
+    }
+    bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
+
+    const firstUnread =
+      firstUnreadSeq > 0 &&
+      message.seq >= firstUnreadSeq &&
+      (before === undefined || before.seq < firstUnreadSeq);
+    return firstUnread ? [h("div", { class: "divider" }, "New"), bubble] : [bubble];
+  }
+
+  /** The text with the names of users marked. */
+  #withMentions(text: string): (Node | string)[] {
+    const names = new Set([...this.#options.users.values()].map(({ name }) => `@${name}`));
+    return text.split(/(@[\p{L}\p{N}_-]+)/u).map((part) => {
+      if (!names.has(part)) return part;
+      const me = part === `@${this.#options.owner.name}`;
+      return h("span", { class: me ? "mention is-me" : "mention" }, part);
+    });
+  }
+}
+
+/** The field to write a message in. */
+class Compose {
+  readonly element: HTMLFormElement;
+  readonly #field: HTMLInputElement;
+  readonly #button: HTMLButtonElement;
+  readonly #failed = h(
+    "p",
+    { class: "compose-failed", role: "alert", hidden: true },
+    "Not sent. Try again.",
+  );
+
+  constructor(topic: Topic, onSend: (text: string) => Promise<void>) {
+    this.#field = h("input", {
+      type: "text",
+      name: "text",
+      maxlength: "300",
+      autocomplete: "off",
+      enterkeyhint: "send",
+      placeholder: "Message",
+      "aria-label": `Message to ${topic.title}`,
+    });
+    this.#button = h("button", { type: "submit", "aria-label": "Send" }, icon("send"));
+    this.element = h("form", { class: "compose" }, this.#failed, this.#field, this.#button);
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#submit(onSend);
+    });
+  }
+
+  setOnline(online: boolean): void {
+    this.#button.disabled = !online;
+    this.#field.disabled = !online;
+    this.#field.placeholder = online ? "Message" : "Offline";
+  }
+
+  async #submit(onSend: (text: string) => Promise<void>): Promise<void> {
+    const text = this.#field.value.trim();
+    if (text === "") return;
+    this.#field.value = "";
+    this.#failed.hidden = true;
+    try {
+      await onSend(text);
+    } catch {
+      this.#failed.hidden = false;
+      // What was written meanwhile stays.
+      this.#field.value ||= text;
+    }
+  }
+}

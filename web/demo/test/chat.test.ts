@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Chat } from "../src/chat.js";
+import type { Message } from "../src/server.js";
+
+function message(conversation_id: string, seq: number): Message {
+  return {
+    conversation_id,
+    seq,
+    sender_id: "ada",
+    text: "",
+    mentioned_user_ids: [],
+    time: "2026-11-02T10:00:00Z",
+  };
+}
+
+const seqs = (chat: Chat, id: string) => chat.messages(id).map(({ seq }) => seq);
+
+test("messages are in order and known once, whatever the feed repeats after a reconnect", () => {
+  const chat = new Chat();
+  assert.deepEqual(chat.messages("a"), []);
+  const added = [2, 1, 4, 2, 3, 4].map((seq) => chat.add(message("a", seq)));
+  assert.deepEqual(added, [true, true, true, false, true, false]);
+  assert.deepEqual(seqs(chat, "a"), [1, 2, 3, 4]);
+  assert.deepEqual(seqs(chat, "b"), []);
+});
+
+test("a list that was given out stays as it is", () => {
+  const chat = new Chat();
+  chat.add(message("a", 1));
+  const before = chat.messages("a");
+  chat.add(message("a", 2));
+  assert.equal(before.length, 1);
+});
+
+test("the oldest of 200 are forgotten", () => {
+  const chat = new Chat();
+  for (let seq = 1; seq <= 205; seq++) chat.add(message("a", seq));
+  assert.equal(seqs(chat, "a")[0], 6);
+  assert.equal(seqs(chat, "a").length, 200);
+});

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Badged, BadgedError, type Conversation, type Seq } from "@badged/sdk";
+import { Reader } from "../src/reader.js";
+
+/** A client whose answers the test gives. */
+class FakeClient {
+  readonly conversations = new Map<string, Conversation>();
+  readonly reads: string[] = [];
+  readonly #answers: { resolve: () => void; reject: (error: Error) => void }[] = [];
+
+  set(conversationId: string, unread: number, firstUnreadSeq: Seq, version: number, more = {}) {
+    this.conversations.set(conversationId, {
+      conversationId,
+      unread,
+      mentions: 0,
+      firstUnreadSeq,
+      readSeq: 0,
+      lastSeq: 0,
+      level: "all",
+      category: "chat",
+      markedUnread: false,
+      version,
+      ...more,
+    });
+  }
+
+  read: Badged["read"] = (conversationId, seq) => {
+    this.reads.push(`${conversationId} ${seq}`);
+    return new Promise((resolve, reject) => this.#answers.push({ resolve, reject }));
+  };
+
+  async answer(error?: Error): Promise<void> {
+    const answer = this.#answers.shift();
+    assert(answer, "no read is under way");
+    if (error === undefined) answer.resolve();
+    else answer.reject(error);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+test("an opened conversation is read up to what is shown", () => {
+  const client = new FakeClient();
+  client.set("a", 3, 5, 1);
+  new Reader(client).show({ conversationId: "a", seq: 7 });
+  assert.deepEqual(client.reads, ["a 7"]);
+});
+
+test("what is read already is left alone", () => {
+  const client = new FakeClient();
+  const reader = new Reader(client);
+  reader.show({ conversationId: "unheard of", seq: 7 });
+  client.set("a", 0, 0, 1);
+  reader.show({ conversationId: "a", seq: 7 });
+  assert.deepEqual(client.reads, []);
+});
+
+test("opening takes away the mark that the user set", () => {
+  const client = new FakeClient();
+  client.set("a", 0, 0, 1, { markedUnread: true });
+  new Reader(client).show({ conversationId: "a", seq: 7 });
+  assert.deepEqual(client.reads, ["a 7"]);
+});
+
+test("a message that is counted before it is shown is read when it is shown", () => {
+  const client = new FakeClient();
+  const reader = new Reader(client);
+  client.set("a", 1, 8, 1);
+  reader.show({ conversationId: "a", seq: 7 });
+  assert.deepEqual(client.reads, []);
+  reader.show({ conversationId: "a", seq: 8 });
+  assert.deepEqual(client.reads, ["a 8"]);
+});
+
+test("a message that is shown before it is counted is read when it is counted", async () => {
+  const client = new FakeClient();
+  const reader = new Reader(client);
+  client.set("a", 1, 7, 1);
+  reader.show({ conversationId: "a", seq: 8 });
+  await client.answer();
+  assert.deepEqual(client.reads, ["a 8"], "once, while its effect is on the way");
+
+  // The server took the read for the 7 that it had delivered, then came the 8.
+  client.set("a", 1, 8, 3);
+  reader.check();
+  assert.deepEqual(client.reads, ["a 8", "a 8"]);
+});
+
+test("one read at a time, and then the newest", async () => {
+  const client = new FakeClient();
+  const reader = new Reader(client);
+  client.set("a", 1, 7, 1);
+  reader.show({ conversationId: "a", seq: 7 });
+  client.set("a", 3, 7, 3);
+  reader.show({ conversationId: "a", seq: 8 });
+  reader.show({ conversationId: "a", seq: 9 });
+  assert.deepEqual(client.reads, ["a 7"]);
+  await client.answer();
+  assert.deepEqual(client.reads, ["a 7", "a 9"]);
+});
+
+test("a refused read is sent again only for another state", async () => {
+  const client = new FakeClient();
+  const later: unknown[] = [];
+  const reader = new Reader(client, (ms) => later.push(ms));
+  client.set("a", 1, 7, 1);
+  reader.show({ conversationId: "a", seq: 7 });
+  await client.answer(new BadgedError("not_found", "nothing was delivered"));
+  reader.check();
+  assert.deepEqual(client.reads, ["a 7"]);
+  assert.deepEqual(later, []);
+  client.set("a", 1, 7, 2);
+  reader.check();
+  assert.deepEqual(client.reads, ["a 7", "a 7"]);
+});
+
+test("a read that could not be saved is sent again when the server says", async () => {
+  const client = new FakeClient();
+  const later: { ms: number; call: () => void }[] = [];
+  const reader = new Reader(client, (ms, call) => later.push({ ms, call }));
+  client.set("a", 1, 7, 1);
+  reader.show({ conversationId: "a", seq: 7 });
+  await client.answer(new BadgedError("unavailable", "not saved; try again", 1500));
+  assert.deepEqual(client.reads, ["a 7"]);
+  assert.equal(later[0]?.ms, 1500);
+  later[0]?.call();
+  assert.deepEqual(client.reads, ["a 7", "a 7"]);
+});
+
+test("a read that was lost with the connection is sent on the next", async () => {
+  const client = new FakeClient();
+  const later: unknown[] = [];
+  const reader = new Reader(client, (ms) => later.push(ms));
+  client.set("a", 1, 7, 1);
+  reader.show({ conversationId: "a", seq: 7 });
+  await client.answer(new BadgedError("offline", "no connection"));
+  assert.deepEqual(later, []);
+  reader.check();
+  assert.deepEqual(client.reads, ["a 7", "a 7"]);
+});
+
+test("nothing is read once the conversation is closed", () => {
+  const client = new FakeClient();
+  const reader = new Reader(client);
+  reader.show({ conversationId: "a", seq: 7 });
+  reader.show(undefined);
+  client.set("a", 1, 7, 1);
+  reader.check();
+  assert.deepEqual(client.reads, []);
+});

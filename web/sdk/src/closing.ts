@@ -1,0 +1,57 @@
+/**
+ * The close codes of `badge.v1`. From 4001 to 4004 the server refuses this
+ * client, and coming back would not help; all others are worth another try.
+ */
+export const CloseCode = {
+  BadToken: 4001,
+  ProtocolError: 4002,
+  Forbidden: 4003,
+  NoCommonSubprotocol: 4004,
+  OverCapacity: 4100,
+  RateLimited: 4101,
+  TooManyConnections: 4102,
+  TooSlow: 4103,
+  Draining: 4200,
+  NoPong: 4201,
+  TokenExpired: 4202,
+  Resync: 4203,
+} as const;
+
+/** How a connection ended. */
+export interface Ending {
+  /**
+   * The close code, one of {@link CloseCode} or of RFC 6455; 0 where this side
+   * gave the connection up, or never had one.
+   */
+  readonly code: number;
+  /** Why, in words for developers. */
+  readonly reason: string;
+}
+
+/** @internal */
+export function isRefusal(code: number): boolean {
+  return code >= CloseCode.BadToken && code <= CloseCode.NoCommonSubprotocol;
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  1000: "closed",
+  1001: "server going away",
+  1006: "connection lost",
+  [CloseCode.BadToken]: "bad token",
+  [CloseCode.ProtocolError]: "protocol error",
+  [CloseCode.Forbidden]: "forbidden",
+  [CloseCode.NoCommonSubprotocol]: "no common subprotocol",
+  [CloseCode.OverCapacity]: "server over capacity",
+  [CloseCode.RateLimited]: "rate limited",
+  [CloseCode.TooManyConnections]: "too many connections of this user",
+  [CloseCode.TooSlow]: "too slow",
+  [CloseCode.Draining]: "server draining",
+  [CloseCode.NoPong]: "no pong",
+  [CloseCode.TokenExpired]: "token expired",
+  [CloseCode.Resync]: "resync",
+};
+
+/** The reason of a close code where the server gave none. @internal */
+export function reasonOf(code: number): string {
+  return REASONS[code] ?? `close code ${code}`;
+}

@@ -1,0 +1,202 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { Badged, type BadgedOptions, type Clock, type WebSocketLike } from "../src/index.js";
+
+/** A clock that stands still until it is advanced. */
+export class FakeClock implements Clock {
+  #now = 0;
+  #timers: { at: number; call: () => void }[] = [];
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(delayMs: number, call: () => void): () => void {
+    const timer = { at: this.#now + delayMs, call };
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  /** How many timers run. */
+  get pending(): number {
+    return this.#timers.length;
+  }
+
+  /** Moves time on, timer by timer, and lets what they started settle. */
+  async advance(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    for (;;) {
+      const due = this.#timers.filter(({ at }) => at <= end).sort((a, b) => a.at - b.at)[0];
+      if (due === undefined) break;
+      this.#timers = this.#timers.filter((other) => other !== due);
+      this.#now = due.at;
+      due.call();
+      await settled();
+    }
+    this.#now = end;
+  }
+}
+
+/** Resolves once no promise has anything left to do. */
+export function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A socket whose server is the test. */
+export class FakeSocket implements WebSocketLike {
+  onopen: ((event: never) => unknown) | null = null;
+  onmessage: ((event: never) => unknown) | null = null;
+  onclose: ((event: never) => unknown) | null = null;
+  onerror: ((event: never) => unknown) | null = null;
+  /** The frames that the client sent and the test has not taken yet. */
+  sent: string[] = [];
+  closed = false;
+
+  constructor(
+    readonly url: string,
+    readonly protocols: string[],
+  ) {}
+
+  send(data: string): void {
+    this.sent.push(data);
+  }
+
+  close(): void {
+    this.closed = true;
+  }
+
+  /** Takes the frames that the client has sent. */
+  take(): unknown[] {
+    return this.sent.splice(0).map((text) => JSON.parse(text));
+  }
+
+  /** The server accepts the connection. */
+  accept(): void {
+    this.onopen?.({} as never);
+  }
+
+  /** The server sends a frame. */
+  serve(frame: object | string): void {
+    const data = typeof frame === "string" ? frame : JSON.stringify(frame);
+    this.onmessage?.({ data } as never);
+  }
+
+  /** The connection closes from the other side. */
+  drop(code = 1006, reason = ""): void {
+    this.onclose?.({ code, reason } as never);
+  }
+}
+
+/** A client with fake surroundings, and what it told its listeners. */
+export class Bench {
+  readonly clock = new FakeClock();
+  readonly sockets: FakeSocket[] = [];
+  readonly tokensAskedFor: boolean[] = [];
+  /** Every event, in order: `total 5`, `conversation a 2`, `status online`. */
+  readonly told: string[] = [];
+  readonly client: Badged;
+
+  constructor(options: Partial<BadgedOptions> = {}) {
+    const { sockets } = this;
+    this.client = new Badged({
+      url: "https://badges.test",
+      token: async ({ expired }) => {
+        this.tokensAskedFor.push(expired);
+        return `token${this.tokensAskedFor.length}`;
+      },
+      WebSocket: class extends FakeSocket {
+        constructor(url: string, protocols: string[]) {
+          super(url, protocols);
+          sockets.push(this);
+        }
+      },
+      clock: this.clock,
+      // The longest pause that the backoff allows, all but one millisecond.
+      random: () => 0.999999,
+      ...options,
+    });
+    this.client.on("total", ({ total }) => this.told.push(`total ${total}`));
+    this.client.on("conversation", ({ conversationId, unread }) =>
+      this.told.push(`conversation ${conversationId} ${unread}`),
+    );
+    this.client.on("status", ({ state }) => this.told.push(`status ${state}`));
+  }
+
+  /** The newest socket. */
+  get socket(): FakeSocket {
+    const socket = this.sockets.at(-1);
+    assert(socket, "no socket was opened");
+    return socket;
+  }
+
+  /** Starts the client and brings it online with a snapshot. */
+  async online(state: object = snapshot()): Promise<FakeSocket> {
+    this.client.start();
+    await settled();
+    this.socket.accept();
+    this.socket.serve(state);
+    this.socket.take();
+    this.told.length = 0;
+    return this.socket;
+  }
+
+  /** Waits out the pause before the next attempt, and returns its socket. */
+  async retried(): Promise<FakeSocket> {
+    const { status } = this.client;
+    assert(status.state === "waiting", `status is ${status.state}`);
+    await this.clock.advance(status.retryMs);
+    await settled();
+    return this.socket;
+  }
+}
+
+/** A conversation as frames carry it. */
+export function conversation(id: string, unread: number, version: number, more: object = {}) {
+  return {
+    conversation_id: id,
+    unread,
+    mentions: 0,
+    first_unread_seq: unread > 0 ? 1 : 0,
+    read_seq: 0,
+    last_seq: unread,
+    level: "all",
+    category: "chat",
+    marked_unread: false,
+    version,
+    ...more,
+  };
+}
+
+type Wire = ReturnType<typeof conversation>;
+
+function stateFrame(
+  t: string,
+  epoch: string,
+  version: number,
+  conversations: Wire[],
+  total: number,
+) {
+  const categories = total > 0 ? { chat: total } : {};
+  return { t, epoch, version, total, mentions: 0, categories, conversations };
+}
+
+export function snapshot(version = 0, conversations: Wire[] = [], epoch = "e1") {
+  const total = conversations.reduce((sum, { unread }) => sum + unread, 0);
+  return {
+    ...stateFrame("snapshot", epoch, version, conversations, total),
+    more: false,
+    ping_ms: 25_000,
+    expires_at: "2026-11-02T10:15:00Z",
+  };
+}
+
+export function changes(version: number, total: number, conversations: Wire[], epoch = "e1") {
+  return stateFrame("changes", epoch, version, conversations, total);
+}
+
+/** A frame of testdata, as it goes over the wire. */
+export function golden(name: string): string {
+  return readFileSync(`sdk/testdata/frames/${name}.json`, "utf8").trimEnd();
+}

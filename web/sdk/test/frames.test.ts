@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { describe, test } from "node:test";
+import {
+  decodeFrame,
+  encodeHello,
+  encodeRead,
+  FrameError,
+  PING,
+  PONG,
+  type StateFrame,
+} from "../src/frames.js";
+import { toSeq } from "../src/index.js";
+import { golden } from "./fakes.js";
+
+function decodeState(name: string): StateFrame {
+  const frame = decodeFrame(golden(name));
+  assert(frame?.t === "snapshot" || frame?.t === "changes");
+  return frame;
+}
+
+describe("golden frames", () => {
+  test("every file is one frame of its type, on one line", () => {
+    const files = readdirSync("sdk/testdata/frames");
+    assert(files.length > 0);
+    for (const file of files) {
+      const name = file.replace(/\.json$/, "");
+      const text = golden(name);
+      assert(!text.includes("\n"), file);
+      assert.equal(JSON.parse(text).t, name.split("-")[0], file);
+    }
+  });
+
+  test("client frames are written as they stand", () => {
+    assert.equal(encodeHello(undefined), golden("hello-first"));
+    assert.equal(encodeHello(decodeState("snapshot").badge), golden("hello-resume"));
+    assert.equal(encodeRead(1, "design-crew", 42), golden("read"));
+    assert.equal(
+      encodeRead(2, "snowflakes", toSeq("1851234567890123777")),
+      golden("read-large-seq"),
+    );
+    assert.equal(PING, golden("ping"));
+    assert.equal(PONG, golden("pong"));
+  });
+
+  test("snapshot", () => {
+    const { badge, conversations, more, pingMs } = decodeState("snapshot");
+    assert.equal(badge.epoch, "e1");
+    assert.equal(badge.version, 57);
+    assert.equal(badge.total, 6);
+    assert.equal(badge.mentions, 2);
+    assert.deepEqual({ ...badge.categories }, { chat: 5, updates: 1 });
+    assert.equal(more, false);
+    assert.equal(pingMs, 25_000);
+    assert.deepEqual(
+      conversations.map(({ conversationId }) => conversationId),
+      ["design-crew", "Café ☕", "releases", "random", "to-do"],
+    );
+    assert.deepEqual(conversations[0], {
+      conversationId: "design-crew",
+      unread: 3,
+      mentions: 1,
+      firstUnreadSeq: 40,
+      readSeq: 39,
+      lastSeq: 42,
+      level: "all",
+      category: "chat",
+      markedUnread: false,
+      version: 57,
+    });
+    assert.equal(conversations[4]?.markedUnread, true);
+  });
+
+  test("snapshot of a user to whom nothing has happened", () => {
+    const { badge, conversations } = decodeState("snapshot-empty");
+    assert.equal(badge.version, 0);
+    assert.equal(badge.total, 0);
+    assert.deepEqual(conversations, []);
+  });
+
+  test("snapshot with seqs that a number would round", () => {
+    const { conversations, more } = decodeState("snapshot-large-seqs");
+    assert.equal(conversations[0]?.firstUnreadSeq, 1851234567890123777n);
+    assert.equal(conversations[0]?.lastSeq, 9223372036854775807n);
+    assert.equal(more, true);
+  });
+
+  test("changes", () => {
+    const { badge, conversations, pingMs } = decodeState("changes");
+    assert.equal(badge.version, 59);
+    assert.deepEqual(
+      conversations.map(({ unread }) => unread),
+      [0, 2],
+    );
+    assert.equal(pingMs, 0);
+    assert.deepEqual(decodeState("changes-none").conversations, []);
+  });
+
+  test("answers and signs of life", () => {
+    assert.deepEqual(decodeFrame(golden("ok")), { t: "ok", id: 1 });
+    assert.deepEqual(decodeFrame(golden("error")), {
+      t: "error",
+      id: 2,
+      code: "unavailable",
+      message: "not saved; try again",
+      retryMs: 1500,
+    });
+    assert.deepEqual(decodeFrame(golden("error-final")), {
+      t: "error",
+      id: 3,
+      code: "not_found",
+      message: "no message of this conversation was delivered to you",
+      retryMs: 0,
+    });
+    assert.deepEqual(decodeFrame(golden("ping")), { t: "ping" });
+    assert.deepEqual(decodeFrame(golden("pong")), { t: "pong" });
+    assert.deepEqual(decodeFrame(golden("bye")), { t: "bye", code: 4200, reconnectMs: 3700 });
+  });
+});
+
+test("fields and types of later servers are ignored", () => {
+  assert.equal(decodeFrame('{"t":"confetti","amount":9000}'), undefined);
+  assert.deepEqual(decodeFrame('{"t":"ok","id":1,"took_ms":3}'), { t: "ok", id: 1 });
+  const later = golden("snapshot").replace('"level":"none"', '"level":"weekends","colour":"red"');
+  const frame = decodeFrame(later);
+  assert(frame?.t === "snapshot");
+  assert.equal(frame.conversations[3]?.level, "weekends");
+});
+
+test("a category is no method of objects", () => {
+  const text = golden("snapshot").replace('"chat":5', '"__proto__":5');
+  const frame = decodeFrame(text);
+  assert(frame?.t === "snapshot");
+  assert.deepEqual(Object.entries(frame.badge.categories), [
+    ["__proto__", 5],
+    ["updates", 1],
+  ]);
+  assert.equal(frame.badge.categories.toString, undefined);
+});
+
+test("a broken frame is refused by the name of its field", () => {
+  const cases: [string, RegExp][] = [
+    ["{", /not JSON/],
+    ["null", /frame is not an object/],
+    ["[]", /frame is not an object/],
+    ['{"id":1}', /t of frame is not a string/],
+    ['{"t":"ok","id":"1"}', /id of frame is not a count/],
+    ['{"t":"bye","code":4200,"reconnect_ms":-1}', /reconnect_ms of frame/],
+    [golden("changes").replace('"total":4', '"total":-4'), /total of frame is not a count/],
+    [golden("changes").replace('"total":4', '"total":9007199254740993'), /total of frame/],
+    [golden("changes").replace('"chat":3', '"chat":"3"'), /categories of frame/],
+    [golden("changes").replace('"read_seq":42', '"read_seq":4.2'), /read_seq of conversation/],
+    [golden("changes").replace('"unread":0', '"unread":null'), /unread of conversation/],
+    [golden("changes-none").replace("[]", "{}"), /conversations of frame is not an array/],
+  ];
+  for (const [text, message] of cases) {
+    assert.throws(
+      () => decodeFrame(text),
+      (error) => error instanceof FrameError && message.test(error.message),
+      text,
+    );
+  }
+});
