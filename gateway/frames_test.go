@@ -1,0 +1,119 @@
+package gateway
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// golden returns the frames that the SDK's tests read too.
+func golden(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "web", "sdk", "testdata", "frames", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func TestServerFramesAreGolden(t *testing.T) {
+	id := json.RawMessage("1")
+	designCrew := pubsub.Conversation{
+		ConversationID: "design-crew", Unread: 3, Mentions: 1, FirstUnreadSeq: 40, ReadSeq: 39, LastSeq: 42,
+		Level: "all", Category: "chat", Version: 57,
+	}
+	read := designCrew
+	read.Unread, read.Mentions, read.FirstUnreadSeq, read.ReadSeq, read.Version = 0, 0, 0, 42, 59
+	cafe := pubsub.Conversation{
+		ConversationID: "Café ☕", Unread: 2, FirstUnreadSeq: 9, ReadSeq: 8, LastSeq: 10, Level: "all", Category: "chat", Version: 58,
+	}
+	empty := &pubsub.Badge{Epoch: "e1", Categories: map[string]int64{}}
+	for name, frame := range map[string]any{
+		"ok":    okFrame{T: "ok", ID: id},
+		"error": errorFrame{T: "error", ID: json.RawMessage("2"), Code: codeUnavailable, Message: "not saved; try again", RetryMS: 1500},
+		"ping":  bareFrame{framePing},
+		"pong":  bareFrame{framePong},
+		"bye":   byeFrame{T: "bye", Code: CloseDraining, ReconnectMS: 3700},
+		"snapshot-empty": snapshotFrame{
+			stateFrame:      newStateFrame("snapshot", empty, nil),
+			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
+		},
+		"changes-none": newStateFrame("changes", &pubsub.Badge{
+			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
+		}, nil),
+		"changes": newStateFrame("changes", &pubsub.Badge{
+			Epoch: "e1", Version: 59, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
+		}, []pubsub.Conversation{read, cafe}),
+	} {
+		b, err := json.Marshal(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := golden(t, name); string(b) != want {
+			t.Errorf("%s is\n%s\nwant\n%s", name, b, want)
+		}
+	}
+}
+
+func TestClientFramesAreGolden(t *testing.T) {
+	for name, want := range map[string]clientFrame{
+		"hello-first":    {T: "hello"},
+		"hello-resume":   {T: "hello", Epoch: "e1", Version: 57},
+		"ping":           {T: "ping"},
+		"pong":           {T: "pong"},
+		"read":           {T: "read", ID: json.RawMessage("1"), ConversationID: "design-crew", UpToSeq: 42},
+		"read-large-seq": {T: "read", ID: json.RawMessage("2"), ConversationID: "snowflakes", UpToSeq: 1851234567890123777},
+	} {
+		got, err := decodeFrame([]byte(golden(t, name)))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if string(got.ID) != string(want.ID) {
+			t.Errorf("%s has id %s", name, got.ID)
+		}
+		got.ID, want.ID = nil, nil
+		if a, b := mustJSON(t, got), mustJSON(t, want); a != b {
+			t.Errorf("%s is %s, want %s", name, a, b)
+		}
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Whatever a client sends is a frame or a clear error, and an id that is echoed
+// can be echoed.
+func FuzzDecodeFrame(f *testing.F) {
+	for _, name := range []string{"hello", "hello-first", "hello-resume", "ping", "pong", "read", "read-large-seq"} {
+		f.Add([]byte(golden(f, name)))
+	}
+	for _, s := range []string{``, `{}`, `[]`, `null`, `{"t":1}`, `{"t":"read","id":{}}`, `{"t":"read","id":"` + strings.Repeat("x", 200) + `"}`, "{\"t\":\"\xff\"}", `{"t":"read","up_to_seq":1e400}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		frame, err := decodeFrame(b)
+		if err != nil {
+			if err.Error() == "" || len(err.Error()) > 200 {
+				t.Errorf("%q is refused with %q", b, err)
+			}
+			return
+		}
+		if frame.T == "" {
+			t.Errorf("%q was taken without a type", b)
+		}
+		if _, err := json.Marshal(okFrame{T: "ok", ID: frame.ID}); err != nil {
+			t.Errorf("%q: the id cannot be echoed: %v", b, err)
+		}
+	})
+}

@@ -1,0 +1,256 @@
+// Package gateway tells clients their badges over WebSockets: at once when
+// they connect, and with every change.
+//
+// A connection is a session (session.go) with a mailbox (mailbox.go), into
+// which the hub (hub.go) merges what the bus brings. Since a bus may lose
+// anything, the gateway also compares what its clients hold with the tables
+// from time to time (reconcile.go).
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Badges is how the gateway reads the state of users.
+type Badges interface {
+	// Snapshot returns a user's badge and the conversations that have anything
+	// to show, as of one instant.
+	Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error)
+	// Changes returns a user's badge and the conversations that changed after
+	// a version; More is set where they are too many to bring anybody up to
+	// date.
+	Changes(ctx context.Context, userID string, since int64) (pubsub.Snapshot, error)
+	// Versions returns epoch and version of each user, in the order given.
+	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
+	// LastSeq returns the last message delivered to a user, 0 if none was.
+	LastSeq(ctx context.Context, userID, conversationID string) (int64, error)
+}
+
+// Commands makes what a user does durable. When a method returns nil it is.
+type Commands interface {
+	Read(ctx context.Context, userID, conversationID string, upToSeq int64) error
+	// ReadAll reads every conversation of a category, or all where it is empty.
+	ReadAll(ctx context.Context, userID, category string) error
+	MarkUnread(ctx context.Context, userID, conversationID string) error
+}
+
+// InvalidError is an error of Commands that the client is to blame for; its
+// message is safe to show.
+type InvalidError interface {
+	error
+	Invalid() string
+}
+
+// Identity is who a token speaks for.
+type Identity struct {
+	UserID string
+	// ExpiresAt is when the token ends, and with it the connection.
+	ExpiresAt time.Time
+}
+
+// ErrTokenExpired is what an Authenticator's error wraps where age is all that
+// is wrong with a token: its client may come back with a fresh one.
+var ErrTokenExpired = errors.New("the token has expired")
+
+// Authenticator tells whose a token is. Its errors are safe to show.
+type Authenticator interface {
+	Authenticate(ctx context.Context, token string) (Identity, error)
+}
+
+// Config is what a gateway serves and how. Badges, Commands, Authenticator, Bus
+// and PartitionOf are required.
+type Config struct {
+	Badges        Badges
+	Commands      Commands
+	Authenticator Authenticator
+	Bus           pubsub.Bus
+	// PartitionOf returns the partition of a user.
+	PartitionOf func(userID string) int
+	// AllowOrigin decides about the Origin header of a browser. Default: the
+	// request's own host only.
+	AllowOrigin func(r *http.Request) bool
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to metrics that nobody sees.
+	Metrics *Metrics
+
+	// ReconcileInterval is how long a lost update can stay unnoticed. Default
+	// 30s.
+	ReconcileInterval time.Duration
+	// PingInterval is how often a client is asked whether it is there; after
+	// two without a word from it the connection ends. Default 25s, below the
+	// 60s after which proxies cut what is idle.
+	PingInterval time.Duration
+	// HelloTimeout is how long a client may take to say hello. Default 5s.
+	HelloTimeout time.Duration
+	// WriteTimeout is how long a frame may take to be written. Default 10s.
+	WriteTimeout time.Duration
+	// JoinTimeout is how long to wait for the bus before serving a client from
+	// the tables alone. Default 2s.
+	JoinTimeout time.Duration
+	// ReadTimeout is how long one read of the tables, or one command, may
+	// take. Default 5s.
+	ReadTimeout time.Duration
+	// DrainTimeout is how long connections have to close when the gateway
+	// stops. Default 5s.
+	DrainTimeout time.Duration
+	// ReconnectSpread is the time over which clients are told to come back
+	// after a drain. Default 5s.
+	ReconnectSpread time.Duration
+}
+
+// Gateway serves WebSocket clients. It is an http.Handler, and safe for
+// concurrent use.
+type Gateway struct {
+	cfg      Config
+	log      *slog.Logger
+	metrics  *Metrics
+	hub      *hub
+	upgrader websocket.Upgrader
+
+	// open is closed once Run accepts connections.
+	open chan struct{}
+
+	mu       sync.Mutex
+	draining bool
+	sessions map[*session]struct{}
+	// running counts the goroutines of sessions.
+	running sync.WaitGroup
+}
+
+// New returns a gateway. It accepts connections only while Run runs.
+func New(cfg Config) (*Gateway, error) {
+	if cfg.Badges == nil || cfg.Commands == nil || cfg.Authenticator == nil || cfg.Bus == nil || cfg.PartitionOf == nil {
+		return nil, errors.New("gateway: Badges, Commands, Authenticator, Bus and PartitionOf are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&cfg.ReconcileInterval, 30 * time.Second},
+		{&cfg.PingInterval, 25 * time.Second},
+		{&cfg.HelloTimeout, 5 * time.Second},
+		{&cfg.WriteTimeout, 10 * time.Second},
+		{&cfg.JoinTimeout, 2 * time.Second},
+		{&cfg.ReadTimeout, 5 * time.Second},
+		{&cfg.DrainTimeout, 5 * time.Second},
+		{&cfg.ReconnectSpread, 5 * time.Second},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	g := &Gateway{
+		cfg:      cfg,
+		log:      cfg.Logger,
+		metrics:  cfg.Metrics,
+		hub:      newHub(),
+		open:     make(chan struct{}),
+		draining: true, // until Run
+		sessions: map[*session]struct{}{},
+	}
+	g.upgrader = websocket.Upgrader{
+		// An idle connection keeps its read buffer, and shares write buffers.
+		ReadBufferSize:  512,
+		WriteBufferPool: &sync.Pool{},
+		CheckOrigin:     cfg.AllowOrigin,
+		Subprotocols:    []string{Protocol},
+	}
+	return g, nil
+}
+
+// Open is closed once Run accepts connections.
+func (g *Gateway) Open() <-chan struct{} { return g.open }
+
+// Run serves until ctx is done, then says goodbye to every client and returns
+// nil once their connections have ended, or DrainTimeout has passed and they
+// have been cut. It must be called once.
+func (g *Gateway) Run(ctx context.Context) error {
+	subscription, err := g.cfg.Bus.Subscribe(g.hub)
+	if err != nil {
+		return fmt.Errorf("gateway: subscribe to the bus: %w", err)
+	}
+	g.hub.subscription = subscription
+	g.mu.Lock()
+	g.draining = false
+	g.mu.Unlock()
+	close(g.open)
+
+	g.reconcile(ctx)
+	g.drain()
+	if err := subscription.Close(); err != nil {
+		return fmt.Errorf("gateway: close the subscription: %w", err)
+	}
+	return nil
+}
+
+// drain ends every session.
+func (g *Gateway) drain() {
+	g.mu.Lock()
+	g.draining = true
+	for s := range g.sessions {
+		s.end(closing{
+			code: CloseDraining, reason: "the server is going away",
+			reconnect: rand.N(g.cfg.ReconnectSpread), //nolint:gosec // spreads load, guards nothing
+		})
+	}
+	g.mu.Unlock()
+
+	ended := make(chan struct{})
+	go func() {
+		g.running.Wait()
+		close(ended)
+	}()
+	timeout := time.NewTimer(g.cfg.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-ended:
+		return
+	case <-timeout.C:
+	}
+	g.mu.Lock()
+	for s := range g.sessions {
+		s.cut()
+	}
+	g.mu.Unlock()
+	<-ended
+}
+
+// admit registers a session and counts its two goroutines, unless the gateway
+// is draining.
+func (g *Gateway) admit(s *session) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining {
+		return false
+	}
+	g.sessions[s] = struct{}{}
+	g.running.Add(2)
+	g.metrics.connections.Inc()
+	return true
+}
+
+// dismiss forgets a session that has ended.
+func (g *Gateway) dismiss(s *session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.sessions, s)
+	g.metrics.connections.Dec()
+}

@@ -1,0 +1,409 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// tables stand for the projector's: the state of users, changed by commit.
+type tables struct {
+	mu    sync.Mutex
+	epoch string
+	users map[string]*pubsub.Snapshot
+	// fail is returned by every read while it is set.
+	fail error
+	// beforeReturn, if set, runs after the state was read and before it is
+	// returned: whatever it commits is news to the reader.
+	beforeReturn func()
+	reads        int
+}
+
+func newTables() *tables {
+	return &tables{epoch: "e1", users: map[string]*pubsub.Snapshot{}}
+}
+
+// commit makes a conversation of a user have so many unread messages, and
+// returns the update that the projector would publish.
+func (db *tables) commit(user, conversation string, unread int64) pubsub.Update {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	s := db.user(user)
+	base := s.Version
+	s.Version++
+	c := pubsub.Conversation{
+		ConversationID: conversation, Unread: unread, ReadSeq: 0, LastSeq: unread,
+		Level: "all", Category: "chat", Version: s.Version,
+	}
+	if unread > 0 {
+		c.FirstUnreadSeq = 1
+	}
+	s.Conversations = slices.DeleteFunc(s.Conversations, func(o pubsub.Conversation) bool { return o.ConversationID == conversation })
+	s.Conversations = append([]pubsub.Conversation{c}, s.Conversations...)
+	s.Total = 0
+	for _, c := range s.Conversations {
+		s.Total += c.Unread
+	}
+	s.Categories = map[string]int64{"chat": s.Total}
+	return pubsub.Update{Badge: s.Badge, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
+}
+
+func (db *tables) user(id string) *pubsub.Snapshot {
+	if db.users[id] == nil {
+		db.users[id] = &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: db.epoch, Categories: map[string]int64{}}}
+	}
+	return db.users[id]
+}
+
+// setEpoch starts versions afresh, as a rebuild does.
+func (db *tables) setEpoch(epoch string) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.epoch = epoch
+	for _, s := range db.users {
+		s.Epoch, s.Version = epoch, 1
+		for i := range s.Conversations {
+			s.Conversations[i].Version = 1
+		}
+	}
+}
+
+func (db *tables) setFail(err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.fail = err
+}
+
+func (db *tables) read(user string, keep func(pubsub.Conversation) bool) (pubsub.Snapshot, error) {
+	db.mu.Lock()
+	if db.fail != nil {
+		defer db.mu.Unlock()
+		return pubsub.Snapshot{}, db.fail
+	}
+	db.reads++
+	s := *db.user(user)
+	s.Conversations = slices.DeleteFunc(slices.Clone(s.Conversations), func(c pubsub.Conversation) bool { return !keep(c) })
+	slices.SortFunc(s.Conversations, func(a, b pubsub.Conversation) int { return cmp.Compare(b.Version, a.Version) })
+	hook := db.beforeReturn
+	db.beforeReturn = nil
+	db.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	return s, nil
+}
+
+func (db *tables) Snapshot(_ context.Context, user string) (pubsub.Snapshot, error) {
+	return db.read(user, func(c pubsub.Conversation) bool { return c.Unread > 0 })
+}
+
+func (db *tables) Changes(_ context.Context, user string, since int64) (pubsub.Snapshot, error) {
+	s, err := db.read(user, func(c pubsub.Conversation) bool { return c.Version > since })
+	if len(s.Conversations) > 5 {
+		s.Conversations, s.More = s.Conversations[:5], true
+	}
+	return s, err
+}
+
+func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.fail != nil {
+		return nil, db.fail
+	}
+	badges := make([]pubsub.Badge, len(users))
+	for i, id := range users {
+		badges[i] = db.user(id).Badge
+	}
+	return badges, nil
+}
+
+func (db *tables) LastSeq(_ context.Context, user, conversation string) (int64, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.fail != nil {
+		return 0, db.fail
+	}
+	for _, c := range db.user(user).Conversations {
+		if c.ConversationID == conversation {
+			return c.LastSeq, nil
+		}
+	}
+	return 0, nil
+}
+
+// log stands for the event log: it records what users do.
+type log struct {
+	mu   sync.Mutex
+	done []string
+	fail error
+}
+
+func (l *log) record(format string, args ...any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	l.done = append(l.done, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (l *log) Read(_ context.Context, user, conversation string, upTo int64) error {
+	return l.record("%s reads %s up to %d", user, conversation, upTo)
+}
+
+func (l *log) ReadAll(_ context.Context, user, category string) error {
+	if category == "bad" {
+		return invalid("category must be good")
+	}
+	return l.record("%s reads all of %q", user, category)
+}
+
+func (l *log) MarkUnread(_ context.Context, user, conversation string) error {
+	return l.record("%s marks %s", user, conversation)
+}
+
+type invalid string
+
+func (e invalid) Error() string   { return string(e) }
+func (e invalid) Invalid() string { return string(e) }
+
+// tokens are "USER" or "USER/DURATION".
+type tokens struct{}
+
+func (tokens) Authenticate(_ context.Context, token string) (Identity, error) {
+	user, ttl, _ := strings.Cut(token, "/")
+	if user == "old" {
+		return Identity{}, fmt.Errorf("bad token: %w", ErrTokenExpired)
+	}
+	if user == "bad" {
+		return Identity{}, errors.New("bad token: its signature is wrong")
+	}
+	d := time.Hour
+	if ttl != "" {
+		var err error
+		if d, err = time.ParseDuration(ttl); err != nil {
+			return Identity{}, err
+		}
+	}
+	return Identity{UserID: user, ExpiresAt: time.Now().Add(d)}, nil
+}
+
+// lossy is a bus that loses what it is told to.
+type lossy struct {
+	pubsub.Bus
+	mu   sync.Mutex
+	lose bool
+}
+
+func (b *lossy) setLose(lose bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lose = lose
+}
+
+func (b *lossy) Publish(ctx context.Context, updates []pubsub.Update) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lose {
+		return nil
+	}
+	return b.Bus.Publish(ctx, updates)
+}
+
+// world is a running gateway with all around it.
+type world struct {
+	t        *testing.T
+	tables   *tables
+	log      *log
+	bus      *lossy
+	gateway  *Gateway
+	metrics  *Metrics
+	registry *prometheus.Registry
+	url      string
+	// stop drains the gateway and waits for it.
+	stop func()
+}
+
+func newWorld(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	w := &world{
+		t: t, tables: newTables(), log: &log{}, bus: &lossy{Bus: pubsub.NewMemory()},
+		registry: prometheus.NewRegistry(),
+	}
+	w.metrics = NewMetrics(w.registry)
+	cfg := Config{
+		Badges: w.tables, Commands: w.log, Authenticator: tokens{}, Bus: w.bus,
+		PartitionOf: func(string) int { return 3 },
+		Logger:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Metrics:     w.metrics,
+		// Long, so that only tests that are about them meet them.
+		ReconcileInterval: time.Hour, PingInterval: time.Hour,
+		ReconnectSpread: time.Second,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	g, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.gateway = g
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- g.Run(ctx) }()
+	server := httptest.NewServer(g)
+	w.url = server.URL
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		server.Close()
+		if err := w.bus.Close(); err != nil {
+			t.Errorf("close the bus: %v", err)
+		}
+	})
+	t.Cleanup(w.stop)
+	<-g.Open()
+	return w
+}
+
+// eventually returns once a condition holds that nothing signals. A condition
+// that never does is the test's timeout.
+func eventually(condition func() bool) {
+	for !condition() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// send commits a change and publishes it.
+func (w *world) send(user, conversation string, unread int64) {
+	w.t.Helper()
+	u := w.tables.commit(user, conversation, unread)
+	u.Partition = 3
+	if err := w.bus.Publish(context.Background(), []pubsub.Update{u}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) counter(c prometheus.Collector) float64 { return testutil.ToFloat64(c) }
+
+// client is a WebSocket client that we did not write.
+type client struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+// dial connects without a word.
+func (w *world) dial(header http.Header, protocols ...string) *client {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, w.url, &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols})
+	if err != nil {
+		w.t.Fatalf("dial: %v", err)
+	}
+	w.t.Cleanup(func() { _ = conn.CloseNow() })
+	return &client{w.t, conn}
+}
+
+// connect connects as a user who holds nothing and takes the snapshot.
+func (w *world) connect(user string) (*client, frame) {
+	w.t.Helper()
+	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, Protocol)
+	c.say(`{"t":"hello"}`)
+	f := c.hear()
+	if f.T != "snapshot" {
+		w.t.Fatalf("the answer to hello is %s", f.raw)
+	}
+	return c, f
+}
+
+func (c *client) say(text string) {
+	c.t.Helper()
+	if err := c.conn.Write(c.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		c.t.Fatalf("say %s: %v", text, err)
+	}
+}
+
+// frame is any frame of the server.
+type frame struct {
+	stateFrame
+	ID          json.RawMessage `json:"id"`
+	Code        any             `json:"code"`
+	Message     string          `json:"message"`
+	RetryMS     int64           `json:"retry_ms"`
+	ReconnectMS int64           `json:"reconnect_ms"`
+	PingMS      int64           `json:"ping_ms"`
+	More        bool            `json:"more"`
+	ExpiresAt   time.Time       `json:"expires_at"`
+
+	raw string
+}
+
+// hear returns the next frame.
+func (c *client) hear() frame {
+	c.t.Helper()
+	f, err := c.listen()
+	if err != nil {
+		c.t.Fatalf("hear: %v", err)
+	}
+	return f
+}
+
+func (c *client) listen() (frame, error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	_, b, err := c.conn.Read(ctx)
+	if err != nil {
+		return frame{}, err
+	}
+	f := frame{raw: string(b)}
+	return f, json.Unmarshal(b, &f)
+}
+
+// farewell returns the code and the reason with which the server closes, and
+// the bye before it.
+func (c *client) farewell() (code int, reason string, bye frame) {
+	c.t.Helper()
+	for {
+		f, err := c.listen()
+		var closed websocket.CloseError
+		switch {
+		case errors.As(err, &closed):
+			return int(closed.Code), closed.Reason, bye
+		case err != nil:
+			c.t.Fatalf("the connection ended without a close frame: %v", err)
+		case f.T == "bye":
+			bye = f
+		}
+	}
+}
+
+// unread returns what a frame says of a conversation; -1 for nothing.
+func (f frame) unread(conversation string) int64 {
+	for _, c := range f.Conversations {
+		if c.ConversationID == conversation {
+			return c.Unread
+		}
+	}
+	return -1
+}

@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Whatever the bus loses, repeats or brings late, the client never holds a
+// state that is older than one it held, what it holds is true of the version
+// that it holds, and once it has been compared with the tables it is up to
+// date.
+func TestMailboxDeliversTheTruth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		db := newTables()
+		history := map[int64]map[string]int64{0: {}} // unread by version
+		m := newMailbox()
+		c := heldState{conversations: map[string]int64{}}
+		var sent []pubsub.Update
+		steps := rapid.IntRange(1, 60).Draw(t, "steps")
+		for range steps {
+			switch rapid.SampledFrom([]string{"commit", "commit", "lose", "late", "deliver", "compare"}).Draw(t, "step") {
+			case "commit":
+				u := commit(t, db, history)
+				sent = append(sent, u)
+				m.offer(&u)
+			case "lose":
+				sent = append(sent, commit(t, db, history))
+			case "late":
+				if len(sent) > 0 {
+					u := rapid.SampledFrom(sent).Draw(t, "update")
+					m.offer(&u)
+				}
+			case "deliver":
+				c.take(t, m, db, history)
+			case "compare":
+				now := db.user("ann").Badge
+				m.repair(now.Epoch, now.Version)
+			}
+		}
+		now := db.user("ann").Badge
+		m.repair(now.Epoch, now.Version)
+		c.take(t, m, db, history)
+		if c.version != now.Version {
+			t.Fatalf("after being compared the client holds version %d of %d", c.version, now.Version)
+		}
+		if d := m.take(); d.badge != nil || d.sync {
+			t.Fatalf("there is more to tell a client that is up to date: %+v", d)
+		}
+	})
+}
+
+func commit(t *rapid.T, db *tables, history map[int64]map[string]int64) pubsub.Update {
+	before := db.user("ann").Version
+	u := db.commit("ann", rapid.SampledFrom([]string{"c1", "c2", "c3"}).Draw(t, "conversation"), rapid.Int64Range(0, 9).Draw(t, "unread"))
+	state := maps.Clone(history[before])
+	for _, c := range u.Conversations {
+		state[c.ConversationID] = c.Unread
+	}
+	history[u.Version] = state
+	return u
+}
+
+// heldState is what a client holds.
+type heldState struct {
+	version       int64
+	conversations map[string]int64
+}
+
+// take does what a session does with what is in the mailbox.
+func (c *heldState) take(t *rapid.T, m *mailbox, db *tables, history map[int64]map[string]int64) {
+	d := m.take()
+	if d.badge != nil {
+		c.apply(t, *d.badge, d.conversations, history)
+	}
+	for d.sync {
+		state, err := db.read("ann", func(conv pubsub.Conversation) bool { return conv.Version > c.version })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Version > c.version {
+			c.apply(t, state.Badge, state.Conversations, history)
+		}
+		d.sync = !m.synced(state.Epoch, state.Version)
+	}
+}
+
+func (c *heldState) apply(t *rapid.T, b pubsub.Badge, conversations []pubsub.Conversation, history map[int64]map[string]int64) {
+	if b.Version <= c.version {
+		t.Fatalf("version %d came after version %d", b.Version, c.version)
+	}
+	c.version = b.Version
+	for _, conv := range conversations {
+		c.conversations[conv.ConversationID] = conv.Unread
+	}
+	if want := history[b.Version]; fmt.Sprint(want) != fmt.Sprint(c.conversations) {
+		t.Fatalf("at version %d the client holds %v, the truth was %v", b.Version, c.conversations, want)
+	}
+	var total int64
+	for _, unread := range c.conversations {
+		total += unread
+	}
+	if total != b.Total {
+		t.Fatalf("at version %d the total is %d, the parts add up to %d", b.Version, b.Total, total)
+	}
+}
+
+// A client that does not read costs one slot: what changed, not how often.
+func TestMailboxMerges(t *testing.T) {
+	db := newTables()
+	m := newMailbox()
+	m.synced("e1", 0)
+	for i := range int64(1000) {
+		u := db.commit("ann", fmt.Sprintf("c%d", i%3), i)
+		m.offer(&u)
+	}
+	d := m.take()
+	if d.sync || d.badge == nil || d.badge.Version != 1000 || len(d.conversations) != 3 {
+		t.Fatalf("took %+v", d)
+	}
+	for i, c := range d.conversations {
+		if want := int64(1000 - i); c.Version != want {
+			t.Errorf("conversation %d is of version %d, want %d: most recent first", i, c.Version, want)
+		}
+	}
+	if d := m.take(); d.badge != nil || len(d.replies) != 0 {
+		t.Errorf("took twice: %+v", d)
+	}
+}
+
+func TestMailboxBoundsAnswers(t *testing.T) {
+	m := newMailbox()
+	for i := range maxReplies {
+		if !m.reply(bareFrame{"pong"}) {
+			t.Fatalf("no room for answer %d", i)
+		}
+	}
+	if m.reply(bareFrame{"pong"}) {
+		t.Error("answers pile up without bound")
+	}
+}

@@ -1,0 +1,434 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/pubsub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSnapshotThenChanges(t *testing.T) {
+	w := newWorld(t, nil)
+	w.tables.commit("ann", "c1", 2)
+	c, snapshot := w.connect("ann")
+	if snapshot.Total != 2 || snapshot.unread("c1") != 2 || snapshot.Version != 1 || snapshot.Epoch != "e1" {
+		t.Errorf("snapshot is %s", snapshot.raw)
+	}
+	if snapshot.PingMS != time.Hour.Milliseconds() || time.Until(snapshot.ExpiresAt) < 59*time.Minute {
+		t.Errorf("snapshot says ping_ms %d, expires_at %v", snapshot.PingMS, snapshot.ExpiresAt)
+	}
+	w.send("ann", "c2", 5)
+	changes := c.hear()
+	if changes.T != "changes" || changes.Total != 7 || changes.unread("c2") != 5 || changes.unread("c1") != -1 {
+		t.Errorf("changes are %s", changes.raw)
+	}
+	w.send("bob", "c1", 1) // none of ann's business
+	w.send("ann", "c1", 0)
+	if f := c.hear(); f.unread("c1") != 0 || f.Total != 5 || f.Version != 3 {
+		t.Errorf("then %s", f.raw)
+	}
+}
+
+func TestThreeWaysToGiveAToken(t *testing.T) {
+	w := newWorld(t, nil)
+	for name, tc := range map[string]struct {
+		header    http.Header
+		protocols []string
+		hello     string
+	}{
+		"header":      {http.Header{"Authorization": {"Bearer ann"}}, []string{Protocol}, `{"t":"hello"}`},
+		"subprotocol": {nil, []string{Protocol, "bearer.ann"}, `{"t":"hello"}`},
+		"hello":       {nil, []string{Protocol}, `{"t":"hello","token":"ann"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := w.dial(tc.header, tc.protocols...)
+			if p := c.conn.Subprotocol(); p != Protocol {
+				t.Errorf("the server chose the subprotocol %q", p)
+			}
+			c.say(tc.hello)
+			if f := c.hear(); f.T != "snapshot" {
+				t.Errorf("the answer is %s", f.raw)
+			}
+		})
+	}
+}
+
+func TestResume(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hello string
+		want  func(f frame) bool
+	}{
+		"nothing has changed": {`{"t":"hello","epoch":"e1","version":9}`, func(f frame) bool {
+			return f.T == "changes" && len(f.Conversations) == 0 && f.Total == 3 && f.Version == 9 && f.PingMS > 0 && !f.ExpiresAt.IsZero()
+		}},
+		"two have changed": {`{"t":"hello","epoch":"e1","version":7}`, func(f frame) bool {
+			return f.T == "changes" && len(f.Conversations) == 2 && f.unread("c2") == 0 && f.unread("c3") == 3
+		}},
+		"too many have changed": {`{"t":"hello","epoch":"e1","version":1}`, func(f frame) bool {
+			return f.T == "snapshot" && len(f.Conversations) == 1
+		}},
+		"another epoch": {`{"t":"hello","epoch":"e0","version":9}`, func(f frame) bool {
+			return f.T == "snapshot" && f.Epoch == "e1" && f.Version == 9
+		}},
+		"a version that never was": {`{"t":"hello","epoch":"e1","version":99}`, func(f frame) bool {
+			return f.T == "snapshot" && f.Version == 9
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			for i := range 7 {
+				w.tables.commit("ann", fmt.Sprintf("old%d", i), 0)
+			}
+			w.tables.commit("ann", "c3", 3)
+			w.tables.commit("ann", "c2", 0)
+			c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+			c.say(tc.hello)
+			if f := c.hear(); !tc.want(f) {
+				t.Errorf("the answer is %s", f.raw)
+			}
+			w.send("ann", "c4", 1)
+			if f := c.hear(); f.T != "changes" || f.unread("c4") != 1 {
+				t.Errorf("then %s", f.raw)
+			}
+		})
+	}
+}
+
+// A message commits after the state was read for the snapshot, and its update
+// arrives before the snapshot is sent: it is seen once, after the snapshot.
+func TestUpdateBetweenSubscribeAndSnapshot(t *testing.T) {
+	w := newWorld(t, nil)
+	w.tables.commit("ann", "c1", 1)
+	w.tables.beforeReturn = func() { w.send("ann", "c1", 2) }
+	c, snapshot := w.connect("ann")
+	if snapshot.Version != 1 || snapshot.unread("c1") != 1 {
+		t.Errorf("snapshot is %s", snapshot.raw)
+	}
+	if f := c.hear(); f.T != "changes" || f.Version != 2 || f.unread("c1") != 2 {
+		t.Errorf("then %s", f.raw)
+	}
+	w.send("ann", "c1", 3)
+	if f := c.hear(); f.Version != 3 || f.unread("c1") != 3 {
+		t.Errorf("the update before was not seen exactly once: %s", f.raw)
+	}
+}
+
+// An update whose predecessor was lost is not enough: what the lost one
+// changed comes too.
+func TestUpdateAfterALostOne(t *testing.T) {
+	w := newWorld(t, nil)
+	c, _ := w.connect("ann")
+	w.bus.setLose(true)
+	w.send("ann", "lost", 4)
+	w.bus.setLose(false)
+	w.send("ann", "c1", 1)
+	if f := c.hear(); f.Version != 2 || f.unread("lost") != 4 || f.unread("c1") != 1 || f.Total != 5 {
+		t.Errorf("changes are %s", f.raw)
+	}
+}
+
+func TestReconciliationHealsALostUpdate(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
+	c, _ := w.connect("ann")
+	w.bus.setLose(true)
+	w.send("ann", "c1", 1)
+	if f := c.hear(); f.T != "changes" || f.unread("c1") != 1 || f.Version != 1 {
+		t.Errorf("after reconciliation: %s", f.raw)
+	}
+	eventually(func() bool { return w.counter(w.metrics.repairs) == 1 })
+}
+
+func TestGapOfTheBusIsHealedAtOnce(t *testing.T) {
+	w := newWorld(t, nil) // reconciles once an hour
+	c, _ := w.connect("ann")
+	w.bus.setLose(true)
+	w.send("ann", "c1", 1)
+	w.gateway.hub.HandleGap()
+	if f := c.hear(); f.unread("c1") != 1 {
+		t.Errorf("after the gap: %s", f.raw)
+	}
+}
+
+func TestNewEpochReachesConnectedClients(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
+	w.tables.commit("ann", "c1", 1)
+	c, _ := w.connect("ann")
+	w.tables.setEpoch("e2")
+	if f := c.hear(); f.T != "snapshot" || f.Epoch != "e2" || f.unread("c1") != 1 {
+		t.Errorf("after the rebuild: %s", f.raw)
+	}
+}
+
+// Tables that lag, such as a replica's, never put an old state over a newer
+// one.
+func TestLaggingTablesAreNotBelieved(t *testing.T) {
+	w := newWorld(t, nil)
+	w.tables.commit("ann", "c1", 1)
+	c, _ := w.connect("ann")
+	w.send("ann", "c1", 2)
+	if f := c.hear(); f.Version != 2 {
+		t.Fatalf("heard %s", f.raw)
+	}
+	// The tables fall back by one, and an update comes whose predecessor the
+	// client does not hold.
+	w.tables.mu.Lock()
+	w.tables.users["ann"].Version = 1
+	w.tables.mu.Unlock()
+	future := pubsub.Update{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 4, Total: 4}, Partition: 3, BaseVersion: 3}
+	if err := w.bus.Publish(t.Context(), []pubsub.Update{future}); err != nil {
+		t.Fatal(err)
+	}
+	w.tables.mu.Lock()
+	before := w.tables.reads
+	w.tables.mu.Unlock()
+	eventually(func() bool { // until the tables were asked in vain
+		w.tables.mu.Lock()
+		defer w.tables.mu.Unlock()
+		return w.tables.reads >= before+2
+	})
+	w.tables.mu.Lock()
+	w.tables.users["ann"].Version = 3
+	w.tables.mu.Unlock()
+	w.tables.commit("ann", "c1", 4)
+	if f := c.hear(); f.Version < 3 {
+		t.Errorf("an old state was sent: %s", f.raw)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	w := newWorld(t, nil)
+	w.tables.commit("ann", "c1", 7)
+	c, _ := w.connect("ann")
+	for _, tc := range []struct {
+		say, answer, done string
+	}{
+		{`{"t":"read","id":1,"conversation_id":"c1","up_to_seq":5}`, `{"t":"ok","id":1}`, "ann reads c1 up to 5"},
+		// Nobody has read what was not delivered.
+		{`{"t":"read","id":"two","conversation_id":"c1","up_to_seq":9223372036854775807}`, `{"t":"ok","id":"two"}`, "ann reads c1 up to 7"},
+		{`{"t":"read_all","id":3}`, `{"t":"ok","id":3}`, `ann reads all of ""`},
+		{`{"t":"read_all","id":4,"category":"likes"}`, `{"t":"ok","id":4}`, `ann reads all of "likes"`},
+		{`{"t":"mark_unread","id":5,"conversation_id":"c1"}`, `{"t":"ok","id":5}`, "ann marks c1"},
+		{`{"t":"read","id":6,"conversation_id":"nowhere","up_to_seq":1}`, `{"t":"error","id":6,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
+		{`{"t":"read","id":7,"conversation_id":"c1"}`, `{"t":"error","id":7,"code":"invalid","message":"up_to_seq must be at least 1"}`, ""},
+		{`{"t":"mark_unread","id":8,"conversation_id":"made up"}`, `{"t":"error","id":8,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
+		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},
+		{`{"t":"dance","id":9}`, `{"t":"error","id":9,"code":"invalid","message":"unknown type of frame"}`, ""},
+		{`{"t":"ping","from":"the future"}`, `{"t":"pong"}`, ""},
+	} {
+		w.log.done = nil
+		c.say(tc.say)
+		if f := c.hear(); f.raw != tc.answer {
+			t.Errorf("%s\nis answered  %s\nwant         %s", tc.say, f.raw, tc.answer)
+		}
+		if got := strings.Join(w.log.done, ", "); got != tc.done {
+			t.Errorf("%s\ndid %q, want %q", tc.say, got, tc.done)
+		}
+	}
+}
+
+func TestCommandThatCannotBeSaved(t *testing.T) {
+	w := newWorld(t, nil)
+	w.log.fail = errors.New("the database is away")
+	c, _ := w.connect("ann")
+	c.say(`{"t":"read_all","id":1}`)
+	if f := c.hear(); f.T != "error" || f.Code != "unavailable" || f.RetryMS < 1000 || strings.Contains(f.raw, "database") {
+		t.Errorf("the answer is %s", f.raw)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	ann := http.Header{"Authorization": {"Bearer ann"}}
+	text := func(s string) func(c *client) { return func(c *client) { c.say(s) } }
+	for name, tc := range map[string]struct {
+		header    http.Header
+		protocols []string
+		do        func(c *client)
+		code      int
+		reason    string
+	}{
+		"bad token in the header":      {http.Header{"Authorization": {"Bearer bad"}}, []string{Protocol}, nil, 4001, "bad token: its signature is wrong"},
+		"bad token in the subprotocol": {nil, []string{Protocol, "bearer.bad"}, nil, 4001, "bad token: its signature is wrong"},
+		"bad token in the hello":       {nil, []string{Protocol}, text(`{"t":"hello","token":"bad"}`), 4001, "bad token: its signature is wrong"},
+		"no token":                     {nil, []string{Protocol}, text(`{"t":"hello"}`), 4001, "no token given"},
+		"no subprotocol":               {ann, nil, nil, 4004, "offer the subprotocol badge.v1"},
+		"no hello":                     {ann, []string{Protocol}, text(`{"t":"ping"}`), 4002, "the first frame must be a hello"},
+		"no hello in time":             {ann, []string{Protocol}, nil, 4002, "no hello in time"},
+		"not JSON":                     {ann, []string{Protocol}, text(`hello`), 4002, "frame is not a JSON object"},
+		"wrong type of field":          {ann, []string{Protocol}, text(`{"t":"hello","version":"9"}`), 4002, "field version must not be a JSON string"},
+		"a second hello":               {ann, []string{Protocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"hello"}`) }, 4002, "a second hello"},
+		"another user's token":         {ann, []string{Protocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"auth","token":"bob"}`) }, 4003, "the token is another user's"},
+		"binary": {ann, []string{Protocol}, func(c *client) {
+			_ = c.conn.Write(c.t.Context(), websocket.MessageBinary, []byte(`{"t":"hello"}`))
+		}, 4002, "frames must be text"},
+		"not UTF-8":             {ann, []string{Protocol}, text("{\"t\":\"\xff\"}"), 1007, "text must be UTF-8"},
+		"too large":             {ann, []string{Protocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", MaxFrameBytes) + `"}`), 1009, ""},
+		"odd id":                {ann, []string{Protocol}, text(`{"t":"hello","id":{}}`), 4002, "id must be a number or a string"},
+		"no type":               {ann, []string{Protocol}, text(`{}`), 4002, "frame has no type t"},
+		"expired when it comes": {nil, []string{Protocol, "bearer.old"}, nil, 4202, "the token has expired"},
+		"expired since":         {http.Header{"Authorization": {"Bearer ann/10ms"}}, []string{Protocol}, text(`{"t":"hello"}`), 4202, "the token has expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.HelloTimeout = 200 * time.Millisecond })
+			c := w.dial(tc.header, tc.protocols...)
+			if tc.do != nil {
+				tc.do(c)
+			}
+			code, reason, bye := c.farewell()
+			if code != tc.code || tc.reason != "" && reason != tc.reason {
+				t.Errorf("closed with %d %q, want %d %q", code, reason, tc.code, tc.reason)
+			}
+			if code >= 4000 && (bye.Code != float64(code) || !strings.Contains(bye.raw, `"reason"`)) {
+				t.Errorf("no bye came before, but %s", bye.raw)
+			}
+		})
+	}
+}
+
+func TestForeignOriginIsRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	_, res, err := websocket.Dial(t.Context(), w.url, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Origin": {"https://evil.example"}}, Subprotocols: []string{Protocol, "bearer.ann"},
+	})
+	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
+		t.Errorf("a page from elsewhere was let in: %v", err)
+	}
+	if n := w.counter(w.metrics.refused); n != 1 {
+		t.Errorf("%v refusals were counted", n)
+	}
+}
+
+func TestPlainRequestIsToldWhatThisIs(t *testing.T) {
+	w := newWorld(t, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if res.StatusCode != http.StatusUpgradeRequired {
+		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
+func TestFreshTokenKeepsTheConnection(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.PingInterval = 20 * time.Millisecond })
+	expiry := time.Now().Add(200 * time.Millisecond)
+	c := w.dial(http.Header{"Authorization": {"Bearer ann/200ms"}}, Protocol)
+	c.say(`{"t":"hello"}`)
+	c.say(`{"t":"auth","id":1,"token":"ann/1h"}`)
+	accepted := false
+	for time.Now().Before(expiry.Add(50 * time.Millisecond)) { // pings keep coming
+		f := c.hear()
+		accepted = accepted || f.T == "ok"
+	}
+	if !accepted {
+		t.Error("the fresh token was not acknowledged")
+	}
+	c.say(`{"t":"read_all","id":2}`)
+	for {
+		if f := c.hear(); f.T == "ok" && string(f.ID) == "2" {
+			break
+		}
+	}
+}
+
+func TestDrain(t *testing.T) {
+	w := newWorld(t, nil)
+	var clients []*client
+	for i := range 5 {
+		c, _ := w.connect(fmt.Sprintf("u%d", i))
+		clients = append(clients, c)
+	}
+	go w.stop()
+	for _, c := range clients {
+		code, _, bye := c.farewell()
+		if code != CloseDraining || bye.Code != float64(CloseDraining) || bye.ReconnectMS > 1000 {
+			t.Errorf("closed with %d after %s", code, bye.raw)
+		}
+	}
+	w.stop()
+	if n := w.counter(w.metrics.connections); n != 0 {
+		t.Errorf("%v connections are left", n)
+	}
+	if n := len(w.gateway.hub.userIDs()); n != 0 {
+		t.Errorf("%d users are left in the hub", n)
+	}
+}
+
+func TestClientThatDoesNotAnswerIsLetGo(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.PingInterval = 30 * time.Millisecond })
+	c, _ := w.connect("ann")
+	_ = c // says nothing more, and its library answers pings only while it reads
+	eventually(func() bool { return w.counter(w.metrics.closes.WithLabelValues("4201")) == 1 })
+}
+
+func TestClientThatAnswersPingsStays(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.PingInterval = 20 * time.Millisecond })
+	c, _ := w.connect("ann")
+	for range 10 { // the library answers protocol pings while it reads
+		if f := c.hear(); f.T != "ping" {
+			t.Fatalf("heard %s", f.raw)
+		}
+	}
+}
+
+// While the tables cannot be read a newcomer is sent away to try again, and one
+// who is here stays, and is brought up to date afterwards.
+func TestTablesAway(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
+	here, _ := w.connect("ann")
+	w.tables.setFail(errors.New("the database is away"))
+	newcomer := w.dial(http.Header{"Authorization": {"Bearer bob"}}, Protocol)
+	newcomer.say(`{"t":"hello"}`)
+	if code, _, bye := newcomer.farewell(); code != CloseResync || bye.ReconnectMS < 1000 {
+		t.Errorf("the newcomer is closed with %d after %s", code, bye.raw)
+	}
+	w.bus.setLose(true)
+	w.send("ann", "c1", 1)
+	w.tables.setFail(nil)
+	if f := here.hear(); f.unread("c1") != 1 {
+		t.Errorf("afterwards: %s", f.raw)
+	}
+}
+
+// A bus that does not acknowledge must not keep anybody from their badge.
+func TestBusAway(t *testing.T) {
+	w := newWorld(t, func(c *Config) {
+		c.Bus = deafBus{c.Bus}
+		c.JoinTimeout = 20 * time.Millisecond
+		c.ReconcileInterval = 20 * time.Millisecond
+	})
+	c, _ := w.connect("ann")
+	w.send("ann", "c1", 1)
+	if f := c.hear(); f.unread("c1") != 1 {
+		t.Errorf("heard %s", f.raw)
+	}
+}
+
+// deafBus never acknowledges a join, and delivers nothing.
+type deafBus struct{ pubsub.Bus }
+
+func (b deafBus) Subscribe(pubsub.Handler) (pubsub.Subscription, error) { return deaf{}, nil }
+
+type deaf struct{}
+
+func (deaf) Join(ctx context.Context, _ ...pubsub.User) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+func (deaf) Leave(context.Context, ...pubsub.User) error { return nil }
+func (deaf) Close() error                                { return nil }

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Between reads of tables that are away or not as new as what the bus brought.
+const (
+	firstSyncBackoff = 5 * time.Millisecond
+	lastSyncBackoff  = 2 * time.Second
+	// greetingAttempts is how often the state is read for a client that has
+	// none yet, before it is sent away to try elsewhere.
+	greetingAttempts = 8
+)
+
+// teller tells one client its state. It knows what the client holds, and never
+// tells it anything older.
+type teller struct {
+	session *session
+	// epoch and version are what the client holds.
+	epoch   string
+	version int64
+	// greeted is set once the client's hello is answered.
+	greeted bool
+
+	// due fires when the tables are to be read again, after backoff.
+	due     *time.Timer
+	backoff time.Duration
+	// failures is how many reads in a row have failed.
+	failures int
+}
+
+func newTeller(s *session) *teller {
+	t := &teller{session: s, epoch: s.epoch, version: s.version, due: time.NewTimer(0)}
+	t.due.Stop()
+	return t
+}
+
+// deliver writes what was in the mailbox. An error means that the connection
+// is of no more use.
+func (t *teller) deliver(d delivery) error {
+	for _, frame := range d.replies {
+		if err := t.session.send(frame); err != nil {
+			return err
+		}
+	}
+	if d.badge != nil {
+		if err := t.changes(d.badge, d.conversations); err != nil {
+			return err
+		}
+	}
+	if d.sync {
+		return t.sync()
+	}
+	return nil
+}
+
+// changes writes what changed since what the client holds.
+func (t *teller) changes(b *pubsub.Badge, conversations []pubsub.Conversation) error {
+	return t.session.send(t.changesFrame(b, conversations))
+}
+
+func (t *teller) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
+	newer := conversations[:0:0]
+	for _, c := range conversations {
+		if c.Version > t.version { // what came by another way is not told twice
+			newer = append(newer, c)
+		}
+	}
+	t.epoch, t.version = b.Epoch, b.Version
+	return newStateFrame("changes", b, newer)
+}
+
+// sync brings the client up to date from the tables. Where they cannot be read,
+// or are not yet as new as what was heard of, it is due again after a while.
+func (t *teller) sync() error {
+	s := t.session
+	state, whole, err := t.read()
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		s.gateway.log.WarnContext(s.ctx, "cannot read the state of a client's user", "error", err)
+		if t.failures++; !t.greeted && t.failures == greetingAttempts {
+			s.end(closing{
+				code: CloseResync, reason: "the state cannot be read right now",
+				reconnect: time.Second + rand.N(4*time.Second), //nolint:gosec // spreads load, guards nothing
+			})
+			return nil
+		}
+		t.again()
+		return nil
+	}
+	t.failures = 0
+	if err := t.tell(state, whole); err != nil {
+		return err
+	}
+	if t.version != state.Version || !s.mailbox.synced(state.Epoch, state.Version) {
+		t.again()
+		return nil
+	}
+	t.backoff = 0
+	return nil
+}
+
+// again makes a sync due after a while, which grows.
+func (t *teller) again() {
+	t.backoff = min(max(2*t.backoff, firstSyncBackoff), lastSyncBackoff)
+	t.due.Reset(t.backoff)
+}
+
+// read reads what the client lacks; whole says that it is all there is rather
+// than what changed.
+func (t *teller) read() (state pubsub.Snapshot, whole bool, err error) {
+	g, s := t.session.gateway, t.session
+	ctx, cancel := context.WithTimeout(s.ctx, g.cfg.ReadTimeout)
+	defer cancel()
+	if t.epoch != "" {
+		state, err = g.cfg.Badges.Changes(ctx, s.userID, t.version)
+		behind := state.Version < t.version && t.greeted // the tables are, not the client
+		if err != nil || state.Epoch == t.epoch && !state.More && (state.Version >= t.version || behind) {
+			return state, false, err
+		}
+	}
+	state, err = g.cfg.Badges.Snapshot(ctx, s.userID)
+	return state, true, err
+}
+
+// tell writes a state that was read, unless the client holds as much.
+func (t *teller) tell(state pubsub.Snapshot, whole bool) error {
+	if t.greeted && state.Epoch == t.epoch && state.Version <= t.version {
+		return nil
+	}
+	first := !t.greeted
+	t.greeted = true
+	switch {
+	case whole:
+		t.epoch, t.version = state.Epoch, state.Version
+		return t.session.send(snapshotFrame{newStateFrame("snapshot", &state.Badge, state.Conversations), state.More, t.terms()})
+	case first:
+		return t.session.send(resumedFrame{t.changesFrame(&state.Badge, state.Conversations), t.terms()})
+	}
+	return t.changes(&state.Badge, state.Conversations)
+}
+
+// terms are what a client is told of its connection.
+func (t *teller) terms() connectionTerms {
+	return connectionTerms{
+		PingMS:    t.session.gateway.cfg.PingInterval.Milliseconds(),
+		ExpiresAt: t.session.expiry().UTC().Truncate(time.Second),
+	}
+}
