@@ -1,0 +1,331 @@
+package auth_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/badged/badged/internal/auth"
+)
+
+const (
+	secret      = "0123456789abcdef0123456789abcdef"
+	otherSecret = "fedcba9876543210fedcba9876543210"
+)
+
+func mustTokens(t *testing.T, cfg auth.TokenConfig) *auth.Tokens {
+	t.Helper()
+	tokens, err := auth.NewTokens(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+// pair is a key pair for one method.
+type pair struct {
+	private crypto.Signer
+	// public is the public key as PEM, file where it is.
+	public []byte
+	file   string
+}
+
+func newPair(t *testing.T, private crypto.Signer, err error) pair {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pair{private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), filepath.Join(t.TempDir(), "key.pem")}
+	if err := os.WriteFile(p.file, p.public, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func rsaPair(t *testing.T) pair {
+	t.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	return newPair(t, private, err)
+}
+
+func ecPair(t *testing.T) pair {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return newPair(t, private, err)
+}
+
+func edPair(t *testing.T) pair {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	return newPair(t, private, err)
+}
+
+// sign makes a token with whatever is asked for; kid "" leaves it out.
+func sign(t *testing.T, method jwt.SigningMethod, kid string, claims jwt.MapClaims, key any) string {
+	t.Helper()
+	token := jwt.NewWithClaims(method, claims)
+	if kid != "" {
+		token.Header["kid"] = kid
+	}
+	signed, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// claimsOf returns good claims of ada with some set, or taken out by nil.
+func claimsOf(changes jwt.MapClaims) jwt.MapClaims {
+	claims := jwt.MapClaims{"sub": "ada", "exp": time.Now().Add(time.Hour).Unix(), "aud": "badges", "iss": "chat"}
+	for name, value := range changes {
+		if value == nil {
+			delete(claims, name)
+			continue
+		}
+		claims[name] = value
+	}
+	return claims
+}
+
+func TestTokens(t *testing.T) {
+	rs, es, ed := rsaPair(t), ecPair(t), edPair(t)
+	tokens := mustTokens(t, auth.TokenConfig{
+		Keys:     []string{"h=HS256:" + secret, "r=RS256:" + rs.file, "e=ES256:" + es.file, "d=EdDSA:" + ed.file},
+		Audience: "badges", Issuer: "chat",
+	})
+	hs256, past := jwt.SigningMethodHS256, time.Now().Add(-time.Hour).Unix()
+	good := claimsOf(nil)
+	hs := func(changes jwt.MapClaims) string { return sign(t, hs256, "h", claimsOf(changes), []byte(secret)) }
+	for _, test := range []struct{ name, token, want string }{
+		{"HS256", hs(nil), ""},
+		{"RS256", sign(t, jwt.SigningMethodRS256, "r", good, rs.private), ""},
+		{"ES256", sign(t, jwt.SigningMethodES256, "e", good, es.private), ""},
+		{"EdDSA", sign(t, jwt.SigningMethodEdDSA, "d", good, ed.private), ""},
+		{"several audiences", hs(jwt.MapClaims{"aud": []string{"other", "badges"}}), ""},
+		{"within the leeway of clocks", hs(jwt.MapClaims{"exp": time.Now().Add(-2 * time.Second).Unix()}), ""},
+		{"further claims", hs(jwt.MapClaims{"name": "Ada", "nbf": past}), ""},
+
+		{"expired", hs(jwt.MapClaims{"exp": past}), "bad token: it has expired"},
+		{"never expires", hs(jwt.MapClaims{"exp": nil}), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
+		{"not valid yet", hs(jwt.MapClaims{"nbf": time.Now().Add(time.Hour).Unix()}), "bad token: it is not valid yet"},
+		{"another audience", hs(jwt.MapClaims{"aud": "other"}), "bad token: it is for another audience"},
+		{"no audience", hs(jwt.MapClaims{"aud": nil}), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
+		{"another issuer", hs(jwt.MapClaims{"iss": "other"}), "bad token: it is from another issuer"},
+		{"no issuer", hs(jwt.MapClaims{"iss": nil}), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
+		{"no subject", hs(jwt.MapClaims{"sub": nil}), "bad token: sub must not be empty"},
+		{"a subject that no user can be", hs(jwt.MapClaims{"sub": "a\x00b"}), "bad token: sub must not hold control characters"},
+		{"a subject that is too long", hs(jwt.MapClaims{"sub": strings.Repeat("x", 129)}), "bad token: sub must have at most 128 bytes, has 129"},
+		{"a subject that is a number", hs(jwt.MapClaims{"sub": 7}), "bad token: it is not a JWT"},
+
+		{"a wrong secret", sign(t, hs256, "h", good, []byte(otherSecret)), "bad token: its signature is wrong"},
+		{"a wrong private key", sign(t, jwt.SigningMethodES256, "e", good, ecPair(t).private), "bad token: its signature is wrong"},
+		{"an unknown kid", sign(t, hs256, "x", good, []byte(secret)), "bad token: its key is not known here"},
+		{"no kid where there are several keys", sign(t, hs256, "", good, []byte(secret)), "bad token: its key is not known here"},
+		{"a changed payload", tamper(t, hs(nil)), "bad token: its signature is wrong"},
+		{"no signature", strings.Join(strings.Split(hs(nil), ".")[:2], ".") + ".", "bad token: its signature is wrong"},
+
+		{"the method none", sign(t, jwt.SigningMethodNone, "h", good, jwt.UnsafeAllowNoneSignatureType), "bad token: its signature is wrong"},
+		{"a method that is not taken", sign(t, jwt.SigningMethodHS512, "h", good, []byte(secret)), "bad token: its signature is wrong"},
+		{"RS256's public key as a secret", sign(t, hs256, "r", good, rs.public), "bad token: it is signed with another method than its key is for"},
+		{"ES256's public key as a secret", sign(t, hs256, "e", good, es.public), "bad token: it is signed with another method than its key is for"},
+		{"another key's method", sign(t, jwt.SigningMethodEdDSA, "r", good, ed.private), "bad token: it is signed with another method than its key is for"},
+
+		{"nothing", "", "bad token: it is not a JWT"},
+		{"two parts", "a.b", "bad token: it is not a JWT"},
+		{"three parts of nothing", "..", "bad token: it is not a JWT"},
+		{"an API key", "publisher.secret.key", "bad token: it is not a JWT"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			id, err := tokens.Authenticate(t.Context(), test.token)
+			if test.want == "" {
+				if err != nil || id.UserID != "ada" {
+					t.Fatalf("Authenticate = %+v, %v, want ada", id, err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatalf("accepted as %+v", id)
+			}
+			if err.Error() != test.want {
+				t.Errorf("error is %q, want %q", err, test.want)
+			}
+			if expired := test.name == "expired"; errors.Is(err, auth.ErrExpired) != expired {
+				t.Errorf("errors.Is(err, ErrExpired) = %t", !expired)
+			}
+			if id != (auth.Identity{}) {
+				t.Errorf("identity %+v beside an error", id)
+			}
+			for part := range strings.SplitSeq(test.token, ".") {
+				if len(part) > 8 && strings.Contains(err.Error(), part) {
+					t.Errorf("the error quotes the token: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// tamper changes the payload of a token and keeps the rest.
+func tamper(t *testing.T, token string) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	other := strings.Split(sign(t, jwt.SigningMethodHS256, "h", claimsOf(jwt.MapClaims{"sub": "ben"}), []byte(otherSecret)), ".")
+	parts[1] = other[1]
+	return strings.Join(parts, ".")
+}
+
+func TestTokenWithoutKidIsTriedWithTheOnlyKey(t *testing.T) {
+	rs := rsaPair(t)
+	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"r=RS256:" + rs.file}})
+	if id, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodRS256, "", claimsOf(nil), rs.private)); err != nil || id.UserID != "ada" {
+		t.Errorf("Authenticate = %+v, %v, want ada", id, err)
+	}
+	// Who knows the public key must not be able to sign with it.
+	forged := sign(t, jwt.SigningMethodHS256, "", claimsOf(nil), rs.public)
+	if id, err := tokens.Authenticate(t.Context(), forged); err == nil {
+		t.Errorf("a forged token is accepted as %+v", id)
+	}
+	// A kid that is wrong is not the same as none.
+	if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodRS256, "x", claimsOf(nil), rs.private)); err == nil {
+		t.Error("an unknown kid is accepted")
+	}
+}
+
+func TestWithoutAudienceAndIssuerAnyIsGood(t *testing.T) {
+	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}})
+	for name, changes := range map[string]jwt.MapClaims{
+		"other": {"aud": "other", "iss": "other"},
+		"none":  {"aud": nil, "iss": nil},
+	} {
+		if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(changes), []byte(secret))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWithoutKeysNoTokenIsGood(t *testing.T) {
+	tokens := mustTokens(t, auth.TokenConfig{})
+	for _, kid := range []string{"", "h"} {
+		if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, kid, claimsOf(nil), []byte(secret))); err == nil {
+			t.Errorf("kid %q is accepted", kid)
+		}
+	}
+}
+
+func TestSign(t *testing.T) {
+	es := ecPair(t)
+	tokens := mustTokens(t, auth.TokenConfig{
+		Keys:     []string{"e=ES256:" + es.file, "first=HS256:" + secret, "second=HS256:" + otherSecret},
+		Audience: "badges", Issuer: "chat",
+	})
+	now := time.Now()
+	signed, err := tokens.Sign("Chloé 🙂", time.Minute, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := tokens.Authenticate(t.Context(), signed)
+	if err != nil {
+		t.Fatalf("its own token: %v", err)
+	}
+	if want := now.Add(time.Minute).Truncate(time.Second); id.UserID != "Chloé 🙂" || !id.ExpiresAt.Equal(want) {
+		t.Errorf("identity is %+v, want Chloé 🙂 until %s", id, want)
+	}
+	// Another server with the same key takes it.
+	other := mustTokens(t, auth.TokenConfig{Keys: []string{"first=HS256:" + secret}, Audience: "badges", Issuer: "chat"})
+	if _, err := other.Authenticate(t.Context(), signed); err != nil {
+		t.Errorf("another server with the first secret: %v", err)
+	}
+	// It ends.
+	ended, err := tokens.Sign("ada", time.Minute, now.Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Authenticate(t.Context(), ended); err == nil {
+		t.Error("a token of an hour ago for a minute is accepted")
+	}
+	if _, err := tokens.Sign("", time.Minute, now); err == nil || !strings.Contains(err.Error(), "must not be empty") {
+		t.Errorf("signing for nobody: %v", err)
+	}
+}
+
+func TestSignNeedsASecret(t *testing.T) {
+	es := ecPair(t)
+	for _, keys := range [][]string{nil, {"e=ES256:" + es.file}} {
+		tokens := mustTokens(t, auth.TokenConfig{Keys: keys})
+		if _, err := tokens.Sign("ada", time.Minute, time.Now()); err == nil || !strings.Contains(err.Error(), "--jwt-keys KID=HS256:SECRET") {
+			t.Errorf("with keys %v: %v", keys, err)
+		}
+	}
+}
+
+func TestTokenKeysThatCannotBe(t *testing.T) {
+	es, rs := ecPair(t), rsaPair(t)
+	private := filepath.Join(t.TempDir(), "private.pem")
+	der, err := x509.MarshalPKCS8PrivateKey(rs.private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	privatePEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := os.WriteFile(private, privatePEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	notPEM := filepath.Join(t.TempDir(), "not.pem")
+	if err := os.WriteFile(notPEM, []byte("hello "+secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing.pem")
+
+	const want = "want KID=HS256:SECRET or KID=RS256:PEM-FILE (or ES256, EdDSA)"
+	for _, test := range []struct {
+		name string
+		keys []string
+		want string // part of the error
+	}{
+		{"nothing", []string{""}, "JWT key 1: " + want},
+		{"no kid", []string{"HS256:" + secret}, "JWT key 1: " + want},
+		{"an empty kid", []string{"k=HS256:" + secret, "=HS256:" + otherSecret}, "JWT key 2: " + want},
+		{"no method", []string{"k=" + secret}, "JWT key 1: " + want},
+		{"no secret", []string{"k=HS256:"}, "JWT key 1: " + want},
+		{"a kid twice", []string{"k=HS256:" + secret, "k=HS256:" + otherSecret}, "JWT key k is given twice"},
+		{"a secret that is short", []string{"k=HS256:" + secret[1:]}, "JWT key k: the secret must have at least 32 bytes, has 31"},
+		{"a method that does not exist", []string{"k=HS999:" + secret}, "JWT key k: want HS256:SECRET"},
+		{"the method none", []string{"k=none:x"}, "JWT key k: want HS256:SECRET"},
+		{"a secret with a colon in place of a method", []string{"k=" + secret + ":more"}, "JWT key k: want HS256:SECRET"},
+		{"a file that is not there", []string{"k=RS256:" + missing}, "JWT key k: read the public key: open " + missing},
+		{"a file that is not PEM", []string{"k=ES256:" + notPEM}, "JWT key k: " + notPEM + " holds no ES256 public key"},
+		{"a private key", []string{"k=RS256:" + private}, "JWT key k: " + private + " holds no RS256 public key"},
+		{"a key for another method", []string{"k=RS256:" + es.file}, "JWT key k: " + es.file + " holds no RS256 public key"},
+		{"another key for EdDSA", []string{"k=EdDSA:" + rs.file}, "JWT key k: " + rs.file + " holds no EdDSA public key"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := auth.NewTokens(auth.TokenConfig{Keys: test.keys})
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %q, want %q", err, test.want)
+			}
+			for _, hidden := range []string{secret[1:], otherSecret, strings.Split(string(privatePEM), "\n")[1]} {
+				if strings.Contains(err.Error(), hidden) {
+					t.Errorf("the error tells a secret: %v", err)
+				}
+			}
+		})
+	}
+}

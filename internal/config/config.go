@@ -1,0 +1,85 @@
+// Package config is what can be set, with names, defaults and help. Each
+// setting is a flag, an environment variable BADGED_… and a key of the
+// configuration file, in this order of precedence.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Tokens says which tokens of users are good.
+type Tokens struct {
+	JWTKeys     []string `name:"jwt-keys" help:"Keys of user tokens: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, ES256, EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
+	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; empty accepts any." placeholder:"AUD"`
+	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; empty accepts any." placeholder:"ISS"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+	LogFormat string `help:"Format of log lines: text or json." default:"text" enum:"text,json"`
+}
+
+// Role is a part of the server that can run in a process of its own.
+type Role string
+
+// The roles.
+const (
+	RoleAPI       Role = "api"       // takes events and answers for badges over HTTP
+	RoleProjector Role = "projector" // folds the log into the badges
+	RoleGateway   Role = "gateway"   // tells clients over WebSockets
+)
+
+// Server is what a server needs to know.
+type Server struct {
+	Database `embed:""`
+	Tokens   `embed:""`
+
+	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	RedisURL          string        `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
+	Roles             []Role        `help:"Roles of this process: api, projector, gateway; comma-separated." default:"api,projector,gateway" enum:"api,projector,gateway"`
+	PublisherKeys     []string      `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
+	AdminKeys         []string      `help:"Keys of operators, who may do all, in the same form." placeholder:"NAME=KEY"`
+	AllowedOrigins    []string      `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
+	ReconcileInterval time.Duration `help:"How long a lost update can stay unnoticed." default:"30s"`
+	DrainTimeout      time.Duration `help:"How long connections have to close when the server stops." default:"5s"`
+	Migrate           bool          `help:"Run pending migrations first."`
+}
+
+// Has reports whether this process has a role.
+func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
+
+// Validate implements kong's validation. It names everything that is amiss, so
+// that whoever starts from nothing need not find out one by one.
+func (s *Server) Validate() error {
+	errs := []error{s.Database.Validate()}
+	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 {
+		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: without a key nobody can publish"))
+	}
+	if s.Has(RoleGateway) && len(s.JWTKeys) == 0 {
+		errs = append(errs, errors.New("--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway: without a key nobody can connect"))
+	}
+	errs = append(errs, s.validateRoles())
+	if s.ReconcileInterval <= 0 {
+		errs = append(errs, errors.New("--reconcile-interval must be more than 0s"))
+	}
+	if s.DrainTimeout <= 0 {
+		errs = append(errs, errors.New("--drain-timeout must be more than 0s"))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) validateRoles() error {
+	if len(s.Roles) == 0 {
+		return errors.New("--roles names no role: want some of api, projector, gateway")
+	}
+	for _, r := range []Role{RoleAPI, RoleProjector, RoleGateway} {
+		if !s.Has(r) && s.RedisURL == "" {
+			return fmt.Errorf("--redis-url (BADGED_REDIS_URL) is required, since the role %s runs in another process", r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package config_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/config"
+)
+
+// TestMain hides what is set in the environment of whoever runs the tests.
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "BADGED_") {
+			_ = os.Unsetenv(name) // the name is one that was just there
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// server returns settings that are good, changed by change.
+func server(change func(*config.Server)) *config.Server {
+	s := &config.Server{
+		Database:          config.Database{DatabaseURL: "postgres://localhost/chat"},
+		Tokens:            config.Tokens{JWTKeys: []string{"k=HS256:secret"}},
+		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		PublisherKeys:     []string{"chat=secret"},
+		ReconcileInterval: time.Second, DrainTimeout: time.Second,
+	}
+	change(s)
+	return s
+}
+
+func TestServerValidate(t *testing.T) {
+	const redis = "redis://localhost"
+	for _, test := range []struct {
+		name   string
+		change func(*config.Server)
+		want   string // part of the error, "" for none
+	}{
+		{"all roles in one process", func(*config.Server) {}, ""},
+		{"all roles, with Redis", func(s *config.Server) { s.RedisURL = redis }, ""},
+		{"no database", func(s *config.Server) { s.DatabaseURL = "" }, "--database-url (BADGED_DATABASE_URL) is required"},
+		{"no role", func(s *config.Server) { s.Roles = nil }, "--roles names no role"},
+
+		{"only the API, without Redis", only(config.RoleAPI), "--redis-url (BADGED_REDIS_URL) is required, since the role projector runs in another process"},
+		{"no gateway, without Redis", only(config.RoleAPI, config.RoleProjector), "since the role gateway runs in another process"},
+		{"no API, without Redis", only(config.RoleProjector, config.RoleGateway), "since the role api runs in another process"},
+		{"only the projector, which needs no keys", func(s *config.Server) {
+			only(config.RoleProjector)(s)
+			s.RedisURL, s.PublisherKeys, s.JWTKeys = redis, nil, nil
+		}, ""},
+		{"only the API, which needs no JWT keys", func(s *config.Server) {
+			only(config.RoleAPI)(s)
+			s.RedisURL, s.JWTKeys = redis, nil
+		}, ""},
+		{"only the gateway, which needs no publisher keys", func(s *config.Server) {
+			only(config.RoleGateway)(s)
+			s.RedisURL, s.PublisherKeys = redis, nil
+		}, ""},
+		{"the API without publisher keys", func(s *config.Server) { s.PublisherKeys = nil }, "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api"},
+		{"an admin key is no publisher key", func(s *config.Server) {
+			s.PublisherKeys, s.AdminKeys = nil, []string{"ops=secret"}
+		}, "--publisher-keys"},
+		{"the gateway without JWT keys", func(s *config.Server) { s.JWTKeys = nil }, "--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway"},
+
+		{"never reconcile", func(s *config.Server) { s.ReconcileInterval = 0 }, "--reconcile-interval must be more than 0s"},
+		{"reconcile before now", func(s *config.Server) { s.ReconcileInterval = -time.Second }, "--reconcile-interval must be more than 0s"},
+		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkError(t, server(test.change).Validate(), test.want) })
+	}
+}
+
+func only(roles ...config.Role) func(*config.Server) {
+	return func(s *config.Server) { s.Roles = roles }
+}
+
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case want != "" && err == nil:
+		t.Error("accepted")
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("error is %q, want %q", err, want)
+	}
+}
+
+func TestServerValidateNamesAllThatIsMissing(t *testing.T) {
+	err := (&config.Server{Roles: []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway}}).Validate()
+	for _, flag := range []string{"--database-url", "--publisher-keys", "--jwt-keys"} {
+		checkError(t, err, flag)
+	}
+}
+
+func TestHas(t *testing.T) {
+	s := server(only(config.RoleAPI, config.RoleGateway))
+	if !s.Has(config.RoleAPI) || s.Has(config.RoleProjector) || !s.Has(config.RoleGateway) {
+		t.Errorf("roles %v: Has says api %t, projector %t, gateway %t", s.Roles,
+			s.Has(config.RoleAPI), s.Has(config.RoleProjector), s.Has(config.RoleGateway))
+	}
+}
+
+func TestDatabaseIsRequired(t *testing.T) {
+	checkError(t, config.Database{}.Validate(), "--database-url (BADGED_DATABASE_URL) is required")
+	checkError(t, config.Database{DatabaseURL: "postgres://localhost/chat"}.Validate(), "")
+}
+
+func TestPoolConfig(t *testing.T) {
+	for _, test := range []struct {
+		name, url      string
+		host, database string
+		maxConns       int32
+	}{
+		{"a URL", "postgres://u:p@db.example:5433/chat?pool_max_conns=3", "db.example", "chat", 3},
+		{"pairs", "host=db.example port=5433 dbname=chat pool_max_conns=3", "db.example", "chat", 3},
+		{"several hosts", "postgres://u:p@one.example,two.example/chat?target_session_attrs=read-write&pool_max_conns=7", "one.example", "chat", 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg, err := config.Database{DatabaseURL: test.url}.PoolConfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.ConnConfig.Host != test.host || cfg.ConnConfig.Database != test.database || cfg.MaxConns != test.maxConns {
+				t.Errorf("host %s, database %s, %d connections; want %s, %s, %d",
+					cfg.ConnConfig.Host, cfg.ConnConfig.Database, cfg.MaxConns, test.host, test.database, test.maxConns)
+			}
+			if _, ok := cfg.ConnConfig.RuntimeParams["pool_max_conns"]; ok {
+				t.Error("Postgres would be told of a setting of the pool")
+			}
+		})
+	}
+}
+
+func TestDatabaseURLThatCannotBe(t *testing.T) {
+	// Wherever it is broken, no piece of the password may be told.
+	for _, test := range []struct{ name, url, want string }{
+		{"a port that is none", "postgres://u:hunter2@h:99999/x", "invalid port"},
+		{"a slash in the password", "postgres://u:hun/ter2@h/x", "invalid port"},
+		{"a space in the password", "postgres://u:hun ter2@h/x", "failed to parse as URL"},
+		{"a percent sign in the password", "postgres://u:hun%zzter2@h/x", "failed to parse as URL"},
+		{"a number in the password's place of the port", "postgres://hun:ter2/x@h", "invalid port"},
+		{"no scheme", "u:hunter2@h/x", "failed to parse as keyword/value"},
+		{"a scheme without colon", "postgres//u:hunter2@h/x", "failed to parse as keyword/value"},
+		{"a space in a password among pairs", "host=h password=hun ter2 port=1", "failed to parse as keyword/value"},
+		{"an open quote among pairs", "host=h password='hun ter2 port=1", "failed to parse as keyword/value"},
+		{"an unknown TLS mode", "postgres://u:hunter2@h/x?sslmode=hunter2", "failed to configure TLS"},
+		{"a pool size that is no number", "postgres://u:hunter2@h/x?pool_max_conns=hunter2", "cannot parse pool_max_conns"},
+		{"nonsense", "hunter2", "failed to parse as keyword/value"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := config.Database{DatabaseURL: test.url}.PoolConfig()
+			checkError(t, err, "--database-url (BADGED_DATABASE_URL): "+test.want)
+			checkError(t, err, "want a URL such as postgres://")
+			for _, piece := range []string{"hun", "ter2"} {
+				if err != nil && strings.Contains(err.Error(), piece) {
+					t.Errorf("the error tells the password: %v", err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+)
+
+// LoadFile reads settings from YAML, and so from JSON: an object whose keys are
+// the names of flags of app. Keys that name no flag are an error at once, since
+// without what was meant by them others may seem to be missing.
+func LoadFile(r io.Reader, app *kong.Application) (kong.Resolver, error) {
+	values := map[string]any{}
+	err := yaml.NewDecoder(r).Decode(&values)
+	var wrongType *yaml.TypeError
+	switch {
+	case errors.As(err, &wrongType): // its text quotes the file, which holds secrets
+		return nil, errors.New("configuration file: want settings by name, each once, such as log-level: debug")
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("configuration file: %w", err)
+	}
+	f := file(values)
+	return f, f.Validate(app)
+}
+
+// file resolves flags from the values of a configuration file.
+type file map[string]any
+
+// Validate implements kong.Resolver.
+func (f file) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	var visit func(n *kong.Node)
+	visit = func(n *kong.Node) {
+		for _, flag := range n.Flags {
+			known[flag.Name] = true
+		}
+		for _, child := range n.Children {
+			visit(child)
+		}
+	}
+	visit(app.Node)
+	for _, key := range slices.Sorted(maps.Keys(f)) {
+		if !known[key] || key == "help" || key == "config" {
+			return fmt.Errorf("configuration file: %q is not a setting", key)
+		}
+	}
+	return nil
+}
+
+// Resolve implements kong.Resolver.
+func (f file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	value, ok := f[flag.Name]
+	if !ok || value == nil || inEnvironment(flag) {
+		return nil, nil //nolint:nilnil // kong's way to say: not set here
+	}
+	if list, ok := value.([]any); ok && flag.IsSlice() {
+		// As a list rather than as one text: a secret may hold a comma.
+		items := make([]any, len(list))
+		for i, item := range list {
+			if items[i], ok = scalar(item); !ok {
+				return nil, fmt.Errorf("configuration file: item %d of %s must be text or a number", i+1, flag.Name)
+			}
+		}
+		return items, nil
+	}
+	text, ok := scalar(value)
+	switch {
+	case ok:
+		return text, nil
+	case flag.IsSlice():
+		return nil, fmt.Errorf("configuration file: %s must be text or a list", flag.Name)
+	}
+	return nil, fmt.Errorf("configuration file: %s must be text, a number, true or false", flag.Name)
+}
+
+// inEnvironment reports whether a flag is set there, which goes before a file;
+// kong itself would have it the other way round.
+func inEnvironment(flag *kong.Flag) bool {
+	return slices.ContainsFunc(flag.Tag.Envs, func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	})
+}
+
+// scalar returns a value as it would be given on the command line.
+func scalar(value any) (text string, ok bool) {
+	switch value.(type) {
+	case string, bool, int, float64:
+		return fmt.Sprint(value), true
+	}
+	return "", false
+}

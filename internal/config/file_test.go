@@ -1,0 +1,161 @@
+package config_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/internal/config"
+)
+
+// grammar is a command line with every setting of a server.
+type grammar struct {
+	Config kong.ConfigFlag
+	Serve  struct {
+		config.Server `embed:""`
+		config.Log    `embed:""`
+	} `cmd:""`
+	// Other has a setting that serve has not.
+	Other struct {
+		BatchSize int
+	} `cmd:""`
+}
+
+// parse parses `serve` with a configuration file.
+func parse(t *testing.T, file string, args ...string) (grammar, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "badged.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var g grammar
+	var parser *kong.Kong
+	load := func(r io.Reader) (kong.Resolver, error) { return config.LoadFile(r, parser.Model) }
+	parser, err := kong.New(&g, kong.DefaultEnvars("BADGED"), kong.Configuration(load))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(append([]string{"serve", "--config", path}, args...))
+	return g, err
+}
+
+// needed are the settings that a server cannot do without.
+const needed = `
+database-url: postgres://localhost/chat
+jwt-keys: k=HS256:secret
+publisher-keys: chat=secret
+`
+
+func TestFile(t *testing.T) {
+	want := config.Server{
+		Database: config.Database{DatabaseURL: "postgres://localhost/chat"},
+		Tokens:   config.Tokens{JWTKeys: []string{"a=HS256:se,cret", "b=RS256:b.pem"}, JWTAudience: "7"},
+		Listen:   "127.0.0.1:0", RedisURL: "redis://localhost",
+		Roles:         []config.Role{config.RoleAPI, config.RoleGateway},
+		PublisherKeys: []string{`chat=se,cret\`, "push=7"}, AdminKeys: []string{"ops=a", "root=b"},
+		ReconcileInterval: 90 * time.Second, DrainTimeout: 5 * time.Second,
+		Migrate: true,
+	}
+	for name, file := range map[string]string{
+		"YAML": `
+# Where
+database-url: postgres://localhost/chat
+redis-url:    "redis://localhost"
+listen: 127.0.0.1:0
+
+# Items of a list may hold commas; what is one text is split at them.
+jwt-keys:
+  - a=HS256:se,cret
+  - b=RS256:b.pem
+publisher-keys: ['chat=se,cret\', push=7]
+admin-keys: ops=a,root=b
+jwt-audience: 7
+jwt-issuer: # empty, as if it were not here
+roles: [api, gateway]
+reconcile-interval: 1m30s
+migrate: true
+log-level: debug
+`,
+		"JSON": `{"database-url": "postgres://localhost/chat", "redis-url": "redis://localhost", "listen": "127.0.0.1:0",
+"jwt-keys": ["a=HS256:se,cret", "b=RS256:b.pem"], "publisher-keys": ["chat=se,cret\\", "push=7"], "admin-keys": "ops=a,root=b",
+"jwt-audience": "7", "jwt-issuer": null, "roles": ["api", "gateway"], "reconcile-interval": "1m30s", "migrate": true, "log-level": "debug"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := parse(t, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, g.Serve.Server); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			if g.Serve.LogLevel != "debug" || g.Serve.LogFormat != "text" {
+				t.Errorf("log level %s, format %s; want debug from the file, text by default", g.Serve.LogLevel, g.Serve.LogFormat)
+			}
+		})
+	}
+}
+
+func TestFileMayHoldSettingsOfOtherCommands(t *testing.T) {
+	if _, err := parse(t, needed+"batch-size: 7"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFileThatCannotBe(t *testing.T) {
+	for _, test := range []struct{ name, file, want string }{
+		{"a setting that does not exist", needed + "listen-on: x", `configuration file: "listen-on" is not a setting`},
+		{"a misspelt setting that is needed", "databse-url: x", `configuration file: "databse-url" is not a setting`},
+		{"a setting named as in the environment", needed + "LISTEN: x", `configuration file: "LISTEN" is not a setting`},
+		{"a file in a file", needed + "config: x", `configuration file: "config" is not a setting`},
+		{"a call for help", needed + "help: true", `configuration file: "help" is not a setting`},
+		{"settings in a section", needed + "serve: {listen: x}", `configuration file: "serve" is not a setting`},
+		{"an object in place of text", needed + "listen: {host: x}", "configuration file: listen must be text, a number, true or false"},
+		{"a list in place of text", needed + "listen: [x]", "configuration file: listen must be text, a number, true or false"},
+		{"an object in place of a list", needed + "admin-keys: {ops: hunter2}", "configuration file: admin-keys must be text or a list"},
+		{"an object in a list", needed + "admin-keys:\n  - ops: hunter2", "configuration file: item 1 of admin-keys must be text or a number"},
+		{"nothing in a list", needed + "admin-keys: [ops=x, ]\nroles: [api, ~]", "configuration file: item 2 of roles must be text or a number"},
+		{"a role that does not exist", needed + "roles: [api, folder]", `--roles must be one of`},
+		{"a duration without unit", needed + "reconcile-interval: 30", `--reconcile-interval`},
+		{"text that is no settings", `"hunter2"`, "configuration file: want settings by name, each once, such as log-level: debug"},
+		{"a list of settings", "- hunter2", "configuration file: want settings by name, each once"},
+		{"a setting twice", needed + "listen: x\nlisten: y", "configuration file: want settings by name, each once"},
+		{"broken YAML", needed + "  listen: x", "configuration file: yaml: line "},
+		{"what is needed is not there", "", "--database-url (BADGED_DATABASE_URL) is required"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := parse(t, test.file)
+			checkError(t, err, test.want)
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error tells a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestFlagsGoBeforeEnvironmentBeforeFile(t *testing.T) {
+	file := needed + "listen: file:1\nroles: [api, projector, gateway]\nadmin-keys: [file=x]\n"
+	check := func(name, wantListen string, wantKeys []string, args ...string) {
+		t.Helper()
+		g, err := parse(t, file, args...)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if g.Serve.Listen != wantListen {
+			t.Errorf("%s: listen = %s, want %s", name, g.Serve.Listen, wantListen)
+		}
+		if diff := cmp.Diff(wantKeys, g.Serve.AdminKeys); diff != "" {
+			t.Errorf("%s: admin keys (-want +got):\n%s", name, diff)
+		}
+	}
+	check("the file alone", "file:1", []string{"file=x"})
+	t.Setenv("BADGED_LISTEN", "environment:1")
+	t.Setenv("BADGED_ADMIN_KEYS", "environment=x,y=z")
+	check("the environment", "environment:1", []string{"environment=x", "y=z"})
+	check("flags", "flag:1", []string{"flag=x"}, "--listen=flag:1", "--admin-keys=flag=x")
+}

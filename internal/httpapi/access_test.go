@@ -1,0 +1,219 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/httpapi"
+)
+
+func TestWhoMayDoWhat(t *testing.T) {
+	// What each route answers whom. Nobody but publishers and admins may
+	// publish or ask for many; a user's token reads that user only.
+	routes := []struct{ name, method, target, contentType, body string }{
+		{"publish", http.MethodPost, "/v1/events", plain, delivered("1")},
+		{"query", http.MethodPost, "/v1/badges/query", plain, `{"user_ids":["ada"]}`},
+		{"badge", http.MethodGet, "/v1/users/ada/badge", "", ""},
+		{"conversations", http.MethodGet, "/v1/users/ada/conversations", "", ""},
+	}
+	const (
+		needsHeader = "401 give a key or token in the header Authorization: Bearer …"
+		noPublisher = "401 the key is not one of a publisher"
+		neither     = "401 neither a publisher's key nor a user's token"
+	)
+	for _, test := range []struct {
+		name, authorization string
+		// want is what publish and query answer, then badge and conversations.
+		want [2]string
+	}{
+		{"no header", "", [2]string{needsHeader, needsHeader}},
+		{"another scheme", "Basic " + publisherKey, [2]string{needsHeader, needsHeader}},
+		{"no scheme", publisherKey, [2]string{needsHeader, needsHeader}},
+		{"a scheme alone", "Bearer  ", [2]string{needsHeader, needsHeader}},
+		{"a wrong key", "Bearer wrong", [2]string{noPublisher, neither}},
+		{"the name of a key", "Bearer chat", [2]string{noPublisher, neither}},
+		{"a publisher", "Bearer " + publisherKey, [2]string{"ok", "ok"}},
+		{"a publisher with a scheme in capitals", "BEARER " + publisherKey, [2]string{"ok", "ok"}},
+		{"an admin", "Bearer " + adminKey, [2]string{"ok", "ok"}},
+		{"the user", "Bearer " + adaToken, [2]string{noPublisher, "ok"}},
+		{"another user", "Bearer " + benToken, [2]string{noPublisher, "403 a user's token reads that user only"}},
+		{"the user, too late", "Bearer " + oldToken, [2]string{noPublisher, "401 bad token: it has expired"}},
+		{"a token that nobody signed", "Bearer x.y.z", [2]string{noPublisher, "401 bad token: it is not a JWT"}},
+	} {
+		for i, route := range routes {
+			t.Run(test.name+"/"+route.name, func(t *testing.T) {
+				f := newFixture(t)
+				r := newRequest(t, route.method, route.target, strings.NewReader(route.body))
+				r.Header["Authorization"] = nil // not the publisher's
+				if test.authorization != "" {
+					r.Header.Set("Authorization", test.authorization)
+				}
+				r.Header.Set("Content-Type", route.contentType)
+				a := send(t, f, r)
+				want := test.want[i/2]
+				if want == "ok" {
+					if a.status != http.StatusOK && a.status != http.StatusAccepted {
+						t.Errorf("answer is %d %s", a.status, a.body)
+					}
+					return
+				}
+				if got := a.story(t); got != want {
+					t.Errorf("answer is %s, want %s", got, want)
+				}
+				wantChallenge := ""
+				if a.status == http.StatusUnauthorized {
+					wantChallenge = `Bearer realm="badged"`
+				}
+				if got := a.header.Get("WWW-Authenticate"); got != wantChallenge {
+					t.Errorf("WWW-Authenticate = %q, want %q", got, wantChallenge)
+				}
+				if len(f.appender.calls) > 0 {
+					t.Error("something was appended")
+				}
+			})
+		}
+	}
+}
+
+func TestWithoutKeysNobodyIsAPublisher(t *testing.T) {
+	api, err := httpapi.New(httpapi.Config{Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := post(t, api, "/v1/events", plain, delivered("1")); a.status != http.StatusUnauthorized {
+		t.Errorf("answer is %d", a.status)
+	}
+}
+
+func TestNewNeedsItsParts(t *testing.T) {
+	for name, cfg := range map[string]httpapi.Config{
+		"an appender": {Badges: &badges{}, Tokens: tokens{}},
+		"badges":      {Appender: &appender{}, Tokens: tokens{}},
+		"tokens":      {Appender: &appender{}, Badges: &badges{}},
+	} {
+		if _, err := httpapi.New(cfg); err == nil {
+			t.Errorf("New without %s succeeds", name)
+		}
+	}
+}
+
+func TestWhatIsNoRoute(t *testing.T) {
+	for _, test := range []struct{ method, target, allow, want string }{
+		{http.MethodGet, "/v1/events", "POST", "405 GET is not a method of /v1/events; use POST"},
+		{http.MethodPut, "/v1/events", "POST", "405 PUT is not a method of /v1/events; use POST"},
+		{http.MethodGet, "/v1/badges/query", "POST", "405 GET is not a method of /v1/badges/query; use POST"},
+		{http.MethodPost, "/v1/users/ada/badge", "GET", "405 POST is not a method of /v1/users/ada/badge; use GET"},
+		{http.MethodDelete, "/v1/users/ada/conversations", "GET", "405 DELETE is not a method of /v1/users/ada/conversations; use GET"},
+		{http.MethodGet, "/v1/", "", "404 /v1/ is not a route of this API"},
+		{http.MethodPost, "/v1/event", "", "404 /v1/event is not a route of this API"},
+		{http.MethodGet, "/v1/users/ada", "", "404 /v1/users/ada is not a route of this API"},
+		{http.MethodGet, "/v1/users/a/b/badge", "", "404 /v1/users/a/b/badge is not a route of this API"},
+		{http.MethodGet, "/v2/users/ada/badge", "", "404 /v2/users/ada/badge is not a route of this API"},
+	} {
+		t.Run(test.method+" "+test.target, func(t *testing.T) {
+			a := send(t, newFixture(t), newRequest(t, test.method, test.target, nil))
+			if got := a.story(t); got != test.want {
+				t.Errorf("answer is %s, want %s", got, test.want)
+			}
+			if got := a.header.Get("Allow"); got != test.allow {
+				t.Errorf("Allow = %q, want %q", got, test.allow)
+			}
+		})
+	}
+}
+
+// everyRoute sends a good request to each route and calls check with the answer.
+func everyRoute(t *testing.T, f *fixture, check func(t *testing.T, a answer)) {
+	t.Helper()
+	t.Run("publish", func(t *testing.T) { check(t, post(t, f, "/v1/events", plain, delivered("1"))) })
+	t.Run("query", func(t *testing.T) { check(t, post(t, f, "/v1/badges/query", plain, `{"user_ids":["ada"]}`)) })
+	t.Run("badge", func(t *testing.T) { check(t, get(t, f, "/v1/users/ada/badge")) })
+	t.Run("await", func(t *testing.T) { check(t, get(t, f, "/v1/users/ada/badge?at_least=1")) })
+	t.Run("conversations", func(t *testing.T) { check(t, get(t, f, "/v1/users/ada/conversations")) })
+}
+
+func TestStoreThatCannotBeReached(t *testing.T) {
+	_, refused := pgconn.Connect(t.Context(), "postgres://127.0.0.1:1/chat?sslmode=disable")
+	var connect *pgconn.ConnectError
+	if !errors.As(refused, &connect) {
+		t.Fatalf("connecting to nobody gives %v", refused)
+	}
+	for name, err := range map[string]error{
+		"nobody listens":              refused,
+		"the connection breaks":       &net.OpError{Op: "read", Err: errors.New("connection reset")},
+		"the connection ends":         fmt.Errorf("receive: %w", io.ErrUnexpectedEOF),
+		"the connection is closed":    io.EOF,
+		"no answer in time":           context.DeadlineExceeded,
+		"Postgres shuts down":         &pgconn.PgError{Code: "57P01", Message: "secret"},
+		"Postgres starts":             &pgconn.PgError{Code: "57P03", Message: "secret"},
+		"Postgres has no more room":   &pgconn.PgError{Code: "53300", Message: "secret"},
+		"Postgres is a standby":       &pgconn.PgError{Code: "25006", Message: "secret"},
+		"a pooler lost its backend":   &pgconn.PgError{Code: "08006", Message: "secret"},
+		"wrapped, as the log does it": fmt.Errorf("append 3 events: %w", &pgconn.PgError{Code: "57P02"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.appender.err, f.badges.err = err, err
+			everyRoute(t, f, func(t *testing.T, a answer) {
+				if got, want := a.story(t), "503 the database cannot be reached; repeat the request, events that come twice count once"; got != want {
+					t.Errorf("answer is %s, want %s", got, want)
+				}
+				if got := a.header.Get("Retry-After"); got != "1" {
+					t.Errorf("Retry-After = %q, want 1", got)
+				}
+				if !strings.Contains(f.log.String(), "request failed") {
+					t.Error("nothing was logged")
+				}
+			})
+		})
+	}
+}
+
+func TestWhatFailsInsideStaysInside(t *testing.T) {
+	for name, err := range map[string]error{
+		"a statement that is wrong":       &pgconn.PgError{Code: "42P01", Message: "relation secret does not exist"},
+		"a constraint":                    &pgconn.PgError{Code: "23514", Message: "secret violates"},
+		"a transaction that is abandoned": &pgconn.PgError{Code: "25P02", Message: "secret"},
+		"an error without a code":         &pgconn.PgError{Message: "secret"},
+		"anything else":                   errors.New("secret at 203.0.113.9"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.appender.err, f.badges.err = err, err
+			everyRoute(t, f, func(t *testing.T, a answer) {
+				if got, want := a.story(t), "500 something failed here; it has been logged"; got != want {
+					t.Errorf("answer is %s, want %s", got, want)
+				}
+				if got := a.header.Get("Retry-After"); got != "" {
+					t.Errorf("Retry-After = %q", got)
+				}
+				if !strings.Contains(f.log.String(), "secret") {
+					t.Errorf("the log does not say why: %s", f.log)
+				}
+			})
+		})
+	}
+}
+
+func TestAClientThatLeftIsNotAnswered(t *testing.T) {
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.badges.err = ctx.Err()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/users/ada/badge", nil)
+	if a := send(t, f, r); a.body != "" {
+		t.Errorf("answer is %d %s", a.status, a.body)
+	}
+	if f.log.Len() > 0 {
+		t.Errorf("logged %s", f.log)
+	}
+}

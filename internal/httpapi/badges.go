@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// Waiting for a position to be folded.
+const (
+	defaultWait = 2 * time.Second
+	maxWait     = 30 * time.Second
+	firstPause  = time.Millisecond
+	lastPause   = 25 * time.Millisecond
+)
+
+// getBadge answers with the badge of a user; with at_least, once everything up
+// to a position is in it.
+func (a *API) getBadge(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "at_least", "timeout")
+	if err != nil {
+		return err
+	}
+	user := r.PathValue("user")
+	if err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
+		return err
+	}
+	badge, err := a.cfg.Badges.Badge(r.Context(), user)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", badge)
+	return nil
+}
+
+// badgesQuery asks for the badges of users.
+type badgesQuery struct {
+	UserIDs []string `json:"user_ids"`
+	// AtLeast and Timeout are as in the query of getBadge.
+	AtLeast string `json:"at_least"`
+	Timeout string `json:"timeout"`
+}
+
+// queryBadges answers with the badges of many users, in the order given.
+func (a *API) queryBadges(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	var q badgesQuery
+	if err := decodeStrict(body, &q); err != nil {
+		return &problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	if n := len(q.UserIDs); n == 0 || n > projector.MaxBadges {
+		return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids must name 1 to %d users, names %d", projector.MaxBadges, n)}
+	}
+	for i, id := range q.UserIDs {
+		if reason := events.CheckID(id); reason != "" {
+			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids[%d] %s", i, reason)}
+		}
+	}
+	if err := a.await(r.Context(), q.UserIDs, q.AtLeast, q.Timeout); err != nil {
+		return err
+	}
+	badges, err := a.cfg.Badges.Badges(r.Context(), q.UserIDs)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", struct {
+		Badges []pubsub.Badge `json:"badges"`
+	}{badges})
+	return nil
+}
+
+// getConversations answers with a page of a user's conversations.
+func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "unread", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit := 100
+	if s := q.Get("limit"); s != "" {
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > projector.MaxPage {
+			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be a number from 1 to %d", projector.MaxPage)}
+		}
+	}
+	unread := false
+	if s := q.Get("unread"); s != "" {
+		if unread, err = strconv.ParseBool(s); err != nil {
+			return &problem{Status: http.StatusBadRequest, Detail: "unread must be true or false"}
+		}
+	}
+	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), unread, limit, q.Get("cursor"))
+	if errors.Is(err, projector.ErrBadCursor) {
+		return &problem{Status: http.StatusBadRequest, Detail: "cursor is not one that this list gave"}
+	}
+	if err != nil {
+		return err
+	}
+	if page == nil {
+		page = []pubsub.Conversation{}
+	}
+	writeJSON(w, http.StatusOK, "application/json", struct {
+		Conversations []pubsub.Conversation `json:"conversations"`
+		// Cursor asks for the next page; absent on the last.
+		Cursor string `json:"cursor,omitempty"`
+	}{page, next})
+	return nil
+}
+
+// await returns once everything that was appended up to a position is in the
+// badges of users; at once where none is asked for.
+func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) error {
+	wait := defaultWait
+	if timeout != "" {
+		var err error
+		if wait, err = time.ParseDuration(timeout); err != nil || wait < 0 || wait > maxWait {
+			return &problem{Status: http.StatusBadRequest, Detail: "timeout must be a duration such as 500ms or 2s, at most " + maxWait.String()}
+		}
+		if atLeast == "" {
+			return &problem{Status: http.StatusBadRequest, Detail: "timeout goes with at_least"}
+		}
+	}
+	if atLeast == "" {
+		return nil
+	}
+	transactionID, err := strconv.ParseInt(atLeast, 10, 64)
+	if err != nil || transactionID < 0 {
+		return &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	look := ctx // once, however short the wait
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		folded, err := a.cfg.Badges.Folded(look, users, transactionID)
+		if err != nil && look.Err() == nil {
+			return err
+		}
+		if folded {
+			return nil
+		}
+		select {
+		case <-waitCtx.Done():
+			return &problem{Status: http.StatusGatewayTimeout, Detail: "not folded within " + wait.String() + "; ask again"}
+		case <-time.After(pause):
+		}
+		look = waitCtx
+	}
+}
+
+// queryOf returns the query of r, which may have the known parameters only.
+func queryOf(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, &problem{Status: http.StatusBadRequest, Detail: "the query cannot be read"}
+	}
+next:
+	for name := range q {
+		for _, k := range known {
+			if name == k {
+				continue next
+			}
+		}
+		return nil, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("%q is not a parameter of this route", name)}
+	}
+	return q, nil
+}
+
+// decodeStrict reads a JSON object into v and refuses fields that v does not
+// have. Its errors are safe to show.
+func decodeStrict(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var syntax *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	switch err := dec.Decode(v); {
+	case err == nil:
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			return errors.New("something follows the JSON object")
+		}
+		return nil
+	case errors.Is(err, io.EOF):
+		return errors.New("the body is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the body is not valid JSON: it ends too early")
+	case errors.As(err, &syntax):
+		return fmt.Errorf("the body is not valid JSON: %w at byte %d", err, syntax.Offset)
+	case errors.As(err, &typ) && typ.Field == "":
+		return fmt.Errorf("the body must be a JSON object, is a JSON %s", typ.Value)
+	case errors.As(err, &typ):
+		return fmt.Errorf("%s must not be a JSON %s", typ.Field, typ.Value)
+	default: // an unknown field
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+}

@@ -1,0 +1,227 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/pubsub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// The credentials of the tests.
+const (
+	publisherKey = "publisher-secret"
+	adminKey     = "admin-secret"
+	adaToken     = "ada.good.token"
+	benToken     = "ben.good.token"
+	oldToken     = "ada.expired.token"
+)
+
+// appender is an httpapi.Appender that keeps what it is given.
+type appender struct {
+	mu    sync.Mutex
+	calls [][]events.Event
+	err   error
+}
+
+func (a *appender) Append(_ context.Context, evs ...events.Event) (events.Receipt, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return events.Receipt{}, a.err
+	}
+	a.calls = append(a.calls, evs)
+	return events.Receipt{TransactionID: 4711, Partitions: []int{0}}, nil
+}
+
+// badges is an httpapi.Badges whose totals are the lengths of user ids.
+type badges struct {
+	err error
+	// pages answers Conversations, by cursor.
+	pages map[string]page
+	// asked is what Conversations was asked last.
+	asked string
+	// unfolded is how often Folded says no before it says yes.
+	unfolded int
+	// looks are the positions that Folded was asked for.
+	looks []int64
+}
+
+type page struct {
+	conversations []pubsub.Conversation
+	next          string
+	err           error
+}
+
+func badgeOf(userID string) pubsub.Badge {
+	return pubsub.Badge{
+		UserID: userID, Epoch: "e1", Version: 7, Total: int64(len(userID)), Mentions: 1,
+		Categories: map[string]int64{"chat": int64(len(userID))},
+	}
+}
+
+func (b *badges) Badge(_ context.Context, userID string) (pubsub.Badge, error) {
+	return badgeOf(userID), b.err
+}
+
+func (b *badges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge, error) {
+	all := make([]pubsub.Badge, len(userIDs))
+	for i, id := range userIDs {
+		all[i] = badgeOf(id)
+	}
+	return all, b.err
+}
+
+func (b *badges) Conversations(_ context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+	b.asked = fmt.Sprintf("user=%s unread=%t limit=%d cursor=%s", userID, unreadOnly, limit, cursor)
+	p := b.pages[cursor]
+	return p.conversations, p.next, errors.Join(p.err, b.err)
+}
+
+func (b *badges) Folded(ctx context.Context, _ []string, transactionID int64) (bool, error) {
+	b.looks = append(b.looks, transactionID)
+	if err := errors.Join(ctx.Err(), b.err); err != nil {
+		return false, err
+	}
+	b.unfolded--
+	return b.unfolded < 0, nil
+}
+
+// tokens is an httpapi.Tokens that knows the tokens above.
+type tokens struct{}
+
+func (tokens) Authenticate(_ context.Context, token string) (auth.Identity, error) {
+	switch token {
+	case adaToken:
+		return auth.Identity{UserID: "ada"}, nil
+	case benToken:
+		return auth.Identity{UserID: "ben"}, nil
+	case oldToken:
+		return auth.Identity{}, errors.New("bad token: it has expired")
+	}
+	return auth.Identity{}, errors.New("bad token: it is not a JWT")
+}
+
+// fixture is an API over fakes.
+type fixture struct {
+	*httpapi.API
+	appender *appender
+	badges   *badges
+	// log is what the API has logged.
+	log *bytes.Buffer
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{appender: &appender{}, badges: &badges{}, log: &bytes.Buffer{}}
+	f.API = newAPI(t, f.appender, f.badges, slog.New(slog.NewTextHandler(f.log, nil)))
+	return f
+}
+
+func newAPI(t *testing.T, a httpapi.Appender, b httpapi.Badges, log *slog.Logger) *httpapi.API {
+	t.Helper()
+	api, err := httpapi.New(httpapi.Config{
+		Appender: a, Badges: b, Tokens: tokens{},
+		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
+		Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+func mustKeys(t *testing.T, specs ...string) auth.Keys {
+	t.Helper()
+	keys, err := auth.ParseKeys(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send sends a request, with a publisher's key unless it has another header.
+func send(t *testing.T, api http.Handler, r *http.Request) answer {
+	t.Helper()
+	if _, given := r.Header["Authorization"]; !given {
+		r.Header.Set("Authorization", "Bearer "+publisherKey)
+	}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+func get(t *testing.T, api http.Handler, target string) answer {
+	t.Helper()
+	return send(t, api, newRequest(t, http.MethodGet, target, nil))
+}
+
+func post(t *testing.T, api http.Handler, target, contentType, body string) answer {
+	t.Helper()
+	r := newRequest(t, http.MethodPost, target, strings.NewReader(body))
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	return send(t, api, r)
+}
+
+func newRequest(t *testing.T, method, target string, body io.Reader) *http.Request {
+	t.Helper()
+	return httptest.NewRequestWithContext(t.Context(), method, target, body)
+}
+
+// story tells an RFC 9457 answer in a few lines: status and detail, then each
+// bad event as "event INDEX FIELD: MESSAGE".
+func (a answer) story(t *testing.T) string {
+	t.Helper()
+	var p struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+		Errors []struct {
+			Index   int    `json:"index"`
+			Field   string `json:"field"`
+			Message string `json:"message"`
+		} `json:"errors"`
+	}
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type = %q, want application/problem+json", got)
+	}
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Fatalf("the answer is not JSON: %v\n%s", err, a.body)
+	}
+	if p.Type != "about:blank" || p.Title != http.StatusText(a.status) || p.Status != a.status {
+		t.Errorf("type %q, title %q, status %d do not go with status %d", p.Type, p.Title, p.Status, a.status)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s", p.Status, p.Detail)
+	for _, e := range p.Errors {
+		fmt.Fprintf(&b, "\nevent %d %s: %s", e.Index, e.Field, e.Message)
+	}
+	return b.String()
+}

@@ -1,0 +1,70 @@
+package obs
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// checkTimeout bounds one readiness check: a probe must be answered soon.
+const checkTimeout = time.Second
+
+// Check is one thing that readiness tells about.
+type Check struct {
+	Name string
+	// Vital is set where the process cannot serve without it.
+	Vital bool
+	// Run returns nil while all is well. Its error is shown to whoever asks.
+	Run func(ctx context.Context) error
+}
+
+// Health answers /livez and /readyz. It is safe for concurrent use.
+type Health struct {
+	checks   []Check
+	draining atomic.Bool
+}
+
+// NewHealth returns a Health that is ready while all vital checks pass.
+func NewHealth(checks ...Check) *Health { return &Health{checks: checks} }
+
+// Drain makes the process not ready from now on.
+func (h *Health) Drain() { h.draining.Store(true) }
+
+// Live answers 200 as long as the process can answer at all.
+func (h *Health) Live(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n")) // the prober may be gone
+}
+
+// Ready answers 200 while the process can serve, 503 while it cannot or is
+// draining, and says why.
+func (h *Health) Ready(w http.ResponseWriter, r *http.Request) {
+	answer := struct {
+		Status string            `json:"status"`
+		Checks map[string]string `json:"checks"`
+	}{"ready", map[string]string{}}
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	defer cancel()
+	for _, c := range h.checks {
+		answer.Checks[c.Name] = "ok"
+		if err := c.Run(ctx); err != nil {
+			answer.Checks[c.Name] = err.Error()
+			if c.Vital {
+				answer.Status = "not ready"
+			}
+		}
+	}
+	if h.draining.Load() {
+		answer.Status = "draining"
+	}
+	status := http.StatusOK
+	if answer.Status != "ready" {
+		status = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // the prober may be gone
+}
