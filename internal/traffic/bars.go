@@ -1,0 +1,67 @@
+package traffic
+
+import (
+	"io"
+	"sync/atomic"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+// bars is a display of one progress bar per phase. They are drawn by
+// goroutines that end with close.
+type bars struct {
+	container *mpb.Progress
+	bar       *mpb.Bar // of the phase shown last, nil before the first
+	phase     string
+	latest    *atomic.Pointer[gauge] // what bar says beside itself
+}
+
+// newBars returns bars on w, a terminal.
+func newBars(w io.Writer, options ...mpb.ContainerOption) *bars {
+	return &bars{container: mpb.New(append(options, mpb.WithOutput(w))...)}
+}
+
+func (b *bars) show(g gauge) {
+	if b.bar == nil || b.phase != g.phase {
+		b.freeze()
+		b.add(g)
+	}
+	b.latest.Store(&g)
+	b.bar.SetTotal(g.total, false)
+	b.bar.SetCurrent(g.done)
+}
+
+// add adds a bar for the phase of g, without a scale if its size is not known.
+func (b *bars) add(g gauge) {
+	latest := new(atomic.Pointer[gauge])
+	latest.Store(&g)
+	var filler mpb.BarFillerBuilder = mpb.BarStyle().Lbound("[").Filler("#").Tip("#").Padding("-").Rbound("]")
+	label := []decor.Decorator{decor.Name(g.phase, decor.WCSyncSpaceR)}
+	if g.total > 0 {
+		label = append(label, decor.Percentage(decor.WCSyncSpace))
+	} else {
+		filler = mpb.NopStyle()
+	}
+	b.phase, b.latest = g.phase, latest
+	// A bar made with a total would be over as soon as it is full, but a file
+	// may grow while it is read.
+	b.bar = b.container.New(0, filler,
+		mpb.PrependDecorators(label...),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + latest.Load().numbers() })),
+	)
+}
+
+// freeze ends the bar as it stands, full or not.
+func (b *bars) freeze() {
+	if b.bar != nil {
+		b.bar.Abort(false)
+	}
+}
+
+func (b *bars) note(text string) { _, _ = io.WriteString(b.container, "replay: "+text+"\n") }
+
+func (b *bars) close() {
+	b.freeze()
+	b.container.Wait()
+}

@@ -1,0 +1,253 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+const (
+	// positionHeader carries the token of the transaction that appended.
+	positionHeader = "Badged-Position"
+	// foldTimeout is how long one request for badges lets the server wait.
+	foldTimeout = 2 * time.Second
+	// requestTimeout bounds one request, so that a server that went away
+	// without a word is noticed.
+	requestTimeout = 30 * time.Second
+	// maxResponseBytes bounds what is read of an answer; 1,000 badges with
+	// long ids and many categories fit.
+	maxResponseBytes = 64 << 20
+)
+
+// HTTPTarget publishes to a running server.
+type HTTPTarget struct {
+	eventsURL, badgesURL string
+	publisherKey         string
+	client               *http.Client
+}
+
+var _ Target = (*HTTPTarget)(nil)
+
+// NewHTTPTarget returns a target that publishes to the server at baseURL, such
+// as "http://127.0.0.1:8080", with a publisher's API key. Nothing is sent yet.
+func NewHTTPTarget(baseURL, publisherKey string) (*HTTPTarget, error) {
+	base, err := url.Parse(baseURL)
+	if err != nil {
+		return nil, fmt.Errorf("server URL: %w", err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("server URL %q: want one such as http://127.0.0.1:8080", base.Redacted())
+	}
+	if publisherKey == "" {
+		return nil, errors.New("a publisher key is needed to publish to a server")
+	}
+	base.RawQuery, base.Fragment = "", ""
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxInFlight
+	return &HTTPTarget{
+		eventsURL:    base.JoinPath("v1/events").String(),
+		badgesURL:    base.JoinPath("v1/badges/query").String(),
+		publisherKey: publisherKey,
+		client: &http.Client{
+			Transport: transport,
+			Timeout:   requestTimeout,
+			// A redirect would turn the POST into a GET.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Close closes idle connections.
+func (t *HTTPTarget) Close() { t.client.CloseIdleConnections() }
+
+// Append implements Target with one request. Besides a [*TransientError] it
+// returns a [*ServerError] where the server refused.
+func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, error) {
+	var body bytes.Buffer
+	for i := range evs {
+		b, err := evs[i].MarshalJSON()
+		if err != nil {
+			return 0, fmt.Errorf("encode event %d: %w", i, err)
+		}
+		body.Write(b)
+		body.WriteByte('\n')
+	}
+	var transactionID int64
+	err := t.post(ctx, t.eventsURL, "application/x-ndjson", body.Bytes(), http.StatusAccepted, func(res *http.Response) error {
+		token := res.Header.Get(positionHeader)
+		var err error
+		if transactionID, err = strconv.ParseInt(token, 10, 64); err != nil {
+			return fmt.Errorf("the answer's %s header is %s, not a position: is %s a badged server?",
+				positionHeader, quoteShort([]byte(token)), t.eventsURL)
+		}
+		return nil
+	})
+	return transactionID, err
+}
+
+// badgesQuery is the body of a request for badges, badgesAnswer that of the
+// answer.
+type (
+	badgesQuery struct {
+		UserIDs []string `json:"user_ids"`
+		AtLeast string   `json:"at_least"`
+		Timeout string   `json:"timeout"`
+	}
+	badgesAnswer struct {
+		Badges []pubsub.Badge `json:"badges"`
+	}
+)
+
+// Badges implements Target with one request.
+func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID int64) ([]pubsub.Badge, error) {
+	body, err := json.Marshal(badgesQuery{
+		UserIDs: userIDs, AtLeast: strconv.FormatInt(transactionID, 10), Timeout: foldTimeout.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the query for badges: %w", err)
+	}
+	var answer badgesAnswer
+	err = t.post(ctx, t.badgesURL, "application/json", body, http.StatusOK, func(res *http.Response) error {
+		b, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
+		if err != nil {
+			return &TransientError{Err: fmt.Errorf("read badges: %w", err)}
+		}
+		if err := json.Unmarshal(b, &answer); err != nil {
+			return fmt.Errorf("read badges: %w", err)
+		}
+		return nil
+	})
+	var refused *ServerError
+	if errors.As(err, &refused) && refused.Status == http.StatusGatewayTimeout {
+		return nil, ErrNotFolded
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Badges) != len(userIDs) {
+		return nil, fmt.Errorf("asked for the badges of %d users, got %d", len(userIDs), len(answer.Badges))
+	}
+	return answer.Badges, nil
+}
+
+// post sends body and calls read with the response if its status is want.
+func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []byte, want int, read func(*http.Response) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make a request to %s: %w", to, err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Authorization", "Bearer "+t.publisherKey)
+	res, err := t.client.Do(req)
+	if err != nil {
+		var untrusted *tls.CertificateVerificationError
+		if errors.As(err, &untrusted) {
+			return err
+		}
+		// Refused, reset, timed out: the server may be about to come back.
+		return &TransientError{Err: err}
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == want {
+		err = read(res)
+	} else {
+		err = refusal(res)
+	}
+	// A body that is read to its end leaves the connection fit for reuse.
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxProblemBytes))
+	return err
+}
+
+// ServerError is a request that the server answered with an error.
+type ServerError struct {
+	Status int
+	// Detail says what was wrong in the server's words, "" where it sent none
+	// for people to read.
+	Detail string
+	// Events are the events at fault, where the request held any.
+	Events []EventError
+}
+
+// EventError is what the server says is wrong with one event of a request.
+type EventError struct {
+	Index   int    `json:"index"` // from 0
+	Field   string `json:"field"` // path of the field at fault, "" for the event as a whole
+	Message string `json:"message"`
+}
+
+// Error implements error.
+func (e EventError) Error() string {
+	return events.FieldError{Field: e.Field, Message: e.Message}.Error()
+}
+
+// Error implements error. It does not name Events.
+func (e *ServerError) Error() string {
+	s := fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
+	switch {
+	case e.Detail != "":
+		s += ": " + e.Detail
+	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
+		s += ": check the publisher key"
+	case e.Status == http.StatusNotFound || e.Status/100 == 3:
+		s += ": check the server URL"
+	}
+	return s
+}
+
+// maxProblemBytes bounds what is read of an error.
+const maxProblemBytes = 1 << 20
+
+// refusal returns the error that res is: a ServerError, transient where the
+// same request may be answered better a little later.
+func refusal(res *http.Response) error {
+	refused := &ServerError{Status: res.StatusCode}
+	refused.describe(res)
+	switch res.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &TransientError{Err: refused, After: retryAfter(res.Header)}
+	}
+	return refused
+}
+
+// describe takes over what an application/problem+json or text body says.
+func (e *ServerError) describe(res *http.Response) {
+	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxProblemBytes))
+	switch mediaType {
+	case "application/problem+json":
+		var problem struct {
+			Detail string       `json:"detail"`
+			Errors []EventError `json:"errors"`
+		}
+		if json.Unmarshal(body, &problem) == nil {
+			e.Detail, e.Events = problem.Detail, problem.Errors
+		}
+	case "text/plain":
+		e.Detail, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
+	}
+}
+
+// retryAfter returns how long a response asks to wait, 0 where it does not say
+// in seconds.
+func retryAfter(h http.Header) time.Duration {
+	const most = 3600
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, most)) * time.Second
+}

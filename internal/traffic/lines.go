@@ -1,0 +1,68 @@
+package traffic
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxLineBytes bounds a line. No event that the product accepts is longer.
+const maxLineBytes = 8 << 20
+
+// byteOrderMark is what some editors put before UTF-8 text. Left there, it
+// would become part of the first user's id.
+const byteOrderMark = "\ufeff"
+
+var errLineTooLong = fmt.Errorf("is longer than %d MiB", maxLineBytes>>20)
+
+// lines reads lines that end in LF; the last one need not.
+type lines struct {
+	r *bufio.Reader
+	// number is that of the line that next returned or failed at, from 1.
+	number int
+	long   []byte // a line that did not fit into r's buffer
+}
+
+func newLines(r io.Reader) *lines {
+	return &lines{r: bufio.NewReaderSize(r, 64<<10)}
+}
+
+// next returns the next line with its end, valid until the next call, and
+// io.EOF after the last one.
+func (l *lines) next() ([]byte, error) {
+	l.number++
+	line, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	if l.number == 1 {
+		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+	}
+	return line, nil
+}
+
+func (l *lines) read() ([]byte, error) {
+	l.long = l.long[:0]
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if len(l.long)+len(part) > maxLineBytes {
+			return nil, errLineTooLong
+		}
+		switch {
+		case err == nil && len(l.long) == 0:
+			return part, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			l.long = append(l.long, part...)
+			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		}
+		l.long = append(l.long, part...)
+		if len(l.long) == 0 {
+			return nil, io.EOF
+		}
+		return l.long, nil
+	}
+}

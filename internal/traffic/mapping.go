@@ -1,0 +1,127 @@
+package traffic
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// Source is the CloudEvents source of the events made from messages.
+const Source = "badged/replay"
+
+// message is one line SRC DST UNIXTS.
+type message struct {
+	line     int
+	src, dst string
+	at       int64 // seconds since 1970
+}
+
+// mapping turns messages into events.
+//
+// The conversation of a message is the unordered pair of its users, its seq
+// its rank in that conversation, in the order of the file. It is delivered to
+// DST with SRC as the sender.
+//
+// The messages say nothing of reads, but whoever answers has read. A message
+// is an answer if anything was delivered to SRC in the conversation before,
+// however long ago; just ahead of it, SRC reads the conversation up to the
+// message before it. That makes a second message in a row an answer as well:
+// its read moves SRC's position over the first one and changes no count.
+//
+// A message to oneself has a conversation and seqs like any other. Its sender
+// is its only recipient, and nobody's own message counts, so that it is
+// delivered to no one and answered by no one.
+//
+// The id of an event holds the number of its line and a hash of what the line
+// says and of its seq, so that equal ids mean equal events: to replay a file
+// again, whole, grown or after a crash in the middle, changes nothing that is
+// there. Two files with the same user ids speak of the same conversations.
+type mapping struct {
+	conversations map[pair]*conversation
+}
+
+// pair is two users, first ≤ second.
+type pair struct{ first, second string }
+
+func pairOf(a, b string) pair { return pair{min(a, b), max(a, b)} }
+
+// conversation is how far a pair has come.
+type conversation struct {
+	id string
+	// seq is that of the last message.
+	seq int64
+	// firstReceived and secondReceived say whether anything was delivered to
+	// that user of the pair.
+	firstReceived, secondReceived bool
+}
+
+func newMapping() *mapping { return &mapping{conversations: map[pair]*conversation{}} }
+
+// events returns what m makes happen, the read first where there is one.
+func (mp *mapping) events(m message) []events.Event {
+	p := pairOf(m.src, m.dst)
+	c, ok := mp.conversations[p]
+	if !ok {
+		c = &conversation{id: p.conversationID()}
+		mp.conversations[p] = c
+	}
+	c.seq++
+	id := m.eventID(c.seq)
+	at := time.Unix(m.at, 0).UTC()
+	evs := make([]events.Event, 0, 2)
+	if c.received(m.src == p.first) {
+		evs = append(evs, events.Event{
+			ID: id + "-read", Source: Source, Type: events.ConversationRead, Time: at,
+			Data: events.Data{
+				ConversationID: c.id, UserIDs: []string{m.src}, UpToSeq: c.seq - 1,
+			},
+		})
+	}
+	if m.src != m.dst {
+		c.deliver(m.dst == p.first)
+	}
+	return append(evs, events.Event{
+		ID: id, Source: Source, Type: events.MessageDelivered, Time: at,
+		Data: events.Data{
+			ConversationID: c.id, UserIDs: []string{m.dst}, Seq: c.seq, SenderID: m.src,
+		},
+	})
+}
+
+func (c *conversation) received(first bool) bool {
+	if first {
+		return c.firstReceived
+	}
+	return c.secondReceived
+}
+
+func (c *conversation) deliver(first bool) {
+	if first {
+		c.firstReceived = true
+	} else {
+		c.secondReceived = true
+	}
+}
+
+// conversationID returns the id of the conversation of a pair: "first:second",
+// with exactly one colon, or else, where an id holds a colon itself or both
+// together are too long, a hash without any. No two pairs share one.
+func (p pair) conversationID() string {
+	plain := p.first + ":" + p.second
+	if len(plain) <= events.MaxIDBytes && strings.Count(plain, ":") == 1 {
+		return plain
+	}
+	// No id holds a space, so that no other pair gives the same bytes.
+	sum := sha256.Sum256([]byte(p.first + " " + p.second))
+	return "pair-" + hex.EncodeToString(sum[:])
+}
+
+// eventID returns the id of the delivery of m as message seq.
+func (m message) eventID(seq int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d", m.src, m.dst, m.at, seq))
+	return fmt.Sprintf("%d-%x", m.line, sum[:8])
+}

@@ -1,0 +1,126 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Waits between attempts: they double from the least to the greatest.
+const (
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = 5 * time.Second
+	// foldPoll is the wait before asking again whether events are folded.
+	foldPoll = 50 * time.Millisecond
+)
+
+// clock is the passing of time.
+type clock interface {
+	now() time.Time
+	// sleep returns nil after d, or ctx's error as soon as it ends.
+	sleep(ctx context.Context, d time.Duration) error
+}
+
+type systemClock struct{}
+
+func (systemClock) now() time.Time { return time.Now() }
+
+func (systemClock) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// retrier repeats calls that fail for a while. All calls of a replay share
+// one: as long as any of them succeeds there is progress, and none gives up.
+type retrier struct {
+	clock clock
+	// giveUpAfter is how long to go on without any progress.
+	giveUpAfter time.Duration
+	// note tells the user that an outage begins or ends.
+	note func(string)
+
+	mu       sync.Mutex
+	progress time.Time // when a call last succeeded
+	outage   bool
+}
+
+// do calls f until it succeeds, fails for good, ctx ends, or there was no
+// progress for too long.
+func (r *retrier) do(ctx context.Context, f func(context.Context) error) error {
+	began := r.clock.now() // an idle time before this call is not its fault
+	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := f(ctx)
+		if err == nil {
+			r.succeeded()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		wait, ok := r.waitAfter(err, delay)
+		if !ok {
+			return err
+		}
+		left := r.giveUpAfter - r.stuckFor(began)
+		if left <= 0 {
+			return fmt.Errorf("gave up after %s without progress: %w", r.giveUpAfter, err)
+		}
+		if err := r.clock.sleep(ctx, min(wait, left)); err != nil {
+			return err
+		}
+	}
+}
+
+// waitAfter returns how long to wait before the next attempt; ok is false
+// where another one cannot help.
+func (r *retrier) waitAfter(err error, delay time.Duration) (wait time.Duration, ok bool) {
+	if errors.Is(err, ErrNotFolded) {
+		return foldPoll, true
+	}
+	var transient *TransientError
+	if !errors.As(err, &transient) {
+		return 0, false
+	}
+	r.failed(err)
+	return max(delay, transient.After), true
+}
+
+func (r *retrier) stuckFor(began time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := began
+	if r.progress.After(since) {
+		since = r.progress
+	}
+	return r.clock.now().Sub(since)
+}
+
+func (r *retrier) succeeded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress = r.clock.now()
+	if r.outage {
+		r.outage = false
+		r.note("going on")
+	}
+}
+
+func (r *retrier) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.outage {
+		r.outage = true
+		r.note(fmt.Sprintf("%v: trying again for up to %s", err, r.giveUpAfter))
+	}
+}

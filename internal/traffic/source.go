@@ -1,0 +1,186 @@
+package traffic
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// stdinPath is the path that means standard input.
+const stdinPath = "-"
+
+// nameOf returns what messages call the file at path.
+func nameOf(path string) string {
+	if path == stdinPath {
+		return "standard input"
+	}
+	return path
+}
+
+// maxZstdWindow bounds the memory of decompression. It is what `zstd --long`
+// writes and `zstd -d` accepts without being asked.
+const maxZstdWindow = 128 << 20
+
+// source is a traffic file as a stream of bytes, decompressed.
+type source struct {
+	// name is the file as messages name it.
+	name string
+	// size is the file's size in bytes, compressed as it is; 0 where it is not
+	// known, as for a pipe.
+	size int64
+
+	stored  storedReader
+	content io.Reader
+	closers []func() error
+}
+
+// openSource opens the traffic file at path: compressed where the suffix is
+// .gz or .zst; stdin where it is "-". When ctx ends, reads end with its error,
+// even one that waits for a pipe.
+func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, err error) {
+	s := &source{name: nameOf(path), stored: storedReader{ended: ctx.Err}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if path == stdinPath {
+		s.openStdin(ctx, stdin)
+	} else if err := s.openFile(ctx, path); err != nil {
+		return nil, err
+	}
+	if err := s.decompress(filepath.Ext(path)); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.name, err)
+	}
+	return s, nil
+}
+
+func (s *source) openFile(ctx context.Context, path string) error {
+	f, err := os.Open(path) //nolint:gosec // the file that the user asked for
+	if err != nil {
+		return fmt.Errorf("open traffic file: %w", err)
+	}
+	s.closers = append(s.closers, ignoreClosed(f.Close))
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("open traffic file: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("open traffic file: %s is a directory", path)
+	}
+	if info.Mode().IsRegular() {
+		s.size = info.Size()
+	}
+	stop := context.AfterFunc(ctx, func() { _ = f.Close() }) // ends a read that waits for a pipe
+	s.closers = append(s.closers, func() error { stop(); return nil })
+	s.stored.r = f
+	return nil
+}
+
+// openStdin reads stdin through a pipe, since nothing ends a read of a
+// terminal: once ctx has ended, the goroutine that copies stays behind until
+// its read returns, and nobody waits for it.
+func (s *source) openStdin(ctx context.Context, stdin io.Reader) {
+	if f, ok := stdin.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			s.size = info.Size()
+		}
+	}
+	out, in := io.Pipe()
+	go func() {
+		_, err := io.Copy(in, stdin)
+		_ = in.CloseWithError(err)
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = out.CloseWithError(ctx.Err()) })
+	s.closers = append(s.closers, out.Close, func() error { stop(); return nil })
+	s.stored.r = out
+}
+
+// decompress sets content according to a suffix.
+func (s *source) decompress(suffix string) error {
+	switch suffix {
+	case ".gz":
+		z, err := gzip.NewReader(bufio.NewReader(&s.stored))
+		if errors.Is(err, io.EOF) {
+			return errEmpty
+		}
+		if err != nil {
+			return describeRead(err)
+		}
+		s.content = z
+		s.closers = append(s.closers, z.Close)
+	case ".zst":
+		z, err := zstd.NewReader(&s.stored, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return err
+		}
+		s.content = z
+		s.closers = append(s.closers, func() error { z.Close(); return nil })
+	default:
+		s.content = &s.stored
+	}
+	return nil
+}
+
+// Read reads the decompressed traffic.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.content.Read(p)
+	return n, describeRead(err)
+}
+
+// offset returns how many bytes of the file, out of size, have been read.
+func (s *source) offset() int64 { return s.stored.n.Load() }
+
+// Close closes the file, the last opened layer first.
+func (s *source) Close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// describeRead says in a user's words what is wrong with a file.
+func describeRead(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the compressed data ends too early: %w", err)
+	}
+	return err
+}
+
+// storedReader reads the bytes as they are stored and counts them.
+type storedReader struct {
+	r     io.Reader
+	ended func() error // why reading was ended, if it was
+	n     atomic.Int64
+}
+
+func (s *storedReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n.Add(int64(n))
+	if err != nil {
+		if ended := s.ended(); ended != nil {
+			err = ended // rather than that the file is closed
+		}
+	}
+	return n, err
+}
+
+// ignoreClosed makes closing a file twice harmless.
+func ignoreClosed(closeFile func() error) func() error {
+	return func() error {
+		if err := closeFile(); !errors.Is(err, os.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}

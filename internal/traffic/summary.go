@@ -1,0 +1,84 @@
+package traffic
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// Summary is what a replay did, and what the badges are after it.
+type Summary struct {
+	// File is the path of the file, or "standard input".
+	File string `json:"file"`
+
+	// What the server or the database has taken: all of the file after a
+	// replay that returned no error. Events are of all types; messages are
+	// the deliveries among them, reads the reads.
+	Events   int64 `json:"events"`
+	Messages int64 `json:"messages"`
+	Reads    int64 `json:"reads"`
+
+	// PublishSeconds is the time until the last event was durable,
+	// FoldSeconds the time from the start as well, until the last was folded;
+	// 0 for what was not reached.
+	PublishSeconds float64 `json:"publish_seconds"`
+	FoldSeconds    float64 `json:"fold_seconds"`
+	// PublishedPerSecond and FoldedPerSecond are Events over those times.
+	PublishedPerSecond float64 `json:"published_per_second"`
+	FoldedPerSecond    float64 `json:"folded_per_second"`
+
+	// Users is how many users the events name, senders included. The rest
+	// sums their badges: traffic of before the replay counts, too. All are 0
+	// if the replay was not completed.
+	Users           int64 `json:"users"`
+	UsersWithUnread int64 `json:"users_with_unread"`
+	TotalUnread     int64 `json:"total_unread"`
+	Mentions        int64 `json:"mentions"`
+}
+
+// Print writes s for people to read.
+func (s Summary) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
+		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
+	}
+	row("file", "%s", s.File)
+	row("messages", "%s", formatCount(s.Messages))
+	row("reads", "%s", formatCount(s.Reads))
+	row("events", "%s", formatCount(s.Events))
+	if s.PublishSeconds > 0 {
+		row("published", "in %s, %s events/s", formatSeconds(s.PublishSeconds), formatCount(int64(s.PublishedPerSecond)))
+	}
+	if s.FoldSeconds > 0 {
+		row("folded", "in %s, %s events/s", formatSeconds(s.FoldSeconds), formatCount(int64(s.FoldedPerSecond)))
+		row("users", "%s, %s with unread", formatCount(s.Users), formatCount(s.UsersWithUnread))
+		row("unread", "%s", formatCount(s.TotalUnread))
+		if s.Mentions > 0 {
+			row("mentions", "%s", formatCount(s.Mentions))
+		}
+	}
+	return t.Flush()
+}
+
+// perSecond returns n over d, 0 where no time has passed.
+func perSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+func formatSeconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+// formatCount returns n ≥ 0 with its thousands set apart, such as "59,835".
+func formatCount(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
