@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/pubsub"
+)
+
+// commandSource is the source of the events that users cause over the gateway.
+const commandSource = "badged/gateway"
+
+// commands makes events of what users do. It implements gateway.Commands.
+type commands struct{ publisher *publisher }
+
+// Read implements gateway.Commands.
+func (c commands) Read(ctx context.Context, userID, conversationID string, upToSeq int64) error {
+	return c.append(ctx, events.ConversationRead, events.Data{
+		ConversationID: conversationID, UserIDs: []string{userID}, UpToSeq: upToSeq,
+	})
+}
+
+// ReadAll implements gateway.Commands.
+func (c commands) ReadAll(ctx context.Context, userID, category string) error {
+	return c.append(ctx, events.UserReadAll, events.Data{UserIDs: []string{userID}, Category: category})
+}
+
+// MarkUnread implements gateway.Commands.
+func (c commands) MarkUnread(ctx context.Context, userID, conversationID string) error {
+	return c.append(ctx, events.ConversationMarkedUnread, events.Data{
+		ConversationID: conversationID, UserIDs: []string{userID},
+	})
+}
+
+func (c commands) append(ctx context.Context, t events.Type, d events.Data) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make an event id: %w", err)
+	}
+	_, err = c.publisher.Append(ctx, events.Event{ID: id.String(), Source: commandSource, Type: t, Data: d})
+	var bad *events.BatchError
+	if errors.As(err, &bad) {
+		return invalidCommand{bad.Events[0].Err}
+	}
+	return err
+}
+
+// invalidCommand implements gateway.InvalidError.
+type invalidCommand struct{ *events.InvalidError }
+
+// Invalid implements gateway.InvalidError.
+func (e invalidCommand) Invalid() string {
+	f := e.Fields[0]
+	return strings.TrimPrefix(f.Field, "data.") + " " + f.Message
+}
+
+// authenticator implements gateway.Authenticator.
+type authenticator struct{ tokens *auth.Tokens }
+
+// Authenticate implements gateway.Authenticator.
+func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.Identity, error) {
+	id, err := a.tokens.Authenticate(ctx, token)
+	if errors.Is(err, auth.ErrExpired) {
+		return gateway.Identity{}, gateway.ErrTokenExpired
+	}
+	return gateway.Identity(id), err
+}
+
+// originCheck returns the check of the Origin header by the allowed origins;
+// nil, which allows the server's own only, where there are none.
+func originCheck(allowed []string) (func(*http.Request) bool, error) {
+	if len(allowed) == 0 {
+		return nil, nil //nolint:nilnil // the gateway's default
+	}
+	origins := map[string]bool{}
+	for _, o := range allowed {
+		u, err := url.Parse(o)
+		if o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
+			return nil, fmt.Errorf("%q is not an origin such as https://chat.example", o)
+		}
+		origins[strings.ToLower(o)] = true
+	}
+	return func(r *http.Request) bool {
+		origin := r.Header.Get("Origin")
+		return origin == "" || // not a browser
+			origins["*"] || origins[strings.ToLower(origin)]
+	}, nil
+}
+
+// registerBusMetrics exposes what a bus counts.
+func registerBusMetrics(r prometheus.Registerer, stats func() pubsub.Stats) {
+	for _, c := range []struct {
+		name, help string
+		value      func(pubsub.Stats) uint64
+	}{
+		{"reconnects_total", "Connections to Redis that were built in place of a lost one.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
+		{"gaps_total", "Times updates may have been lost while Redis was away.", func(s pubsub.Stats) uint64 { return s.Gaps }},
+		{"malformed_total", "Messages from Redis that were not understood.", func(s pubsub.Stats) uint64 { return s.Malformed }},
+		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
+	} {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "bus", Name: c.name, Help: c.help,
+		}, func() float64 { return float64(c.value(stats())) }))
+	}
+}

@@ -1,0 +1,261 @@
+// Package app puts the parts together: the only one that knows them all.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// App is a server with some or all roles.
+type App struct {
+	cfg      config.Server
+	log      *slog.Logger
+	registry *prometheus.Registry
+	health   *obs.Health
+	mux      *http.ServeMux
+
+	pools     []*pgxpool.Pool
+	eventLog  *events.Log
+	bus       pubsub.Bus
+	publisher *publisher
+	tokens    *auth.Tokens
+	// stages are in the order in which they start.
+	stages   []stage
+	listener net.Listener
+	// opening is closed once the gateway accepts connections; nil without one.
+	opening <-chan struct{}
+}
+
+// Open connects to the database and puts the parts together, to be served on
+// l. Close must be called in the end, also after Run; it does not close l.
+func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger) (_ *App, err error) {
+	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux()}
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	// The settings first: they cost nothing to check.
+	publishers, err := auth.ParseKeys(cfg.PublisherKeys)
+	if err != nil {
+		return nil, fmt.Errorf("--publisher-keys: %w", err)
+	}
+	admins, err := auth.ParseKeys(cfg.AdminKeys)
+	if err != nil {
+		return nil, fmt.Errorf("--admin-keys: %w", err)
+	}
+	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer}); err != nil {
+		return nil, fmt.Errorf("--jwt-keys: %w", err)
+	}
+	allowOrigin, err := originCheck(cfg.AllowedOrigins)
+	if err != nil {
+		return nil, fmt.Errorf("--allowed-origins: %w", err)
+	}
+
+	// Folding must not wait for a connection behind requests.
+	serving, err := a.pool(ctx, "serving", 16)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkSchema(ctx, serving); err != nil {
+		return nil, err
+	}
+	if a.eventLog, err = events.Open(ctx, serving); err != nil {
+		return nil, err
+	}
+	if err := a.openBus(); err != nil {
+		return nil, err
+	}
+	a.publisher = newPublisher(a.eventLog, a.bus, a.registry, log)
+	a.publisher.remote = cfg.RedisURL != ""
+	a.stage("publisher", a.publisher.run)
+	checks := []obs.Check{{Name: "postgres", Vital: true, Run: func(ctx context.Context) error {
+		if err := serving.Ping(ctx); err != nil {
+			return errors.New("cannot be reached")
+		}
+		return nil
+	}}}
+	reader := projector.NewReader(serving, a.eventLog.Partitions())
+
+	if cfg.Has(config.RoleProjector) {
+		folding, err := a.pool(ctx, "folding", 8)
+		if err != nil {
+			return nil, err
+		}
+		p, err := projector.New(projector.Config{
+			Pool: folding, Log: a.eventLog, Bus: a.bus,
+			Logger: log, Metrics: projector.NewMetrics(a.registry),
+		})
+		if err != nil {
+			return nil, err
+		}
+		a.publisher.projector = p
+		a.stage("projector", p.Run)
+	}
+	a.stage("http", a.serve)
+	if cfg.Has(config.RoleAPI) {
+		api, err := httpapi.New(httpapi.Config{
+			Appender: a.publisher, Badges: reader, Tokens: a.tokens,
+			Publishers: publishers, Admins: admins, Logger: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		a.mux.Handle("/v1/", api)
+	}
+	if cfg.Has(config.RoleGateway) {
+		g, err := gateway.New(gateway.Config{
+			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
+			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: allowOrigin,
+			Logger: log, Metrics: gateway.NewMetrics(a.registry),
+			ReconcileInterval: cfg.ReconcileInterval, DrainTimeout: cfg.DrainTimeout,
+		})
+		if err != nil {
+			return nil, err
+		}
+		a.mux.Handle("GET /v1/ws", g)
+		a.stage("gateway", g.Run)
+		a.opening = g.Open()
+		checks = append(checks, obs.Check{Name: "gateway", Vital: true, Run: func(context.Context) error {
+			select {
+			case <-g.Open():
+				return nil
+			default:
+				return errors.New("starting")
+			}
+		}})
+	}
+	a.health = obs.NewHealth(checks...)
+	a.mux.HandleFunc("GET /livez", a.health.Live)
+	a.mux.HandleFunc("GET /readyz", a.health.Ready)
+	a.mux.Handle("GET /metrics", obs.MetricsHandler(a.registry))
+	return a, nil
+}
+
+// Log is the event log. What is published to it directly is found by polling,
+// unless Wake is called.
+func (a *App) Log() *events.Log { return a.eventLog }
+
+// Wake tells whoever folds them that partitions have new events.
+func (a *App) Wake(partitions []int) { a.publisher.wakeAll(partitions) }
+
+// Pool connects to the database.
+func (a *App) Pool() *pgxpool.Pool { return a.pools[0] }
+
+// Tokens signs and verifies tokens of users.
+func (a *App) Tokens() *auth.Tokens { return a.tokens }
+
+// Handle adds a route beside the server's own. It must be called before Run.
+func (a *App) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
+
+// Stage adds a part that starts after all others and stops before them. It
+// must be called before Run.
+func (a *App) Stage(name string, run func(ctx context.Context) error) { a.stage(name, run) }
+
+// Close releases what Open has opened. It is idempotent.
+func (a *App) Close() {
+	if a.bus != nil {
+		if err := a.bus.Close(); err != nil {
+			a.log.Warn("cannot close the bus", "error", err)
+		}
+	}
+	for _, p := range a.pools {
+		p.Close()
+	}
+	a.pools = nil
+}
+
+// pool opens a pool of at most so many connections, unless the database URL
+// says otherwise.
+func (a *App) pool(ctx context.Context, purpose string, maxConns int32) (*pgxpool.Pool, error) {
+	cfg, err := a.cfg.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	projector.ConfigurePool(cfg)
+	if !strings.Contains(a.cfg.DatabaseURL, "pool_max_conns") {
+		cfg.MaxConns = maxConns
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	p, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--database-url: %w", err)
+	}
+	a.pools = append(a.pools, p)
+	return p, nil
+}
+
+// checkSchema makes sure that the schema is what this release was built for.
+func (a *App) checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	conn := pool.Config().ConnConfig
+	if a.cfg.Migrate {
+		applied, err := migrations.Up(ctx, conn, 0)
+		if err != nil {
+			return fmt.Errorf("database: %w", err)
+		}
+		for _, m := range applied {
+			a.log.InfoContext(ctx, "migrated", "migration", m.Name)
+		}
+	}
+	all, err := migrations.Status(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	if n := migrations.Pending(all); n > 0 {
+		return fmt.Errorf("database: %d of %d migrations are pending; run `badged migrate up`, or serve with --migrate", n, len(all))
+	}
+	return nil
+}
+
+func (a *App) openBus() error {
+	if a.cfg.RedisURL == "" {
+		a.bus = pubsub.NewMemory()
+		return nil
+	}
+	bus, err := pubsub.NewRedis(pubsub.RedisConfig{URL: a.cfg.RedisURL, Logger: a.log})
+	if err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
+	a.bus = bus
+	registerBusMetrics(a.registry, bus.Stats)
+	return nil
+}
+
+// Listen takes the address that a server is to serve on. It comes before Open,
+// so that an address that is in use is found out before anything starts.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("--listen %s: another program is listening there; stop it, or give another address (port 0 picks a free one)", address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,255 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// frame is any frame of the server.
+type frame struct {
+	T             string `json:"t"`
+	ID            int    `json:"id"`
+	Version       int64  `json:"version"`
+	Total         int64  `json:"total"`
+	Message       string `json:"message"`
+	Conversations []struct {
+		ConversationID string `json:"conversation_id"`
+		Unread         int64  `json:"unread"`
+	} `json:"conversations"`
+}
+
+// client is a WebSocket client of a server.
+type client struct {
+	conn *websocket.Conn
+	// unread is a frame that has come and was not asked for yet.
+	unread *frame
+}
+
+// dial connects as a user and says hello, and does so again where the server is
+// up, but its gateway not yet.
+func dial(t *testing.T, s *server, userID string) *client {
+	t.Helper()
+	var c *client
+	eventually(t, "a session of "+userID, func() bool {
+		conn, status, err := upgrade(t, s, http.Header{"Authorization": {"Bearer " + s.token(t, userID)}})
+		if err != nil {
+			t.Fatalf("dial: %d, %v", status, err)
+		}
+		c = &client{conn: conn}
+		c.write(t, `{"t":"hello"}`)
+		var f frame
+		if err := conn.ReadJSON(&f); err != nil || f.T == "bye" {
+			c.close()
+			return false
+		}
+		c.unread = &f
+		return true
+	})
+	t.Cleanup(c.close)
+	return c
+}
+
+// upgrade asks for a WebSocket.
+func upgrade(t *testing.T, s *server, header http.Header) (*websocket.Conn, int, error) {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: []string{gateway.Protocol}}
+	conn, res, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(s.url, "http")+"/v1/ws", header)
+	status := 0
+	if res != nil {
+		status = res.StatusCode
+		_ = res.Body.Close() // the dialer has read it
+	}
+	return conn, status, err
+}
+
+func (c *client) close() { _ = c.conn.Close() } // the server may have
+
+func (c *client) write(t *testing.T, text string) {
+	t.Helper()
+	if err := c.conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// next returns the next frame that is no ping; it must be of a type.
+func (c *client) next(t *testing.T, want string) frame {
+	t.Helper()
+	for {
+		var f frame
+		if c.unread != nil {
+			f, c.unread = *c.unread, nil
+		} else if err := c.conn.ReadJSON(&f); err != nil {
+			t.Fatalf("waiting for %s: %v", want, err)
+		}
+		switch f.T {
+		case want:
+			return f
+		case "ping":
+		default:
+			t.Fatalf("frame is %+v, want %s", f, want)
+		}
+	}
+}
+
+func TestClientSeesWhatIsPublishedAndRead(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
+	c := dial(t, s, "ada")
+	if f := c.next(t, "snapshot"); f.Total != 1 || len(f.Conversations) != 1 {
+		t.Errorf("snapshot is %+v, want one unread", f)
+	}
+	s.publish(t, message("lunch", 2, "ada"))
+	if f := c.next(t, "changes"); f.Total != 2 || len(f.Conversations) != 1 || f.Conversations[0].Unread != 2 {
+		t.Errorf("changes are %+v, want two unread", f)
+	}
+
+	// What the client does goes into the log, and comes back as a change.
+	told := map[string]frame{}
+	for id, command := range []string{
+		`{"t":"read","id":0,"conversation_id":"lunch","up_to_seq":2}`,
+		`{"t":"mark_unread","id":1,"conversation_id":"lunch"}`,
+		`{"t":"read_all","id":2}`,
+	} {
+		c.write(t, command)
+		for range 2 { // in either order
+			var f frame
+			for f.T == "" || f.T == "ping" {
+				if err := c.conn.ReadJSON(&f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			told[f.T] = f
+		}
+		if ok, changes := told["ok"], told["changes"]; ok.ID != id || changes.Total != []int64{0, 1, 0}[id] {
+			t.Errorf("after %s: %+v and %+v", command, ok, changes)
+		}
+	}
+	if err := s.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	c.next(t, "bye")
+}
+
+func TestCommandsThatMakeNoSenseAreTheClientsFault(t *testing.T) {
+	a := open(t, settings(pgtest.NewDB(t, migrated())))
+	c := commands{a.publisher}
+	for name, err := range map[string]error{
+		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), "ada", ""),
+		"up_to_seq must be at least 1, is -1":                  c.Read(t.Context(), "ada", "lunch", -1),
+		"category must not hold control characters":            c.ReadAll(t.Context(), "ada", "\x01"),
+		"conversation_id must have at most 128 bytes, has 129": c.Read(t.Context(), "ada", strings.Repeat("x", 129), 1),
+	} {
+		var invalid gateway.InvalidError
+		if !errors.As(err, &invalid) {
+			t.Errorf("%s: error is %v", name, err)
+		} else if invalid.Invalid() != name {
+			t.Errorf("message is %q, want %q", invalid.Invalid(), name)
+		}
+	}
+	a.pools[0].Close()
+	var invalid gateway.InvalidError
+	if err := c.MarkUnread(t.Context(), "ada", "lunch"); err == nil || errors.As(err, &invalid) {
+		t.Errorf("a database that is away is the client's fault: %v", err)
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		allowed []string
+		origins map[string]bool
+	}{
+		{"some", []string{"https://chat.example", "http://localhost:3000"}, map[string]bool{
+			"https://chat.example": true, "HTTPS://Chat.Example": true, "http://localhost:3000": true,
+			"":                    true, // not a browser
+			"http://chat.example": false, "https://chat.example:8443": false, "https://evil.example": false,
+			"https://chat.example.evil.example": false, "http://localhost": false, "null": false,
+		}},
+		{"any", []string{"*"}, map[string]bool{"https://evil.example": true, "null": true, "": true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			allow, err := originCheck(test.allowed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for origin, want := range test.origins {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/ws", nil)
+				if origin != "" {
+					r.Header.Set("Origin", origin)
+				}
+				if got := allow(r); got != want {
+					t.Errorf("origin %q: %t, want %t", origin, got, want)
+				}
+			}
+		})
+	}
+	for _, bad := range []string{"", "chat.example", "https://", "https://chat.example/", "https://chat.example/page", "https://chat.example?x", "null"} {
+		if _, err := originCheck([]string{"https://good.example", bad}); err == nil {
+			t.Errorf("origin %q is accepted", bad)
+		}
+	}
+	if allow, err := originCheck(nil); allow != nil || err != nil {
+		t.Error("without origins the gateway does not decide by itself")
+	}
+}
+
+func TestOriginsOfBrowsers(t *testing.T) {
+	databaseURL := pgtest.NewDB(t, migrated())
+	for _, test := range []struct {
+		name    string
+		allowed []string
+		// want is by Origin; "own" is the server's.
+		want map[string]int
+	}{
+		{"by default the server's own only", nil, map[string]int{
+			"own": http.StatusSwitchingProtocols, "https://chat.example": http.StatusForbidden, "": http.StatusSwitchingProtocols,
+		}},
+		{"those that are allowed", []string{"https://chat.example"}, map[string]int{
+			"own": http.StatusForbidden, "https://chat.example": http.StatusSwitchingProtocols, "https://evil.example": http.StatusForbidden,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := settings(databaseURL)
+			cfg.AllowedOrigins = test.allowed
+			s := run(t, open(t, cfg))
+			for origin, want := range test.want {
+				header := http.Header{}
+				switch origin {
+				case "":
+				case "own":
+					header.Set("Origin", s.url)
+				default:
+					header.Set("Origin", origin)
+				}
+				conn, status, err := upgrade(t, s, header)
+				if status != want {
+					t.Errorf("origin %q: status %d (%v), want %d", origin, status, err, want)
+				}
+				if err == nil {
+					_ = conn.Close()
+				}
+			}
+		})
+	}
+}
+
+func TestAuthenticatorTellsWhoseATokenIs(t *testing.T) {
+	a := open(t, settings(pgtest.NewDB(t, migrated())))
+	s := &server{App: a}
+	id, err := authenticator{a.tokens}.Authenticate(context.Background(), s.token(t, "ada"))
+	if err != nil || id.UserID != "ada" || id.ExpiresAt.IsZero() {
+		t.Errorf("identity is %+v, %v", id, err)
+	}
+	if _, err := (authenticator{a.tokens}).Authenticate(context.Background(), "a.b.c"); err == nil || errors.Is(err, gateway.ErrTokenExpired) {
+		t.Errorf("of no token: %v", err)
+	}
+}

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// The credentials of the tests.
+const (
+	publisherKey = "publisher-secret"
+	jwtKeys      = "main=HS256:0123456789abcdef0123456789abcdef"
+)
+
+func migrated() pgtest.Template {
+	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+		conn, err := pgx.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		_, err = migrations.Up(ctx, conn, 4)
+		return err
+	}}
+}
+
+// settings returns the settings of a server with all roles on a database.
+func settings(databaseURL string) config.Server {
+	return config.Server{
+		Database:      config.Database{DatabaseURL: databaseURL},
+		Tokens:        config.Tokens{JWTKeys: []string{jwtKeys}},
+		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		PublisherKeys: []string{"chat=" + publisherKey}, AdminKeys: []string{"ops=admin-secret"},
+		ReconcileInterval: 30 * time.Second, DrainTimeout: 5 * time.Second,
+	}
+}
+
+// server is an App that runs.
+type server struct {
+	*App
+	url  string
+	halt context.CancelFunc
+	once sync.Once
+	done chan error
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // most have been served on, and are closed
+	return l
+}
+
+// open opens an App that is closed when the test ends.
+func open(t *testing.T, cfg config.Server) *App {
+	t.Helper()
+	a, err := Open(t.Context(), cfg, listen(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+// run runs an App and returns once it is ready.
+func run(t *testing.T, a *App) *server {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &server{App: a, url: "http://" + a.listener.Addr().String(), halt: cancel, done: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() { s.done <- a.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return s
+}
+
+// stop asks for the end and returns what Run did; only the first call does.
+func (s *server) stop() (err error) {
+	s.once.Do(func() {
+		s.halt()
+		err = <-s.done
+	})
+	return err
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func do(r *http.Request) (answer, error) {
+	r.Close = true // no connection outlives the request
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, string(b)}, err
+}
+
+func send(t *testing.T, r *http.Request) answer {
+	t.Helper()
+	a, err := do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func newRequest(t *testing.T, method, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (s *server) get(t *testing.T, path string) answer {
+	t.Helper()
+	r := newRequest(t, http.MethodGet, s.url+path, "")
+	r.Header.Set("Authorization", "Bearer "+publisherKey)
+	return send(t, r)
+}
+
+// publish publishes NDJSON and returns its position.
+func (s *server) publish(t *testing.T, ndjson string) string {
+	t.Helper()
+	r := newRequest(t, http.MethodPost, s.url+"/v1/events", ndjson)
+	r.Header.Set("Authorization", "Bearer "+publisherKey)
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	a := send(t, r)
+	if a.status != http.StatusAccepted {
+		t.Fatalf("publish: %d %s", a.status, a.body)
+	}
+	return a.header.Get("Badged-Position")
+}
+
+// token returns a token of a user.
+func (s *server) token(t *testing.T, userID string) string {
+	t.Helper()
+	token, err := s.Tokens().Sign(userID, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// eventually asks again and again until it is told yes, for what tells nobody
+// when it happens.
+func eventually(t *testing.T, what string, isSo func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !isSo() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("it never happened: %s", what)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// publisher appends events to the log and wakes whoever folds them: the
+// projector in this process at once, those in others through the bus, which
+// nobody who publishes has to wait for.
+type publisher struct {
+	log       *events.Log
+	projector *projector.Projector // nil where only other processes fold
+	bus       pubsub.Bus
+	// remote is set where the bus reaches other processes.
+	remote   bool
+	logger   *slog.Logger
+	appended prometheus.Counter
+
+	mu sync.Mutex
+	// woken are the partitions that the bus has yet to be told of.
+	woken map[int]struct{}
+	wake  chan struct{}
+}
+
+func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
+	p := &publisher{
+		log: log, bus: bus, logger: logger,
+		appended: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
+			Help: "Events appended to the log by this process.",
+		}),
+		woken: map[int]struct{}{},
+		wake:  make(chan struct{}, 1),
+	}
+	r.MustRegister(p.appended)
+	return p
+}
+
+// Append implements httpapi.Appender.
+func (p *publisher) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	receipt, err := p.log.Append(ctx, evs...)
+	if err != nil {
+		return receipt, err
+	}
+	p.appended.Add(float64(len(evs)))
+	p.wakeAll(receipt.Partitions)
+	return receipt, nil
+}
+
+// wakeAll wakes whoever folds partitions. It does not block.
+func (p *publisher) wakeAll(partitions []int) {
+	if p.projector != nil {
+		for _, partition := range partitions {
+			p.projector.Wake(partition)
+		}
+	}
+	if !p.remote {
+		return
+	}
+	p.mu.Lock()
+	for _, partition := range partitions {
+		p.woken[partition] = struct{}{}
+	}
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run tells the bus, until ctx is done, which partitions have new events.
+func (p *publisher) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+		}
+		p.mu.Lock()
+		partitions := make([]int, 0, len(p.woken))
+		for partition := range p.woken {
+			partitions = append(partitions, partition)
+		}
+		clear(p.woken)
+		p.mu.Unlock()
+		if err := p.bus.Wake(ctx, partitions); err != nil && ctx.Err() == nil {
+			p.logger.DebugContext(ctx, "projectors not woken; they poll", "error", err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/pubsub"
+)
+
+// wakeBus is a bus of which only Wake is used.
+type wakeBus struct {
+	pubsub.Bus
+	wakes chan []int
+	err   error
+}
+
+func (b *wakeBus) Wake(ctx context.Context, partitions []int) error {
+	select {
+	case b.wakes <- partitions:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestProjectorsElsewhereAreWoken(t *testing.T) {
+	bus := &wakeBus{wakes: make(chan []int), err: errors.New("Redis is away")}
+	p := newPublisher(nil, bus, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.remote = true
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := p.run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	// Publishing waits for nobody: all of these return before the bus does.
+	p.wakeAll([]int{3})
+	p.wakeAll([]int{1, 2})
+	p.wakeAll([]int{2, 1})
+	woken := map[int]bool{}
+	for len(woken) < 3 {
+		for _, partition := range <-bus.wakes {
+			woken[partition] = true
+		}
+	}
+	// An error, as there was with each, costs nothing but the wake.
+	for !woken[7] {
+		p.wakeAll([]int{7})
+		for _, partition := range <-bus.wakes {
+			woken[partition] = true
+		}
+	}
+	if len(woken) != 4 {
+		t.Errorf("woken are %v", woken)
+	}
+	cancel()
+	running.Wait()
+}
+
+func TestInOneProcessTheBusIsNotWoken(t *testing.T) {
+	p := newPublisher(nil, &wakeBus{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.wakeAll([]int{1})
+	if len(p.wake) != 0 || len(p.woken) != 0 {
+		t.Errorf("the bus is to be told of %v", p.woken)
+	}
+}
+
+func TestRolesInTwoProcesses(t *testing.T) {
+	redis, err := privateredis.Start(t.Context(), privateredis.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Stop)
+	publishing := settings(pgtest.NewDB(t, migrated()))
+	publishing.RedisURL = redis.URL()
+	folding := publishing
+	publishing.Roles = []config.Role{config.RoleAPI, config.RoleGateway}
+	folding.Roles = []config.Role{config.RoleProjector}
+	front := run(t, open(t, publishing))
+	run(t, open(t, folding))
+
+	c := dial(t, front, "ada")
+	c.next(t, "snapshot")
+	front.publish(t, message("lunch", 1, "ada"))
+	if f := c.next(t, "changes"); f.Total != 1 {
+		t.Errorf("changes are %+v, want one unread", f)
+	}
+}
+
+func TestBusMetrics(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	registerBusMetrics(r, func() pubsub.Stats {
+		return pubsub.Stats{Reconnects: 1, Gaps: 2, Malformed: 3, PublishErrors: 4}
+	})
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		got[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	for name, want := range map[string]float64{
+		"badged_bus_reconnects_total": 1, "badged_bus_gaps_total": 2,
+		"badged_bus_malformed_total": 3, "badged_bus_publish_errors_total": 4,
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %g, want %g", name, got[name], want)
+		}
+	}
+}

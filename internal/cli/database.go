@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// migrateCmd is `badged migrate`.
+type migrateCmd struct {
+	Up     migrateUpCmd     `cmd:"" help:"Apply the pending migrations."`
+	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied."`
+}
+
+type migrateUpCmd struct {
+	config.Database `embed:""`
+	Partitions      int `help:"Partitions of an empty database, 1 to 256, settled for good. Default: 16." placeholder:"N"`
+}
+
+// Validate implements kong's validation.
+func (c *migrateUpCmd) Validate() error {
+	if c.Partitions < 0 || c.Partitions > events.MaxPartitions {
+		return fmt.Errorf("--partitions must be from 1 to %d", events.MaxPartitions)
+	}
+	return nil
+}
+
+// Run applies the pending migrations and prints them.
+func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
+	cfg, err := c.PoolConfig()
+	if err != nil {
+		return err
+	}
+	applied, err := migrations.Up(ctx, cfg.ConnConfig, c.Partitions)
+	if err != nil {
+		return err
+	}
+	for _, m := range applied {
+		fmt.Fprintf(streams.Out, "applied %s\n", m.Name)
+	}
+	if len(applied) == 0 {
+		fmt.Fprintln(streams.Out, "nothing to do: every migration is applied")
+	}
+	return nil
+}
+
+type migrateStatusCmd struct {
+	config.Database `embed:""`
+}
+
+// Run prints every migration. It fails while some are pending, so that scripts
+// can tell.
+func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
+	cfg, err := c.PoolConfig()
+	if err != nil {
+		return err
+	}
+	all, err := migrations.Status(ctx, cfg.ConnConfig)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
+	for _, m := range all {
+		applied := "pending"
+		if !m.AppliedAt.IsZero() {
+			applied = m.AppliedAt.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%s\t%s\n", m.Name, applied)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if n := migrations.Pending(all); n > 0 {
+		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`", n, len(all))
+	}
+	return nil
+}
+
+// userCmd is `badged user`.
+type userCmd struct {
+	Show userShowCmd `cmd:"" help:"Show the badge of a user and the conversations that have anything to show."`
+}
+
+type userShowCmd struct {
+	config.Database `embed:""`
+	User            string `arg:"" help:"Id of the user."`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run prints the badge of a user.
+func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.User); reason != "" {
+		return fmt.Errorf("user id %s", reason)
+	}
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	s, err := projector.NewReader(pool, log.Partitions()).Snapshot(ctx, c.User)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(streams.Out, s)
+	}
+	return printSnapshot(streams, s, log.PartitionOf(c.User))
+}
+
+func printSnapshot(streams Streams, s pubsub.Snapshot, partition int) error {
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
+	categories := make([]string, 0, len(s.Categories))
+	for c := range s.Categories {
+		categories = append(categories, c)
+	}
+	slices.Sort(categories)
+	for _, c := range categories {
+		fmt.Fprintf(table, "  %s\t%d\n", c, s.Categories[c])
+	}
+	fmt.Fprintf(table, "version\t%d\nepoch\t%s\npartition\t%d\n", s.Version, s.Epoch, partition)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if s.Version == 0 {
+		fmt.Fprintln(streams.Out, "\nNothing has ever happened to this user.")
+		return nil
+	}
+	if len(s.Conversations) == 0 {
+		fmt.Fprintln(streams.Out, "\nNothing is unread.")
+		return nil
+	}
+	fmt.Fprintln(streams.Out)
+	table = tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CONVERSATION\tUNREAD\tMENTIONS\tFIRST UNREAD\tREAD\tLAST\tLEVEL\tCATEGORY\tMARKED\tVERSION")
+	for _, c := range s.Conversations {
+		marked := ""
+		if c.MarkedUnread {
+			marked = "unread"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\n", c.ConversationID, c.Unread, c.Mentions,
+			c.FirstUnreadSeq, c.ReadSeq, c.LastSeq, c.Level, c.Category, marked, c.Version)
+	}
+	if s.More {
+		fmt.Fprintf(table, "… and more than these %d\n", len(s.Conversations))
+	}
+	return table.Flush()
+}
+
+// lagCmd is `badged lag`.
+type lagCmd struct {
+	config.Database `embed:""`
+	JSON            bool `name:"json" help:"Print JSON." env:"-"`
+}
+
+// lagCount is how many events `badged lag` counts in one partition.
+const lagCount = 1_000_000
+
+// Run prints the lag of every partition.
+func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	all := make([]int, log.Partitions())
+	for i := range all {
+		all[i] = i
+	}
+	lags, err := projector.Lags(ctx, pool, all, lagCount)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(streams.Out, lagsJSON(lags))
+	}
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PARTITION\tHEAD\tFOLDED\tEVENTS BEHIND\tSECONDS BEHIND\tOWNER")
+	for _, l := range lags {
+		behind := fmt.Sprint(l.Events)
+		if l.Events == lagCount {
+			behind += " or more"
+		}
+		owner := l.Owner
+		if owner == "" {
+			owner = "nobody"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t%s\n", l.Partition, l.Head, l.Folded, behind, l.Age.Seconds(), owner)
+	}
+	return table.Flush()
+}
+
+// lagJSON is a projector.Lag as `badged lag --json` prints it.
+type lagJSON struct {
+	Partition int `json:"partition"`
+	// Head and Folded are positions, such as "1234/56".
+	Head   string `json:"head"`
+	Folded string `json:"folded"`
+	// EventsBehind is lagCount where they are that many or more.
+	EventsBehind  int64   `json:"events_behind"`
+	SecondsBehind float64 `json:"seconds_behind"`
+	// Owner is empty where nobody folds the partition.
+	Owner string `json:"owner"`
+}
+
+func lagsJSON(lags []projector.Lag) []lagJSON {
+	all := make([]lagJSON, len(lags))
+	for i, l := range lags {
+		all[i] = lagJSON{l.Partition, l.Head.String(), l.Folded.String(), l.Events, l.Age.Seconds(), l.Owner}
+	}
+	return all
+}
+
+// openDatabase connects to a database that has been migrated.
+func openDatabase(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
+	cfg, err := d.PoolConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	projector.ConfigurePool(cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	log, err := events.Open(ctx, pool)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return pool, log, nil
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/pubsub"
+)
+
+func TestMigrate(t *testing.T) {
+	url := "--database-url=" + pgtest.NewDB(t, pgtest.Template{})
+	const pending = "migrations are pending; run `badged migrate up`\n"
+
+	r := badged(t, "migrate", "status", url)
+	if r.code != exitFailed || !strings.HasSuffix(r.err, pending) || strings.Count(r.out, "pending") < 2 {
+		t.Errorf("status before: exit code %d, printed\n%s%s", r.code, r.out, r.err)
+	}
+	out := mustDo(t, "migrate", "up", "--partitions=3", url)
+	if !strings.HasPrefix(out, "applied 00001_") || strings.Count(out, "\n") != strings.Count(out, "applied ") {
+		t.Errorf("up prints\n%s", out)
+	}
+	status := mustDo(t, "migrate", "status", url)
+	if strings.Contains(status, "pending") || strings.Count(status, "\n") != strings.Count(out, "\n")+1 {
+		t.Errorf("status after:\n%s", status)
+	}
+	if out := mustDo(t, "migrate", "up", url); out != "nothing to do: every migration is applied\n" {
+		t.Errorf("up again prints\n%s", out)
+	}
+	if out := mustDo(t, "migrate", "up", "--partitions=3", url); out != "nothing to do: every migration is applied\n" {
+		t.Errorf("up again with as many partitions prints\n%s", out)
+	}
+	r = badged(t, "migrate", "up", "--partitions=4", url)
+	if want := "badged: the database has 3 partitions, not 4: the number is settled when the database is created and cannot change\n"; r.code != exitFailed || r.err != want {
+		t.Errorf("up with other partitions: exit code %d, says %q, want %q", r.code, r.err, want)
+	}
+}
+
+func TestMigrateTakesAURLWithSettingsOfThePool(t *testing.T) {
+	// The same URL serves the server, whose pool they are for.
+	url := "--database-url=" + pgtest.NewDB(t, pgtest.Template{}) + "&pool_max_conns=3"
+	mustDo(t, "migrate", "up", url)
+	mustDo(t, "migrate", "status", url)
+	mustDo(t, "lag", url)
+}
+
+// databaseCommands are those that need a migrated database.
+func databaseCommands(t *testing.T) map[string][]string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "traffic.txt")
+	if err := os.WriteFile(file, []byte("1 2 1082040961\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]string{
+		"user show": {"user", "show", "ada"},
+		"lag":       {"lag"},
+		"replay":    {"replay", file, "--quiet"},
+		"serve":     {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
+	}
+}
+
+func TestDatabaseThatIsNotMigrated(t *testing.T) {
+	url := pgtest.NewDB(t, pgtest.Template{})
+	for name, args := range databaseCommands(t) {
+		t.Run(name, func(t *testing.T) {
+			r := badged(t, append(args, "--database-url="+url)...)
+			if r.code != exitFailed || !strings.Contains(r.err, "run `badged migrate up`") || strings.Count(r.err, "\n") != 1 {
+				t.Errorf("exit code %d, says:\n%s", r.code, r.err)
+			}
+		})
+	}
+}
+
+func TestDatabaseThatCannotBeUsed(t *testing.T) {
+	const password = "hunter2"
+	elsewhere := regexp.MustCompile(`/test_[a-z0-9]+\?`).ReplaceAllString(pgtest.NewDB(t, pgtest.Template{}), "/elsewhere?")
+	const hint = "\nIs Postgres running there, and may this user connect? --database-url (BADGED_DATABASE_URL) says where and who.\n"
+	const badURL = "badged: --database-url (BADGED_DATABASE_URL): "
+	for _, test := range []struct{ name, url, contains, hint string }{
+		{
+			"nobody listens", "postgres://badged:" + password + "@127.0.0.1:1/chat",
+			"failed to connect to `user=badged database=chat`: 127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused", hint,
+		},
+		{"no such socket", "host=/nowhere user=badged password=" + password + " dbname=chat", "/nowhere/.s.PGSQL.", hint},
+		{"no such database", elsewhere + "&password=" + password, `database "elsewhere" does not exist`, hint},
+		{"a bad port", "postgres://badged:" + password + "@localhost:99999/chat", badURL + "invalid port; want a URL such as", "\n"},
+		{"a bad password", "postgres://badged:%zz" + password + "@localhost/chat", badURL + "failed to parse as URL", "\n"},
+		{"nonsense", password, badURL + "failed to parse as keyword/value", "\n"},
+	} {
+		commands := databaseCommands(t)
+		commands["migrate up"] = []string{"migrate", "up"}
+		commands["migrate status"] = []string{"migrate", "status"}
+		for name, args := range commands {
+			t.Run(test.name+"/"+name, func(t *testing.T) {
+				r := badged(t, append(args, "--database-url="+test.url)...)
+				if r.code != exitFailed || r.out != "" {
+					t.Errorf("exit code %d, printed %q", r.code, r.out)
+				}
+				if !strings.HasPrefix(r.err, "badged: ") || !strings.Contains(r.err, test.contains) || !strings.HasSuffix(r.err, test.hint) ||
+					strings.Count(r.err, "\n") != max(1, strings.Count(test.hint, "\n")) {
+					t.Errorf("it says:\n%swant a line with:\n%s%s", r.err, test.contains, test.hint)
+				}
+				if strings.Contains(r.err, password) {
+					t.Errorf("it tells the password:\n%s", r.err)
+				}
+			})
+		}
+	}
+}
+
+func TestUserNothingHappenedTo(t *testing.T) {
+	url := "--database-url=" + pgtest.NewDB(t, migrated())
+	if out := mustDo(t, "user", "show", "nobody", url); !strings.HasSuffix(out, "\nNothing has ever happened to this user.\n") {
+		t.Errorf("it prints:\n%s", out)
+	}
+	var s pubsub.Snapshot
+	if err := json.Unmarshal([]byte(mustDo(t, "user", "show", "nobody", "--json", url)), &s); err != nil {
+		t.Fatal(err)
+	}
+	want := pubsub.Snapshot{
+		Badge:         pubsub.Badge{UserID: "nobody", Epoch: s.Epoch, Categories: map[string]int64{}},
+		Conversations: []pubsub.Conversation{},
+	}
+	if diff := cmp.Diff(want, s); diff != "" || s.Epoch == "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+	r := badged(t, "user", "show", "a\tb", url)
+	if want := "badged: user id must not hold control characters\n"; r.code != exitFailed || r.err != want {
+		t.Errorf("exit code %d, says %q, want %q", r.code, r.err, want)
+	}
+}
+
+func TestLagOfALogThatNobodyFolds(t *testing.T) {
+	url := pgtest.NewDB(t, migrated())
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var evs []events.Event
+	for i := range 3 {
+		evs = append(evs, events.Event{
+			ID: fmt.Sprint(i), Source: "test", Type: events.MessageDelivered,
+			Data: events.Data{ConversationID: "lunch", Seq: int64(i + 1), UserIDs: []string{"ada"}},
+		})
+	}
+	receipt, err := log.Append(t.Context(), evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := receipt.Partitions[0]
+
+	type lag struct {
+		Partition     int
+		Head, Folded  string
+		EventsBehind  int64   `json:"events_behind"`
+		SecondsBehind float64 `json:"seconds_behind"`
+		Owner         string
+	}
+	var lags []lag
+	if err := json.Unmarshal([]byte(mustDo(t, "lag", "--json", "--database-url="+url)), &lags); err != nil {
+		t.Fatal(err)
+	}
+	if len(lags) != partitions {
+		t.Fatalf("%d partitions, want %d", len(lags), partitions)
+	}
+	l := lags[behind]
+	if want := fmt.Sprintf("%d/", receipt.TransactionID); l.Partition != behind || !strings.HasPrefix(l.Head, want) || l.Folded != "0/0" {
+		t.Errorf("partition %d is at %s of %s, want 0/0 of %s…", l.Partition, l.Folded, l.Head, want)
+	}
+	if l.EventsBehind != 3 || l.SecondsBehind <= 0 || l.Owner != "" {
+		t.Errorf("partition %d is %d events, %f s behind and %q's; want 3, more than 0, nobody's", behind, l.EventsBehind, l.SecondsBehind, l.Owner)
+	}
+	if other := lags[1-behind]; other.EventsBehind != 0 || other.SecondsBehind != 0 || other.Head != "0/0" {
+		t.Errorf("a partition without events is behind: %+v", other)
+	}
+
+	table := mustDo(t, "lag", "--database-url="+url)
+	if lines := strings.Split(table, "\n"); len(lines) != partitions+2 || !strings.HasPrefix(lines[0], "PARTITION  HEAD") ||
+		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +nobody$`, behind, l.Head)).MatchString(lines[behind+1]) {
+		t.Errorf("it prints:\n%s", table)
+	}
+}

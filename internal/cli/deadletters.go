@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/projector"
+)
+
+// deadLettersCmd is `badged deadletters`.
+type deadLettersCmd struct {
+	List    deadLettersListCmd    `cmd:"" help:"Show what is in the log and could not be understood."`
+	Retry   deadLettersRetryCmd   `cmd:"" help:"Publish dead letters again, through the log."`
+	Discard deadLettersDiscardCmd `cmd:"" help:"Remove dead letters for good; each is printed."`
+}
+
+// deadLetterPage is how many dead letters are read at once.
+const deadLetterPage = 500
+
+// deadLetterJSON is a dead letter as it is printed.
+type deadLetterJSON struct {
+	ID        int64  `json:"id"`
+	Partition int    `json:"partition"`
+	Position  string `json:"position"`
+	// Payload is null where the log had none.
+	Payload json.RawMessage `json:"payload"`
+	Reason  string          `json:"reason"`
+	At      time.Time       `json:"at"`
+}
+
+func newDeadLetterJSON(l projector.DeadLetter) deadLetterJSON {
+	return deadLetterJSON{l.ID, l.Partition, l.Position.String(), l.Payload, l.Reason, l.At.UTC()}
+}
+
+type deadLettersListCmd struct {
+	config.Database `embed:""`
+	JSON            bool `name:"json" help:"Print JSON, a line for each, with its payload." env:"-"`
+}
+
+// Run prints every dead letter.
+func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
+	letters, closeAll, err := openDeadLetters(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	lines := json.NewEncoder(streams.Out)
+	n := 0
+	err = eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
+		if c.JSON {
+			return lines.Encode(newDeadLetterJSON(l))
+		}
+		if n++; n == 1 {
+			fmt.Fprintln(table, "ID\tPARTITION\tPOSITION\tPUT ASIDE\tREASON")
+		}
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", l.ID, l.Partition, l.Position, l.At.UTC().Format(time.RFC3339), l.Reason)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n == 0 && !c.JSON {
+		fmt.Fprintln(streams.Out, "there are no dead letters")
+	}
+	return table.Flush()
+}
+
+// selection says which dead letters a command is about.
+type selection struct {
+	ID  []int64 `arg:"" optional:"" help:"Ids, as list shows them."`
+	All bool    `help:"All of them." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (s selection) Validate() error {
+	if s.All == (len(s.ID) > 0) {
+		return errors.New("give the ids of dead letters, or --all")
+	}
+	return nil
+}
+
+// each calls do for each that is selected and joins the errors.
+func (s selection) each(ctx context.Context, letters *projector.DeadLetters, do func(id int64) error) error {
+	var errs []error
+	if s.All {
+		err := eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
+			errs = append(errs, do(l.ID))
+			return nil
+		})
+		return errors.Join(append(errs, err)...)
+	}
+	for _, id := range s.ID {
+		errs = append(errs, do(id))
+	}
+	return errors.Join(errs...)
+}
+
+type deadLettersRetryCmd struct {
+	config.Database `embed:""`
+	selection       `embed:""`
+}
+
+// Validate implements kong's validation.
+func (c *deadLettersRetryCmd) Validate() error {
+	return errors.Join(c.Database.Validate(), c.selection.Validate())
+}
+
+// Run retries the selected dead letters. It fails where one is still not
+// understood, and goes on with the others.
+func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
+	letters, closeAll, err := openDeadLetters(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	return c.each(ctx, letters, func(id int64) error {
+		if _, err := letters.Retry(ctx, id); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(streams.Out, "dead letter %d is in the log again\n", id)
+		return err
+	})
+}
+
+type deadLettersDiscardCmd struct {
+	config.Database `embed:""`
+	selection       `embed:""`
+}
+
+// Validate implements kong's validation.
+func (c *deadLettersDiscardCmd) Validate() error {
+	return errors.Join(c.Database.Validate(), c.selection.Validate())
+}
+
+// Run removes the selected dead letters and prints each as JSON, so that it is
+// not lost by mistake.
+func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
+	letters, closeAll, err := openDeadLetters(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	lines := json.NewEncoder(streams.Out)
+	return c.each(ctx, letters, func(id int64) error {
+		l, err := letters.Discard(ctx, id)
+		if err != nil {
+			return err
+		}
+		return lines.Encode(newDeadLetterJSON(l))
+	})
+}
+
+func openDeadLetters(ctx context.Context, d config.Database) (*projector.DeadLetters, func(), error) {
+	pool, log, err := openDatabase(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	return projector.NewDeadLetters(pool, log), pool.Close, nil
+}
+
+func eachDeadLetter(ctx context.Context, letters *projector.DeadLetters, do func(projector.DeadLetter) error) error {
+	after := int64(0)
+	for {
+		page, err := letters.List(ctx, after, deadLetterPage)
+		if err != nil {
+			return err
+		}
+		for _, l := range page {
+			if err := do(l); err != nil {
+				return err
+			}
+			after = l.ID
+		}
+		if len(page) < deadLetterPage {
+			return nil
+		}
+	}
+}

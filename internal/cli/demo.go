@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/badged/badged/internal/app"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/demo"
+	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/web"
+)
+
+// demoCmd is `badged demo`.
+type demoCmd struct {
+	config.Log `embed:""`
+	Listen     string `help:"Address of the page; port 0 picks a free one." default:"127.0.0.1:8080"`
+	DataDir    string `help:"Where the demo's Postgres and keys live. Default: badged/demo under /var/lib for root, under the user's data directory for others." placeholder:"DIR"`
+}
+
+// databaseStop is how long the demo's Postgres has to stop.
+const databaseStop = 20 * time.Second
+
+// Run runs the demo until it is interrupted.
+func (c *demoCmd) Run(ctx context.Context, streams Streams) (err error) {
+	log, err := obs.NewLogger(streams.Err, c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go endWithGoRun(ctx, cancel)
+
+	dir := c.DataDir
+	if dir == "" {
+		base, err := embedpg.DefaultDataDir("badged")
+		if err != nil {
+			return fmt.Errorf("%w; give one with --data-dir", err)
+		}
+		dir = filepath.Join(base, "demo")
+	}
+	l, err := app.Listen(ctx, c.Listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+
+	fmt.Fprintf(streams.Err, "badged: starting a private Postgres in %s\n", dir)
+	pg, err := embedpg.Start(ctx, embedpg.Config{DataDir: dir, Log: log})
+	if err != nil {
+		return fmt.Errorf("the demo's Postgres does not start: %w", err)
+	}
+	defer func() {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseStop)
+		defer cancel()
+		err = errors.Join(err, pg.Stop(stopCtx))
+	}()
+	keys, err := demo.LoadKeys(filepath.Join(dir, "keys.json"))
+	if err != nil {
+		return err
+	}
+	return c.serve(ctx, streams, log, l, pg, keys)
+}
+
+func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, l net.Listener, pg *embedpg.Server, keys demo.Keys) error {
+	a, err := app.Open(ctx, config.Server{
+		Database:          config.Database{DatabaseURL: pg.URL()},
+		Tokens:            config.Tokens{JWTKeys: []string{"demo=HS256:" + keys.JWTSecret}},
+		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		PublisherKeys:     []string{"demo=" + keys.PublisherKey},
+		ReconcileInterval: 30 * time.Second,
+		DrainTimeout:      2 * time.Second,
+		Migrate:           true,
+	}, l, log)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	d, err := demo.New(ctx, demo.Config{
+		Pool: a.Pool(), Log: a.Log(), Tokens: a.Tokens(), Wake: a.Wake, Page: web.Demo(), Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	a.Handle("/", d)
+	a.Stage("demo", d.Run)
+	a.Stage("postgres", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pg.Done():
+			return errors.Join(errors.New("the demo's Postgres has ended"), pg.Err())
+		}
+	})
+	return a.Run(ctx, func() {
+		url := "http://" + l.Addr().String()
+		fmt.Fprintf(streams.Err, demoBanner, url, keys.PublisherKey, keys.JWTSecret)
+	})
+}
+
+// demoBanner tells where the page is and how to join in from elsewhere.
+const demoBanner = `badged: ready on %[1]s
+
+  Open %[1]s in a browser: a few people chat, with live badges.
+  To join in from a shell, paste these lines into it, and go on as in the README:
+
+export BADGED_URL=%[1]s
+export BADGED_PUBLISHER_KEY=%[2]s
+export BADGED_JWT_KEYS=demo=HS256:%[3]s
+
+  Ctrl-C stops everything; the data stays for the next time.
+`

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// everyCommand returns the words of every command that does something.
+func everyCommand(t *testing.T) [][]string {
+	t.Helper()
+	parser, err := kong.New(&commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]string
+	for _, leaf := range parser.Model.Leaves(true) {
+		all = append(all, strings.Fields(leaf.Path()))
+	}
+	if len(all) < 8 {
+		t.Fatalf("only %d commands: %v", len(all), all)
+	}
+	return all
+}
+
+func TestHelp(t *testing.T) {
+	commands := append(everyCommand(t), nil) // and badged itself
+	for _, command := range commands {
+		t.Run(strings.Join(command, " "), func(t *testing.T) {
+			out := mustDo(t, append(command, "--help")...)
+			if want := strings.TrimSpace("Usage: badged " + strings.Join(command, " ")); !strings.HasPrefix(out, want) {
+				t.Errorf("help starts otherwise than %q:\n%s", want, out)
+			}
+			if strings.Contains(out, "…,...") || strings.Contains(out, "!") {
+				t.Errorf("help is not what people expect to read:\n%s", out)
+			}
+		})
+	}
+	if out, help := mustDo(t), mustDo(t, "--help"); out != help {
+		t.Errorf("without a command there is no help:\n%s", out)
+	}
+}
+
+func TestHelpNamesEveryCommand(t *testing.T) {
+	out := mustDo(t, "--help")
+	for _, command := range everyCommand(t) {
+		if !strings.Contains(out, "\n  "+strings.Join(command, " ")) {
+			t.Errorf("%s is not among them:\n%s", strings.Join(command, " "), out)
+		}
+	}
+}
+
+func TestHelpShowsDefaultsAndTheEnvironment(t *testing.T) {
+	out := mustDo(t, "serve", "--help")
+	for _, want := range []string{
+		`--listen="127.0.0.1:8080"`, "--roles=api,projector,gateway", "--reconcile-interval=30s", "--drain-timeout=5s", `--log-level="info"`,
+		"($BADGED_DATABASE_URL)", "($BADGED_PUBLISHER_KEYS)", "($BADGED_JWT_KEYS)",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("help does not show %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestHelpHidesSecrets(t *testing.T) {
+	const secret = "hunter2hunter2hunter2hunter2hunter2"
+	for name, value := range map[string]string{
+		"BADGED_DATABASE_URL":   "postgres://badged:" + secret + "@localhost/chat",
+		"BADGED_REDIS_URL":      "redis://:" + secret + "@localhost",
+		"BADGED_JWT_KEYS":       "k=HS256:" + secret,
+		"BADGED_PUBLISHER_KEYS": "chat=" + secret,
+		"BADGED_PUBLISHER_KEY":  secret,
+		"BADGED_ADMIN_KEYS":     "ops=" + secret,
+	} {
+		t.Setenv(name, value)
+	}
+	for _, command := range everyCommand(t) {
+		if out := mustDo(t, append(command, "--help")...); strings.Contains(out, "hunter2") {
+			t.Errorf("badged %s --help tells a secret:\n%s", strings.Join(command, " "), out)
+		}
+	}
+	// Nor does an error about something else.
+	for _, args := range [][]string{{"serve", "--frobnicate"}, {"serve", "--roles=x"}, {"replay"}, {"token"}} {
+		if r := badged(t, args...); strings.Contains(r.err, "hunter2") {
+			t.Errorf("badged %s tells a secret:\n%s", strings.Join(args, " "), r.err)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	const (
+		db       = "--database-url=postgres://localhost/chat"
+		jwt      = "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef"
+		publish  = "--publisher-keys=chat=secret"
+		needURL  = "--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat"
+		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: without a key nobody can publish"
+		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway: without a key nobody can connect"
+	)
+	for _, test := range []struct{ name, args, want, help string }{
+		{"an unknown command", "frobnicate", "unexpected argument frobnicate", ""},
+		{"a misspelt command", "usr", `unexpected argument usr, did you mean "user"?`, ""},
+		{"half a command", "migrate", `expected one of "up", "status"`, "migrate"},
+		{"an unknown flag", "lag --frobnicate", "unknown flag --frobnicate", "lag"},
+		{"a flag of another command", "lag --ttl=1s", "unknown flag --ttl", "lag"},
+		{"an argument too many", "lag now " + db, "unexpected argument now", "lag"},
+		{"no argument", "user show " + db, "expected \"<user>\"", "user show"},
+
+		{"serve without anything", "serve", "serve: " + needURL + "; " + needKeys + "; " + needJWT, "serve"},
+		{"serve without a database", "serve " + jwt + " " + publish, "serve: " + needURL, "serve"},
+		{"serve without a publisher key", "serve " + jwt + " " + db, "serve: " + needKeys, "serve"},
+		{"serve without a JWT key", "serve " + publish + " " + db, "serve: " + needJWT, "serve"},
+		{
+			"serve a part without Redis", "serve --roles=projector " + db,
+			"serve: --redis-url (BADGED_REDIS_URL) is required, since the role api runs in another process", "serve",
+		},
+		{"serve an unknown role", "serve --roles=folder", `--roles must be one of "api","projector","gateway" but got "folder"`, "serve"},
+		{"a duration without unit", "serve --drain-timeout=5", `--drain-timeout: expected duration but got "5": time: missing unit in duration "5"`, "serve"},
+		{"an unknown log level", "serve --log-level=loud", `--log-level must be one of "debug","info","warn","error" but got "loud"`, "serve"},
+
+		{"migrate without a database", "migrate up", "migrate up: " + needURL, "migrate up"},
+		{"migrate to no partitions", "migrate up --partitions=-1 " + db, "migrate up: --partitions must be from 1 to 256", "migrate up"},
+		{"migrate to too many partitions", "migrate up --partitions=257 " + db, "migrate up: --partitions must be from 1 to 256", "migrate up"},
+		{"status without a database", "migrate status", "migrate status: " + needURL, "migrate status"},
+		{"lag without a database", "lag", "lag: " + needURL, "lag"},
+		{"user without a database", "user show ada", "user show: " + needURL, "user show"},
+
+		{
+			"replay to nowhere", "replay file",
+			"replay: say where to: --url (BADGED_URL) with --publisher-key, or --database-url (BADGED_DATABASE_URL)", "replay",
+		},
+		{"replay without a key", "replay file --url=http://localhost", "replay: --url needs --publisher-key (BADGED_PUBLISHER_KEY)", "replay"},
+		{"a token without a key", "token ada", "token: --jwt-keys (BADGED_JWT_KEYS) is required: the token is signed with its first HS256 key", "token"},
+		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},
+		{"a configuration file that is not there", "lag --config=/nowhere/badged.yaml", "open /nowhere/badged.yaml: no such file or directory", "lag"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := badged(t, strings.Fields(test.args)...)
+			hint := "Run `" + strings.Join(strings.Fields("badged "+test.help+" --help"), " ") + "` for what there is."
+			if want := "badged: " + test.want + "\n" + hint + "\n"; r.err != want {
+				t.Errorf("it says:\n%swant:\n%s", r.err, want)
+			}
+			if r.code != exitUsage || r.out != "" {
+				t.Errorf("exit code %d, want %d; printed %q", r.code, exitUsage, r.out)
+			}
+		})
+	}
+}
+
+func TestConfigurationFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "badged.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(r result, code int, want string) {
+		t.Helper()
+		if r.code != code || !strings.HasPrefix(r.err, want) || strings.Contains(r.err, "hunter2") {
+			t.Errorf("exit code %d, want %d; says %q, want %q", r.code, code, r.err, want)
+		}
+	}
+	write("databse-url: postgres://badged:hunter2@localhost/chat")
+	const misspelt = "badged: configuration file: \"databse-url\" is not a setting\nRun `badged "
+	check(badged(t, "lag", "--config="+file), exitUsage, misspelt)
+	check(badged(t, "--config="+file, "lag"), exitUsage, misspelt)
+
+	write("database-url: postgres://badged:hunter2@127.0.0.1:1/file")
+	const refused = "badged: open the event log: failed to connect to `user=badged database=file`: 127.0.0.1:1 "
+	check(badged(t, "lag", "--config="+file), exitFailed, refused)
+	t.Setenv("BADGED_CONFIG", file)
+	check(badged(t, "lag"), exitFailed, refused)
+	t.Setenv("BADGED_DATABASE_URL", "postgres://badged:hunter2@127.0.0.1:1/environment")
+	check(badged(t, "lag"), exitFailed, strings.Replace(refused, "file", "environment", 1))
+	check(badged(t, "lag", "--database-url=postgres://badged:hunter2@127.0.0.1:1/flag"), exitFailed, strings.Replace(refused, "file", "flag", 1))
+}
+
+func TestInterruptedCommandSaysNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := badgedWith(ctx, "", "lag", "--database-url=postgres://127.0.0.1:1/chat")
+	if r.code != exitFailed || r.out != "" || r.err != "" {
+		t.Errorf("exit code %d, printed %q, said %q", r.code, r.out, r.err)
+	}
+}

@@ -1,0 +1,265 @@
+// Package demo is the chat backend behind `badged demo`: a few people who talk
+// by themselves, and a page to watch their badges on and to join in.
+//
+// It is a user of badged like any other. It publishes within the transactions
+// that store its messages, and the page's badges come over the gateway.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/auth"
+)
+
+// Config is what the demo works with. All fields are required.
+type Config struct {
+	Pool   *pgxpool.Pool
+	Log    *events.Log
+	Tokens *auth.Tokens
+	// Wake tells the projector of events appended to partitions.
+	Wake func(partitions []int)
+	// Page holds index.html and what it needs.
+	Page   fs.FS
+	Logger *slog.Logger
+}
+
+// Demo is the chat backend and its page. It is an http.Handler.
+type Demo struct {
+	cfg   Config
+	store *store
+	feed  *feed
+	// running says whether the people talk by themselves.
+	running atomic.Bool
+	mux     *http.ServeMux
+}
+
+const (
+	tokenTTL  = time.Hour
+	tailPause = 100 * time.Millisecond
+	// talkPause is the shortest time between two messages of the simulation;
+	// the longest is twice that.
+	talkPause = 900 * time.Millisecond
+	// briskStart is how many messages come four times as fast, so that there
+	// soon is something to look at.
+	briskStart = 12
+)
+
+// New creates the demo's tables where they are missing.
+func New(ctx context.Context, cfg Config) (*Demo, error) {
+	d := &Demo{
+		cfg:   cfg,
+		store: &store{pool: cfg.Pool, log: cfg.Log, wake: cfg.Wake},
+		feed:  newFeed(),
+		mux:   http.NewServeMux(),
+	}
+	d.running.Store(true)
+	if err := d.store.create(ctx); err != nil {
+		return nil, err
+	}
+	d.mux.HandleFunc("GET /demo/users", d.getUsers)
+	d.mux.HandleFunc("GET /demo/feed", d.getFeed)
+	d.mux.HandleFunc("POST /demo/messages", d.postMessage)
+	d.mux.HandleFunc("GET /demo/simulation", d.getSimulation)
+	d.mux.HandleFunc("POST /demo/simulation", d.postSimulation)
+	d.mux.Handle("GET /", securePage(http.FileServerFS(cfg.Page)))
+	return d, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
+
+// securePage lets the page load nothing from elsewhere.
+func securePage(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-cache")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Run makes people talk while somebody watches, and shows the log, until ctx
+// is done.
+func (d *Demo) Run(ctx context.Context) error {
+	defer close(d.feed.closed)
+	look := time.NewTicker(tailPause)
+	defer look.Stop()
+	talk := time.NewTimer(talkPause)
+	defer talk.Stop()
+	said := 0
+	end := &tail{pool: d.cfg.Pool, partitions: d.cfg.Log.Partitions()}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			entries, err := end.next(ctx)
+			if err != nil && ctx.Err() == nil {
+				d.cfg.Logger.WarnContext(ctx, "the page's log is behind", "error", err)
+			}
+			for _, e := range entries {
+				d.feed.entry(e)
+			}
+		case <-talk.C:
+			if d.running.Load() && d.feed.watched() {
+				if err := d.talk(ctx); err != nil && ctx.Err() == nil {
+					d.cfg.Logger.WarnContext(ctx, "the simulation could not send", "error", err)
+				}
+				said++
+			}
+			pause := talkPause + rand.N(talkPause) //nolint:gosec // chatter
+			if said < briskStart {
+				pause /= 4
+			}
+			talk.Reset(pause)
+		}
+	}
+}
+
+// talk has somebody say something somewhere.
+func (d *Demo) talk(ctx context.Context) error {
+	all := rooms()
+	weight := 0
+	for _, r := range all {
+		weight += r.weight
+	}
+	pick := rand.N(weight) //nolint:gosec // chatter
+	i := slices.IndexFunc(all, func(r room) bool { pick -= r.weight; return pick < 0 })
+	r := all[i]
+	text := r.lines[rand.N(len(r.lines))] //nolint:gosec // chatter
+	sender := bot
+	if r.Kind != "feed" {
+		// Nobody mentions themselves.
+		candidates := slices.DeleteFunc(slices.Clone(r.Members), func(id string) bool {
+			return slices.Contains(mentionedIn(text, r.Members), id)
+		})
+		sender = candidates[rand.N(len(candidates))] //nolint:gosec // chatter
+	}
+	m, err := d.store.send(ctx, r, sender, text)
+	if err != nil {
+		return err
+	}
+	d.feed.message(m)
+	return nil
+}
+
+func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
+	type withToken struct {
+		person
+		Token string `json:"token"`
+	}
+	answer := struct {
+		Users         []withToken `json:"users"`
+		Conversations []room      `json:"conversations"`
+	}{Conversations: rooms()}
+	for _, p := range people() {
+		token, err := d.cfg.Tokens.Sign(p.UserID, tokenTTL, time.Now())
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		answer.Users = append(answer.Users, withToken{p, token})
+	}
+	d.answer(w, http.StatusOK, answer)
+}
+
+func (d *Demo) getFeed(w http.ResponseWriter, r *http.Request) {
+	// Before reading, so that nothing falls in between; the page does not mind
+	// a message that comes twice.
+	page, log := d.feed.open()
+	defer d.feed.leave(page)
+	recent, err := d.store.recent(r.Context())
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.feed.serve(w, r, page, recent, log)
+}
+
+// maxTextBytes is the longest message of the demo.
+const maxTextBytes = 500
+
+func (d *Demo) postMessage(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		ConversationID string `json:"conversation_id"`
+		SenderID       string `json:"sender_id"`
+		Text           string `json:"text"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&in); err != nil {
+		d.refuse(w, "the message cannot be read")
+		return
+	}
+	to, err := findRoom(in.ConversationID)
+	text := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(in.Text, "\x00", ""), ""))
+	switch {
+	case err != nil:
+		d.refuse(w, err.Error())
+		return
+	case !slices.Contains(to.Members, in.SenderID):
+		d.refuse(w, "the sender is not in this conversation")
+		return
+	case text == "" || len(text) > maxTextBytes:
+		d.refuse(w, "a message has 1 to 500 bytes")
+		return
+	}
+	m, err := d.store.send(r.Context(), to, in.SenderID, text)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.feed.message(m)
+	d.answer(w, http.StatusOK, struct {
+		Seq int64 `json:"seq"`
+	}{m.Seq})
+}
+
+// simulation is the state of the people who talk by themselves.
+type simulation struct {
+	Running bool `json:"running"`
+}
+
+func (d *Demo) getSimulation(w http.ResponseWriter, _ *http.Request) {
+	d.answer(w, http.StatusOK, simulation{d.running.Load()})
+}
+
+func (d *Demo) postSimulation(w http.ResponseWriter, r *http.Request) {
+	var in simulation
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&in); err != nil {
+		d.refuse(w, "want {\"running\": true} or {\"running\": false}")
+		return
+	}
+	d.running.Store(in.Running)
+	d.answer(w, http.StatusOK, in)
+}
+
+func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the page may be gone
+}
+
+func (d *Demo) refuse(w http.ResponseWriter, detail string) {
+	d.answer(w, http.StatusBadRequest, map[string]string{"detail": detail})
+}
+
+func (d *Demo) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	d.cfg.Logger.WarnContext(r.Context(), "demo request failed", "path", r.URL.Path, "error", err)
+	d.answer(w, http.StatusServiceUnavailable, map[string]string{"detail": "the demo's database does not answer; try again"})
+}

@@ -1,0 +1,199 @@
+package demo
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// partitions of the test databases: enough for a group to be in several.
+const partitions = 8
+
+func migrated() pgtest.Template {
+	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+		conn, err := pgx.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		_, err = migrations.Up(ctx, conn, partitions)
+		return err
+	}}
+}
+
+// wakes is what a demo has woken.
+type wakes struct {
+	mu         sync.Mutex
+	partitions []int
+}
+
+func (w *wakes) wake(partitions []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.partitions = append(w.partitions, partitions...)
+}
+
+// take returns what was woken since the last call.
+func (w *wakes) take() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.partitions
+	w.partitions = nil
+	return taken
+}
+
+// fixture is a demo on a database of its own.
+type fixture struct {
+	*Demo
+	pool   *pgxpool.Pool
+	log    *events.Log
+	tokens *auth.Tokens
+	wakes  *wakes
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	return fixtureOn(t, pgtest.NewDB(t, migrated()))
+}
+
+func fixtureOn(t *testing.T, url string) *fixture {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{"demo=HS256:0123456789abcdef0123456789abcdef"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{pool: pool, log: log, tokens: tokens, wakes: &wakes{}}
+	f.Demo, err = New(t.Context(), Config{
+		Pool: pool, Log: log, Tokens: tokens, Wake: f.wakes.wake,
+		Page: fstest.MapFS{
+			"index.html": {Data: []byte("<html>the page")},
+			"app.js":     {Data: []byte("the script")},
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// exec runs a statement.
+func (f *fixture) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := f.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// count returns the one number that a query yields.
+func (f *fixture) count(t *testing.T, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := f.pool.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// published returns the events in the log, each with all its users, by id.
+func (f *fixture) published(t *testing.T) map[string]events.Event {
+	t.Helper()
+	all := map[string]events.Event{}
+	for p := range partitions {
+		rows, err := f.pool.Query(t.Context(), `SELECT payload::text FROM badged.`+events.Topic(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, payload := range payloads {
+			e, err := events.Decode([]byte(payload))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := all[e.ID].Data
+			e.Data.UserIDs = slices.Sorted(slices.Values(append(e.Data.UserIDs, before.UserIDs...)))
+			e.Data.MentionedUserIDs = slices.Sorted(slices.Values(append(e.Data.MentionedUserIDs, before.MentionedUserIDs...)))
+			all[e.ID] = e
+		}
+	}
+	return all
+}
+
+// mustRoom returns a room by its id.
+func mustRoom(t *testing.T, id string) room {
+	t.Helper()
+	r, err := findRoom(id)
+	if err != nil {
+		t.Fatalf("%s: %v", id, err)
+	}
+	return r
+}
+
+// mustSend sends a message and returns it.
+func (f *fixture) mustSend(t *testing.T, roomID, senderID, text string) message {
+	t.Helper()
+	m, err := f.store.send(t.Context(), mustRoom(t, roomID), senderID, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// eventually asks again and again until it is told yes, for what tells nobody
+// when it happens.
+func eventually(t *testing.T, what string, isSo func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !isSo() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("it never happened: %s", what)
+		}
+	}
+}
+
+// read returns at least n entries of a log's tail. Now and then something else
+// in the server hides for a moment what was appended.
+func read(t *testing.T, end *tail, n int) []entry {
+	t.Helper()
+	var all []entry
+	eventually(t, "entries in the log", func() bool {
+		entries, err := end.next(t.Context())
+		if err != nil {
+			t.Fatalf("after %d entries of %d: %v", len(all), n, err)
+		}
+		all = append(all, entries...)
+		return len(all) >= n
+	})
+	return all
+}

@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+)
+
+// entry is one event of the log as the page shows it.
+type entry struct {
+	Position string    `json:"position"`
+	Type     string    `json:"type"`
+	Source   string    `json:"source"`
+	ID       string    `json:"id"`
+	Summary  string    `json:"summary"`
+	Time     time.Time `json:"time"`
+
+	transactionID int64
+	key           string
+}
+
+// tail reads the end of the log, all partitions as one. A message to a group
+// is a row in several of them, and one entry.
+type tail struct {
+	pool       *pgxpool.Pool
+	partitions int
+	// after is the last transaction that was read.
+	after int64
+}
+
+const (
+	firstEntries = 30
+	moreEntries  = 500
+)
+
+// next returns what has been appended since the last call, and the end of what
+// there is at the first.
+func (t *tail) next(ctx context.Context) ([]entry, error) {
+	order, limit := "", moreEntries
+	if t.after == 0 {
+		order, limit = "DESC", firstEntries
+	}
+	var parts []string
+	for p := range t.partitions {
+		parts = append(parts, fmt.Sprintf(`(SELECT transaction_id, "offset", payload FROM badged.%[1]s
+WHERE transaction_id > $1::bigint::text::xid8 AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY transaction_id %[2]s, "offset" %[2]s LIMIT $2)`, events.Topic(p), order))
+	}
+	rows, err := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", payload::text FROM (`+
+		strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id `+order+`, "offset" `+order+` LIMIT $2`, t.after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read the end of the log: %w", err)
+	}
+	entries, err := pgx.CollectRows(rows, scanEntry)
+	if err != nil {
+		return nil, fmt.Errorf("read the end of the log: %w", err)
+	}
+	if order != "" {
+		slices.Reverse(entries)
+	}
+	if len(entries) > 0 {
+		t.after = entries[len(entries)-1].transactionID
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(entries, func(e entry) bool {
+		again := seen[e.key]
+		seen[e.key] = true
+		return again
+	}), nil
+}
+
+func scanEntry(row pgx.CollectableRow) (entry, error) {
+	var e entry
+	var offset int64
+	var payload []byte
+	if err := row.Scan(&e.transactionID, &offset, &payload); err != nil {
+		return e, err
+	}
+	e.Position = events.Position{TransactionID: e.transactionID, Offset: offset}.String()
+	ev, err := events.Decode(payload)
+	if err != nil {
+		e.Summary, e.key = "not understood: "+err.Error(), e.Position
+		return e, nil
+	}
+	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
+	e.Summary, e.key = summarize(&ev), ev.Key().String()
+	return e, nil
+}
+
+// summarize says in a few words what an event says.
+func summarize(e *events.Event) string {
+	d := &e.Data
+	who := strings.Join(d.UserIDs, ", ")
+	switch e.Type {
+	case events.MessageDelivered:
+		return fmt.Sprintf("message %d of %s", d.Seq, d.ConversationID)
+	case events.ConversationRead:
+		return fmt.Sprintf("%s read %s up to %d", who, d.ConversationID, d.UpToSeq)
+	case events.MessageRecalled:
+		return fmt.Sprintf("message %d of %s recalled", d.Seq, d.ConversationID)
+	case events.ConversationMarkedUnread:
+		return fmt.Sprintf("%s marked %s unread", who, d.ConversationID)
+	case events.ConversationLevelSet:
+		return fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
+	case events.ConversationLeft:
+		return fmt.Sprintf("%s left %s", who, d.ConversationID)
+	case events.UserReadAll:
+		if d.Category != "" {
+			return fmt.Sprintf("%s read all of %s", who, d.Category)
+		}
+		return who + " read everything"
+	case events.ConversationExpired:
+		return fmt.Sprintf("%s up to %d expired for %s", d.ConversationID, d.UpToSeq, who)
+	}
+	return string(e.Type)
+}

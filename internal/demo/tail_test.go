@@ -1,0 +1,132 @@
+package demo
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+func summaries(entries []entry) []string {
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Summary)
+	}
+	return all
+}
+
+func TestTailShowsAGroupMessageOnce(t *testing.T) {
+	f := newFixture(t)
+	end := &tail{pool: f.pool, partitions: partitions}
+	read(t, end, 3) // the levels of the start
+	f.mustSend(t, "design-crew", "ada", "Morning!")
+	used := map[int]bool{}
+	for _, userID := range []string{"ben", "chloe", "dev"} {
+		used[f.log.PartitionOf(userID)] = true
+	}
+	if len(used) < 2 {
+		t.Fatal("the group is in one partition: the test shows nothing")
+	}
+	f.mustSend(t, "design-crew", "ben", "Hello")
+	entries := read(t, end, 3)
+	got, want := summaries(entries), []string{"message 1 of design-crew", "ben read design-crew up to 1", "message 2 of design-crew"}
+	// The two of one transaction have no order among partitions.
+	if len(got) == 3 && got[1] > got[2] {
+		want[1], want[2] = want[2], want[1]
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("entries are %q, want %q", got, want)
+	}
+	first := entries[0]
+	if first.Type != string(events.MessageDelivered) || first.Source != eventSource || first.ID != "design-crew/1" || first.Time.IsZero() || first.Position == "" {
+		t.Errorf("the first entry is %+v", first)
+	}
+	if more, err := end.next(t.Context()); err != nil || len(more) > 0 {
+		t.Errorf("nothing was appended, and there is %v, %v", summaries(more), err)
+	}
+}
+
+func TestTailStartsNearTheEnd(t *testing.T) {
+	f := newFixture(t)
+	for range 40 {
+		f.mustSend(t, "ada-ben", "ada", "Got a minute?")
+	}
+	f.mustSend(t, "ada-ben", "ada", "Thanks")
+	entries := read(t, &tail{pool: f.pool, partitions: partitions}, 1)
+	if n := len(entries); n > firstEntries {
+		t.Errorf("%d entries at first, want at most %d", n, firstEntries)
+	}
+	if !slices.ContainsFunc(entries[len(entries)-2:], func(e entry) bool { return e.Summary == "message 41 of ada-ben" }) {
+		t.Errorf("they end with %q", summaries(entries[len(entries)-2:]))
+	}
+}
+
+func TestTailShowsWhatCannotBeUnderstood(t *testing.T) {
+	f := newFixture(t)
+	end := &tail{pool: f.pool, partitions: partitions}
+	read(t, end, 3)
+	f.exec(t, `INSERT INTO badged.`+events.Topic(0)+` (transaction_id, uuid, payload)
+		VALUES (pg_current_xact_id(), gen_random_uuid(), '{"id":"x"}'), (pg_current_xact_id(), gen_random_uuid(), '7')`)
+	for _, e := range read(t, end, 2) {
+		if e.Type != "" || e.Position == "" || e.Summary[:16] != "not understood: " {
+			t.Errorf("entry is %+v", e)
+		}
+	}
+}
+
+func TestTailSkipsNothingThatCommitsLate(t *testing.T) {
+	// On a server of its own, where an open transaction holds up nobody else.
+	f := fixtureOn(t, pgtest.NewServer(t).NewDB(t, migrated()))
+	end := &tail{pool: f.pool, partitions: partitions}
+	read(t, end, 3)
+	early, err := f.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = early.Rollback(t.Context()) }() // in vain after the commit
+	if _, err := f.log.Publish(t.Context(), early, level("ada", "lunch", events.LevelNone)); err != nil {
+		t.Fatal(err)
+	}
+	f.mustSend(t, "ada-ben", "ada", "Got a minute?")
+	// It is committed, but what is still open comes before it.
+	if entries, err := end.next(t.Context()); err != nil || len(entries) > 0 {
+		t.Errorf("entries are %q, %v", summaries(entries), err)
+	}
+	if err := early.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := summaries(read(t, end, 2)), []string{"ada set lunch to none", "message 1 of ada-ben"}; !slices.Equal(got, want) {
+		t.Errorf("entries are %q, want %q", got, want)
+	}
+}
+
+func TestTailOfADatabaseThatIsAway(t *testing.T) {
+	f := newFixture(t)
+	f.pool.Close()
+	if entries, err := (&tail{pool: f.pool, partitions: partitions}).next(t.Context()); err == nil {
+		t.Errorf("entries are %v", entries)
+	}
+}
+
+func TestSummaries(t *testing.T) {
+	users := []string{"ada", "ben"}
+	for _, test := range []struct {
+		event events.Event
+		want  string
+	}{
+		{events.Event{Type: events.MessageDelivered, Data: events.Data{Seq: 7, ConversationID: "lunch", UserIDs: users}}, "message 7 of lunch"},
+		{events.Event{Type: events.ConversationRead, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "ada, ben read lunch up to 7"},
+		{events.Event{Type: events.MessageRecalled, Data: events.Data{Seq: 7, ConversationID: "lunch", UserIDs: users}}, "message 7 of lunch recalled"},
+		{events.Event{Type: events.ConversationLevelSet, Data: events.Data{Level: events.LevelNone, ConversationID: "lunch", UserIDs: users}}, "ada, ben set lunch to none"},
+		{events.Event{Type: events.ConversationMarkedUnread, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "ada, ben marked lunch unread"},
+		{events.Event{Type: events.ConversationLeft, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "ada, ben left lunch"},
+		{events.Event{Type: events.UserReadAll, Data: events.Data{UserIDs: users}}, "ada, ben read everything"},
+		{events.Event{Type: events.UserReadAll, Data: events.Data{Category: "updates", UserIDs: users}}, "ada, ben read all of updates"},
+		{events.Event{Type: events.ConversationExpired, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "lunch up to 7 expired for ada, ben"},
+	} {
+		if got := summarize(&test.event); got != test.want {
+			t.Errorf("%s: %q, want %q", test.event.Type, got, test.want)
+		}
+	}
+}
