@@ -1,0 +1,77 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// writeLog appends a payload to the log of a partition by plain SQL, as
+// something else than badged would.
+func writeLog(t *testing.T, database string, partition int, payload string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf(
+		`INSERT INTO badged.%s (uuid, payload, transaction_id) VALUES (gen_random_uuid(), $1::text::json, pg_current_xact_id())`,
+		events.Topic(partition)), payload); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What the log holds and nobody understands is put aside with its reason, and
+// can be listed, retried through the log, and discarded; it stops nothing.
+func TestDeadLetters(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	home := events.PartitionOf("ann", 16)
+	writeLog(t, database, home, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
+	writeLog(t, database, home, `["not", "an", "event"]`)
+	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not where ann's events belong
+	position := publish(t, p, delivered("c", 1, `"ann"`))
+	if n := total(t, p, "ann", position); n != 1 {
+		t.Errorf("the total is %d", n)
+	}
+
+	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
+	var out string
+	for out = list(); strings.Count(out, "\n") < 4; out = list() { // the other partition polls
+	}
+	for _, want := range []string{`"message.teleported" is not a type of event`, "must be a JSON object", `user "ann" belongs to partition`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the list lacks %q:\n%s", want, out)
+		}
+	}
+	if _, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", ""); metric(t, metrics, "badged_projector_dead_letters_total") != 3 {
+		t.Error("the metric does not count 3")
+	}
+
+	stdout, stderr, code := command(t, "deadletters", "retry", "--all", "--database-url="+database)
+	if code != 1 || strings.Count(stdout, "in the log again") != 1 || !strings.Contains(stderr, "message.teleported") {
+		t.Errorf("retry: exit %d\n%s%s", code, stdout, stderr)
+	}
+	ann := connect(t, p.url, "ann")
+	ann.awaitTotal(2)
+
+	stdout = must(t, "deadletters", "discard", "--all", "--database-url="+database)
+	if strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `["not", "an", "event"]`) && !strings.Contains(stdout, `["not","an","event"]`) {
+		t.Errorf("discard printed\n%s", stdout)
+	}
+	if out := list(); out != "there are no dead letters\n" {
+		t.Errorf("afterwards the list is\n%s", out)
+	}
+	if _, stderr, code := command(t, "deadletters", "retry", "1", "--database-url="+database); code != 1 || !strings.Contains(stderr, "there is no such dead letter") {
+		t.Errorf("retry of a discarded one: exit %d %s", code, stderr)
+	}
+	if _, stderr, code := command(t, "deadletters", "discard", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--all") {
+		t.Errorf("discard of nothing: exit %d %s", code, stderr)
+	}
+}

@@ -1,0 +1,155 @@
+package tests
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// demo launches the demo on a data directory.
+func demo(t *testing.T, dir string) *process {
+	t.Helper()
+	return launch(t, nil, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
+}
+
+// dataDir returns a directory that the demo's Postgres may use, whoever runs
+// it.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "badged-demo-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// people are the demo's users and their tokens.
+func people(t *testing.T, p *process) map[string]string {
+	t.Helper()
+	_, _, answer := request(t, http.MethodGet, p.url+"/demo/users", "", "")
+	var in struct {
+		Users []struct {
+			UserID string `json:"user_id"`
+			Token  string `json:"token"`
+		} `json:"users"`
+	}
+	if err := json.Unmarshal([]byte(answer), &in); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	tokens := map[string]string{}
+	for _, u := range in.Users {
+		tokens[u.UserID] = u.Token
+	}
+	return tokens
+}
+
+// The demo serves its page, a message raises a badge and a read lowers it, and
+// everything is there again after a restart and after a kill, which leaves
+// nothing running.
+func TestDemo(t *testing.T) {
+	dir := dataDir(t)
+	p := demo(t, dir)
+	if status, _, page := request(t, http.MethodGet, p.url+"/", "", ""); status != http.StatusOK || !strings.Contains(page, "<title>") {
+		t.Fatalf("the page is %d %s", status, page)
+	}
+	if _, _, answer := request(t, http.MethodPost, p.url+"/demo/simulation", "application/json", `{"running":false}`); !strings.Contains(answer, "false") {
+		t.Fatalf("the simulation says %s", answer)
+	}
+	ben := connectWith(t, p.url, people(t, p)["ben"])
+	ben.awaitTotal(0)
+	for range 2 {
+		if status, _, answer := request(t, http.MethodPost, p.url+"/demo/messages", "application/json",
+			`{"conversation_id":"ada-ben","sender_id":"ada","text":"Hello @Ben"}`); status != http.StatusOK {
+			t.Fatalf("send: %d %s", status, answer)
+		}
+	}
+	ben.awaitTotal(2)
+	ben.say(`{"t":"read","id":1,"conversation_id":"ada-ben","up_to_seq":1}`)
+	ben.awaitTotal(1)
+	if err := p.stop(); err != nil {
+		t.Fatalf("the demo did not end cleanly: %v", err)
+	}
+
+	p = demo(t, dir)
+	ben = connectWith(t, p.url, people(t, p)["ben"])
+	ben.awaitTotal(1)
+	postmaster := postmasterOf(t, dir)
+	p.kill()
+	deadline := time.After(30 * time.Second)
+	for syscall.Kill(postmaster, 0) == nil {
+		select {
+		case <-deadline:
+			t.Fatal("the kill left Postgres running")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+
+	p = demo(t, dir)
+	ben = connectWith(t, p.url, people(t, p)["ben"])
+	ben.awaitTotal(1)
+}
+
+func postmasterOf(t *testing.T, dir string) int {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "pgdata", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestDemoSaysThatItsPortIsTaken(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, stderr, code := command(t, "demo", "--listen="+l.Addr().String(), "--data-dir="+dataDir(t))
+	if code != 1 || !strings.Contains(stderr, "another program is listening there") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// Root's Postgres runs as another user, everybody else's as themselves: both
+// must work.
+func TestDemoAsAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("not root: the other tests of the demo have shown this already")
+		return
+	}
+	const nobody = 65534
+	dir := dataDir(t)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, func(cmd *exec.Cmd) {
+		cmd.Dir = dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.Env = append(cmd.Env, "HOME="+dir)
+	}, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
+	connectWith(t, p.url, people(t, p)["ada"]).awaitTotal(0)
+	if err := p.stop(); err != nil {
+		t.Errorf("the demo did not end cleanly: %v", err)
+	}
+}

@@ -1,0 +1,141 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/privateredis"
+)
+
+// event returns a CloudEvent.
+func event(id, typ, data string) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"test","type":%q,"data":%s}`, id, typ, data)
+}
+
+// delivered is message seq of a conversation for users, given as JSON strings.
+func delivered(conversation string, seq int, users string) string {
+	return event(fmt.Sprintf("%s/%d", conversation, seq), "message.delivered",
+		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]}`, conversation, seq, users))
+}
+
+// publish publishes one event and returns its position.
+func publish(t *testing.T, p *process, body string) string {
+	t.Helper()
+	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", body)
+	if status != http.StatusAccepted {
+		t.Fatalf("publish: %d %s", status, answer)
+	}
+	return header.Get("Badged-Position")
+}
+
+// total returns a user's total once a position is in it.
+func total(t *testing.T, p *process, user, position string) int64 {
+	t.Helper()
+	status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge?timeout=30s&at_least="+position, "", "")
+	var badge struct{ Total int64 }
+	if err := json.Unmarshal([]byte(answer), &badge); err != nil || status != http.StatusOK {
+		t.Fatalf("badge of %s: %d %s", user, status, answer)
+	}
+	return badge.Total
+}
+
+// A message from publish to badge, on a connection, in the API and in the CLI,
+// and back to zero when it is read.
+func TestFromPublishToBadge(t *testing.T) {
+	database := newDatabase(t)
+	one := serve(t, database)
+	throughEverything(t, database, one, one)
+	if err := one.stop(); err != nil {
+		t.Errorf("the server did not end cleanly: %v", err)
+	}
+}
+
+// The same with every role in a process of its own, and Redis between them.
+func TestRolesInThreeProcesses(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	processes := roles(t, database, redis)
+	throughEverything(t, database, processes["api"], processes["gateway"])
+	for role, p := range processes {
+		if err := p.stop(); err != nil {
+			t.Errorf("%s did not end cleanly: %v", role, err)
+		}
+	}
+}
+
+// roles launches a process for each role.
+func roles(t *testing.T, database string, redis *privateredis.Server, more ...string) map[string]*process {
+	t.Helper()
+	must(t, "migrate", "up", "--database-url="+database)
+	processes := map[string]*process{}
+	for _, role := range []string{"projector", "api", "gateway"} {
+		processes[role] = serve(t, database, append([]string{"--redis-url=" + redis.URL(), "--roles=" + role}, more...)...)
+	}
+	return processes
+}
+
+func throughEverything(t *testing.T, database string, api, gateway *process) {
+	ann, bob := connect(t, gateway.url, "ann"), connect(t, gateway.url, "bob")
+	ann.awaitTotal(0)
+	bob.awaitTotal(0)
+
+	publish(t, api, delivered("team", 1, `"ann","bob"`))
+	publish(t, api, delivered("team", 2, `"ann","bob"`))
+	position := publish(t, api, delivered("direct", 1, `"ann"`))
+	ann.awaitTotal(3)
+	bob.awaitTotal(2)
+	if n := total(t, api, "ann", position); n != 3 {
+		t.Errorf("the API says %d", n)
+	}
+	publish(t, api, delivered("team", 2, `"ann","bob"`)) // a retry
+
+	ann.say(`{"t":"read","id":1,"conversation_id":"team","up_to_seq":1}`)
+	ann.awaitTotal(2)
+	ann.say(`{"t":"read","id":2,"conversation_id":"team","up_to_seq":99}`)
+	ann.awaitTotal(1)
+	ann.await("two answers", func() bool { return ann.answers[1] == "ok" && ann.answers[2] == "ok" })
+	// The forged 99 must not swallow what comes.
+	position = publish(t, api, delivered("team", 3, `"ann","bob"`))
+	ann.awaitTotal(2)
+	bob.awaitTotal(3)
+
+	if n := total(t, api, "bob", position); n != 3 {
+		t.Errorf("the API says %d", n)
+	}
+	shown := must(t, "user", "show", "ann", "--database-url="+database)
+	for _, want := range []string{"total      2", "team", "direct"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("user show lacks %q:\n%s", want, shown)
+		}
+	}
+	lag := must(t, "lag", "--database-url="+database)
+	if n := strings.Count(lag, "badged projector"); n != 16 {
+		t.Errorf("%d partitions have an owner:\n%s", n, lag)
+	}
+
+	// Somebody else on a second device sees the same at once, and a client that
+	// comes back takes up where it was.
+	second := connect(t, gateway.url, "ann")
+	second.awaitTotal(2)
+	for _, probe := range []string{"/livez", "/readyz", "/metrics"} {
+		if status, _, answer := request(t, http.MethodGet, gateway.url+probe, "", ""); status != http.StatusOK {
+			t.Errorf("%s: %d %s", probe, status, answer)
+		}
+	}
+}
+
+// All or nothing, and told by index and field.
+func TestBadEventsAreNamed(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	body := "[" + delivered("c", 1, `"ann"`) + "," + delivered("c", 0, `"ann"`) + "]"
+	status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", body)
+	if status != http.StatusBadRequest || !strings.Contains(answer, `"index":1,"field":"data.seq"`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	position := publish(t, p, delivered("c", 2, `"ann"`))
+	if n := total(t, p, "ann", position); n != 1 {
+		t.Errorf("the total is %d: something of the bad request was stored", n)
+	}
+}

@@ -1,0 +1,228 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// The projector is killed after a commit and before its updates have reached
+// Redis: the numbers are in the tables, and clients that are connected get them
+// by reconciliation.
+func TestKilledBetweenCommitAndPublish(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	p := roles(t, database, redis, "--reconcile-interval=1s")
+	ann := connect(t, p["gateway"].url, "ann")
+	position := publish(t, p["api"], delivered("c", 1, `"ann"`))
+	total(t, p["api"], "ann", position)
+	ann.awaitTotal(1)
+
+	if err := redis.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	position = publish(t, p["api"], delivered("c", 2, `"ann"`))
+	if n := total(t, p["api"], "ann", position); n != 2 { // committed; Redis does not take the update
+		t.Fatalf("the total is %d", n)
+	}
+	p["projector"].kill()
+	if err := redis.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	ann.awaitTotal(2)
+
+	serve(t, database, "--redis-url="+redis.URL(), "--roles=projector")
+	publish(t, p["api"], delivered("c", 3, `"ann"`))
+	ann.awaitTotal(3)
+}
+
+// Redis loses an update without anybody noticing; here the projector tells it
+// to a Redis that no gateway listens to.
+func TestUpdateLostByRedisIsHealed(t *testing.T) {
+	database, redis, elsewhere := newDatabase(t), newRedis(t), newRedis(t)
+	must(t, "migrate", "up", "--database-url="+database)
+	serve(t, database, "--redis-url="+elsewhere.URL(), "--roles=projector")
+	front := serve(t, database, "--redis-url="+redis.URL(), "--roles=api,gateway", "--reconcile-interval=1s")
+	ann := connect(t, front.url, "ann")
+	ann.awaitTotal(0)
+	publish(t, front, delivered("c", 1, `"ann"`))
+	ann.awaitTotal(1)
+	_, _, metrics := request(t, http.MethodGet, front.url+"/metrics", "", "")
+	if !strings.Contains(metrics, "badged_gateway_reconciliation_repairs_total 1") {
+		t.Error("the repair was not counted")
+	}
+}
+
+// Redis is killed in the middle of traffic and comes back empty: no number
+// changes, and every client ends up right.
+func TestRedisIsKilledAndComesBack(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	p := roles(t, database, redis, "--reconcile-interval=1s")
+	ann := connect(t, p["gateway"].url, "ann")
+	for seq := 1; seq <= 30; seq++ {
+		switch seq {
+		case 10:
+			redis.Kill()
+		case 20:
+			if err := redis.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(t, p["api"], delivered("c", seq, `"ann"`))
+	}
+	ann.awaitTotal(30)
+}
+
+// Postgres is killed under the server and comes back: nothing that was
+// accepted is lost, and the server goes on by itself.
+func TestPostgresIsKilledAndComesBack(t *testing.T) {
+	pg := pgtest.NewServer(t)
+	p := serve(t, pg.NewDB(t, pgtest.Template{}), "--reconcile-interval=1s")
+	ann := connect(t, p.url, "ann")
+	publish(t, p, delivered("c", 1, `"ann"`))
+	ann.awaitTotal(1)
+
+	pg.Kill()
+	if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusServiceUnavailable {
+		t.Errorf("without Postgres readyz says %d %s", status, answer)
+	}
+	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
+	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || strings.Contains(answer, "dial") {
+		t.Errorf("without Postgres a publisher is told %d %s", status, answer)
+	}
+	if err := pg.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for { // the pool finds out about its dead connections one by one
+		status, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
+		if status == http.StatusAccepted {
+			break
+		}
+	}
+	ann.awaitTotal(2)
+}
+
+// The server is killed in the middle of a replay, starts again, and the same
+// replay is run once more: every badge is what the file says.
+func TestReplayAcrossAKill(t *testing.T) {
+	file, want := makeTraffic(t)
+	database := newDatabase(t)
+	p := serve(t, database)
+	address := strings.TrimPrefix(p.url, "http://")
+
+	replay := exec.CommandContext(t.Context(), binary, "replay", file, "--url="+p.url, "--publisher-key="+publisherKey, "--batch-size=50", "--json")
+	replay.Env = environment()
+	out := &output{}
+	replay.Stdout, replay.Stderr = out, out
+	if err := replay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for { // until some, but not all, of it is in the log
+		_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
+		if n := metric(t, metrics, "badged_log_events_appended_total"); n > 500 {
+			break
+		}
+	}
+	p.kill()
+	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)
+	if err := replay.Wait(); err != nil { // it has waited for the server and gone on
+		t.Fatalf("the replay did not survive the restart: %v\n%s", err, out)
+	}
+
+	var summary replaySummary
+	again := must(t, "replay", file, "--url="+p.url, "--publisher-key="+publisherKey, "--json", "--quiet")
+	if err := json.Unmarshal([]byte(again), &summary); err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	for user, n := range want {
+		sum += n
+		if got := total(t, p, user, "0"); got != n {
+			t.Errorf("user %s has %d unread, the file says %d", user, got, n)
+		}
+	}
+	if summary.TotalUnread != sum {
+		t.Errorf("the replay counts %d unread, the file says %d", summary.TotalUnread, sum)
+	}
+}
+
+// A file of real messages has one right answer, the first time and again.
+func TestReplayOfRealTraffic(t *testing.T) {
+	file := os.Getenv("BADGED_COLLEGEMSG")
+	if file == "" {
+		t.Skip("BADGED_COLLEGEMSG does not name CollegeMsg.txt of the SNAP collection, which is not ours to ship")
+	}
+	p := serve(t, newDatabase(t))
+	want := replaySummary{Events: 95_961, Messages: 59_835, Reads: 36_126, Users: 1_899, TotalUnread: 21_599}
+	for range 2 {
+		var got replaySummary
+		out := must(t, "replay", file, "--url="+p.url, "--publisher-key="+publisherKey, "--json", "--quiet")
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("the replay says %+v, want %+v", got, want)
+		}
+	}
+}
+
+// replaySummary is part of what a replay prints.
+type replaySummary struct {
+	Events      int64 `json:"events"`
+	Messages    int64 `json:"messages"`
+	Reads       int64 `json:"reads"`
+	Users       int64 `json:"users"`
+	TotalUnread int64 `json:"total_unread"`
+}
+
+// makeTraffic writes a file of traffic and works out what it leaves unread, by
+// its own reading of the rule: who answers has read everything up to there.
+func makeTraffic(t *testing.T) (file string, unread map[string]int64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	type inbox struct{ user, peer string }
+	waiting := map[inbox]int64{}
+	var b strings.Builder
+	for i := range 4000 {
+		from, to := random.IntN(40), random.IntN(40)
+		if from == to {
+			continue
+		}
+		src, dst := fmt.Sprint(from), fmt.Sprint(to)
+		fmt.Fprintf(&b, "%s %s %d\n", src, dst, 1_082_040_961+i)
+		waiting[inbox{src, dst}] = 0
+		waiting[inbox{dst, src}]++
+	}
+	file = filepath.Join(t.TempDir(), "traffic.txt")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unread = map[string]int64{}
+	for in, n := range waiting {
+		unread[in.user] += n
+	}
+	return file, unread
+}
+
+// metric returns the value of a metric without labels.
+func metric(t *testing.T, page, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(page) {
+		var value float64
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if _, err := fmt.Sscan(rest, &value); err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}

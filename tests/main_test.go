@@ -1,0 +1,258 @@
+// Package tests proves badged from the outside: the built binary, over real
+// sockets, with real Postgres and Redis that are private to the run, and
+// clients that we did not write.
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/privateredis"
+)
+
+// binary is the path of the program under test, built once for the run with the
+// race detector in it.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
+
+// built builds the binary around the tests.
+type built struct{ *testing.M }
+
+func (b built) Run() int {
+	// Where any user may execute it: some tests run it as another.
+	dir, err := os.MkdirTemp("", "badged-tests-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	if err := os.Chmod(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binary = filepath.Join(dir, "badged")
+	build := exec.CommandContext(context.Background(), "go", "build", "-race", "-o", binary, "../cmd/badged")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build the binary under test:", err)
+		return 1
+	}
+	return b.M.Run()
+}
+
+// Credentials of every server under test.
+const (
+	publisherKey = "publisher-secret"
+	jwtKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
+)
+
+// process is a running binary.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	url string // once it is ready
+	out *output
+	// ready has the URL once the process says so, and is closed when it ends.
+	ready chan string
+	done  chan struct{}
+	err   error // how it ended, once done is closed
+}
+
+// output collects what a process says.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// environment is that of this process without settings of badged.
+func environment(more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "BADGED_") {
+			env = append(env, v)
+		}
+	}
+	return append(env, more...)
+}
+
+// launch starts the binary with args and returns once it says that it is ready.
+func launch(t *testing.T, change func(*exec.Cmd), args ...string) *process {
+	t.Helper()
+	p := start(t, change, args...)
+	p.awaitReady()
+	return p
+}
+
+// start starts the binary and does not wait.
+func start(t *testing.T, change func(*exec.Cmd), args ...string) *process {
+	t.Helper()
+	p := &process{
+		t: t, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...), out: &output{},
+		ready: make(chan string, 1), done: make(chan struct{}),
+	}
+	p.cmd.Env = environment("BADGED_JWT_KEYS="+jwtKeys, "BADGED_PUBLISHER_KEYS=backend="+publisherKey)
+	p.cmd.Stdout = p.out
+	if change != nil {
+		change(p.cmd)
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			_, _ = p.out.Write(append(lines.Bytes(), '\n'))
+			if url, ok := strings.CutPrefix(lines.Text(), "badged: ready on "); ok {
+				p.ready <- url
+			}
+		}
+		p.err = p.cmd.Wait()
+		close(p.ready)
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if out := p.out.String(); strings.Contains(out, "DATA RACE") || strings.Contains(out, "panic:") {
+			t.Errorf("the server raced or panicked:\n%s", out)
+		} else if t.Failed() {
+			t.Logf("what %v said:\n%s", args, out)
+		}
+	})
+	return p
+}
+
+// awaitReady returns once the process says that it serves.
+func (p *process) awaitReady() {
+	p.t.Helper()
+	url, ok := <-p.ready
+	if !ok {
+		p.t.Fatalf("badged ended before it was ready: %v\n%s", p.err, p.out)
+	}
+	p.url = url
+}
+
+// signal sends a signal.
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// stop asks the process to end and returns how it did.
+func (p *process) stop() error {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	<-p.done
+	return p.err
+}
+
+// serve launches a server on a database.
+func serve(t *testing.T, databaseURL string, args ...string) *process {
+	t.Helper()
+	return launch(t, nil, append([]string{
+		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url=" + databaseURL,
+	}, args...)...)
+}
+
+// command runs the binary to its end and returns what it printed.
+func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = environment("BADGED_JWT_KEYS=" + jwtKeys)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// must runs the binary and fails the test where it fails.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := command(t, args...)
+	if code != 0 {
+		t.Fatalf("badged %v exited with %d:\n%s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+// newDatabase returns the URL of an empty database.
+func newDatabase(t *testing.T) string { return pgtest.NewDB(t, pgtest.Template{}) }
+
+// newRedis returns a Redis of this test's own.
+func newRedis(t *testing.T) *privateredis.Server {
+	t.Helper()
+	s, err := privateredis.Start(t.Context(), privateredis.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// request sends a request with the publisher's key and returns the answer.
+func request(t *testing.T, method, url, contentType, body string) (status int, header http.Header, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+publisherKey)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, res.Header, string(b)
+}
