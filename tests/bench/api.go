@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// api is a publisher's view of a server. It is safe for concurrent use.
+type api struct {
+	url    string
+	client *http.Client
+}
+
+// newAPI returns a client that has at most so many connections, each used again
+// and again; a request waits for one that is free.
+func newAPI(url string, connections int) *api {
+	return &api{url: url, client: &http.Client{
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{
+			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
+		},
+	}}
+}
+
+func (a *api) close() { a.client.CloseIdleConnections() }
+
+// publish publishes one event and returns once it is durable.
+func (a *api) publish(ctx context.Context, event []byte) error {
+	_, err := a.do(ctx, http.MethodPost, "/v1/events", "application/cloudevents+json", event, http.StatusAccepted)
+	return err
+}
+
+// badgesAtOnce is the most users in one query.
+const badgesAtOnce = 1000
+
+// totals returns the total of each user.
+func (a *api) totals(ctx context.Context, users []string) (map[string]int64, error) {
+	totals := make(map[string]int64, len(users))
+	for some := range slices.Chunk(users, badgesAtOnce) {
+		query, err := json.Marshal(map[string][]string{"user_ids": some})
+		if err != nil {
+			return nil, fmt.Errorf("query badges: %w", err)
+		}
+		b, err := a.do(ctx, http.MethodPost, "/v1/badges/query", "application/json", query, http.StatusOK)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Badges []struct {
+				UserID string `json:"user_id"`
+				Total  int64  `json:"total"`
+			} `json:"badges"`
+		}
+		if err := json.Unmarshal(b, &answer); err != nil {
+			return nil, fmt.Errorf("query badges: %w", err)
+		}
+		for _, b := range answer.Badges {
+			totals[b.UserID] = b.Total
+		}
+	}
+	return totals, nil
+}
+
+// counter returns a metric without labels.
+func (a *api) counter(ctx context.Context, name string) (float64, error) {
+	page, err := a.do(ctx, http.MethodGet, "/metrics", "", nil, http.StatusOK)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			var n float64
+			if _, err := fmt.Sscan(value, &n); err != nil {
+				return 0, fmt.Errorf("metric %s: %w", name, err)
+			}
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("the server has no metric %s", name)
+}
+
+func (a *api) do(ctx context.Context, method, path, contentType string, body []byte, want int) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+publisherKey)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := a.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if res.StatusCode != want {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, res.Status, answer)
+	}
+	return answer, nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// frame is what a client needs of a frame.
+type frame struct {
+	T             string `json:"t"`
+	Version       int64  `json:"version"`
+	Total         int64  `json:"total"`
+	Conversations []struct {
+		ConversationID string `json:"conversation_id"`
+		Unread         int64  `json:"unread"`
+		LastSeq        int64  `json:"last_seq"`
+	} `json:"conversations"`
+}
+
+// arrival is a message that a client has been told of.
+type arrival struct {
+	due time.Duration // when it was to be sent, from the start
+	at  time.Time
+}
+
+// client is the app of one user, who never reads anything, so that every
+// message counts. Between listen and its end only that may use it.
+type client struct {
+	conn *websocket.Conn
+	// sent has, by conversation, when each of its messages is due; the client
+	// has been told of the first so many.
+	sent map[string][]time.Duration
+	told map[string]int64
+
+	version  int64
+	total    int64
+	arrivals []arrival
+}
+
+// connect connects to a gateway, says hello, and returns once the answer, an
+// empty snapshot, is there: from then on the client misses nothing.
+func connect(ctx context.Context, url, token string) (*client, error) {
+	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{"badge.v1"},
+	})
+	if res != nil && res.Body != nil {
+		defer res.Body.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	conn.SetReadLimit(1 << 20)
+	c := &client{conn: conn, sent: map[string][]time.Duration{}, told: map[string]int64{}}
+	f, err := c.hello(ctx)
+	if err == nil && (f.T != "snapshot" || f.Version != 0 || f.Total != 0) {
+		err = fmt.Errorf("a new user is greeted with %+v: %w", f, errWrong)
+	}
+	if err != nil {
+		_ = conn.CloseNow() // what it fails to close is closed
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *client) hello(ctx context.Context) (frame, error) {
+	if err := c.conn.Write(ctx, websocket.MessageText, []byte(`{"t":"hello"}`)); err != nil {
+		return frame{}, fmt.Errorf("say hello: %w", err)
+	}
+	_, b, err := c.conn.Read(ctx)
+	if err != nil {
+		return frame{}, fmt.Errorf("await the snapshot: %w", err)
+	}
+	var f frame
+	if err := json.Unmarshal(b, &f); err != nil {
+		return frame{}, fmt.Errorf("frame %s: %w", b, err)
+	}
+	return f, nil
+}
+
+// listen takes frames until it has been told of all that is sent.
+func (c *client) listen(ctx context.Context) error {
+	for missing := c.expected(); missing > 0; {
+		_, b, err := c.conn.Read(ctx)
+		now := time.Now() // before the work of understanding it
+		if err != nil {
+			return fmt.Errorf("%d messages to come: %w", missing, err)
+		}
+		n, err := c.apply(b, now)
+		if err != nil {
+			return err
+		}
+		missing -= n
+	}
+	return nil
+}
+
+func (c *client) expected() int {
+	n := 0
+	for _, due := range c.sent {
+		n += len(due)
+	}
+	return n
+}
+
+// apply takes a frame and returns how many messages it tells of for the first
+// time. Frames carry states, so one may tell of several. A state tells of a
+// message if everything up to it is in: where a later one overtook it in the
+// log, both count once both are there.
+func (c *client) apply(b []byte, now time.Time) (told int, err error) {
+	var f frame
+	if err := json.Unmarshal(b, &f); err != nil {
+		return 0, fmt.Errorf("frame %s: %w", b, err)
+	}
+	if f.T != "changes" && f.T != "snapshot" {
+		return 0, nil
+	}
+	if f.Version <= c.version {
+		return 0, fmt.Errorf("version %d came after version %d: %w", f.Version, c.version, errWrong)
+	}
+	c.version, c.total = f.Version, f.Total
+	for _, conversation := range f.Conversations {
+		if conversation.Unread < conversation.LastSeq {
+			continue
+		}
+		id := conversation.ConversationID
+		due := c.sent[id]
+		if conversation.LastSeq > int64(len(due)) || conversation.Unread > conversation.LastSeq {
+			return told, fmt.Errorf("%s has %d unread up to message %d, and only %d are sent: %w",
+				id, conversation.Unread, conversation.LastSeq, len(due), errWrong)
+		}
+		for ; c.told[id] < conversation.LastSeq; c.told[id]++ {
+			c.arrivals = append(c.arrivals, arrival{due[c.told[id]], now})
+			told++
+		}
+	}
+	return told, nil
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of times in /proc, the same on every architecture that Go
+// runs on.
+const tick = time.Second / 100
+
+// readCPU reads what /proc says. Whatever it does not say counts as nothing.
+func readCPU() cpu {
+	now := cpu{at: time.Now(), own: map[string]time.Duration{}}
+	for i, t := range strings.Fields(field("/proc/stat", "cpu", " ")) {
+		// user nice system idle iowait irq softirq steal; guests are in user.
+		if i != 3 && i != 4 && i < 8 {
+			now.busy += ticks(t)
+		}
+	}
+	processes := map[int]stat{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the only error is a bad pattern
+	for _, file := range files {
+		if s, ok := parseStat(content(file)); ok {
+			processes[s.pid] = s
+		}
+	}
+	self := os.Getpid()
+	for _, s := range processes {
+		switch {
+		case s.pid == self:
+			now.own[programClient] += s.used
+		case s.descendsFrom(self, processes):
+			now.own[s.program] += s.used
+			if s.program == programPostgres {
+				now.own[s.program] += s.usedByChildren
+			}
+		}
+	}
+	return now
+}
+
+// stat is a process as in /proc/PID/stat.
+type stat struct {
+	pid, parent          int
+	program              string
+	used, usedByChildren time.Duration // children that have ended
+}
+
+// parseStat reads the line; see proc(5).
+func parseStat(line string) (stat, bool) {
+	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 0 || end < open {
+		return stat{}, false // it has ended meanwhile
+	}
+	s := stat{program: line[open+1 : end]}
+	rest := strings.Fields(line[end+1:]) // from the third field on, the state
+	if len(rest) < 15 {
+		return stat{}, false
+	}
+	var err error
+	if s.pid, err = strconv.Atoi(strings.TrimSpace(line[:open])); err != nil {
+		return stat{}, false
+	}
+	if s.parent, err = strconv.Atoi(rest[1]); err != nil {
+		return stat{}, false
+	}
+	s.used = ticks(rest[11]) + ticks(rest[12])
+	s.usedByChildren = ticks(rest[13]) + ticks(rest[14])
+	return s, true
+}
+
+func (s stat) descendsFrom(ancestor int, processes map[int]stat) bool {
+	for s.parent > 1 {
+		if s.parent == ancestor {
+			return true
+		}
+		parent, ok := processes[s.parent]
+		if !ok {
+			return false
+		}
+		s = parent
+	}
+	return false
+}
+
+func ticks(text string) time.Duration {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * tick
+}

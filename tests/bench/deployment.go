@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/badged/badged/internal/privateredis"
+)
+
+// topology is which processes there are.
+type topology int
+
+const (
+	oneProcess     topology = iota // with all roles and the in-process bus
+	threeProcesses                 // one for each role, and Redis between them
+)
+
+// String says what it is.
+func (t topology) String() string {
+	if t == oneProcess {
+		return "one process with all roles, in-process bus"
+	}
+	return "three processes, one for each role, and Redis"
+}
+
+// deployment is a running product on an empty database.
+type deployment struct {
+	// api and gateway are where publishers and clients connect.
+	api, gateway string
+
+	servers []*server
+	redis   *privateredis.Server
+	drop    func(context.Context) error
+}
+
+// deploy starts the product on a new database.
+func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error) {
+	d := &deployment{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.stop(ctx))
+		}
+	}()
+	url, drop, err := r.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.drop = drop
+	if _, _, err := r.runBinary(ctx, "migrate", "up", "--database-url="+url); err != nil {
+		return nil, err
+	}
+	if t == oneProcess {
+		s, err := r.serve(ctx, "--database-url="+url)
+		if err != nil {
+			return nil, err
+		}
+		d.servers = append(d.servers, s)
+		d.api, d.gateway = s.url, s.url
+		return d, nil
+	}
+	if d.redis, err = privateredis.Start(ctx, privateredis.Config{}); err != nil {
+		return nil, err
+	}
+	for _, role := range []string{"projector", "gateway", "api"} {
+		s, err := r.serve(ctx, "--database-url="+url, "--redis-url="+d.redis.URL(), "--roles="+role)
+		if err != nil {
+			return nil, err
+		}
+		d.servers = append(d.servers, s)
+		switch role {
+		case "gateway":
+			d.gateway = s.url
+		case "api":
+			d.api = s.url
+		}
+	}
+	return d, nil
+}
+
+// stop ends the processes, the last to start first, and drops the database.
+func (d *deployment) stop(ctx context.Context) error {
+	var errs []error
+	for _, s := range slices.Backward(d.servers) {
+		errs = append(errs, s.stop())
+	}
+	if d.redis != nil {
+		d.redis.Stop()
+	}
+	if d.drop != nil {
+		errs = append(errs, d.drop(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(errs...)
+}

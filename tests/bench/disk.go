@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// disk is where Postgres keeps its data.
+type disk struct {
+	Dir string `json:"dir"`
+	// Filesystem is its type and device, such as "ext4 on /dev/vda".
+	Filesystem string `json:"filesystem"`
+	// SyncMS is how long it takes to write 8 KiB and have them on the disk, as
+	// each commit does: the median, and what 99 percent stay below.
+	SyncMS    float64 `json:"sync_ms"`
+	SyncMS99  float64 `json:"sync_ms_p99"`
+	SyncCall  string  `json:"sync_call"`
+	SyncTimes int     `json:"sync_times"`
+}
+
+// errMemory refuses a directory that would make every number look good.
+var errMemory = errors.New("it is in memory: a benchmark needs a disk; give a directory on one with -dir")
+
+// examineDisk finds out what dir is on, and refuses memory.
+func examineDisk(dir string) (disk, error) {
+	filesystem, inMemory, err := filesystemOf(dir)
+	if err != nil {
+		return disk{}, fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	if inMemory {
+		return disk{}, fmt.Errorf("data directory %s (%s): %w", dir, filesystem, errMemory)
+	}
+	d := disk{Dir: filepath.Dir(dir), Filesystem: filesystem, SyncCall: syncCall, SyncTimes: 400}
+	times, err := measureSync(filepath.Join(dir, "sync"), d.SyncTimes)
+	if err != nil {
+		return disk{}, fmt.Errorf("measure the disk: %w", err)
+	}
+	d.SyncMS, d.SyncMS99 = percentile(times, 50), percentile(times, 99)
+	return d, nil
+}
+
+// Sizes as in pg_test_fsync: a page of the write-ahead log, and a segment of
+// it, which is there already when it is written to.
+const (
+	syncPage    = 8 << 10
+	syncSegment = 16 << 20
+)
+
+// measureSync writes pages into a segment, one after the other, each followed
+// by a sync, and returns how long each took in milliseconds, sorted.
+func measureSync(path string, n int) (_ []float64, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a path of our own
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	if _, err := f.Write(make([]byte, syncSegment)); err != nil {
+		return nil, err
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	page := slices.Repeat([]byte{0x5a}, syncPage)
+	times := make([]float64, n)
+	for i := range times {
+		began := time.Now()
+		if _, err := f.WriteAt(page, int64(i)*syncPage%syncSegment); err != nil {
+			return nil, err
+		}
+		if err := syncFile(f); err != nil {
+			return nil, err
+		}
+		times[i] = milliseconds(time.Since(began))
+	}
+	slices.Sort(times)
+	return times, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

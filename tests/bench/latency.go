@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/internal/auth"
+)
+
+// latencyRounds is few, since each takes half a minute and has thousands of
+// samples.
+const latencyRounds = 3
+
+// latencyCase is how long it takes from the moment at which a message is to be
+// published until its recipient's client has the new badge. The loop is open:
+// messages are due at moments that are fixed beforehand, whatever became of
+// those before, and time counts from there. A stall is felt by everything that
+// was due meanwhile, as people would feel it, instead of by the one request
+// that waited (which is known as coordinated omission).
+func latencyCase(name string, t topology, l load) comparison {
+	return comparison{
+		name:   name,
+		says:   l.String() + "; " + t.String(),
+		rounds: latencyRounds,
+		round:  func(ctx context.Context, r *rig) ([]measure, error) { return latencyRound(ctx, r, t, l) },
+	}
+}
+
+func latencyRound(ctx context.Context, r *rig, t topology, l load) (_ []measure, err error) {
+	messages, err := l.schedule()
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.deploy(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.stop(ctx)) }()
+	clients, err := connectAll(ctx, d.gateway, l.clients)
+	defer func() {
+		for _, c := range clients {
+			_ = c.conn.CloseNow() // what it fails to close is closed
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	a := newAPI(d.api, l.connections)
+	defer a.close()
+
+	before := readCPU()
+	o, err := observe(ctx, a.publish, clients, messages)
+	after := readCPU()
+	if err != nil {
+		return nil, err
+	}
+	g := newAPI(d.gateway, 1)
+	defer g.close()
+	repairs, err := g.counter(ctx, "badged_gateway_reconciliation_repairs_total")
+	if err != nil {
+		return nil, err
+	}
+	measures := append(o.measures(l.warmUp), measure{name: "repaired", unit: "updates", value: repairs})
+	measures = append(measures, cpuMeasures(before, after, 0, len(messages))...)
+	return measures, errors.Join(o.check(), checkClients(ctx, a, clients, messages))
+}
+
+// connectAtOnce bounds how many clients connect at the same time.
+const connectAtOnce = 16
+
+// connectAll connects the clients of a load. It returns those that are
+// connected also with an error.
+func connectAll(ctx context.Context, gateway string, n int) ([]*client, error) {
+	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{jwtKeys}})
+	if err != nil {
+		return nil, err
+	}
+	clients := make([]*client, n)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(connectAtOnce)
+	for i := range clients {
+		group.Go(func() error {
+			token, err := tokens.Sign(userOf(i), time.Hour, time.Now())
+			if err != nil {
+				return err
+			}
+			clients[i], err = connect(groupCtx, gateway, token)
+			return err
+		})
+	}
+	err = group.Wait()
+	return slices.DeleteFunc(clients, func(c *client) bool { return c == nil }), err
+}
+
+// observation is what was seen of a schedule.
+type observation struct {
+	start time.Time
+	// sent are the messages in the order in which they were due.
+	sent []message
+	// handed is when each was handed to the HTTP client, accepted when the
+	// server had taken it; both from the start.
+	handed, accepted []time.Duration
+	arrivals         []arrival
+}
+
+// patience is how long after the last message is accepted the last arrival may
+// come before it is lost. It is less than the gateway takes to find a lost
+// update.
+const patience = 10 * time.Second
+
+// observe publishes messages when they are due and sees when they arrive. Its
+// error means that some could not be published, or a connection failed.
+func observe(ctx context.Context, publish func(context.Context, []byte) error, clients []*client, messages []message) (observation, error) {
+	for _, m := range messages {
+		c := clients[m.client]
+		c.sent[m.conversation] = append(c.sent[m.conversation], m.due)
+	}
+	listenCtx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var listening errgroup.Group
+	for _, c := range clients {
+		listening.Go(func() error {
+			err := c.listen(listenCtx)
+			if listenCtx.Err() != nil {
+				return nil // what is missing counts as lost
+			}
+			return err
+		})
+	}
+	o, err := send(ctx, publish, messages)
+	if err != nil {
+		giveUp()
+	}
+	timer := time.AfterFunc(patience, giveUp)
+	defer timer.Stop()
+	err = errors.Join(err, listening.Wait())
+	for _, c := range clients {
+		o.arrivals = append(o.arrivals, c.arrivals...)
+	}
+	return o, errors.Join(err, ctx.Err())
+}
+
+// send publishes messages when they are due, without waiting for those before.
+func send(ctx context.Context, publish func(context.Context, []byte) error, messages []message) (observation, error) {
+	o := observation{
+		start: time.Now(), sent: messages,
+		handed: make([]time.Duration, len(messages)), accepted: make([]time.Duration, len(messages)),
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var sending sync.WaitGroup
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for i, m := range messages {
+		due.Reset(time.Until(o.start.Add(m.due)))
+		select {
+		case <-due.C:
+		case <-ctx.Done():
+			sending.Wait()
+			return o, context.Cause(ctx)
+		}
+		o.handed[i] = time.Since(o.start)
+		sending.Go(func() {
+			if err := publish(ctx, m.event); err != nil {
+				cancel(fmt.Errorf("publish %s/%d: %w", m.conversation, m.seq, err))
+				return
+			}
+			o.accepted[i] = time.Since(o.start)
+		})
+	}
+	sending.Wait()
+	return o, context.Cause(ctx)
+}
+
+// measures tells about the messages that were due after the warm-up.
+func (o observation) measures(warmUp time.Duration) []measure {
+	var latency, accepted, late []float64
+	for _, a := range o.arrivals {
+		if a.due >= warmUp {
+			latency = append(latency, milliseconds(a.at.Sub(o.start)-a.due))
+		}
+	}
+	for i, m := range o.sent {
+		if m.due >= warmUp {
+			accepted = append(accepted, milliseconds(o.accepted[i]-m.due))
+			late = append(late, milliseconds(o.handed[i]-m.due))
+		}
+	}
+	slices.Sort(latency)
+	slices.Sort(accepted)
+	slices.Sort(late)
+	ms := func(name string, sorted []float64, p float64, a aim) measure {
+		return measure{name: name, unit: "ms", value: percentile(sorted, p), aim: a}
+	}
+	return []measure{
+		ms("latency p50", latency, 50, aim{Below: 10}),
+		ms("latency p90", latency, 90, aim{}),
+		ms("latency p99", latency, 99, aim{Below: 50}),
+		ms("latency max", latency, 100, aim{}),
+		ms("accepted p50", accepted, 50, aim{}),
+		ms("accepted p99", accepted, 99, aim{}),
+		ms("sent late p99", late, 99, aim{}),
+		{name: "sent", unit: "events", value: float64(len(accepted))},
+		{name: "lost", unit: "events", value: float64(len(o.sent) - len(o.arrivals))},
+	}
+}
+
+// check reports losses.
+func (o observation) check() error {
+	if lost := len(o.sent) - len(o.arrivals); lost != 0 {
+		return fmt.Errorf("%d of %d messages did not arrive within %s: %w", lost, len(o.sent), patience, errWrong)
+	}
+	return nil
+}
+
+// checkClients compares what clients and tables have in the end with what was
+// sent.
+func checkClients(ctx context.Context, a *api, clients []*client, messages []message) error {
+	want, held := map[string]int64{}, map[string]int64{}
+	for _, m := range messages {
+		want[userOf(m.client)]++
+	}
+	var users []string
+	for i, c := range clients {
+		users = append(users, userOf(i))
+		held[userOf(i)] = c.total
+	}
+	totals, err := a.totals(ctx, users)
+	if err != nil {
+		return err
+	}
+	if err := check(totals, want); err != nil {
+		return fmt.Errorf("in the tables: %w", err)
+	}
+	if err := check(held, want); err != nil {
+		return fmt.Errorf("on the clients: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// every is a schedule of a message each interval.
+func every(interval time.Duration, n int) []message {
+	messages := make([]message, n)
+	for i := range messages {
+		messages[i] = message{due: time.Duration(i) * interval, conversation: "c", seq: int64(i) + 1}
+	}
+	return messages
+}
+
+// A server that stalls does not put off what is due, and everything that was
+// due meanwhile is counted as late: the measure omits nothing.
+func TestStallIsFeltByAllThatWasDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		until := began.Add(time.Second)
+		stall := func(context.Context, []byte) error {
+			time.Sleep(time.Until(until))
+			return nil
+		}
+		o, err := send(t.Context(), stall, every(100*time.Millisecond, 20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range o.sent {
+			if o.handed[i] != m.due {
+				t.Errorf("message %d was due at %s and handed over at %s", i, m.due, o.handed[i])
+			}
+			if want := max(0, time.Second-m.due); o.accepted[i]-m.due != want {
+				t.Errorf("message %d took %s, want %s", i, o.accepted[i]-m.due, want)
+			}
+		}
+		for _, m := range o.measures(500 * time.Millisecond) {
+			// Of the 15 that count, 5 waited for 500, 400, … 100 ms.
+			if want, ok := map[string]float64{"accepted p50": 0, "accepted p99": 500, "sent": 15, "lost": 20}[m.name]; ok && m.value != want {
+				t.Errorf("%s is %v, want %v", m.name, m.value, want)
+			}
+		}
+	})
+}
+
+// The first message that cannot be published ends the round.
+func TestFailureToPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errors.New("connection refused")
+		var n atomic.Int64
+		_, err := send(t.Context(), func(context.Context, []byte) error {
+			if n.Add(1) == 3 {
+				return down
+			}
+			return nil
+		}, every(time.Second, 100))
+		if !errors.Is(err, down) || n.Load() != 3 {
+			t.Errorf("after %d messages: %v", n.Load(), err)
+		}
+	})
+}
+
+func TestSchedule(t *testing.T) {
+	l := standardLoad()
+	messages, err := l.schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := l.schedule(); !slices.EqualFunc(messages, again, func(a, b message) bool {
+		return a.due == b.due && string(a.event) == string(b.event)
+	}) {
+		t.Error("two schedules differ")
+	}
+	if !slices.IsSortedFunc(messages, func(a, b message) int { return int(a.due - b.due) }) {
+		t.Error("messages are not in the order in which they are due")
+	}
+	want := l.rate * (l.warmUp + l.measured).Seconds()
+	if n := float64(len(messages)); n < 0.97*want || n > 1.03*want {
+		t.Errorf("there are %v messages, want about %v", n, want)
+	}
+	next, users := map[string]int64{}, map[int]bool{}
+	for _, m := range messages {
+		if next[m.conversation]++; m.seq != next[m.conversation] {
+			t.Fatalf("message %d of %s follows message %d", m.seq, m.conversation, next[m.conversation]-1)
+		}
+		users[m.client] = true
+	}
+	if len(users) != l.clients || len(next) != l.clients*l.conversations {
+		t.Errorf("%d users have %d conversations", len(users), len(next))
+	}
+	const first = `{"specversion":"1.0","id":"conversation-000007/2","source":"bench/latency","type":"message.delivered",` +
+		`"data":{"conversation_id":"conversation-000007","seq":2,"user_ids":["user-000003"],"sender_id":"sender"}}`
+	event, err := message{client: 3, conversation: "conversation-000007", seq: 2}.encode()
+	if err != nil || string(event) != first {
+		t.Errorf("an event is %s (%v), want %s", event, err, first)
+	}
+}
+
+// changes is a frame about one conversation.
+func changes(version int, conversation string, unread, last int) string {
+	return fmt.Sprintf(`{"t":"changes","version":%d,"total":%d,"conversations":[{"conversation_id":%q,"unread":%d,"last_seq":%d}]}`,
+		version, unread, conversation, unread, last)
+}
+
+func TestClient(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		frames []string
+		told   []int // by each frame; -1 is an error
+	}{
+		{"one by one", []string{changes(1, "c", 1, 1), changes(2, "c", 2, 2)}, []int{1, 1}},
+		{"two in one frame", []string{changes(2, "c", 2, 2), changes(3, "c", 3, 3)}, []int{2, 1}},
+		{"one overtakes another", []string{changes(1, "c", 1, 2), changes(2, "c", 2, 2)}, []int{0, 2}},
+		{"nothing new", []string{changes(1, "c", 1, 1), changes(2, "c", 1, 1)}, []int{1, 0}},
+		{"a ping", []string{`{"t":"ping"}`, changes(1, "c", 1, 1)}, []int{0, 1}},
+		{"an old state after a newer one", []string{changes(2, "c", 2, 2), changes(1, "c", 1, 1)}, []int{2, -1}},
+		{"the same version twice", []string{changes(1, "c", 1, 1), changes(1, "c", 1, 1)}, []int{1, -1}},
+		{"more than was sent", []string{changes(4, "c", 4, 4)}, []int{-1}},
+		{"more unread than there are", []string{changes(2, "c", 2, 1)}, []int{-1}},
+		{"a conversation of somebody else", []string{changes(1, "x", 1, 1)}, []int{-1}},
+		{"no JSON", []string{`{`}, []int{-1}},
+	} {
+		a := &client{sent: map[string][]time.Duration{"c": {10, 20, 30}}, told: map[string]int64{}}
+		total := 0
+		for i, f := range c.frames {
+			n, err := a.apply([]byte(f), time.Unix(int64(i), 0))
+			if err != nil {
+				n = -1
+			} else {
+				total += n
+			}
+			if n != c.told[i] {
+				t.Errorf("%s: frame %d tells of %d messages (%v), want %d", c.name, i, n, err, c.told[i])
+			}
+		}
+		if len(a.arrivals) != total {
+			t.Errorf("%s: %d arrivals of %d messages", c.name, len(a.arrivals), total)
+		}
+		for i, arrived := range a.arrivals {
+			if arrived.due != a.sent["c"][i] {
+				t.Errorf("%s: arrival %d is of what was due at %d", c.name, i, arrived.due)
+			}
+		}
+	}
+}
+
+func TestLosses(t *testing.T) {
+	start := time.Now()
+	o := observation{start: start, sent: every(time.Second, 3), handed: make([]time.Duration, 3), accepted: make([]time.Duration, 3)}
+	o.arrivals = []arrival{{0, start.Add(5 * time.Millisecond)}, {time.Second, start.Add(1007 * time.Millisecond)}}
+	if err := o.check(); !errors.Is(err, errWrong) {
+		t.Errorf("one of three did not arrive: %v", err)
+	}
+	for _, m := range o.measures(0) {
+		if want, ok := map[string]float64{"latency p50": 5, "latency max": 7, "lost": 1, "sent": 3}[m.name]; ok && m.value != want {
+			t.Errorf("%s is %v, want %v", m.name, m.value, want)
+		}
+	}
+	o.arrivals = append(o.arrivals, arrival{2 * time.Second, start.Add(2 * time.Second)})
+	if err := o.check(); err != nil {
+		t.Error(err)
+	}
+}

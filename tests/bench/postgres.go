@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/embedpg"
+)
+
+// postgres is the server that is measured on, in its own words.
+type postgres struct {
+	Version  string      `json:"version"`
+	Settings []parameter `json:"settings"`
+}
+
+// parameter is one setting as SHOW gives it.
+type parameter struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// shown are the parameters that the numbers depend on most.
+func shown() []string {
+	return []string{
+		"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level", "commit_delay",
+		"shared_buffers", "wal_buffers", "work_mem", "max_wal_size", "checkpoint_timeout",
+		"autovacuum", "random_page_cost", "jit", "max_connections",
+	}
+}
+
+// durable are the parameters without which a number would mean nothing.
+func durable() map[string]string {
+	return map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+}
+
+// startPostgres starts a server with the settings of `badged demo`, and reads
+// back what it runs with.
+func startPostgres(ctx context.Context, dir string) (_ *embedpg.Server, says postgres, err error) {
+	server, err := embedpg.Start(ctx, embedpg.Config{DataDir: dir, Settings: durable()})
+	if err != nil {
+		return nil, says, err
+	}
+	defer func() {
+		if err != nil {
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			err = errors.Join(err, server.Stop(stopCtx))
+		}
+	}()
+	conn, err := pgx.Connect(ctx, server.URL())
+	if err != nil {
+		return nil, says, fmt.Errorf("connect to the private Postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	show := func(name string) (value string, err error) {
+		if err := conn.QueryRow(ctx, "SHOW "+name).Scan(&value); err != nil {
+			return "", fmt.Errorf("show %s: %w", name, err)
+		}
+		return value, nil
+	}
+	if says.Version, err = show("server_version"); err != nil {
+		return nil, says, err
+	}
+	for _, name := range shown() {
+		value, err := show(name)
+		if err != nil {
+			return nil, says, err
+		}
+		if want, ok := durable()[name]; ok && value != want {
+			return nil, says, fmt.Errorf("the private Postgres runs with %s = %s", name, value)
+		}
+		says.Settings = append(says.Settings, parameter{name, value})
+	}
+	return server, says, nil
+}

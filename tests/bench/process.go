@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Credentials of every server here.
+const (
+	publisherKey = "publisher-secret"
+	jwtKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
+)
+
+// environment is that of this process with the credentials and without any
+// other setting of badged.
+func environment() []string {
+	env := []string{"BADGED_JWT_KEYS=" + jwtKeys, "BADGED_PUBLISHER_KEYS=backend=" + publisherKey, "BADGED_PUBLISHER_KEY=" + publisherKey}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "BADGED_") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// command prepares the binary; it is killed when ctx is done.
+func (r *rig) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, r.binary, args...) //nolint:gosec // the binary that we have built
+	cmd.Env = environment()
+	return cmd
+}
+
+// runBinary runs the binary to its end and returns what it printed and how much
+// processor time it took.
+func (r *rig) runBinary(ctx context.Context, args ...string) (stdout []byte, took time.Duration, err error) {
+	cmd := r.command(ctx, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return nil, 0, fmt.Errorf("badged %s: %w\n%s", args[0], err, errOut.Bytes())
+	}
+	return out.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+// server is a running `badged serve`.
+type server struct {
+	cmd  *exec.Cmd
+	url  string
+	out  *output
+	done chan struct{}
+	err  error // how it ended, once done is closed
+}
+
+// serve starts a server and returns once it is ready. It is killed when ctx is
+// done.
+func (r *rig) serve(ctx context.Context, args ...string) (*server, error) {
+	s := &server{
+		cmd:  r.command(ctx, append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...),
+		out:  &output{},
+		done: make(chan struct{}),
+	}
+	s.cmd.Stdout = s.out
+	stderr, err := s.cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	ready := make(chan string, 1)
+	go func() {
+		s.listen(stderr, ready)
+		s.err = s.cmd.Wait()
+		close(s.done)
+	}()
+	select {
+	case s.url = <-ready:
+		return s, nil
+	case <-s.done:
+		return nil, fmt.Errorf("the server ended before it was ready: %w\n%s", s.err, s.out)
+	}
+}
+
+// listen keeps what a server says, and tells ready its URL once it has one.
+func (s *server) listen(stderr io.Reader, ready chan<- string) {
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		_, _ = s.out.Write(append(lines.Bytes(), '\n')) // never fails
+		if url, ok := strings.CutPrefix(lines.Text(), "badged: ready on "); ok {
+			ready <- url
+		}
+	}
+	_, _ = io.Copy(s.out, stderr) // a line that was too long, and what follows
+}
+
+// serverStop is longer than a server takes to say goodbye.
+const serverStop = 20 * time.Second
+
+// stop asks the server to end and returns an error where it does not end well.
+func (s *server) stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	timeout := time.NewTimer(serverStop)
+	defer timeout.Stop()
+	select {
+	case <-s.done:
+	case <-timeout.C:
+		_ = s.cmd.Process.Kill() // it may have ended just now
+		<-s.done
+	}
+	if s.err != nil {
+		return fmt.Errorf("the server did not end well: %w\n%s", s.err, s.out)
+	}
+	return nil
+}
+
+// output keeps what a process says. It is safe for concurrent use.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer; it never fails.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}

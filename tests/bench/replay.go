@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// replayRounds is enough for a median that a disturbed round does not move.
+const replayRounds = 5
+
+// replayCase is how fast `badged replay` gets a file of traffic through: over
+// HTTP into the log, and through the projector into the badges.
+func replayCase(name string, t topology) comparison {
+	return comparison{
+		name:   name,
+		says:   "badged replay over HTTP; " + t.String(),
+		rounds: replayRounds,
+		round:  func(ctx context.Context, r *rig) ([]measure, error) { return replayRound(ctx, r, t) },
+	}
+}
+
+// replayed is what `badged replay --json` prints.
+type replayed struct {
+	Events             int     `json:"events"`
+	Messages           int64   `json:"messages"`
+	Reads              int64   `json:"reads"`
+	PublishSeconds     float64 `json:"publish_seconds"`
+	FoldSeconds        float64 `json:"fold_seconds"`
+	PublishedPerSecond float64 `json:"published_per_second"`
+	FoldedPerSecond    float64 `json:"folded_per_second"`
+	Users              int64   `json:"users"`
+	UsersWithUnread    int64   `json:"users_with_unread"`
+	TotalUnread        int64   `json:"total_unread"`
+}
+
+func replayRound(ctx context.Context, r *rig, t topology) (_ []measure, err error) {
+	d, err := r.deploy(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.stop(ctx)) }()
+
+	before, began := readCPU(), time.Now()
+	out, client, err := r.runBinary(ctx, "replay", r.traffic.file, "--url="+d.api, "--json", "--quiet")
+	took, after := time.Since(began), readCPU()
+	if err != nil {
+		return nil, err
+	}
+	var done replayed
+	if err := json.Unmarshal(out, &done); err != nil {
+		return nil, fmt.Errorf("read what the replay printed: %w\n%s", err, out)
+	}
+	measures := append([]measure{
+		{name: "published", unit: "events/s", value: done.PublishedPerSecond},
+		{name: "published and folded", unit: "events/s", value: done.FoldedPerSecond, aim: aim{AtLeast: 10_000}},
+	}, cpuMeasures(before, after, client, done.Events)...)
+	if err := done.check(r.traffic.want, took); err != nil {
+		return measures, err
+	}
+	a := newAPI(d.api, 1)
+	defer a.close()
+	totals, err := a.totals(ctx, r.traffic.want.users())
+	if err != nil {
+		return measures, err
+	}
+	return measures, check(totals, r.traffic.want.unread)
+}
+
+// check compares what the replay says with what it must come to. took is how
+// long it was seen to run.
+func (p replayed) check(want tally, took time.Duration) error {
+	unread, withUnread := want.total()
+	got := []int64{int64(p.Events), p.Messages, p.Reads, p.Users, p.UsersWithUnread, p.TotalUnread}
+	must := []int64{want.messages + want.reads, want.messages, want.reads, int64(len(want.unread)), withUnread, unread}
+	for i, name := range []string{"events", "messages", "reads", "users", "users with unread", "unread"} {
+		if got[i] != must[i] {
+			return fmt.Errorf("the replay says %d %s, must be %d: %w", got[i], name, must[i], errWrong)
+		}
+	}
+	if p.PublishSeconds <= 0 || p.FoldSeconds < p.PublishSeconds || p.FoldSeconds > took.Seconds() {
+		return fmt.Errorf("the replay says %.3f s until published and %.3f s until folded, and ran for %.3f s: %w",
+			p.PublishSeconds, p.FoldSeconds, took.Seconds(), errWrong)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/embedpg"
+)
+
+// rig is what the cases run on: the binary, a Postgres that keeps its data on a
+// disk, and the traffic to replay.
+type rig struct {
+	log     progress
+	setting setting
+	binary  string
+	traffic traffic
+
+	dir       string // of this run; removed by close
+	pg        *embedpg.Server
+	databases int // made so far
+}
+
+// setting is all that numbers depend on, apart from the code of the cases.
+type setting struct {
+	Machine  machine  `json:"machine"`
+	Go       string   `json:"go"`
+	Commit   string   `json:"commit"`
+	Disk     disk     `json:"disk"`
+	Postgres postgres `json:"postgres"`
+	Traffic  string   `json:"traffic"`
+}
+
+// newRig builds the binary and starts Postgres below dir, which must be on a
+// disk; empty is where this user's applications keep data.
+func newRig(ctx context.Context, dir, trafficFile string, log progress) (_ *rig, err error) {
+	r := &rig{log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close(ctx))
+		}
+	}()
+	r.setting.Machine = thisMachine() // before we load it ourselves
+	r.setting.Go = runtime.Version()
+	if r.dir, err = makeDir(dir); err != nil {
+		return nil, err
+	}
+	if r.setting.Disk, err = examineDisk(r.dir); err != nil {
+		return nil, err
+	}
+	if r.traffic, err = loadTraffic(trafficFile, r.dir); err != nil {
+		return nil, err
+	}
+	r.setting.Traffic = r.traffic.says
+	log.say("building the binary")
+	if r.binary, r.setting.Commit, err = build(ctx, r.dir); err != nil {
+		return nil, err
+	}
+	log.say("starting Postgres in %s (%s)", r.dir, r.setting.Disk.Filesystem)
+	if r.pg, r.setting.Postgres, err = startPostgres(ctx, filepath.Join(r.dir, "postgres")); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// makeDir makes the directory of this run below dir.
+func makeDir(dir string) (string, error) {
+	if dir == "" {
+		base, err := embedpg.DefaultDataDir("badged")
+		if err != nil {
+			return "", fmt.Errorf("%w; give a directory with -dir", err)
+		}
+		dir = base
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // root's Postgres runs as another user
+		return "", fmt.Errorf("make the data directory: %w", err)
+	}
+	made, err := os.MkdirTemp(dir, "bench-")
+	if err != nil {
+		return "", fmt.Errorf("make the data directory: %w", err)
+	}
+	if err := os.Chmod(made, 0o755); err != nil { //nolint:gosec // as above
+		return "", fmt.Errorf("open the data directory to Postgres: %w", err)
+	}
+	return made, nil
+}
+
+// build builds the binary as it is shipped, without the race detector, and
+// returns the commit that it is of. The working directory must be in the
+// module.
+func build(ctx context.Context, dir string) (binary, commit string, err error) {
+	binary = filepath.Join(dir, "badged")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", binary, "github.com/badged/badged/cmd/badged") //nolint:gosec // a path of our own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("build the binary: %w\n%s", err, out)
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return "", "", fmt.Errorf("read the commit of the binary: %w", err)
+	}
+	commit = "unknown"
+	var changed string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	return binary, commit + changed, nil
+}
+
+// stopTimeout is ample for the last checkpoint of a round's data.
+const stopTimeout = time.Minute
+
+// close stops Postgres and removes all that the run has left on the disk, also
+// where ctx is done.
+func (r *rig) close(ctx context.Context) error {
+	var errs []error
+	if r.pg != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		errs = append(errs, r.pg.Stop(ctx))
+	}
+	if r.dir != "" {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// database makes an empty database, with nothing of an earlier round left to be
+// written out. drop removes it; nobody may be using it any more.
+func (r *rig) database(ctx context.Context) (url string, drop func(context.Context) error, err error) {
+	r.databases++
+	name := fmt.Sprintf("round_%d", r.databases)
+	if err := r.exec(ctx, "CREATE DATABASE "+name, "CHECKPOINT"); err != nil {
+		return "", nil, err
+	}
+	return r.pg.DatabaseURL(name), func(ctx context.Context) error {
+		return r.exec(ctx, "DROP DATABASE "+name)
+	}, nil
+}
+
+func (r *rig) exec(ctx context.Context, statements ...string) (err error) {
+	conn, err := pgx.Connect(ctx, r.pg.URL())
+	if err != nil {
+		return fmt.Errorf("connect to the private Postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}

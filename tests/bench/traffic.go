@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// traffic is a file to replay, and what its replay must come to.
+type traffic struct {
+	file string
+	says string
+	want tally
+}
+
+// tally is what a file of messages comes to.
+type tally struct {
+	messages, reads int64
+	// unread has everybody who is named.
+	unread map[string]int64
+}
+
+// loadTraffic reads file, or where that is empty makes one in dir.
+func loadTraffic(file, dir string) (traffic, error) {
+	t := traffic{file: file}
+	kind := "recorded, " + filepath.Base(file)
+	if file == "" {
+		t.file = filepath.Join(dir, "traffic.txt")
+		kind = "generated"
+		if err := generateTraffic(t.file, generatedMessages); err != nil {
+			return t, fmt.Errorf("generate traffic: %w", err)
+		}
+	}
+	f, err := os.Open(t.file)
+	if err != nil {
+		return t, fmt.Errorf("open the traffic: %w", err)
+	}
+	defer f.Close()
+	if t.want, err = tallyOf(f); err != nil {
+		return t, fmt.Errorf("read %s: %w", t.file, err)
+	}
+	t.says = fmt.Sprintf("%s: %s messages and %s reads of %s users", kind,
+		formatNumber(float64(t.want.messages)), formatNumber(float64(t.want.reads)), formatNumber(float64(len(t.want.unread))))
+	return t, nil
+}
+
+// side is one end of a conversation.
+type side struct{ user, peer string }
+
+// tallyOf works out, without any of the product's code, what lines SRC DST
+// UNIXTS come to. The rule of a replay is that who sends has read everything
+// that came in that conversation before, if anything did; a message to oneself
+// comes to nobody.
+func tallyOf(r io.Reader) (tally, error) {
+	t := tally{unread: map[string]int64{}}
+	waiting := map[side]int64{} // since something first came
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 3 {
+			return t, fmt.Errorf("want lines SRC DST UNIXTS, found %q", lines.Text())
+		}
+		src, dst := fields[0], fields[1]
+		t.messages++
+		t.unread[src] += 0
+		t.unread[dst] += 0
+		if src == dst {
+			continue
+		}
+		if _, ok := waiting[side{src, dst}]; ok {
+			t.reads++
+			waiting[side{src, dst}] = 0
+		}
+		waiting[side{dst, src}]++
+	}
+	if t.messages == 0 && lines.Err() == nil {
+		return t, errors.New("there is no message in it")
+	}
+	for in, n := range waiting {
+		t.unread[in.user] += n
+	}
+	return t, lines.Err()
+}
+
+// users returns everybody who is named, in order.
+func (t tally) users() []string {
+	users := make([]string, 0, len(t.unread))
+	for user := range t.unread {
+		users = append(users, user)
+	}
+	slices.Sort(users)
+	return users
+}
+
+// total returns the sum of all that is unread, and of how many users.
+func (t tally) total() (unread, users int64) {
+	for _, n := range t.unread {
+		unread += n
+		if n > 0 {
+			users++
+		}
+	}
+	return unread, users
+}
+
+// errWrong is a number that is not what it must be.
+var errWrong = errors.New("wrong")
+
+// check compares totals with what they must be, and names the first few users
+// whose total is wrong.
+func check(got, want map[string]int64) error {
+	var wrong []string
+	for user, n := range want {
+		if m, ok := got[user]; !ok || m != n {
+			wrong = append(wrong, fmt.Sprintf("user %s has %d unread, must have %d", user, m, n))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.Sort(wrong)
+	return fmt.Errorf("%d of %d totals are %w: %s", len(wrong), len(want), errWrong, strings.Join(wrong[:min(3, len(wrong))], "; "))
+}

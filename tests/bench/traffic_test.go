@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTally(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines string
+		reads int64
+		want  map[string]int64
+	}{
+		{"nobody answers", "a b 1\na b 2\nc b 3\n", 0, map[string]int64{"a": 0, "b": 3, "c": 0}},
+		{"an answer has read all before", "a b 1\na b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 0}},
+		{"and only in its conversation", "a b 1\nc b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 1, "c": 0}},
+		{"a second answer is a read too", "a b 1\nb a 2\nb a 3\n", 2, map[string]int64{"a": 2, "b": 0}},
+		{"a message to oneself comes to nobody", "a a 1\na a 2\n", 0, map[string]int64{"a": 0}},
+		{"comments and blank lines", "# SRC DST UNIXTS\n\na b 1\n", 0, map[string]int64{"a": 0, "b": 1}},
+	} {
+		got, err := tallyOf(strings.NewReader(c.lines))
+		if err != nil || got.reads != c.reads || !maps.Equal(got.unread, c.want) {
+			t.Errorf("%s: %d reads, unread %v (%v), want %d, %v", c.name, got.reads, got.unread, err, c.reads, c.want)
+		}
+	}
+	for _, lines := range []string{"", "a b\n"} {
+		if _, err := tallyOf(strings.NewReader(lines)); err == nil {
+			t.Errorf("%q is no traffic", lines)
+		}
+	}
+}
+
+// The generated traffic is the same everywhere, as large as is said, and has a
+// heavy tail.
+func TestGeneratedTraffic(t *testing.T) {
+	made, err := loadTraffic("", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "generated: 60,000 messages and 45,019 reads of 1,885 users"; made.says != want {
+		t.Errorf("the traffic is %s, want %s", made.says, want)
+	}
+	again := filepath.Join(t.TempDir(), "again.txt")
+	if err := generateTraffic(again, generatedMessages); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(made.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Error("two files of generated traffic differ")
+	}
+	sent := map[string]int{}
+	for line := range strings.Lines(string(first)) {
+		sent[strings.Fields(line)[0]]++
+	}
+	counts := slices.Sorted(maps.Values(sent))
+	top := 0
+	for _, n := range counts[len(counts)*9/10:] {
+		top += n
+	}
+	if top < generatedMessages*4/10 {
+		t.Errorf("the most active tenth of the users wrote %d of %d messages", top, generatedMessages)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	want := map[string]int64{"a": 1, "b": 2, "c": 0}
+	if err := check(map[string]int64{"a": 1, "b": 2, "c": 0}, want); err != nil {
+		t.Errorf("all is right, and yet %v", err)
+	}
+	// The sum is right.
+	err := check(map[string]int64{"a": 2, "b": 1, "c": 0}, want)
+	if !errors.Is(err, errWrong) || !strings.Contains(err.Error(), "user a has 2 unread, must have 1") {
+		t.Errorf("two totals are wrong: %v", err)
+	}
+	if err := check(map[string]int64{"a": 1, "b": 2}, want); !errors.Is(err, errWrong) {
+		t.Errorf("a user is missing: %v", err)
+	}
+}
+
+func TestReplayIsChecked(t *testing.T) {
+	want := tally{messages: 3, reads: 1, unread: map[string]int64{"a": 2, "b": 0}}
+	right := replayed{
+		Events: 4, Messages: 3, Reads: 1, Users: 2, UsersWithUnread: 1, TotalUnread: 2,
+		PublishSeconds: 1, FoldSeconds: 2,
+	}
+	if err := right.check(want, 2100_000_000); err != nil {
+		t.Errorf("all is right, and yet %v", err)
+	}
+	for name, change := range map[string]func(*replayed){
+		"an event lost":               func(p *replayed) { p.Events-- },
+		"a message lost":              func(p *replayed) { p.Messages-- },
+		"a read lost":                 func(p *replayed) { p.Reads-- },
+		"a user more":                 func(p *replayed) { p.Users++ },
+		"another with unread":         func(p *replayed) { p.UsersWithUnread++ },
+		"one more unread":             func(p *replayed) { p.TotalUnread++ },
+		"no time at all":              func(p *replayed) { p.PublishSeconds = 0 },
+		"folded before published":     func(p *replayed) { p.FoldSeconds = 0.5 },
+		"longer than the command ran": func(p *replayed) { p.FoldSeconds = 3 },
+	} {
+		got := right
+		change(&got)
+		if err := got.check(want, 2100_000_000); !errors.Is(err, errWrong) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
