@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -78,6 +79,7 @@ func (s *session) refuse(c closing) {
 	s.end(c)
 	go s.exhaust()
 	s.goodbye()
+	s.linger()
 	s.cut()
 }
 
@@ -86,9 +88,24 @@ func (s *session) refuse(c closing) {
 func (s *session) exhaust() {
 	defer close(s.silent)
 	for {
-		if _, _, err := s.conn.NextReader(); err != nil {
+		_, _, err := s.conn.NextReader()
+		if errors.Is(err, websocket.ErrReadLimit) {
+			// The rest of the frame is still to come, and no frame after it.
+			_, _ = io.Copy(io.Discard, s.conn.NetConn())
+		}
+		if err != nil {
 			return
 		}
+	}
+}
+
+// linger gives the client a moment to close from its side.
+func (s *session) linger() {
+	moment := time.NewTimer(closeTimeout)
+	defer moment.Stop()
+	select {
+	case <-s.silent:
+	case <-moment.C:
 	}
 }
 
@@ -225,6 +242,7 @@ func (s *session) write() {
 	defer g.running.Done()
 	defer g.dismiss(s)
 	defer s.cut()
+	defer s.linger()
 
 	select {
 	case <-s.greeted:
@@ -332,11 +350,7 @@ func (s *session) goodbye() {
 		}
 	}
 	message := websocket.FormatCloseMessage(c.code, cutReason(c.reason))
-	if s.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) != nil {
-		return
-	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout)) // fails only where the read has
-	<-s.silent
+	_ = s.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // there is no one else to tell
 }
 
 // closeTimeout is how long the closing handshake may take.
