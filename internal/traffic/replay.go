@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/progress"
 )
 
 const (
@@ -100,7 +101,7 @@ func Replay(ctx context.Context, cfg Config) (Summary, error) {
 		return Summary{}, fmt.Errorf("replay: %w", err)
 	}
 	r := newReplay(cfg)
-	defer r.meter.close()
+	defer r.meter.Close()
 	err = r.publish(ctx)
 	if err == nil {
 		err = r.settle(ctx)
@@ -115,7 +116,7 @@ func Replay(ctx context.Context, cfg Config) (Summary, error) {
 type replay struct {
 	cfg     Config
 	began   time.Time
-	meter   *meter
+	meter   *progress.Meter
 	retrier *retrier
 
 	// users are those that the events name, in the order of their first; seen
@@ -130,12 +131,12 @@ type replay struct {
 }
 
 func newReplay(cfg Config) *replay {
-	m := newMeter(newDisplay(cfg.Progress, cfg.clock), cfg.clock)
+	m := progress.New(cfg.Progress, "replay", cfg.clock.now)
 	return &replay{
 		cfg:     cfg,
 		began:   cfg.clock.now(),
 		meter:   m,
-		retrier: &retrier{clock: cfg.clock, giveUpAfter: cfg.GiveUpAfter, note: m.note},
+		retrier: &retrier{clock: cfg.clock, giveUpAfter: cfg.GiveUpAfter, note: m.Note},
 		seen:    map[string]struct{}{},
 		summary: Summary{File: nameOf(cfg.File)},
 	}
@@ -149,7 +150,7 @@ func (r *replay) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.meter.begin("publish", src.size, true)
+	r.meter.Begin("publish", src.size, true)
 	readErr := r.read(ctx, src, group)
 	// Where a batch failed for good, reading ended for that reason only.
 	err = group.Wait()
@@ -237,7 +238,7 @@ func (r *replay) append(ctx context.Context, file string, b batch, offset int64)
 		}
 	}
 	r.mu.Unlock()
-	r.meter.advance(offset, len(b.events))
+	r.meter.Advance(offset, len(b.events))
 	return nil
 }
 
@@ -250,7 +251,7 @@ func (r *replay) settle(ctx context.Context) error {
 	// projector that has much to do from one that does not run.
 	milestones := spread(r.positions, maxMilestones)
 	sample := r.users[:min(len(r.users), MaxBadges)]
-	r.meter.begin("fold", int64(len(milestones)), false)
+	r.meter.Begin("fold", int64(len(milestones)), false)
 	for i, position := range milestones {
 		err := r.retrier.do(ctx, func(ctx context.Context) error {
 			_, err := r.cfg.Target.Badges(ctx, sample, position)
@@ -259,7 +260,7 @@ func (r *replay) settle(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("wait until %s is folded: %w", r.summary.File, err)
 		}
-		r.meter.advance(int64(i+1), 0)
+		r.meter.Advance(int64(i+1), 0)
 	}
 	var sums Summary
 	last := milestones[len(milestones)-1]

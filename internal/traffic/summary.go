@@ -3,9 +3,10 @@ package traffic
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"text/tabwriter"
 	"time"
+
+	"github.com/badged/badged/internal/progress"
 )
 
 // Summary is what a replay did, and what the badges are after it.
@@ -45,18 +46,18 @@ func (s Summary) Print(w io.Writer) error {
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	row("file", "%s", s.File)
-	row("messages", "%s", formatCount(s.Messages))
-	row("reads", "%s", formatCount(s.Reads))
-	row("events", "%s", formatCount(s.Events))
+	row("messages", "%s", progress.Count(s.Messages))
+	row("reads", "%s", progress.Count(s.Reads))
+	row("events", "%s", progress.Count(s.Events))
 	if s.PublishSeconds > 0 {
-		row("published", "in %s, %s events/s", formatSeconds(s.PublishSeconds), formatCount(int64(s.PublishedPerSecond)))
+		row("published", "in %s, %s events/s", formatSeconds(s.PublishSeconds), progress.Count(int64(s.PublishedPerSecond)))
 	}
 	if s.FoldSeconds > 0 {
-		row("folded", "in %s, %s events/s", formatSeconds(s.FoldSeconds), formatCount(int64(s.FoldedPerSecond)))
-		row("users", "%s, %s with unread", formatCount(s.Users), formatCount(s.UsersWithUnread))
-		row("unread", "%s", formatCount(s.TotalUnread))
+		row("folded", "in %s, %s events/s", formatSeconds(s.FoldSeconds), progress.Count(int64(s.FoldedPerSecond)))
+		row("users", "%s, %s with unread", progress.Count(s.Users), progress.Count(s.UsersWithUnread))
+		row("unread", "%s", progress.Count(s.TotalUnread))
 		if s.Mentions > 0 {
-			row("mentions", "%s", formatCount(s.Mentions))
+			row("mentions", "%s", progress.Count(s.Mentions))
 		}
 	}
 	return t.Flush()
@@ -72,13 +73,4 @@ func perSecond(n int64, d time.Duration) float64 {
 
 func formatSeconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
-}
-
-// formatCount returns n ≥ 0 with its thousands set apart, such as "59,835".
-func formatCount(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

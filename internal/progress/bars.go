@@ -1,4 +1,4 @@
-package traffic
+package progress
 
 import (
 	"io"
@@ -11,15 +11,16 @@ import (
 // bars is a display of one progress bar per phase. They are drawn by
 // goroutines that end with close.
 type bars struct {
+	name      string
 	container *mpb.Progress
 	bar       *mpb.Bar // of the phase shown last, nil before the first
 	phase     string
 	latest    *atomic.Pointer[gauge] // what bar says beside itself
 }
 
-// newBars returns bars on w, a terminal.
-func newBars(w io.Writer, options ...mpb.ContainerOption) *bars {
-	return &bars{container: mpb.New(append(options, mpb.WithOutput(w))...)}
+// newBars returns bars on w, a terminal, of the command of a name.
+func newBars(w io.Writer, name string, options ...mpb.ContainerOption) *bars {
+	return &bars{name: name, container: mpb.New(append(options, mpb.WithOutput(w))...)}
 }
 
 func (b *bars) show(g gauge) {
@@ -44,8 +45,8 @@ func (b *bars) add(g gauge) {
 		filler = mpb.NopStyle()
 	}
 	b.phase, b.latest = g.phase, latest
-	// A bar made with a total would be over as soon as it is full, but a file
-	// may grow while it is read.
+	// A bar made with a total would be over as soon as it is full, but what is
+	// gone through may grow meanwhile.
 	b.bar = b.container.New(0, filler,
 		mpb.PrependDecorators(label...),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + latest.Load().numbers() })),
@@ -59,7 +60,7 @@ func (b *bars) freeze() {
 	}
 }
 
-func (b *bars) note(text string) { _, _ = io.WriteString(b.container, "replay: "+text+"\n") }
+func (b *bars) note(text string) { _, _ = io.WriteString(b.container, b.name+": "+text+"\n") }
 
 func (b *bars) close() {
 	b.freeze()
