@@ -10,6 +10,8 @@ type Metrics struct {
 	owned                                   prometheus.Gauge
 	deadLettersWaiting                      prometheus.Gauge
 	lagEvents, lagSeconds                   *prometheus.GaugeVec
+
+	verifyUsers, verifyMismatches, verifyMended, verifyPutOff prometheus.Counter
 }
 
 // NewMetrics returns metrics that are registered with r, or with nothing where
@@ -17,6 +19,9 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "projector", Name: name, Help: help})
+	}
+	verify := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "verify", Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -45,10 +50,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		lagEvents:  gauge("lag_events", "Events in the log that are not folded, by partition that this process folds."),
 		lagSeconds: gauge("lag_seconds", "Age in seconds of the oldest event that is not folded, by partition that this process folds."),
+
+		verifyUsers:      verify("users_total", "Users of the background sample whose badges were folded again and compared."),
+		verifyMismatches: verify("mismatches_total", "Users of the background sample whose badges were not what the log says."),
+		verifyMended:     verify("mended_total", "Users of the background sample whose badges were made what the log says."),
+		verifyPutOff:     verify("put_off_total", "Runs of the background sample put off because the log of the partition is long: they are fewer then."),
 	}
 	if r != nil {
 		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.updatesLost,
-			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.deadLettersWaiting, m.lagEvents, m.lagSeconds)
+			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
+			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff)
 	}
 	return m
 }

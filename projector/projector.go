@@ -51,6 +51,16 @@ type Config struct {
 	// OwnershipInterval is how often the projector looks for partitions that
 	// nobody owns. Default 1s.
 	OwnershipInterval time.Duration
+
+	// VerifyInterval is how often a sample of the users of a partition that
+	// this projector owns is verified. 0 means never.
+	VerifyInterval time.Duration
+	// VerifySample is the most users of one sample; fewer where the log of the
+	// partition is long. Default 10, and at most 16.
+	VerifySample int
+	// SelfHeal makes the badges of a user what the log says where the sample
+	// finds that they are not.
+	SelfHeal bool
 }
 
 // Projector folds the partitions that it owns. Any number of projectors may
@@ -89,6 +99,9 @@ func New(cfg Config) (*Projector, error) {
 	}
 	if cfg.OwnershipInterval <= 0 {
 		cfg.OwnershipInterval = time.Second
+	}
+	if cfg.VerifySample <= 0 {
+		cfg.VerifySample = 10
 	}
 	p := &Projector{
 		cfg:     cfg,
@@ -136,6 +149,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return p.poll(ctx) })
 	g.Go(func() error { return p.measure(ctx) })
 	g.Go(func() error { return p.own(ctx) })
+	g.Go(func() error { return p.sample(ctx) })
 	err := g.Wait()
 	close(p.updates)
 	publishing.Wait()

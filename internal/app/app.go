@@ -105,6 +105,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		p, err := projector.New(projector.Config{
 			Pool: folding, Log: a.eventLog, Bus: a.bus,
 			Logger: log, Metrics: projector.NewMetrics(a.registry),
+			VerifyInterval: cfg.VerifyInterval, VerifySample: cfg.VerifySample, SelfHeal: cfg.SelfHeal,
 		})
 		if err != nil {
 			return nil, err
@@ -116,12 +117,14 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if cfg.Has(config.RoleAPI) {
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Badges: reader, Tokens: a.tokens,
+			Explainer:  projector.NewExplainer(serving, a.eventLog),
 			Publishers: publishers, Admins: admins, Logger: log,
 		})
 		if err != nil {
 			return nil, err
 		}
 		a.mux.Handle("/v1/", api)
+		a.mux.Handle("/admin/v1/", api)
 	}
 	if cfg.Has(config.RoleGateway) {
 		g, err := gateway.New(gateway.Config{

@@ -38,6 +38,7 @@ type commands struct {
 	Replay      replayCmd      `cmd:"" help:"Feed a file of traffic through the publish path and print the totals."`
 	User        userCmd        `cmd:"" help:"Look at users."`
 	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and who folds it."`
+	Verify      verifyCmd      `cmd:"" help:"Fold the log again and compare the badges with it."`
 	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"Look after events in the log that could not be understood."`
 	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
 }

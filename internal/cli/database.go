@@ -89,7 +89,8 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 
 // userCmd is `badged user`.
 type userCmd struct {
-	Show userShowCmd `cmd:"" help:"Show the badge of a user and the conversations that have anything to show."`
+	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and the conversations that have anything to show."`
+	Explain userExplainCmd `cmd:"" help:"Show why the badge of a user is what it is: each counted message, and what was not counted."`
 }
 
 type userShowCmd struct {

@@ -45,6 +45,9 @@ type Server struct {
 	AdminKeys         []string      `help:"Keys of operators, who may do all, in the same form." placeholder:"NAME=KEY"`
 	AllowedOrigins    []string      `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
 	ReconcileInterval time.Duration `help:"How long a lost update can stay unnoticed." default:"30s"`
+	VerifyInterval    time.Duration `help:"How often a few users of a partition are folded again from the log and compared, rarer where the log is long; 0 for never." default:"1m"`
+	VerifySample      int           `help:"Most users compared each time, 1 to 16; fewer where the log is long." default:"10"`
+	SelfHeal          bool          `help:"Make the badges of a user what the log says where they are found to differ; otherwise it is only logged."`
 	DrainTimeout      time.Duration `help:"How long connections have to close when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
 }
@@ -65,6 +68,12 @@ func (s *Server) Validate() error {
 	errs = append(errs, s.validateRoles())
 	if s.ReconcileInterval <= 0 {
 		errs = append(errs, errors.New("--reconcile-interval must be more than 0s"))
+	}
+	if s.VerifyInterval < 0 {
+		errs = append(errs, errors.New("--verify-interval must be 0s (never) or more"))
+	}
+	if s.VerifyInterval > 0 && (s.VerifySample < 1 || s.VerifySample > 16) {
+		errs = append(errs, errors.New("--verify-sample must be from 1 to 16"))
 	}
 	if s.DrainTimeout <= 0 {
 		errs = append(errs, errors.New("--drain-timeout must be more than 0s"))

@@ -67,6 +67,11 @@ func TestServerValidate(t *testing.T) {
 
 		{"never reconcile", func(s *config.Server) { s.ReconcileInterval = 0 }, "--reconcile-interval must be more than 0s"},
 		{"reconcile before now", func(s *config.Server) { s.ReconcileInterval = -time.Second }, "--reconcile-interval must be more than 0s"},
+		{"verify never", func(s *config.Server) { s.VerifyInterval = 0 }, ""},
+		{"verify", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 16 }, ""},
+		{"verify before now", func(s *config.Server) { s.VerifyInterval = -time.Second }, "--verify-interval must be 0s (never) or more"},
+		{"verify nobody", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 0 }, "--verify-sample must be from 1 to 16"},
+		{"verify too many", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 17 }, "--verify-sample must be from 1 to 16"},
 		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkError(t, server(test.change).Validate(), test.want) })

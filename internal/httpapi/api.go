@@ -39,12 +39,15 @@ type Config struct {
 	Appender Appender
 	Badges   Badges
 	Tokens   Tokens
+	// Explainer answers /admin/v1/users/{user}/explain; without one there is no
+	// such route.
+	Explainer Explainer
 	// Publishers may publish and read any badge; Admins may do all.
 	Publishers, Admins auth.Keys
 	Logger             *slog.Logger
 }
 
-// API is an http.Handler for the routes under /v1/. It is safe for concurrent
+// API is an http.Handler for the routes under /v1/ and /admin/v1/. It is safe for concurrent
 // use.
 type API struct {
 	cfg Config
@@ -65,6 +68,9 @@ func New(cfg Config) (*API, error) {
 	a.mux.HandleFunc("POST /v1/badges/query", a.publisher(a.queryBadges))
 	a.mux.HandleFunc("GET /v1/users/{user}/badge", a.reader(a.getBadge))
 	a.mux.HandleFunc("GET /v1/users/{user}/conversations", a.reader(a.getConversations))
+	if cfg.Explainer != nil {
+		a.mux.HandleFunc("GET /admin/v1/users/{user}/explain", a.admin(a.getExplanation))
+	}
 	a.mux.HandleFunc("/", a.notFound)
 	return a, nil
 }

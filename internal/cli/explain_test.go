@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+func TestPrintExplanation(t *testing.T) {
+	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	logged := func(id, position string) projector.LoggedEvent {
+		return projector.LoggedEvent{ID: id, Source: "chat", Type: "conversation.read", AppendedAt: at, Position: position}
+	}
+	marked, level := logged("m", "9/4"), logged("l", "9/5")
+	for name, tc := range map[string]struct {
+		explanation projector.Explanation
+		want        string
+	}{
+		"everything": {
+			projector.Explanation{
+				UserID: "ann", Partition: 3, At: &at, Position: "9/9", Version: 7, Total: 205, Mentions: 1,
+				Categories: map[string]int64{"system": 4, "chat": 201},
+				Conversations: []projector.ExplainedConversation{
+					{
+						Conversation: pubsub.Conversation{ConversationID: "lunch", Unread: 202, Mentions: 1, Level: "all", Category: "chat", MarkedUnread: true},
+						Adds:         201, LastRead: &projector.ReadEvent{UpToSeq: 4, LoggedEvent: logged("r", "9/3")}, MarkedBy: &marked, LevelBy: &level,
+						Messages:     []projector.CountedMessage{{Seq: 10, Mentioned: true, LoggedEvent: logged("e10", "9/6")}, {Seq: 9, LoggedEvent: logged("e9", "9/2")}},
+						MoreMessages: 200,
+					},
+					{Conversation: pubsub.Conversation{ConversationID: "mute", Mentions: 2, Level: "none", Category: "chat"}},
+				},
+				MoreConversations: 1, MoreAdds: 4,
+				Uncounted: []projector.UncountedEvent{
+					{LoggedEvent: logged("e9", "9/7"), ConversationID: "lunch", Seq: 9, Why: projector.WhyDuplicate, Detail: "came before"},
+					{LoggedEvent: projector.LoggedEvent{ID: "a-b", AppendedAt: at, Position: "9/1"}, Why: projector.WhyDeadLetter, Detail: "not understood"},
+				},
+				MoreUncounted: 1234, Agrees: true,
+			},
+			`user      ann
+total     205
+mentions  1
+  chat    201
+  system  4
+version   7
+as of     2026-01-31T12:00:00.000Z
+log       partition 3 up to 9/9
+
+lunch adds 201: 202 unread, 1 mention, marked unread; level all, category chat
+  read up to 4 by conversation.read r of chat, appended 2026-01-31T12:00:00.000Z at 9/3
+  marked unread by conversation.read m of chat, appended 2026-01-31T12:00:00.000Z at 9/4
+  level set by conversation.read l of chat, appended 2026-01-31T12:00:00.000Z at 9/5
+  SEQ  MENTIONS  APPENDED                  POSITION  EVENT  SOURCE
+  10   yes       2026-01-31T12:00:00.000Z  9/6       e10    chat
+  9              2026-01-31T12:00:00.000Z  9/2       e9     chat
+  … and 200 messages before
+
+mute adds 0: 0 unread, 2 mentions; level none, category chat
+
+… and 1 conversation more, which add 4
+
+Changed nothing that is counted:
+  APPENDED                  POSITION  TYPE               CONVERSATION  SEQ  EVENT  SOURCE  BECAUSE
+  2026-01-31T12:00:00.000Z  9/7       conversation.read  lunch         9    e9     chat    came before
+  2026-01-31T12:00:00.000Z  9/1                                             a-b            not understood
+  … and 1,234 events before
+`,
+		},
+		"nothing": {
+			projector.Explanation{UserID: "ann", Position: "0/0", Agrees: true},
+			"user      ann\ntotal     0\nmentions  0\nversion   0\nlog       partition 0 up to 0/0\n\nNothing is unread.\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if err := printExplanation(&out, tc.explanation); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("it prints (-want +got):\n%s", diff)
+			}
+			if err := printExplanation(full{}, tc.explanation); !errors.Is(err, errFull) {
+				t.Errorf("where nothing can be written: %v", err)
+			}
+		})
+	}
+}
+
+var errFull = errors.New("no space left")
+
+// full is where nothing can be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestUserExplainUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"user", "explain", "ann"},
+		{"user", "explain", "--database-url=postgres://localhost/chat"},
+		{"user", "explain", "ann", "--at=yesterday", "--database-url=postgres://localhost/chat"},
+	} {
+		if r := badged(t, args...); r.code != exitUsage {
+			t.Errorf("%v exits with %d:\n%s", args, r.code, r.err)
+		}
+	}
+	if r := badged(t, "user", "explain", "a\nb", "--database-url=postgres://localhost/chat"); r.code != exitFailed || !strings.Contains(r.err, "must not hold control characters") {
+		t.Errorf("of no user: exits with %d:\n%s", r.code, r.err)
+	}
+}

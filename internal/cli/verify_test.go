@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestShares(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n, among := rapid.IntRange(0, 50).Draw(rt, "n"), rapid.IntRange(1, 16).Draw(rt, "among")
+		sum, least, most := 0, n, 0
+		got := shares(n, among)
+		for i, share := range got {
+			if i < 0 || i >= among || share < 1 {
+				rt.Errorf("%d gets %d", i, share)
+			}
+			sum, least, most = sum+share, min(least, share), max(most, share)
+		}
+		if sum != n || len(got) != min(n, among) || n > 0 && most-least > 1 {
+			rt.Errorf("of %d among %d: %v", n, among, got)
+		}
+	})
+}
+
+func TestVerifySummary(t *testing.T) {
+	for _, tc := range []struct {
+		cmd  verifyCmd
+		sum  verified
+		want string
+		fail string
+	}{
+		{verifyCmd{}, verified{Partitions: 16, Users: 1, Conversations: 2000}, "1 user and 2,000 conversations of 16 partitions compared with the log: no difference\n", ""},
+		{
+			verifyCmd{},
+			verified{Partitions: 1, Users: 3, Conversations: 1, Differences: 2},
+			"3 users and 1 conversation of 1 partition compared with the log: 2 differences\n",
+			"the tables are not what the log says: 2 differences",
+		},
+		{verifyCmd{JSON: true}, verified{Partitions: 1, Users: 3, Conversations: 4}, `{"partitions":1,"users":3,"conversations":4,"differences":0}` + "\n", ""},
+	} {
+		var out strings.Builder
+		err := tc.cmd.finish(&out, tc.sum)
+		if out.String() != tc.want || tc.fail == "" != (err == nil) || err != nil && err.Error() != tc.fail {
+			t.Errorf("it prints %s and fails with %v", out.String(), err)
+		}
+		if err := tc.cmd.finish(full{}, tc.sum); !errors.Is(err, errFull) {
+			t.Errorf("where nothing can be written: %v", err)
+		}
+	}
+}
+
+func TestVerifyUsage(t *testing.T) {
+	const db = " --database-url=postgres://localhost/chat"
+	for args, want := range map[string]string{
+		"verify":                               "--database-url (BADGED_DATABASE_URL) is required",
+		"verify --user=ann --sample=1" + db:    "--user goes with neither --sample nor --partition",
+		"verify --user=ann --partition=0" + db: "--user goes with neither --sample nor --partition",
+		"verify --user=" + db:                  "--user must not be empty",
+		"verify --sample=-1" + db:              "--sample must be 1 or more",
+		"verify ann" + db:                      "unexpected argument ann",
+	} {
+		if r := badged(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
+			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/projector"
+)
+
+// explainer is an httpapi.Explainer that keeps what it is asked.
+type explainer struct {
+	user string
+	at   time.Time
+	err  error
+}
+
+func (e *explainer) Explain(_ context.Context, userID string, at time.Time) (projector.Explanation, error) {
+	e.user, e.at = userID, at
+	return projector.Explanation{UserID: userID, Total: 3, Agrees: true}, e.err
+}
+
+func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
+	t.Helper()
+	api, err := httpapi.New(httpapi.Config{
+		Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}, Explainer: e,
+		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// explain asks for an explanation with a key.
+func explain(t *testing.T, api http.Handler, key, target string) answer {
+	t.Helper()
+	r := newRequest(t, http.MethodGet, "/admin/v1/users/"+target, nil)
+	r.Header.Set("Authorization", "Bearer "+key)
+	return send(t, api, r)
+}
+
+func TestExplain(t *testing.T) {
+	e := &explainer{}
+	api := newAdminAPI(t, e)
+	a := explain(t, api, adminKey, "ada/explain")
+	if got := mustDecode[projector.Explanation](t, a); got.UserID != "ada" || got.Total != 3 || !e.at.IsZero() {
+		t.Errorf("the answer is %s, as of %s", a.body, e.at)
+	}
+	for target, want := range map[string]time.Time{
+		"a%2Fb%22/explain?at=2026-01-31T23:59:59Z":               time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC),
+		"a%2Fb%22/explain?at=2026-01-31T23:59:59.123456%2B02:00": time.Date(2026, 1, 31, 21, 59, 59, 123456000, time.UTC),
+		"a%2Fb%22/explain?at=":                                   {},
+	} {
+		if a := explain(t, api, adminKey, target); a.status != http.StatusOK || e.user != `a/b"` || !e.at.Equal(want) {
+			t.Errorf("%s asks for %q as of %s, answers %d %s", target, e.user, e.at, a.status, a.body)
+		}
+	}
+}
+
+func TestExplainIsForAdmins(t *testing.T) {
+	e := &explainer{}
+	api := newAdminAPI(t, e)
+	for _, key := range []string{publisherKey, adaToken, "wrong", adminKey + "x"} {
+		if got, want := explain(t, api, key, "ada/explain").story(t), "401 the key is not one of an admin"; got != want {
+			t.Errorf("with %s: %s", key, got)
+		}
+	}
+	r := newRequest(t, http.MethodGet, "/admin/v1/users/ada/explain", nil)
+	r.Header["Authorization"] = nil
+	if a := send(t, api, r); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" {
+		t.Errorf("without a key: %d %s", a.status, a.body)
+	}
+	if e.user != "" {
+		t.Errorf("it was explained to who may not know")
+	}
+}
+
+func TestExplainRefuses(t *testing.T) {
+	e := &explainer{}
+	api := newAdminAPI(t, e)
+	for target, want := range map[string]string{
+		"ada/explain?at=yesterday":            "400 at must be a time such as 2026-01-31T23:59:59Z",
+		"ada/explain?at=2026-01-31":           "400 at must be a time such as 2026-01-31T23:59:59Z",
+		"ada/explain?when=now":                `400 "when" is not a parameter of this route`,
+		"a%00a/explain":                       "400 user id must not hold control characters",
+		strings.Repeat("a", 129) + "/explain": "400 user id must have at most 128 bytes, has 129",
+		"ada/explanation":                     "404 /admin/v1/users/ada/explanation is not a route of this API",
+	} {
+		if got := explain(t, api, adminKey, target).story(t); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	if e.user != "" {
+		t.Error("what was refused was explained")
+	}
+	e.err = errors.New("password=hunter2")
+	if got, want := explain(t, api, adminKey, "ada/explain").story(t), "500 something failed here; it has been logged"; got != want {
+		t.Errorf("of an error: %s", got)
+	}
+	if got := explain(t, newAdminAPI(t, nil), adminKey, "ada/explain").story(t); !strings.HasPrefix(got, "404 ") {
+		t.Errorf("without an explainer: %s", got)
+	}
+}

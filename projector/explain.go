@@ -1,0 +1,444 @@
+package projector
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// Limits of an explanation.
+const (
+	// MaxExplained is the most conversations in an explanation.
+	MaxExplained = 500
+	// MaxCounted is the most counted messages of one conversation in it.
+	MaxCounted = 100
+	// MaxUncounted is the most events in it that changed nothing.
+	MaxUncounted = 100
+)
+
+// Explainer tells why the badge of a user is what it is, from the log. It is
+// safe for concurrent use.
+type Explainer struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+	// slots bounds how many searches of the log are under way.
+	slots chan struct{}
+}
+
+// explanationsAtOnce is how many connections an explainer takes, so that
+// whoever asks a lot waits rather than those who only want their badge.
+const explanationsAtOnce = 2
+
+// NewExplainer returns an explainer of a database and its log.
+func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
+	return &Explainer{pool: pool, log: log, slots: make(chan struct{}, explanationsAtOnce)}
+}
+
+// Explanation is why the badge of a user is what it is.
+type Explanation struct {
+	UserID    string `json:"user_id"`
+	Partition int    `json:"partition"`
+	// At is the time as of which it holds, nil for now.
+	At *time.Time `json:"at,omitempty"`
+	// Position is how far the log of the partition was folded, such as
+	// "1234/56".
+	Position string `json:"position"`
+
+	// What the log says. Version is that of the tables as of now; in the past,
+	// what it would have been.
+	Version    int64            `json:"version"`
+	Total      int64            `json:"total"`
+	Mentions   int64            `json:"mentions"`
+	Categories map[string]int64 `json:"categories"`
+	// Conversations are those with anything unread or marked, also where their
+	// level keeps that from the total: most recently changed first, at most
+	// MaxExplained.
+	Conversations []ExplainedConversation `json:"conversations"`
+	// MoreConversations is how many others there are, MoreAdds what these add
+	// to the total.
+	MoreConversations int   `json:"more_conversations"`
+	MoreAdds          int64 `json:"more_adds"`
+
+	// Uncounted are the events that named the user and changed nothing that is
+	// counted, newest first, at most MaxUncounted; MoreUncounted is how many
+	// there were before.
+	Uncounted     []UncountedEvent `json:"uncounted"`
+	MoreUncounted int64            `json:"more_uncounted"`
+
+	// Table is the badge as the tables have it, nil for one in the past.
+	Table *pubsub.Badge `json:"table,omitempty"`
+	// Agrees is whether Table is what the log says; if not, the tables should
+	// be verified. It is true of the past.
+	Agrees bool `json:"agrees"`
+}
+
+// LoggedEvent is an event in the log, by what identifies it. Of one that is not
+// understood, ID is the message id, and Source, Type and Time are not known.
+type LoggedEvent struct {
+	ID     string      `json:"event_id"`
+	Source string      `json:"source,omitempty"`
+	Type   events.Type `json:"type,omitempty"`
+	// Time is when it happened by its publisher, AppendedAt when it came.
+	Time       time.Time `json:"time,omitzero"`
+	AppendedAt time.Time `json:"appended_at"`
+	// Position is its place in the log, such as "1234/56".
+	Position string `json:"position"`
+}
+
+// ExplainedConversation is what a conversation adds, and why.
+type ExplainedConversation struct {
+	pubsub.Conversation
+	// Adds is what it adds to the total: by its level, all unread messages,
+	// those that mention the user, or nothing.
+	Adds int64 `json:"adds"`
+	// Messages are the unread ones, greatest seq first, at most MaxCounted;
+	// MoreMessages is how many others there are.
+	Messages     []CountedMessage `json:"messages"`
+	MoreMessages int64            `json:"more_messages"`
+	// LastRead is what moved the read position last, nil where nothing has.
+	LastRead *ReadEvent `json:"last_read,omitempty"`
+	// MarkedBy is what marked it unread, LevelBy what set its level; nil where
+	// it is not marked, and where the level was never set.
+	MarkedBy *LoggedEvent `json:"marked_by,omitempty"`
+	LevelBy  *LoggedEvent `json:"level_by,omitempty"`
+}
+
+// CountedMessage is an unread message and the event that delivered it first.
+type CountedMessage struct {
+	Seq int64 `json:"seq"`
+	// Mentioned is whether it mentions the user.
+	Mentioned bool `json:"mentioned"`
+	LoggedEvent
+}
+
+// ReadEvent is an event that moved a read position.
+type ReadEvent struct {
+	// UpToSeq is where it moved it to.
+	UpToSeq int64 `json:"up_to_seq"`
+	LoggedEvent
+}
+
+// UncountedEvent is an event that changed nothing that is counted.
+type UncountedEvent struct {
+	LoggedEvent
+	// ConversationID and Seq are what it was about, as far as it was about a
+	// conversation and a message, or a position in it.
+	ConversationID string `json:"conversation_id,omitempty"`
+	Seq            int64  `json:"seq,omitempty"`
+	Why            Why    `json:"why"`
+	// Detail tells it to people.
+	Detail string `json:"detail"`
+}
+
+// Why is a reason for an event to change nothing.
+type Why string
+
+// The reasons.
+const (
+	WhyDuplicate        Why = "duplicate"         // its source and id came before
+	WhyDeadLetter       Why = "dead_letter"       // it is not understood
+	WhyOwnMessage       Why = "own_message"       // the user sent it
+	WhyAlreadyRead      Why = "already_read"      // at or below the read position
+	WhyRecalled         Why = "recalled"          // recalled before
+	WhyAlreadyDelivered Why = "already_delivered" // counted by an earlier event
+	WhyNotDelivered     Why = "not_delivered"     // a recall of what has not come
+	WhyAlreadyMarked    Why = "already_marked"    // marked unread before
+	WhyLeft             Why = "left"              // the user has left
+	WhySameLevel        Why = "same_level"        // the level was that before
+	WhyNothingUnread    Why = "nothing_unread"    // there was nothing to read
+)
+
+// Explain tells why the badge of a user is what it is; where at is not zero,
+// why it was what it was when everything appended until then, and nothing
+// since, was folded.
+//
+// It searches the partition of the user: its cost grows with the log, and its
+// memory with what is unread. Two run at a time; others wait.
+func (x *Explainer) Explain(ctx context.Context, userID string, at time.Time) (Explanation, error) {
+	select {
+	case x.slots <- struct{}{}:
+		defer func() { <-x.slots }()
+	case <-ctx.Done():
+		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, context.Cause(ctx))
+	}
+	partition := x.log.PartitionOf(userID)
+	s := newSearch(userID)
+	e := Explanation{UserID: userID, Partition: partition, Agrees: true}
+	err := atInstant(ctx, x.pool, partition, x.log.Partitions(), func(in *instant) error {
+		e.Position = in.position.String()
+		err := in.eachOf(ctx, []string{userID}, func(r *events.Record, it item, dead error) error {
+			if at.IsZero() || !r.AppendedAt.After(at) {
+				s.visit(r, &it, dead)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.explain(&e)
+		if !at.IsZero() {
+			at = at.UTC()
+			e.At = &at
+			return nil
+		}
+		return in.compareBadge(ctx, &e)
+	})
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, err)
+	}
+	return e, nil
+}
+
+// compareBadge adds the badge of the tables to e.
+func (in *instant) compareBadge(ctx context.Context, e *Explanation) error {
+	badge, err := NewReader(in.tx, in.partitions).Badge(ctx, e.UserID)
+	if err != nil {
+		return err
+	}
+	var m mend
+	err = in.tx.QueryRow(ctx, `SELECT coalesce(max(ahead), 0) FROM badged.mended_users
+WHERE partition_id = $1 AND user_id = $2`, in.partition, e.UserID).Scan(&m.ahead)
+	if err != nil {
+		return fmt.Errorf("read whether the user was mended: %w", err)
+	}
+	e.Version = m.user(e.Version)
+	e.Table = &badge
+	e.Agrees = badge.Version == e.Version && badge.Total == e.Total && badge.Mentions == e.Mentions &&
+		maps.Equal(badge.Categories, e.Categories)
+	return nil
+}
+
+// search folds what happened to one user, and keeps what put each number where
+// it is.
+type search struct {
+	user *user
+	// firsts are where each key came first.
+	firsts map[uuid.UUID]events.Position
+	traces map[string]*trace
+	// uncounted are the last events that changed nothing, before them were more.
+	uncounted []UncountedEvent
+	more      int64
+}
+
+// trace is what put the numbers of one conversation where they are.
+type trace struct {
+	// messages are the events that delivered what is unread, by seq: of the
+	// last messages, where there are very many.
+	messages          map[int64]LoggedEvent
+	lastRead          *ReadEvent
+	markedBy, levelBy *LoggedEvent
+}
+
+func newSearch(userID string) *search {
+	return &search{user: newUser(userID), firsts: map[uuid.UUID]events.Position{}, traces: map[string]*trace{}}
+}
+
+func (s *search) trace(conversationID string) *trace {
+	t, ok := s.traces[conversationID]
+	if !ok {
+		t = &trace{messages: map[int64]LoggedEvent{}}
+		s.traces[conversationID] = t
+	}
+	return t
+}
+
+// visit takes the next record.
+func (s *search) visit(r *events.Record, it *item, dead error) {
+	if dead != nil {
+		if mayName(r.Payload, []string{s.user.id}) {
+			s.leaveOut(UncountedEvent{
+				LoggedEvent: LoggedEvent{ID: r.UUID, AppendedAt: r.AppendedAt.UTC(), Position: r.Position.String()},
+				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
+			})
+		}
+		return
+	}
+	e := &it.event
+	first, repeated := s.firsts[it.key]
+	if !repeated {
+		s.firsts[it.key] = r.Position
+	}
+	if !slices.Contains(e.Data.UserIDs, s.user.id) {
+		return
+	}
+	logged := LoggedEvent{
+		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
+		AppendedAt: r.AppendedAt.UTC(), Position: r.Position.String(),
+	}
+	why, detail := WhyDuplicate, fmt.Sprintf("the same source and id came before, at %s", first)
+	if !repeated {
+		if why, detail = s.fold(e, logged); why == "" {
+			return
+		}
+	}
+	s.leaveOut(UncountedEvent{
+		LoggedEvent: logged, ConversationID: e.Data.ConversationID,
+		Seq: max(e.Data.Seq, e.Data.UpToSeq), Why: why, Detail: detail,
+	})
+}
+
+// leaveOut keeps an event that changed nothing.
+func (s *search) leaveOut(e UncountedEvent) {
+	s.uncounted = append(s.uncounted, e)
+	if surplus := len(s.uncounted) - MaxUncounted; surplus > MaxUncounted {
+		s.uncounted = slices.Delete(s.uncounted, 0, surplus)
+		s.more += int64(surplus)
+	}
+}
+
+// fold folds an event, and returns why it changed nothing that is counted; ""
+// where it did.
+func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail string) {
+	mentioned := slices.Contains(e.Data.MentionedUserIDs, s.user.id)
+	switch {
+	case e.Type == events.UserReadAll:
+		before := map[string]view{}
+		for id, c := range s.user.conversations {
+			before[id] = c.view()
+		}
+		if !s.user.apply(e, mentioned) {
+			return WhyNothingUnread, "nothing was unread"
+		}
+		for id, c := range s.user.conversations {
+			s.trace(id).note(before[id], c.view(), logged)
+		}
+		return "", ""
+	case e.Type == events.MessageDelivered && e.Data.SenderID == s.user.id:
+		return WhyOwnMessage, "the user sent the message"
+	}
+	c := s.user.conversation(e.Data.ConversationID)
+	before := c.view()
+	why, detail = reason(c, e)
+	s.user.apply(e, mentioned)
+	after := c.view()
+	s.trace(c.id).note(before, after, logged)
+	if e.Type != events.MessageDelivered {
+		if after != before {
+			return "", ""
+		}
+		return why, detail
+	}
+	if after.unread > before.unread {
+		s.trace(c.id).count(e.Data.Seq, logged)
+	}
+	if after.unread > before.unread || after.mentions > before.mentions {
+		return "", ""
+	}
+	return why, detail
+}
+
+// reason returns why an event, if it changes nothing that is counted, does not.
+func reason(c *conversation, e *events.Event) (Why, string) {
+	d := &e.Data
+	switch e.Type {
+	case events.MessageDelivered:
+		switch {
+		case d.Seq <= c.readSeq:
+			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.readSeq)
+		case c.recalled.contains(d.Seq):
+			return WhyRecalled, "the message was recalled before"
+		}
+		return WhyAlreadyDelivered, "an earlier event delivered the message"
+	case events.ConversationRead, events.ConversationExpired:
+		return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.readSeq)
+	case events.MessageRecalled:
+		switch {
+		case d.Seq <= c.readSeq:
+			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.readSeq)
+		case c.recalled.contains(d.Seq):
+			return WhyRecalled, "the message was recalled before"
+		}
+		return WhyNotDelivered, "the message was not delivered; if it comes, it does not count"
+	case events.ConversationMarkedUnread:
+		if c.left() {
+			return WhyLeft, "the user had left the conversation"
+		}
+		return WhyAlreadyMarked, "the conversation was marked unread before"
+	case events.ConversationLevelSet:
+		return WhySameLevel, fmt.Sprintf("the level was %s before", c.level)
+	case events.ConversationLeft:
+		return WhyLeft, "the user had left the conversation before"
+	}
+	return "", ""
+}
+
+// note keeps what an event did to a conversation, apart from its messages.
+func (t *trace) note(before, after view, e LoggedEvent) {
+	if after.readSeq > before.readSeq {
+		t.lastRead = &ReadEvent{UpToSeq: after.readSeq, LoggedEvent: e}
+		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool { return seq <= after.readSeq })
+	}
+	if after.marked != before.marked {
+		t.markedBy = &e
+	}
+	if after.level != before.level {
+		t.levelBy = &e
+	}
+}
+
+// count keeps what delivered a message. With very many it forgets the oldest,
+// of which a few times as many as are told remain: some may be recalled.
+func (t *trace) count(seq int64, e LoggedEvent) {
+	const enough = 10 * MaxCounted
+	t.messages[seq] = e
+	if len(t.messages) > 2*enough {
+		for _, old := range slices.Sorted(maps.Keys(t.messages))[:enough] {
+			delete(t.messages, old)
+		}
+	}
+}
+
+// explain tells what was found.
+func (s *search) explain(e *Explanation) {
+	u := s.user
+	e.Version, e.Total, e.Mentions, e.Categories = u.version, u.total, u.mentions, u.categories
+	var unread []*conversation
+	for _, c := range u.conversations {
+		if c.unread.len() > 0 || c.marked {
+			unread = append(unread, c)
+		}
+	}
+	slices.SortFunc(unread, func(a, b *conversation) int {
+		return cmp.Or(cmp.Compare(b.version, a.version), cmp.Compare(a.id, b.id))
+	})
+	e.Conversations = []ExplainedConversation{}
+	for i, c := range unread {
+		if i >= MaxExplained {
+			e.MoreConversations++
+			e.MoreAdds += c.adds()
+			continue
+		}
+		e.Conversations = append(e.Conversations, s.trace(c.id).explain(c))
+	}
+	slices.Reverse(s.uncounted)
+	n := min(len(s.uncounted), MaxUncounted)
+	e.Uncounted = append([]UncountedEvent{}, s.uncounted[:n]...)
+	e.MoreUncounted = s.more + int64(len(s.uncounted)-n)
+}
+
+// explain tells what was found of one conversation.
+func (t *trace) explain(c *conversation) ExplainedConversation {
+	x := ExplainedConversation{
+		Conversation: c.public(), Adds: c.adds(),
+		Messages: []CountedMessage{}, LastRead: t.lastRead, LevelBy: t.levelBy,
+	}
+	if c.marked {
+		x.MarkedBy = t.markedBy
+	}
+	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(t.messages))) {
+		if len(x.Messages) < MaxCounted && c.unread.contains(seq) { // not recalled
+			x.Messages = append(x.Messages, CountedMessage{seq, c.mentions.contains(seq), t.messages[seq]})
+		}
+	}
+	x.MoreMessages = c.unread.len() - int64(len(x.Messages))
+	return x
+}

@@ -1,0 +1,508 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+)
+
+func (d *database) explain(t testing.TB, user string, at time.Time) Explanation {
+	t.Helper()
+	e, err := NewExplainer(d.pool, d.log).Explain(t.Context(), user, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// tellExplanation tells an explanation in lines, without times and positions.
+func tellExplanation(e Explanation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "total %d, mentions %d\n", e.Total, e.Mentions)
+	for _, c := range e.Conversations {
+		fmt.Fprintf(&b, "%s adds %d of %d at level %s", c.ConversationID, c.Adds, c.Unread, c.Level)
+		if c.LevelBy != nil {
+			fmt.Fprintf(&b, " by %s", c.LevelBy.ID)
+		}
+		if c.LastRead != nil {
+			fmt.Fprintf(&b, ", read up to %d by %s", c.LastRead.UpToSeq, c.LastRead.ID)
+		}
+		if c.MarkedBy != nil {
+			fmt.Fprintf(&b, ", marked by %s", c.MarkedBy.ID)
+		}
+		for _, m := range c.Messages {
+			fmt.Fprintf(&b, "; %d by %s", m.Seq, m.ID)
+			if m.Mentioned {
+				b.WriteString(" mentions")
+			}
+		}
+		if c.MoreMessages > 0 {
+			fmt.Fprintf(&b, "; %d more", c.MoreMessages)
+		}
+		b.WriteString("\n")
+	}
+	for _, u := range e.Uncounted {
+		fmt.Fprintf(&b, "not %s: %s, %s\n", u.ID, u.Why, u.Detail)
+	}
+	return b.String()
+}
+
+func TestExplainStories(t *testing.T) {
+	ann, bob := userIn(0, 0), userIn(0, 1)
+	recall := func(id string, seq int64) events.Event {
+		return event(id, events.MessageRecalled, "c", func(d *events.Data) { d.Seq = seq }, ann)
+	}
+	named := func(e events.Event, id string) events.Event {
+		e.ID = id
+		return e
+	}
+	mentioning := func(e events.Event) events.Event {
+		e.Data.MentionedUserIDs = []string{ann}
+		return e
+	}
+	for _, tc := range []struct {
+		name  string
+		story []events.Event
+		want  string
+	}{
+		{"two messages, of which the first is read", []events.Event{
+			deliver("c", 1, ann), event("r", events.ConversationRead, "c", upTo(1), ann), deliver("c", 2, ann), deliver("c", 3, ann),
+		}, `total 2, mentions 0
+c adds 2 of 2 at level all, read up to 1 by r; 3 by c/3; 2 by c/2
+`},
+		{"a duplicate", []events.Event{deliver("c", 1, ann), deliver("c", 1, ann)}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by c/1
+not c/1: duplicate, the same source and id came before, at POSITION
+`},
+		{"a duplicate twice", []events.Event{deliver("c", 1, ann), deliver("c", 1, ann), deliver("c", 1, ann)}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by c/1
+not c/1: duplicate, the same source and id came before, at POSITION
+not c/1: duplicate, the same source and id came before, at POSITION
+`},
+		{"a duplicate that says something else", []events.Event{deliver("c", 1, ann), named(deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by c/1
+not c/1: duplicate, the same source and id came before, at POSITION
+`},
+		{"a duplicate of what named somebody else", []events.Event{deliver("c", 1, bob), named(deliver("d", 7, ann), "c/1")}, `total 0, mentions 0
+not c/1: duplicate, the same source and id came before, at POSITION
+`},
+		{"a message that comes again under another id", []events.Event{deliver("c", 1, ann), named(deliver("c", 1, ann), "again")}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by c/1
+not again: already_delivered, an earlier event delivered the message
+`},
+		{"a mention that comes with the second delivery", []events.Event{deliver("c", 1, ann), named(mentioning(deliver("c", 1, ann)), "again")}, `total 1, mentions 1
+c adds 1 of 1 at level all; 1 by c/1 mentions
+`},
+		{"a late message", []events.Event{event("r", events.ConversationRead, "c", upTo(5), ann), deliver("c", 4, ann), deliver("c", 6, ann)}, `total 1, mentions 0
+c adds 1 of 1 at level all, read up to 5 by r; 6 by c/6
+not c/4: already_read, the conversation was read up to 5 before
+`},
+		{"recalled", []events.Event{deliver("c", 1, ann), deliver("c", 2, ann), recall("x", 1), recall("y", 1)}, `total 1, mentions 0
+c adds 1 of 1 at level all; 2 by c/2
+not y: recalled, the message was recalled before
+`},
+		{"recalled before it came", []events.Event{recall("x", 1), deliver("c", 1, ann)}, `total 0, mentions 0
+not c/1: recalled, the message was recalled before
+not x: not_delivered, the message was not delivered; if it comes, it does not count
+`},
+		{"recalled after it was read", []events.Event{deliver("c", 1, ann), event("r", events.ConversationRead, "c", upTo(1), ann), recall("x", 1)}, `total 0, mentions 0
+not x: already_read, the conversation was read up to 1 before
+`},
+		{"the user's own message", []events.Event{event("m", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 1, ann }, ann)}, `total 0, mentions 0
+not m: own_message, the user sent the message
+`},
+		{"reads that move nothing", []events.Event{
+			deliver("c", 1, ann), deliver("c", 2, ann),
+			event("r1", events.ConversationRead, "c", upTo(1), ann), event("r2", events.ConversationRead, "c", upTo(1), ann),
+			event("x1", events.ConversationExpired, "c", upTo(1), ann),
+		}, `total 1, mentions 0
+c adds 1 of 1 at level all, read up to 1 by r1; 2 by c/2
+not x1: already_read, the conversation was read up to 1 before
+not r2: already_read, the conversation was read up to 1 before
+`},
+		{"left, and brought back", []events.Event{
+			deliver("c", 1, ann), event("l1", events.ConversationLeft, "c", nil, ann), event("l2", events.ConversationLeft, "c", nil, ann),
+			event("m", events.ConversationMarkedUnread, "c", nil, ann), deliver("c", 2, ann),
+		}, `total 1, mentions 0
+c adds 1 of 1 at level all, read up to 1 by l1; 2 by c/2
+not m: left, the user had left the conversation
+not l2: left, the user had left the conversation before
+`},
+		{"level none", []events.Event{
+			deliver("c", 1, ann), event("n1", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
+			event("n2", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
+		}, `total 0, mentions 0
+c adds 0 of 1 at level none by n1; 1 by c/1
+not n2: same_level, the level was none before
+`},
+		{"level mentions", []events.Event{
+			deliver("c", 1, ann), mentioning(deliver("c", 2, ann)), event("m", events.ConversationLevelSet, "c", level(events.LevelMentions), ann),
+		}, `total 1, mentions 1
+c adds 1 of 2 at level mentions by m; 2 by c/2 mentions; 1 by c/1
+`},
+		{"marked unread", []events.Event{event("m1", events.ConversationMarkedUnread, "c", nil, ann), event("m2", events.ConversationMarkedUnread, "c", nil, ann)}, `total 1, mentions 0
+c adds 1 of 0 at level all, marked by m1
+not m2: already_marked, the conversation was marked unread before
+`},
+		{"a mark that a read ends", []events.Event{
+			event("m", events.ConversationMarkedUnread, "c", nil, ann), event("r", events.ConversationRead, "c", upTo(3), ann), deliver("c", 4, ann),
+		}, `total 1, mentions 0
+c adds 1 of 1 at level all, read up to 3 by r; 4 by c/4
+`},
+		{"read all, and nothing left to read", []events.Event{
+			deliver("c", 1, ann), deliver("d", 1, ann), event("a1", events.UserReadAll, "", nil, ann),
+			event("a2", events.UserReadAll, "", nil, ann), deliver("d", 2, ann),
+		}, `total 1, mentions 0
+d adds 1 of 1 at level all, read up to 1 by a1; 2 by d/2
+not a2: nothing_unread, nothing was unread
+`},
+		{"a group", []events.Event{deliver("c", 1, bob, ann, userIn(1, 0)), deliver("c", 2, bob, userIn(1, 0))}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by c/1
+`},
+		{
+			"the events of others",
+			[]events.Event{deliver(ann, 1, bob), event("m", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 1, ann }, bob)},
+			"total 0, mentions 0\n",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDatabase(t)
+			var first string
+			for i, e := range tc.story {
+				d.append(t, e)
+				if d.fold(t); i == 0 {
+					first = d.position(t, 0).String()
+				}
+			}
+			e := d.explain(t, ann, time.Time{})
+			if diff := cmp.Diff(strings.ReplaceAll(tc.want, "POSITION", first), tellExplanation(e)); diff != "" {
+				t.Errorf("after\n%sthe explanation is (-want +got):\n%s", story(tc.story), diff)
+			}
+			if !e.Agrees || e.Table == nil {
+				t.Errorf("it does not agree with the tables: %+v", e)
+			}
+		})
+	}
+}
+
+// Whatever the history: the messages that an explanation counts are the unread
+// sets of the model, each put there by an event that says so, and the sums are
+// those of the tables.
+func TestExplainedMessagesAreTheUnreadSets(t *testing.T) {
+	d := newDatabase(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
+		history := drawHistory(rt, every, users)
+		for i := range history {
+			history[i].Source = fmt.Sprint("history ", n)
+		}
+		d.appendAndFold(t, rt, history)
+		truth := model{events: history}
+		for _, id := range users {
+			e := d.explain(t, id, time.Time{})
+			if diff := cmp.Diff(unreadSets(truth.conversations(id)), explainedSets(e)); diff != "" {
+				rt.Fatalf("after\n%sthe messages of %s are (-want +got):\n%s", story(history), id, diff)
+			}
+			if diff := cmp.Diff(d.badge(t, id), *e.Table); diff != "" || !e.Agrees {
+				rt.Fatalf("after\n%s%s does not agree (%v), the table (-want +got):\n%s", story(history), id, e.Agrees, diff)
+			}
+			for _, c := range e.Conversations {
+				if fault := faultOf(c, history, id); fault != "" {
+					rt.Fatalf("after\n%sthe explanation of %s for %s is wrong: %s\n%+v", story(history), c.ConversationID, id, fault, c)
+				}
+			}
+		}
+	})
+}
+
+// unreadSets returns what is unread by conversation, and whether it mentions.
+func unreadSets(conversations map[string]*modelConversation) map[string]map[int64]bool {
+	sets := map[string]map[int64]bool{}
+	for id, c := range conversations {
+		if len(c.unread) == 0 && !c.marked {
+			continue
+		}
+		sets[id] = map[int64]bool{}
+		for seq := range c.unread {
+			sets[id][seq] = c.mentions[seq]
+		}
+	}
+	return sets
+}
+
+func explainedSets(e Explanation) map[string]map[int64]bool {
+	sets := map[string]map[int64]bool{}
+	for _, c := range e.Conversations {
+		sets[c.ConversationID] = map[int64]bool{}
+		for _, m := range c.Messages {
+			sets[c.ConversationID][m.Seq] = m.Mentioned
+		}
+	}
+	return sets
+}
+
+// faultOf returns what the events that an explanation names do not bear out.
+func faultOf(c ExplainedConversation, history []events.Event, user string) string {
+	find := func(id string) *events.Event {
+		i := slices.IndexFunc(history, func(e events.Event) bool { return e.ID == id })
+		if i < 0 || !slices.Contains(history[i].Data.UserIDs, user) {
+			return &events.Event{}
+		}
+		return &history[i]
+	}
+	for _, m := range c.Messages {
+		if e := find(m.ID); e.Type != events.MessageDelivered || e.Data.ConversationID != c.ConversationID || e.Data.Seq != m.Seq || e.Source != m.Source {
+			return "message " + m.ID
+		}
+	}
+	if c.LastRead != nil && c.LastRead.UpToSeq != c.ReadSeq || c.LastRead == nil && c.ReadSeq != 0 {
+		return "last read"
+	}
+	if c.LastRead != nil {
+		switch e := find(c.LastRead.ID); e.Type {
+		case events.ConversationRead, events.ConversationExpired:
+			if e.Data.UpToSeq != c.ReadSeq || e.Data.ConversationID != c.ConversationID {
+				return "last read " + e.ID
+			}
+		case events.UserReadAll, events.ConversationLeft:
+		default:
+			return "last read " + c.LastRead.ID
+		}
+	}
+	if c.MarkedUnread != (c.MarkedBy != nil) || c.MarkedBy != nil && find(c.MarkedBy.ID).Type != events.ConversationMarkedUnread {
+		return "mark"
+	}
+	if c.LevelBy != nil && string(find(c.LevelBy.ID).Data.Level) != c.Level || c.LevelBy == nil && c.Level != string(events.LevelAll) {
+		return "level"
+	}
+	return ""
+}
+
+// As of any time in the past, the explanation is that of the events which had
+// been appended by then.
+func TestExplainThePast(t *testing.T) {
+	d := newDatabase(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n)}
+		history := drawHistory(rt, every, users)
+		began := time.Date(2026, 1, n%28+1, 0, 0, 0, 0, time.UTC)
+		for i := range history {
+			history[i].Source = fmt.Sprint("history ", n)
+			receipt := d.append(t, history[i])
+			for _, p := range receipt.Partitions {
+				d.exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`,
+					began.Add(time.Duration(i+1)*time.Second), receipt.TransactionID)
+			}
+		}
+		d.fold(t)
+		happened := rapid.IntRange(0, len(history)).Draw(rt, "events until then")
+		truth := model{events: history[:happened]}
+		for _, id := range users {
+			e := d.explain(t, id, began.Add(time.Duration(happened)*time.Second))
+			conversations := truth.conversations(id)
+			if diff := cmp.Diff(unreadSets(conversations), explainedSets(e)); diff != "" {
+				rt.Fatalf("after %d events of\n%sthe messages of %s are (-want +got):\n%s", happened, story(history), id, diff)
+			}
+			total := 0
+			for _, c := range conversations {
+				total += c.adds()
+			}
+			if e.Total != int64(total) || e.Table != nil || !e.Agrees || e.At == nil {
+				rt.Fatalf("after %d events of\n%sthe explanation of %s, want total %d:\n%+v", happened, story(history), id, total, e)
+			}
+		}
+	})
+}
+
+// Ids that are part of others, that JSON escapes, or that a pattern would take
+// for something else; and writers that escape what need not be.
+func TestExplainUnusualIDs(t *testing.T) {
+	d := newDatabase(t)
+	ids := []string{
+		"ann", "ann2", "joann", `ann"`, `"ann"`, `ann\`, `a\u006en`, "a/nn", "a%n", "a_n", "än", "安", "🔔", "a\u2028n", "a'n", "ann,ann", "ANN",
+	}
+	for i, id := range ids {
+		e := deliver("c"+id, 1, id)
+		e.ID = fmt.Sprint(i)
+		d.append(t, e)
+	}
+	d.fold(t)
+	for _, id := range ids {
+		e := d.explain(t, id, time.Time{})
+		if e.Total != 1 || !e.Agrees || len(e.Conversations) != 1 || e.Conversations[0].ConversationID != "c"+id || len(e.Uncounted) != 0 {
+			t.Errorf("the explanation of %s is\n%s", id, tellExplanation(e))
+		}
+	}
+}
+
+func TestExplainWhatOthersHaveWritten(t *testing.T) {
+	d := newDatabase(t)
+	ann, slash := userIn(0, 0), ""
+	for i := 0; slash == ""; i++ {
+		if id := fmt.Sprint("chat/", i); events.PartitionOf(id, partitions) == 0 {
+			slash = id
+		}
+	}
+	escaped := `\u0075` + ann[1:] // u
+	message := func(id, user string, seq int) string {
+		return fmt.Sprintf(`{"specversion":"1.0","id":"%s","source":"php","type":"message.delivered","data":{"conversation_id":"c","user_ids":["%s"],"seq":%d}}`, id, user, seq)
+	}
+	// With an id of its own making, and with the key that badged would give.
+	d.insertPayload(t, message("1", escaped, 1))
+	d.insertPayload(t, message("1", ann, 2)) // a duplicate
+	d.insertPayload(t, message("2", strings.ReplaceAll(slash, "/", `\/`), 1))
+	d.insertPayload(t, message("3", userIn(0, 1), 1))
+	d.insertPayload(t, message("3", ann, 3)) // a duplicate of what names another
+	key := (&events.Event{Source: "php", ID: "4"}).Key()
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
+		[16]byte(key), message("4", escaped, 4))
+	key = (&events.Event{Source: "php", ID: "5"}).Key()
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
+		[16]byte(key), message("5", strings.ReplaceAll(slash, "/", `\/`), 5))
+	e := deliver("c", 6, ann) // a duplicate of what another has written
+	e.Source, e.ID = "php", "3"
+	d.append(t, e)
+	e = deliver("c", 9, userIn(0, 1))
+	e.Source, e.ID = "php", "9"
+	d.append(t, e)
+	d.insertPayload(t, message("9", ann, 9)) // a duplicate of what names another
+	d.insertPayload(t, fmt.Sprintf(`{"specversion":"1.0","id":"7","source":"php","type":"message.teleported","data":{"user_ids":["%s"]}}`, ann))
+	d.insertPayload(t, `{"specversion":"1.0","id":"8","source":"php","type":"message.teleported","data":{}}`)
+	d.insertPayload(t, "")
+	d.fold(t)
+
+	x := d.explain(t, ann, time.Time{})
+	reasons := map[Why]int{}
+	for _, u := range x.Uncounted {
+		reasons[u.Why]++
+	}
+	if diff := cmp.Diff(map[Why]int{WhyDuplicate: 4, WhyDeadLetter: 1}, reasons); diff != "" || !x.Agrees || x.Total != 2 {
+		t.Errorf("the explanation is (%v)\n%sreasons (-want +got):\n%s", x.Agrees, tellExplanation(x), diff)
+	}
+	if x := d.explain(t, slash, time.Time{}); !x.Agrees || x.Total != 2 {
+		t.Errorf("the explanation of %s is (%v)\n%s", slash, x.Agrees, tellExplanation(x))
+	}
+}
+
+// An explanation has an end, however much there is to tell.
+func TestExplanationIsLimited(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	var evs []events.Event
+	for seq := int64(1); seq <= 2500; seq++ {
+		evs = append(evs, deliver("busy", seq, ann))
+	}
+	for i := range MaxExplained + 5 {
+		evs = append(evs, deliver(fmt.Sprint("quiet-", i), 1, ann))
+	}
+	d.append(t, evs...)
+	for i := range 3 * MaxUncounted {
+		e := deliver("busy", 2500, ann)
+		e.ID = fmt.Sprint("again-", i)
+		d.append(t, e)
+	}
+	d.append(t, event("recall", events.MessageRecalled, "busy", func(d *events.Data) { d.Seq = 2500 }, ann))
+	d.fold(t)
+
+	e := d.explain(t, ann, time.Time{})
+	if e.Total != 2499+MaxExplained+5 || !e.Agrees {
+		t.Errorf("the total is %d (%v)", e.Total, e.Agrees)
+	}
+	if len(e.Conversations) != MaxExplained || e.MoreConversations != 6 || e.MoreAdds != 6 || e.Conversations[0].ConversationID != "busy" {
+		t.Errorf("%d conversations, the first %s; %d more, which add %d", len(e.Conversations), e.Conversations[0].ConversationID, e.MoreConversations, e.MoreAdds)
+	}
+	busy := e.Conversations[0]
+	if len(busy.Messages) != MaxCounted || busy.Messages[0].Seq != 2499 || busy.Messages[MaxCounted-1].Seq != 2400 || busy.MoreMessages != 2399 {
+		t.Errorf("%d messages from %d to %d; %d more", len(busy.Messages), busy.Messages[0].Seq, busy.Messages[MaxCounted-1].Seq, busy.MoreMessages)
+	}
+	if n := len(e.Uncounted); n != MaxUncounted || e.Uncounted[0].ID != "again-299" || e.Uncounted[n-1].ID != "again-200" || e.MoreUncounted != 2*MaxUncounted {
+		t.Errorf("%d uncounted events from %s; %d more", n, e.Uncounted[0].ID, e.MoreUncounted)
+	}
+}
+
+// What is only counted, in a room whose seqs are not dense, is among the rest.
+func TestExplainASparseRoom(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	var evs []events.Event
+	for i := range int64(maxRanges + 50) {
+		evs = append(evs, deliver("c", 2*i+1, ann))
+	}
+	d.append(t, evs...)
+	d.fold(t)
+	e := d.explain(t, ann, time.Time{})
+	if c := e.Conversations[0]; !e.Agrees || c.Adds != maxRanges+50 || c.MoreMessages != maxRanges+50-MaxCounted || c.FirstUnreadSeq != 1 {
+		t.Errorf("the explanation (%v) is\n%s", e.Agrees, tellExplanation(e))
+	}
+}
+
+func TestExplainAStranger(t *testing.T) {
+	d := newDatabase(t)
+	e := d.explain(t, "nobody", time.Time{})
+	if !e.Agrees || e.Total != 0 || e.Conversations == nil || e.Uncounted == nil || e.Categories == nil || e.Position != "0/0" {
+		t.Errorf("the explanation of nobody is %+v", e)
+	}
+}
+
+// What the tables say is told beside what the log says.
+func TestExplanationThatDisagrees(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	d.fold(t)
+	for _, change := range []string{"total = 5", "mentions = 1", "version = 9", `categories = '{"likes": 1}'`} {
+		d.exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
+		if e := d.explain(t, ann, time.Time{}); !e.Agrees {
+			t.Fatalf("it disagrees with what is right: %+v", e)
+		}
+		d.exec(t, `UPDATE badged.users SET `+change)
+		if e := d.explain(t, ann, time.Time{}); e.Agrees || e.Total != 1 || e.Version != 1 {
+			t.Errorf("with %s the explanation is %+v", change, e)
+		}
+	}
+}
+
+// What is not folded yet is in neither.
+func TestExplainAsFarAsFolded(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	d.fold(t)
+	d.append(t, deliver("c", 2, ann), deliver("c", 1, ann))
+	if e := d.explain(t, ann, time.Time{}); e.Total != 1 || len(e.Uncounted) != 0 || !e.Agrees || e.Position != d.position(t, 0).String() {
+		t.Errorf("the explanation is %+v", e)
+	}
+}
+
+func TestExplanationsWaitForEachOther(t *testing.T) {
+	d := newDatabase(t)
+	x := NewExplainer(d.pool, d.log)
+	for range explanationsAtOnce {
+		x.slots <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := x.Explain(ctx, "ann", time.Time{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with all slots taken it fails with %v", err)
+	}
+	<-x.slots
+	if _, err := x.Explain(t.Context(), "ann", time.Time{}); err != nil {
+		t.Error(err)
+	}
+	if len(x.slots) != explanationsAtOnce-1 {
+		t.Error("it did not give its slot back")
+	}
+}

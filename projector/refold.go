@@ -1,0 +1,450 @@
+package projector
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+)
+
+// This file folds the log again, in memory and beside the live tables, through
+// the fold that fills them. Verifying, mending and explaining are what for.
+
+// instant is one partition at one instant: its tables, how far they are folded,
+// and the log up to there.
+type instant struct {
+	tx                    pgx.Tx
+	partition, partitions int
+	position              events.Position
+	// buried are the records that wait as dead letters: also those that this
+	// release would understand are not in the tables.
+	buried map[events.Position]struct{}
+}
+
+// atInstant calls f with a partition as it is now, in a transaction that only
+// reads: one that had written would hide new events from every reader of the
+// log until it ends.
+func atInstant(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*instant) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
+		in := &instant{tx: tx, partition: partition, partitions: partitions}
+		if err := in.open(ctx, ""); err != nil {
+			return err
+		}
+		return f(in)
+	})
+}
+
+// open reads what identifies the instant. lock is how the row of the position
+// is locked, "" for not at all.
+func (in *instant) open(ctx context.Context, lock string) error {
+	// Unlike the projector's own, these queries are not all lookups by key. No
+	// parallel workers: nobody waits for these as they wait for appends.
+	if _, err := in.tx.Exec(ctx, `SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
+SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off`); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	err := in.tx.QueryRow(ctx, `SELECT last_processed_transaction_id::text::bigint, offset_acked
+FROM badged.`+events.Topic(in.partition)+`_offsets WHERE consumer_group = $1 `+lock, ConsumerGroup).
+		Scan(&in.position.TransactionID, &in.position.Offset)
+	if err != nil {
+		return fmt.Errorf("read the position of partition %d: %w", in.partition, err)
+	}
+	rows, err := in.tx.Query(ctx, `SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1`, in.partition)
+	if err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
+	var p events.Position
+	in.buried = map[events.Position]struct{}{}
+	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset}, func() error {
+		in.buried[p] = struct{}{}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
+	return nil
+}
+
+// scanTables says whether what follows goes through whole tables, which beats
+// an index only where the order of rows does not matter.
+func (in *instant) scanTables(ctx context.Context, on bool) error {
+	if _, err := in.tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	return nil
+}
+
+// errBuried is why a record that waits as a dead letter is not folded.
+var errBuried = errors.New("it was put aside as a dead letter")
+
+// item decodes a record as a batch does, or says why it is not folded.
+func (in *instant) item(r *events.Record) (item, error) {
+	it, err := newItem(r, in.partition, in.partitions)
+	if _, buried := in.buried[r.Position]; buried && err == nil {
+		return item{}, errBuried
+	}
+	return it, err
+}
+
+// visit is called for a record of the log, decoded; dead is why it is not
+// folded, in which case it is no item.
+type visit func(r *events.Record, it item, dead error) error
+
+// length returns how many records the log has up to the position.
+func (in *instant) length(ctx context.Context) (int64, error) {
+	var n int64
+	err := in.tx.QueryRow(ctx, `SELECT count(*) FROM badged.`+events.Topic(in.partition)+`
+WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2)`, in.position.TransactionID, in.position.Offset).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the events of partition %d: %w", in.partition, err)
+	}
+	return n, nil
+}
+
+// What is read of the log at once.
+const (
+	refoldPage      = 5000
+	refoldPageBytes = 8 << 20
+)
+
+// each visits every record of the log up to the position, in order. done is
+// called now and then with how many were visited since.
+func (in *instant) each(ctx context.Context, v visit, done func(records int)) error {
+	if err := in.scanTables(ctx, false); err != nil {
+		return err
+	}
+	var at events.Position
+	for at.Before(in.position) {
+		page, err := events.Read(ctx, in.tx, in.partition, at, refoldPage, refoldPageBytes)
+		if err != nil {
+			return err
+		}
+		for i := range page.Records {
+			r := &page.Records[i]
+			if in.position.Before(r.Position) {
+				page.Records = page.Records[:i]
+				break
+			}
+			it, dead := in.item(r)
+			if err := v(r, it, dead); err != nil {
+				return err
+			}
+			at = r.Position
+		}
+		done(len(page.Records))
+		if !page.More || len(page.Records) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// maxSought is for how many users the log is searched; beyond, reading all of
+// it is faster.
+const maxSought = 16
+
+// eachOf visits, in order, the records up to the position that name any of up
+// to maxSought users, and some others: all that it takes to fold these users.
+// It goes through the partition twice, in the server.
+func (in *instant) eachOf(ctx context.Context, users []string, v visit) error {
+	if err := in.scanTables(ctx, true); err != nil {
+		return err
+	}
+	wanted, err := in.search(ctx, users)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	uuids := make([][16]byte, 0, len(wanted))
+	for id := range wanted {
+		uuids = append(uuids, id)
+	}
+	rows, err := in.tx.Query(ctx, `SELECT log.transaction_id::text::bigint, log."offset", log.uuid::text, log.payload::text, log.created_at
+FROM unnest($3::uuid[]) AS wanted (uuid)
+JOIN badged.`+events.Topic(in.partition)+` AS log USING (uuid)
+WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2)
+ORDER BY log.transaction_id, log."offset"`, in.position.TransactionID, in.position.Offset, uuids)
+	if err != nil {
+		return fmt.Errorf("read partition %d: %w", in.partition, err)
+	}
+	var r events.Record
+	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, &r.UUID, &r.Payload, &r.AppendedAt}, func() error {
+		it, dead := in.item(&r)
+		return v(&r, it, dead)
+	})
+	if err != nil {
+		return fmt.Errorf("read partition %d: %w", in.partition, err)
+	}
+	return nil
+}
+
+// search returns the message ids of the records that eachOf visits: those that
+// name the users, and those under the same key, of which an earlier one makes
+// a later one a duplicate whomever it names.
+func (in *instant) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
+	where, args := named(users, 3)
+	rows, err := in.tx.Query(ctx, `SELECT uuid, CASE WHEN `+foreign+` THEN payload::text END
+FROM badged.`+events.Topic(in.partition)+`
+WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (`+foreign+` OR `+where+`)`,
+		append([]any{in.position.TransactionID, in.position.Offset}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("search partition %d: %w", in.partition, err)
+	}
+	// The key of an event is the message id of its record, unless something
+	// else than badged appended it.
+	wanted := map[uuid.UUID]struct{}{}
+	strangers := map[uuid.UUID][]uuid.UUID{} // message ids by key
+	var id [16]byte
+	var payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &payload}, func() error {
+		if payload == nil {
+			wanted[id] = struct{}{}
+			return nil
+		}
+		it, dead := in.item(&events.Record{Payload: payload})
+		switch {
+		case dead != nil && mayName(payload, users):
+			wanted[id] = struct{}{}
+		case dead == nil && slices.ContainsFunc(users, func(u string) bool { return slices.Contains(it.event.Data.UserIDs, u) }):
+			wanted[id], wanted[it.key] = struct{}{}, struct{}{}
+		case dead == nil:
+			strangers[it.key] = append(strangers[it.key], id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("search partition %d: %w", in.partition, err)
+	}
+	for key, ids := range strangers {
+		if _, ok := wanted[key]; ok {
+			for _, id := range ids {
+				wanted[id] = struct{}{}
+			}
+		}
+	}
+	return wanted, nil
+}
+
+// foreign is true of a record that badged did not append: the keys that it
+// gives to records are version 8 UUIDs.
+const foreign = `(get_byte(uuid_send(uuid), 6) >> 4 <> 8)`
+
+// named returns a condition on a record that holds for every one that names
+// any of the users, with its arguments from $first on. It looks at the text, as
+// no index on who is named would earn its keep: users are quoted there, in one
+// way only, except by whoever writes escapes that need not be.
+func named(users []string, first int) (condition string, args []any) {
+	escape := `%\\u%`
+	var any strings.Builder
+	for i, u := range users {
+		fmt.Fprintf(&any, `strpos(payload::text, $%d) > 0 OR `, first+i)
+		args = append(args, string(quoted(u)))
+		if strings.ContainsAny(u, `"\/`) { // the other escapes there are
+			escape = `%\\%`
+		}
+	}
+	fmt.Fprintf(&any, `payload::text LIKE $%d`, first+len(users))
+	return any.String(), append(args, escape)
+}
+
+// mayName reports whether a payload that is not understood has the text by
+// which it would name any of the users.
+func mayName(payload []byte, users []string) bool {
+	return slices.ContainsFunc(users, func(u string) bool { return bytes.Contains(payload, quoted(u)) })
+}
+
+// quoted returns an id as it is in the log.
+func quoted(id string) []byte {
+	b, _ := jsontext.AppendQuote(nil, id) // what cannot be quoted was not logged
+	return b
+}
+
+// refold is what the log says of some of the users.
+type refold struct {
+	users map[string]*user
+	// wants says who these are.
+	wants func(user string) bool
+	// seen are the keys so far, nil where repeats are known.
+	seen map[uuid.UUID]struct{}
+	// repeats are the records whose key came before.
+	repeats map[events.Position]struct{}
+}
+
+func newRefold(wants func(user string) bool, repeats map[events.Position]struct{}) *refold {
+	r := &refold{users: map[string]*user{}, wants: wants, repeats: repeats}
+	if repeats == nil {
+		r.seen = map[uuid.UUID]struct{}{}
+	}
+	return r
+}
+
+// fold folds an item, and returns for how many users.
+func (r *refold) fold(at events.Position, it *item) int {
+	if r.repeated(at, it.key) {
+		return 0
+	}
+	d := &it.event.Data
+	d.UserIDs = slices.DeleteFunc(d.UserIDs, func(id string) bool { return !r.wants(id) })
+	if len(d.UserIDs) == 0 {
+		return 0
+	}
+	for _, id := range d.UserIDs {
+		if r.users[id] == nil {
+			r.users[id] = newUser(id)
+		}
+	}
+	fold(&it.event, r.users)
+	return len(d.UserIDs)
+}
+
+// repeated reports whether a key came before, and remembers it.
+func (r *refold) repeated(at events.Position, key uuid.UUID) bool {
+	if r.seen == nil {
+		_, again := r.repeats[at]
+		return again
+	}
+	_, again := r.seen[key]
+	r.seen[key] = struct{}{}
+	return again
+}
+
+// user returns what the log says of a user; of one that it does not name, that
+// nothing has happened.
+func (r *refold) user(id string) *user {
+	if u, ok := r.users[id]; ok {
+		return u
+	}
+	return newUser(id)
+}
+
+// refoldOf folds the log again for up to maxSought users.
+func (in *instant) refoldOf(ctx context.Context, users []string) (*refold, error) {
+	r := newRefold(func(id string) bool { return slices.Contains(users, id) }, nil)
+	err := in.eachOf(ctx, users, func(rec *events.Record, it item, dead error) error {
+		if dead == nil {
+			r.fold(rec.Position, &it)
+		}
+		return nil
+	})
+	return r, err
+}
+
+// What is held in memory, in bytes, roughly.
+const (
+	keyWeight          = 32
+	userWeight         = 300
+	conversationWeight = 400
+	rangeWeight        = 24
+	// foldWeight is the most that folding an event adds for one user.
+	foldWeight = userWeight + conversationWeight + 3*rangeWeight
+)
+
+// repeats returns the records whose key came before. It holds so many keys at a
+// time as weigh budget bytes, and goes through the log as often as that takes.
+func (in *instant) repeats(ctx context.Context, length, budget int64, done func(records int)) (map[events.Position]struct{}, error) {
+	repeats := map[events.Position]struct{}{}
+	passes := uint64(length*keyWeight/budget) + 1 //nolint:gosec // neither is negative
+	for pass := range passes {
+		seen := map[uuid.UUID]struct{}{}
+		err := in.each(ctx, func(r *events.Record, it item, dead error) error {
+			// Keys are hashes: their last bytes spread them evenly.
+			if dead != nil || binary.BigEndian.Uint64(it.key[8:])%passes != pass {
+				return nil
+			}
+			if _, again := seen[it.key]; again {
+				repeats[r.Position] = struct{}{}
+			}
+			seen[it.key] = struct{}{}
+			return nil
+		}, done)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return repeats, nil
+}
+
+// share is a part of the users, by a hash of their ids that is from lo to hi.
+type share struct {
+	seed   maphash.Seed
+	lo, hi uint64
+}
+
+// everybody is the share of all users.
+func everybody() share { return share{seed: maphash.MakeSeed(), hi: math.MaxUint64} }
+
+func (s *share) has(user string) bool {
+	h := maphash.String(s.seed, user)
+	return s.lo <= h && h <= s.hi
+}
+
+// narrow halves s, and reports false where it cannot.
+func (s *share) narrow() bool {
+	if s.lo == s.hi {
+		return false
+	}
+	s.hi = s.lo + (s.hi-s.lo)/2
+	return true
+}
+
+// next returns the share after s, twice as large, since s may have been narrowed
+// for a few users who weigh much; ok is false after the last.
+func (s *share) next() (_ share, ok bool) {
+	if s.hi == math.MaxUint64 {
+		return share{}, false
+	}
+	n := share{seed: s.seed, lo: s.hi + 1, hi: math.MaxUint64}
+	if size := s.hi - s.lo; size < (n.hi-n.lo)/2 {
+		n.hi = n.lo + 2*size + 1
+	}
+	return n, true
+}
+
+// refoldShare folds the log again for those of a share of the users that also
+// wants lets in. Where they weigh more than budget bytes it narrows the share.
+func (in *instant) refoldShare(ctx context.Context, s *share, wants func(string) bool, repeats map[events.Position]struct{}, budget int64, done func(records int)) (*refold, error) {
+	r := newRefold(func(id string) bool { return s.has(id) && wants(id) }, repeats)
+	// Weighing takes long, and is done when the excess can be an eighth.
+	folded, weighAfter := 0, budget/8/foldWeight
+	err := in.each(ctx, func(rec *events.Record, it item, dead error) error {
+		if dead != nil {
+			return nil
+		}
+		if folded += r.fold(rec.Position, &it); int64(folded) < weighAfter {
+			return nil
+		}
+		folded = 0
+		for len(r.users) > 1 && r.weight() > budget && s.narrow() {
+			for id := range r.users {
+				if !s.has(id) {
+					delete(r.users, id)
+				}
+			}
+		}
+		return nil
+	}, done)
+	return r, err
+}
+
+// weight returns how many bytes the users of r take, roughly.
+func (r *refold) weight() int64 {
+	var n int64
+	for _, u := range r.users {
+		n += userWeight
+		for _, c := range u.conversations {
+			n += conversationWeight + rangeWeight*int64(len(c.unread.ranges)+len(c.mentions.ranges)+len(c.recalled.ranges))
+		}
+	}
+	return n
+}

@@ -1,0 +1,130 @@
+package projector
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestSampleTellsWhatIsWrong(t *testing.T) {
+	d, ann := startPlants(t)
+	d.fold(t)
+	var log bytes.Buffer
+	p := d.newProjector(t, func(cfg *Config) {
+		cfg.VerifyInterval, cfg.VerifySample = time.Hour, 16
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	since := time.Hour
+	verifySome := func(partition int) (ran bool) {
+		t.Helper()
+		ran, err := p.verifySome(t.Context(), NewVerifier(d.pool, d.log), partition, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ran
+	}
+	m := p.metrics
+	counts := func() [4]int {
+		return [4]int{count(m.verifyUsers), count(m.verifyMismatches), count(m.verifyMended), count(m.verifyPutOff)}
+	}
+	if !verifySome(0) { // three users there
+		t.Error("a short log was put off")
+	}
+	verifySome(2) // nobody
+	if got := counts(); got != [4]int{3, 0, 0, 0} || log.Len() > 0 {
+		t.Errorf("counts are %v, it says %s", got, log.String())
+	}
+
+	d.exec(t, `UPDATE badged.users SET total = 99, mentions = 9 WHERE user_id = $1`, ann)
+	verifySome(0)
+	if got := counts(); got != [4]int{6, 1, 0, 0} || d.badge(t, ann).Total != 99 {
+		t.Errorf("counts are %v, the total is %d", got, d.badge(t, ann).Total)
+	}
+	for _, want := range []string{"level=ERROR", ann, "total is 99 in the table, 4 by the log", "mentions is 9 in the table, 1 by the log"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("it does not say %s: %s", want, log.String())
+		}
+	}
+
+	p.cfg.SelfHeal = true
+	verifySome(0)
+	if got := counts(); got != [4]int{9, 2, 1, 0} || d.badge(t, ann).Total != 4 {
+		t.Errorf("counts are %v, the total is %d", got, d.badge(t, ann).Total)
+	}
+	if updates := <-p.updates; len(updates) != 1 || updates[0].UserID != ann || updates[0].Version != 9 {
+		t.Errorf("the bus is told %+v", updates)
+	}
+
+	d.exec(t, `ALTER TABLE badged.events_p00 ALTER payload SET STORAGE EXTERNAL`)
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), to_json(repeat('x', $1)))`, sampleFloor/searchPasses)
+	since = time.Millisecond
+	if ran := verifySome(0); ran || counts() != [4]int{9, 2, 1, 1} {
+		t.Errorf("in a long log, soon after the last run: %t, counts are %v", ran, counts())
+	}
+	since = time.Hour
+	if ran := verifySome(0); !ran || counts() != [4]int{12, 2, 1, 1} {
+		t.Errorf("in a long log, long after the last run: %t, counts are %v", ran, counts())
+	}
+}
+
+func TestSampleSize(t *testing.T) {
+	const MiB = 1 << 20
+	for _, tc := range []struct {
+		wanted   int
+		since    time.Duration
+		logBytes int64
+		want     int
+	}{
+		{10, time.Minute, 0, 10},
+		{10, time.Minute, 100 * MiB, 10},
+		{16, time.Minute, 100 * MiB, 16},
+		{99, time.Minute, 0, maxSought},
+		{10, time.Minute, 400 * MiB, 5},
+		{10, time.Minute, 760 * MiB, 1},
+		{10, time.Minute, 800 * MiB, 0},
+		{10, time.Hour, 7000 * MiB, 10},
+		{10, time.Millisecond, MiB, 10},
+		{10, time.Millisecond, 12 * MiB, 1},
+		{10, time.Millisecond, 16 * MiB, 0},
+	} {
+		if got := sampleSize(tc.wanted, tc.since, tc.logBytes); got != tc.want {
+			t.Errorf("of %d users %s after others in %d MiB, %d are verified, want %d", tc.wanted, tc.since, tc.logBytes/MiB, got, tc.want)
+		}
+	}
+}
+
+// A projector that runs finds what is wrong by itself, mends it, and tells the
+// bus under a greater version.
+func TestRunningProjectorHealsItself(t *testing.T) {
+	d, ann := startPlants(t)
+	d.fold(t)
+	before := d.badge(t, ann)
+	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	r := prometheus.NewRegistry()
+	d.startOwner(t, func(cfg *Config) {
+		cfg.VerifyInterval, cfg.SelfHeal, cfg.Metrics = time.Millisecond, true, NewMetrics(r)
+	})
+	d.bus.awaitTotal(t, ann, before.Total)
+	if updates := d.bus.of(ann); len(updates) != 1 || updates[0].Version <= before.Version {
+		t.Errorf("version %d was followed by %+v", before.Version, updates)
+	}
+	if b := d.badge(t, ann); b.Total != before.Total || b.Version <= before.Version {
+		t.Errorf("the badge is %+v, it was %+v", b, before)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		found[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	if found["badged_verify_users_total"] == 0 || found["badged_verify_mismatches_total"] != 1 || found["badged_verify_mended_total"] != 1 {
+		t.Errorf("metrics are %v", found)
+	}
+}

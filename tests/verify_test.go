@@ -1,0 +1,202 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+)
+
+const adminKey = "admin-secret"
+
+// sql runs a statement in a database.
+func sql(t *testing.T, database, statement string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// getAs sends a GET with a key and returns the answer.
+func getAs(t *testing.T, key, url string) (status int, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// Why a badge is what it is: on the command line, over HTTP, now and then.
+func TestExplain(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
+	publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ann"],"up_to_seq":1}`))
+	publish(t, p, delivered("lunch", 2, `"ann","bob"`))
+	position := publish(t, p, delivered("lunch", 2, `"ann","bob"`)) // again
+	if n := total(t, p, "ann", position); n != 1 {
+		t.Fatalf("the total is %d", n)
+	}
+
+	out := must(t, "user", "explain", "ann", "--database-url="+database)
+	for _, want := range []string{
+		"total     1\n", "\nlunch adds 1: 1 unread, 0 mentions; level all, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
+		"\n  2 ", "  lunch/2  test\n", "\nChanged nothing that is counted:\n", "the same source and id came before, at ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "lunch/1") {
+		t.Errorf("what is read counts:\n%s", out)
+	}
+
+	out = must(t, "user", "explain", "ann", "--json", "--database-url="+database)
+	var fromCLI, fromAPI projector.Explanation
+	decode(t, out, &fromCLI)
+	status, answer := getAs(t, adminKey, p.url+"/admin/v1/users/ann/explain")
+	if status != http.StatusOK {
+		t.Fatalf("explain: %d %s", status, answer)
+	}
+	decode(t, answer, &fromAPI)
+	if diff := cmp.Diff(fromCLI, fromAPI); diff != "" {
+		t.Errorf("the command line and the API differ (-CLI +API):\n%s", diff)
+	}
+	if c := fromCLI.Conversations; !fromCLI.Agrees || fromCLI.Total != 1 || len(c) != 1 || c[0].Messages[0].ID != "lunch/2" || fromCLI.Uncounted[0].Why != projector.WhyDuplicate {
+		t.Errorf("the explanation is %s", out)
+	}
+
+	// Before the second message came.
+	before := fromCLI.Conversations[0].Messages[0].AppendedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
+	if out := must(t, "user", "explain", "ann", "--at="+before, "--database-url="+database); !strings.Contains(out, "total     0\n") || !strings.Contains(out, "Nothing is unread.") {
+		t.Errorf("as of %s it says\n%s", before, out)
+	}
+	status, answer = getAs(t, adminKey, p.url+"/admin/v1/users/bob/explain?at="+before)
+	var past projector.Explanation
+	if decode(t, answer, &past); status != http.StatusOK || past.Total != 1 || past.Conversations[0].Messages[0].ID != "lunch/1" || past.Table != nil {
+		t.Errorf("as of %s bob has %d %s", before, status, answer)
+	}
+	if status, answer := getAs(t, publisherKey, p.url+"/admin/v1/users/ann/explain"); status != http.StatusUnauthorized {
+		t.Errorf("with a publisher's key: %d %s", status, answer)
+	}
+
+	sql(t, database, `UPDATE badged.users SET total = 5 WHERE user_id = 'ann'`)
+	out, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database)
+	if code != 1 || !strings.Contains(out, "total     1\n") || !strings.Contains(stderr, "run `badged verify --user ann`") || !strings.Contains(stderr, "total 5") {
+		t.Errorf("of a wrong total: exit %d\n%s%s", code, out, stderr)
+	}
+	if _, stderr, code := command(t, "user", "explain", "ann", "--at=yesterday", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--at") {
+		t.Errorf("of a time that is none: exit %d %s", code, stderr)
+	}
+}
+
+func decode(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+}
+
+// The tables against the log, from the command line: while the server runs,
+// and after somebody has changed a row.
+func TestVerify(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
+	position := publish(t, p, delivered("crew", 1, `"ann"`))
+	total(t, p, "ann", position)
+	total(t, p, "bob", position)
+	out := must(t, "verify", "--database-url="+database)
+	if out != "2 users and 3 conversations of 16 partitions compared with the log: no difference\n" {
+		t.Errorf("it says %s", out)
+	}
+	for _, only := range []string{"--user=ann", "--user=nobody", "--sample=1", "--sample=100", "--partition=0"} {
+		must(t, "verify", only, "--database-url="+database)
+	}
+	if out := must(t, "verify", "--json", "--database-url="+database); out != `{"partitions":16,"users":2,"conversations":3,"differences":0}`+"\n" {
+		t.Errorf("it says %s", out)
+	}
+
+	sql(t, database, `UPDATE badged.conversations SET unread = 7 WHERE user_id = 'ann' AND conversation_id = 'crew'`)
+	out, stderr, code := command(t, "verify", "--database-url="+database)
+	if want := `user "ann", conversation "crew": unread is 7 in the table, 1 by the log` + "\n"; code != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ": 1 difference\n") {
+		t.Errorf("exit %d\n%s%s", code, out, stderr)
+	}
+	if stderr != "badged: the tables are not what the log says: 1 difference\n" {
+		t.Errorf("the error is %s", stderr)
+	}
+	out, _, code = command(t, "verify", "--json", "--user=bob", "--user=ann", "--database-url="+database)
+	var d projector.Difference
+	line, _, _ := strings.Cut(out, "\n")
+	if decode(t, line, &d); code != 1 || d.UserID != "ann" || d.ConversationID != "crew" || d.Field != "unread" || d.Table != "7" || d.Log != "1" {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	must(t, "verify", "--user=bob", "--database-url="+database)
+
+	// Somebody deletes what was folded.
+	sql(t, database, fmt.Sprintf(`TRUNCATE badged.events_p%02d`, events.PartitionOf("ann", 16)))
+	out, stderr, code = command(t, "verify", "--database-url="+database)
+	if want := `user "ann": the row is present in the table, absent by the log` + "\n"; code != 1 || !strings.Contains(out, want) {
+		t.Errorf("of a log that was emptied: exit %d\n%s%s", code, out, stderr)
+	}
+
+	for _, usage := range [][]string{{"--user=ann", "--sample=1"}, {"--user=ann", "--partition=1"}, {"--sample=-1"}, {"--user="}, {"--partition=x"}} {
+		if _, stderr, code := command(t, append([]string{"verify", "--database-url=" + database}, usage...)...); code != 2 {
+			t.Errorf("%v: exit %d %s", usage, code, stderr)
+		}
+	}
+	if _, stderr, code := command(t, "verify", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition must be from 0 to 15") {
+		t.Errorf("of a partition that is not there: exit %d %s", code, stderr)
+	}
+}
+
+// A server that heals itself: a client gets what is right, under a greater
+// version, and does nothing for it.
+func TestSelfHeal(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--verify-interval=10ms", "--self-heal")
+	publish(t, p, delivered("lunch", 1, `"ann"`))
+	ann := connect(t, p.url, "ann")
+	ann.awaitTotal(1)
+	ann.mu.Lock()
+	version := ann.version
+	ann.mu.Unlock()
+	sql(t, database, `UPDATE badged.users SET total = 7 WHERE user_id = 'ann'`)
+	ann.await("a greater version", func() bool { return ann.version > version })
+	ann.awaitTotal(1)
+	must(t, "verify", "--database-url="+database)
+	_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
+	for name, least := range map[string]float64{"badged_verify_users_total": 1, "badged_verify_mismatches_total": 1, "badged_verify_mended_total": 1} {
+		if n := metric(t, metrics, name); n < least {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+}
