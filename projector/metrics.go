@@ -1,6 +1,10 @@
 package projector
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics is what a projector counts.
 type Metrics struct {
@@ -9,7 +13,8 @@ type Metrics struct {
 	batchEvents, batchSeconds, delaySeconds prometheus.Histogram
 	owned                                   prometheus.Gauge
 	deadLettersWaiting                      prometheus.Gauge
-	lagEvents, lagSeconds                   *prometheus.GaugeVec
+	owner, lagEvents, lagSeconds            *prometheus.GaugeVec
+	horizonSeconds                          prometheus.Gauge
 
 	verifyUsers, verifyMismatches, verifyMended, verifyPutOff prometheus.Counter
 }
@@ -45,6 +50,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		owned: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "partitions_owned", Help: "Partitions that this process folds.",
 		}),
+		owner: gauge("partition_owned", "1 for each partition that this process folds."),
+		horizonSeconds: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "log", Name: "horizon_seconds",
+			Help: "Age in seconds of the oldest transaction in the Postgres cluster that has written: newer events cannot be folded before it ends. Measured every 5 s.",
+		}),
 		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters that were neither retried nor discarded.",
 		}),
@@ -58,8 +68,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	if r != nil {
 		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.updatesLost,
-			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
+			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.horizonSeconds, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
 			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff)
 	}
 	return m
+}
+
+// own keeps the metrics of what is owned.
+func (m *Metrics) own(held map[int]holding) {
+	m.owned.Set(float64(len(held)))
+	m.owner.Reset()
+	for id := range held {
+		m.owner.WithLabelValues(strconv.Itoa(id)).Set(1)
+	}
 }

@@ -3,8 +3,10 @@ package projector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgtest"
@@ -133,37 +136,117 @@ func TestOwnership(t *testing.T) {
 	goleak.VerifyNone(t, leaks)
 }
 
-// Another takes over what an owner gives up, and goes on where it was.
-func TestTakeOverFromOneThatStops(t *testing.T) {
-	d := newDatabase(t)
-	ann := userIn(1, 0)
-	first, firstLog, stop := d.startOwner(t, nil)
-	firstLog.await(t, owning)
-	second, secondLog, stopSecond := d.startOwner(t, nil)
-
-	d.append(t, deliver("c", 1, ann))
-	first.Wake(1)
-	second.Wake(1)
-	d.bus.awaitTotal(t, ann, 1)
-	stop()
-	secondLog.await(t, owning)
-	d.append(t, deliver("c", 2, ann))
-	second.Wake(1)
-	d.bus.awaitTotal(t, ann, 2)
-	stopSecond()
-	if n, m := count(first.metrics.folded), count(second.metrics.folded); n != 1 || m != 1 {
-		t.Errorf("the first folded %d events and the second %d, want 1 each", n, m)
+// awaitShares waits until each projector owns as many partitions as it should,
+// of which every change is logged.
+func awaitShares(t *testing.T, owners ...*owner) {
+	t.Helper()
+	for _, o := range owners {
+		for count(o.metrics.owned) != o.share {
+			await(t, o.log.messages, fmt.Sprintf("a share of %d partitions", o.share))
+		}
 	}
 }
 
-// gate lets connections through until it is shut.
-type gate struct{ shut atomic.Bool }
+// owner is a projector that is to own a share of the partitions.
+type owner struct {
+	*Projector
+	log   *diary
+	share int
+}
 
-func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if g.shut.Load() {
+// Partitions are shared out evenly among those who are there, and shared out
+// again when one comes or goes. Nothing is folded twice on the way.
+func TestPartitionsAreShared(t *testing.T) {
+	d := newDatabase(t)
+	var owners []*owner
+	var stops []func()
+	seq := int64(0)
+	check := func(shares ...int) {
+		t.Helper()
+		for i, share := range shares {
+			owners[i].share = share
+		}
+		awaitShares(t, owners...)
+		if diff := cmp.Diff([]string{"0", "1", "2", "3"}, d.locked(t)); diff != "" {
+			t.Errorf("locks (-want +got):\n%s", diff)
+		}
+		seq++
+		for p := range partitions {
+			d.append(t, deliver("c", seq, userIn(p, 0)))
+			for _, o := range owners {
+				o.Wake(p)
+			}
+			d.bus.awaitTotal(t, userIn(p, 0), seq)
+			if v := d.badge(t, userIn(p, 0)).Version; v != seq {
+				t.Errorf("version %d, want %d", v, seq)
+			}
+		}
+	}
+	start := func() {
+		p, log, stop := d.startOwner(t, nil)
+		owners, stops = append(owners, &owner{p, log, 0}), append(stops, stop)
+	}
+	start()
+	check(4)
+	start()
+	check(2, 2)
+	start()
+	start()
+	check(1, 1, 1, 1)
+	stops[3]()
+	stops[2]()
+	owners = owners[:2]
+	check(2, 2)
+	stops[0]()
+	owners = owners[1:]
+	check(4)
+	if fenced := count(owners[0].metrics.fenced); fenced != 0 {
+		t.Errorf("%d batches were fenced off, though owners took turns", fenced)
+	}
+}
+
+// Shares add up, and differ by one at most.
+func TestFairShare(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		partitions := rapid.IntRange(1, 256).Draw(t, "partitions")
+		members := rapid.IntRange(1, 300).Draw(t, "members")
+		sum, least, most := 0, partitions, 0
+		for before := range members {
+			share := fairShare(partitions, members, before)
+			sum, least, most = sum+share, min(least, share), max(most, share)
+		}
+		if sum != partitions || most-least > 1 {
+			t.Errorf("shares from %d to %d that add up to %d", least, most, sum)
+		}
+	})
+}
+
+// link is how a projector reaches its server: it can be shut for new
+// connections, and lose whatever is sent on the others.
+type link struct{ shut, lossy atomic.Bool }
+
+func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if l.shut.Load() {
 		return nil, errors.New("no way through")
 	}
-	return new(net.Dialer).DialContext(ctx, network, address)
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return &linked{conn, l}, err
+}
+
+func (l *link) configure(t *testing.T, d *database, cfg *Config) {
+	cfg.Pool = newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })
+}
+
+type linked struct {
+	net.Conn
+	link *link
+}
+
+func (c *linked) Write(b []byte) (int, error) {
+	if c.link.lossy.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
 }
 
 // An owner whose session is killed has lost its partitions, and knows: another
@@ -171,47 +254,78 @@ func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, err
 func TestTakeOverFromOneThatIsKilled(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(2, 0)
-	var g gate
-	first, firstLog, _ := d.startOwner(t, func(cfg *Config) {
-		cfg.Pool = newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = g.dial })
-	})
-	firstLog.await(t, owning)
-	second, secondLog, stopSecond := d.startOwner(t, nil)
-	d.append(t, deliver("c", 1, ann))
-	first.Wake(2)
-	d.bus.awaitTotal(t, ann, 1)
+	var l link
+	p, log, _ := d.startOwner(t, func(cfg *Config) { l.configure(t, d, cfg) })
+	first := &owner{p, log, partitions}
+	awaitShares(t, first)
+	p, log, stopSecond := d.startOwner(t, nil)
+	second := &owner{p, log, 2}
+	first.share = 2
+	awaitShares(t, first, second)
 
-	g.shut.Store(true) // or it would be back at once
-	killed := d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (SELECT DISTINCT pid FROM (`+locksSQL+`) AS locks) AS owner`, lockClass)
+	l.shut.Store(true) // or it would be back at once
+	killed := d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+locksSQL+`) AS locks
+WHERE partition = ANY ($2) GROUP BY pid`, lockClass, labels(first.ownedPartitions()))
 	if diff := cmp.Diff([]string{"true"}, killed); diff != "" {
 		t.Fatalf("sessions killed (-want +got):\n%s", diff)
 	}
-	firstLog.await(t, givenUp)
+	first.log.await(t, givenUp)
 	if owned := first.ownedPartitions(); len(owned) > 0 {
 		t.Errorf("the first still folds %v", owned)
 	}
-	secondLog.await(t, owning)
+	second.share = partitions
+	awaitShares(t, second)
 	if diff := cmp.Diff([]string{"0", "1", "2", "3"}, d.locked(t)); diff != "" {
 		t.Errorf("locks (-want +got):\n%s", diff)
 	}
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, deliver("c", 1, ann))
 	first.Wake(2)
 	second.Wake(2)
-	d.bus.awaitTotal(t, ann, 2)
-
-	// And back again, once the first can connect and the second is gone.
-	g.shut.Store(false)
-	stopSecond()
+	d.bus.awaitTotal(t, ann, 1)
 	if n := count(second.metrics.folded); n != 1 {
 		t.Errorf("the second folded %d events, want 1", n)
 	}
-	firstLog.await(t, owning)
-	d.append(t, deliver("c", 3, ann))
+
+	// And back again, once the first can connect and the second is gone.
+	l.shut.Store(false)
+	stopSecond()
+	first.share = partitions
+	awaitShares(t, first)
+	d.append(t, deliver("c", 2, ann))
 	first.Wake(2)
-	d.bus.awaitTotal(t, ann, 3)
-	if b := d.badge(t, ann); b.Version != 3 {
-		t.Errorf("version %d, want 3", b.Version)
+	d.bus.awaitTotal(t, ann, 2)
+	if b := d.badge(t, ann); b.Version != 2 {
+		t.Errorf("version %d, want 2", b.Version)
 	}
+}
+
+// labels returns ids as text.
+func labels(ids []int) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.Itoa(id)
+	}
+	return texts
+}
+
+// An owner that falls silent, while its connections stay up, as one whose
+// process was stopped or whose host vanished, loses its partitions too.
+func TestTakeOverFromOneThatIsSilent(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(2, 0)
+	var l link
+	p, log, _ := d.startOwner(t, func(cfg *Config) { l.configure(t, d, cfg) })
+	first := &owner{p, log, partitions}
+	awaitShares(t, first)
+	l.lossy.Store(true)
+	l.shut.Store(true)
+	p, log, _ = d.startOwner(t, nil)
+	second := &owner{p, log, partitions}
+	awaitShares(t, second)
+	d.append(t, deliver("c", 1, ann))
+	second.Wake(2)
+	d.bus.awaitTotal(t, ann, 1)
+	first.log.await(t, givenUp)
 }
 
 // A server that dies in the middle of everything and comes back finds the

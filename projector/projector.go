@@ -48,8 +48,9 @@ type Config struct {
 	// Concurrency is how many partitions are folded at once, each on a
 	// connection of its own. Default 4.
 	Concurrency int
-	// OwnershipInterval is how often the projector looks for partitions that
-	// nobody owns. Default 1s.
+	// OwnershipInterval is how often the projector looks how many others there
+	// are, and takes or gives up partitions until it has its share. An owner that
+	// is silent for three of these loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
 
 	// VerifyInterval is how often a sample of the users of a partition that
@@ -196,16 +197,18 @@ func (p *Projector) ownedPartitions() []int {
 	return owned
 }
 
-// measure keeps the metrics of the lag.
+// measure keeps the metrics of the lag and of the horizon.
 func (p *Projector) measure(ctx context.Context) error {
 	tick := time.NewTicker(lagInterval)
 	defer tick.Stop()
+	var horizon horizonWatch
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+		horizon.look(ctx, p)
 		lags, err := Lags(ctx, p.cfg.Pool, p.ownedPartitions(), lagLimit)
 		if err != nil {
 			if ctx.Err() == nil {

@@ -146,6 +146,8 @@ func start(ctx context.Context) (*Server, error) {
 		"shared_buffers":  "64MB",
 		"max_wal_size":    "256MB",
 		"max_connections": "200",
+		// Off by default; a transaction that is prepared holds up the log too.
+		"max_prepared_transactions": "4",
 	}})
 	if err != nil {
 		return nil, err

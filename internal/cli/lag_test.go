@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+func TestLagOfALogThatNobodyFolds(t *testing.T) {
+	url := pgtest.NewDB(t, migrated())
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var evs []events.Event
+	for i := range 3 {
+		evs = append(evs, events.Event{
+			ID: fmt.Sprint(i), Source: "test", Type: events.MessageDelivered,
+			Data: events.Data{ConversationID: "lunch", Seq: int64(i + 1), UserIDs: []string{"ada"}},
+		})
+	}
+	receipt, err := log.Append(t.Context(), evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := receipt.Partitions[0]
+
+	type lag struct {
+		Partition     int
+		Head, Folded  string
+		EventsBehind  int64   `json:"events_behind"`
+		SecondsBehind float64 `json:"seconds_behind"`
+		Owner         string
+	}
+	var answer struct{ Partitions []lag }
+	if err := json.Unmarshal([]byte(mustDo(t, "lag", "--json", "--database-url="+url)), &answer); err != nil {
+		t.Fatal(err)
+	}
+	lags := answer.Partitions
+	if len(lags) != partitions {
+		t.Fatalf("%d partitions, want %d", len(lags), partitions)
+	}
+	l := lags[behind]
+	if want := fmt.Sprintf("%d/", receipt.TransactionID); l.Partition != behind || !strings.HasPrefix(l.Head, want) || l.Folded != "0/0" {
+		t.Errorf("partition %d is at %s of %s, want 0/0 of %s…", l.Partition, l.Folded, l.Head, want)
+	}
+	if l.EventsBehind != 3 || l.SecondsBehind <= 0 || l.Owner != "" {
+		t.Errorf("partition %d is %d events, %f s behind and %q's; want 3, more than 0, nobody's", behind, l.EventsBehind, l.SecondsBehind, l.Owner)
+	}
+	if other := lags[1-behind]; other.EventsBehind != 0 || other.SecondsBehind != 0 || other.Head != "0/0" {
+		t.Errorf("a partition without events is behind: %+v", other)
+	}
+
+	table := mustDo(t, "lag", "--database-url="+url)
+	if lines := strings.Split(table, "\n"); len(lines) != partitions+2 || !strings.HasPrefix(lines[0], "PARTITION  HEAD") ||
+		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +nobody$`, behind, l.Head)).MatchString(lines[behind+1]) {
+		t.Errorf("it prints:\n%s", table)
+	}
+}
+
+// Whoever keeps events from being folded is named.
+func TestLagNamesTheHorizon(t *testing.T) {
+	server := pgtest.NewServer(t) // nobody else's transactions
+	url := server.NewDB(t, migrated())
+	horizon := func() map[string]any {
+		t.Helper()
+		var answer struct{ Horizon map[string]any }
+		if err := json.Unmarshal([]byte(mustDo(t, "lag", "--json", "--database-url="+url)), &answer); err != nil {
+			t.Fatal(err)
+		}
+		return answer.Horizon
+	}
+	if h := horizon(); h != nil {
+		t.Errorf("nobody writes, but there is %v", h)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT pg_current_xact_id(); SELECT pg_sleep(1)`); err != nil {
+		t.Fatal(err)
+	}
+	h := horizon()
+	if h["pid"] != float64(conn.PgConn().PID()) || h["state"] != "idle in transaction" || h["database"] != conn.Config().Database || h["seconds"].(float64) < 1 {
+		t.Errorf("JSON says %v", h)
+	}
+	table := mustDo(t, "lag", "--database-url="+url)
+	if want := fmt.Sprintf(`the transaction of pid %d, user %q, database %q, state "idle in transaction", query `,
+		conn.PgConn().PID(), conn.Config().User, conn.Config().Database); !strings.Contains(table, want) {
+		t.Errorf("it lacks %s:\n%s", want, table)
+	}
+}
