@@ -13,15 +13,20 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// errFenced is returned by a batch that found the position of its partition
-// moved by another writer. Nothing of the batch was kept.
+// errFenced is returned by a batch that found the position of its partition, or
+// its generation of keys, moved by another writer. Nothing of the batch was
+// kept.
 var errFenced = errors.New("the position was moved by another projector")
 
 // batch is a run of records of one partition on its way into the tables.
 type batch struct {
 	from, to events.Position
-	items    []item
-	dead     []deadLetter
+	// generation is the one that takes the keys; the batch begins it where
+	// begins is set.
+	generation int
+	begins     bool
+	items      []item
+	dead       []deadLetter
 	// oldest is when the first record was appended.
 	oldest time.Time
 }
@@ -84,7 +89,7 @@ func belongs(e *events.Event, partition, partitions int) error {
 type result struct {
 	updates []pubsub.Update
 	folded  int
-	// duplicates are the events whose key had been folded before.
+	// duplicates are the events whose key was remembered.
 	duplicates int
 }
 
@@ -161,28 +166,36 @@ func (b *batch) users() map[string]*user {
 // loaded is what the tables said at the start of a batch, besides the rows.
 type loaded struct {
 	epoch string
-	// fresh are the keys that had not been folded before.
+	// fresh are the keys that are not remembered from before.
 	fresh map[uuid.UUID]struct{}
 }
 
-// load begins the transaction, moves the position, remembers the keys and fills users from their rows,
-// all in one round trip. Moving first makes a second writer wait here until
-// the first is done, and then find itself fenced off.
+// load begins the transaction, moves the position, remembers the keys and fills
+// users from their rows, all in one round trip. Moving first makes a second
+// writer wait here until the first is done, and then find itself fenced off.
 func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, users map[string]*user) (loaded, error) {
 	state := loaded{fresh: make(map[uuid.UUID]struct{}, len(b.items))}
+	before := b.generation
+	if b.begins {
+		before--
+	}
 	var reads pgx.Batch
 	reads.Queue(`BEGIN`)
 	reads.Queue(t.moveSQL, ConsumerGroup, b.from.TransactionID, b.from.Offset, b.to.TransactionID, b.to.Offset).
 		QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&state.epoch)
-			if errors.Is(err, pgx.ErrNoRows) {
+			var present int
+			err := row.Scan(&state.epoch, &present)
+			if errors.Is(err, pgx.ErrNoRows) || err == nil && present != before {
 				return errFenced
 			}
 			return err
 		})
+	if b.begins {
+		reads.Queue(beginGenerationSQL, t.partition, b.generation, b.from.TransactionID, b.from.Offset)
+	}
 	if len(b.items) > 0 {
 		n := b.needs()
-		reads.Queue(t.rememberKeysSQL, n.keys).Query(func(rows pgx.Rows) error { return scanKeys(rows, state.fresh) })
+		reads.Queue(rememberKeysSQL(t.partition, b.generation), n.keys).Query(func(rows pgx.Rows) error { return scanKeys(rows, state.fresh) })
 		reads.Queue(t.loadUsersSQL, n.users).Query(func(rows pgx.Rows) error { return scanUsers(rows, users) })
 		reads.Queue(t.loadConversationsSQL, n.pairUsers, n.pairConversations).
 			Query(func(rows pgx.Rows) error { return scanConversations(rows, users) })

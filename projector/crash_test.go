@@ -60,8 +60,8 @@ func uninterrupted(t *testing.T) string {
 var faults = []struct{ place, trigger string }{
 	{"before the position moves", `BEFORE UPDATE ON badged.events_p00_offsets`},
 	{"after the position has moved", `AFTER UPDATE ON badged.events_p00_offsets`},
-	{"before the keys are kept", `BEFORE INSERT ON badged.dedup_keys_p00`},
-	{"after the keys are kept", `AFTER INSERT ON badged.dedup_keys_p00`},
+	{"before the keys are kept", `BEFORE INSERT ON badged.dedup_keys_p00_g1`},
+	{"after the keys are kept", `AFTER INSERT ON badged.dedup_keys_p00_g1`},
 	{"before users are written", `BEFORE INSERT ON badged.users_p00`},
 	{"after users are written", `AFTER INSERT ON badged.users_p00`},
 	{"before conversations are written", `BEFORE INSERT ON badged.conversations_p00`},

@@ -222,6 +222,16 @@ func (d *database) position(t testing.TB, partition int) events.Position {
 	return p
 }
 
+// positions returns the position of every partition.
+func (d *database) positions(t testing.TB) []events.Position {
+	t.Helper()
+	all := make([]events.Position, partitions)
+	for p := range all {
+		all[p] = d.position(t, p)
+	}
+	return all
+}
+
 // userIn returns the nth user of a partition.
 func userIn(partition, n int) string {
 	for i := 0; ; i++ {

@@ -171,10 +171,10 @@ func (x *Explainer) Explain(ctx context.Context, userID string, at time.Time) (E
 		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, context.Cause(ctx))
 	}
 	partition := x.log.PartitionOf(userID)
-	s := newSearch(userID)
 	e := Explanation{UserID: userID, Partition: partition, Agrees: true}
 	err := atInstant(ctx, x.pool, partition, x.log.Partitions(), func(in *instant) error {
 		e.Position = in.position.String()
+		s := newSearch(userID, in.generations)
 		err := in.eachOf(ctx, []string{userID}, func(r *events.Record, it item, dead error) error {
 			if at.IsZero() || !r.AppendedAt.After(at) {
 				s.visit(r, &it, dead)
@@ -221,8 +221,9 @@ WHERE partition_id = $1 AND user_id = $2`, in.partition, e.UserID).Scan(&m.ahead
 // it is.
 type search struct {
 	user *user
-	// firsts are where each key came first.
-	firsts map[uuid.UUID]events.Position
+	keys *keyMemory
+	// folded are where each key was folded last.
+	folded map[uuid.UUID]events.Position
 	traces map[string]*trace
 	// uncounted are the last events that changed nothing, before them were more.
 	uncounted []UncountedEvent
@@ -238,8 +239,8 @@ type trace struct {
 	markedBy, levelBy *LoggedEvent
 }
 
-func newSearch(userID string) *search {
-	return &search{user: newUser(userID), firsts: map[uuid.UUID]events.Position{}, traces: map[string]*trace{}}
+func newSearch(userID string, generations []generation) *search {
+	return &search{user: newUser(userID), keys: newKeyMemory(generations), folded: map[uuid.UUID]events.Position{}, traces: map[string]*trace{}}
 }
 
 func (s *search) trace(conversationID string) *trace {
@@ -263,9 +264,9 @@ func (s *search) visit(r *events.Record, it *item, dead error) {
 		return
 	}
 	e := &it.event
-	first, repeated := s.firsts[it.key]
+	repeated := s.keys.duplicate(it.key, r.Position)
 	if !repeated {
-		s.firsts[it.key] = r.Position
+		s.folded[it.key] = r.Position
 	}
 	if !slices.Contains(e.Data.UserIDs, s.user.id) {
 		return
@@ -274,7 +275,7 @@ func (s *search) visit(r *events.Record, it *item, dead error) {
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
 		AppendedAt: r.AppendedAt.UTC(), Position: r.Position.String(),
 	}
-	why, detail := WhyDuplicate, fmt.Sprintf("the same source and id came before, at %s", first)
+	why, detail := WhyDuplicate, fmt.Sprintf("the same source and id came before, at %s", s.folded[it.key])
 	if !repeated {
 		if why, detail = s.fold(e, logged); why == "" {
 			return

@@ -207,9 +207,11 @@ func TestExplainedMessagesAreTheUnreadSets(t *testing.T) {
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 		}
+		start := d.positions(t)
 		d.appendAndFold(t, rt, history)
-		truth := model{events: history}
 		for _, id := range users {
+			p := events.PartitionOf(id, partitions)
+			truth := model{events: history, generations: d.generationsOf(t, history, p, start[p])}
 			e := d.explain(t, id, time.Time{})
 			if diff := cmp.Diff(unreadSets(truth.conversations(id)), explainedSets(e)); diff != "" {
 				rt.Fatalf("after\n%sthe messages of %s are (-want +got):\n%s", story(history), id, diff)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
@@ -18,18 +17,26 @@ var users = []string{"ann", "bob"}
 // memory folds as the batch transaction does, with maps for tables: what a
 // batch needs is loaded from literals, folded and written back.
 type memory struct {
-	keys map[uuid.UUID]bool
+	keys *keyMemory
 	rows map[string]*user
+	// folded is how many events were, repetitions included.
+	folded int
 	// told is the last update of each user.
 	told map[string]pubsub.Update
 }
 
-func newMemory() *memory {
-	return &memory{keys: map[uuid.UUID]bool{}, rows: map[string]*user{}, told: map[string]pubsub.Update{}}
+func newMemory(generations ...generation) *memory {
+	return &memory{keys: newKeyMemory(generations), rows: map[string]*user{}, told: map[string]pubsub.Update{}}
 }
 
-// commit folds evs as one batch.
+// commit folds evs as one batch; the nth event ever is at offset n.
 func (m *memory) commit(t rapid.TB, evs []events.Event) {
+	first := m.folded + 1
+	m.commitAt(t, evs, func(i int) events.Position { return events.Position{Offset: int64(first + i)} })
+}
+
+// commitAt folds evs as one batch, each at its position.
+func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.Position) {
 	b := &batch{}
 	for _, e := range evs {
 		b.items = append(b.items, item{event: e, key: e.Key()})
@@ -43,8 +50,8 @@ func (m *memory) commit(t rapid.TB, evs []events.Event) {
 		base[id] = u.version
 	}
 	for i := range b.items {
-		if it := &b.items[i]; !m.keys[it.key] {
-			m.keys[it.key] = true
+		m.folded++
+		if it := &b.items[i]; !m.keys.duplicate(it.key, at(i)) {
 			fold(&it.event, state)
 		}
 	}
@@ -111,7 +118,8 @@ func (m *memory) versions() string {
 func TestFoldAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := drawHistory(t, every, users)
-		m, truth := newMemory(), &model{}
+		generations, begin := drawGenerations(t, len(history))
+		m, truth := newMemory(begin...), &model{generations: generations}
 		for i, e := range history {
 			before := map[string]*user{}
 			for _, id := range users {

@@ -15,6 +15,8 @@ type Metrics struct {
 	deadLettersWaiting                      prometheus.Gauge
 	owner, lagEvents, lagSeconds            *prometheus.GaugeVec
 	horizonSeconds                          prometheus.Gauge
+	dedupGeneration                         *prometheus.GaugeVec
+	dedupTablesLocked                       prometheus.Gauge
 
 	verifyUsers, verifyMismatches, verifyMended, verifyPutOff prometheus.Counter
 }
@@ -58,8 +60,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters that were neither retried nor discarded.",
 		}),
-		lagEvents:  gauge("lag_events", "Events in the log that are not folded, by partition that this process folds."),
-		lagSeconds: gauge("lag_seconds", "Age in seconds of the oldest event that is not folded, by partition that this process folds."),
+		lagEvents:       gauge("lag_events", "Events in the log that are not folded, by partition that this process folds."),
+		lagSeconds:      gauge("lag_seconds", "Age in seconds of the oldest event that is not folded, by partition that this process folds."),
+		dedupGeneration: gauge("dedup_generation", "Generation that takes the keys of events, by partition that this process folds; it grows by one every half --dedup-window."),
+		dedupTablesLocked: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "projector", Name: "dedup_tables_locked", Help: "Tables of forgotten keys that could not be dropped yet, since another session has a lock on them.",
+		}),
 
 		verifyUsers:      verify("users_total", "Users of the background sample whose badges were folded again and compared."),
 		verifyMismatches: verify("mismatches_total", "Users of the background sample whose badges were not what the log says."),
@@ -69,7 +75,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	if r != nil {
 		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.updatesLost,
 			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.horizonSeconds, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
-			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff)
+			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff, m.dedupGeneration, m.dedupTablesLocked)
 	}
 	return m
 }

@@ -15,6 +15,9 @@ import (
 // versions and sums that are carried along are what it does without.
 type model struct {
 	events []events.Event
+	// generations are those of the events; where there are none, all events
+	// are of one.
+	generations []int
 }
 
 // modelConversation is a conversation as the model sees it.
@@ -40,12 +43,17 @@ func (m *model) conversations(user string) map[string]*modelConversation {
 		}
 		return all[id]
 	}
-	seen := map[[2]string]bool{}
-	for _, e := range m.events {
-		if seen[[2]string{e.Source, e.ID}] {
+	folded := map[[2]string]int{} // in which generation
+	for i, e := range m.events {
+		generation := 0
+		if m.generations != nil {
+			generation = m.generations[i]
+		}
+		key := [2]string{e.Source, e.ID}
+		if last, ok := folded[key]; ok && generation <= last+2 {
 			continue
 		}
-		seen[[2]string{e.Source, e.ID}] = true
+		folded[key] = generation
 		d := e.Data
 		if !slices.Contains(d.UserIDs, user) {
 			continue
@@ -244,6 +252,21 @@ func drawHistory(t *rapid.T, types []events.Type, users []string) []events.Event
 		history = append(history, drawEvent(t, fmt.Sprintf("e%d", i), rapid.SampledFrom(types).Draw(t, "type"), users))
 	}
 	return history
+}
+
+// drawGenerations draws in which generation each of n events is, and where the
+// generations begin: event i is at offset i+1.
+func drawGenerations(t *rapid.T, n int) (of []int, begin []generation) {
+	number := 1
+	begin = []generation{{number: number}}
+	for i := range n {
+		if rapid.IntRange(0, 4).Draw(t, "rotate") == 0 {
+			number++
+			begin = append(begin, generation{number: number, after: events.Position{Offset: int64(i)}})
+		}
+		of = append(of, number)
+	}
+	return of, begin
 }
 
 func drawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Event {

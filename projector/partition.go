@@ -36,11 +36,15 @@ type partition struct {
 	tables    *tables
 	wakes     chan struct{}
 	owned     atomic.Bool
+	// next is the generation of keys that the next batch is to begin, if it is
+	// the one after the present one; 0 for none.
+	next atomic.Int64
 
 	// Of the loop only.
-	position events.Position
-	known    bool // whether position is
-	limit    int  // events of the next batch
+	position   events.Position
+	generation int  // of keys
+	known      bool // whether position and generation are
+	limit      int  // events of the next batch
 }
 
 func newPartition(id int, p *Projector) *partition {
@@ -135,6 +139,9 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 		if p.position, err = events.PositionOf(ctx, conn, p.id, ConsumerGroup); err != nil {
 			return false, false, err
 		}
+		if p.generation, err = presentGeneration(ctx, conn, p.id); err != nil {
+			return false, false, err
+		}
 		p.known = true
 	}
 	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, batchBytes)
@@ -144,15 +151,20 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 
 	start := time.Now()
 	b := newBatch(p.position, read.Records, p.id, len(p.projector.partitions))
+	b.generation = p.generation
+	if next := int(p.next.Load()); next == p.generation+1 {
+		b.generation, b.begins = next, true
+	}
 	// A batch that has begun is finished: what is committed must be told.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	r, err := b.commit(batchCtx, conn.Conn(), p.tables)
 	if err != nil {
 		p.known = false // the commit may have succeeded all the same
+		p.next.Store(0) // if its table is what is wrong, the present one will do
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(read.Records), p.position, err)
 	}
-	p.position = b.to
+	p.position, p.generation = b.to, b.generation
 	p.projector.enqueue(r.updates)
 	p.account(b, r, time.Since(start))
 	return read.More, read.Hidden, nil

@@ -52,6 +52,12 @@ type Config struct {
 	// are, and takes or gives up partitions until it has its share. An owner that
 	// is silent for three of these loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
+	// DedupWindow is how long the keys of events are remembered at least, and
+	// at most half as long again. Default 14 days.
+	DedupWindow time.Duration
+	// UpkeepInterval is how often the projector looks whether keys are to be
+	// forgotten. Default 1m.
+	UpkeepInterval time.Duration
 
 	// VerifyInterval is how often a sample of the users of a partition that
 	// this projector owns is verified. 0 means never.
@@ -101,6 +107,12 @@ func New(cfg Config) (*Projector, error) {
 	if cfg.OwnershipInterval <= 0 {
 		cfg.OwnershipInterval = time.Second
 	}
+	if cfg.DedupWindow <= 0 {
+		cfg.DedupWindow = 14 * 24 * time.Hour
+	}
+	if cfg.UpkeepInterval <= 0 {
+		cfg.UpkeepInterval = time.Minute
+	}
 	if cfg.VerifySample <= 0 {
 		cfg.VerifySample = 10
 	}
@@ -149,6 +161,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return p.cfg.Bus.Wakes(ctx, p.Wake) })
 	g.Go(func() error { return p.poll(ctx) })
 	g.Go(func() error { return p.measure(ctx) })
+	g.Go(func() error { return p.upkeep(ctx) })
 	g.Go(func() error { return p.own(ctx) })
 	g.Go(func() error { return p.sample(ctx) })
 	err := g.Wait()

@@ -31,6 +31,8 @@ type instant struct {
 	// buried are the records that wait as dead letters: also those that this
 	// release would understand are not in the tables.
 	buried map[events.Position]struct{}
+	// generations are where those of the keys begin.
+	generations []generation
 }
 
 // atInstant calls f with a partition as it is now, in a transaction that only
@@ -74,7 +76,8 @@ FROM badged.`+events.Topic(in.partition)+`_offsets WHERE consumer_group = $1 `+l
 	}); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
-	return nil
+	in.generations, err = loadGenerations(ctx, in.tx, in.partition)
+	return err
 }
 
 // scanTables says whether what follows goes through whole tables, which beats
@@ -275,16 +278,17 @@ type refold struct {
 	users map[string]*user
 	// wants says who these are.
 	wants func(user string) bool
-	// seen are the keys so far, nil where repeats are known.
-	seen map[uuid.UUID]struct{}
-	// repeats are the records whose key came before.
+	// keys are those so far, nil where repeats are known.
+	keys *keyMemory
+	// repeats are the records whose key was remembered.
 	repeats map[events.Position]struct{}
 }
 
-func newRefold(wants func(user string) bool, repeats map[events.Position]struct{}) *refold {
+// newRefold returns an empty one; repeats may be nil.
+func (in *instant) newRefold(wants func(user string) bool, repeats map[events.Position]struct{}) *refold {
 	r := &refold{users: map[string]*user{}, wants: wants, repeats: repeats}
 	if repeats == nil {
-		r.seen = map[uuid.UUID]struct{}{}
+		r.keys = newKeyMemory(in.generations)
 	}
 	return r
 }
@@ -308,15 +312,14 @@ func (r *refold) fold(at events.Position, it *item) int {
 	return len(d.UserIDs)
 }
 
-// repeated reports whether a key came before, and remembers it.
+// repeated reports whether the key of a record was remembered, and remembers
+// it.
 func (r *refold) repeated(at events.Position, key uuid.UUID) bool {
-	if r.seen == nil {
+	if r.keys == nil {
 		_, again := r.repeats[at]
 		return again
 	}
-	_, again := r.seen[key]
-	r.seen[key] = struct{}{}
-	return again
+	return r.keys.duplicate(key, at)
 }
 
 // user returns what the log says of a user; of one that it does not name, that
@@ -330,7 +333,7 @@ func (r *refold) user(id string) *user {
 
 // refoldOf folds the log again for up to maxSought users.
 func (in *instant) refoldOf(ctx context.Context, users []string) (*refold, error) {
-	r := newRefold(func(id string) bool { return slices.Contains(users, id) }, nil)
+	r := in.newRefold(func(id string) bool { return slices.Contains(users, id) }, nil)
 	err := in.eachOf(ctx, users, func(rec *events.Record, it item, dead error) error {
 		if dead == nil {
 			r.fold(rec.Position, &it)
@@ -350,22 +353,21 @@ const (
 	foldWeight = userWeight + conversationWeight + 3*rangeWeight
 )
 
-// repeats returns the records whose key came before. It holds so many keys at a
+// repeats returns the records whose key was remembered. It holds so many keys at a
 // time as weigh budget bytes, and goes through the log as often as that takes.
 func (in *instant) repeats(ctx context.Context, length, budget int64, done func(records int)) (map[events.Position]struct{}, error) {
 	repeats := map[events.Position]struct{}{}
 	passes := uint64(length*keyWeight/budget) + 1 //nolint:gosec // neither is negative
 	for pass := range passes {
-		seen := map[uuid.UUID]struct{}{}
+		keys := newKeyMemory(in.generations)
 		err := in.each(ctx, func(r *events.Record, it item, dead error) error {
 			// Keys are hashes: their last bytes spread them evenly.
 			if dead != nil || binary.BigEndian.Uint64(it.key[8:])%passes != pass {
 				return nil
 			}
-			if _, again := seen[it.key]; again {
+			if keys.duplicate(it.key, r.Position) {
 				repeats[r.Position] = struct{}{}
 			}
-			seen[it.key] = struct{}{}
 			return nil
 		}, done)
 		if err != nil {
@@ -414,7 +416,7 @@ func (s *share) next() (_ share, ok bool) {
 // refoldShare folds the log again for those of a share of the users that also
 // wants lets in. Where they weigh more than budget bytes it narrows the share.
 func (in *instant) refoldShare(ctx context.Context, s *share, wants func(string) bool, repeats map[events.Position]struct{}, budget int64, done func(records int)) (*refold, error) {
-	r := newRefold(func(id string) bool { return s.has(id) && wants(id) }, repeats)
+	r := in.newRefold(func(id string) bool { return s.has(id) && wants(id) }, repeats)
 	// Weighing takes long, and is done when the excess can be an eighth.
 	folded, weighAfter := 0, budget/8/foldWeight
 	err := in.each(ctx, func(rec *events.Record, it item, dead error) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
@@ -18,7 +17,6 @@ type tables struct {
 	partition int
 
 	moveSQL              string
-	rememberKeysSQL      string
 	loadUsersSQL         string
 	loadConversationsSQL string
 	loadUnreadSQL        string
@@ -31,15 +29,11 @@ func newTables(partition int) *tables {
 	return &tables{
 		partition: partition,
 
-		// The fence; it also tells the epoch, which whoever changes it guards
-		// by the same row.
+		// The fence; it also tells the epoch and the generation of keys, which
+		// whoever changes them guards by the same row.
 		moveSQL: events.MoveSQL(partition) + fmt.Sprintf(`
-RETURNING (SELECT epoch FROM badged.partitions WHERE partition_id = %d)`, partition),
-
-		rememberKeysSQL: `INSERT INTO badged.dedup_keys_p` + nn + ` (key)
-SELECT unnest($1::uuid[])
-ON CONFLICT DO NOTHING
-RETURNING key`,
+RETURNING (SELECT epoch FROM badged.partitions WHERE partition_id = %[1]d),
+          (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = %[1]d)`, partition),
 
 		loadUsersSQL: `SELECT user_id, version, total, mentions, categories::text
 FROM badged.users_p` + nn + `
@@ -92,16 +86,6 @@ const conversationColumns = `c.user_id, c.conversation_id, c.version, c.read_seq
 
 const buryDeadLetterSQL = `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
 VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)`
-
-// scanKeys reads the result of rememberKeysSQL into fresh.
-func scanKeys(rows pgx.Rows, fresh map[uuid.UUID]struct{}) error {
-	var key [16]byte
-	_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
-		fresh[key] = struct{}{}
-		return nil
-	})
-	return err
-}
 
 // scanUsers reads the result of loadUsersSQL into the users that it is about.
 func scanUsers(rows pgx.Rows, users map[string]*user) error {

@@ -16,9 +16,10 @@ import (
 )
 
 // Through the real log and the real tables: whatever the history, however it
-// is cut into transactions and batches, the tables say what the model says,
-// with the versions of folding one by one, and so does every answer of the
-// reader. In the end the sums hold for everybody.
+// is cut into transactions, batches and generations of keys, the tables say
+// what the model says, with the versions of folding the log again one by one,
+// and so does every answer of the reader. In the end the sums hold for
+// everybody.
 func TestTablesAgreeWithTheModel(t *testing.T) {
 	d := newDatabase(t)
 	n := 0
@@ -29,22 +30,21 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 		}
+		start := d.positions(t)
 		d.appendAndFold(t, rt, history)
 
-		truth, single := model{events: history}, newMemory()
-		for i := range history {
-			single.commit(rt, history[i:i+1])
-		}
 		for _, id := range users {
+			p := events.PartitionOf(id, partitions)
+			truth := model{events: history, generations: d.generationsOf(t, history, p, start[p])}
 			if diff := cmp.Diff(truth.describe(id), d.describe(t, id)); diff != "" {
-				rt.Fatalf("after\n%sthe tables of %s are (-want +got):\n%s", story(history), id, diff)
+				rt.Fatalf("after\n%sin generations %v the tables of %s are (-want +got):\n%s", story(history), truth.generations, id, diff)
 			}
-			want := single.rows[id]
+			want := d.refold(t, p, start[p]).rows[id]
 			if want == nil {
 				want = newUser(id)
 			}
 			if diff := cmp.Diff(versionsOf(want), d.versions(t, id)); diff != "" {
-				rt.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", story(history), id, diff)
+				rt.Fatalf("after\n%sin generations %v the versions of %s are (-one by one +got):\n%s", story(history), truth.generations, id, diff)
 			}
 			if diff := d.compareAnswers(t, rt, want); diff != "" {
 				rt.Fatalf("after\n%sthe reader says of %s (-want +got):\n%s", story(history), id, diff)
@@ -102,7 +102,8 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 }
 
 // appendAndFold appends a history in transactions of any size, and folds in
-// between and afterwards, in batches of any size.
+// between and afterwards, in batches of any size, some of which begin a
+// generation of keys.
 func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Event) {
 	t.Helper()
 	for rest := history; len(rest) > 0; {
@@ -111,6 +112,9 @@ func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Eve
 		rest = rest[size:]
 		if rapid.Bool().Draw(rt, "fold") {
 			p := rapid.SampledFrom(d.projector.partitions).Draw(rt, "partition")
+			if rapid.Bool().Draw(rt, "rotate") {
+				d.age(t, p)
+			}
 			step(t, p, rapid.IntRange(1, 5).Draw(rt, "batch"))
 		}
 	}

@@ -106,6 +106,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Pool: folding, Log: a.eventLog, Bus: a.bus,
 			Logger: log, Metrics: projector.NewMetrics(a.registry),
 			VerifyInterval: cfg.VerifyInterval, VerifySample: cfg.VerifySample, SelfHeal: cfg.SelfHeal,
+			DedupWindow: cfg.DedupWindow,
 		})
 		if err != nil {
 			return nil, err

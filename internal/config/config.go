@@ -48,9 +48,14 @@ type Server struct {
 	VerifyInterval    time.Duration `help:"How often a few users of a partition are folded again from the log and compared, rarer where the log is long; 0 for never." default:"1m"`
 	VerifySample      int           `help:"Most users compared each time, 1 to 16; fewer where the log is long." default:"10"`
 	SelfHeal          bool          `help:"Make the badges of a user what the log says where they are found to differ; otherwise it is only logged."`
+	DedupWindow       time.Duration `help:"How long the keys of events are remembered at least, so that one that comes again changes nothing." default:"336h"`
 	DrainTimeout      time.Duration `help:"How long connections have to close when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
 }
+
+// minDedupWindow keeps generations of keys from being so short that how often
+// they are looked at matters.
+const minDedupWindow = time.Hour
 
 // Has reports whether this process has a role.
 func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
@@ -68,6 +73,10 @@ func (s *Server) Validate() error {
 	errs = append(errs, s.validateRoles())
 	if s.ReconcileInterval <= 0 {
 		errs = append(errs, errors.New("--reconcile-interval must be more than 0s"))
+	}
+	if s.DedupWindow < minDedupWindow {
+		errs = append(errs, fmt.Errorf("--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is %s: "+
+			"give more than the time for which publishers try again", s.DedupWindow))
 	}
 	if s.VerifyInterval < 0 {
 		errs = append(errs, errors.New("--verify-interval must be 0s (never) or more"))

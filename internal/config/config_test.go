@@ -27,6 +27,7 @@ func server(change func(*config.Server)) *config.Server {
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
 		PublisherKeys:     []string{"chat=secret"},
 		ReconcileInterval: time.Second, DrainTimeout: time.Second,
+		DedupWindow: time.Hour,
 	}
 	change(s)
 	return s
@@ -72,6 +73,7 @@ func TestServerValidate(t *testing.T) {
 		{"verify before now", func(s *config.Server) { s.VerifyInterval = -time.Second }, "--verify-interval must be 0s (never) or more"},
 		{"verify nobody", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 0 }, "--verify-sample must be from 1 to 16"},
 		{"verify too many", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 17 }, "--verify-sample must be from 1 to 16"},
+		{"keys are forgotten too soon", func(s *config.Server) { s.DedupWindow = time.Hour - 1 }, "--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is 59m59.999999999s"},
 		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkError(t, server(test.change).Validate(), test.want) })

@@ -1,0 +1,320 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/events"
+)
+
+// age lets the present generation of a partition have had its span, long ago,
+// so that the next batch of p begins another.
+func (d *database) age(t testing.TB, p *partition) {
+	t.Helper()
+	d.exec(t, `UPDATE badged.dedup_generations SET begun_at = begun_at - interval '10 years' WHERE partition_id = $1`, p.id)
+	d.tend(t, p)
+}
+
+// tend looks after the generations of a partition, and returns how many could
+// not be dropped.
+func (d *database) tend(t testing.TB, p *partition) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	k, err := p.keepGenerations(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.locked
+}
+
+// rotate folds an event about nobody else, which begins a generation.
+func (d *database) rotate(t testing.TB, p *partition) {
+	t.Helper()
+	before := d.present(t, p.id)
+	d.age(t, p)
+	d.append(t, deliver(fmt.Sprint("rotation after ", before), 1, userIn(p.id, 99)))
+	drain(t, p)
+	if got := d.present(t, p.id); got != before+1 {
+		t.Fatalf("generation %d is followed by %d", before, got)
+	}
+}
+
+// present returns the generation that takes the keys of a partition.
+func (d *database) present(t testing.TB, partition int) int {
+	t.Helper()
+	n, err := presentGeneration(t.Context(), d.pool, partition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (d *database) generations(t testing.TB, partition int) []generation {
+	t.Helper()
+	all, err := loadGenerations(t.Context(), d.pool, partition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// keyTables returns the generations of partition 0 that have a table.
+func (d *database) keyTables(t testing.TB) string {
+	t.Helper()
+	return strings.Join(d.lines(t, `SELECT split_part(tablename, '_', 4) FROM pg_tables
+WHERE schemaname = 'badged' AND tablename LIKE 'dedup\_keys\_p00%' ORDER BY length(tablename), tablename`), " ")
+}
+
+// records returns what is in the log of a partition after a position.
+func (d *database) records(t testing.TB, partition int, after events.Position) []events.Record {
+	t.Helper()
+	batch, err := events.Read(t.Context(), d.pool, partition, after, 10_000, 1<<30)
+	if err != nil || batch.More || batch.Hidden {
+		t.Fatalf("more %v, hidden %v, error %v", batch.More, batch.Hidden, err)
+	}
+	return batch.Records
+}
+
+// refold folds the log of a partition after a position again, one by one, with
+// the keys in memory.
+func (d *database) refold(t testing.TB, partition int, after events.Position) *memory {
+	t.Helper()
+	m := newMemory(d.generations(t, partition)...)
+	for _, r := range d.records(t, partition, after) {
+		it, err := newItem(&r, partition, partitions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.commitAt(t, []events.Event{it.event}, func(int) events.Position { return r.Position })
+	}
+	return m
+}
+
+// generationsOf returns in which generation each event of a history is, if it
+// is in a partition at all; the history is what follows a position there.
+func (d *database) generationsOf(t testing.TB, history []events.Event, partition int, after events.Position) []int {
+	t.Helper()
+	generations, records := d.generations(t, partition), d.records(t, partition, after)
+	of := make([]int, len(history))
+	for i := range history {
+		here := func(user string) bool { return events.PartitionOf(user, partitions) == partition }
+		if !slices.ContainsFunc(history[i].Data.UserIDs, here) {
+			continue
+		}
+		for _, g := range generations {
+			if g.after.Before(records[0].Position) {
+				of[i] = g.number
+			}
+		}
+		records = records[1:]
+	}
+	return of
+}
+
+// checkRefold compares users in the tables with what the log of partition 0
+// gives when it is folded again, here, in verifying and in explaining.
+func (d *database) checkRefold(t *testing.T, users ...string) {
+	t.Helper()
+	again := d.refold(t, 0, events.Position{})
+	for _, user := range users {
+		if diff := cmp.Diff(again.describe(user), d.describe(t, user)); diff != "" {
+			t.Errorf("%s has (-folded again +tables):\n%s", user, diff)
+		}
+		if diff := cmp.Diff(versionsOf(again.rows[user]), d.versions(t, user)); diff != "" {
+			t.Errorf("versions of %s (-folded again +tables):\n%s", user, diff)
+		}
+		for _, options := range []VerifyOptions{{Users: []string{user}}, {Memory: 1000}} {
+			if differences, _ := d.verify(t, 0, options); len(differences) > 0 {
+				t.Errorf("verifying found %s", differences)
+			}
+		}
+		if e := d.explain(t, user, time.Time{}); !e.Agrees {
+			t.Errorf("the explanation of %s is %+v, which the tables do not say", user, e)
+		}
+	}
+}
+
+// An event that comes again changes nothing while its key is remembered, which
+// is in its own generation and the two that follow. Beyond, it is as good as
+// new, and remembered anew. Folding the log again decides the same.
+func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
+	check := func(when string, total, version int64) {
+		t.Helper()
+		d.append(t, mark)
+		drain(t, p)
+		if b := d.badge(t, ann); b.Total != total || b.Version != version {
+			t.Errorf("%s: total %d at version %d, want %d at %d", when, b.Total, b.Version, total, version)
+		}
+	}
+	read := func(n int) {
+		d.append(t, event(fmt.Sprint("read ", n), events.ConversationRead, "c", upTo(1), ann))
+	}
+	d.append(t, deliver("c", 1, ann), mark)
+	read(1)
+	check("at once", 0, 3)
+	for rotations := 1; rotations <= 2; rotations++ {
+		d.rotate(t, p)
+		check(fmt.Sprint(rotations, " rotations later"), 0, 3)
+	}
+	d.rotate(t, p)
+	check("beyond the window", 1, 4) // though it came again within it
+	read(2)
+	check("remembered anew", 0, 5)
+	d.rotate(t, p)
+	check("and for as long", 0, 5)
+	if n := count(d.projector.metrics.duplicates); n != 5 {
+		t.Errorf("%d events were taken for duplicates, want 5", n)
+	}
+	d.checkRefold(t, ann)
+	if got, want := d.keyTables(t), "g2 g3 g4 g5"; got != want {
+		t.Errorf("the tables are %s, want %s", got, want)
+	}
+	d.tend(t, p)
+	if got, want := d.keyTables(t), "g3 g4 g5 g6"; got != want {
+		t.Errorf("after some upkeep the tables are %s, want %s", got, want)
+	}
+}
+
+// A generation has its span by the clock of the database, however long nobody
+// was there to look; the next has its own.
+func TestGenerationsHaveTheirSpan(t *testing.T) {
+	d := newDatabase(t)
+	p := d.newProjector(t, func(cfg *Config) { cfg.DedupWindow = 2 * time.Hour }).partitions[0]
+	for _, tc := range []struct {
+		age  string
+		next int
+	}{{"0s", 1}, {"59 minutes", 1}, {"61 minutes", 2}, {"0s", 2}, {"10 years", 3}, {"0s", 3}} {
+		d.exec(t, `UPDATE badged.dedup_generations SET begun_at = now() - $1::text::interval
+WHERE (partition_id, generation) = (0, $2)`, tc.age, d.present(t, 0))
+		for i := range 3 {
+			d.tend(t, p)
+			d.append(t, deliver(fmt.Sprint(tc, i), 1, userIn(0, 0)))
+			drain(t, p)
+		}
+		if got := d.present(t, 0); got != tc.next {
+			t.Errorf("after %s it is generation %d, want %d", tc.age, got, tc.next)
+		}
+	}
+}
+
+// Where a batch is cut and where it begins a generation are two things: with
+// the generations at the same positions, any cut gives the same rows and the
+// same versions.
+func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
+	ann, bob := userIn(0, 0), userIn(0, 1)
+	var history []events.Event
+	for i := range 40 {
+		seq := int64(i%17 + 1)
+		history = append(history, deliver("c", seq, ann, bob),
+			event(fmt.Sprint("mark ", i%5), events.ConversationMarkedUnread, "c", nil, ann),
+			event(fmt.Sprint("read ", i%7), events.ConversationRead, "c", upTo(seq), ann))
+	}
+	rotations := []int{10, 25, 26, 60, 90, len(history)}
+	var want string
+	for _, size := range []int{1, 2, 7, 1000} {
+		d := newDatabase(t)
+		p := d.projector.partitions[0]
+		d.append(t, history...)
+		d.awaitVisible(t, 0)
+		done := 0
+		for _, next := range rotations {
+			for ; done < next; done += min(size, next-done) {
+				step(t, p, min(size, next-done))
+			}
+			d.age(t, p)
+		}
+		if got := d.present(t, 0); got != len(rotations) {
+			t.Errorf("in batches of %d it is generation %d, want %d", size, got, len(rotations))
+		}
+		d.checkRefold(t, ann, bob)
+		if n := count(d.projector.metrics.duplicates); n == 0 || n > len(history)-17-5-7-1 {
+			t.Errorf("%d of %d events were duplicates: none was forgotten, or all were", n, len(history))
+		}
+		if want == "" {
+			want = d.dump(t)
+		}
+		if diff := cmp.Diff(want, d.dump(t)); diff != "" {
+			t.Errorf("in batches of %d the tables are (-one by one +got):\n%s", size, diff)
+		}
+	}
+}
+
+// Wherever a batch that begins a generation is interrupted, nothing of it is
+// kept, the generation included; what follows is right in either.
+func TestInterruptedRotation(t *testing.T) {
+	want := uninterrupted(t)
+	for _, place := range []string{
+		`BEFORE INSERT ON badged.dedup_generations`,
+		`AFTER INSERT ON badged.dedup_generations`,
+		`AFTER INSERT ON badged.dedup_keys_p00_g2`,
+		``, // in the commit
+	} {
+		for _, how := range interruptions {
+			t.Run(place+"/"+how.name, func(t *testing.T) {
+				d := startCrashHistory(t)
+				p := d.projector.partitions[0]
+				d.age(t, p)
+				before, position, generations := d.dump(t), d.position(t, 0), d.generations(t, 0)
+				d.arm(t, place, how.statements)
+
+				_, _, err := p.step(t.Context())
+				var pgErr *pgconn.PgError
+				if !errors.As(err, &pgErr) || pgErr.Code != how.code || d.fired(t) != 1 {
+					t.Errorf("the batch ended with %v, want %s", err, how.code)
+				}
+				if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != position {
+					t.Errorf("the position was at %v and is at %v; of the batch was kept (-before +after):\n%s", position, d.position(t, 0), diff)
+				}
+				if diff := cmp.Diff(generations, d.generations(t, 0), cmp.AllowUnexported(generation{})); diff != "" {
+					t.Errorf("generations (-before +after):\n%s", diff)
+				}
+
+				d.tend(t, p)
+				drain(t, p)
+				if got := d.generations(t, 0); len(got) != 2 || got[1].after != position {
+					t.Errorf("the generations are %v, want the second after %v", got, position)
+				}
+				if diff := cmp.Diff(want, d.dump(t)); diff != "" {
+					t.Errorf("the tables are (-uninterrupted +interrupted):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// A next generation without a table is not begun: folding goes on in the
+// present one until there is one.
+func TestRotationWaitsForItsTable(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	d.age(t, p)
+	d.exec(t, `DROP TABLE badged.dedup_keys_p00_g2`)
+	d.append(t, deliver("c", 1, ann))
+	d.awaitVisible(t, 0)
+	if _, _, err := p.step(t.Context()); err == nil {
+		t.Error("a batch was folded without a table for its keys")
+	}
+	for seq, want := range []int{1, 2} {
+		if want == 2 {
+			d.tend(t, p)
+		}
+		d.append(t, deliver("c", int64(seq+1), ann), deliver("c", int64(seq+2), ann))
+		drain(t, p)
+		if got, total := d.present(t, 0), d.badge(t, ann).Total; got != want || total != int64(seq+2) {
+			t.Errorf("in generation %d with a total of %d, want %d with %d", got, total, want, seq+2)
+		}
+	}
+	d.checkRefold(t, ann)
+}

@@ -1,0 +1,42 @@
+package projector
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+)
+
+// keyMemory decides on duplicates as the tables of keys do, in memory: for
+// whoever folds a partition's log again. It holds the keys of the generations
+// that are probed, 16 bytes and the cost of a map each.
+type keyMemory struct {
+	// ahead are the generations that begin behind what it was asked last.
+	ahead []generation
+	// keys are by generation, the present one first.
+	keys [probedGenerations]map[uuid.UUID]struct{}
+}
+
+// newKeyMemory returns a memory without keys. The generations are those of
+// loadGenerations; none at all are one without end.
+func newKeyMemory(generations []generation) *keyMemory {
+	return &keyMemory{ahead: generations, keys: [probedGenerations]map[uuid.UUID]struct{}{{}, {}, {}}}
+}
+
+// duplicate reports whether the event with a key, whose record is at a
+// position, changes nothing since its key is remembered; otherwise it is from
+// then on. Positions must not descend from one call to the next; events that
+// are of no interest may be left out, but all that share a key or none.
+func (m *keyMemory) duplicate(key uuid.UUID, at events.Position) bool {
+	for len(m.ahead) > 0 && m.ahead[0].after.Before(at) {
+		copy(m.keys[1:], m.keys[:])
+		m.keys[0] = map[uuid.UUID]struct{}{}
+		m.ahead = m.ahead[1:]
+	}
+	for _, keys := range m.keys {
+		if _, ok := keys[key]; ok {
+			return true
+		}
+	}
+	m.keys[0][key] = struct{}{}
+	return false
+}
