@@ -288,8 +288,7 @@ func showPath(path string) string {
 	if !strings.ContainsFunc(path, isControl) {
 		return path
 	}
-	quoted := strconv.Quote(path)
-	return quoted[1 : len(quoted)-1]
+	return escape(path)
 }
 
 func (d *decoder) read() jsontext.Token {
@@ -312,6 +311,6 @@ func (d *decoder) skip() {
 // isJSON reports whether a media type is JSON, parameters aside.
 func isJSON(mediaType string) bool {
 	base, _, _ := bytes.Cut([]byte(mediaType), []byte(";"))
-	base = bytes.ToLower(bytes.TrimSpace(base))
+	base = bytes.ToLower(bytes.Trim(base, " \t\n\v\f\r")) // not Unicode's spaces, which SQL does not know
 	return bytes.Equal(base, []byte("application/json")) || bytes.HasSuffix(base, []byte("+json"))
 }

@@ -269,3 +269,24 @@ func TestDecodeSaysAtMostTwentyThings(t *testing.T) {
 		t.Errorf("said of 1,000 empty users: %v", err)
 	}
 }
+
+// What a message shows of an event is escaped by a rule that SQL follows too,
+// and not by what a version of Unicode takes for printable.
+func TestMessagesShowTextsByOneRule(t *testing.T) {
+	const plain = "é用👋" + unprinted
+	for given, want := range map[string]string{
+		plain:                  `"` + plain + `"`,
+		"\a\b\t\n\v\f\r":       `"\a\b\t\n\v\f\r"`,
+		"\x00\x06\x0e\x1f\x7f": `"\x00\x06\x0e\x1f\x7f"`,
+		"\u0080\u009f":         `"\u0080\u009f"`,
+		`"\`:                   `"\"\\"`,
+		"\xff\u0085":           `"\xff\u0085"`,
+		long(64):               `"` + long(64) + `"`,
+		long(63) + "é":         `"` + long(63) + `"…`,
+	} {
+		e := events.Event{ID: "1", Source: "/chat", Type: events.Type(given), Data: events.Data{UserIDs: []string{"ann"}}}
+		if err, want := e.Validate(), "invalid event: type: "+want+" is not a type of event"; err == nil || err.Error() != want {
+			t.Errorf("%q:\n%v, want\n%s", given, err, want)
+		}
+	}
+}

@@ -51,6 +51,10 @@ func fieldsIn(bad []events.IndexedError) []indexedField {
 	return all
 }
 
+// unprinted are spaces, invisible, unassigned and private characters and such
+// as turn the direction of writing. A message shows them as they are.
+const unprinted = "a\u00a0\u00ad\u0378\u061c\u180e\u2003\u200b\u2028\u202e\u2066\ue000\ufdd0\ufeff\ufffd\U000e0001\U0010ffff"
+
 // Each event that Go takes SQL takes, and each that Go refuses SQL refuses in
 // the same words.
 func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
@@ -81,6 +85,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"no type", replace(`"type":"conversation.read",`, ``), bad},
 		{"an empty type", replace(`conversation.read`, ``), bad},
 		{"an unknown type", replace(`conversation.read`, `conversation \"read\"\\\n`), bad},
+		{"an unknown type of what Unicode does not print", replace(`conversation.read`, unprinted), bad},
 		{"a long unknown type", replace(`conversation.read`, strings.Repeat("用", 22)), bad},
 		{"a type and an id, both empty", replace(`"1"`, `"","type":""`), bad},
 		{"a number as type", replace(`"conversation.read"`, `7`), bad},
@@ -94,6 +99,9 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"a subject", attribute(`"subject":"c"`), good},
 		{"a subject that is no text", attribute(`"subject":{}`), bad},
 		{"JSON", attribute(`"datacontenttype":" Application/JSON ; charset=utf-8"`), good},
+		{"JSON between spaces that are not ASCII", attribute(`"datacontenttype":"\u00a0application/json\u2003"`), bad},
+		{"JSON by its suffix before such a space", attribute(`"datacontenttype":"application/x+json\u0085;"`), bad},
+		{"JSON between every ASCII space", attribute(`"datacontenttype":" \t\n\u000b\f\rapplication/json \t\n\u000b\f\r"`), good},
 		{"JSON by its suffix", attribute(`"datacontenttype":"application/x+json"`), good},
 		{"XML", attribute(`"datacontenttype":"application/xml;+json"`), bad},
 		{"nearly JSON", attribute(`"datacontenttype":"application/json5"`), bad},
@@ -104,6 +112,8 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"an attribute with quotes in its name", attribute(`"a\"b":1`), bad},
 		{"an attribute with a name that cannot be shown", attribute(`"\"\n\u0007\u0001\u007f\u0085":1`), bad},
 		{"an attribute with every short escape in its name", attribute(`"\u0007\b\t\n\u000b\f\r\"\\":1`), bad},
+		{"an attribute with a name of what Unicode does not print", attribute(`"` + unprinted + `":1`), bad},
+		{"an attribute with a name of that and a line break", attribute(`"` + unprinted + `\n":1`), bad},
 		{"an attribute with a name of 128 bytes", attribute(`"` + long(128) + `":1`), bad},
 		{"an attribute with a long name", attribute(`"` + strings.Repeat("用", 43) + `":1`), bad},
 		{"two attributes that are shown alike", attribute(fmt.Sprintf(`"%sa":1,"%[1]sb":2`, long(128))), bad},

@@ -291,9 +291,36 @@ func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r <= 0x9f) }
 func quoteShort(s string) string {
 	const most = 64
 	if len(s) <= most {
-		return fmt.Sprintf("%q", s)
+		return `"` + escape(s) + `"`
 	}
-	return fmt.Sprintf("%q…", cutText(s, most))
+	return `"` + escape(cutText(s, most)) + `"…`
+}
+
+// escape returns s with its quotes, backslashes and control characters escaped,
+// and everything else as it is. It is spelled out, rather than [strconv.Quote],
+// because badged.escaped in SQL has to do the same: what that package takes for
+// printable changes with Unicode.
+func escape(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch _, size := utf8.DecodeRuneInString(s[i:]); {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r >= 7 && r <= 13:
+			b.WriteByte('\\')
+			b.WriteByte("abtnvfr"[r-7])
+		case r < 0x20 || r == 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case isControl(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r == utf8.RuneError && size == 1: // no UTF-8, which only Go can hold
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // cutText returns at most the first n bytes of s, which has more, without
