@@ -22,11 +22,15 @@ type Log struct {
 }
 
 // Open returns the log in the database of pool. It fails with ErrNotMigrated
-// where there is none.
+// where there is none, and with ErrRestored where its order is not to be
+// trusted.
 func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	var n int
 	if err := pool.QueryRow(ctx, partitionsSQL).Scan(&n); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", notMigrated(err))
+	}
+	if err := checkOrigin(ctx, pool, n); err != nil {
+		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 	return &Log{pool: pool, partitions: n}, nil
 }

@@ -51,6 +51,12 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if len(applied) == 0 {
 		fmt.Fprintln(streams.Out, "nothing to do: every migration is applied")
 	}
+	// A log that nobody would serve is better known now.
+	pool, _, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	pool.Close()
 	return nil
 }
 

@@ -58,10 +58,11 @@ func databaseCommands(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return map[string][]string{
-		"user show": {"user", "show", "ada"},
-		"lag":       {"lag"},
-		"replay":    {"replay", file, "--quiet"},
-		"serve":     {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
+		"user show":  {"user", "show", "ada"},
+		"lag":        {"lag"},
+		"repair-log": {"repair-log"},
+		"replay":     {"replay", file, "--quiet"},
+		"serve":      {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }
 

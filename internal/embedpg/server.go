@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,6 +49,10 @@ func (s *Server) DatabaseURL(name string) string {
 	}
 	return u.String()
 }
+
+// Program returns the path of a program of the server's version, such as
+// pg_dump. It need not be there: on some systems clients come separately.
+func (s *Server) Program(name string) string { return filepath.Join(s.bin.dir, name) }
 
 // Done returns a channel that is closed when the current run of the server has
 // ended, for whatever reason.

@@ -21,11 +21,13 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -140,15 +142,21 @@ func NewServer(t testing.TB) *Server {
 	return s
 }
 
-func start(ctx context.Context) (*Server, error) {
-	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: map[string]string{
+// Settings are those of the servers, for another that is to go on with the data
+// of one.
+func Settings() map[string]string {
+	return map[string]string{
 		// Tests are many and small, and the packages' servers run side by side.
 		"shared_buffers":  "64MB",
 		"max_wal_size":    "256MB",
 		"max_connections": "200",
 		// Off by default; a transaction that is prepared holds up the log too.
 		"max_prepared_transactions": "4",
-	}})
+	}
+}
+
+func start(ctx context.Context) (*Server, error) {
+	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: Settings()})
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +196,19 @@ func (s *Server) NewDB(t testing.TB, template Template) string {
 		}
 	})
 	return s.DatabaseURL(name)
+}
+
+// Run runs a client program of the server's version, such as pg_dump, and
+// returns what it prints. input may be nil.
+func (s *Server) Run(t testing.TB, input []byte, program string, args ...string) []byte {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), s.Program(program), args...) //nolint:gosec // from the server's own directory
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("pgtest: %s: %v\n%s", program, err, &said)
+	}
+	return out.Bytes()
 }
 
 // template builds a template's database unless that has been done, and returns

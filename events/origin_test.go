@@ -1,0 +1,135 @@
+package events_test
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/embedpg"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// A copy of the files of a cluster keeps its transaction ids: the log is at
+// home in a standby, and stays so when that is promoted.
+func TestPhysicalCopyIsAtHome(t *testing.T) {
+	primary := pgtest.NewServer(t)
+	log, pool := openLog(t, primary.NewDB(t, migrated))
+	mustAppend(t, log, delivered("1", userIn(0, 0)))
+	// Upkeep that writes the row anew leaves it true.
+	for _, sql := range []string{`VACUUM FREEZE badged.log_origin`, `VACUUM FULL badged.log_origin`} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openLog(t, pool.Config().ConnString())
+
+	dir := standbyDir(t, primary)
+	primary.Run(t, nil, "pg_basebackup", "--dbname="+primary.URL(), "--pgdata="+filepath.Join(dir, "pgdata"),
+		"--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf")
+	giveTo(t, filepath.Join(dir, "pgdata"), ownerOf(t, dir))
+	standby, err := embedpg.Start(t.Context(), embedpg.Config{DataDir: dir, Settings: pgtest.Settings()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Stop(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	name := databaseOf(t, pool.Config().ConnString())
+	copied, copyPool := openLog(t, standby.DatabaseURL(name))
+	if got := stored(t, copyPool)[0]; len(got) != 1 {
+		t.Errorf("the standby has %q", got)
+	}
+	if _, err := copyPool.Exec(t.Context(), `SELECT pg_promote()`); err != nil {
+		t.Fatal(err)
+	}
+	openLog(t, standby.DatabaseURL(name))
+	mustAppend(t, copied, delivered("2", userIn(0, 0)))
+	openLog(t, standby.DatabaseURL(name))
+	copyPool.Close() // before its server stops
+}
+
+// standbyDir makes a directory for a server beside s, of the same user.
+func standbyDir(t *testing.T, s *pgtest.Server) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "badged-standby-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	giveTo(t, dir, ownerOf(t, u.Query().Get("host")))
+	return dir
+}
+
+func databaseOf(t *testing.T, connString string) string {
+	t.Helper()
+	u, err := url.Parse(connString)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(u.Path)
+}
+
+func ownerOf(t *testing.T, path string) *syscall.Stat_t {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t)
+}
+
+// giveTo gives a directory and what is in it to an owner.
+func giveTo(t *testing.T, dir string, owner *syscall.Stat_t) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, int(owner.Uid), int(owner.Gid)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The schema without its row, as when only the schema was dumped and something
+// else brought some of the data.
+func TestLogOfUnknownOriginIsRefused(t *testing.T) {
+	_, pool := newLog(t)
+	if _, err := pool.Exec(t.Context(), `DELETE FROM badged.log_origin`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := events.Open(t.Context(), pool); !errors.Is(err, events.ErrRestored) {
+		t.Errorf("the log opens with %v, want ErrRestored", err)
+	}
+}
+
+// An event, or a consumer, that is ahead of the cluster was copied, whatever
+// else says.
+func TestLogAheadOfItsClusterIsRefused(t *testing.T) {
+	for name, sql := range map[string]string{
+		"event":    `INSERT INTO badged.events_p03 (transaction_id, uuid, payload) VALUES ('9000000000', gen_random_uuid(), '{}')`,
+		"consumer": `UPDATE badged.events_p02_offsets SET last_processed_transaction_id = '9000000000'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, pool := newLog(t)
+			if _, err := pool.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := events.Open(t.Context(), pool); !errors.Is(err, events.ErrRestored) {
+				t.Errorf("the log opens with %v, want ErrRestored", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+)
+
+// repairLogCmd is `badged repair-log`.
+type repairLogCmd struct {
+	config.Database `embed:""`
+	DryRun          bool `help:"Say what there is to do, and change nothing." env:"-"`
+}
+
+// Run repairs the log and prints a line for each partition that is renumbered.
+func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
+	cfg, err := c.PoolConfig()
+	if err != nil {
+		return err
+	}
+	all, err := migrations.Status(ctx, cfg.ConnConfig)
+	if err != nil {
+		return err
+	}
+	if n := migrations.Pending(all); n > 0 {
+		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`, and then this again", n, len(all))
+	}
+	did := "renumbered"
+	if c.DryRun {
+		did = "would renumber"
+	}
+	needed, err := projector.RepairLog(ctx, projector.RepairConfig{
+		Conn: cfg.ConnConfig, DryRun: c.DryRun,
+		Report: func(p projector.PartitionRepair) {
+			fmt.Fprintf(streams.Out, "partition %d: %s %d events; %d appended here come after them\n", p.Partition, did, p.Copied, p.Appended)
+		},
+	})
+	switch {
+	case err != nil:
+		return err
+	case !needed:
+		fmt.Fprintln(streams.Out, "nothing to do: the log was written in this Postgres cluster")
+	case c.DryRun:
+		fmt.Fprintln(streams.Out, "would start new epochs and take the log for this cluster's; nothing was changed")
+	default:
+		fmt.Fprintln(streams.Out, "the log is in order; new epochs have begun, and servers can start")
+	}
+	return nil
+}

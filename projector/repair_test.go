@@ -1,0 +1,523 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// ahead is how far the counter of the older cluster is ahead.
+const ahead = 5000
+
+// advance makes a cluster give out transaction ids.
+func advance(t testing.TB, url string, n int) {
+	t.Helper()
+	exec(t, url, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`, n))
+}
+
+func exec(t testing.TB, url string, statements ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, sql := range statements {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// audited is the consumer group beside the projector, in partition 0.
+const audited = "audit"
+
+// audit lets a stock watermill subscriber have the next n events of partition 0
+// and returns them, once the last acknowledgement is stored.
+func audit(t testing.TB, d *database, n int) []string {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(d.pool)
+	defer db.Close()
+	subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
+		ConsumerGroup: audited, PollInterval: 5 * time.Millisecond, ResendInterval: time.Millisecond,
+		SchemaAdapter: events.NewSchema(1), OffsetsAdapter: events.NewOffsets(),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer subscriber.Close()
+	messages, err := subscriber.Subscribe(t.Context(), events.Topic(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := auditedUpTo(t, d)
+	var all []string
+	for range n {
+		msg := await(t, messages, "the next event of the audit")
+		all = append(all, string(msg.Payload))
+		msg.Ack()
+	}
+	for auditedUpTo(t, d) < before+n {
+	}
+	return all
+}
+
+// auditedUpTo returns how many events of partition 0 lie before the position of
+// the audit.
+func auditedUpTo(t testing.TB, d *database) int {
+	t.Helper()
+	p, err := events.PositionOf(t.Context(), d.pool, 0, audited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.IndexFunc(append(readAll(t, d, 0), events.Record{Position: events.Position{TransactionID: math.MaxInt64}}),
+		func(r events.Record) bool { return p.Before(r.Position) })
+}
+
+// old is a history of partitions 0 and 1, with an event that nobody
+// understands; the first of it is folded before the dump and the rest is not.
+// recent comes after the restore.
+func oldFolded() []events.Event {
+	return []events.Event{
+		deliver("c", 1, userIn(0, 0), userIn(1, 0)), deliver("c", 2, userIn(0, 0)),
+		event("level", events.ConversationLevelSet, "c", level(events.LevelMentions), userIn(1, 0)),
+		event("mark", events.ConversationMarkedUnread, "c", nil, userIn(1, 0)),
+	}
+}
+
+func oldUnfolded() []events.Event {
+	return []events.Event{
+		deliver("c", 3, userIn(0, 0), userIn(1, 0)),
+		event("level 2", events.ConversationLevelSet, "c", level(events.LevelNone), userIn(1, 0), userIn(0, 0)),
+		deliver("d", 1, userIn(0, 1)), deliver("d", 2, userIn(0, 1), userIn(1, 0)),
+	}
+}
+
+func recent() []events.Event {
+	return []events.Event{
+		event("level 3", events.ConversationLevelSet, "c", level(events.LevelAll), userIn(1, 0), userIn(0, 0)),
+		event("read", events.ConversationRead, "c", upTo(2), userIn(0, 0)),
+		deliver("d", 3, userIn(0, 1)),
+	}
+}
+
+const garbage = `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{"garbage": true}')`
+
+// newOriginal returns a database of a cluster that has given out many ids, with
+// a history that is folded in part, as the audit has read it in part.
+func newOriginal(t *testing.T) (*pgtest.Server, *database) {
+	t.Helper()
+	server := pgtest.NewServer(t)
+	d := openDatabase(t, server.NewDB(t, migrated))
+	// Some of the ids are below, and some above those of the other cluster.
+	appendEach(t, d, oldFolded()[:2])
+	d.fold(t)
+	d.age(t, d.projector.partitions[0]) // so a generation begins in the middle
+	advance(t, d.url, ahead)
+	appendEach(t, d, oldFolded()[2:])
+	d.exec(t, garbage)
+	d.fold(t)
+	audit(t, d, 1)
+	appendEach(t, d, oldUnfolded())
+	return server, d
+}
+
+// appendEach appends events, each in a transaction of its own.
+func appendEach(t testing.TB, d *database, evs []events.Event) {
+	t.Helper()
+	for _, e := range evs {
+		d.append(t, e)
+	}
+}
+
+// publishEach publishes events in SQL, which nobody refuses, each in a
+// transaction of its own, and the last within a savepoint.
+func publishEach(t testing.TB, url string, evs []events.Event) {
+	t.Helper()
+	for i, e := range evs {
+		e.Time = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+		b, err := e.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sql := "SELECT badged.publish('" + string(b) + "')"
+		if i == len(evs)-1 {
+			sql = "BEGIN; SELECT pg_current_xact_id(); SAVEPOINT s; " + sql + "; RELEASE s; COMMIT"
+		}
+		exec(t, url, sql)
+	}
+}
+
+// keys returns the messages of a partition in order.
+func (d *database) keys(t testing.TB, partition int) []string {
+	t.Helper()
+	return d.lines(t, fmt.Sprintf(`SELECT uuid::text FROM badged.%s AS log ORDER BY log.transaction_id, log."offset"`, events.Topic(partition)))
+}
+
+// generationSizes returns how many events of partition 0 are not behind the
+// beginning of each generation of keys.
+func (d *database) generationSizes(t testing.TB) []string {
+	t.Helper()
+	return d.lines(t, `SELECT format('%s begins behind %s', generation,
+    (SELECT count(*) FROM badged.events_p00 AS e WHERE (e.transaction_id, e."offset") <= (g.transaction_id, g."offset")))
+FROM badged.dedup_generations AS g WHERE partition_id = 0 ORDER BY generation`)
+}
+
+func repaired(t testing.TB, url string, change func(*RepairConfig)) (reports []PartitionRepair, needed bool, err error) {
+	t.Helper()
+	cfg := RepairConfig{Conn: connConfig(t, url), Report: func(p PartitionRepair) { reports = append(reports, p) }}
+	if change != nil {
+		change(&cfg)
+	}
+	needed, err = RepairLog(t.Context(), cfg)
+	return reports, needed, err
+}
+
+func connConfig(t testing.TB, url string) *pgx.ConnConfig {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// wantRestored checks that nobody can open the log, and is told what to run.
+func wantRestored(t testing.TB, url string) {
+	t.Helper()
+	_, err := events.Open(t.Context(), newPool(t, url, nil))
+	if !errors.Is(err, events.ErrRestored) || !strings.Contains(err.Error(), "`badged repair-log --database-url …`") {
+		t.Errorf("the log opens with %v, want ErrRestored", err)
+	}
+}
+
+// epochs returns the epoch of each partition.
+func epochs(t testing.TB, url string) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	rows, _ := conn.Query(t.Context(), `SELECT epoch FROM badged.partitions ORDER BY partition_id`)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// someTables is the way in which the log looks as if it were at home.
+const someTables = "data of some tables"
+
+// restores are the ways in which a database comes to another cluster.
+func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
+	psql := func(t *testing.T, to *pgtest.Server, template pgtest.Template, sql []byte) string {
+		url := to.NewDB(t, template)
+		to.Run(t, sql, "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-", url)
+		return url
+	}
+	return map[string]func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string{
+		"plain": func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
+			return psql(t, to, pgtest.Template{}, from.Run(t, nil, "pg_dump", fromURL))
+		},
+		"inserts": func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
+			return psql(t, to, pgtest.Template{}, from.Run(t, nil, "pg_dump", "--inserts", fromURL))
+		},
+		"custom": func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
+			url := to.NewDB(t, pgtest.Template{})
+			to.Run(t, from.Run(t, nil, "pg_dump", "--format=custom", fromURL), "pg_restore", "--dbname="+url)
+			return url
+		},
+		// The row that says where the log is at home stays that of the new
+		// database, and the sequences stay where they were, as with logical
+		// replication.
+		someTables: func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
+			dump := from.Run(t, nil, "pg_dump", "--data-only", "--exclude-table=badged.settings", "--exclude-table=badged.schema_migrations",
+				"--exclude-table=badged.log_origin", fromURL)
+			var sql []string
+			for line := range strings.Lines(string(dump)) {
+				if !strings.Contains(line, "pg_catalog.setval(") {
+					sql = append(sql, line)
+				}
+			}
+			empty := "TRUNCATE badged.partitions, badged.dedup_generations;\n"
+			for g := 2; g <= 3; g++ { // what was there, and ahead
+				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (key uuid PRIMARY KEY);\n", keysTable(0, g))
+			}
+			for p := range partitions {
+				empty += fmt.Sprintf("TRUNCATE badged.%s_offsets;\n", events.Topic(p))
+			}
+			return psql(t, to, migrated, []byte(empty+strings.Join(sql, "")))
+		},
+	}
+}
+
+// A log that was restored into another cluster is refused until it is repaired.
+// Then everything is there, in the order in which it was, and behind it what
+// was appended since; each consumer goes on where it stood.
+func TestRepairLog(t *testing.T) {
+	for name, restore := range restores() {
+		for _, passed := range []bool{false, true} {
+			if passed && name != "plain" && name != someTables {
+				continue // as for plain
+			}
+			t.Run(fmt.Sprintf("%s, counter passed %v", name, passed), func(t *testing.T) {
+				from, original := newOriginal(t)
+				to := pgtest.NewServer(t)
+				url := restore(t, from, original.url, to)
+				wantRestored(t, url)
+				if passed { // as if nobody had started a server for long
+					advance(t, url, 2*ahead)
+				}
+				publishEach(t, url, recent())
+				if !passed || name != someTables {
+					wantRestored(t, url)
+				}
+				before := epochs(t, url)
+
+				plan, needed, err := repaired(t, url, func(c *RepairConfig) { c.DryRun = true })
+				if err != nil || !needed || len(plan) == 0 {
+					t.Fatalf("a dry run finds %v, %v, %v", plan, needed, err)
+				}
+				if diff := cmp.Diff(before, epochs(t, url)); diff != "" {
+					t.Errorf("a dry run changed epochs:\n%s", diff)
+				}
+				reports, needed, err := repaired(t, url, nil)
+				if err != nil || !needed {
+					t.Fatalf("repairing: %v, %v", needed, err)
+				}
+				if diff := cmp.Diff(plan, reports); diff != "" {
+					t.Errorf("what was done is not what was said (-said +done):\n%s", diff)
+				}
+				if reports[0] != (PartitionRepair{Partition: 0, Copied: 7, Appended: 3}) {
+					t.Errorf("partition 0: %+v", reports[0])
+				}
+				for i, epoch := range epochs(t, url) {
+					if epoch == before[i] {
+						t.Errorf("partition %d is still in epoch %s", i, epoch)
+					}
+				}
+
+				d := openDatabase(t, url)
+				appendEach(t, original, recent()) // what would have been
+				for p := range partitions {
+					if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+						t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
+					}
+				}
+				d.awaitVisible(t, 0)
+				if n := len(readAll(t, d, 0)); n != 10 {
+					t.Errorf("%d events of partition 0 can be read, want 10", n)
+				}
+				if diff := cmp.Diff(original.generationSizes(t), d.generationSizes(t)); diff != "" {
+					t.Errorf("generations of keys (-want +got):\n%s", diff)
+				}
+				wantDeadLetterInTheLog(t, d)
+				d.fold(t)
+				original.fold(t)
+				if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+					t.Errorf("badges (-original +repaired):\n%s", diff)
+				}
+				if got, want := audit(t, d, 9), payloads(readAll(t, d, 0)[1:]); !slices.Equal(got, want) {
+					t.Errorf("the audit goes on with %q, want %q", got, want)
+				}
+				wantSequencesAhead(t, d)
+				if reports, needed, err := repaired(t, url, nil); err != nil || needed || len(reports) > 0 {
+					t.Errorf("a second repair: %v, %v, %v; want nothing", reports, needed, err)
+				}
+			})
+		}
+	}
+}
+
+func readAll(t testing.TB, d *database, partition int) []events.Record {
+	t.Helper()
+	batch, err := events.Read(t.Context(), d.pool, partition, events.Position{}, 1000, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch.Records
+}
+
+func payloads(records []events.Record) []string {
+	var all []string
+	for _, r := range records {
+		all = append(all, string(r.Payload))
+	}
+	return all
+}
+
+// wantDeadLetterInTheLog checks that the dead letter names its event.
+func wantDeadLetterInTheLog(t testing.TB, d *database) {
+	t.Helper()
+	got := d.lines(t, `SELECT e.payload::text FROM badged.dead_letters AS l
+JOIN badged.events_p00 AS e ON e.transaction_id = l.transaction_id AND e."offset" = l."offset" AND e.uuid = l.uuid`)
+	if !slices.Equal(got, []string{`{"garbage": true}`}) {
+		t.Errorf("dead letters name %q", got)
+	}
+}
+
+// wantSequencesAhead checks that what is added next has a number of its own.
+func wantSequencesAhead(t testing.TB, d *database) {
+	t.Helper()
+	for table, column := range map[string]string{"dead_letters": "id", "events_p00": `"offset"`} {
+		last := d.lines(t, fmt.Sprintf(`SELECT 'behind' FROM badged.%[1]s
+HAVING max(%[2]s) > (SELECT last_value FROM badged.%[1]s_%[3]s_seq)`, table, column, strings.Trim(column, `"`)))
+		if len(last) > 0 {
+			t.Errorf("the sequence of %s is behind", table)
+		}
+	}
+}
+
+// A repair that is interrupted after some partitions goes on with the rest, and
+// nobody opens the log in between.
+func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
+	for _, name := range []string{"custom", someTables} {
+		t.Run(name, func(t *testing.T) {
+			from, original := newOriginal(t)
+			url := restores()[name](t, from, original.url, pgtest.NewServer(t))
+			publishEach(t, url, recent())
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := RepairLog(ctx, RepairConfig{Conn: connConfig(t, url), Report: func(PartitionRepair) { cancel() }})
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("interrupted after a partition: %v", err)
+			}
+			advance(t, url, 2*ahead) // so that no id gives it away
+			wantRestored(t, url)
+			reports, _, err := repaired(t, url, nil)
+			if err != nil || len(reports) != 1 || reports[0].Partition != 1 {
+				t.Fatalf("going on: %v, %v; want partition 1", reports, err)
+			}
+			d := openDatabase(t, url)
+			appendEach(t, original, recent())
+			d.awaitVisible(t, 0)
+			d.awaitVisible(t, 1)
+			d.fold(t)
+			original.fold(t)
+			if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+				t.Errorf("badges (-original +repaired):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What was repaired once can be dumped and restored again.
+func TestRepairLogTwice(t *testing.T) {
+	from, original := newOriginal(t)
+	second, third := pgtest.NewServer(t), pgtest.NewServer(t)
+	restore := restores()["plain"]
+	url := restore(t, from, original.url, second)
+	publishEach(t, url, recent()[:2])
+	if _, _, err := repaired(t, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	advance(t, url, ahead)
+	publishEach(t, url, recent()[2:])
+	url = restore(t, second, url, third)
+	wantRestored(t, url)
+	if _, _, err := repaired(t, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	d := openDatabase(t, url)
+	appendEach(t, original, recent())
+	for p := range partitions {
+		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
+		}
+	}
+	d.awaitVisible(t, 0)
+	d.fold(t)
+	original.fold(t)
+	if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+		t.Errorf("badges (-original +repaired):\n%s", diff)
+	}
+}
+
+// In the cluster that it came from a log keeps its order, but clients have seen
+// more than the dump holds.
+func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
+	server, original := newOriginal(t)
+	url := restores()["custom"](t, server, original.url, server)
+	wantRestored(t, url)
+	publishEach(t, url, recent())
+	before := epochs(t, url)
+	reports, needed, err := repaired(t, url, nil)
+	if err != nil || !needed || len(reports) > 0 {
+		t.Fatalf("repairing: %v, %v, %v; want nothing renumbered", reports, needed, err)
+	}
+	if before[0] == epochs(t, url)[0] {
+		t.Error("the epoch is the old one")
+	}
+	d := openDatabase(t, url)
+	appendEach(t, original, recent())
+	d.awaitVisible(t, 0)
+	d.fold(t)
+	original.fold(t)
+	if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+		t.Errorf("badges (-original +repaired):\n%s", diff)
+	}
+}
+
+func TestRepairLogOfALogAtHome(t *testing.T) {
+	d := newDatabase(t)
+	appendEach(t, d, oldFolded())
+	publishEach(t, d.url, recent())
+	before := epochs(t, d.url)
+	if reports, needed, err := repaired(t, d.url, nil); err != nil || needed || len(reports) > 0 {
+		t.Errorf("repairing: %v, %v, %v; want nothing", reports, needed, err)
+	}
+	if diff := cmp.Diff(before, epochs(t, d.url)); diff != "" {
+		t.Errorf("epochs changed:\n%s", diff)
+	}
+}
+
+// A projector that runs would fold what is being moved.
+func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
+	d := newDatabase(t)
+	stop := run(t, d.projector)
+	d.append(t, deliver("c", 1, userIn(3, 0)))
+	d.projector.Wake(3)
+	d.bus.awaitTotal(t, userIn(3, 0), 1)
+	_, _, err := repaired(t, d.url, nil)
+	var owned *PartitionOwnedError
+	if !errors.As(err, &owned) || owned.Application != ApplicationName() || owned.PID == 0 {
+		t.Errorf("repairing while a projector runs: %v", err)
+	}
+	stop()
+	if _, _, err := repaired(t, d.url, nil); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// Every column that holds a transaction id of the log is renumbered.
+func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
+	d := newDatabase(t)
+	want := []string{"badged.log_origin.transaction_id"}
+	for p := range partitions {
+		want = append(want, "badged."+events.Topic(p)+".transaction_id", "badged."+events.Topic(p)+"_offsets.last_processed_transaction_id")
+	}
+	for _, s := range storedPlaces() {
+		want = append(want, s.table+".transaction_id")
+	}
+	slices.Sort(want)
+	got := d.lines(t, `SELECT concat_ws('.', table_schema, table_name, column_name)
+FROM information_schema.columns WHERE table_schema = 'badged' AND udt_name = 'xid8'`)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("columns that hold places in the log (-known +there): add what is new to storedPlaces\n%s", diff)
+	}
+}

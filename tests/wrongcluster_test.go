@@ -1,0 +1,153 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// connectTo opens a connection that lasts as long as the test.
+func connectTo(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+func execute(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// awaitRow waits until a query returns a row.
+func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
+	t.Helper()
+	for {
+		var found bool
+		if err := conn.QueryRow(t.Context(), `SELECT EXISTS (`+sql+`)`).Scan(&found); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		if found {
+			return
+		}
+	}
+}
+
+// Field case wrong-cluster: a database is dumped with some events not folded
+// yet, and restored into a younger Postgres cluster, where the backend goes on
+// publishing. The servers say that the log is out of order and what to run; a
+// repair that is killed is run again; and everybody gets every message.
+func TestWrongCluster(t *testing.T) {
+	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
+	original, restored := from.NewDB(t, pgtest.Template{}), to.NewDB(t, pgtest.Template{})
+
+	before := connectTo(t, original)
+	execute(t, before, `DO $$ BEGIN FOR i IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`)
+	p := serve(t, original)
+	publish(t, p, delivered("team", 1, `"ann","bob"`))
+	position := publish(t, p, delivered("team", 2, `"ann","bob"`))
+	if n := total(t, p, "ann", position); n != 2 {
+		t.Fatalf("the total is %d before the dump", n)
+	}
+	total(t, p, "bob", position)
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, before, `SELECT badged.publish($1)`, delivered("team", 3, `"ann","bob"`)) // not folded
+	to.Run(t, from.Run(t, nil, "pg_dump", original), "psql", "--quiet", "--set=ON_ERROR_STOP=1", restored)
+	after := connectTo(t, restored)
+	execute(t, after, `SELECT badged.publish($1)`, delivered("team", 4, `"ann","bob"`))
+
+	database := "--database-url=" + restored
+	for _, args := range [][]string{
+		{"serve", "--listen=127.0.0.1:0", "--publisher-keys=a=secret"},
+		{"serve", "--listen=127.0.0.1:0", "--roles=projector", "--redis-url=redis://127.0.0.1:1"},
+		{"lag"},
+		{"user", "show", "ann"},
+		{"deadletters", "list"},
+		{"migrate", "up"},
+	} {
+		_, stderr, code := command(t, append(args, database)...)
+		if code != 1 || !strings.Contains(stderr, "run `badged repair-log --database-url …`") || strings.Count(stderr, "badged: ") != 1 {
+			t.Errorf("%v exits with %d and says\n%s", args, code, stderr)
+		}
+	}
+	if out := must(t, "repair-log", "--dry-run", database); !strings.Contains(out, "would renumber 3 events; 1 appended") || !strings.Contains(out, "nothing was changed") {
+		t.Errorf("a dry run prints\n%s", out)
+	}
+
+	killRepair(t, restored)
+	if _, stderr, code := command(t, "lag", database); code != 1 || !strings.Contains(stderr, "repair-log") {
+		t.Errorf("after half a repair lag exits with %d and says\n%s", code, stderr)
+	}
+	out := must(t, "repair-log", database)
+	if strings.Count(out, "renumbered 3 events; 1 appended") != 1 || !strings.HasSuffix(out, "servers can start\n") {
+		t.Errorf("the repair that goes on prints\n%s", out)
+	}
+	if out := must(t, "repair-log", database); !strings.HasPrefix(out, "nothing to do") {
+		t.Errorf("a third repair prints\n%s", out)
+	}
+
+	p = serve(t, restored)
+	position = publish(t, p, delivered("team", 5, `"ann","bob"`))
+	for _, user := range []string{"ann", "bob"} {
+		if n := total(t, p, user, position); n != 5 {
+			t.Errorf("%s's total is %d, want 5", user, n)
+		}
+	}
+	must(t, "verify", database) // which exits with 1 on any difference
+}
+
+// killRepair kills a repair after its first partition, while it works on the
+// second.
+func killRepair(t *testing.T, database string) {
+	t.Helper()
+	homes := []int{events.PartitionOf("ann", 16), events.PartitionOf("bob", 16)}
+	slices.Sort(homes)
+	holder, watcher := connectTo(t, database), connectTo(t, database)
+	execute(t, holder, `BEGIN`)
+	execute(t, holder, fmt.Sprintf(`LOCK TABLE badged.%s_offsets IN EXCLUSIVE MODE`, events.Topic(homes[1])))
+
+	cmd := exec.CommandContext(t.Context(), binary, "repair-log", "--database-url="+database)
+	cmd.Env = environment()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	if !strings.HasPrefix(line, fmt.Sprintf("partition %d: renumbered 3 events", homes[0])) {
+		t.Errorf("the repair prints %q", line)
+	}
+	const session = `SELECT FROM pg_stat_activity WHERE application_name = 'badged repair-log'`
+	awaitRow(t, watcher, session+` AND wait_event_type = 'Lock'`)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+
+	// Its session, which waits, has not noticed.
+	_, stderr, code := command(t, "repair-log", "--database-url="+database)
+	if code != 1 || !strings.Contains(stderr, `is owned by "badged repair-log"`) {
+		t.Errorf("beside the session of the killed one repair-log exits with %d and says\n%s", code, stderr)
+	}
+	execute(t, holder, `ROLLBACK`)
+	awaitRow(t, watcher, `SELECT WHERE NOT EXISTS (`+session+`)`)
+}
