@@ -3,6 +3,8 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -34,17 +36,22 @@ type client struct {
 	conn   *websocket.Conn
 	cancel context.CancelFunc
 	ended  chan struct{}
+	jwt    string
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with every frame
 	epoch   string
 	version int64
-	total   int64
-	unread  map[string]int64
-	last    map[string]int64
-	answers map[int]string
-	frames  []string
-	err     error // how the connection ended
+	// resuming is set until the answer to a hello that resumes has come, which
+	// need not be newer than what is held.
+	resuming bool
+	total    int64
+	unread   map[string]int64
+	last     map[string]int64
+	answers  map[int]string
+	frames   []string
+	told     []frame // those of them that tell a state
+	err      error   // how the connection ended
 }
 
 // token returns a client token, made by the binary.
@@ -61,43 +68,99 @@ func connect(t *testing.T, url, user string) *client {
 
 func connectWith(t *testing.T, url, jwt string) *client {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	dialCtx, cancelDial := context.WithTimeout(ctx, 20*time.Second)
-	defer cancelDial()
-	conn, _, err := websocket.Dial(dialCtx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + jwt}}, Subprotocols: []string{"badge.v1"},
-	})
+	c, err := dial(t, url, jwt, http.DefaultClient)
+	if err == nil {
+		err = c.hello()
+	}
 	if err != nil {
-		cancel()
 		t.Fatalf("connect: %v", err)
 	}
-	conn.SetReadLimit(1 << 20)
-	c := &client{
-		t: t, conn: conn, cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{}),
-		unread: map[string]int64{}, last: map[string]int64{}, answers: map[int]string{},
-	}
-	t.Cleanup(c.close)
-	c.say(`{"t":"hello"}`)
-	go c.listen(ctx)
 	return c
 }
 
+// dial opens a connection over which nothing has been said. Any goroutine may
+// call it.
+func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + jwt}}, Subprotocols: []string{"badge.v1"}, HTTPClient: over,
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(1 << 20)
+	c := &client{
+		t: t, conn: conn, jwt: jwt, changed: make(chan struct{}),
+		unread: map[string]int64{}, last: map[string]int64{}, answers: map[int]string{},
+	}
+	t.Cleanup(c.close)
+	return c, nil
+}
+
+// hello says the first frame, with what the client holds, and listens from then
+// on.
+func (c *client) hello() error {
+	if err := c.write(fmt.Sprintf(`{"t":"hello","epoch":%q,"version":%d}`, c.epoch, c.version)); err != nil {
+		return err
+	}
+	c.listen()
+	return nil
+}
+
+// again connects anew, as the app that holds what c does. Any goroutine may
+// call it.
+func (c *client) again(url string) (*client, error) {
+	back, err := dial(c.t, url, c.jwt, http.DefaultClient)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	back.epoch, back.version, back.total, back.resuming = c.epoch, c.version, c.total, true
+	back.unread, back.last = maps.Clone(c.unread), maps.Clone(c.last)
+	c.mu.Unlock()
+	return back, back.hello()
+}
+
+// resume is again for the goroutine of a test.
+func (c *client) resume(url string) *client {
+	c.t.Helper()
+	back, err := c.again(url)
+	if err != nil {
+		c.t.Fatalf("connect again: %v", err)
+	}
+	return back
+}
+
 func (c *client) close() {
-	c.cancel()
 	_ = c.conn.CloseNow() // it may have ended already
-	<-c.ended
+	if c.ended != nil {
+		c.cancel()
+		<-c.ended
+	}
 }
 
 func (c *client) say(text string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := c.conn.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
+	if err := c.write(text); err != nil {
 		c.t.Fatalf("say %s: %v", text, err)
 	}
 }
 
-func (c *client) listen(ctx context.Context) {
+func (c *client) write(text string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return c.conn.Write(ctx, websocket.MessageText, []byte(text))
+}
+
+// listen takes what comes from now on.
+func (c *client) listen() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel, c.ended = cancel, make(chan struct{})
+	go c.take(ctx)
+}
+
+func (c *client) take(ctx context.Context) {
 	defer close(c.ended)
 	for {
 		_, b, err := c.conn.Read(ctx)
@@ -138,17 +201,21 @@ func (c *client) apply(b []byte) {
 	if f.T != "snapshot" && f.T != "changes" {
 		return
 	}
-	if f.Epoch == c.epoch && f.Version <= c.version {
+	if f.Epoch == c.epoch && (f.Version < c.version || f.Version == c.version && !c.resuming) {
 		c.t.Errorf("version %d came after version %d: %s", f.Version, c.version, b)
 	}
+	c.resuming = false
+	c.told = append(c.told, f)
 	c.epoch, c.version, c.total = f.Epoch, f.Version, f.Total
 	var sum int64
 	for _, conversation := range f.Conversations {
 		c.unread[conversation.ConversationID] = conversation.Unread
 		c.last[conversation.ConversationID] = conversation.LastSeq
 	}
-	for _, n := range c.unread {
-		sum += n
+	for id, n := range c.unread {
+		if sum += n; n < 0 || n > c.last[id] { // seqs start at 1
+			c.t.Errorf("%d messages of %s are unread: %s", n, id, b)
+		}
 	}
 	if sum != f.Total { // every level is "all" here
 		c.t.Errorf("the total is %d, its parts add up to %d: %s", f.Total, sum, b)

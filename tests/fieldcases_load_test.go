@@ -1,0 +1,389 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// users returns n users, and the same as JSON strings.
+func users(n int) (ids []string, asJSON string) {
+	quoted := make([]string, n)
+	for i := range n {
+		ids = append(ids, fmt.Sprint("user-", i))
+		quoted[i] = fmt.Sprintf("%q", ids[i])
+	}
+	return ids, strings.Join(quoted, ",")
+}
+
+// onlooker looks into the database while others work in it.
+type onlooker struct {
+	t    *testing.T
+	conn *pgx.Conn
+}
+
+func newOnlooker(t *testing.T, databaseURL string) *onlooker {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return &onlooker{t, conn}
+}
+
+// noLockWaits fails the test where somebody waits for a lock on rows or tables
+// right now. How many pages a table has is decided under a lock too, which is
+// not meant.
+func (o *onlooker) noLockWaits() {
+	o.t.Helper()
+	rows, err := o.conn.Query(o.t.Context(), `SELECT wait_event || ': ' || query FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event <> 'extend'`)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	waits, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, w := range waits {
+		o.t.Errorf("somebody waits for a lock on a %s", w)
+	}
+}
+
+// totals returns the totals of up to 1,000 users.
+func totals(t *testing.T, p *process, ids []string) []int64 {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"user_ids": ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, answer := request(t, http.MethodPost, p.url+"/v1/badges/query", "application/json", string(body))
+	var badges struct{ Badges []struct{ Total int64 } }
+	if err := json.Unmarshal([]byte(answer), &badges); err != nil || status != http.StatusOK {
+		t.Fatalf("query: %d %s", status, answer)
+	}
+	var sums []int64
+	for _, b := range badges.Badges {
+		sums = append(sums, b.Total)
+	}
+	return sums
+}
+
+// Badges of a room of 3,000 are read for as long as it is written. A fold that
+// does not end is then played by a lock against everybody who writes: badges
+// are read, and messages published, all the same.
+func hotRoom(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	onlooker := newOnlooker(t, database)
+	members, quoted := users(3000)
+	const messages = 20
+	room := func(from, to int) (story []string) {
+		for seq := from; seq <= to; seq++ {
+			story = append(story, delivered("room", seq, quoted))
+		}
+		return story
+	}
+	readAll := func() {
+		totals(t, p, members[:1000])
+		get(t, p.url+"/v1/users/"+members[0]+"/conversations", &struct{}{})
+	}
+
+	writing := publishers{t: t}
+	writing.publish(p, each(room(1, messages)))
+	over := make(chan struct{})
+	go func() { writing.wg.Wait(); close(over) }()
+	for going := true; going; {
+		readAll()
+		onlooker.noLockWaits()
+		select {
+		case <-over:
+			going = false
+		default:
+		}
+	}
+	total(t, p, members[0], writing.await())
+
+	tx, err := onlooker.conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users, badged.conversations IN EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	position := p.mustPost(room(messages+1, 2*messages)...)
+	readAll()
+	newcomer := connectWith(t, p.url, sign(t, members[1]))
+	newcomer.await("a snapshot", func() bool { return newcomer.version > 0 })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	newcomer.awaitTotal(2 * messages)
+	for partition := range 16 { // which are folded apart
+		total(t, p, members[slices.IndexFunc(members, func(id string) bool { return events.PartitionOf(id, 16) == partition })], position)
+	}
+	for group := range slices.Chunk(members, 1000) {
+		for i, n := range totals(t, p, group) {
+			if n != 2*messages {
+				t.Fatalf("the total of %s is %d, want %d", group[i], n, 2*messages)
+			}
+		}
+	}
+}
+
+// Bob lives in the same partition as Ann, so that what she does is in his way
+// if it is in anybody's.
+func markAllReadStorm(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	onlooker := newOnlooker(t, database)
+	ids, _ := users(1000)
+	ann := ids[0]
+	bob := ids[1+slices.IndexFunc(ids[1:], func(id string) bool { return events.PartitionOf(id, 16) == events.PartitionOf(ann, 16) })]
+	const conversations = 10_000
+	var backlog []string
+	for i := range conversations {
+		backlog = append(backlog, delivered(fmt.Sprint("room ", i), 1, fmt.Sprintf("%q", ann)))
+	}
+	position := p.mustPost(backlog...)
+	if n := total(t, p, ann, position); n != conversations {
+		t.Fatalf("before the storm the total is %d", n)
+	}
+
+	phone := connectWith(t, p.url, sign(t, bob))
+	phone.awaitTotal(0)
+	var live []string
+	for seq := 1; seq <= 100; seq++ {
+		live = append(live, delivered("live", seq, fmt.Sprintf("%q,%q", ann, bob)))
+	}
+	storm := publishers{t: t}
+	storm.publish(p, each(live))
+	storm.publish(p, each([]string{event("read all", "user.read_all", fmt.Sprintf(`{"user_ids":[%q]}`, ann))}))
+	over := make(chan struct{})
+	go func() { storm.wg.Wait(); close(over) }()
+	for going := true; going; {
+		onlooker.noLockWaits()
+		totals(t, p, []string{ann, bob})
+		select {
+		case <-over:
+			going = false
+		default:
+		}
+	}
+	position = storm.await()
+	phone.awaitTotal(100)
+	everyReaderSays(t, database, p, bob, position, map[string]int64{"live": 100})
+
+	// How many came before all was read, the log has decided.
+	total(t, p, ann, position)
+	var page struct {
+		Conversations []struct {
+			Unread  int64
+			ReadSeq int64 `json:"read_seq"`
+			LastSeq int64 `json:"last_seq"`
+		}
+	}
+	get(t, p.url+"/v1/users/"+ann+"/conversations?limit=1", &page)
+	c := page.Conversations[0]
+	if c.LastSeq != 100 || c.Unread != c.LastSeq-c.ReadSeq {
+		t.Errorf("of the last conversation %d are unread: read up to %d of %d", c.Unread, c.ReadSeq, c.LastSeq)
+	}
+	position = p.mustPost(delivered("after", 1, fmt.Sprintf("%q", ann)))
+	want := map[string]int64{"after": 1}
+	if c.Unread > 0 {
+		want["live"] = c.Unread
+	}
+	everyReaderSays(t, database, p, ann, position, want)
+}
+
+// narrow returns an HTTP client whose connections hold little on their way: the
+// server soon finds out that nobody reads.
+func narrow() *http.Client {
+	dialer := &net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		errControl := c.Control(func(fd uintptr) {
+			if err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096); err == nil {
+				err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 536)
+			}
+		})
+		if err == nil {
+			err = errControl
+		}
+		return err
+	}}
+	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
+}
+
+// stall connects a client that says hello and reads nothing.
+func stall(t *testing.T, url, jwt string) *client {
+	t.Helper()
+	c, err := dial(t, url, jwt, narrow())
+	if err == nil {
+		err = c.write(`{"t":"hello"}`)
+	}
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	return c
+}
+
+// wave is message seq of each of many conversations.
+func wave(conversations, seq int, user string) (story []string) {
+	for i := range conversations {
+		story = append(story, delivered(fmt.Sprint("a conversation with a long name ", i), seq, user))
+	}
+	return story
+}
+
+// The subscriber reads nothing while everything changes thirty times. Where that
+// took so long that it was sent away, which it is told, it comes back.
+func queueOverflow(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	slow := stall(t, p.url, sign(t, "ann"))
+	const conversations, rounds = 300, 30
+	position := ""
+	for seq := 1; seq <= rounds; seq++ {
+		position = p.mustPost(wave(conversations, seq, `"ann"`)...)
+		total(t, p, "ann", position) // each is told before the next comes
+	}
+	slow.listen()
+	for done := false; !done; {
+		slow.mu.Lock()
+		held, changed, err := slow.total, slow.changed, slow.err
+		slow.mu.Unlock()
+		switch {
+		case held == conversations*rounds:
+			done = true
+		case err != nil:
+			if !strings.Contains(err.Error(), "4103") {
+				t.Fatalf("the connection ended: %v", err)
+			}
+			slow = slow.resume(p.url)
+		default:
+			<-changed
+		}
+	}
+	slow.mu.Lock()
+	defer slow.mu.Unlock()
+	if n := len(slow.told); n > rounds/2 {
+		t.Errorf("%d states were told, so that %d changes did not pile up", n, rounds)
+	}
+	for id, n := range slow.unread {
+		if n != rounds {
+			t.Errorf("%d of %s are unread, want %d", n, id, rounds)
+		}
+	}
+	if n := len(slow.unread); n != conversations {
+		t.Errorf("%d conversations are held, want %d", n, conversations)
+	}
+}
+
+// What 200 clients were not able to take would be 1.2 GB, were it kept for
+// each: 60 frames of some 100 KB.
+func slowClientMemory(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	heap := func() float64 {
+		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
+		return metric(t, page, "go_memstats_heap_inuse_bytes")
+	}
+	awake := connectWith(t, p.url, sign(t, "bob"))
+	jwt := sign(t, "ann")
+	for range 200 {
+		stall(t, p.url, jwt)
+	}
+	before, most := heap(), 0.0
+	const conversations, rounds = 400, 60
+	for seq := 1; seq <= rounds; seq++ {
+		position := p.mustPost(wave(conversations, seq, `"ann"`)...)
+		total(t, p, "ann", position)
+		most = max(most, heap())
+	}
+	t.Logf("the heap was %.0f MB, and %.0f MB at most", before/1e6, most/1e6)
+	if most-before > 300e6 {
+		t.Errorf("the heap grew from %.0f MB to %.0f MB", before/1e6, most/1e6)
+	}
+	p.mustPost(delivered("chat", 1, `"bob"`)) // who is none the worse for it
+	awake.awaitTotal(1)
+}
+
+// Three hundred clients are told to go, and to come back when: the messages of
+// the meantime are in the first frame, which is what has changed and no more.
+func restartHerd(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	address := strings.TrimPrefix(p.url, "http://")
+	const conversations, herdSize = 3, 300
+	ids, quoted := users(herdSize / 3) // three devices each
+	for i := range conversations {
+		p.mustPost(delivered(fmt.Sprint("room ", i), 1, quoted))
+	}
+	herd := make([]*client, herdSize)
+	for i := range herd {
+		herd[i] = connectWith(t, p.url, sign(t, ids[i%len(ids)]))
+	}
+	for _, c := range herd {
+		c.awaitTotal(conversations)
+	}
+
+	if err := p.stop(); err != nil {
+		t.Errorf("the server did not end cleanly: %v", err)
+	}
+	for _, c := range herd {
+		<-c.ended
+		var bye struct {
+			T           string `json:"t"`
+			Code        int    `json:"code"`
+			ReconnectMS int64  `json:"reconnect_ms"`
+		}
+		if err := json.Unmarshal([]byte(c.frames[len(c.frames)-1]), &bye); err != nil || bye.T != "bye" || bye.Code != 4200 || bye.ReconnectMS < 1 {
+			t.Fatalf("the last frame is %s", c.frames[len(c.frames)-1])
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `SELECT badged.publish($1::text::jsonb)`, delivered("room 0", 2, quoted)); err != nil {
+		t.Fatal(err)
+	}
+
+	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)
+	var returning sync.WaitGroup
+	for i := range herd {
+		returning.Go(func() {
+			back, err := herd[i].again(p.url)
+			if err != nil {
+				t.Errorf("client %d did not come back: %v", i, err)
+				return
+			}
+			herd[i] = back
+		})
+	}
+	returning.Wait()
+	if t.Failed() {
+		return
+	}
+	for _, c := range herd {
+		c.awaitTotal(conversations + 1)
+		c.mu.Lock()
+		if first := c.told[0]; first.T != "changes" || len(first.Conversations) > 1 {
+			t.Errorf("the first frame is %s", c.frames[0])
+		}
+		c.mu.Unlock()
+	}
+	p.mustPost(delivered("room 1", 2, quoted))
+	for _, c := range herd {
+		c.awaitTotal(conversations + 2)
+	}
+}

@@ -1,0 +1,293 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// fieldCase is a way in which unread counts went wrong in another system.
+type fieldCase struct {
+	name string
+	// reports are where its users told of it.
+	reports string
+	story   string
+	tell    func(*testing.T)
+}
+
+// fieldCases are all of them. Each is told through what users of badged touch,
+// and ends with the right numbers.
+var fieldCases = []fieldCase{
+	{
+		"negative-badge", "openimsdk/open-im-server#3539",
+		"reads and recalls race deliveries from several publishers: never below zero, never gone", negativeBadge,
+	},
+	{
+		"phantom-after-cache-loss", "openimsdk/open-im-server#3436",
+		"everything in Redis is wiped in the middle of traffic: no number changes", phantomAfterCacheLoss,
+	},
+	{
+		"own-messages-counted", "openimsdk/open-im-server#2807, WuKongIM/WuKongIM#461",
+		"the sender answers from a second device and reconnects: its own messages never count", ownMessagesCounted,
+	},
+	{
+		"badge-only-grows", "element-hq/synapse#16904",
+		"the user leaves a conversation with unread messages: it adds nothing, in every reader", badgeOnlyGrows,
+	},
+	{
+		"hot-room", "matrix-org/synapse#11887",
+		"a room of thousands is written while badges are read: reads wait for nothing", hotRoom,
+	},
+	{
+		"migration-under-load", "matrix-org/synapse#15580",
+		"the tables of the counts are migrated while events pour in: no deadlock, no loss", migrationUnderLoad,
+	},
+	{
+		"badge-jumps-back", "mattermost/mattermost-mobile#7680",
+		"read on one device while the other sleeps: the next message makes it 1, not 5", badgeJumpsBack,
+	},
+	{
+		"empty-room-unread", "RocketChat/Rocket.Chat#19121",
+		"the only unread message of a room is recalled: zero", emptyRoomUnread,
+	},
+	{
+		"lagging-reader", "RocketChat/Rocket.Chat#16921",
+		"a state that was read long ago is never sent over a newer one", laggingReader,
+	},
+	{
+		"mark-all-read-storm", "zulip/zulip#11956",
+		"10,000 unread conversations are read at once while messages arrive: nobody waits for a lock", markAllReadStorm,
+	},
+	{
+		"reconnect-drift", "novuhq/novu#10817",
+		"mark read, lose the connection before the answer, come back, retry: right, and once", reconnectDrift,
+	},
+	{
+		"slow-sum", "mattermost/mattermost-server#18788",
+		"a user with 5,000 conversations: the total is one row", slowSum,
+	},
+	{
+		"queue-overflow", "tinode/chat, its source",
+		"a subscriber that cannot keep up gets the merged state: no update is dropped silently", queueOverflow,
+	},
+	{
+		"late-old-message", "RocketChat/Rocket.Chat, its source",
+		"a message that comes a day late counts if it is above the read position", lateOldMessage,
+	},
+	{
+		"half-open-bus", "redis/go-redis, its source; PerpetualSoftware/pad#1195",
+		"Redis stops answering but its sockets stay up: clients are right within the reconcile interval", halfOpenBus,
+	},
+	{
+		"subscribe-race", "NodeBB/NodeBB#14355, kdlbs/kandev#2287",
+		"messages commit between subscribe, snapshot and live: each is seen once, in order", subscribeRace,
+	},
+	{
+		"restart-herd", "centrifugal/centrifugo#982",
+		"all clients return at once after a deploy: each resumes and is right", restartHerd,
+	},
+	{
+		"slow-client-memory", "nats-io/nats-server#5553, lesismal/nbio#255",
+		"clients that do not read while much is told to them: bounded memory", slowClientMemory,
+	},
+}
+
+func TestFieldCase(t *testing.T) {
+	told := map[string]bool{}
+	for _, c := range fieldCases {
+		t.Run(c.name, func(t *testing.T) {
+			if c.tell == nil || c.reports == "" || c.story == "" || told[c.name] {
+				t.Fatalf("no test of its own tells how %s (%s)", c.story, c.reports)
+			}
+			told[c.name] = true
+			c.tell(t)
+		})
+	}
+}
+
+// sign returns a token as the chat backend would make it, with a library that
+// is not ours.
+func sign(t *testing.T, user string) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})
+	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
+	token.Header["kid"] = kid
+	signed, err := token.SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// read, recalled and left are events other than deliveries; users are given as
+// JSON strings.
+func read(id, conversation string, upTo int, users string) string {
+	return event(id, "conversation.read", fmt.Sprintf(`{"conversation_id":%q,"up_to_seq":%d,"user_ids":[%s]}`, conversation, upTo, users))
+}
+
+func recalled(conversation string, seq int, users string) string {
+	return event(fmt.Sprintf("recall %s/%d", conversation, seq), "message.recalled",
+		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]}`, conversation, seq, users))
+}
+
+func left(id, conversation, users string) string {
+	return event(id, "conversation.left", fmt.Sprintf(`{"conversation_id":%q,"user_ids":[%s]}`, conversation, users))
+}
+
+// post publishes events in one request and returns their position. Any
+// goroutine may call it.
+func (p *process) post(events ...string) (position string, err error) {
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+"/v1/events", strings.NewReader(strings.Join(events, "\n")))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+publisherKey)
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("publish: %d %s", res.StatusCode, answer)
+	}
+	return res.Header.Get("Badged-Position"), err
+}
+
+// mustPost is post for the goroutine of a test.
+func (p *process) mustPost(events ...string) (position string) {
+	p.t.Helper()
+	position, err := p.post(events...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return position
+}
+
+// publishers publish at the same time, each its own list of requests.
+type publishers struct {
+	t    *testing.T
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	last string
+}
+
+// publish starts a publisher; await must be called.
+func (ps *publishers) publish(p *process, requests iterRequests) {
+	ps.wg.Go(func() {
+		for events := range requests {
+			position, err := p.post(events...)
+			if err != nil {
+				ps.t.Error(err)
+				return
+			}
+			ps.mu.Lock()
+			if len(position) > len(ps.last) || len(position) == len(ps.last) && position > ps.last {
+				ps.last = position
+			}
+			ps.mu.Unlock()
+		}
+	})
+}
+
+// iterRequests yields the events of one request after the other.
+type iterRequests = func(yield func(events []string) bool)
+
+// each yields events one by one, a request each.
+func each(events []string) iterRequests {
+	return func(yield func([]string) bool) {
+		for i := range events {
+			if !yield(events[i : i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// await returns once all have published, and at which position all of it is.
+func (ps *publishers) await() (position string) {
+	ps.t.Helper()
+	ps.wg.Wait()
+	if ps.t.Failed() {
+		ps.t.FailNow()
+	}
+	return ps.last
+}
+
+// get asks a server, with the publisher's key, and decodes its answer.
+func get(t *testing.T, url string, into any) {
+	t.Helper()
+	status, _, answer := request(t, http.MethodGet, url, "", "")
+	if err := json.Unmarshal([]byte(answer), into); err != nil || status != http.StatusOK {
+		t.Fatalf("%s: %d %s", url, status, answer)
+	}
+}
+
+// everyReaderSays checks what a user has unread, by conversation, once a
+// position is in it: in every place where it can be read.
+func everyReaderSays(t *testing.T, database string, p *process, user, position string, want map[string]int64) {
+	t.Helper()
+	var sum int64
+	for _, n := range want {
+		sum += n
+	}
+	if n := total(t, p, user, position); n != sum {
+		t.Errorf("the badge of %s says %d, want %d", user, n, sum)
+	}
+
+	var answer struct{ Badges []struct{ Total int64 } }
+	status, _, body := request(t, http.MethodPost, p.url+"/v1/badges/query", "application/json", fmt.Sprintf(`{"user_ids":[%q]}`, user))
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Badges) != 1 || answer.Badges[0].Total != sum {
+		t.Errorf("the query of badges answers %d %s, want %d", status, body, sum)
+	}
+
+	listed := map[string]int64{}
+	for cursor := ""; ; {
+		var page struct {
+			Conversations []struct {
+				ConversationID string `json:"conversation_id"`
+				Unread         int64
+			}
+			Cursor string
+		}
+		get(t, p.url+"/v1/users/"+user+"/conversations?unread=true&cursor="+cursor, &page)
+		for _, c := range page.Conversations {
+			listed[c.ConversationID] = c.Unread
+		}
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+	}
+	if !maps.Equal(listed, want) {
+		t.Errorf("the list of %s has %v, want %v", user, listed, want)
+	}
+
+	fresh := connectWith(t, p.url, sign(t, user))
+	fresh.awaitTotal(sum)
+	fresh.mu.Lock()
+	if held := withUnread(fresh.unread); !maps.Equal(held, want) {
+		t.Errorf("the snapshot of %s has %v, want %v", user, held, want)
+	}
+	fresh.mu.Unlock()
+
+	shown := strings.Fields(must(t, "user", "show", user, "--database-url="+database))
+	if i := slices.Index(shown, "total"); i < 0 || shown[i+1] != fmt.Sprint(sum) {
+		t.Errorf("user show says of %s %q, want %d", user, shown, sum)
+	}
+}
+
+func withUnread(unread map[string]int64) map[string]int64 {
+	held := maps.Clone(unread)
+	maps.DeleteFunc(held, func(_ string, n int64) bool { return n == 0 })
+	return held
+}
