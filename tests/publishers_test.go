@@ -1,0 +1,239 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// ledger keeps the events that were committed. They are of the types that
+// commute, so that their order is of no account.
+type ledger struct {
+	mu        sync.Mutex
+	committed []events.Event
+	grown     chan struct{} // closed and replaced whenever there are more
+}
+
+func (l *ledger) add(evs []events.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.committed = append(l.committed, evs...)
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+// await returns once n more have been committed, or ctx is done.
+func (l *ledger) await(ctx context.Context, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	want := len(l.committed) + n
+	for len(l.committed) < want && ctx.Err() == nil {
+		grown := l.grown
+		l.mu.Unlock()
+		select {
+		case <-grown:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+	}
+}
+
+// unread counts what a user has unread, by conversation.
+func (l *ledger) unread(user string) map[string]int64 {
+	counts := map[string]int64{}
+	for _, e := range l.committed {
+		d := e.Data
+		if e.Type != events.MessageDelivered || !slices.Contains(d.UserIDs, user) {
+			continue
+		}
+		counts[d.ConversationID]++ // each message is delivered under one name
+		for _, other := range l.committed {
+			o := other.Data
+			if o.ConversationID == d.ConversationID && slices.Contains(o.UserIDs, user) &&
+				(other.Type == events.MessageRecalled && o.Seq == d.Seq || other.Type == events.ConversationRead && o.UpToSeq >= d.Seq) {
+				counts[d.ConversationID]--
+				break
+			}
+		}
+	}
+	return withUnread(counts)
+}
+
+// backend is a chat backend that publishes within its own transactions.
+type backend struct {
+	n      uint64
+	random *rand.Rand
+	pool   *pgxpool.Pool
+	ledger *ledger
+	seq    int64
+}
+
+var everybody, _ = users(12)
+
+// draw draws some events. Every backend has conversations of its own, and takes
+// part in one that all have, in which it recalls and reads.
+func (b *backend) draw() (evs []events.Event) {
+	for range 1 + b.random.IntN(4) {
+		b.seq++
+		d := events.Data{ConversationID: fmt.Sprint("room ", b.random.IntN(3)), UserIDs: slices.Clone(everybody[:1+b.random.IntN(len(everybody))])}
+		e := events.Event{ID: fmt.Sprint(b.n, "/", b.seq), Source: "backend", Type: events.MessageDelivered}
+		switch b.random.IntN(10) {
+		case 0:
+			e.Type, d.Seq = events.MessageRecalled, 10*(1+b.random.Int64N(b.seq))+b.random.Int64N(10)
+		case 1:
+			e.Type, d.UpToSeq = events.ConversationRead, max(1, 10*b.seq-b.random.Int64N(200))
+			d.UserIDs = d.UserIDs[:1]
+		default:
+			d.Seq = 10*b.seq + int64(b.n)
+		}
+		e.Data = d
+		evs = append(evs, e)
+	}
+	return evs
+}
+
+// transact publishes some events in one transaction, in Go or in SQL, and
+// commits three times out of four. It keeps it open until until is closed,
+// where that is not nil.
+func (b *backend) transact(ctx context.Context, inSQL bool, published chan<- struct{}, until <-chan struct{}) error {
+	tx, err := b.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // does nothing after Commit
+	evs := b.draw()
+	for _, e := range evs {
+		if inSQL {
+			var payload []byte
+			if payload, err = e.MarshalJSON(); err == nil {
+				_, err = tx.Exec(ctx, `SELECT badged.publish($1::text::jsonb)`, string(payload))
+			}
+		} else {
+			_, err = events.Publish(ctx, tx, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if until != nil {
+		close(published)
+		<-until
+	} else if b.random.IntN(4) == 0 {
+		return tx.Rollback(ctx)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	b.ledger.add(evs)
+	if b.random.IntN(5) > 0 {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, b.pool, func(again pgx.Tx) error { // a retry
+		_, err := events.Publish(ctx, again, evs...)
+		return err
+	})
+}
+
+// Four backends publish in transactions of their own, in Go and in SQL: some
+// roll back, some come twice, and one commits long after others that began
+// later. Meanwhile projectors are killed and others take over. Nothing is
+// skipped, and nothing counted twice.
+func TestPublishersWhileProjectorsAreKilled(t *testing.T) {
+	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
+	p := roles(t, database, redis, "--reconcile-interval=1s")
+	pool, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	ledger := &ledger{grown: make(chan struct{})}
+	newBackend := func(n uint64) *backend {
+		return &backend{n: n, random: rand.New(rand.NewPCG(n, 7)), pool: pool, ledger: ledger}
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for n := range uint64(4) {
+		wg.Go(func() {
+			b := newBackend(n)
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if err := b.transact(ctx, n%2 == 0, nil, nil); err != nil {
+					t.Errorf("backend %d: %v", n, err)
+					stop() // waiting for what does not come
+					return
+				}
+			}
+		})
+	}
+
+	projector := p["projector"]
+	for n := range uint64(3) {
+		ledger.await(ctx, 100)
+		published, until, late := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		b := newBackend(4 + n)
+		b.seq = int64(20 * n)
+		go func() { late <- b.transact(ctx, n%2 == 0, published, until) }()
+		select {
+		case <-published:
+		case err := <-late:
+			t.Fatal(err)
+		}
+		ledger.await(ctx, 50) // which began later, and must wait
+		projector.kill()
+		projector = serve(t, database, "--redis-url="+redis.URL(), "--roles=projector")
+		ledger.await(ctx, 50)
+		close(until)
+		if err := <-late; err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(over)
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+
+	last := p["api"].mustPost(delivered("the last", 1, `"nobody"`))
+	t.Logf("%d events were committed", len(ledger.committed))
+	for _, user := range everybody {
+		total(t, p["api"], user, last)
+		want := ledger.unread(user)
+		got := map[string]int64{}
+		var page struct {
+			Conversations []struct {
+				ConversationID string `json:"conversation_id"`
+				Unread         int64
+			}
+		}
+		get(t, p["api"].url+"/v1/users/"+user+"/conversations?unread=true", &page)
+		for _, c := range page.Conversations {
+			got[c.ConversationID] = c.Unread
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s has %v unread, want %v", user, got, want)
+		}
+		var sum int64
+		for _, n := range want {
+			sum += n
+		}
+		if n := total(t, p["api"], user, last); n != sum {
+			t.Errorf("the total of %s is %d, want %d", user, n, sum)
+		}
+	}
+}
