@@ -110,7 +110,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 		for _, how := range interruptions {
 			t.Run(f.place+"/"+how.name, func(t *testing.T) {
 				d := startCrashHistory(t)
-				before, position := d.dump(t), d.position(t, 0)
+				before, position, told := d.dump(t), d.position(t, 0), len(d.projector.updates)
 				d.arm(t, f.trigger, how.statements)
 
 				p := d.projector.partitions[0]
@@ -124,6 +124,10 @@ func TestInterruptedAnywhere(t *testing.T) {
 				}
 				if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != position {
 					t.Errorf("the position was at %v and is at %v; of the batch was kept (-before +after):\n%s", position, d.position(t, 0), diff)
+				}
+
+				if len(d.projector.updates) != told {
+					t.Error("users are told of what was not kept")
 				}
 
 				drain(t, p)
