@@ -1,0 +1,125 @@
+package main
+
+// mutant is a way to break badged that must not go unnoticed.
+type mutant struct {
+	name  string
+	edits []edit
+	// caught is the tests of which one must fail.
+	caught check
+}
+
+// edit replaces a text that a file, named from the root, has exactly once.
+type edit struct{ file, old, new string }
+
+// check is some tests of a package, named as for go test.
+type check struct {
+	pkg, run string
+	rapid    bool // whether the package has property tests
+}
+
+const (
+	foldFile    = "projector/fold.go"
+	batchFile   = "projector/batch.go"
+	stepFile    = "projector/partition.go"
+	boundedFile = "projector/boundedset.go"
+	rangeFile   = "projector/rangeset.go"
+	readFile    = "events/read.go"
+	mailboxFile = "gateway/mailbox.go"
+)
+
+// The checks.
+var (
+	pure       = check{"./projector", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories)$", true}
+	sets       = check{"./projector", "^(TestBoundedSet|TestBlockOfABoundedSet|TestSparseRoom|TestRangeSet|TestUnusualSets)", true}
+	inTables   = check{"./projector", "^TestTablesAgreeWithTheModel$", true}
+	fenced     = check{"./projector", "^(TestFence|TestTwoProjectorsOnOnePartition)$", true}
+	concurrent = check{"./projector", "^TestConcurrentPublishers$", true}
+	crashes    = check{"./projector", "^TestInterruptedAnywhere$", true}
+	letters    = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
+	told       = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
+	commands   = check{"./gateway", "^TestCommands$", true}
+)
+
+var mutants = []mutant{
+	{"the read position moves back", []edit{{
+		foldFile,
+		"	if seq <= c.readSeq {\n		return\n	}\n	c.readSeq, c.touched",
+		"	c.readSeq, c.touched",
+	}}, pure},
+	{"the sender's own message counts", []edit{{foldFile, "if d.SenderID == u.id {", "if false {"}}, pure},
+	{"a recall before its message is forgotten", []edit{{
+		foldFile, "d.Seq <= c.readSeq || c.recalled.contains(d.Seq)", "d.Seq <= c.readSeq",
+	}}, pure},
+	{"a message at the read position counts", []edit{{
+		foldFile, "d.Seq <= c.readSeq || c.recalled.contains(d.Seq)", "d.Seq < c.readSeq || c.recalled.contains(d.Seq)",
+	}}, pure},
+	{"a read leaves the message at its position", []edit{{
+		foldFile, "c.unread.removeUpTo(seq)", "c.unread.removeUpTo(seq - 1)",
+	}}, pure},
+	{"the total does not follow the level", []edit{{
+		foldFile,
+		"		return u.change(d.ConversationID, func(c *conversation) { c.setLevel(d.Level) })",
+		"		c := u.conversation(d.ConversationID)\n		if c.level == d.Level {\n			return false\n		}\n" +
+			"		c.setLevel(d.Level)\n		u.version++\n		c.version = u.version\n		return true",
+	}}, pure},
+	{"mentions count under the level none", []edit{{foldFile, "if c.level != events.LevelNone {", "if true {"}}, pure},
+	{"marked unread counts under the level none", []edit{{
+		foldFile, "case c.level == events.LevelNone:\n		return 0", "case c.level == events.LevelNone && !c.marked:\n		return 0",
+	}}, pure},
+	{"who leaves has not read", []edit{{foldFile, "	c.read(c.lastSeq)\n	if !c.left() {", "	if !c.left() {"}}, pure},
+	{"read_all ignores the category", []edit{{foldFile, `if category != "" && c.category != category {`, "if false {"}}, pure},
+	{"a change leaves the version", []edit{{foldFile, "	u.version++\n	c.version = u.version", "	c.version = u.version"}}, pure},
+	{"the version grows without a change", []edit{{
+		foldFile, "	if !u.update(c, f) {\n		return false\n	}\n", "	u.update(c, f)\n",
+	}}, pure},
+	{"past the bound ranges are dropped uncounted", []edit{{
+		boundedFile, "		s.block.count += oldest.hi - oldest.lo + 1\n", "",
+	}}, sets},
+	{"a range loses its first seq", []edit{{rangeFile, "		s.ranges[i].lo = seq\n", ""}}, sets},
+
+	{"an event that comes again is folded again", []edit{{
+		batchFile, "if _, ok := state.fresh[it.key]; !ok {", "if false {",
+	}}, inTables},
+	{"an event that comes twice in a batch is folded twice", []edit{{
+		batchFile, "		delete(state.fresh, it.key) // a second one in this batch is a duplicate\n", "",
+	}}, inTables},
+	{"the position moves without the rows", []edit{{batchFile, "	t.queueWrites(&writes, touched, base)\n", ""}}, inTables},
+	{"read_all does not load what it reads", []edit{{batchFile, "if len(n.readAll) > 0 {", "if false {"}}, inTables},
+	{"a bad event is dropped silently", []edit{{
+		batchFile, "b.dead = append(b.dead, deadLetter{record: records[i], reason: err.Error()})", "",
+	}}, letters},
+	{"the fence lets everybody through", []edit{{
+		readFile,
+		"AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3`",
+		"AND $2::bigint IS NOT NULL AND $3::bigint IS NOT NULL`",
+	}}, fenced},
+	{"what an open transaction may precede is read", []edit{{
+		readFile, "transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS settled", "true AS settled",
+	}}, concurrent},
+	{"clients are told before the commit", []edit{
+		{
+			batchFile,
+			"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return result{}, fmt.Errorf(\"write: %w\", err)\n	}\n" +
+				"	r.updates = updatesOf(touched, base, t.partition, state.epoch)\n",
+			"	r.updates = updatesOf(touched, base, t.partition, state.epoch)\n" +
+				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", err)\n	}\n",
+		},
+		{stepFile, "	p.projector.enqueue(r.updates)\n", ""},
+		{
+			stepFile,
+			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables)\n",
+			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables)\n	p.projector.enqueue(r.updates)\n",
+		},
+	}, crashes},
+
+	{"a client reads what it was not given", []edit{{"gateway/commands.go", "min(f.UpToSeq, last)", "f.UpToSeq"}}, commands},
+	{"an update is told though one before it was lost", []edit{{
+		mailboxFile, "case u.Epoch != m.epoch || u.BaseVersion > m.held:", "case u.Epoch != m.epoch:",
+	}}, told},
+	{"an old update is told over a newer state", []edit{{
+		mailboxFile, "case u.Epoch == m.epoch && u.Version <= m.held:", "case false:",
+	}}, told},
+	{"what came during the snapshot is forgotten", []edit{{
+		mailboxFile, "	if m.heardEpoch == epoch && m.heard > version {\n		return false\n	}\n", "",
+	}}, told},
+}
