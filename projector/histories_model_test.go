@@ -1,0 +1,139 @@
+package projector
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+)
+
+// simulation is badged without I/O: a log of several partitions, what its
+// partitions have been folded into, and two projectors that both take
+// themselves for the owner of all of them.
+type simulation struct {
+	logs     [simulated][]events.Event
+	tables   [simulated]*memory
+	position [simulated]int // in logs
+	// known are the positions as each projector knows them, or unknown.
+	known [2][simulated]int
+	// committed is what was published and not rolled back, in the order of the
+	// log.
+	committed []events.Event
+}
+
+const (
+	simulated = 3 // partitions
+	unknown   = -1
+)
+
+// inhabitants live in partitions by turns.
+var inhabitants = []string{"ann", "bob", "cem", "dan"}
+
+func home(user string) int { return slices.Index(inhabitants, user) % simulated }
+
+func newSimulation() *simulation {
+	s := &simulation{}
+	for p := range s.tables {
+		s.tables[p] = newMemory()
+		s.known[0][p], s.known[1][p] = unknown, unknown
+	}
+	return s
+}
+
+// append puts the events of a transaction into the log: into each partition
+// with the users that it holds.
+func (s *simulation) append(evs []events.Event) {
+	s.committed = append(s.committed, evs...)
+	for _, e := range evs {
+		for p := range s.logs {
+			elsewhere := func(user string) bool { return home(user) != p }
+			part := e
+			part.Data.UserIDs = slices.DeleteFunc(slices.Clone(e.Data.UserIDs), elsewhere)
+			part.Data.MentionedUserIDs = slices.DeleteFunc(slices.Clone(e.Data.MentionedUserIDs), elsewhere)
+			if len(part.Data.UserIDs) > 0 {
+				s.logs[p] = append(s.logs[p], part)
+			}
+		}
+	}
+}
+
+// step lets a projector fold at most limit events of a partition, and reports
+// whether there were any. Its transaction may be rolled back by a crash, or
+// committed without it finding out.
+func (s *simulation) step(t *rapid.T, projector, p, limit int, outcome string) bool {
+	from := s.known[projector][p]
+	if from == unknown {
+		from = s.position[p]
+	}
+	rest := s.logs[p][from:]
+	rest = rest[:min(limit, len(rest))]
+	s.known[projector][p] = unknown
+	if from != s.position[p] || outcome == "rolled back" { // or fenced off
+		return len(rest) > 0
+	}
+	s.tables[p].commit(t, rest)
+	s.position[p] += len(rest)
+	if outcome == "kept" {
+		s.known[projector][p] = s.position[p]
+	}
+	return len(rest) > 0
+}
+
+// Three publishers publish every type of event to users in several partitions,
+// some of it twice, in transactions that overlap, come late or are rolled back.
+// Two projectors fold them in batches of any size, get in each other's way,
+// crash, and do not know what they did. In the end every number is the model's,
+// and every version that of folding one by one.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSimulation()
+		var open [3][]events.Event
+		for _, e := range drawHistory(t, every, inhabitants) {
+			publisher := rapid.IntRange(0, len(open)-1).Draw(t, "publisher")
+			open[publisher] = append(open[publisher], e)
+			switch rapid.IntRange(0, 7).Draw(t, "end of a transaction") {
+			case 0:
+				open[publisher] = nil // rolled back
+			case 1, 2, 3:
+				s.append(open[publisher])
+				open[publisher] = nil
+			}
+			if rapid.Bool().Draw(t, "fold") {
+				s.step(t, rapid.IntRange(0, 1).Draw(t, "projector"), rapid.IntRange(0, simulated-1).Draw(t, "partition"),
+					rapid.IntRange(1, 6).Draw(t, "batch"), rapid.SampledFrom([]string{"kept", "kept", "kept in the dark", "rolled back"}).Draw(t, "outcome"))
+			}
+		}
+		for _, evs := range open {
+			s.append(evs)
+		}
+		for p := range simulated {
+			for s.step(t, 0, p, 4, "kept") {
+			}
+		}
+
+		truth, single := model{events: s.committed}, newMemory()
+		for i := range s.committed {
+			single.commit(t, s.committed[i:i+1])
+		}
+		for _, id := range inhabitants {
+			got := s.tables[home(id)]
+			if diff := cmp.Diff(truth.describe(id), got.describe(id)); diff != "" {
+				t.Fatalf("after\n%s%s has (-want +got):\n%s", story(s.committed), id, diff)
+			}
+			if diff := cmp.Diff(single.versionOf(id), got.versionOf(id)); diff != "" {
+				t.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", story(s.committed), id, diff)
+			}
+		}
+	})
+}
+
+// versionOf returns versionsOf a user, of whom nothing may be known.
+func (m *memory) versionOf(id string) map[string]int64 {
+	if u, ok := m.rows[id]; ok {
+		return versionsOf(u)
+	}
+	return map[string]int64{}
+}
