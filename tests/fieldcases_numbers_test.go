@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -115,6 +116,43 @@ func badgeJumpsBack(t *testing.T) {
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{"chat": 1}) // what a push would say
 	phone.awaitTotal(1)
 	tablet.resume(p.url).awaitTotal(1)
+}
+
+// First the 1 is a message in a room that nobody remembers; then it is a fault in
+// the tables.
+func phantomThread(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	p.mustPost(delivered("a thread long forgotten", 4, `"ann"`), delivered("chat", 1, `"ann"`))
+	position := p.mustPost(read("read chat", "chat", 1, `"ann"`))
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"a thread long forgotten": 1})
+	explained := must(t, "user", "explain", "ann", "--database-url="+database)
+	for _, want := range []string{"a thread long forgotten adds 1", "a thread long forgotten/4"} {
+		if !strings.Contains(explained, want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, explained)
+		}
+	}
+	position = p.mustPost(read("read thread", "a thread long forgotten", 4, `"ann"`))
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
+	must(t, "verify", "--user=ann", "--database-url="+database)
+
+	if err := p.stop(); err != nil { // or it might find the fault before we do
+		t.Errorf("the server did not end cleanly: %v", err)
+	}
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `UPDATE badged.users SET total = 1, categories = '{"chat":1}' WHERE user_id = 'ann'`); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(out, "ann") || !strings.Contains(out, "total") {
+		t.Errorf("verify exited with %d:\n%s", code, out)
+	}
+	if _, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "not what the log says") {
+		t.Errorf("explain exited with %d: %s", code, stderr)
+	}
 }
 
 func emptyRoomUnread(t *testing.T) {

@@ -52,12 +52,16 @@ var fieldCases = []fieldCase{
 		"the tables of the counts are migrated while events pour in: no deadlock, no loss", migrationUnderLoad,
 	},
 	{
+		"phantom-thread", "mattermost/mattermost#22060",
+		"a badge shows 1 and nothing unread is to be found: explain names the message, or verify the fault", phantomThread,
+	},
+	{
 		"badge-jumps-back", "mattermost/mattermost-mobile#7680",
 		"read on one device while the other sleeps: the next message makes it 1, not 5", badgeJumpsBack,
 	},
 	{
 		"empty-room-unread", "RocketChat/Rocket.Chat#19121",
-		"the only unread message of a room is recalled: zero", emptyRoomUnread,
+		"the only unread message of a room is recalled: zero, and there is nothing to explain", emptyRoomUnread,
 	},
 	{
 		"lagging-reader", "RocketChat/Rocket.Chat#16921",
@@ -283,6 +287,11 @@ func everyReaderSays(t *testing.T, database string, p *process, user, position s
 	shown := strings.Fields(must(t, "user", "show", user, "--database-url="+database))
 	if i := slices.Index(shown, "total"); i < 0 || shown[i+1] != fmt.Sprint(sum) {
 		t.Errorf("user show says of %s %q, want %d", user, shown, sum)
+	}
+	// Which fails where the tables are not what the log says.
+	explained := must(t, "user", "explain", user, "--database-url="+database)
+	if nothing := strings.Contains(explained, "Nothing is unread."); nothing != (sum == 0) {
+		t.Errorf("of %d unread is explained\n%s", sum, explained)
 	}
 }
 
