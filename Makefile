@@ -9,6 +9,12 @@ PKGS      ?= ./...
 TESTFLAGS ?=
 # How long each fuzz target runs.
 FUZZTIME  ?= 5s
+# How many histories a run folds without I/O, and through real tables.
+HISTORIES       ?= 5000
+TABLE_HISTORIES ?= 2000
+# The tests that do.
+FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
+TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
 
 .PHONY: help
 help: ## list what make can do
@@ -21,6 +27,9 @@ build: ## build bin/badged
 .PHONY: test
 test: needs web ## run every test with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race $(TESTFLAGS) $(PKGS)
+ifeq ($(PKGS),./...)
+	go test -count=1 -run '$(FOLDING)' ./projector -rapid.checks=$(HISTORIES)
+endif
 
 .PHONY: web
 web: needs ## check, test and rebuild what is written in TypeScript
@@ -39,6 +48,17 @@ cover: needs ## run every test and write coverage.html
 .PHONY: fuzz
 fuzz: needs ## run each fuzz target for FUZZTIME
 	@.ci/fuzz $(FUZZTIME)
+
+.PHONY: mutate
+mutate: needs ## break badged in listed ways; a test must fail for each (MUTANT=part of its name)
+	go run ./internal/mutation -only '$(MUTANT)'
+
+.PHONY: nightly
+nightly: HISTORIES := 1000000
+nightly: needs ## fold a million histories, and thousands through real tables
+	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
+	$(MAKE) mutate
 
 .PHONY: bench
 bench: needs ## measure rates and latency, see docs/benchmarks.md (BENCH='-only latency -round 1')
