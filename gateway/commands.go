@@ -16,7 +16,7 @@ func (s *session) handle(f clientFrame) {
 		// Being heard is all there is to it.
 	case frameAuth:
 		if s.authenticate(f.Token) {
-			s.reply(okFrame{T: "ok", ID: f.ID})
+			s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiry()})
 		}
 	case frameRead, frameReadAll, frameMarkUnread:
 		s.reply(s.command(f))
@@ -67,8 +67,9 @@ func (e *commandError) Error() string { return e.message }
 
 func (s *session) carryOut(ctx context.Context, f clientFrame) error {
 	g := s.gateway
+	key := f.key()
 	if f.T == frameReadAll {
-		return g.cfg.Commands.ReadAll(ctx, s.userID, f.Category)
+		return g.cfg.Commands.ReadAll(ctx, s.userID, key, f.Category)
 	}
 	if f.T == frameRead && f.UpToSeq < 1 {
 		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
@@ -81,9 +82,9 @@ func (s *session) carryOut(ctx context.Context, f clientFrame) error {
 		return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
 	}
 	if f.T == frameMarkUnread {
-		return g.cfg.Commands.MarkUnread(ctx, s.userID, f.ConversationID)
+		return g.cfg.Commands.MarkUnread(ctx, s.userID, key, f.ConversationID)
 	}
 	// A client cannot have read what it was not given, and must not be able to
 	// silence a conversation for ever.
-	return g.cfg.Commands.Read(ctx, s.userID, f.ConversationID, min(f.UpToSeq, last))
+	return g.cfg.Commands.Read(ctx, s.userID, key, f.ConversationID, min(f.UpToSeq, last))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/badged/badged/pubsub"
 )
 
@@ -30,7 +32,8 @@ const (
 // ignored, so that newer clients can talk to older servers.
 type clientFrame struct {
 	T string `json:"t"`
-	// ID is echoed: a number or a string.
+	// ID is echoed: a number or a string. A UUID also names the command for
+	// good, across connections.
 	ID             json.RawMessage `json:"id"`
 	Token          string          `json:"token"`
 	Epoch          string          `json:"epoch"`
@@ -65,6 +68,21 @@ func decodeFrame(b []byte) (clientFrame, error) {
 		}
 	}
 	return f, nil
+}
+
+// key returns what names the command for good: the id where it is a UUID, in
+// one spelling, and "" for ids that are good for one connection only.
+func (f *clientFrame) key() string {
+	const uuidBytes = 36 // without braces and the like
+	var s string
+	if json.Unmarshal(f.ID, &s) != nil || len(s) != uuidBytes {
+		return ""
+	}
+	id, err := uuid.Parse(s)
+	if err != nil {
+		return ""
+	}
+	return id.String()
 }
 
 // stateFrame is a snapshot or changes.
@@ -114,6 +132,8 @@ func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 type okFrame struct {
 	T  string          `json:"t"`
 	ID json.RawMessage `json:"id,omitempty"`
+	// ExpiresAt is when a fresh token ends; in the answer to auth only.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // errorFrame says that it is not.

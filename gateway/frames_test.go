@@ -34,7 +34,9 @@ func TestServerFramesAreGolden(t *testing.T) {
 	}
 	empty := &pubsub.Badge{Epoch: "e1", Categories: map[string]int64{}}
 	for name, frame := range map[string]any{
-		"ok":    okFrame{T: "ok", ID: id},
+		"ok":      okFrame{T: "ok", ID: id},
+		"ok-uuid": okFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
+		"ok-auth": okFrame{T: "ok", ID: json.RawMessage(`"auth"`), ExpiresAt: time.Date(2026, 11, 2, 11, 15, 0, 0, time.UTC)},
 		"error": errorFrame{T: "error", ID: json.RawMessage("2"), Code: codeUnavailable, Message: "not saved; try again", RetryMS: 1500},
 		"ping":  bareFrame{framePing},
 		"pong":  bareFrame{framePong},
@@ -68,6 +70,18 @@ func TestClientFramesAreGolden(t *testing.T) {
 		"pong":           {T: "pong"},
 		"read":           {T: "read", ID: json.RawMessage("1"), ConversationID: "design-crew", UpToSeq: 42},
 		"read-large-seq": {T: "read", ID: json.RawMessage("2"), ConversationID: "snowflakes", UpToSeq: 1851234567890123777},
+		"read-uuid":      {T: "read", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`), ConversationID: "design-crew", UpToSeq: 42},
+		"read-uuid-large-seq": {
+			T: "read", ID: json.RawMessage(`"5e1f0f6e-6f2b-4f0a-8a35-2f9f6f1d9b77"`),
+			ConversationID: "snowflakes", UpToSeq: 1851234567890123777,
+		},
+		"read_all":          {T: "read_all", ID: json.RawMessage(`"3c9a1f58-93f5-4a51-8a1e-0f5d7e0f6b21"`)},
+		"read_all-category": {T: "read_all", ID: json.RawMessage(`"7d2e4b90-5c1d-4e0f-b3a6-9c8e7f6a5b43"`), Category: "updates"},
+		"mark_unread":       {T: "mark_unread", ID: json.RawMessage(`"c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64"`), ConversationID: "Café ☕"},
+		"auth": {
+			T: "auth", ID: json.RawMessage(`"auth"`),
+			Token: "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl",
+		},
 	} {
 		got, err := decodeFrame([]byte(golden(t, name)))
 		if err != nil {

@@ -37,12 +37,14 @@ type Badges interface {
 	LastSeq(ctx context.Context, userID, conversationID string) (int64, error)
 }
 
-// Commands makes what a user does durable. When a method returns nil it is.
+// Commands makes what a user does durable. When a method returns nil it is. A
+// command that comes again under the same key, over whatever connection, is
+// the same one and has no further effect; an empty key names nothing.
 type Commands interface {
-	Read(ctx context.Context, userID, conversationID string, upToSeq int64) error
+	Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error
 	// ReadAll reads every conversation of a category, or all where it is empty.
-	ReadAll(ctx context.Context, userID, category string) error
-	MarkUnread(ctx context.Context, userID, conversationID string) error
+	ReadAll(ctx context.Context, userID, key, category string) error
+	MarkUnread(ctx context.Context, userID, key, conversationID string) error
 }
 
 // InvalidError is an error of Commands that the client is to blame for; its

@@ -165,19 +165,27 @@ func (l *log) record(format string, args ...any) error {
 	return nil
 }
 
-func (l *log) Read(_ context.Context, user, conversation string, upTo int64) error {
-	return l.record("%s reads %s up to %d", user, conversation, upTo)
+func (l *log) Read(_ context.Context, user, key, conversation string, upTo int64) error {
+	return l.record("%s reads %s up to %d%s", user, conversation, upTo, under(key))
 }
 
-func (l *log) ReadAll(_ context.Context, user, category string) error {
+func (l *log) ReadAll(_ context.Context, user, key, category string) error {
 	if category == "bad" {
 		return invalid("category must be good")
 	}
-	return l.record("%s reads all of %q", user, category)
+	return l.record("%s reads all of %q%s", user, category, under(key))
 }
 
-func (l *log) MarkUnread(_ context.Context, user, conversation string) error {
-	return l.record("%s marks %s", user, conversation)
+func (l *log) MarkUnread(_ context.Context, user, key, conversation string) error {
+	return l.record("%s marks %s%s", user, conversation, under(key))
+}
+
+// under tells the key of a command that has one.
+func under(key string) string {
+	if key == "" {
+		return ""
+	}
+	return " as " + key
 }
 
 type invalid string

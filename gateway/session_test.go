@@ -222,6 +222,11 @@ func TestCommands(t *testing.T) {
 		{`{"t":"read","id":7,"conversation_id":"c1"}`, `{"t":"error","id":7,"code":"invalid","message":"up_to_seq must be at least 1"}`, ""},
 		{`{"t":"mark_unread","id":8,"conversation_id":"made up"}`, `{"t":"error","id":8,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
 		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},
+		// A UUID names the command for good, in whatever spelling; no other id does.
+		{`{"t":"read","id":"0B7D5A4E-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"c1","up_to_seq":5}`, `{"t":"ok","id":"0B7D5A4E-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, "ann reads c1 up to 5 as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"},
+		{`{"t":"read_all","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, `ann reads all of "" as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10`},
+		{`{"t":"mark_unread","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"c1"}`, `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, "ann marks c1 as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"},
+		{`{"t":"mark_unread","id":"0b7d5a4e1f3c4c7e9a526f6d1f3f7c10","conversation_id":"c1"}`, `{"t":"ok","id":"0b7d5a4e1f3c4c7e9a526f6d1f3f7c10"}`, "ann marks c1"},
 		{`{"t":"dance","id":9}`, `{"t":"error","id":9,"code":"invalid","message":"unknown type of frame"}`, ""},
 		{`{"t":"ping","from":"the future"}`, `{"t":"pong"}`, ""},
 	} {

@@ -24,35 +24,48 @@ const commandSource = "badged/gateway"
 type commands struct{ publisher *publisher }
 
 // Read implements gateway.Commands.
-func (c commands) Read(ctx context.Context, userID, conversationID string, upToSeq int64) error {
-	return c.append(ctx, events.ConversationRead, events.Data{
+func (c commands) Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, userID, key, events.ConversationRead, events.Data{
 		ConversationID: conversationID, UserIDs: []string{userID}, UpToSeq: upToSeq,
 	})
 }
 
 // ReadAll implements gateway.Commands.
-func (c commands) ReadAll(ctx context.Context, userID, category string) error {
-	return c.append(ctx, events.UserReadAll, events.Data{UserIDs: []string{userID}, Category: category})
+func (c commands) ReadAll(ctx context.Context, userID, key, category string) error {
+	return c.append(ctx, userID, key, events.UserReadAll, events.Data{UserIDs: []string{userID}, Category: category})
 }
 
 // MarkUnread implements gateway.Commands.
-func (c commands) MarkUnread(ctx context.Context, userID, conversationID string) error {
-	return c.append(ctx, events.ConversationMarkedUnread, events.Data{
+func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string) error {
+	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{
 		ConversationID: conversationID, UserIDs: []string{userID},
 	})
 }
 
-func (c commands) append(ctx context.Context, t events.Type, d events.Data) error {
-	id, err := uuid.NewV7()
+func (c commands) append(ctx context.Context, userID, key string, t events.Type, d events.Data) error {
+	id, err := commandID(userID, key)
 	if err != nil {
-		return fmt.Errorf("make an event id: %w", err)
+		return err
 	}
-	_, err = c.publisher.Append(ctx, events.Event{ID: id.String(), Source: commandSource, Type: t, Data: d})
+	_, err = c.publisher.Append(ctx, events.Event{ID: id, Source: commandSource, Type: t, Data: d})
 	var bad *events.BatchError
 	if errors.As(err, &bad) {
 		return invalidCommand{bad.Events[0].Err}
 	}
 	return err
+}
+
+// commandID returns the id of the event that a command becomes. Keys are the
+// clients' own: one that two users share must not make one command of two.
+func commandID(userID, key string) (string, error) {
+	if key != "" {
+		return userID + "/" + key, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an event id: %w", err)
+	}
+	return id.String(), nil
 }
 
 // invalidCommand implements gateway.InvalidError.

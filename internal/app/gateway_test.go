@@ -139,14 +139,56 @@ func TestClientSeesWhatIsPublishedAndRead(t *testing.T) {
 	c.next(t, "bye")
 }
 
+// A client whose connection broke before the answer sends the command again
+// over the next one. Meanwhile the user may have read the conversation
+// elsewhere, which the second coming must not undo.
+func TestCommandThatComesAgainIsTheSame(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	rooms := map[string]string{"ada": "lunch", "ben": "tea"}
+	for user, room := range rooms {
+		s.badge(t, user, s.publish(t, message(room, 1, user)))
+	}
+	const key = "c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64"
+	c := commands{s.publisher}
+	total := func(user string) int64 {
+		t.Helper()
+		// What is known already changes nothing, and comes after what was done.
+		return s.badge(t, user, s.publish(t, message(rooms[user], 1, user))).Total
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want int64
+	}{
+		{"reads", func() error { return c.Read(t.Context(), "ada", "", "lunch", 1) }, 0},
+		{"marks", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch") }, 1},
+		{"reads elsewhere", func() error { return c.Read(t.Context(), "ada", "", "lunch", 1) }, 0},
+		{"marks again", func() error { return c.MarkUnread(t.Context(), "ada", key, "lunch") }, 0},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("ada %s: %v", step.name, err)
+		}
+		if got := total("ada"); got != step.want {
+			t.Errorf("after ada %s the total is %d, want %d", step.name, got, step.want)
+		}
+	}
+	// Another user's command under the same key is another one.
+	if err := c.Read(t.Context(), "ben", key, "tea", 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := total("ben"); got != 0 {
+		t.Errorf("after ben reads the total is %d, want 0", got)
+	}
+}
+
 func TestCommandsThatMakeNoSenseAreTheClientsFault(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	c := commands{a.publisher}
 	for name, err := range map[string]error{
-		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), "ada", ""),
-		"up_to_seq must be at least 1, is -1":                  c.Read(t.Context(), "ada", "lunch", -1),
-		"category must not hold control characters":            c.ReadAll(t.Context(), "ada", "\x01"),
-		"conversation_id must have at most 128 bytes, has 129": c.Read(t.Context(), "ada", strings.Repeat("x", 129), 1),
+		"conversation_id must not be empty":                    c.MarkUnread(t.Context(), "ada", "", ""),
+		"up_to_seq must be at least 1, is -1":                  c.Read(t.Context(), "ada", "", "lunch", -1),
+		"category must not hold control characters":            c.ReadAll(t.Context(), "ada", "", "\x01"),
+		"conversation_id must have at most 128 bytes, has 129": c.Read(t.Context(), "ada", "", strings.Repeat("x", 129), 1),
 	} {
 		var invalid gateway.InvalidError
 		if !errors.As(err, &invalid) {
@@ -157,7 +199,7 @@ func TestCommandsThatMakeNoSenseAreTheClientsFault(t *testing.T) {
 	}
 	a.pools[0].Close()
 	var invalid gateway.InvalidError
-	if err := c.MarkUnread(t.Context(), "ada", "lunch"); err == nil || errors.As(err, &invalid) {
+	if err := c.MarkUnread(t.Context(), "ada", "", "lunch"); err == nil || errors.As(err, &invalid) {
 		t.Errorf("a database that is away is the client's fault: %v", err)
 	}
 }
