@@ -1,4 +1,4 @@
-import { type Badged, BadgedError, type Seq } from "@badged/sdk";
+import type { Badged, Seq } from "@badged/sdk";
 
 /** What a user has before its eyes: a conversation, and the newest message of it. */
 export interface Shown {
@@ -16,18 +16,12 @@ export interface Shown {
  */
 export class Reader {
   readonly #client: Pick<Badged, "conversations" | "read">;
-  readonly #after: (delayMs: number, call: () => void) => unknown;
   #shown: Shown | undefined;
-  #sending = false;
-  /** The last read that the server answered, and the state it was sent for. */
-  #settled: (Shown & { readonly version: number }) | undefined;
+  /** By conversation: what was last said, and of which state. */
+  readonly #said = new Map<string, string>();
 
-  constructor(
-    client: Pick<Badged, "conversations" | "read">,
-    after: (delayMs: number, call: () => void) => unknown = (ms, call) => setTimeout(call, ms),
-  ) {
+  constructor(client: Pick<Badged, "conversations" | "read">) {
     this.#client = client;
-    this.#after = after;
   }
 
   /** Says what is on the screen now; undefined where no conversation is open. */
@@ -38,39 +32,18 @@ export class Reader {
 
   /** Looks again; to be called whenever the client's state may have changed. */
   check(): void {
-    if (this.#shown === undefined || this.#sending) return;
+    if (this.#shown === undefined) return;
     const { conversationId, seq } = this.#shown;
     const conversation = this.#client.conversations.get(conversationId);
     if (conversation === undefined) return;
 
     const { unread, markedUnread, firstUnreadSeq, version } = conversation;
     if (unread > 0 ? firstUnreadSeq > seq : !markedUnread) return;
-    // Sent for this very state: its effect is on the way.
-    const last = this.#settled;
-    if (last?.conversationId === conversationId && last.seq === seq && last.version === version) {
-      return;
-    }
-
-    void this.#send(conversationId, seq, version);
-  }
-
-  async #send(conversationId: string, seq: Seq, version: number): Promise<void> {
-    this.#sending = true;
-    try {
-      await this.#client.read(conversationId, seq);
-    } catch (error) {
-      this.#sending = false;
-      if (!(error instanceof BadgedError)) throw error;
-      // Without a connection, the next check comes with the next connection.
-      if (error.code === "offline") return;
-      if (error.retryMs > 0) {
-        this.#after(error.retryMs, () => this.check());
-        return;
-      }
-      // Refused for what it is: there is no point in it until the state changes.
-    }
-    this.#sending = false;
-    this.#settled = { conversationId, seq, version };
-    this.check();
+    // Said of this very state: its effect is on the way, or waits in the client.
+    const saying = `${seq} at ${version}`;
+    if (this.#said.get(conversationId) === saying) return;
+    this.#said.set(conversationId, saying);
+    // Refused for what it is: there is no point in it until the state changes.
+    this.#client.read(conversationId, seq).catch(() => {});
   }
 }

@@ -1,58 +1,36 @@
-import { type Ending } from "./closing.js";
-import { type Clock, type WebSocketConstructor } from "./environment.js";
-import type { Badge, Conversation } from "./frames.js";
+import { type Environment } from "./environment.js";
+import { type Badge, type Conversation } from "./frames.js";
+import { type Status, type TokenRequest } from "./link.js";
 import { type Seq } from "./seq.js";
 /** What a client needs to know. */
-export interface BadgedOptions {
+export interface BadgedOptions extends Partial<Environment> {
     /**
      * Where the server is: `https://badges.example.com`, with a path if it lives
      * below one.
      */
     readonly url: string;
     /**
-     * Gives a token of the user. It is called before every connection; where it
-     * rejects, the client tries again later, as after any failure.
+     * Gives a token of the user. It is called before every connection, and when
+     * the last one is about to end; where it rejects, the client tries again
+     * later, as after any failure.
      */
     readonly token: (request: TokenRequest) => Promise<string>;
+    /**
+     * Whose badge it is: the user of the tokens, by any name. With it the client
+     * keeps the last state in the browser, and all tabs of the user share one
+     * connection. A browser may have many users, so without it there is neither.
+     */
+    readonly user?: string;
     /** The pause after the first failure is random, below this; default 500. */
     readonly minBackoffMs?: number;
     /** No pause is longer than this, unless the server asks for it; default 30,000. */
     readonly maxBackoffMs?: number;
-    /** Default: the global `WebSocket`. */
-    readonly WebSocket?: WebSocketConstructor;
-    /** Default: the system's. */
-    readonly clock?: Clock;
-    /** At least 0, less than 1; default `Math.random`. */
-    readonly random?: () => number;
+    /**
+     * Whether to use server-sent events where WebSockets do not get through;
+     * default true.
+     */
+    readonly fallback?: boolean;
 }
-/** Why a token is asked for. */
-export interface TokenRequest {
-    /** The server refused the last token for its age; so a kept one will not do. */
-    readonly expired: boolean;
-}
-/** How a client stands with the server. */
-export type Status = 
-/** Not started, or stopped. */
-{
-    readonly state: "stopped";
-}
-/** On the way to the first state. */
- | {
-    readonly state: "connecting";
-}
-/** The state is the server's, and changes arrive as they happen. */
- | {
-    readonly state: "online";
-}
-/** The connection was lost or could not be had; the next attempt is in `retryMs`. */
- | ({
-    readonly state: "waiting";
-    readonly retryMs: number;
-} & Ending)
-/** The server will not have this client; only `start` tries again. */
- | ({
-    readonly state: "refused";
-} & Ending);
 /** What a client tells its listeners. */
 export interface BadgedEvents {
     /** The total, the mentions or a category changed; also the first state. */
@@ -84,20 +62,34 @@ export declare class Badged {
      */
     get more(): boolean;
     get status(): Status;
+    /** How many things that the user did the server does not yet have for good. */
+    get waiting(): number;
     /** Calls the listener at every such event, until the returned function is called. */
     on<Name extends keyof BadgedEvents>(event: Name, listener: (value: BadgedEvents[Name]) => void): () => void;
-    /** Connects, and stays connected until `stop` or a refusal. */
+    /**
+     * Connects, and stays connected until `stop` or a refusal. A state that was
+     * kept from the last visit is told at once.
+     */
     start(): void;
-    /** Disconnects. The state stays. */
+    /** Disconnects. The state stays, and what the user did waits for the next `start`. */
     stop(): void;
+    /** Stops, and leaves nothing in the browser: for when the user signs out. */
+    forget(): void;
     /**
      * Says that the user has read a conversation up to a message, and resolves
-     * once the server has that for good; the numbers follow as events.
+     * once the server has that for good; the numbers follow as events. Without a
+     * connection it waits for the next one.
      *
-     * It rejects with a {@link BadgedError} if the server refuses, and if there
-     * is no connection or it is lost before the answer. The read may then have
-     * arrived all the same: sending it again is harmless. It rejects with a
+     * It rejects with a {@link BadgedError} if the server refuses it, and with a
      * RangeError for what is not a seq.
      */
     read(conversationId: string, upToSeq: Seq | string): Promise<void>;
+    /**
+     * Says that the user has read everything, or everything of a category, that
+     * there is by now. Without a connection that is what this client holds: later
+     * messages, and conversations beyond {@link Badged.more}, stay unread.
+     */
+    readAll(category?: string): Promise<void>;
+    /** Says that the conversation is to count at least 1 until it is read. */
+    markUnread(conversationId: string): Promise<void>;
 }

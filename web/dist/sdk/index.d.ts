@@ -3,9 +3,11 @@
  *
  * @packageDocumentation
  */
-export { Badged, type BadgedEvents, type BadgedOptions, type Status, type TokenRequest, } from "./client.js";
+export { Badged, type BadgedEvents, type BadgedOptions } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
-export type { Clock, WebSocketConstructor, WebSocketLike } from "./environment.js";
+export { type FaviconOptions, formatCount, showInTitle, showOnApp, showOnFavicon, } from "./display.js";
+export type { ChannelLike, Clock, Environment, LocksLike, Page, StorageLike, WebSocketConstructor, WebSocketLike, } from "./environment.js";
 export type { Badge, Conversation, Level } from "./frames.js";
-export { BadgedError } from "./requests.js";
+export type { Status, TokenRequest } from "./link.js";
+export { BadgedError } from "./outbox.js";
 export { type Seq, toSeq } from "./seq.js";

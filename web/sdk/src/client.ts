@@ -1,58 +1,48 @@
-import { Backoff } from "./backoff.js";
-import { CloseCode, type Ending, isRefusal } from "./closing.js";
-import { Connection, type Ended } from "./connection.js";
 import { Emitter } from "./emitter.js";
-import { type Clock, systemClock, type WebSocketConstructor } from "./environment.js";
-import type { Badge, Conversation, StateFrame } from "./frames.js";
-import { offline, Requests } from "./requests.js";
+import { type Environment, surroundings } from "./environment.js";
+import {
+  type Badge,
+  type Command,
+  type Conversation,
+  encodeCommand,
+  type StateFrame,
+} from "./frames.js";
+import { Keeper } from "./keeper.js";
+import { Link, type Status, type TokenRequest } from "./link.js";
+import { type BadgedError, Outbox, randomId } from "./outbox.js";
 import { type Seq, toSeq } from "./seq.js";
 import { State } from "./state.js";
-
-// A connection that was online for as long was a success.
-const LASTING_MS = 10_000;
+import { type TabMessage, Tabs } from "./tabs.js";
 
 /** What a client needs to know. */
-export interface BadgedOptions {
+export interface BadgedOptions extends Partial<Environment> {
   /**
    * Where the server is: `https://badges.example.com`, with a path if it lives
    * below one.
    */
   readonly url: string;
   /**
-   * Gives a token of the user. It is called before every connection; where it
-   * rejects, the client tries again later, as after any failure.
+   * Gives a token of the user. It is called before every connection, and when
+   * the last one is about to end; where it rejects, the client tries again
+   * later, as after any failure.
    */
   readonly token: (request: TokenRequest) => Promise<string>;
+  /**
+   * Whose badge it is: the user of the tokens, by any name. With it the client
+   * keeps the last state in the browser, and all tabs of the user share one
+   * connection. A browser may have many users, so without it there is neither.
+   */
+  readonly user?: string;
   /** The pause after the first failure is random, below this; default 500. */
   readonly minBackoffMs?: number;
   /** No pause is longer than this, unless the server asks for it; default 30,000. */
   readonly maxBackoffMs?: number;
-  /** Default: the global `WebSocket`. */
-  readonly WebSocket?: WebSocketConstructor;
-  /** Default: the system's. */
-  readonly clock?: Clock;
-  /** At least 0, less than 1; default `Math.random`. */
-  readonly random?: () => number;
+  /**
+   * Whether to use server-sent events where WebSockets do not get through;
+   * default true.
+   */
+  readonly fallback?: boolean;
 }
-
-/** Why a token is asked for. */
-export interface TokenRequest {
-  /** The server refused the last token for its age; so a kept one will not do. */
-  readonly expired: boolean;
-}
-
-/** How a client stands with the server. */
-export type Status =
-  /** Not started, or stopped. */
-  | { readonly state: "stopped" }
-  /** On the way to the first state. */
-  | { readonly state: "connecting" }
-  /** The state is the server's, and changes arrive as they happen. */
-  | { readonly state: "online" }
-  /** The connection was lost or could not be had; the next attempt is in `retryMs`. */
-  | ({ readonly state: "waiting"; readonly retryMs: number } & Ending)
-  /** The server will not have this client; only `start` tries again. */
-  | ({ readonly state: "refused" } & Ending);
 
 /** What a client tells its listeners. */
 export interface BadgedEvents {
@@ -73,33 +63,57 @@ export interface BadgedEvents {
  * another number than the one it was told sees them agree.
  */
 export class Badged {
-  readonly #url: string;
-  readonly #options: BadgedOptions;
-  readonly #WebSocket: WebSocketConstructor;
-  readonly #clock: Clock;
-  readonly #backoff: Backoff;
-  readonly #state = new State();
-  readonly #requests = new Requests();
   readonly #emitter = new Emitter<BadgedEvents>();
+  readonly #environment: Environment;
+  readonly #keeper: Keeper;
+  readonly #outbox: Outbox;
+  readonly #link: Link;
+  readonly #tabs: Tabs;
+  #state = new State();
   #status: Status = { state: "stopped" };
-  #connection: Connection | undefined;
-  #tokenExpired = false;
-  #cancelRetry = () => {};
+  /** The kept state was not told yet. */
+  #untold: boolean;
+  /** There is another tab that leads. */
+  #follows = false;
+  #ignorePage = () => {};
 
   /** @throws TypeError if the URL is not one, or where there is no WebSocket. */
   constructor(options: BadgedOptions) {
-    this.#options = options;
-    this.#url = socketURL(options.url);
-    this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
-    if (this.#WebSocket === undefined) {
+    const base = baseURL(options.url);
+    const environment = { ...surroundings(), ...options };
+    if (environment.WebSocket === undefined) {
       throw new TypeError("there is no global WebSocket here: give one in the options");
     }
-    this.#clock = options.clock ?? systemClock;
-    this.#backoff = new Backoff(
-      options.minBackoffMs ?? 500,
-      options.maxBackoffMs ?? 30_000,
-      options.random ?? Math.random,
+    const name = options.user === undefined ? undefined : `badged ${base} ${options.user}`;
+    this.#environment = environment;
+    this.#keeper = new Keeper(name, environment, () => this.#state.snapshot);
+    this.#outbox = new Outbox({
+      clock: environment.clock,
+      onChange: () => {
+        if (this.#tabs.leads) this.#keeper.saveCommands(this.#outbox.commands);
+      },
+    });
+    this.#link = new Link({
+      environment,
+      base,
+      token: options.token,
+      minBackoffMs: options.minBackoffMs ?? 500,
+      maxBackoffMs: options.maxBackoffMs ?? 30_000,
+      fallback: options.fallback ?? true,
+      held: () => this.#state.badge,
+      onState: (frame) => this.#receive(frame),
+      onAnswer: (answer) => this.#outbox.answer(answer),
+      onStatus: (status) => this.#lose(status),
+    });
+    this.#tabs = new Tabs(
+      name,
+      environment,
+      () => this.#lead(),
+      (message) => this.#hear(message),
     );
+    const kept = this.#keeper.loadState();
+    if (kept !== undefined) this.#state.apply(kept);
+    this.#untold = kept !== undefined;
   }
 
   /** The badge as last heard; undefined before the first state. */
@@ -124,6 +138,11 @@ export class Badged {
     return this.#status;
   }
 
+  /** How many things that the user did the server does not yet have for good. */
+  get waiting(): number {
+    return this.#outbox.commands.length;
+  }
+
   /** Calls the listener at every such event, until the returned function is called. */
   on<Name extends keyof BadgedEvents>(
     event: Name,
@@ -132,103 +151,196 @@ export class Badged {
     return this.#emitter.on(event, listener);
   }
 
-  /** Connects, and stays connected until `stop` or a refusal. */
+  /**
+   * Connects, and stays connected until `stop` or a refusal. A state that was
+   * kept from the last visit is told at once.
+   */
   start(): void {
     const { state } = this.#status;
-    if (state === "stopped" || state === "refused") this.#connect();
+    if (state !== "stopped" && state !== "refused") return;
+    if (this.#untold && this.badge !== undefined)
+      this.#tell(this.badge, this.conversations.values());
+    this.#untold = false;
+
+    const { page } = this.#environment;
+    const ignoreReturn = page?.onReturn(() => this.#tabs.leads && this.#link.hurry());
+    const ignoreLeave = page?.onLeave(() => this.#keeper.flush());
+    this.#ignorePage = () => {
+      ignoreReturn?.();
+      ignoreLeave?.();
+    };
+    this.#tabs.join();
+    if (!this.#tabs.leads) {
+      this.#setStatus({ state: "connecting" });
+      this.#tabs.post({ m: "hello" });
+    }
   }
 
-  /** Disconnects. The state stays. */
+  /** Disconnects. The state stays, and what the user did waits for the next `start`. */
   stop(): void {
     if (this.#status.state === "stopped") return;
-    this.#cancelRetry();
-    this.#connection?.close();
-    this.#connection = undefined;
-    this.#backoff.reset();
-    this.#requests.rejectAll();
+    this.#link.stop();
+    this.#leave();
     this.#setStatus({ state: "stopped" });
+  }
+
+  /** Stops, and leaves nothing in the browser: for when the user signs out. */
+  forget(): void {
+    this.stop();
+    this.#state = new State();
+    this.#outbox.clear();
+    this.#keeper.forget();
   }
 
   /**
    * Says that the user has read a conversation up to a message, and resolves
-   * once the server has that for good; the numbers follow as events.
+   * once the server has that for good; the numbers follow as events. Without a
+   * connection it waits for the next one.
    *
-   * It rejects with a {@link BadgedError} if the server refuses, and if there
-   * is no connection or it is lost before the answer. The read may then have
-   * arrived all the same: sending it again is harmless. It rejects with a
+   * It rejects with a {@link BadgedError} if the server refuses it, and with a
    * RangeError for what is not a seq.
    */
   async read(conversationId: string, upToSeq: Seq | string): Promise<void> {
-    const seq = toSeq(upToSeq);
-    const connection = this.#connection;
-    if (connection === undefined || this.#status.state !== "online") throw offline();
-    await this.#requests.read((frame) => connection.send(frame), conversationId, seq);
+    await this.#outbox.add(readUpTo(conversationId, toSeq(upToSeq)));
   }
 
-  #connect(): void {
-    const connection = new Connection({
-      url: this.#url,
-      WebSocket: this.#WebSocket,
-      clock: this.#clock,
-      // async, so that a function that throws is one that rejects.
-      token: async () => this.#options.token({ expired: this.#tokenExpired }),
-      held: () => this.#state.badge,
-      onState: (frame) => this.#receive(frame),
-      onAnswer: (frame) => this.#requests.answer(frame),
-      onEnd: (ended) => this.#reconnect(connection, ended),
-    });
-    this.#connection = connection;
-    this.#setStatus({ state: "connecting" });
+  /**
+   * Says that the user has read everything, or everything of a category, that
+   * there is by now. Without a connection that is what this client holds: later
+   * messages, and conversations beyond {@link Badged.more}, stay unread.
+   */
+  async readAll(category?: string): Promise<void> {
+    const reads = [...this.conversations.values()]
+      .filter(({ unread, markedUnread }) => unread > 0 || markedUnread)
+      .filter((conversation) => category === undefined || conversation.category === category)
+      .map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
+    if (this.#status.state !== "online") {
+      await Promise.all(reads.map((read) => this.#outbox.add(read)));
+      return;
+    }
+    const all = { t: "read_all", id: randomId() } as const;
+    await this.#outbox.add(category === undefined ? all : { ...all, category }, reads);
   }
 
+  /** Says that the conversation is to count at least 1 until it is read. */
+  async markUnread(conversationId: string): Promise<void> {
+    await this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId });
+  }
+
+  /** This tab has the connection from now on. */
+  #lead(): void {
+    this.#follows = false;
+    // What other tabs, or the last visit, have left behind.
+    const left = this.#keeper.loadCommands();
+    this.#outbox.close();
+    for (const command of left) void this.#outbox.add(command);
+    this.#tabs.post({ m: "status", status: { state: "connecting" }, elected: true });
+    this.#link.start();
+  }
+
+  #leave(): void {
+    this.#keeper.flush();
+    this.#ignorePage();
+    this.#tabs.leave();
+    this.#follows = false;
+    this.#outbox.close();
+  }
+
+  /** Takes in a state frame of the server's. */
   #receive(frame: StateFrame): boolean {
+    const base = this.badge?.version ?? 0;
     const applied = this.#state.apply(frame);
     if (applied === "foreign") return false;
 
-    this.#tokenExpired = false;
-    if (this.#status.state !== "online") this.#setStatus({ state: "online" });
-    if (applied === "stale") return true;
-
-    for (const conversation of applied.conversations) {
-      this.#emitter.emit("conversation", conversation);
+    if (applied !== "stale") {
+      this.#keeper.saveState();
+      this.#tabs.post({ m: "state", frame, base });
     }
-    if (applied.badge !== undefined) this.#emitter.emit("total", applied.badge);
+    if (this.#status.state !== "online") {
+      this.#setStatus({ state: "online" });
+      this.#outbox.open((command) => this.#link.send(encodeCommand(command)));
+    }
+    if (applied !== "stale") this.#tell(applied.badge, applied.conversations);
     return true;
   }
 
-  #reconnect(connection: Connection, { code, reason, reconnectMs }: Ended): void {
-    this.#connection = undefined;
-    if (code === CloseCode.TokenExpired) this.#tokenExpired = true;
-    // A server that lets everybody in and drops them at once must not be
-    // hammered, so only a connection that lasted counts as a success.
-    if (connection.onlineMs >= LASTING_MS) this.#backoff.reset();
+  /** There is no connection, for now or for good. */
+  #lose(status: Status): void {
+    this.#outbox.close();
+    // Tabs that follow find out by themselves: their tokens are their own.
+    if (status.state === "refused") this.#leave();
+    this.#setStatus(status);
+  }
 
-    if (isRefusal(code)) {
-      this.#backoff.reset();
-      this.#requests.rejectAll();
-      this.#setStatus({ state: "refused", code, reason });
+  /** Takes in what another tab says. */
+  #hear(message: TabMessage): void {
+    const { leads } = this.#tabs;
+    if (message.m === "hello" || message.m === "command") {
+      if (leads) this.#serve(message);
+    } else if (!leads) {
+      this.#follow(message);
+    }
+  }
+
+  #serve(message: Extract<TabMessage, { m: "hello" | "command" }>): void {
+    if (message.m === "hello") {
+      const frame = this.#state.snapshot;
+      if (frame !== undefined) this.#tabs.post({ m: "state", frame, base: 0 });
+      this.#tabs.post({ m: "status", status: this.#status, elected: false });
       return;
     }
-    const retryMs = this.#backoff.next(reconnectMs);
-    this.#cancelRetry = this.#clock.after(retryMs, () => this.#connect());
-    this.#requests.rejectAll();
-    this.#setStatus({ state: "waiting", retryMs, code, reason });
+    const { id } = message.command;
+    this.#outbox.add(message.command, message.reads).then(
+      () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
+      ({ code, message }: BadgedError) =>
+        this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message, retryMs: 0 } }),
+    );
+  }
+
+  #follow(message: Exclude<TabMessage, { m: "hello" | "command" }>): void {
+    if (message.m === "answer") {
+      this.#outbox.answer(message.answer);
+    } else if (message.m === "status") {
+      if (message.elected || !this.#follows) {
+        this.#follows = true;
+        this.#outbox.close();
+        this.#outbox.open((command, reads) => this.#tabs.post({ m: "command", command, reads }));
+      }
+      this.#setStatus(message.status);
+    } else {
+      const { frame, base } = message;
+      const held = this.badge;
+      const complete =
+        frame.t === "snapshot" || (held?.epoch === frame.badge.epoch && held.version >= base);
+      const applied = complete ? this.#state.apply(frame) : "foreign";
+      if (applied === "foreign") this.#tabs.post({ m: "hello" });
+      else if (applied !== "stale") this.#tell(applied.badge, applied.conversations);
+    }
+  }
+
+  #tell(badge: Badge | undefined, conversations: Iterable<Conversation>): void {
+    for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
+    if (badge !== undefined) this.#emitter.emit("total", badge);
   }
 
   #setStatus(status: Status): void {
     this.#status = status;
+    if (this.#tabs.leads) this.#tabs.post({ m: "status", status, elected: false });
     this.#emitter.emit("status", status);
   }
 }
 
-function socketURL(base: string): string {
-  const url = new URL(base);
-  const secure = url.protocol === "https:" || url.protocol === "wss:";
-  if (!secure && url.protocol !== "http:" && url.protocol !== "ws:") {
-    throw new TypeError(`URL ${base} is neither http(s) nor ws(s)`);
-  }
-  url.protocol = secure ? "wss:" : "ws:";
-  url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/ws`;
+function readUpTo(conversationId: string, upToSeq: Seq): Command {
+  return { t: "read", id: randomId(), conversationId, upToSeq };
+}
+
+/** The server's URL by HTTP, with a slash at its end. */
+function baseURL(text: string): string {
+  const url = new URL(text);
+  url.protocol = url.protocol.replace(/^ws/, "http");
+  if (!/^https?:$/.test(url.protocol))
+    throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  url.pathname = url.pathname.replace(/\/?$/, "/");
   url.search = "";
   url.hash = "";
   return url.href;

@@ -33,25 +33,9 @@ export function isRefusal(code: number): boolean {
   return code >= CloseCode.BadToken && code <= CloseCode.NoCommonSubprotocol;
 }
 
-const REASONS: Readonly<Record<number, string>> = {
-  1000: "closed",
-  1001: "server going away",
-  1006: "connection lost",
-  [CloseCode.BadToken]: "bad token",
-  [CloseCode.ProtocolError]: "protocol error",
-  [CloseCode.Forbidden]: "forbidden",
-  [CloseCode.NoCommonSubprotocol]: "no common subprotocol",
-  [CloseCode.OverCapacity]: "server over capacity",
-  [CloseCode.RateLimited]: "rate limited",
-  [CloseCode.TooManyConnections]: "too many connections of this user",
-  [CloseCode.TooSlow]: "too slow",
-  [CloseCode.Draining]: "server draining",
-  [CloseCode.NoPong]: "no pong",
-  [CloseCode.TokenExpired]: "token expired",
-  [CloseCode.Resync]: "resync",
-};
-
 /** The reason of a close code where the server gave none. @internal */
 export function reasonOf(code: number): string {
-  return REASONS[code] ?? `close code ${code}`;
+  const name = Object.entries(CloseCode).find(([, known]) => known === code)?.[0];
+  if (name === undefined) return code === 1006 ? "connection lost" : `close code ${code}`;
+  return name.replace(/\B[A-Z]/g, " $&").toLowerCase();
 }

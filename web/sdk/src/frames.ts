@@ -52,19 +52,37 @@ export interface StateFrame {
   readonly more: boolean;
   /** How often to ping, in milliseconds; 0 where the frame does not say. */
   readonly pingMs: number;
+  /** When the token ends, in milliseconds since 1970; 0 where the frame does not say. */
+  readonly expiresAt: number;
 }
+
+/**
+ * Something the user did. The id names it for good: the server takes a command
+ * that comes again, over another connection too, for the one that it had.
+ *
+ * @internal
+ */
+export type Command = { readonly id: string } & (
+  | { readonly t: "read"; readonly conversationId: string; readonly upToSeq: Seq }
+  | { readonly t: "read_all"; readonly category?: string }
+  | { readonly t: "mark_unread"; readonly conversationId: string }
+);
+
+/** The answer to a command. @internal */
+export type Answer =
+  | { readonly t: "ok"; readonly id: string; readonly expiresAt: number }
+  | {
+      readonly t: "error";
+      readonly id: string;
+      readonly code: string;
+      readonly message: string;
+      readonly retryMs: number;
+    };
 
 /** @internal */
 export type ServerFrame =
   | StateFrame
-  | { readonly t: "ok"; readonly id: number }
-  | {
-      readonly t: "error";
-      readonly id: number;
-      readonly code: string;
-      readonly message: string;
-      readonly retryMs: number;
-    }
+  | Answer
   | { readonly t: "ping" }
   | { readonly t: "pong" }
   | { readonly t: "bye"; readonly code: number; readonly reconnectMs: number };
@@ -105,13 +123,14 @@ export function decodeFrame(text: string): ServerFrame | undefined {
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
         pingMs: frame.count("ping_ms", 0),
+        expiresAt: frame.time("expires_at"),
       };
     case "ok":
-      return { t, id: frame.count("id") };
+      return { t, id: frame.id(), expiresAt: frame.time("expires_at") };
     case "error":
       return {
         t,
-        id: frame.count("id", 0),
+        id: frame.id(),
         code: frame.string("code"),
         message: frame.string("message"),
         retryMs: frame.count("retry_ms", 0),
@@ -148,9 +167,45 @@ export function encodeHello(held: Badge | undefined): string {
 }
 
 /** @internal */
-export function encodeRead(id: number, conversationId: string, upToSeq: Seq): string {
-  // JSON.stringify refuses a bigint, so the seq is written by hand.
-  return `{"t":"read","id":${id},"conversation_id":${JSON.stringify(conversationId)},"up_to_seq":${upToSeq}}`;
+export function encodeCommand(command: Command): string {
+  const { t, id } = command;
+  switch (t) {
+    case "read":
+      // JSON.stringify refuses a bigint, so the seq is written by hand.
+      return `{"t":"read","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
+    case "read_all":
+      return JSON.stringify({ t, id, category: command.category });
+    case "mark_unread":
+      return JSON.stringify({ t, id, conversation_id: command.conversationId });
+  }
+}
+
+/** A fresh token, before the old one ends. @internal */
+export function encodeAuth(id: string, token: string): string {
+  return JSON.stringify({ t: "auth", id, token });
+}
+
+/**
+ * A snapshot that {@link decodeFrame} reads, except that seqs are strings
+ * where JSON would round them.
+ *
+ * @internal
+ */
+export function encodeSnapshot({ badge, conversations, more }: StateFrame): string {
+  const listed = conversations.map((conversation) =>
+    Object.fromEntries(
+      Object.entries(conversation).map(([name, value]) => [
+        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+        value,
+      ]),
+    ),
+  );
+  return stringify({ t: "snapshot", ...badge, conversations: listed, more });
+}
+
+/** JSON.stringify, with bigints as strings of their digits. @internal */
+export function stringify(value: unknown): string {
+  return JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part));
 }
 
 /** @internal */
@@ -171,9 +226,20 @@ class Fields {
     this.#name = name;
   }
 
-  string(field: string): string {
-    const value = this.#json[field];
+  string(field: string, absent?: string): string {
+    const value = this.#json[field] ?? absent;
     return typeof value === "string" ? value : this.#refuse(field, "a string");
+  }
+
+  /** What a command was named; empty where the server speaks of none. */
+  id(): string {
+    const { id } = this.#json;
+    return typeof id === "number" ? String(id) : this.string("id", "");
+  }
+
+  /** Milliseconds since 1970, or 0 where the field is absent or no time. */
+  time(field: string): number {
+    return Date.parse(String(this.#json[field])) || 0;
   }
 
   boolean(field: string, absent?: boolean): boolean {

@@ -39,6 +39,16 @@ export class State {
     return this.#more;
   }
 
+  /** All of it as a frame; undefined before the first snapshot. */
+  get snapshot(): StateFrame | undefined {
+    if (this.#badge === undefined) return undefined;
+    const conversations = [...this.#conversations.values()].filter(
+      ({ unread, markedUnread }) => unread > 0 || markedUnread,
+    );
+    const [badge, more] = [this.#badge, this.#more];
+    return { t: "snapshot", badge, conversations, more, pingMs: 0, expiresAt: 0 };
+  }
+
   /**
    * Takes in a frame, if it is newer: versions compare within an epoch, and a
    * snapshot of another epoch replaces everything.

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { Badged, type BadgedOptions, type Clock, type WebSocketLike } from "../src/index.js";
+import {
+  Badged,
+  type BadgedOptions,
+  type Clock,
+  type Page,
+  type StorageLike,
+  type WebSocketLike,
+} from "../src/index.js";
 
 /** A clock that stands still until it is advanced. */
 export class FakeClock implements Clock {
@@ -9,6 +16,11 @@ export class FakeClock implements Clock {
 
   now(): number {
     return this.#now;
+  }
+
+  /** It starts at 10:00 on the day of the golden frames, whose tokens end at 10:15. */
+  date(): number {
+    return Date.parse("2026-11-02T10:00:00Z") + this.#now;
   }
 
   after(delayMs: number, call: () => void): () => void {
@@ -68,8 +80,19 @@ export class FakeSocket implements WebSocketLike {
   }
 
   /** Takes the frames that the client has sent. */
-  take(): unknown[] {
+  take(): Record<string, unknown>[] {
     return this.sent.splice(0).map((text) => JSON.parse(text));
+  }
+
+  /** Takes the commands that the client has sent, as the type and what it is about. */
+  commands(): string[] {
+    return this.takeCommands().map(({ t, conversation_id, up_to_seq, category }) =>
+      [t, conversation_id, up_to_seq, category].filter((part) => part !== undefined).join(" "),
+    );
+  }
+
+  takeCommands(): Record<string, unknown>[] {
+    return this.take().filter(({ id }) => id !== undefined);
   }
 
   /** The server accepts the connection. */
@@ -89,17 +112,66 @@ export class FakeSocket implements WebSocketLike {
   }
 }
 
+/** A storage that can fail as browsers' do. */
+export class FakeStorage implements StorageLike {
+  readonly items = new Map<string, string>();
+  broken = false;
+  writes = 0;
+
+  getItem(key: string): string | null {
+    if (this.broken) throw new Error("access denied");
+    return this.items.get(key) ?? null;
+  }
+
+  setItem(key: string, value: string): void {
+    if (this.broken) throw new Error("quota exceeded");
+    this.writes++;
+    this.items.set(key, value);
+  }
+
+  removeItem(key: string): void {
+    if (this.broken) throw new Error("access denied");
+    this.items.delete(key);
+  }
+}
+
+/** A page whose user comes and goes as the test says. */
+export class FakePage implements Page {
+  readonly returning = new Set<() => void>();
+  readonly leaving = new Set<() => void>();
+
+  onReturn(call: () => void): () => void {
+    this.returning.add(call);
+    return () => this.returning.delete(call);
+  }
+
+  onLeave(call: () => void): () => void {
+    this.leaving.add(call);
+    return () => this.leaving.delete(call);
+  }
+
+  comeBack(): void {
+    for (const call of this.returning) call();
+  }
+
+  leave(): void {
+    for (const call of this.leaving) call();
+  }
+}
+
 /** A client with fake surroundings, and what it told its listeners. */
 export class Bench {
-  readonly clock = new FakeClock();
+  readonly clock: FakeClock;
+  readonly page = new FakePage();
   readonly sockets: FakeSocket[] = [];
   readonly tokensAskedFor: boolean[] = [];
   /** Every event, in order: `total 5`, `conversation a 2`, `status online`. */
   readonly told: string[] = [];
   readonly client: Badged;
 
-  constructor(options: Partial<BadgedOptions> = {}) {
+  constructor(options: Partial<BadgedOptions> & { clock?: FakeClock } = {}) {
     const { sockets } = this;
+    this.clock = options.clock ?? new FakeClock();
     this.client = new Badged({
       url: "https://badges.test",
       token: async ({ expired }) => {
@@ -113,6 +185,10 @@ export class Bench {
         }
       },
       clock: this.clock,
+      page: this.page,
+      storage: null,
+      locks: null,
+      fallback: false,
       // The longest pause that the backoff allows, all but one millisecond.
       random: () => 0.999999,
       ...options,
@@ -188,7 +264,7 @@ export function snapshot(version = 0, conversations: Wire[] = [], epoch = "e1") 
     ...stateFrame("snapshot", epoch, version, conversations, total),
     more: false,
     ping_ms: 25_000,
-    expires_at: "2026-11-02T10:15:00Z",
+    expires_at: "2027-11-02T10:00:00Z",
   };
 }
 

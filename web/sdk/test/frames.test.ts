@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { describe, test } from "node:test";
+import type { Command } from "../src/frames.js";
 import {
   decodeFrame,
+  encodeAuth,
+  encodeCommand,
   encodeHello,
-  encodeRead,
+  encodeSnapshot,
   FrameError,
   PING,
   PONG,
@@ -34,17 +37,44 @@ describe("golden frames", () => {
   test("client frames are written as they stand", () => {
     assert.equal(encodeHello(undefined), golden("hello-first"));
     assert.equal(encodeHello(decodeState("snapshot").badge), golden("hello-resume"));
-    assert.equal(encodeRead(1, "design-crew", 42), golden("read"));
-    assert.equal(
-      encodeRead(2, "snowflakes", toSeq("1851234567890123777")),
-      golden("read-large-seq"),
-    );
+    const commands: [string, Command][] = [
+      [
+        "read-uuid",
+        {
+          t: "read",
+          id: "0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10",
+          conversationId: "design-crew",
+          upToSeq: 42,
+        },
+      ],
+      [
+        "read-uuid-large-seq",
+        {
+          t: "read",
+          id: "5e1f0f6e-6f2b-4f0a-8a35-2f9f6f1d9b77",
+          conversationId: "snowflakes",
+          upToSeq: toSeq("1851234567890123777"),
+        },
+      ],
+      ["read_all", { t: "read_all", id: "3c9a1f58-93f5-4a51-8a1e-0f5d7e0f6b21" }],
+      [
+        "read_all-category",
+        { t: "read_all", id: "7d2e4b90-5c1d-4e0f-b3a6-9c8e7f6a5b43", category: "updates" },
+      ],
+      [
+        "mark_unread",
+        { t: "mark_unread", id: "c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64", conversationId: "Café ☕" },
+      ],
+    ];
+    for (const [name, command] of commands) assert.equal(encodeCommand(command), golden(name));
+    const { token } = JSON.parse(golden("auth"));
+    assert.equal(encodeAuth("auth", token), golden("auth"));
     assert.equal(PING, golden("ping"));
     assert.equal(PONG, golden("pong"));
   });
 
   test("snapshot", () => {
-    const { badge, conversations, more, pingMs } = decodeState("snapshot");
+    const { badge, conversations, more, pingMs, expiresAt } = decodeState("snapshot");
     assert.equal(badge.epoch, "e1");
     assert.equal(badge.version, 57);
     assert.equal(badge.total, 6);
@@ -52,6 +82,7 @@ describe("golden frames", () => {
     assert.deepEqual({ ...badge.categories }, { chat: 5, updates: 1 });
     assert.equal(more, false);
     assert.equal(pingMs, 25_000);
+    assert.equal(expiresAt, Date.UTC(2026, 10, 2, 10, 15));
     assert.deepEqual(
       conversations.map(({ conversationId }) => conversationId),
       ["design-crew", "Café ☕", "releases", "random", "to-do"],
@@ -97,17 +128,27 @@ describe("golden frames", () => {
   });
 
   test("answers and signs of life", () => {
-    assert.deepEqual(decodeFrame(golden("ok")), { t: "ok", id: 1 });
+    assert.deepEqual(decodeFrame(golden("ok")), { t: "ok", id: "1", expiresAt: 0 });
+    assert.deepEqual(decodeFrame(golden("ok-uuid")), {
+      t: "ok",
+      id: "0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10",
+      expiresAt: 0,
+    });
+    assert.deepEqual(decodeFrame(golden("ok-auth")), {
+      t: "ok",
+      id: "auth",
+      expiresAt: Date.UTC(2026, 10, 2, 11, 15),
+    });
     assert.deepEqual(decodeFrame(golden("error")), {
       t: "error",
-      id: 2,
+      id: "2",
       code: "unavailable",
       message: "not saved; try again",
       retryMs: 1500,
     });
     assert.deepEqual(decodeFrame(golden("error-final")), {
       t: "error",
-      id: 3,
+      id: "3",
       code: "not_found",
       message: "no message of this conversation was delivered to you",
       retryMs: 0,
@@ -118,9 +159,21 @@ describe("golden frames", () => {
   });
 });
 
+test("a snapshot that is written down reads the same, large seqs too", () => {
+  for (const name of ["snapshot", "snapshot-empty", "snapshot-large-seqs"]) {
+    const frame = decodeState(name);
+    const again = decodeFrame(encodeSnapshot(frame));
+    assert.deepEqual(again, { ...frame, pingMs: 0, expiresAt: 0 }, name);
+  }
+});
+
 test("fields and types of later servers are ignored", () => {
   assert.equal(decodeFrame('{"t":"confetti","amount":9000}'), undefined);
-  assert.deepEqual(decodeFrame('{"t":"ok","id":1,"took_ms":3}'), { t: "ok", id: 1 });
+  assert.deepEqual(decodeFrame('{"t":"ok","id":1,"took_ms":3}'), {
+    t: "ok",
+    id: "1",
+    expiresAt: 0,
+  });
   const later = golden("snapshot").replace('"level":"none"', '"level":"weekends","colour":"red"');
   const frame = decodeFrame(later);
   assert(frame?.t === "snapshot");
@@ -144,7 +197,7 @@ test("a broken frame is refused by the name of its field", () => {
     ["null", /frame is not an object/],
     ["[]", /frame is not an object/],
     ['{"id":1}', /t of frame is not a string/],
-    ['{"t":"ok","id":"1"}', /id of frame is not a count/],
+    ['{"t":"ok","id":{}}', /id of frame is not a string/],
     ['{"t":"bye","code":4200,"reconnect_ms":-1}', /reconnect_ms of frame/],
     [golden("changes").replace('"total":4', '"total":-4'), /total of frame is not a count/],
     [golden("changes").replace('"total":4', '"total":9007199254740993'), /total of frame/],

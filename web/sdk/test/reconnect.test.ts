@@ -73,7 +73,7 @@ describe("bye", () => {
       state: "waiting",
       retryMs: 3700,
       code: CloseCode.Draining,
-      reason: "server draining",
+      reason: "draining",
     });
     socket.drop(4200);
     await bench.clock.advance(3699);

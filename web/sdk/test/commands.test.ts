@@ -1,0 +1,330 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { BadgedError, toSeq } from "../src/index.js";
+import { Bench, changes, conversation, FakeStorage, settled, snapshot } from "./fakes.js";
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** Two conversations with something to read, one without. */
+const busy = snapshot(9, [
+  conversation("a", 2, 9),
+  conversation("b", 3, 8, { category: "likes" }),
+  conversation("to-do", 0, 7, { marked_unread: true, last_seq: 6 }),
+  conversation("read", 0, 6, { last_seq: 4 }),
+]);
+
+/** Whether a promise has resolved by now. */
+async function isSettled(promise: Promise<unknown>): Promise<boolean> {
+  await settled();
+  return Promise.race([promise.then(() => true), Promise.resolve(false)]);
+}
+
+describe("online", () => {
+  test("a command is sent as the user's, and resolves once it is durable", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    const reading = bench.client.read("design-crew", 42);
+    const [frame] = socket.take();
+    assert.match(String(frame?.id), UUID);
+    assert.deepEqual(frame, {
+      t: "read",
+      id: frame?.id,
+      conversation_id: "design-crew",
+      up_to_seq: 42,
+    });
+    assert.equal(await isSettled(reading), false);
+    assert.equal(bench.client.waiting, 1);
+    socket.serve({ t: "ok", id: frame?.id });
+    await reading;
+    assert.equal(bench.client.waiting, 0);
+  });
+
+  test("answers find their own command, and an error says why", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    const first = bench.client.read("a", 1);
+    const second = bench.client.read("b", toSeq("1851234567890123777"));
+    const third = bench.client.markUnread("c");
+    const ids = socket.take().map(({ id }) => id);
+    assert.equal(new Set(ids).size, 3);
+    socket.serve({ t: "ok", id: "somebody-elses" });
+    socket.serve({ t: "error", id: ids[1], code: "not_found", message: "no such message" });
+    socket.serve({ t: "ok", id: ids[2] });
+    socket.serve({ t: "ok", id: ids[0] });
+    await Promise.all([first, third]);
+    const refused = await second.catch((error) => error);
+    assert(refused instanceof BadgedError);
+    assert.equal(refused.code, "not_found");
+    assert.equal(refused.message, "no such message");
+  });
+
+  test("what could not be saved is sent again under its id when the server says", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    const marking = bench.client.markUnread("a");
+    const [first] = socket.take();
+    socket.serve({
+      t: "error",
+      id: first?.id,
+      code: "unavailable",
+      message: "not saved; try again",
+      retry_ms: 1500,
+    });
+    await bench.clock.advance(1499);
+    assert.deepEqual(socket.take(), []);
+    await bench.clock.advance(1);
+    assert.deepEqual(socket.take(), [first]);
+    socket.serve({ t: "ok", id: first?.id });
+    await marking;
+  });
+
+  test("commands of one conversation keep their order, others do not wait", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    void bench.client.read("a", 1);
+    void bench.client.markUnread("a");
+    void bench.client.read("b", 1);
+    const [read, other] = socket.takeCommands();
+    assert.deepEqual([read?.t, other?.conversation_id], ["read", "b"]);
+    socket.serve({ t: "error", id: read?.id, code: "unavailable", message: "", retry_ms: 100 });
+    assert.deepEqual(socket.commands(), [], "the mark must not overtake the read");
+    await bench.clock.advance(100);
+    assert.deepEqual(socket.commands(), ["read a 1"]);
+    socket.serve({ t: "ok", id: read?.id });
+    assert.deepEqual(socket.commands(), ["mark_unread a"]);
+  });
+
+  test("reading all is one command, before and after which the others keep their places", async () => {
+    const bench = new Bench();
+    const socket = await bench.online(busy);
+    void bench.client.read("a", 1);
+    void bench.client.readAll();
+    void bench.client.markUnread("a");
+    for (const expected of ["read a 1", "read_all", "mark_unread a"]) {
+      const [frame, ...more] = socket.takeCommands();
+      assert.deepEqual(more, []);
+      assert.equal(expected.split(" ")[0], frame?.t);
+      socket.serve({ t: "ok", id: frame?.id });
+    }
+    void bench.client.readAll("likes");
+    assert.deepEqual(socket.commands(), ["read_all likes"]);
+  });
+
+  test("no more commands are on their way than the server lets wait", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    const all = Array.from({ length: 100 }, (_, i) => bench.client.read(`c${i}`, 1));
+    let sent = 0;
+    for (let frames = socket.takeCommands(); frames.length > 0; frames = socket.takeCommands()) {
+      assert(frames.length <= 32, `${frames.length} at once`);
+      sent += frames.length;
+      for (const { id } of frames) socket.serve({ t: "ok", id });
+    }
+    assert.equal(sent, 100);
+    await Promise.all(all);
+  });
+
+  test("what is not a seq is not sent", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    await assert.rejects(bench.client.read("a", 2 ** 60), RangeError);
+    await assert.rejects(bench.client.read("a", "abc"), RangeError);
+    assert.deepEqual(socket.sent, []);
+  });
+});
+
+describe("without a connection", () => {
+  test("commands wait, and go out once on return, in order", async () => {
+    const bench = new Bench();
+    const reading = bench.client.read("a", 1);
+    const socket = await bench.online(busy).then(() => bench.socket);
+    assert.equal(bench.client.waiting, 1);
+    // Sent on the first state; the bench has taken the frames of the greeting.
+    socket.drop();
+    void bench.client.markUnread("b");
+    void bench.client.read("a", 2);
+    const next = await bench.retried();
+    next.accept();
+    assert.deepEqual(next.commands(), [], "not before the first state");
+    next.serve(changes(9, 5, []));
+    assert.deepEqual(next.commands(), ["read a 1", "mark_unread b"]);
+    assert.equal(await isSettled(reading), false);
+  });
+
+  test("a retry has the id of what was lost, so that it never counts twice", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    const marking = bench.client.markUnread("a");
+    const before = socket.take();
+    socket.drop();
+    assert.equal(await isSettled(marking), false);
+    const next = await bench.retried();
+    next.accept();
+    next.serve(snapshot());
+    assert.deepEqual(next.takeCommands(), before);
+    next.serve({ t: "ok", id: before[0]?.id });
+    await marking;
+    next.drop();
+    const last = await bench.retried();
+    last.accept();
+    last.serve(snapshot());
+    assert.deepEqual(last.takeCommands(), [], "what was answered is not sent again");
+  });
+
+  test("a pause that outlives its connection sends nothing twice", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    void bench.client.markUnread("a");
+    const [{ id } = {}] = socket.take();
+    socket.serve({ t: "error", id, code: "unavailable", message: "", retry_ms: 60_000 });
+    socket.drop();
+    const next = await bench.retried();
+    next.accept();
+    next.serve(snapshot());
+    assert.equal(next.takeCommands().length, 1);
+    for (let passed = 0; passed < 80_000; passed += 10_000) {
+      await bench.clock.advance(10_000);
+      next.serve({ t: "pong" });
+    }
+    assert.deepEqual(next.takeCommands(), []);
+  });
+
+  test("of many reads of a conversation the furthest goes out, and all resolve", async () => {
+    const bench = new Bench();
+    const reads = [3, 9, 5].map((seq) => bench.client.read("a", seq));
+    const marks = [1, 2].map(() => bench.client.markUnread("b"));
+    bench.client.start();
+    await settled();
+    bench.socket.accept();
+    bench.socket.serve(snapshot());
+    const sent = bench.socket.takeCommands();
+    assert.deepEqual(
+      sent.map(({ t, up_to_seq }) => [t, up_to_seq]),
+      [
+        ["read", 9],
+        ["mark_unread", undefined],
+      ],
+    );
+    for (const { id } of sent) bench.socket.serve({ t: "ok", id });
+    await Promise.all([...reads, ...marks]);
+  });
+
+  test("a read is not merged across a mark, nor into one that may have arrived", async () => {
+    const bench = new Bench();
+    const socket = await bench.online();
+    void bench.client.read("a", 1);
+    socket.drop();
+    void bench.client.read("a", 2);
+    void bench.client.markUnread("a");
+    void bench.client.read("a", 3);
+    const next = await bench.retried();
+    next.accept();
+    next.serve(snapshot());
+    const order: string[] = [];
+    for (let [frame] = next.takeCommands(); frame; [frame] = next.takeCommands()) {
+      order.push(`${frame.t} ${frame.up_to_seq ?? ""}`.trim());
+      next.serve({ t: "ok", id: frame.id });
+    }
+    assert.deepEqual(order, ["read 1", "read 2", "mark_unread", "read 3"]);
+  });
+
+  test("reading all means what the user has, not what comes meanwhile", async () => {
+    const bench = new Bench();
+    const socket = await bench.online(busy);
+    socket.drop();
+    const reading = bench.client.readAll();
+    const next = await bench.retried();
+    next.accept();
+    next.serve(changes(12, 8, [conversation("a", 5, 12)]));
+    const sent = next.takeCommands();
+    assert.deepEqual(
+      sent.map((frame) => `${frame.t} ${frame.conversation_id} ${frame.up_to_seq}`),
+      ["read a 2", "read b 3", "read to-do 6"],
+    );
+    for (const { id } of sent) next.serve({ t: "ok", id });
+    await reading;
+  });
+
+  test("nor does it when its answer is lost", async () => {
+    const bench = new Bench();
+    const socket = await bench.online(busy);
+    const reading = bench.client.readAll("likes");
+    assert.deepEqual(socket.commands(), ["read_all likes"]);
+    socket.drop();
+    const next = await bench.retried();
+    next.accept();
+    next.serve(changes(10, 7, [conversation("b", 5, 10, { category: "likes" })]));
+    const [frame, ...more] = next.takeCommands();
+    assert.deepEqual(more, []);
+    assert.deepEqual([frame?.conversation_id, frame?.up_to_seq], ["b", 3]);
+    next.serve({ t: "ok", id: frame?.id });
+    await reading;
+  });
+
+  test("reading all where there is nothing to read is done at once", async () => {
+    await new Bench().client.readAll();
+  });
+
+  test("a stop or a refusal keeps what waits for the next start", async () => {
+    const ends: ((bench: Bench) => void)[] = [
+      ({ client }) => client.stop(),
+      ({ socket }) => socket.drop(4001),
+    ];
+    for (const end of ends) {
+      const bench = new Bench();
+      const socket = await bench.online();
+      void bench.client.markUnread("a");
+      const before = socket.take();
+      end(bench);
+      assert.equal(bench.client.waiting, 1);
+      bench.client.start();
+      await settled();
+      bench.socket.accept();
+      bench.socket.serve(snapshot());
+      assert.deepEqual(bench.socket.takeCommands(), before);
+    }
+  });
+});
+
+describe("kept in the browser", () => {
+  const options = (storage: FakeStorage) => ({ user: "ada", storage });
+
+  test("what waits survives the page, ids included", async () => {
+    const storage = new FakeStorage();
+    const bench = new Bench(options(storage));
+    const socket = await bench.online(busy);
+    void bench.client.read("snowflakes", toSeq("1851234567890123777"));
+    void bench.client.markUnread("b");
+    const before = socket.sent.splice(0);
+    socket.drop();
+    bench.page.leave();
+
+    const later = new Bench(options(storage));
+    later.client.start();
+    await settled();
+    later.socket.accept();
+    later.socket.serve(changes(9, 5, []));
+    assert.equal(later.client.waiting, 2);
+    const sent = later.socket.sent.splice(0).slice(1);
+    assert.deepEqual(sent, before);
+    assert.match(sent[0] ?? "", /"up_to_seq":1851234567890123777}/);
+    for (const text of before) later.socket.serve({ t: "ok", id: JSON.parse(text).id });
+    assert.deepEqual(new Bench(options(storage)).client.waiting, 0);
+    assert.equal([...storage.items.keys()].filter((key) => key.includes("commands")).length, 0);
+  });
+
+  test("forgetting drops it, and says so to who waits", async () => {
+    const storage = new FakeStorage();
+    const bench = new Bench(options(storage));
+    await bench.online(busy);
+    const marking = bench.client.markUnread("b");
+    bench.page.leave();
+    assert.equal(storage.items.size, 2);
+    bench.client.forget();
+    await assert.rejects(marking, { name: "BadgedError", code: "forgotten" });
+    assert.equal(storage.items.size, 0);
+    assert.equal(bench.client.badge, undefined);
+    assert.equal(bench.client.conversations.size, 0);
+    assert.equal(bench.client.status.state, "stopped");
+  });
+});

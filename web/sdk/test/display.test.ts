@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatCount, showInTitle, showOnApp } from "../src/index.js";
+import { Bench, changes, conversation, snapshot } from "./fakes.js";
+
+/** Runs with a global replaced. */
+async function withGlobal(name: string, value: unknown, run: () => Promise<void>): Promise<void> {
+  const before = Object.getOwnPropertyDescriptor(globalThis, name);
+  Object.defineProperty(globalThis, name, { value, configurable: true });
+  try {
+    await run();
+  } finally {
+    if (before === undefined) Reflect.deleteProperty(globalThis, name);
+    else Object.defineProperty(globalThis, name, before);
+  }
+}
+
+test("a badge shows nothing for nothing, and no more than it has room for", () => {
+  const cases: [number, string][] = [
+    [-1, ""],
+    [0, ""],
+    [1, "1"],
+    [99, "99"],
+    [100, "99+"],
+    [123_456, "99+"],
+  ];
+  for (const [count, text] of cases) assert.equal(formatCount(count), text);
+  assert.equal(formatCount(999, 999), "999");
+  assert.equal(formatCount(1000, 999), "999+");
+});
+
+test("the title has the total in front, whatever the page calls itself", async () => {
+  const page = { title: "Inbox (2026)" };
+  await withGlobal("document", page, async () => {
+    const bench = new Bench();
+    const socket = await bench.online(snapshot(1, [conversation("a", 3, 1)]));
+    const stop = showInTitle(bench.client);
+    assert.equal(page.title, "(3) Inbox (2026)");
+    page.title = "Settings";
+    socket.serve(changes(2, 120, [conversation("a", 120, 2)]));
+    assert.equal(page.title, "(99+) Settings");
+    socket.serve(changes(3, 0, [conversation("a", 0, 3)]));
+    assert.equal(page.title, "Settings");
+    socket.serve(changes(4, 1, [conversation("a", 1, 4)]));
+    stop();
+    assert.equal(page.title, "Settings");
+    socket.serve(changes(5, 2, [conversation("a", 2, 5)]));
+    assert.equal(page.title, "Settings");
+  });
+});
+
+test("the app's icon has the total, where there is one that takes it", async () => {
+  const bench = new Bench();
+  const socket = await bench.online(snapshot(1, [conversation("a", 3, 1)]));
+  const shown: number[] = [];
+  const setAppBadge = (count: number) => {
+    shown.push(count);
+    return Promise.reject(new DOMException("not installed", "NotAllowedError"));
+  };
+  await withGlobal("navigator", { setAppBadge }, async () => {
+    const stop = showOnApp(bench.client);
+    socket.serve(changes(2, 5, [conversation("a", 5, 2)]));
+    stop();
+    assert.deepEqual(shown, [3, 5, 0]);
+  });
+  await withGlobal("navigator", {}, async () => showOnApp(bench.client)());
+});
