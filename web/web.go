@@ -15,7 +15,7 @@ var dist embed.FS
 // loads, by relative paths. They need no inline script or style and nothing
 // from other origins, so that a Content-Security-Policy of
 //
-//	default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'
+//	default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'
 //
 // lets the page work.
 func Demo() fs.FS {

@@ -46,10 +46,19 @@ type App struct {
 	opening <-chan struct{}
 }
 
+// Option changes what Open puts together.
+type Option func(*App)
+
+// WithBus gives the bus of a server without Redis, which closes it.
+func WithBus(b pubsub.Bus) Option { return func(a *App) { a.bus = b } }
+
 // Open connects to the database and puts the parts together, to be served on
 // l. Close must be called in the end, also after Run; it does not close l.
-func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger) (_ *App, err error) {
+func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
 	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux()}
+	for _, change := range options {
+		change(a)
+	}
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -237,6 +246,9 @@ func (a *App) checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func (a *App) openBus() error {
+	if a.bus != nil {
+		return nil
+	}
 	if a.cfg.RedisURL == "" {
 		a.bus = pubsub.NewMemory()
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/demo"
 	"github.com/badged/badged/internal/embedpg"
 	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/web"
 )
 
@@ -26,6 +27,10 @@ type demoCmd struct {
 
 // databaseStop is how long the demo's Postgres has to stop.
 const databaseStop = 20 * time.Second
+
+// reconcileInterval is short, so that who cuts the link of the bus on the page
+// does not wait long to see the repair.
+const reconcileInterval = 5 * time.Second
 
 // Run runs the demo until it is interrupted.
 func (c *demoCmd) Run(ctx context.Context, streams Streams) (err error) {
@@ -69,21 +74,22 @@ func (c *demoCmd) Run(ctx context.Context, streams Streams) (err error) {
 }
 
 func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, l net.Listener, pg *embedpg.Server, keys demo.Keys) error {
+	bus := demo.NewBus(pubsub.NewMemory())
 	a, err := app.Open(ctx, config.Server{
 		Database:          config.Database{DatabaseURL: pg.URL()},
 		Tokens:            config.Tokens{JWTKeys: []string{"demo=HS256:" + keys.JWTSecret}},
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
 		PublisherKeys:     []string{"demo=" + keys.PublisherKey},
-		ReconcileInterval: 30 * time.Second,
+		ReconcileInterval: reconcileInterval,
 		DrainTimeout:      2 * time.Second,
 		Migrate:           true,
-	}, l, log)
+	}, l, log, app.WithBus(bus))
 	if err != nil {
 		return err
 	}
 	defer a.Close()
 	d, err := demo.New(ctx, demo.Config{
-		Pool: a.Pool(), Log: a.Log(), Tokens: a.Tokens(), Wake: a.Wake, Page: web.Demo(), Logger: log,
+		Pool: a.Pool(), Log: a.Log(), Tokens: a.Tokens(), Wake: a.Wake, Bus: bus, Page: web.Demo(), Logger: log,
 	})
 	if err != nil {
 		return err

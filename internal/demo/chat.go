@@ -65,8 +65,8 @@ func rooms() []room {
 			"Has anybody seen my charger? It is the white one with the very long cable",
 			"There is cake in the kitchen 🍰", "@Dev your cat is on camera", "Friday quiz at five",
 		}},
-		{"releases", "Release notes", "feed", all, "updates", 1, []string{
-			"Web 4.2 is out: faster search", "iOS 4.2 is in review", "Android 4.2 rolls out to 20 %", "Scheduled maintenance on Sunday, 02:00 UTC",
+		{"releases", "System notices", "feed", all, "system", 1, []string{
+			"Version 4.2 is out: faster search", "New sign-in from Lisbon", "Your export is ready", "Scheduled maintenance on Sunday, 02:00 UTC",
 		}},
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +30,8 @@ type Config struct {
 	Tokens *auth.Tokens
 	// Wake tells the projector of events appended to partitions.
 	Wake func(partitions []int)
+	// Bus is the bus of the server, whose link the page can cut.
+	Bus *Bus
 	// Page holds index.html and what it needs.
 	Page   fs.FS
 	Logger *slog.Logger
@@ -72,6 +73,10 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d.mux.HandleFunc("GET /demo/users", d.getUsers)
 	d.mux.HandleFunc("GET /demo/feed", d.getFeed)
 	d.mux.HandleFunc("POST /demo/messages", d.postMessage)
+	d.mux.HandleFunc("POST /demo/recalls", d.postRecall)
+	d.mux.HandleFunc("POST /demo/levels", d.postLevel)
+	d.mux.HandleFunc("GET /demo/bus", d.getBus)
+	d.mux.HandleFunc("POST /demo/bus", d.postBus)
 	d.mux.HandleFunc("GET /demo/simulation", d.getSimulation)
 	d.mux.HandleFunc("POST /demo/simulation", d.postSimulation)
 	d.mux.Handle("GET /", securePage(http.FileServerFS(cfg.Page)))
@@ -81,10 +86,11 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 // ServeHTTP implements http.Handler.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// securePage lets the page load nothing from elsewhere.
+// securePage lets the page load nothing from elsewhere. The icon with the count
+// on it is a picture that the page draws itself, and so data.
 func securePage(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-cache")
 		h.ServeHTTP(w, r)
@@ -189,67 +195,20 @@ func (d *Demo) getFeed(w http.ResponseWriter, r *http.Request) {
 	d.feed.serve(w, r, page, recent, log)
 }
 
-// maxTextBytes is the longest message of the demo.
-const maxTextBytes = 500
-
-func (d *Demo) postMessage(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		ConversationID string `json:"conversation_id"`
-		SenderID       string `json:"sender_id"`
-		Text           string `json:"text"`
-	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&in); err != nil {
-		d.refuse(w, "the message cannot be read")
-		return
-	}
-	to, err := findRoom(in.ConversationID)
-	text := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(in.Text, "\x00", ""), ""))
-	switch {
-	case err != nil:
-		d.refuse(w, err.Error())
-		return
-	case !slices.Contains(to.Members, in.SenderID):
-		d.refuse(w, "the sender is not in this conversation")
-		return
-	case text == "" || len(text) > maxTextBytes:
-		d.refuse(w, "a message has 1 to 500 bytes")
-		return
-	}
-	m, err := d.store.send(r.Context(), to, in.SenderID, text)
-	if err != nil {
-		d.fail(w, r, err)
-		return
-	}
-	d.feed.message(m)
-	d.answer(w, http.StatusOK, struct {
-		Seq int64 `json:"seq"`
-	}{m.Seq})
-}
-
-// simulation is the state of the people who talk by themselves.
-type simulation struct {
-	Running bool `json:"running"`
-}
-
-func (d *Demo) getSimulation(w http.ResponseWriter, _ *http.Request) {
-	d.answer(w, http.StatusOK, simulation{d.running.Load()})
-}
-
-func (d *Demo) postSimulation(w http.ResponseWriter, r *http.Request) {
-	var in simulation
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&in); err != nil {
-		d.refuse(w, "want {\"running\": true} or {\"running\": false}")
-		return
-	}
-	d.running.Store(in.Running)
-	d.answer(w, http.StatusOK, in)
-}
-
 func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // the page may be gone
+}
+
+// decode reads the body of a request, or refuses it.
+func (d *Demo) decode(w http.ResponseWriter, r *http.Request, in any, refusal string) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(in); err != nil {
+		d.refuse(w, refusal)
+		return false
+	}
+	return true
 }
 
 func (d *Demo) refuse(w http.ResponseWriter, detail string) {

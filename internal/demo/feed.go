@@ -48,6 +48,8 @@ func (f *feed) watched() bool {
 
 func (f *feed) message(m message) { f.send(frame("message", m)) }
 
+func (f *feed) link(l linkState) { f.send(frame("link", l)) }
+
 func (f *feed) entry(e entry) {
 	b := frame("log", e)
 	f.mu.Lock()

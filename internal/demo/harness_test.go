@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/pgtest"
 	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/pubsub"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
@@ -63,6 +64,7 @@ type fixture struct {
 	log    *events.Log
 	tokens *auth.Tokens
 	wakes  *wakes
+	bus    *Bus
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -85,9 +87,11 @@ func fixtureOn(t *testing.T, url string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{pool: pool, log: log, tokens: tokens, wakes: &wakes{}}
+	memory := pubsub.NewMemory()
+	t.Cleanup(func() { _ = memory.Close() })
+	f := &fixture{pool: pool, log: log, tokens: tokens, wakes: &wakes{}, bus: NewBus(memory)}
 	f.Demo, err = New(t.Context(), Config{
-		Pool: pool, Log: log, Tokens: tokens, Wake: f.wakes.wake,
+		Pool: pool, Log: log, Tokens: tokens, Wake: f.wakes.wake, Bus: f.bus,
 		Page: fstest.MapFS{
 			"index.html": {Data: []byte("<html>the page")},
 			"app.js":     {Data: []byte("the script")},

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,8 @@ type message struct {
 	Text             string    `json:"text"`
 	MentionedUserIDs []string  `json:"mentioned_user_ids"`
 	Time             time.Time `json:"time"`
+	// Recalled messages have no text any more.
+	Recalled bool `json:"recalled"`
 }
 
 // store is the chat backend of the demo: its messages are in a schema of their
@@ -48,6 +51,7 @@ CREATE TABLE IF NOT EXISTS demo.messages (
     sent_at            timestamptz NOT NULL DEFAULT current_timestamp,
     PRIMARY KEY (conversation_id, seq)
 );
+ALTER TABLE demo.messages ADD COLUMN IF NOT EXISTS recalled boolean NOT NULL DEFAULT false;
 CREATE INDEX IF NOT EXISTS messages_sent_at ON demo.messages (sent_at)`
 
 // create makes the tables where they are missing.
@@ -69,8 +73,12 @@ func (s *store) create(ctx context.Context) error {
 }
 
 func level(userID, conversationID string, l events.Level) events.Event {
+	return levelSet("level/"+userID+"/"+conversationID, userID, conversationID, l)
+}
+
+func levelSet(id, userID, conversationID string, l events.Level) events.Event {
 	return events.Event{
-		ID: "level/" + userID + "/" + conversationID, Source: eventSource, Type: events.ConversationLevelSet,
+		ID: id, Source: eventSource, Type: events.ConversationLevelSet,
 		Data: events.Data{ConversationID: conversationID, UserIDs: []string{userID}, Level: l},
 	}
 }
@@ -131,13 +139,48 @@ RETURNING seq, sent_at`, m.ConversationID, m.SenderID, m.Text, m.MentionedUserID
 	return m, nil
 }
 
+// errNotRecalled is returned where a sender has no such message to recall.
+var errNotRecalled = errors.New("there is no such message of this sender, or it was recalled before")
+
+// recall takes a message back, and its delivery with it, in one transaction.
+func (s *store) recall(ctx context.Context, r room, senderID string, seq int64) (message, error) {
+	m := message{ConversationID: r.ConversationID, Seq: seq, SenderID: senderID, Recalled: true}
+	var receipt events.Receipt
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `UPDATE demo.messages SET recalled = true, text = ''
+WHERE conversation_id = $1 AND seq = $2 AND sender_id = $3 AND NOT recalled
+RETURNING mentioned_user_ids, sent_at`, m.ConversationID, m.Seq, m.SenderID).Scan(&m.MentionedUserIDs, &m.Time)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return errNotRecalled
+		}
+		if err != nil {
+			return fmt.Errorf("recall the message: %w", err)
+		}
+		receipt, err = s.log.Publish(ctx, tx, events.Event{
+			ID: fmt.Sprintf("%s/%d/recalled", m.ConversationID, m.Seq), Source: eventSource, Type: events.MessageRecalled,
+			Data: events.Data{ConversationID: m.ConversationID, Seq: m.Seq, UserIDs: without(r.Members, senderID)},
+		})
+		return err
+	})
+	if err != nil {
+		return message{}, err
+	}
+	s.wake(receipt.Partitions)
+	return m, nil
+}
+
+// setLevel sets what a conversation adds to a user's total.
+func (s *store) setLevel(ctx context.Context, userID, conversationID string, l events.Level) error {
+	return s.publish(ctx, []events.Event{levelSet("level/"+rand.Text(), userID, conversationID, l)})
+}
+
 // recent returns the last messages, oldest first: enough of each conversation
 // to have something to look at.
 func (s *store) recent(ctx context.Context) ([]message, error) {
-	rows, err := s.pool.Query(ctx, `SELECT conversation_id, seq, sender_id, text, mentioned_user_ids, sent_at
+	rows, err := s.pool.Query(ctx, `SELECT conversation_id, seq, sender_id, text, mentioned_user_ids, sent_at, recalled
 FROM demo.conversations AS c
 CROSS JOIN LATERAL (
-    SELECT seq, sender_id, text, mentioned_user_ids, sent_at
+    SELECT seq, sender_id, text, mentioned_user_ids, sent_at, recalled
     FROM demo.messages AS m WHERE m.conversation_id = c.conversation_id ORDER BY seq DESC LIMIT 30
 ) AS last
 ORDER BY sent_at, seq`)
@@ -146,7 +189,7 @@ ORDER BY sent_at, seq`)
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (message, error) {
 		var m message
-		err := row.Scan(&m.ConversationID, &m.Seq, &m.SenderID, &m.Text, &m.MentionedUserIDs, &m.Time)
+		err := row.Scan(&m.ConversationID, &m.Seq, &m.SenderID, &m.Text, &m.MentionedUserIDs, &m.Time, &m.Recalled)
 		return m, err
 	})
 }

@@ -109,7 +109,7 @@ func TestSendFromTheBotReadsNothing(t *testing.T) {
 		t.Error("the bot reads")
 	}
 	e := got["releases/2"]
-	if e.Data.Category != "updates" || !slices.Equal(e.Data.UserIDs, []string{"ada", "ben", "chloe", "dev"}) {
+	if e.Data.Category != "system" || !slices.Equal(e.Data.UserIDs, []string{"ada", "ben", "chloe", "dev"}) {
 		t.Errorf("published %+v, want an update for all", e)
 	}
 }
