@@ -12,12 +12,17 @@ export class Chat {
     return this.#messages.get(conversationId) ?? [];
   }
 
-  /** Takes in a message; false where it was known, as after a reconnect. */
+  /**
+   * Takes in a message, or its recall; false where it was known, as after a
+   * reconnect.
+   */
   add(message: Message): boolean {
     const messages = this.messages(message.conversation_id);
-    if (messages.some(({ seq }) => seq === message.seq)) return false;
-    const more = [...messages, message].sort((a, b) => a.seq - b.seq);
-    this.#messages.set(message.conversation_id, more.slice(-KEPT));
+    const known = messages.find(({ seq }) => seq === message.seq);
+    if (known !== undefined && known.recalled === message.recalled) return false;
+    const others = messages.filter((other) => other !== known);
+    const all = [...others, message].sort((a, b) => a.seq - b.seq);
+    this.#messages.set(message.conversation_id, all.slice(-KEPT));
     return true;
   }
 }

@@ -1,4 +1,4 @@
-import type { Conversation } from "@badged/sdk";
+import { type Conversation, formatCount } from "@badged/sdk";
 import { h, plural, setText, spoken } from "./dom.js";
 import { icon } from "./icons.js";
 import { adds } from "./parts.js";
@@ -132,7 +132,7 @@ class Row {
         h(
           "span",
           { class: counts ? "pill" : "pill is-quiet", "aria-hidden": "true" },
-          unread > 0 ? String(unread) : "\u00a0",
+          formatCount(unread) || "\u00a0",
         ),
         spoken(unread > 0 ? `, ${unread} unread` : ", marked unread"),
       );
@@ -186,7 +186,7 @@ class Tabs {
   update(total: number, categories: Readonly<Record<string, number>>): void {
     for (const [category, element] of this.#counts) {
       const count = category === undefined ? total : (categories[category] ?? 0);
-      setText(element, count > 0 ? String(count) : "");
+      setText(element, formatCount(count));
     }
   }
 }

@@ -1,5 +1,5 @@
 import { animate, clockToTheSecond, h, setText } from "./dom.js";
-import type { LoggedEvent } from "./server.js";
+import type { LoggedEvent, User } from "./server.js";
 
 // Older events leave the page.
 const KEPT = 150;
@@ -10,6 +10,7 @@ export class EventLog {
   readonly #count: HTMLElement;
   readonly #seen = new Set<string>();
   #total = 0;
+  #effects: HTMLElement | undefined;
 
   constructor(list: HTMLElement, count: HTMLElement) {
     this.#list = list;
@@ -26,11 +27,41 @@ export class EventLog {
     this.#seen.add(name);
     this.#total++;
 
-    const row = draw(event);
+    this.#put(draw(event));
+    setText(this.#count, `${this.#total} events`);
+  }
+
+  /** What became of it: a badge changed. Changes in a row share a line. */
+  effect(user: User, before: number, after: number): void {
+    const chip = h(
+      "span",
+      { class: after > before ? "effect is-up" : "effect" },
+      `${user.name} ${before} → ${after}`,
+    );
+    chip.style.setProperty("--user", user.color);
+    if (this.#effects === undefined || this.#list.firstElementChild !== this.#effects) {
+      this.#effects = h("li", { class: "effects" });
+      this.#put(this.#effects);
+    }
+    this.#effects.append(chip);
+  }
+
+  /** Something that happened beside the log. */
+  note(title: string, text: string): void {
+    this.#put(
+      h(
+        "li",
+        { class: "event", "data-kind": "note" },
+        h("span", { class: "event-type" }, title),
+        h("span", { class: "event-summary" }, text),
+      ),
+    );
+  }
+
+  #put(row: HTMLElement): void {
     this.#list.prepend(row);
     animate(row, [{ opacity: 0, transform: "translateY(-8px)" }, { transform: "none" }], 300);
     while (this.#list.childElementCount > KEPT) this.#list.lastElementChild?.remove();
-    setText(this.#count, `${this.#total} events`);
   }
 }
 

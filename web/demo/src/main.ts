@@ -1,8 +1,10 @@
+import { showInTitle, showOnApp, showOnFavicon } from "@badged/sdk";
+import { BusButton } from "./bus.js";
 import { Chat } from "./chat.js";
 import { find, oncePerFrame, setText } from "./dom.js";
 import { EventLog } from "./log.js";
 import { People } from "./people.js";
-import { Phone } from "./phone.js";
+import { Phone, type PhoneOptions } from "./phone.js";
 import { type Cast, DemoServer } from "./server.js";
 
 const RETRY_MS = 1_500;
@@ -16,6 +18,7 @@ const link = find("#link");
 const linkText = find("#link-text");
 const play = find<HTMLButtonElement>("#play");
 const playText = find("#play-text");
+const bus = new BusButton(find<HTMLButtonElement>("#bus"), server, log);
 let feedIsOpen = false;
 
 /** The users, however long it takes until there is a server. */
@@ -35,7 +38,11 @@ function start(cast: Cast): void {
     people.update();
     showLive(phones);
   });
-  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  const onTotal: PhoneOptions["onTotal"] = (user, before, after) => log.effect(user, before, after);
+  const phones = cast.users.map(
+    (user) => new Phone({ user, cast, chat, server, onChange, onTotal }),
+  );
+  showOnPage(phones);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
   stage.replaceChildren(...phones.map(({ element }) => element));
@@ -47,6 +54,7 @@ function start(cast: Cast): void {
       feedIsOpen = true;
       showLive(phones);
       void syncSimulation();
+      void bus.sync();
       if (lost) void reloadIfRecast(cast);
       lost = false;
     },
@@ -60,10 +68,28 @@ function start(cast: Cast): void {
       if (chat.add(message)) for (const phone of phones) phone.refresh();
     },
     onLogged: (event) => log.add(event),
+    onLink: (state) => bus.show(state),
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();
   }, REDRAW_MS);
+}
+
+/** The page itself has the badge of the phone that was used last, and of the first before. */
+function showOnPage(phones: readonly Phone[]): void {
+  let shown: Phone | undefined;
+  let stop = () => {};
+  const show = (phone: Phone) => {
+    if (phone === shown) return;
+    shown = phone;
+    stop();
+    const all = [showInTitle(phone.client), showOnFavicon(phone.client), showOnApp(phone.client)];
+    stop = () => {
+      for (const each of all) each();
+    };
+  };
+  for (const phone of phones) phone.element.addEventListener("focusin", () => show(phone));
+  if (phones[0]) show(phones[0]);
 }
 
 function showLive(phones: readonly Phone[]): void {

@@ -1,3 +1,4 @@
+import { formatCount } from "@badged/sdk";
 import { h, setText, spoken } from "./dom.js";
 import type { Phone } from "./phone.js";
 
@@ -36,7 +37,7 @@ export class People {
     for (const [{ client }, { badge, said }] of this.#badges) {
       const total = client.badge?.total ?? 0;
       badge.hidden = total === 0;
-      setText(badge, String(total));
+      setText(badge, formatCount(total));
       setText(said, `, ${total} unread`);
     }
   }

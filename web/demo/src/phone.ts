@@ -1,4 +1,4 @@
-import { Badged, type Seq, type Status } from "@badged/sdk";
+import { Badged, formatCount, type Seq, type Status } from "@badged/sdk";
 import type { Chat } from "./chat.js";
 import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "./dom.js";
 import { icon } from "./icons.js";
@@ -31,6 +31,8 @@ export interface PhoneOptions {
   readonly server: DemoServer;
   /** The badge or the connection changed. */
   readonly onChange: () => void;
+  /** The total changed from what the phone showed before. */
+  readonly onTotal: (user: User, before: number, after: number) => void;
 }
 
 /** The phone of one user, with a badge client of its own. */
@@ -48,6 +50,7 @@ export class Phone {
   readonly #switch: HTMLInputElement;
   readonly #announcer = new Announcer();
   #thread: Thread | undefined;
+  #total: number | undefined;
   /** What the phone last saw of the chat, while it is offline. */
   #frozen: ReadonlyMap<string, readonly Message[]> | undefined;
 
@@ -57,7 +60,11 @@ export class Phone {
     this.user = user;
     this.#users = new Map(cast.users.map((other) => [other.user_id, other]));
     this.#topics = topicsOf(user, cast);
-    this.client = new Badged({ url: location.href, token: () => server.token(user.user_id) });
+    this.client = new Badged({
+      url: location.href,
+      user: user.user_id,
+      token: () => server.token(user.user_id),
+    });
     this.#reader = new Reader(this.client);
 
     this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
@@ -65,23 +72,41 @@ export class Phone {
     this.#home = new Home(user);
     this.#switch = h("input", { type: "checkbox", role: "switch", checked: true });
     this.#switch.addEventListener("change", () => this.#setOnline(this.#switch.checked));
+    const readAll = h(
+      "button",
+      { class: "quiet-button", type: "button" },
+      "Read all",
+      spoken(` of ${user.name}`),
+    );
+    readAll.addEventListener("click", () => this.#readAll());
     this.element = h(
       "article",
       { class: "phone", id: `phone-${user.user_id}`, "aria-label": `${user.name}'s phone` },
       h("div", { class: "device" }, this.#home.element, this.#screen),
       h(
-        "label",
-        { class: "switch" },
-        this.#switch,
-        h("span", { class: "switch-track", "aria-hidden": "true" }),
-        h("span", {}, "Online"),
-        h("span", { class: "spoken" }, `, ${user.name}'s phone`),
+        "div",
+        { class: "controls" },
+        h(
+          "label",
+          { class: "switch" },
+          this.#switch,
+          h("span", { class: "switch-track", "aria-hidden": "true" }),
+          h("span", {}, "Online"),
+          spoken(`, ${user.name}'s phone`),
+        ),
+        readAll,
       ),
       this.#announcer.element,
     );
     this.element.style.setProperty("--user", user.color);
 
-    this.client.on("total", () => this.refresh());
+    this.client.on("total", ({ total }) => {
+      if (this.#total !== undefined && total !== this.#total) {
+        options.onTotal(user, this.#total, total);
+      }
+      this.#total = total;
+      this.refresh();
+    });
     this.client.on("conversation", () => {
       this.#reader.check();
       this.refresh();
@@ -96,9 +121,12 @@ export class Phone {
 
   /** Draws what changed, before the next frame is painted. */
   readonly refresh = oncePerFrame(() => {
-    const { badge, conversations, status, more } = this.client;
+    this.#updateThread();
+    // Before the status is drawn: it may add to what waits.
+    this.#showToReader();
+    const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
-    this.#home.update(status);
+    this.#home.update(status, status.state === "online" ? 0 : waiting);
     if (badge !== undefined) {
       this.#home.showBadge(badge.total, badge.mentions, sum(badge, conversations.values()), more);
       this.#announcer.say(
@@ -106,10 +134,16 @@ export class Phone {
       );
     }
     this.#list.update(badge?.total ?? 0, badge?.categories ?? {}, (topic) => this.#row(topic));
-    this.#thread?.update(this.#messages(this.#thread.topic.id), status.state === "online");
-    this.#showToReader();
     this.#options.onChange();
   });
+
+  #updateThread(): void {
+    if (this.#thread === undefined) return;
+    const { id } = this.#thread.topic;
+    const { conversations, status } = this.client;
+    const level = conversations.get(id)?.level ?? "all";
+    this.#thread.update(this.#messages(id), level, status.state === "online");
+  }
 
   #messages(conversationId: string): readonly Message[] {
     if (this.#frozen !== undefined) return this.#frozen.get(conversationId) ?? [];
@@ -124,9 +158,10 @@ export class Phone {
     return { conversation, last, preview: last ? this.#preview(topic, last) : none };
   }
 
-  #preview({ kind }: Topic, { sender_id, text }: Message): string {
+  #preview({ kind }: Topic, { sender_id, text, recalled }: Message): string {
+    if (recalled) return "Message recalled";
     if (sender_id === this.user.user_id) return `You: ${text}`;
-    if (kind === "direct") return text;
+    if (kind !== "group") return text;
     return `${this.#users.get(sender_id)?.name ?? sender_id}: ${text}`;
   }
 
@@ -142,6 +177,12 @@ export class Phone {
     this.refresh();
   }
 
+  #readAll(): void {
+    this.#announcer.hurry();
+    void this.client.readAll();
+    this.refresh();
+  }
+
   #open(topic: Topic): void {
     this.#announcer.hurry();
     this.#thread = new Thread({
@@ -151,9 +192,13 @@ export class Phone {
       firstUnreadSeq: this.client.conversations.get(topic.id)?.firstUnreadSeq ?? 0,
       onClose: () => this.#close(topic),
       onSend: (text) => this.#options.server.send(topic.id, this.user.user_id, text),
+      onRecall: (message) => void this.#options.server.recall(message).catch(() => {}),
+      onLevel: (level) =>
+        void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {}),
+      onMarkUnread: () => this.#markUnread(topic),
       onScroll: () => this.#showToReader(),
     });
-    this.#thread.update(this.#messages(topic.id), this.client.status.state === "online");
+    this.#updateThread();
     this.#list.element.inert = true;
     this.#screen.append(this.#thread.element);
     this.#thread.opened();
@@ -171,6 +216,15 @@ export class Phone {
     this.#thread = undefined;
     this.#list.element.inert = false;
     this.#list.focus(topic);
+  }
+
+  /** Leaves the conversation, too: one that is open is read. */
+  #markUnread(topic: Topic): void {
+    this.#announcer.hurry();
+    this.#close(topic);
+    // Refused where the conversation never had a message: then nothing changes.
+    this.client.markUnread(topic.id).catch(() => {});
+    this.refresh();
   }
 
   #showToReader(): void {
@@ -222,9 +276,11 @@ class Home {
     );
   }
 
-  update(status: Status): void {
+  /** `waiting` is how much of what the user did waits for a connection. */
+  update(status: Status, waiting: number): void {
     setText(this.#time, clock(new Date()));
-    setText(this.#status, STATUS[status.state]);
+    const word = STATUS[status.state];
+    setText(this.#status, waiting > 0 ? `${word} · ${waiting} waiting` : word);
     const why = status.state === "waiting" || status.state === "refused" ? status.reason : "";
     if (this.element.title !== why) this.element.title = why;
   }
@@ -245,7 +301,7 @@ class Home {
     const before = this.#total;
     this.#total = total;
     this.#badge.hidden = total === 0;
-    setText(this.#badge, String(total));
+    setText(this.#badge, formatCount(total));
     animate(
       this.#badge,
       [{ transform: "scale(0.6)" }, { transform: "scale(1.25)" }, { transform: "none" }],

@@ -28,6 +28,8 @@ export interface Message {
   readonly text: string;
   readonly mentioned_user_ids: readonly string[];
   readonly time: string;
+  /** Its sender took it back; it has no text any more. */
+  readonly recalled: boolean;
 }
 
 /** An event of the log, in the words of the server. */
@@ -40,11 +42,18 @@ export interface LoggedEvent {
   readonly time: string;
 }
 
+/** The link of the bus: for how long it stays cut, and how many updates it has lost so far. */
+export interface LinkState {
+  readonly cut_ms: number;
+  readonly lost: number;
+}
+
 export interface FeedListener {
   onOpen(): void;
   onLost(): void;
   onMessage(message: Message): void;
   onLogged(event: LoggedEvent): void;
+  onLink(state: LinkState): void;
 }
 
 const RETRY_MS = 2_000;
@@ -77,6 +86,27 @@ export class DemoServer {
     });
   }
 
+  async recall({ conversation_id, sender_id, seq }: Message): Promise<void> {
+    await request("POST", "demo/recalls", { conversation_id, sender_id, seq });
+  }
+
+  async setLevel(conversationId: string, userId: string, level: string): Promise<void> {
+    await request("POST", "demo/levels", {
+      conversation_id: conversationId,
+      user_id: userId,
+      level,
+    });
+  }
+
+  link(): Promise<LinkState> {
+    return request("GET", "demo/bus");
+  }
+
+  /** Cuts the link of the bus for a while; 0 makes it whole. */
+  cutLink(cutMs: number): Promise<LinkState> {
+    return request("POST", "demo/bus", { cut_ms: cutMs });
+  }
+
   async isRunning(): Promise<boolean> {
     return (await request<{ running: boolean }>("GET", "demo/simulation")).running;
   }
@@ -97,6 +127,7 @@ export class DemoServer {
     };
     source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
+    source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
   }
 }
 

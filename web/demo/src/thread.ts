@@ -1,8 +1,15 @@
-import type { Seq } from "@badged/sdk";
+import type { Level, Seq } from "@badged/sdk";
 import { clock, h, oncePerFrame, setText, spoken } from "./dom.js";
 import { icon } from "./icons.js";
 import type { Topic } from "./list.js";
 import type { Message, User } from "./server.js";
+
+/** The levels in the order in which the button goes through them, and their names. */
+const LEVELS = [
+  { level: "all", icon: "bell", name: "everything counts" },
+  { level: "mentions", icon: "mention", name: "only mentions count" },
+  { level: "none", icon: "muted", name: "muted" },
+] as const;
 
 // Within this many pixels of its end, a thread counts as scrolled to the end.
 const END_PX = 24;
@@ -15,6 +22,9 @@ export interface ThreadOptions {
   readonly firstUnreadSeq: Seq;
   readonly onClose: () => void;
   readonly onSend: (text: string) => Promise<void>;
+  readonly onRecall: (message: Message) => void;
+  readonly onLevel: (level: Level) => void;
+  readonly onMarkUnread: () => void;
   /** What is on the screen has changed. */
   readonly onScroll: () => void;
 }
@@ -29,6 +39,8 @@ export class Thread {
   readonly #belowCount = h("span");
   readonly #compose: Compose | undefined;
   readonly #back: HTMLButtonElement;
+  readonly #level = h("button", { class: "thread-button", type: "button" });
+  #levelAt = -1;
   #drawn: readonly Message[] = [];
 
   constructor(options: ThreadOptions) {
@@ -38,13 +50,23 @@ export class Thread {
     this.#back = h(
       "button",
       {
-        class: "thread-back",
+        class: "thread-button",
         type: "button",
         "aria-label": `Back to ${owner.name}'s conversations`,
       },
       icon("back"),
     );
     this.#back.addEventListener("click", options.onClose);
+    const unread = h(
+      "button",
+      { class: "thread-button", type: "button", "aria-label": "Mark unread", title: "Mark unread" },
+      icon("unread"),
+    );
+    unread.addEventListener("click", options.onMarkUnread);
+    this.#level.addEventListener("click", () => {
+      const next = LEVELS[(this.#levelAt + 1) % LEVELS.length];
+      if (next) options.onLevel(next.level);
+    });
     this.#messages = h("div", {
       class: "messages",
       role: "log",
@@ -62,7 +84,14 @@ export class Thread {
     this.element = h(
       "section",
       { class: "thread", "aria-label": `${topic.title}, opened by ${owner.name}` },
-      h("header", { class: "thread-head" }, this.#back, h("h3", {}, topic.title)),
+      h(
+        "header",
+        { class: "thread-head" },
+        this.#back,
+        h("h3", {}, topic.title),
+        this.#level,
+        unread,
+      ),
       h("div", { class: "thread-body" }, this.#messages, this.#below),
     );
     if (topic.kind !== "feed") {
@@ -94,16 +123,20 @@ export class Thread {
     else this.#scrollToEnd();
   }
 
-  /** Shows these messages, at most adding to those of the last call. */
-  update(messages: readonly Message[], online: boolean): void {
+  /** Shows these messages, and what the conversation adds. */
+  update(messages: readonly Message[], level: Level, online: boolean): void {
     this.#compose?.setOnline(online);
+    this.#showLevel(level);
+    // What is asked of the chat itself, and not of the badge, does not wait.
+    this.#level.disabled = !online;
+    this.element.classList.toggle("is-offline", !online);
     if (messages === this.#drawn) return;
     const atEnd = this.#atEnd;
     const { scrollTop } = this.#messages;
     const known = new Set(this.#drawn);
     const grown = this.#drawn.every((message, i) => messages[i] === message);
     if (!grown) {
-      // One came late, or the oldest were forgotten: draw anew.
+      // One came late or was recalled, or the oldest were forgotten: draw anew.
       known.clear();
       this.#messages.replaceChildren();
     }
@@ -140,6 +173,18 @@ export class Thread {
     return scrollTop + clientHeight >= scrollHeight - END_PX;
   }
 
+  #showLevel(level: Level): void {
+    const at = LEVELS.findIndex((known) => known.level === level);
+    const shown = LEVELS[at];
+    const next = LEVELS[(at + 1) % LEVELS.length];
+    if (at === this.#levelAt || !shown || !next) return;
+    this.#levelAt = at;
+    this.#level.replaceChildren(icon(shown.icon));
+    const label = `Now ${shown.name}. Change to: ${next.name}`;
+    this.#level.title = label;
+    this.#level.setAttribute("aria-label", label);
+  }
+
   #scrollToEnd(): void {
     this.#messages.scrollTop = this.#messages.scrollHeight;
   }
@@ -170,13 +215,39 @@ export class Thread {
     } else {
       bubble.append(spoken(`${own ? "You" : name}: `));
     }
-    bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
+    if (message.recalled) {
+      bubble.classList.add("is-recalled");
+      bubble.append(h("span", { class: "message-text" }, "Message recalled"));
+    } else {
+      bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
+      if (own) bubble.append(this.#recallButton(message));
+    }
 
     const firstUnread =
       firstUnreadSeq > 0 &&
       message.seq >= firstUnreadSeq &&
       (before === undefined || before.seq < firstUnreadSeq);
     return firstUnread ? [h("div", { class: "divider" }, "New"), bubble] : [bubble];
+  }
+
+  #recallButton(message: Message): HTMLButtonElement {
+    const button = h(
+      "button",
+      {
+        class: "recall",
+        type: "button",
+        title: "Recall",
+        "aria-label": `Recall the message ${message.text}`,
+      },
+      icon("recall"),
+    );
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      // The button goes with the text, and the focus must not.
+      this.#messages.focus({ preventScroll: true });
+      this.#options.onRecall(message);
+    });
+    return button;
   }
 
   /** The text with the names of users marked. */

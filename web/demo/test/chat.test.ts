@@ -11,6 +11,7 @@ function message(conversation_id: string, seq: number): Message {
     text: "",
     mentioned_user_ids: [],
     time: "2026-11-02T10:00:00Z",
+    recalled: false,
   };
 }
 
@@ -31,6 +32,16 @@ test("a list that was given out stays as it is", () => {
   const before = chat.messages("a");
   chat.add(message("a", 2));
   assert.equal(before.length, 1);
+});
+
+test("a recall takes the place of its message", () => {
+  const chat = new Chat();
+  for (const seq of [1, 2, 3]) chat.add(message("a", seq));
+  const recall = { ...message("a", 2), recalled: true };
+  assert.equal(chat.add(recall), true);
+  assert.equal(chat.add(recall), false);
+  assert.deepEqual(seqs(chat, "a"), [1, 2, 3]);
+  assert.equal(chat.messages("a")[1]?.recalled, true);
 });
 
 test("the oldest of 200 are forgotten", () => {

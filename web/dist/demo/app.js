@@ -1,155 +1,3 @@
-// demo/src/chat.ts
-var KEPT = 200;
-var Chat = class {
-  #messages = /* @__PURE__ */ new Map();
-  /** In order of seq. The array is never changed: a new message makes a new one. */
-  messages(conversationId) {
-    return this.#messages.get(conversationId) ?? [];
-  }
-  /** Takes in a message; false where it was known, as after a reconnect. */
-  add(message) {
-    const messages = this.messages(message.conversation_id);
-    if (messages.some(({ seq }) => seq === message.seq)) return false;
-    const more = [...messages, message].sort((a, b) => a.seq - b.seq);
-    this.#messages.set(message.conversation_id, more.slice(-KEPT));
-    return true;
-  }
-};
-
-// demo/src/dom.ts
-function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === void 0 || value === false) continue;
-    element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children);
-  return element;
-}
-function spoken(text = "") {
-  return h("span", { class: "spoken" }, text);
-}
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-function find(selector) {
-  const element = document.querySelector(selector);
-  if (element === null) throw new Error(`the page has no ${selector}`);
-  return element;
-}
-function oncePerFrame(call) {
-  let asked = false;
-  return () => {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      call();
-    });
-  };
-}
-function animate(element, keyframes, durationMs) {
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return void 0;
-  return element.animate(keyframes, {
-    duration: durationMs,
-    easing: "cubic-bezier(0.2, 0.8, 0.2, 1)"
-  });
-}
-var time = new Intl.DateTimeFormat(void 0, {
-  hour: "2-digit",
-  minute: "2-digit",
-  hourCycle: "h23"
-});
-var timeWithSeconds = new Intl.DateTimeFormat(void 0, { timeStyle: "medium" });
-function clock(date) {
-  return time.format(date);
-}
-function clockToTheSecond(date) {
-  return timeWithSeconds.format(date);
-}
-function plural(count, noun) {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
-}
-
-// demo/src/log.ts
-var KEPT2 = 150;
-var EventLog = class {
-  #list;
-  #count;
-  #seen = /* @__PURE__ */ new Set();
-  #total = 0;
-  constructor(list, count) {
-    this.#list = list;
-    list.tabIndex = 0;
-    this.#count = count;
-  }
-  /** Takes in an event, unless it is known, as after a reconnect. */
-  add(event) {
-    const name = `${event.position} ${event.source} ${event.id}`;
-    if (this.#seen.has(name)) return;
-    this.#seen.add(name);
-    this.#total++;
-    const row = draw(event);
-    this.#list.prepend(row);
-    animate(row, [{ opacity: 0, transform: "translateY(-8px)" }, { transform: "none" }], 300);
-    while (this.#list.childElementCount > KEPT2) this.#list.lastElementChild?.remove();
-    setText(this.#count, `${this.#total} events`);
-  }
-};
-function draw({ position, type, source, id, summary, time: time2 }) {
-  return h(
-    "li",
-    {
-      class: "event",
-      "data-kind": type,
-      title: `${clockToTheSecond(new Date(time2))}, ${source} ${id}`
-    },
-    h("span", { class: "event-type" }, type),
-    h("span", { class: "event-position" }, position),
-    h("span", { class: "event-summary" }, summary)
-  );
-}
-
-// demo/src/people.ts
-var People = class {
-  #badges = /* @__PURE__ */ new Map();
-  constructor(bar, phones) {
-    const buttons = phones.map((phone) => {
-      const badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
-      const said = spoken();
-      this.#badges.set(phone, { badge, said });
-      const face = h(
-        "span",
-        { class: "avatar is-direct", "aria-hidden": "true" },
-        phone.user.name.slice(0, 1),
-        badge
-      );
-      face.style.setProperty("--user", phone.user.color);
-      const button = h(
-        "button",
-        { class: "person", type: "button" },
-        face,
-        h("span", { class: "person-name" }, phone.user.name),
-        said
-      );
-      button.addEventListener(
-        "click",
-        () => phone.element.scrollIntoView({ inline: "center", block: "nearest" })
-      );
-      return button;
-    });
-    bar.replaceChildren(...buttons);
-  }
-  update() {
-    for (const [{ client }, { badge, said }] of this.#badges) {
-      const total = client.badge?.total ?? 0;
-      badge.hidden = total === 0;
-      setText(badge, String(total));
-      setText(said, `, ${total} unread`);
-    }
-  }
-};
-
 // sdk/src/emitter.ts
 var Emitter = class {
   #listeners = /* @__PURE__ */ new Map();
@@ -1388,16 +1236,320 @@ function baseURL(text) {
   return url.href;
 }
 
+// sdk/src/display.ts
+function formatCount(count, most = 99) {
+  if (count <= 0) return "";
+  return count > most ? `${most}+` : String(count);
+}
+function showInTitle(client) {
+  const show = (count) => {
+    const title = document.title.replace(/^\(\d+\+?\) /, "");
+    document.title = count === "" ? title : `(${count}) ${title}`;
+  };
+  return follow(client, (total) => show(formatCount(total)));
+}
+function showOnApp(client) {
+  const { navigator } = globalThis;
+  return follow(client, (total) => void navigator.setAppBadge?.(total).catch(() => {
+  }));
+}
+function showOnFavicon(client, options = {}) {
+  const link2 = document.querySelector('link[rel~="icon"]') ?? document.head.appendChild(Object.assign(document.createElement("link"), { rel: "icon" }));
+  const { href, type } = link2;
+  const image = new Image();
+  image.src = options.icon ?? (href || "/favicon.ico");
+  let latest = "";
+  const show = async (count) => {
+    latest = count;
+    await image.decode().catch(() => {
+    });
+    if (count !== latest) return;
+    link2.type = count === "" ? type : "image/png";
+    link2.href = count === "" ? href : drawFavicon(image, count, options);
+  };
+  return follow(client, (total) => void show(formatCount(total)));
+}
+var SIDE = 64;
+function drawFavicon(image, count, options) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = SIDE;
+  const context = canvas.getContext("2d");
+  if (context === null) return image.src;
+  if (image.naturalWidth > 0) context.drawImage(image, 0, 0, SIDE, SIDE);
+  context.font = "bold 34px system-ui, sans-serif";
+  const height = 42;
+  const width = Math.min(SIDE, Math.max(height, context.measureText(count).width + 18));
+  context.fillStyle = options.color ?? "#e5251b";
+  context.beginPath();
+  context.roundRect(SIDE - width, SIDE - height, width, height, height / 2);
+  context.fill();
+  context.fillStyle = options.textColor ?? "#fff";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(count, SIDE - width / 2, SIDE - height / 2 + 2, width - 8);
+  return canvas.toDataURL();
+}
+function follow(client, show) {
+  show(client.badge?.total ?? 0);
+  const stop = client.on("total", ({ total }) => show(total));
+  return () => {
+    stop();
+    show(0);
+  };
+}
+
+// demo/src/dom.ts
+function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === void 0 || value === false) continue;
+    element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children);
+  return element;
+}
+function spoken(text = "") {
+  return h("span", { class: "spoken" }, text);
+}
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+function find(selector) {
+  const element = document.querySelector(selector);
+  if (element === null) throw new Error(`the page has no ${selector}`);
+  return element;
+}
+function oncePerFrame(call) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      call();
+    });
+  };
+}
+function animate(element, keyframes, durationMs) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return void 0;
+  return element.animate(keyframes, {
+    duration: durationMs,
+    easing: "cubic-bezier(0.2, 0.8, 0.2, 1)"
+  });
+}
+var time = new Intl.DateTimeFormat(void 0, {
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23"
+});
+var timeWithSeconds = new Intl.DateTimeFormat(void 0, { timeStyle: "medium" });
+function clock(date) {
+  return time.format(date);
+}
+function clockToTheSecond(date) {
+  return timeWithSeconds.format(date);
+}
+function plural(count, noun) {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+// demo/src/bus.ts
+var CUT_MS = 12e3;
+var BusButton = class {
+  #button;
+  #text;
+  #server;
+  #log;
+  #until = 0;
+  #lostBefore = 0;
+  #timer;
+  constructor(button, server2, log2) {
+    this.#button = button;
+    this.#text = button.lastElementChild ?? button;
+    this.#server = server2;
+    this.#log = log2;
+    button.addEventListener("click", async () => {
+      const cutMs = this.#until > 0 ? 0 : CUT_MS;
+      await server2.cutLink(cutMs).catch(() => {
+      });
+    });
+  }
+  /** Asks the server how the link is. */
+  async sync() {
+    const state = await this.#server.link().catch(() => void 0);
+    if (state !== void 0) this.show(state);
+  }
+  show({ cut_ms, lost }) {
+    const wasCut = this.#until > 0;
+    this.#until = cut_ms > 0 ? Date.now() + cut_ms : 0;
+    if (cut_ms > 0 && !wasCut) {
+      this.#lostBefore = lost;
+      this.#log.note("bus link cut", "Updates are lost until it is back; only reconciliation sees");
+      this.#timer = setInterval(() => this.#tick(), 250);
+    } else if (cut_ms === 0 && wasCut) {
+      clearInterval(this.#timer);
+      this.#log.note(
+        "bus link whole",
+        `${lost - this.#lostBefore} updates were lost, no count was`
+      );
+    }
+    this.#button.dataset.cut = String(cut_ms > 0);
+    this.#draw();
+  }
+  #tick() {
+    if (Date.now() < this.#until) this.#draw();
+    else void this.sync();
+  }
+  #draw() {
+    const seconds = Math.ceil((this.#until - Date.now()) / 1e3);
+    setText(this.#text, this.#until > 0 ? `Link cut, ${seconds} s` : "Cut the bus link");
+  }
+};
+
+// demo/src/chat.ts
+var KEPT = 200;
+var Chat = class {
+  #messages = /* @__PURE__ */ new Map();
+  /** In order of seq. The array is never changed: a new message makes a new one. */
+  messages(conversationId) {
+    return this.#messages.get(conversationId) ?? [];
+  }
+  /**
+   * Takes in a message, or its recall; false where it was known, as after a
+   * reconnect.
+   */
+  add(message) {
+    const messages = this.messages(message.conversation_id);
+    const known = messages.find(({ seq }) => seq === message.seq);
+    if (known !== void 0 && known.recalled === message.recalled) return false;
+    const others = messages.filter((other) => other !== known);
+    const all = [...others, message].sort((a, b) => a.seq - b.seq);
+    this.#messages.set(message.conversation_id, all.slice(-KEPT));
+    return true;
+  }
+};
+
+// demo/src/log.ts
+var KEPT2 = 150;
+var EventLog = class {
+  #list;
+  #count;
+  #seen = /* @__PURE__ */ new Set();
+  #total = 0;
+  #effects;
+  constructor(list, count) {
+    this.#list = list;
+    list.tabIndex = 0;
+    this.#count = count;
+  }
+  /** Takes in an event, unless it is known, as after a reconnect. */
+  add(event) {
+    const name = `${event.position} ${event.source} ${event.id}`;
+    if (this.#seen.has(name)) return;
+    this.#seen.add(name);
+    this.#total++;
+    this.#put(draw(event));
+    setText(this.#count, `${this.#total} events`);
+  }
+  /** What became of it: a badge changed. Changes in a row share a line. */
+  effect(user, before, after) {
+    const chip = h(
+      "span",
+      { class: after > before ? "effect is-up" : "effect" },
+      `${user.name} ${before} → ${after}`
+    );
+    chip.style.setProperty("--user", user.color);
+    if (this.#effects === void 0 || this.#list.firstElementChild !== this.#effects) {
+      this.#effects = h("li", { class: "effects" });
+      this.#put(this.#effects);
+    }
+    this.#effects.append(chip);
+  }
+  /** Something that happened beside the log. */
+  note(title, text) {
+    this.#put(
+      h(
+        "li",
+        { class: "event", "data-kind": "note" },
+        h("span", { class: "event-type" }, title),
+        h("span", { class: "event-summary" }, text)
+      )
+    );
+  }
+  #put(row) {
+    this.#list.prepend(row);
+    animate(row, [{ opacity: 0, transform: "translateY(-8px)" }, { transform: "none" }], 300);
+    while (this.#list.childElementCount > KEPT2) this.#list.lastElementChild?.remove();
+  }
+};
+function draw({ position, type, source, id, summary, time: time2 }) {
+  return h(
+    "li",
+    {
+      class: "event",
+      "data-kind": type,
+      title: `${clockToTheSecond(new Date(time2))}, ${source} ${id}`
+    },
+    h("span", { class: "event-type" }, type),
+    h("span", { class: "event-position" }, position),
+    h("span", { class: "event-summary" }, summary)
+  );
+}
+
+// demo/src/people.ts
+var People = class {
+  #badges = /* @__PURE__ */ new Map();
+  constructor(bar, phones) {
+    const buttons = phones.map((phone) => {
+      const badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
+      const said = spoken();
+      this.#badges.set(phone, { badge, said });
+      const face = h(
+        "span",
+        { class: "avatar is-direct", "aria-hidden": "true" },
+        phone.user.name.slice(0, 1),
+        badge
+      );
+      face.style.setProperty("--user", phone.user.color);
+      const button = h(
+        "button",
+        { class: "person", type: "button" },
+        face,
+        h("span", { class: "person-name" }, phone.user.name),
+        said
+      );
+      button.addEventListener(
+        "click",
+        () => phone.element.scrollIntoView({ inline: "center", block: "nearest" })
+      );
+      return button;
+    });
+    bar.replaceChildren(...buttons);
+  }
+  update() {
+    for (const [{ client }, { badge, said }] of this.#badges) {
+      const total = client.badge?.total ?? 0;
+      badge.hidden = total === 0;
+      setText(badge, formatCount(total));
+      setText(said, `, ${total} unread`);
+    }
+  }
+};
+
 // demo/src/icons.ts
 var SVG = "http://www.w3.org/2000/svg";
 var PATHS = {
   back: "M15 5l-7 7 7 7",
+  bell: "M6 9a6 6 0 0 1 12 0c0 5 2 7 2 7H4s2-2 2-7M10 20a2 2 0 0 0 4 0",
   chat: "M21 11.5a8.4 8.4 0 0 1-12.3 7.4L3 21l2.1-5.6A8.4 8.4 0 1 1 21 11.5z",
   down: "M12 5v14M6 13l6 6 6-6",
   feed: "M3 11v2a1 1 0 0 0 1 1h3l7 4V6L7 10H4a1 1 0 0 0-1 1zM18 9a4 4 0 0 1 0 6",
   group: "M5 9h14M5 15h14M10 4L8 20M16 4l-2 16",
   muted: "M6 9a6 6 0 0 1 9-5.2M18 11c0 4 2 5 2 5H8M4 16s2-1 2-5M10 20a2 2 0 0 0 4 0M3 3l18 18",
-  send: "M12 20V5M5 12l7-7 7 7"
+  mention: "M16 12a4 4 0 1 1-8 0 4 4 0 0 1 8 0zM16 8v5a2.5 2.5 0 0 0 5 0v-1a9 9 0 1 0-3.6 7.2",
+  recall: "M9 14L4 9l5-5M4 9h9a6 6 0 0 1 0 12h-2",
+  send: "M12 20V5M5 12l7-7 7 7",
+  unread: "M12 12m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0"
 };
 function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
@@ -1521,7 +1673,7 @@ var Row = class {
         h(
           "span",
           { class: counts ? "pill" : "pill is-quiet", "aria-hidden": "true" },
-          unread > 0 ? String(unread) : " "
+          formatCount(unread) || " "
         ),
         spoken(unread > 0 ? `, ${unread} unread` : ", marked unread")
       );
@@ -1568,7 +1720,7 @@ var Tabs2 = class {
   update(total, categories) {
     for (const [category, element] of this.#counts) {
       const count = category === void 0 ? total : categories[category] ?? 0;
-      setText(element, count > 0 ? String(count) : "");
+      setText(element, formatCount(count));
     }
   }
 };
@@ -1611,6 +1763,11 @@ var Reader = class {
 };
 
 // demo/src/thread.ts
+var LEVELS = [
+  { level: "all", icon: "bell", name: "everything counts" },
+  { level: "mentions", icon: "mention", name: "only mentions count" },
+  { level: "none", icon: "muted", name: "muted" }
+];
 var END_PX = 24;
 var Thread = class {
   element;
@@ -1621,6 +1778,8 @@ var Thread = class {
   #belowCount = h("span");
   #compose;
   #back;
+  #level = h("button", { class: "thread-button", type: "button" });
+  #levelAt = -1;
   #drawn = [];
   constructor(options) {
     this.#options = options;
@@ -1628,13 +1787,23 @@ var Thread = class {
     this.#back = h(
       "button",
       {
-        class: "thread-back",
+        class: "thread-button",
         type: "button",
         "aria-label": `Back to ${owner.name}'s conversations`
       },
       icon("back")
     );
     this.#back.addEventListener("click", options.onClose);
+    const unread = h(
+      "button",
+      { class: "thread-button", type: "button", "aria-label": "Mark unread", title: "Mark unread" },
+      icon("unread")
+    );
+    unread.addEventListener("click", options.onMarkUnread);
+    this.#level.addEventListener("click", () => {
+      const next = LEVELS[(this.#levelAt + 1) % LEVELS.length];
+      if (next) options.onLevel(next.level);
+    });
     this.#messages = h("div", {
       class: "messages",
       role: "log",
@@ -1651,7 +1820,14 @@ var Thread = class {
     this.element = h(
       "section",
       { class: "thread", "aria-label": `${topic.title}, opened by ${owner.name}` },
-      h("header", { class: "thread-head" }, this.#back, h("h3", {}, topic.title)),
+      h(
+        "header",
+        { class: "thread-head" },
+        this.#back,
+        h("h3", {}, topic.title),
+        this.#level,
+        unread
+      ),
       h("div", { class: "thread-body" }, this.#messages, this.#below)
     );
     if (topic.kind !== "feed") {
@@ -1680,9 +1856,12 @@ var Thread = class {
     if (divider) this.#messages.scrollTop = divider.offsetTop - 8;
     else this.#scrollToEnd();
   }
-  /** Shows these messages, at most adding to those of the last call. */
-  update(messages, online) {
+  /** Shows these messages, and what the conversation adds. */
+  update(messages, level, online) {
     this.#compose?.setOnline(online);
+    this.#showLevel(level);
+    this.#level.disabled = !online;
+    this.element.classList.toggle("is-offline", !online);
     if (messages === this.#drawn) return;
     const atEnd = this.#atEnd;
     const { scrollTop } = this.#messages;
@@ -1719,6 +1898,17 @@ var Thread = class {
     const { scrollTop, clientHeight, scrollHeight } = this.#messages;
     return scrollTop + clientHeight >= scrollHeight - END_PX;
   }
+  #showLevel(level) {
+    const at = LEVELS.findIndex((known) => known.level === level);
+    const shown = LEVELS[at];
+    const next = LEVELS[(at + 1) % LEVELS.length];
+    if (at === this.#levelAt || !shown || !next) return;
+    this.#levelAt = at;
+    this.#level.replaceChildren(icon(shown.icon));
+    const label = `Now ${shown.name}. Change to: ${next.name}`;
+    this.#level.title = label;
+    this.#level.setAttribute("aria-label", label);
+  }
   #scrollToEnd() {
     this.#messages.scrollTop = this.#messages.scrollHeight;
   }
@@ -1746,9 +1936,33 @@ var Thread = class {
     } else {
       bubble.append(spoken(`${own ? "You" : name}: `));
     }
-    bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
+    if (message.recalled) {
+      bubble.classList.add("is-recalled");
+      bubble.append(h("span", { class: "message-text" }, "Message recalled"));
+    } else {
+      bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
+      if (own) bubble.append(this.#recallButton(message));
+    }
     const firstUnread = firstUnreadSeq > 0 && message.seq >= firstUnreadSeq && (before === void 0 || before.seq < firstUnreadSeq);
     return firstUnread ? [h("div", { class: "divider" }, "New"), bubble] : [bubble];
+  }
+  #recallButton(message) {
+    const button = h(
+      "button",
+      {
+        class: "recall",
+        type: "button",
+        title: "Recall",
+        "aria-label": `Recall the message ${message.text}`
+      },
+      icon("recall")
+    );
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      this.#messages.focus({ preventScroll: true });
+      this.#options.onRecall(message);
+    });
+    return button;
   }
   /** The text with the names of users marked. */
   #withMentions(text) {
@@ -1830,6 +2044,7 @@ var Phone = class {
   #switch;
   #announcer = new Announcer();
   #thread;
+  #total;
   /** What the phone last saw of the chat, while it is offline. */
   #frozen;
   constructor(options) {
@@ -1838,29 +2053,51 @@ var Phone = class {
     this.user = user;
     this.#users = new Map(cast.users.map((other) => [other.user_id, other]));
     this.#topics = topicsOf(user, cast);
-    this.client = new Badged({ url: location.href, token: () => server2.token(user.user_id) });
+    this.client = new Badged({
+      url: location.href,
+      user: user.user_id,
+      token: () => server2.token(user.user_id)
+    });
     this.#reader = new Reader(this.client);
     this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
     this.#screen = h("div", { class: "app" }, this.#list.element);
     this.#home = new Home(user);
     this.#switch = h("input", { type: "checkbox", role: "switch", checked: true });
     this.#switch.addEventListener("change", () => this.#setOnline(this.#switch.checked));
+    const readAll = h(
+      "button",
+      { class: "quiet-button", type: "button" },
+      "Read all",
+      spoken(` of ${user.name}`)
+    );
+    readAll.addEventListener("click", () => this.#readAll());
     this.element = h(
       "article",
       { class: "phone", id: `phone-${user.user_id}`, "aria-label": `${user.name}'s phone` },
       h("div", { class: "device" }, this.#home.element, this.#screen),
       h(
-        "label",
-        { class: "switch" },
-        this.#switch,
-        h("span", { class: "switch-track", "aria-hidden": "true" }),
-        h("span", {}, "Online"),
-        h("span", { class: "spoken" }, `, ${user.name}'s phone`)
+        "div",
+        { class: "controls" },
+        h(
+          "label",
+          { class: "switch" },
+          this.#switch,
+          h("span", { class: "switch-track", "aria-hidden": "true" }),
+          h("span", {}, "Online"),
+          spoken(`, ${user.name}'s phone`)
+        ),
+        readAll
       ),
       this.#announcer.element
     );
     this.element.style.setProperty("--user", user.color);
-    this.client.on("total", () => this.refresh());
+    this.client.on("total", ({ total }) => {
+      if (this.#total !== void 0 && total !== this.#total) {
+        options.onTotal(user, this.#total, total);
+      }
+      this.#total = total;
+      this.refresh();
+    });
     this.client.on("conversation", () => {
       this.#reader.check();
       this.refresh();
@@ -1874,9 +2111,11 @@ var Phone = class {
   }
   /** Draws what changed, before the next frame is painted. */
   refresh = oncePerFrame(() => {
-    const { badge, conversations, status, more } = this.client;
+    this.#updateThread();
+    this.#showToReader();
+    const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
-    this.#home.update(status);
+    this.#home.update(status, status.state === "online" ? 0 : waiting);
     if (badge !== void 0) {
       this.#home.showBadge(badge.total, badge.mentions, sum(badge, conversations.values()), more);
       this.#announcer.say(
@@ -1884,10 +2123,15 @@ var Phone = class {
       );
     }
     this.#list.update(badge?.total ?? 0, badge?.categories ?? {}, (topic) => this.#row(topic));
-    this.#thread?.update(this.#messages(this.#thread.topic.id), status.state === "online");
-    this.#showToReader();
     this.#options.onChange();
   });
+  #updateThread() {
+    if (this.#thread === void 0) return;
+    const { id } = this.#thread.topic;
+    const { conversations, status } = this.client;
+    const level = conversations.get(id)?.level ?? "all";
+    this.#thread.update(this.#messages(id), level, status.state === "online");
+  }
   #messages(conversationId) {
     if (this.#frozen !== void 0) return this.#frozen.get(conversationId) ?? [];
     return this.#options.chat.messages(conversationId);
@@ -1898,9 +2142,10 @@ var Phone = class {
     const none = conversation === void 0 ? "No messages yet" : "";
     return { conversation, last, preview: last ? this.#preview(topic, last) : none };
   }
-  #preview({ kind }, { sender_id, text }) {
+  #preview({ kind }, { sender_id, text, recalled }) {
+    if (recalled) return "Message recalled";
     if (sender_id === this.user.user_id) return `You: ${text}`;
-    if (kind === "direct") return text;
+    if (kind !== "group") return text;
     return `${this.#users.get(sender_id)?.name ?? sender_id}: ${text}`;
   }
   #setOnline(online) {
@@ -1914,6 +2159,11 @@ var Phone = class {
     }
     this.refresh();
   }
+  #readAll() {
+    this.#announcer.hurry();
+    void this.client.readAll();
+    this.refresh();
+  }
   #open(topic) {
     this.#announcer.hurry();
     this.#thread = new Thread({
@@ -1923,9 +2173,14 @@ var Phone = class {
       firstUnreadSeq: this.client.conversations.get(topic.id)?.firstUnreadSeq ?? 0,
       onClose: () => this.#close(topic),
       onSend: (text) => this.#options.server.send(topic.id, this.user.user_id, text),
+      onRecall: (message) => void this.#options.server.recall(message).catch(() => {
+      }),
+      onLevel: (level) => void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {
+      }),
+      onMarkUnread: () => this.#markUnread(topic),
       onScroll: () => this.#showToReader()
     });
-    this.#thread.update(this.#messages(topic.id), this.client.status.state === "online");
+    this.#updateThread();
     this.#list.element.inert = true;
     this.#screen.append(this.#thread.element);
     this.#thread.opened();
@@ -1942,6 +2197,14 @@ var Phone = class {
     this.#thread = void 0;
     this.#list.element.inert = false;
     this.#list.focus(topic);
+  }
+  /** Leaves the conversation, too: one that is open is read. */
+  #markUnread(topic) {
+    this.#announcer.hurry();
+    this.#close(topic);
+    this.client.markUnread(topic.id).catch(() => {
+    });
+    this.refresh();
   }
   #showToReader() {
     if (this.#thread === void 0) return;
@@ -1986,9 +2249,11 @@ var Home = class {
       )
     );
   }
-  update(status) {
+  /** `waiting` is how much of what the user did waits for a connection. */
+  update(status, waiting) {
     setText(this.#time, clock(/* @__PURE__ */ new Date()));
-    setText(this.#status, STATUS[status.state]);
+    const word = STATUS[status.state];
+    setText(this.#status, waiting > 0 ? `${word} · ${waiting} waiting` : word);
     const why = status.state === "waiting" || status.state === "refused" ? status.reason : "";
     if (this.element.title !== why) this.element.title = why;
   }
@@ -2001,7 +2266,7 @@ var Home = class {
     const before = this.#total;
     this.#total = total;
     this.#badge.hidden = total === 0;
-    setText(this.#badge, String(total));
+    setText(this.#badge, formatCount(total));
     animate(
       this.#badge,
       [{ transform: "scale(0.6)" }, { transform: "scale(1.25)" }, { transform: "none" }],
@@ -2089,6 +2354,23 @@ var DemoServer = class {
       text
     });
   }
+  async recall({ conversation_id, sender_id, seq }) {
+    await request("POST", "demo/recalls", { conversation_id, sender_id, seq });
+  }
+  async setLevel(conversationId, userId, level) {
+    await request("POST", "demo/levels", {
+      conversation_id: conversationId,
+      user_id: userId,
+      level
+    });
+  }
+  link() {
+    return request("GET", "demo/bus");
+  }
+  /** Cuts the link of the bus for a while; 0 makes it whole. */
+  cutLink(cutMs) {
+    return request("POST", "demo/bus", { cut_ms: cutMs });
+  }
   async isRunning() {
     return (await request("GET", "demo/simulation")).running;
   }
@@ -2106,6 +2388,7 @@ var DemoServer = class {
     };
     source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
+    source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
   }
 };
 async function request(method, path, body) {
@@ -2127,6 +2410,7 @@ var link = find("#link");
 var linkText = find("#link-text");
 var play = find("#play");
 var playText = find("#play-text");
+var bus = new BusButton(find("#bus"), server, log);
 var feedIsOpen = false;
 async function firstCast() {
   for (; ; ) {
@@ -2143,7 +2427,11 @@ function start(cast) {
     people.update();
     showLive(phones);
   });
-  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  const onTotal = (user, before, after) => log.effect(user, before, after);
+  const phones = cast.users.map(
+    (user) => new Phone({ user, cast, chat, server, onChange, onTotal })
+  );
+  showOnPage(phones);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
   stage.replaceChildren(...phones.map(({ element }) => element));
@@ -2154,6 +2442,7 @@ function start(cast) {
       feedIsOpen = true;
       showLive(phones);
       void syncSimulation();
+      void bus.sync();
       if (lost) void reloadIfRecast(cast);
       lost = false;
     },
@@ -2166,11 +2455,28 @@ function start(cast) {
     onMessage(message) {
       if (chat.add(message)) for (const phone of phones) phone.refresh();
     },
-    onLogged: (event) => log.add(event)
+    onLogged: (event) => log.add(event),
+    onLink: (state) => bus.show(state)
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();
   }, REDRAW_MS);
+}
+function showOnPage(phones) {
+  let shown;
+  let stop = () => {
+  };
+  const show = (phone) => {
+    if (phone === shown) return;
+    shown = phone;
+    stop();
+    const all = [showInTitle(phone.client), showOnFavicon(phone.client), showOnApp(phone.client)];
+    stop = () => {
+      for (const each of all) each();
+    };
+  };
+  for (const phone of phones) phone.element.addEventListener("focusin", () => show(phone));
+  if (phones[0]) show(phones[0]);
 }
 function showLive(phones) {
   if (!feedIsOpen) {

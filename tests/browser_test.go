@@ -1,0 +1,24 @@
+package tests
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// The client and the demo's page do in a real browser what their own tests say
+// of them with fakes: web/browser has the stories. They leave screenshots in
+// the folder that BADGED_SCREENSHOTS names, by default badged-screenshots in
+// that for temporary files.
+func TestBrowser(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "browser/demo.test.mjs")
+	cmd.Dir = "../web"
+	cmd.Env = append(cmd.Environ(), "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+	// With the browser and the server that it starts, where it does not end by
+	// itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,284 @@
+// The SDK and the page of the demo in a real browser, with a real server.
+
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+import { Demo, launch } from "./chromium.mjs";
+import { Server } from "./server.mjs";
+
+/** Screenshots are kept for who wants to look at them. */
+const screenshots = process.env.BADGED_SCREENSHOTS ?? join(tmpdir(), "badged-screenshots");
+
+const server = new Server();
+let browser;
+let context;
+
+before(async () => {
+  mkdirSync(screenshots, { recursive: true });
+  await server.start();
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  await server.stop();
+});
+
+beforeEach(async () => {
+  context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+});
+
+afterEach(async () => {
+  await context.close();
+});
+
+/** Reads everything on all phones, so that the next test starts from nothing. */
+async function readEverything(demo) {
+  for (const user of ["ada", "ben", "chloe", "dev"]) {
+    await demo.phone(user).getByRole("button", { name: "Read all" }).click();
+    await demo.total(user, "");
+  }
+}
+
+test("a message raises the badges, reading lowers one of them", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.send("lunch", "ada", "@Ben lunch?");
+  await server.send("lunch", "ada", "At noon");
+  for (const [user, total] of [
+    ["ada", ""],
+    ["ben", 2],
+    ["chloe", 2],
+    ["dev", ""],
+  ]) {
+    await demo.total(user, total);
+  }
+  await demo.phone("ben").getByText("1 mention", { exact: true }).waitFor();
+  await demo.row("ben", "Lunch & coffee").click();
+  await demo.total("ben", "");
+  await demo.total("chloe", 2);
+  assert.deepEqual(demo.complaints, []);
+});
+
+test("the title, the favicon and the app have the total of the phone in use", async () => {
+  const demo = new Demo(await context.newPage(), server.url);
+  await demo.page.addInitScript(() => {
+    globalThis.appBadges = [];
+    Object.defineProperty(navigator, "setAppBadge", {
+      value: async (count) => globalThis.appBadges.push(count),
+    });
+  });
+  await demo.goto();
+  await readEverything(demo);
+  await demo.phone("ben").getByRole("switch").focus();
+  await server.send("ada-ben", "ada", "Got a minute?");
+  await demo.page.waitForFunction(() => document.title.startsWith("(1) "));
+  await demo.page.waitForFunction(() =>
+    document.querySelector("link[rel=icon]").href.startsWith("data:image/png"),
+  );
+  assert.equal(await demo.page.evaluate(() => globalThis.appBadges.at(-1)), 1);
+  await demo.phone("ben").getByRole("button", { name: "Read all" }).click();
+  await demo.page.waitForFunction(() => !document.title.startsWith("("));
+  await demo.page.waitForFunction(() =>
+    document.querySelector("link[rel=icon]").href.endsWith("icon.svg"),
+  );
+  assert.equal(await demo.page.evaluate(() => globalThis.appBadges.at(-1)), 0);
+});
+
+test("two tabs share the connections, and the second takes over from the first", async () => {
+  const first = await Demo.open(context, server.url);
+  await readEverything(first);
+  const second = await Demo.open(context, server.url);
+  assert.equal(first.sockets.length, 4);
+  assert.equal(second.sockets.length, 0);
+  await server.send("ada-ben", "ada", "Sure");
+  await first.total("ben", 1);
+  await second.total("ben", 1);
+
+  // What the user does in the tab without a connection counts, too.
+  await second.row("ben", "Ada").click();
+  await first.total("ben", "");
+  await second.total("ben", "");
+
+  await first.page.close();
+  // Until then the second shows what the first has told it.
+  while (second.sockets.length < 4) await second.page.waitForEvent("websocket");
+  await second.online(4);
+  await server.send("ada-ben", "ben", "Thanks");
+  await second.total("ada", 1);
+  assert.equal(second.sockets.length, 4);
+  assert.deepEqual(second.complaints, []);
+});
+
+test("a phone that was offline shows what it missed, and what its user did counts once", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.send("chloe-dev", "dev", "Did the numbers add up?");
+  await demo.total("chloe", 1);
+  const { seq } = await server.send("chloe-dev", "dev", "To the last one");
+  await demo.total("chloe", 2);
+
+  const chloe = demo.phone("chloe");
+  await chloe.getByText("Online", { exact: true }).click();
+  await chloe.getByText("Offline", { exact: true }).first().waitFor();
+  await demo.row("chloe", "Dev").click();
+  await chloe.getByText("1 waiting").waitFor();
+  await server.send("lunch", "ben", "Coffee?");
+  await demo.total("ada", 1);
+  await demo.total("chloe", 2);
+
+  await chloe.getByText("Online", { exact: true }).click();
+  await demo.total("chloe", 1);
+  await demo.logged(`chloe read chloe-dev up to ${seq}`);
+});
+
+test("the last badge shows before there is a connection", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.send("ada-ben", "ada", "Call you after the stand-up");
+  await demo.total("ben", 1);
+  await demo.page.reload();
+  await context.routeWebSocket(/./, () => {}); // accepts, and never says a word
+  await demo.page.reload();
+  await demo.total("ben", 1);
+  await demo.page.getByText("0 of 4 phones online").waitFor();
+});
+
+test("a recall, a mute and a mark change the badge as they should", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await demo.row("ada", "Ben").click();
+  const ada = demo.phone("ada");
+  for (const text of ["One", "Two"]) {
+    await ada.getByRole("textbox").fill(text);
+    await ada.getByRole("button", { name: "Send" }).click();
+  }
+  await demo.total("ben", 2);
+  await ada.getByRole("button", { name: "Recall the message Two" }).click();
+  await demo.total("ben", 1);
+  await ada.getByText("Message recalled").first().waitFor();
+
+  const ben = demo.phone("ben");
+  await demo.row("ben", "Ada").click();
+  await demo.total("ben", "");
+  await ben.getByRole("button", { name: "Mark unread" }).click();
+  await demo.total("ben", 1);
+  await demo.row("ben", "Ada").click();
+  await demo.total("ben", "");
+  await ben.getByRole("button", { name: /^Now everything counts/ }).click();
+  await ben.getByRole("button", { name: /^Now only mentions count/ }).click();
+  await ben.getByRole("button", { name: /^Now muted/ }).waitFor();
+  await ben.getByRole("button", { name: "Back to" }).click();
+  await server.send("ada-ben", "ada", "Three");
+  await demo.row("ben", "Ada").locator(".pill.is-quiet").waitFor();
+  await demo.total("ben", "");
+  await demo.row("ben", "Ada").click();
+  await ben.getByRole("button", { name: /^Now muted/ }).click();
+  await ben.getByRole("button", { name: /^Now everything counts/ }).waitFor();
+});
+
+test("updates that the bus loses are made good", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await demo.page.getByRole("button", { name: "Cut the bus link" }).click();
+  await demo.page.getByText("bus link cut", { exact: true }).waitFor();
+  await server.send("lunch", "ada", "Ten minutes");
+  await demo.total("ben", 1);
+  const { lost } = await server.get("bus");
+  assert(lost > 0, "the bus lost nothing: it was not cut");
+  await demo.page.getByRole("button", { name: "Link cut" }).click();
+  await demo.page.getByText("bus link whole").waitFor();
+});
+
+test("after a restart of the server the phones come back and go on", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.stop();
+  await demo.page.getByText("Reconnecting…").first().waitFor();
+  await server.start();
+  await demo.online(4);
+  await server.send("chloe-dev", "chloe", "Let me check");
+  await demo.total("dev", 1);
+});
+
+test("a token that has expired is replaced, and one that is about to is refreshed", async () => {
+  const demo = new Demo(await context.newPage(), server.url);
+  // What ada's first tokens are good for, in seconds: they are asked for by the page itself
+  // and before the first connection.
+  const seconds = [-60, -60, 8];
+  await demo.page.route("**/demo/users", async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    const ada = body.users.find(({ user_id }) => user_id === "ada");
+    const left = seconds.shift();
+    if (left !== undefined) ada.token = server.token("ada", left);
+    await route.fulfill({ response, json: body });
+  });
+  const refreshed = new Promise((resolve) => {
+    demo.page.on("websocket", (socket) => {
+      socket.on("framesent", ({ payload }) => {
+        if (String(payload).startsWith('{"t":"auth"')) resolve(socket);
+      });
+    });
+  });
+  await demo.goto();
+  assert(demo.sockets.length > 4, "no connection was refused for its token");
+  const socket = await refreshed;
+  assert.equal(socket.isClosed(), false);
+  await readEverything(demo);
+  await server.send("ada-ben", "ben", "👍");
+  await demo.total("ada", 1);
+  assert.equal(socket.isClosed(), false);
+});
+
+test("everything can be done with the keyboard", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.send("ada-ben", "ada", "Hello");
+  await demo.total("ben", 1);
+  const row = demo.row("ben", "Ada");
+  await row.focus();
+  await demo.page.keyboard.press("Enter");
+  await demo.total("ben", "");
+  const focused = () => demo.page.evaluate(() => document.activeElement.getAttribute("aria-label"));
+  assert.equal(await focused(), "Back to Ben's conversations");
+  for (let presses = 0; (await focused()) !== "Message to Ada"; presses++) {
+    assert(presses < 40, "the field to write in cannot be reached");
+    await demo.page.keyboard.press("Tab");
+  }
+  await demo.page.keyboard.type("Hi, by keyboard");
+  await demo.page.keyboard.press("Enter");
+  await demo.total("ada", 1);
+  await demo.page.keyboard.press("Escape");
+  assert.equal(await row.evaluate((element) => element === document.activeElement), true);
+});
+
+for (const [colorScheme, width, height] of [
+  ["light", 1440, 900],
+  ["dark", 1440, 900],
+  ["light", 390, 844],
+  ["dark", 390, 844],
+]) {
+  test(`it fits ${width} pixels, ${colorScheme}`, async () => {
+    const page = await browser.newPage({ viewport: { width, height }, colorScheme });
+    try {
+      const demo = new Demo(page, server.url);
+      await demo.goto();
+      await server.send("design-crew", "dev", "@Ada can you look at the new icon?");
+      await page.getByText("@Ada can you look at the new icon?").first().waitFor();
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert(wide <= width, `the page is ${wide} pixels wide`);
+      const unnamed = await page.evaluate(() =>
+        [...document.querySelectorAll("button, input, a")]
+          .filter((e) => !e.ariaLabel && !e.textContent.trim() && !e.labels?.length)
+          .map((e) => e.outerHTML.slice(0, 80)),
+      );
+      assert.deepEqual(unnamed, [], "a screen reader has no names for these");
+      await page.screenshot({ path: join(screenshots, `${colorScheme}-${width}.png`) });
+    } finally {
+      await page.close();
+    }
+  });
+}

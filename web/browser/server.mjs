@@ -1,0 +1,74 @@
+// The demo, as the browser tests start, stop and talk to it.
+
+import { spawn } from "node:child_process";
+import { createHmac } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const { BADGED_BINARY: binary, BADGED_DATA_DIR: dataDir } = process.env;
+if (!binary || !dataDir) {
+  throw new Error(
+    "BADGED_BINARY and BADGED_DATA_DIR are not set: go test ./tests -run Browser does",
+  );
+}
+
+/** `badged demo` on a port that stays the same from one start to the next. */
+export class Server {
+  url = "http://127.0.0.1:0";
+  #process;
+
+  /** Resolves once it serves. Nobody talks but who is told to. */
+  async start() {
+    const listen = this.url.replace("http://", "");
+    const child = spawn(binary, ["demo", `--listen=${listen}`, `--data-dir=${dataDir}`], {
+      stdio: ["ignore", "inherit", "pipe"],
+    });
+    this.#process = child;
+    const said = [];
+    for await (const line of createInterface({ input: child.stderr })) {
+      said.push(line);
+      const ready = line.match(/^badged: ready on (\S+)/);
+      if (!ready) continue;
+      this.url = ready[1];
+      child.stderr.resume();
+      await this.post("simulation", { running: false });
+      return;
+    }
+    throw new Error(`badged ended before it was ready:\n${said.join("\n")}`);
+  }
+
+  async stop() {
+    const ended = new Promise((resolve) => this.#process.once("exit", resolve));
+    this.#process.kill("SIGTERM");
+    await ended;
+  }
+
+  async get(path) {
+    const response = await fetch(`${this.url}/demo/${path}`);
+    if (!response.ok) throw new Error(`${path}: status ${response.status}`);
+    return response.json();
+  }
+
+  async post(path, body) {
+    const response = await fetch(`${this.url}/demo/${path}`, {
+      method: "POST",
+      body: JSON.stringify(body),
+    });
+    if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+
+  send(conversation_id, sender_id, text) {
+    return this.post("messages", { conversation_id, sender_id, text });
+  }
+
+  /** A token that ends so many seconds from now, or ago. */
+  token(user, seconds) {
+    const { jwt_secret } = JSON.parse(readFileSync(join(dataDir, "keys.json"), "utf8"));
+    const encode = (part) => Buffer.from(JSON.stringify(part)).toString("base64url");
+    const exp = Math.floor(Date.now() / 1000) + seconds;
+    const signed = `${encode({ alg: "HS256", typ: "JWT", kid: "demo" })}.${encode({ sub: user, exp })}`;
+    return `${signed}.${createHmac("sha256", jwt_secret).update(signed).digest("base64url")}`;
+  }
+}
