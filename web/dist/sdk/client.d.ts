@@ -73,7 +73,10 @@ export declare class Badged {
     start(): void;
     /** Disconnects. The state stays, and what the user did waits for the next `start`. */
     stop(): void;
-    /** Stops, and leaves nothing in the browser: for when the user signs out. */
+    /**
+     * Stops, here and in the user's other tabs, and leaves nothing in the
+     * browser: for when the user signs out.
+     */
     forget(): void;
     /**
      * Says that the user has read a conversation up to a message, and resolves

@@ -947,10 +947,6 @@ var Tabs = class {
   get leads() {
     return this.#leads;
   }
-  /** Whether there are other tabs to hear of. */
-  get shared() {
-    return this.#channel !== void 0;
-  }
   join() {
     const { locks, BroadcastChannel } = this.#environment;
     if (this.#name === void 0 || locks === null || BroadcastChannel === null) {
@@ -1097,8 +1093,15 @@ var Badged = class {
     this.#leave();
     this.#setStatus({ state: "stopped" });
   }
-  /** Stops, and leaves nothing in the browser: for when the user signs out. */
+  /**
+   * Stops, here and in the user's other tabs, and leaves nothing in the
+   * browser: for when the user signs out.
+   */
   forget() {
+    this.#tabs.post({ m: "forget" });
+    this.#forget();
+  }
+  #forget() {
     this.stop();
     this.#state = new State();
     this.#outbox.clear();
@@ -1174,7 +1177,8 @@ var Badged = class {
   /** Takes in what another tab says. */
   #hear(message) {
     const { leads } = this.#tabs;
-    if (message.m === "hello" || message.m === "command") {
+    if (message.m === "forget") this.#forget();
+    else if (message.m === "hello" || message.m === "command") {
       if (leads) this.#serve(message);
     } else if (!leads) {
       this.#follow(message);

@@ -184,8 +184,16 @@ export class Badged {
     this.#setStatus({ state: "stopped" });
   }
 
-  /** Stops, and leaves nothing in the browser: for when the user signs out. */
+  /**
+   * Stops, here and in the user's other tabs, and leaves nothing in the
+   * browser: for when the user signs out.
+   */
   forget(): void {
+    this.#tabs.post({ m: "forget" });
+    this.#forget();
+  }
+
+  #forget(): void {
     this.stop();
     this.#state = new State();
     this.#outbox.clear();
@@ -275,7 +283,8 @@ export class Badged {
   /** Takes in what another tab says. */
   #hear(message: TabMessage): void {
     const { leads } = this.#tabs;
-    if (message.m === "hello" || message.m === "command") {
+    if (message.m === "forget") this.#forget();
+    else if (message.m === "hello" || message.m === "command") {
       if (leads) this.#serve(message);
     } else if (!leads) {
       this.#follow(message);
@@ -297,7 +306,7 @@ export class Badged {
     );
   }
 
-  #follow(message: Exclude<TabMessage, { m: "hello" | "command" }>): void {
+  #follow(message: Exclude<TabMessage, { m: "hello" | "command" | "forget" }>): void {
     if (message.m === "answer") {
       this.#outbox.answer(message.answer);
     } else if (message.m === "status") {

@@ -12,7 +12,9 @@ export type TabMessage =
   | { readonly m: "status"; readonly status: Status; readonly elected: boolean }
   /** From the leader: a state, complete for whoever holds version `base` of its epoch. */
   | { readonly m: "state"; readonly frame: StateFrame; readonly base: number }
-  | { readonly m: "answer"; readonly answer: Answer };
+  | { readonly m: "answer"; readonly answer: Answer }
+  /** From any tab: the user signs out. */
+  | { readonly m: "forget" };
 
 /**
  * The tabs of one user on one server. One of them leads: it alone has a
@@ -44,11 +46,6 @@ export class Tabs {
 
   get leads(): boolean {
     return this.#leads;
-  }
-
-  /** Whether there are other tabs to hear of. */
-  get shared(): boolean {
-    return this.#channel !== undefined;
   }
 
   join(): void {

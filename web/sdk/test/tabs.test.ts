@@ -283,6 +283,24 @@ describe("when the leader goes", () => {
   });
 });
 
+test("a user who signs out in one tab is forgotten by all", async () => {
+  const browser = new FakeBrowser();
+  for (const signsOut of [0, 1]) {
+    const tabs = await pair(browser);
+    const dropped = assert.rejects(tabs[0].client.markUnread("a"), { code: "forgotten" });
+    tabs[0].page.leave();
+    assert(browser.storage.items.size > 0);
+    tabs[signsOut]?.client.forget();
+    await settled();
+    await dropped;
+    for (const { client } of tabs) {
+      assert.equal(client.status.state, "stopped");
+      assert.equal(client.badge, undefined);
+    }
+    assert.equal(browser.storage.items.size, 0);
+  }
+});
+
 test("where tabs cannot share, each has its own connection", async () => {
   const browser = new FakeBrowser();
   const tabs = [1, 2].map(() => new Bench({ user: "ada", storage: browser.storage }));
