@@ -61,8 +61,8 @@ nightly: needs ## fold a million histories, and thousands through real tables
 	$(MAKE) mutate
 
 .PHONY: bench
-bench: needs ## measure rates and latency, see docs/benchmarks.md (BENCH='-only latency -round 1')
-	go run ./tests/bench $(BENCH)
+bench: needs ## compare with other ways to count, see docs/benchmarks.md (BENCH='-scenario sustained -rounds 3')
+	go run ./tests/bench -out docs/benchmarks $(BENCH)
 
 .PHONY: lint
 lint: ## run the linters

@@ -25,6 +25,7 @@ func newAPI(url string, connections int) *api {
 		Timeout: 30 * time.Second,
 		Transport: &http.Transport{
 			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
+			DisableCompression: true, // which would be work of ours, between two processes on one machine
 		},
 	}}
 }

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/badged/badged/tests/bench/stream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,46 +31,112 @@ func writeTraffic(t *testing.T) string {
 	return file
 }
 
-// The whole program, on little traffic: what it prints is what it writes.
+// The whole program, small: every side of every scenario counts right, or it
+// would fail, and what it prints is what it writes.
 func TestRun(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "bench.json")
+	out := t.TempDir()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"-only", "replay,replay-redis", "-round", "2", "-traffic", writeTraffic(t), "-json", file}, &stdout, &stderr)
+	code := run(t.Context(), []string{"-short", "-traffic", writeTraffic(t), "-out", out}, &stdout, &stderr)
 	if code != exitDone {
 		t.Fatalf("exit %d:\n%s%s", code, stdout.String(), stderr.String())
 	}
-	for _, want := range []string{"fsync=on", "synchronous_commit=on", "fdatasync", "1,000 messages", "replay-redis: ", "published and folded"} {
+	for _, want := range []string{
+		"the numbers say nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "1,000 messages",
+		"| sustained | rate of badged / Redis Lua |", "### replay",
+	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("%q is not in what it printed:\n%s", want, stdout.String())
 		}
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got report
-	if err := json.Unmarshal(b, &got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Results) != 2 {
-		t.Fatalf("%d cases are reported", len(got.Results))
-	}
-	for _, r := range got.Results {
-		if r.Rounds != 2 || len(r.Measures) < 2 || len(r.Measures[1].Values) != 2 || r.Measures[1].Min <= 0 {
-			t.Errorf("%s is reported as %+v", r.Case, r)
+	var dir string
+	for _, scenario := range scenarios() {
+		b, err := os.ReadFile(filepath.Join(out, scenario.name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got report
+		if err := json.Unmarshal(b, &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Results) != 1 {
+			t.Fatalf("%s: %d scenarios are reported", scenario.name, len(got.Results))
+		}
+		r := got.Results[0]
+		dir = got.Setting.Disk.Dir
+		if want := len(scenario.aims); len(r.Verdicts) != want {
+			t.Errorf("%s: %d of %d aims are judged", r.Scenario, len(r.Verdicts), want)
+		}
+		for _, s := range r.Sides {
+			if m, ok := r.series(s.Name, r.Main); !ok || m.Min <= 0 {
+				t.Errorf("%s: %s measured %+v", r.Scenario, s.Name, s.Measures)
+			}
+		}
+		svg, err := os.ReadFile(filepath.Join(out, r.Scenario+".svg"))
+		if err != nil {
+			t.Error(err)
+		} else if err := xml.Unmarshal(svg, new(struct{})); err != nil || strings.Count(string(svg), "<rect") != len(r.Sides) {
+			t.Errorf("%s: the plot (%v) is\n%s", r.Scenario, err, svg)
 		}
 	}
-	if dir := got.Setting.Disk.Dir; dir == "" {
+	if dir == "" {
 		t.Error("the report does not say where the data were")
 	} else if left, _ := filepath.Glob(filepath.Join(dir, "bench-*", "postgres")); len(left) > 0 {
 		t.Errorf("it left %v behind", left)
 	}
 }
 
-// Every message of a small load arrives, in both topologies, and a total that
-// is not what it must be fails the case it is found in.
-func TestCases(t *testing.T) {
-	rig, err := newRig(t.Context(), "", writeTraffic(t), progress{t.Output()})
+// forgetful is a way that loses an event now and then.
+type forgetful struct {
+	totals map[string]int64
+	lose   int
+	seen   map[int64]bool
+}
+
+func (f *forgetful) Apply(_ context.Context, events []stream.Event) error {
+	for _, e := range events {
+		if f.seen[e.N] {
+			continue
+		}
+		f.seen[e.N] = true
+		if e.N != int64(f.lose) {
+			f.totals[e.UserID()]++
+		}
+	}
+	return nil
+}
+
+func (f *forgetful) Settle(context.Context) error { return nil }
+
+func (f *forgetful) Totals(_ context.Context, users []string) (totals []int64, err error) {
+	for _, u := range users {
+		totals = append(totals, f.totals[u])
+	}
+	return totals, nil
+}
+
+func (f *forgetful) Close(context.Context) error { return nil }
+
+// A way that loses one event is found out.
+func TestWaysAreChecked(t *testing.T) {
+	cfg := stream.Config{Users: 10, Conversations: 2, Repeats: 0.1, Seed: 1}
+	for _, c := range []struct {
+		lose  int
+		right bool
+	}{{-1, true}, {3, false}} {
+		w, s := &forgetful{totals: map[string]int64{}, lose: c.lose, seen: map[int64]bool{}}, stream.New(cfg)
+		n, err := driver{workers: 1, batch: 10}.drive(t.Context(), w, s, time.Millisecond)
+		if err != nil || n == 0 {
+			t.Fatalf("%d events are driven: %v", n, err)
+		}
+		if err := checkTotals(t.Context(), w, s); (err == nil) != c.right || !c.right && !errors.Is(err, errWrong) {
+			t.Errorf("losing event %d: %v", c.lose, err)
+		}
+	}
+}
+
+// A replay or a client whose totals are not what they must be fails.
+func TestReplayOfWrongTotals(t *testing.T) {
+	rig, err := newRig(t.Context(), options{traffic: writeTraffic(t)}, progress{t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,35 +145,14 @@ func TestCases(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	small := load{
-		clients: 5, conversations: 2, connections: 2, rate: 200,
-		warmUp: 100 * time.Millisecond, measured: 400 * time.Millisecond,
-	}
-	for _, topology := range []topology{oneProcess, threeProcesses} {
-		r := latencyCase("latency", topology, small).run(t.Context(), rig, 1)
-		if len(r.Failures) > 0 {
-			t.Errorf("%s: %v", topology, r.Failures)
-		}
-		for _, m := range r.Measures {
-			switch {
-			case m.Name == "lost" && m.Max != 0:
-				t.Errorf("%s: %v are lost", topology, m.Max)
-			case (m.Name == "latency p50" || m.Name == "sent") && m.Min <= 0:
-				t.Errorf("%s: %s is %v", topology, m.Name, m.Min)
-			}
-		}
-	}
-
 	rig.traffic.want.unread["1"]++
 	rig.traffic.want.unread["2"]--
-	r := replayCase("replay", oneProcess).run(t.Context(), rig, 1)
-	if len(r.Failures) != 1 || !strings.Contains(r.Failures[0], "2 of ") || r.Rounds != 1 {
-		t.Errorf("two totals are wrong, reported are %v", r.Failures)
+	if _, err := replayRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) || !strings.Contains(err.Error(), "2 of ") {
+		t.Errorf("two totals are wrong, reported is %v", err)
 	}
 	rig.traffic.want.messages++
-	r = replayCase("replay", oneProcess).run(t.Context(), rig, 1)
-	if len(r.Failures) != 1 || !strings.Contains(r.Failures[0], "wrong") {
-		t.Errorf("a message is missing, reported is %v", r.Failures)
+	if _, err := replayRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) {
+		t.Errorf("a message is missing, reported is %v", err)
 	}
 }
 
@@ -113,10 +162,12 @@ func TestUsage(t *testing.T) {
 		code int
 		says string
 	}{
-		{"-help", exitDone, "replay-redis"},
-		{"-only replya", exitUsage, `there is no case "replya"; there are replay, `},
-		{"-round -1", exitUsage, "-round must be 0 or more"},
-		{"-rounds 1", exitUsage, "not defined"},
+		{"-help", exitDone, "hot-users"},
+		{"-scenario hotusers", exitUsage, `no scenario matches "hotusers"; there are sustained, `},
+		{"-scenario (", exitUsage, "missing closing"},
+		{"-side (", exitUsage, "missing closing"},
+		{"-rounds -1", exitUsage, "must not be negative"},
+		{"-round 1", exitUsage, "not defined"},
 		{"replay", exitUsage, `unexpected argument "replay"`},
 		{"-traffic /nowhere/traffic.txt", exitFailed, "open the traffic"},
 	} {
@@ -127,31 +178,56 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A failed round is reported, and does not keep the others from being measured.
-func TestFailures(t *testing.T) {
-	rounds := 0
-	c := comparison{name: "case", round: func(context.Context, *rig) ([]measure, error) {
-		rounds++
-		m := []measure{{name: "rate", unit: "events/s", value: float64(rounds), aim: aim{AtLeast: 3}}}
-		switch rounds {
-		case 1:
-			return nil, errors.New("no Postgres")
-		case 3:
-			return m, errWrong
-		}
-		return m, nil
-	}}
-	rep := report{Results: []result{c.run(t.Context(), &rig{log: progress{t.Output()}}, 4)}}
+// Sides take turns, a failed round counts for no side and does not keep the
+// next from being run, and aims are judged round by round.
+func TestScenario(t *testing.T) {
+	var turns []string
+	values := map[string][]float64{"a": {10, 20, 60}, "b": {5, 4, 20}}
+	of := func(name string) side {
+		round := 0
+		return side{name: name, run: func(context.Context) ([]measure, error) {
+			turns = append(turns, name)
+			round++
+			if name == "b" && round == 2 {
+				return nil, errWrong
+			}
+			return []measure{{"rate", "events/s", values[name][round-1]}}, nil
+		}}
+	}
+	closed := false
+	s := scenario{
+		name: "story", says: "a against b", main: "rate",
+		aims: []aim{
+			{Measure: "rate", Of: "a", Over: "b", AtLeast: 2.5},
+			{Measure: "rate", Of: "a", Over: "b", AtLeast: 5},
+			{Measure: "rate", Of: "b", AtMost: 10},
+			{Measure: "rate", Of: "c", AtLeast: 1},
+		},
+		open: func(context.Context, *rig, scale) (*contest, error) {
+			return &contest{sides: []side{of("a"), of("b")}, close: func(context.Context) error { closed = true; return nil }}, nil
+		},
+	}
+	rep := report{Results: []result{s.run(t.Context(), &rig{log: progress{t.Output()}}, scale{rounds: 3})}}
+	if got := strings.Join(turns, ""); got != "ababab" || !closed {
+		t.Errorf("the turns are %s, closed: %t", got, closed)
+	}
 	if rep.failures() != 1 {
-		t.Errorf("%d cases failed", rep.failures())
+		t.Errorf("%d scenarios failed", rep.failures())
 	}
-	var out bytes.Buffer
-	if err := rep.write(&out, ""); err != nil {
-		t.Fatal(err)
+	alone := s.run(t.Context(), &rig{log: progress{t.Output()}}, scale{rounds: 0, sides: regexp.MustCompile("^a")})
+	if len(alone.Sides) != 1 || len(alone.Verdicts) != 0 {
+		t.Errorf("of one side is reported %+v", alone)
 	}
-	for _, want := range []string{"rounds: 3", "events/s  3       2    4    ≥ 3 met", "FAILED round 1: no Postgres", "FAILED round 3: wrong"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in\n%s", want, out.String())
+	text := rep.markdown()
+	for _, want := range []string{
+		"| story | rate of a / b | 2.50 × | 2 × | 3 × | ≥ 2.50 × | reached |",
+		"| story | rate of a / b | 2.50 × | 2 × | 3 × | ≥ 5 × | **missed by 50 %** |",
+		"| story | rate of b | 12.5 | 5 | 20 | ≤ 10 | **missed by 25 %** |",
+		"| rate | events/s | 35 (10–60) | 12.5 (5–20) |",
+		"FAILED b, round 2: wrong",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 }
@@ -185,7 +261,7 @@ func TestStatistics(t *testing.T) {
 			t.Errorf("percentile %v of 1 to %d is %v, want %v", c.p, len(c.sorted), got, c.want)
 		}
 	}
-	for n, want := range map[float64]string{0: "0", 0.098: "0.10", 3: "3", 3.14159: "3.14", 42.66: "42.7", 60: "60", 100.4: "100", 59835: "59,835", 1234567: "1,234,567"} {
+	for n, want := range map[float64]string{0: "0", 0.098: "0.098", 0.00123: "0.0012", 3: "3", 3.14159: "3.14", 42.66: "42.7", 60: "60", 100.4: "100", 59835: "59,835", 1234567: "1,234,567"} {
 		if got := formatNumber(n); got != want {
 			t.Errorf("%v is written %s, want %s", n, got, want)
 		}

@@ -20,6 +20,16 @@ const (
 	programRedis    = "redis-server"
 )
 
+// parts are the programs that take part, as they are called in a report.
+func parts() []struct{ name, program string } {
+	return []struct{ name, program string }{
+		{"badged", programServer},
+		{"Postgres", programPostgres},
+		{"Redis", programRedis},
+		{"bench", programClient},
+	}
+}
+
 // quiet is how many cores others may use before a round counts as disturbed.
 const quiet = 0.2
 
@@ -39,22 +49,14 @@ func cpuMeasures(from, to cpu, child time.Duration, events int) []measure {
 	}
 	used[programClient] += child
 	var all []measure
-	for _, part := range []struct{ name, program string }{
-		{"CPU badged", programServer},
-		{"CPU Postgres", programPostgres},
-		{"CPU Redis", programRedis},
-		{"CPU client", programClient},
-	} {
+	for _, part := range parts() {
 		if t, ok := used[part.program]; ok {
-			all = append(all, measure{
-				name: part.name, unit: "µs/event",
-				value: float64(t) / float64(time.Microsecond) / float64(events),
-			})
+			all = append(all, measure{"CPU " + part.name, "µs/event", float64(t) / float64(time.Microsecond) / float64(events)})
 		}
 	}
 	others := max(0, to.busy-from.busy-ours)
-	return append(all, measure{
-		name: "CPU others", unit: "cores", value: float64(others) / float64(to.at.Sub(from.at)),
-		aim: aim{Below: quiet},
-	})
+	return append(all, measure{cpuOthers, "cores", float64(others) / float64(to.at.Sub(from.at))})
 }
+
+// cpuOthers is the measure that tells whether others disturbed a round.
+const cpuOthers = "CPU others"

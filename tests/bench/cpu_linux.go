@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,13 +22,7 @@ func readCPU() cpu {
 			now.busy += ticks(t)
 		}
 	}
-	processes := map[int]stat{}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the only error is a bad pattern
-	for _, file := range files {
-		if s, ok := parseStat(content(file)); ok {
-			processes[s.pid] = s
-		}
-	}
+	processes := readProcesses()
 	self := os.Getpid()
 	for _, s := range processes {
 		switch {
@@ -41,6 +36,40 @@ func readCPU() cpu {
 		}
 	}
 	return now
+}
+
+// readMemory returns how many bytes this process and its descendants have in
+// memory, by name of program. What they share, as Postgres's processes do their
+// buffers, is not in it.
+func readMemory() map[string]int64 {
+	own := map[string]int64{}
+	processes := readProcesses()
+	self := os.Getpid()
+	for _, s := range processes {
+		program := s.program
+		switch {
+		case s.pid == self:
+			program = programClient
+		case !s.descendsFrom(self, processes):
+			continue
+		}
+		var size, resident, shared int64
+		_, _ = fmt.Sscan(content(fmt.Sprintf("/proc/%d/statm", s.pid)), &size, &resident, &shared) // it may have ended
+		own[program] += (resident - shared) * int64(os.Getpagesize())
+	}
+	return own
+}
+
+// readProcesses returns all that run, by process id.
+func readProcesses() map[int]stat {
+	processes := map[int]stat{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the only error is a bad pattern
+	for _, file := range files {
+		if s, ok := parseStat(content(file)); ok {
+			processes[s.pid] = s
+		}
+	}
+	return processes
 }
 
 // stat is a process as in /proc/PID/stat.

@@ -4,3 +4,6 @@ package main
 
 // readCPU knows nothing here.
 func readCPU() cpu { return cpu{} }
+
+// readMemory knows nothing here.
+func readMemory() map[string]int64 { return nil }

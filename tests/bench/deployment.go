@@ -28,6 +28,7 @@ func (t topology) String() string {
 type deployment struct {
 	// api and gateway are where publishers and clients connect.
 	api, gateway string
+	database     string // URL
 
 	servers []*server
 	redis   *privateredis.Server
@@ -46,7 +47,7 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 	if err != nil {
 		return nil, err
 	}
-	d.drop = drop
+	d.drop, d.database = drop, url
 	if _, _, err := r.runBinary(ctx, "migrate", "up", "--database-url="+url); err != nil {
 		return nil, err
 	}

@@ -50,34 +50,48 @@ const (
 	syncSegment = 16 << 20
 )
 
-// measureSync writes pages into a segment, one after the other, each followed
-// by a sync, and returns how long each took in milliseconds, sorted.
+// measureSync writes pages, one after the other, each followed by a sync, and
+// returns how long each took in milliseconds, sorted.
 func measureSync(path string, n int) (_ []float64, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a path of our own
+	f, err := syncedFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
-	if _, err := f.Write(make([]byte, syncSegment)); err != nil {
-		return nil, err
-	}
-	if err := f.Sync(); err != nil {
-		return nil, err
-	}
-	page := slices.Repeat([]byte{0x5a}, syncPage)
 	times := make([]float64, n)
 	for i := range times {
 		began := time.Now()
-		if _, err := f.WriteAt(page, int64(i)*syncPage%syncSegment); err != nil {
-			return nil, err
-		}
-		if err := syncFile(f); err != nil {
+		if err := syncOnePage(f, i); err != nil {
 			return nil, err
 		}
 		times[i] = milliseconds(time.Since(began))
 	}
 	slices.Sort(times)
 	return times, nil
+}
+
+// syncedFile makes a segment, which is on the disk.
+func syncedFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a path of our own
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(make([]byte, syncSegment))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path)) //nolint:gosec // made above
+	}
+	return f, nil
+}
+
+// syncOnePage writes page i, in turns, and has it on the disk.
+func syncOnePage(f *os.File, i int) error {
+	if _, err := f.WriteAt(slices.Repeat([]byte{0x5a}, syncPage), int64(i)*syncPage%syncSegment); err != nil {
+		return err
+	}
+	return syncFile(f)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

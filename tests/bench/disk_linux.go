@@ -49,3 +49,12 @@ func mountOf(path, mountinfo string) string {
 	}
 	return says
 }
+
+// freeBytes returns how much more fits on the disk that dir is on.
+func freeBytes(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	return int64(fs.Bavail) * fs.Bsize, nil //nolint:gosec // no disk is that large
+}

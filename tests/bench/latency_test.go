@@ -69,7 +69,10 @@ func TestFailureToPublish(t *testing.T) {
 }
 
 func TestSchedule(t *testing.T) {
-	l := standardLoad()
+	l := load{
+		clients: 200, conversations: 10, connections: 16,
+		rate: 500, warmUp: 5 * time.Second, measured: 20 * time.Second,
+	}
 	messages, err := l.schedule()
 	if err != nil {
 		t.Fatal(err)

@@ -17,14 +17,6 @@ type load struct {
 	measured      time.Duration
 }
 
-// standardLoad is a few hundred users online and a busy chat backend.
-func standardLoad() load {
-	return load{
-		clients: 200, conversations: 10, connections: 16,
-		rate: 500, warmUp: 5 * time.Second, measured: 20 * time.Second,
-	}
-}
-
 // String says what it is.
 func (l load) String() string {
 	return fmt.Sprintf("%.0f events/s on %d connections for %s after %s of warm-up, to %d clients",

@@ -1,10 +1,11 @@
-// Bench measures the built binary on this machine: how fast it takes and folds
-// traffic, and how long a message takes from its publisher to the client whose
-// badge it changes. Postgres and Redis are real and private to the run, on a
-// disk and with durability on; the totals of every round are compared with
+// Bench compares badged with other ways to do the same jobs, all of them on this
+// machine and in turns: how fast it takes and folds events, what it takes for
+// that, and how long a message takes from its publisher to the client whose
+// badge it changes. Postgres and Redis are real and private to the run, Postgres
+// on a disk and with durability on; after every run the totals are compared with
 // those that this program works out by itself.
 //
-//	go run ./tests/bench [-only NAME,…] [-round N] [-json FILE] [-traffic FILE] [-dir DIR]
+//	go run ./tests/bench [-scenario REGEX] [-side REGEX] [-rounds N] [-duration D] [-short] [-out DIR] [-profile DIR]
 //
 // It exits with 1 where something failed or a total was wrong, never because
 // something was slow. See docs/benchmarks.md for how to read what it prints.
@@ -18,20 +19,24 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// comparisons are all the cases, in the order in which they run and are
-// reported. A new one is a file of its own and a line here.
-func comparisons() []comparison {
-	return []comparison{
-		replayCase("replay", oneProcess),
-		replayCase("replay-redis", threeProcesses),
-		latencyCase("latency", oneProcess, standardLoad()),
-		latencyCase("latency-redis", threeProcesses, standardLoad()),
+// scenarios are all of them, in the order in which they run and are reported. A
+// new one is a file of its own and a line here.
+func scenarios() []scenario {
+	return []scenario{
+		sustained(),
+		hotUsers(),
+		group(),
+		latency(),
+		reads(),
+		growth(),
+		replay(),
 	}
 }
 
@@ -51,11 +56,12 @@ const (
 
 // options are what the command line says.
 type options struct {
-	cases   []comparison
-	rounds  int // 0: each case's own
-	json    string
-	traffic string
-	dir     string
+	scenarios []scenario
+	scale     scale
+	out       string
+	profile   string
+	traffic   string
+	dir       string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -69,79 +75,112 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	log := progress{stderr}
 	r, err := measureAll(ctx, o, log)
 	if err == nil {
-		err = r.write(stdout, o.json)
+		err = r.write(stdout, o.out)
 	}
 	if err != nil {
 		log.say("%v", err)
 		return exitFailed
 	}
 	if failures := r.failures(); failures > 0 {
-		log.say("%d of the cases failed", failures)
+		log.say("%d of the scenarios failed", failures)
 		return exitFailed
 	}
 	return exitDone
 }
 
+// The scale of a run that is not told otherwise, and of a short one.
+const (
+	fullRounds    = 5
+	fullDuration  = time.Minute
+	shortDuration = time.Second
+)
+
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{cases: comparisons()}
+	o := options{scenarios: scenarios()}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", "", "run only these `cases`, comma-separated: "+strings.Join(names(o.cases), ", "))
-	flags.IntVar(&o.rounds, "round", 0, "`rounds` of each case; 0 is what the case does by default")
-	flags.StringVar(&o.json, "json", "", "write the results to this `file` as well, as JSON")
+	only := flags.String("scenario", "", "run only the scenarios whose name matches this `regex`: "+strings.Join(names(o.scenarios), ", "))
+	sides := flags.String("side", "", "run only the sides whose name matches this `regex`; aims that need others are left out")
+	flags.BoolVar(&o.scale.small, "short", false, "small and quick, to see that all works: the numbers say nothing")
+	flags.IntVar(&o.scale.rounds, "rounds", 0, fmt.Sprintf("how often each side runs; default %d, or 1 with -short", fullRounds))
+	flags.DurationVar(&o.scale.duration, "duration", 0, fmt.Sprintf("how long a run takes that goes by time; default %s, or %s with -short", fullDuration, shortDuration))
+	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON and as a plot into this `directory`")
+	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
 	flags.StringVar(&o.traffic, "traffic", os.Getenv("BADGED_COLLEGEMSG"),
 		"`file` of lines SRC DST UNIXTS to replay (BADGED_COLLEGEMSG); empty generates one")
 	flags.StringVar(&o.dir, "dir", "", "`directory` on a disk that Postgres keeps its data below; empty is where this user's applications keep theirs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	fail := func(format string, args ...any) (options, error) {
-		err := fmt.Errorf(format, args...)
+	err := o.check(flags.Args(), *only, *sides)
+	if err != nil {
 		progress{stderr}.say("%v", err)
-		return o, err
 	}
-	if flags.NArg() > 0 {
-		return fail("unexpected argument %q", flags.Arg(0))
+	return o, err
+}
+
+// check checks the options, fills in defaults and drops the scenarios that are
+// not wanted.
+func (o *options) check(rest []string, only, sides string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("unexpected argument %q", rest[0])
 	}
-	if o.rounds < 0 {
-		return fail("-round must be 0 or more, is %d", o.rounds)
+	if o.scale.rounds < 0 || o.scale.duration < 0 {
+		return errors.New("-rounds and -duration must not be negative")
 	}
-	if *only != "" {
-		wanted := strings.Split(*only, ",")
-		for _, name := range wanted {
-			if !slices.Contains(names(o.cases), name) {
-				return fail("there is no case %q; there are %s", name, strings.Join(names(o.cases), ", "))
-			}
+	if o.scale.rounds == 0 {
+		o.scale.rounds = o.scale.pick(fullRounds, 1)
+	}
+	if o.scale.duration == 0 {
+		o.scale.duration = fullDuration
+		if o.scale.small {
+			o.scale.duration = shortDuration
 		}
-		o.cases = slices.DeleteFunc(o.cases, func(c comparison) bool { return !slices.Contains(wanted, c.name) })
 	}
-	return o, nil
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-scenario: %w", err)
+	}
+	if o.scale.sides, err = regexp.Compile(sides); err != nil {
+		return fmt.Errorf("-side: %w", err)
+	}
+	all := names(o.scenarios)
+	o.scenarios = slices.DeleteFunc(o.scenarios, func(s scenario) bool { return !wanted.MatchString(s.name) })
+	if len(o.scenarios) == 0 {
+		return fmt.Errorf("no scenario matches %q; there are %s", only, strings.Join(all, ", "))
+	}
+	for _, dir := range []string{o.out, o.profile} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // results are for everybody
+			return fmt.Errorf("make a directory for the results: %w", err)
+		}
+	}
+	return nil
 }
 
-func names(cases []comparison) []string {
-	var all []string
-	for _, c := range cases {
-		all = append(all, c.name)
+func names(all []scenario) []string {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.name)
 	}
-	return all
+	return names
 }
 
-// measureAll sets up the rig and runs the cases. Its error means that nothing
-// could be measured; what failed in a case is in the report.
+// measureAll sets up the rig and runs the scenarios. Its error means that nothing
+// could be measured; what failed in a
+// scenario is in the report.
 func measureAll(ctx context.Context, o options, log progress) (_ *report, err error) {
 	began := time.Now()
-	rig, err := newRig(ctx, o.dir, o.traffic, log)
+	rig, err := newRig(ctx, o, log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rig.close(ctx)) }()
-	rep := &report{Date: began.UTC().Truncate(time.Second), Setting: rig.setting}
-	for _, c := range o.cases {
-		rounds := c.rounds
-		if o.rounds > 0 {
-			rounds = o.rounds
-		}
-		rep.Results = append(rep.Results, c.run(ctx, rig, rounds))
+	rep := &report{Date: began.UTC().Truncate(time.Second), Setting: rig.setting, Rounds: o.scale.rounds, Duration: o.scale.duration.Seconds(), Short: o.scale.small}
+	for _, c := range o.scenarios {
+		rep.Results = append(rep.Results, c.run(ctx, rig, o.scale))
 		if ctx.Err() != nil {
 			return nil, errors.New("interrupted")
 		}

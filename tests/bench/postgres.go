@@ -25,7 +25,7 @@ type parameter struct {
 // shown are the parameters that the numbers depend on most.
 func shown() []string {
 	return []string{
-		"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level", "commit_delay",
+		"fsync", "synchronous_commit", "full_page_writes", "wal_compression", "wal_sync_method", "wal_level", "commit_delay",
 		"shared_buffers", "wal_buffers", "work_mem", "max_wal_size", "checkpoint_timeout",
 		"autovacuum", "random_page_cost", "jit", "max_connections",
 	}
@@ -36,10 +36,17 @@ func durable() map[string]string {
 	return map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 }
 
-// startPostgres starts a server with the settings of `badged demo`, and reads
-// back what it runs with.
-func startPostgres(ctx context.Context, dir string) (_ *embedpg.Server, says postgres, err error) {
-	server, err := embedpg.Start(ctx, embedpg.Config{DataDir: dir, Settings: durable()})
+// startPostgres starts a server with the settings of `badged demo`, but with
+// room for a run between two checkpoints, and reads back what it runs with.
+// statements makes it keep statistics of them, which takes some of its time.
+func startPostgres(ctx context.Context, dir string, statements bool) (_ *embedpg.Server, says postgres, err error) {
+	settings := durable()
+	settings["max_wal_size"] = "8GB"
+	if statements {
+		settings["shared_preload_libraries"] = "pg_stat_statements"
+		settings["pg_stat_statements.max"] = "20000"
+	}
+	server, err := embedpg.Start(ctx, embedpg.Config{DataDir: dir, Settings: settings})
 	if err != nil {
 		return nil, says, err
 	}

@@ -29,7 +29,7 @@ func TestMemoryIsRefused(t *testing.T) {
 	if _, inMemory, err := filesystemOf(memory); err != nil || !inMemory {
 		t.Fatalf("%s is taken for a disk (%v)", memory, err)
 	}
-	if _, err := newRig(t.Context(), memory, "", progress{t.Output()}); err == nil {
+	if _, err := newRig(t.Context(), options{dir: memory}, progress{t.Output()}); err == nil {
 		t.Error("a rig was made in memory")
 	}
 }
@@ -77,7 +77,7 @@ func TestCPUMeasures(t *testing.T) {
 	for _, m := range cpuMeasures(from, to, 2*time.Second, 1000) {
 		got[m.name] = m.value
 	}
-	want := map[string]float64{"CPU badged": 2000, "CPU Postgres": 1000, "CPU client": 2000, "CPU others": 0.5}
+	want := map[string]float64{"CPU badged": 2000, "CPU Postgres": 1000, "CPU bench": 2000, "CPU others": 0.5}
 	for name, value := range want {
 		if got[name] != value {
 			t.Errorf("%s is %v, want %v", name, got[name], value)
@@ -85,5 +85,11 @@ func TestCPUMeasures(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("measured are %v", got)
+	}
+}
+
+func TestReadMemory(t *testing.T) {
+	if bytes := readMemory()[programClient]; bytes < 1<<20 {
+		t.Errorf("this process has %d bytes in memory", bytes)
 	}
 }

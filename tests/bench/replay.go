@@ -8,19 +8,32 @@ import (
 	"time"
 )
 
-// replayRounds is enough for a median that a disturbed round does not move.
-const replayRounds = 5
-
-// replayCase is how fast `badged replay` gets a file of traffic through: over
-// HTTP into the log, and through the projector into the badges.
-func replayCase(name string, t topology) comparison {
-	return comparison{
-		name:   name,
-		says:   "badged replay over HTTP; " + t.String(),
-		rounds: replayRounds,
-		round:  func(ctx context.Context, r *rig) ([]measure, error) { return replayRound(ctx, r, t) },
+// replay is how fast `badged replay` gets a file of traffic through: over HTTP
+// into the log, and through the projector into the badges.
+func replay() scenario {
+	const one, three = "one process", "three processes"
+	return scenario{
+		name: "replay",
+		says: "badged replay over HTTP, until all is folded",
+		main: replayRate,
+		aims: []aim{
+			{Measure: replayRate, Of: one, AtLeast: 10_000},
+			{Measure: replayRate, Of: three, AtLeast: 10_000},
+		},
+		open: func(_ context.Context, r *rig, _ scale) (*contest, error) {
+			run := func(t topology) func(context.Context) ([]measure, error) {
+				return func(ctx context.Context) ([]measure, error) { return replayRound(ctx, r, t) }
+			}
+			return contestOf(
+				side{one, oneProcess.String() + "; " + r.traffic.says, run(oneProcess)},
+				side{three, threeProcesses.String(), run(threeProcesses)},
+			)
+		},
 	}
 }
+
+// replayRate is the measure that the topologies are compared by.
+const replayRate = "published and folded"
 
 // replayed is what `badged replay --json` prints.
 type replayed struct {
@@ -54,8 +67,8 @@ func replayRound(ctx context.Context, r *rig, t topology) (_ []measure, err erro
 		return nil, fmt.Errorf("read what the replay printed: %w\n%s", err, out)
 	}
 	measures := append([]measure{
-		{name: "published", unit: "events/s", value: done.PublishedPerSecond},
-		{name: "published and folded", unit: "events/s", value: done.FoldedPerSecond, aim: aim{AtLeast: 10_000}},
+		{"published", "events/s", done.PublishedPerSecond},
+		{replayRate, "events/s", done.FoldedPerSecond},
 	}, cpuMeasures(before, after, client, done.Events)...)
 	if err := done.check(r.traffic.want, took); err != nil {
 		return measures, err

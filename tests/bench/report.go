@@ -6,122 +6,167 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"path/filepath"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
 // report is the outcome of a run.
 type report struct {
-	Date    time.Time `json:"date"`
-	Seconds float64   `json:"seconds"` // that the run took
-	Setting setting   `json:"setting"`
-	Results []result  `json:"results"`
+	Date     time.Time `json:"date"`
+	Seconds  float64   `json:"seconds"` // that it took
+	Rounds   int       `json:"rounds"`
+	Duration float64   `json:"duration_seconds"` // of a run that goes by time
+	Short    bool      `json:"short,omitempty"`
+	Setting  setting   `json:"setting"`
+	Results  []result  `json:"results"`
 }
 
-// failures returns how many cases failed.
+// failures returns how many scenarios failed.
 func (r *report) failures() int {
 	n := 0
-	for _, c := range r.Results {
-		if len(c.Failures) > 0 {
+	for _, s := range r.Results {
+		if len(s.Failures) > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// write prints the report to w, and unless file is empty writes it there as
-// JSON.
-func (r *report) write(w io.Writer, file string) error {
-	err := r.print(w)
-	if file == "" {
+// write prints the report to w as Markdown and, unless dir is empty, writes the
+// results and a plot of each scenario into it: a run of some scenarios leaves
+// what is there of the others.
+func (r *report) write(w io.Writer, dir string) error {
+	_, err := io.WriteString(w, r.markdown())
+	if dir == "" {
 		return err
 	}
-	b, jsonErr := json.MarshalIndent(r, "", "  ")
-	if jsonErr == nil {
-		jsonErr = os.WriteFile(file, append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
+	errs := []error{err}
+	for _, s := range r.Results {
+		alone := *r
+		alone.Results = []result{s}
+		b, err := json.MarshalIndent(alone, "", "  ")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, s.Scenario+".json"), append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
+		}
+		errs = append(errs, err)
+		if svg, ok := s.plot(); ok {
+			errs = append(errs, os.WriteFile(filepath.Join(dir, s.Scenario+".svg"), []byte(svg), 0o644)) //nolint:gosec // as above
+		}
 	}
-	return errors.Join(err, jsonErr)
+	return errors.Join(errs...)
 }
 
-func (r *report) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { // tabwriter keeps errors for Flush
-		_, _ = fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
-	}
+// markdown returns all of it: the setting, what became of the aims, and the
+// measures of each scenario.
+func (r *report) markdown() string {
+	var b strings.Builder
 	s := r.Setting
-	row("date", r.Date.Format(time.RFC3339)+", took "+time.Duration(r.Seconds*float64(time.Second)).Round(time.Second).String())
-	row("badged", s.Commit+", "+s.Go)
-	row("machine", fmt.Sprintf("%s, %d cores, %.0f GiB", s.Machine.CPU, s.Machine.Cores, s.Machine.MemoryGiB))
-	row("system", s.Machine.System+", kernel "+s.Machine.Kernel+"; load before: "+s.Machine.Load)
-	row("disk", fmt.Sprintf("%s (%s)", s.Disk.Filesystem, s.Disk.Dir))
-	row("8 KiB + "+s.Disk.SyncCall, fmt.Sprintf("median %.3f ms, p99 %.3f ms (%d times)", s.Disk.SyncMS, s.Disk.SyncMS99, s.Disk.SyncTimes))
-	row("Postgres", s.Postgres.Version)
-	for parameters := s.Postgres.Settings; len(parameters) > 0; {
-		n := min(5, len(parameters))
-		var line []string
-		for _, p := range parameters[:n] {
-			line = append(line, p.Name+"="+p.Value)
-		}
-		row("", strings.Join(line, " "))
-		parameters = parameters[n:]
+	if r.Short {
+		b.WriteString("**A short run: the numbers say nothing.**\n\n")
 	}
-	row("traffic", s.Traffic)
-	if err := t.Flush(); err != nil {
-		return err
+	setting := [][]string{
+		{"date", r.Date.Format(time.RFC3339) + ", took " + time.Duration(r.Seconds*float64(time.Second)).Round(time.Second).String()},
+		{"rounds", fmt.Sprintf("%d, in which the sides take turns; runs by time take %g s", r.Rounds, r.Duration)},
+		{"badged", s.Commit + ", " + s.Go},
+		{"machine", fmt.Sprintf("%s, %d cores, %.0f GiB", s.Machine.CPU, s.Machine.Cores, s.Machine.MemoryGiB)},
+		{"system", s.Machine.System + ", kernel " + s.Machine.Kernel + "; load before: " + s.Machine.Load},
+		{"disk", fmt.Sprintf("%s (%s); 8 KiB + %s: median %.3f ms, p99 %.3f ms (%d times)",
+			s.Disk.Filesystem, s.Disk.Dir, s.Disk.SyncCall, s.Disk.SyncMS, s.Disk.SyncMS99, s.Disk.SyncTimes)},
+		{"Postgres", s.Postgres.Version + ": " + list(s.Postgres.Settings)},
+		{"Redis", s.Redis.Version + ": " + list(s.Redis.Settings)},
+		{"traffic", s.Traffic},
 	}
+	table(&b, []string{"setting", ""}, setting)
 
-	for _, c := range r.Results {
-		if _, err := fmt.Fprintf(w, "\n%s: %s\n", c.Case, c.Says); err != nil {
-			return err
+	var aims [][]string
+	for _, res := range r.Results {
+		for _, v := range res.Verdicts {
+			aims = append(aims, append([]string{res.Scenario}, v.cells()...))
 		}
-		row(fmt.Sprintf("  rounds: %d", c.Rounds), "unit", "median", "min", "max", "aim")
-		for _, m := range c.Measures {
-			row("  "+m.Name, m.Unit, formatNumber(m.Median), formatNumber(m.Min), formatNumber(m.Max), m.Aim.describe(m.Median))
+	}
+	if len(aims) > 0 {
+		b.WriteString("\n")
+		table(&b, []string{"scenario", "compared", "median", "min", "max", "aim", ""}, aims)
+	}
+	for i := range r.Results {
+		r.Results[i].markdown(&b)
+	}
+	return b.String()
+}
+
+func list(parameters []parameter) string {
+	var all []string
+	for _, p := range parameters {
+		all = append(all, p.Name+"="+p.Value)
+	}
+	return strings.Join(all, " ")
+}
+
+// markdown adds a scenario: a row for each measure, a column for each side.
+func (r *result) markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "\n### %s\n\n%s.\n\n", r.Scenario, upper(r.Says))
+	for _, s := range r.Sides {
+		if s.Says != "" {
+			fmt.Fprintf(b, "- %s: %s\n", s.Name, s.Says)
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		for _, failure := range c.Failures {
-			if _, err := fmt.Fprintf(w, "  FAILED %s\n", failure); err != nil {
-				return err
+	}
+	head := []string{"median (min–max)", "unit"}
+	var rows [][]string
+	for i, s := range r.Sides {
+		head = append(head, s.Name)
+		for _, m := range s.Measures {
+			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == m.Name })
+			if at < 0 {
+				at = len(rows)
+				rows = append(rows, append([]string{m.Name, m.Unit}, make([]string, len(r.Sides))...))
+			}
+			rows[at][2+i] = formatNumber(m.Median)
+			if m.Name == cpuOthers && m.Median > quiet {
+				rows[at][2+i] = "**disturbed:** " + rows[at][2+i]
+			}
+			if len(m.Values) > 1 {
+				rows[at][2+i] += " (" + formatNumber(m.Min) + "–" + formatNumber(m.Max) + ")"
 			}
 		}
 	}
-	return nil
-}
-
-// describe says what the aim is and whether a value meets it.
-func (a aim) describe(value float64) string {
-	verdict := "met"
-	if !a.met(value) {
-		verdict = "missed"
-	}
-	switch {
-	case a == aim{}:
-		return ""
-	case a.Below > 0:
-		return "< " + formatNumber(a.Below) + " " + verdict
-	default:
-		return "≥ " + formatNumber(a.AtLeast) + " " + verdict
+	b.WriteString("\n")
+	table(b, head, rows)
+	for _, f := range r.Failures {
+		fmt.Fprintf(b, "\nFAILED %s\n", f)
 	}
 }
 
-// formatNumber returns a number ≥ 0 with about four significant digits, its
-// thousands set apart, such as "59,835" and "3.14".
-func formatNumber(n float64) string {
-	switch {
-	case n == 0:
-		return "0"
-	case n < 10:
-		return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 2, 64), ".00")
-	case n < 100:
-		return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
+// cells says what an aim is and what became of it.
+func (v verdict) cells() []string {
+	compared, unit := v.Aim.Measure+" of "+v.Aim.Of, ""
+	if v.Aim.Over != "" {
+		compared += " / " + v.Aim.Over
+		unit = " ×"
 	}
-	s := strconv.FormatFloat(n, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
+	want := "≥ " + formatNumber(v.Aim.AtLeast)
+	if v.Aim.AtMost > 0 {
+		want = "≤ " + formatNumber(v.Aim.AtMost)
 	}
-	return s
+	says := "reached"
+	if !v.Reached {
+		says = fmt.Sprintf("**missed by %.0f %%**", 100*v.MissedBy)
+	}
+	return []string{
+		compared, formatNumber(v.Median) + unit, formatNumber(slices.Min(v.Values)) + unit, formatNumber(slices.Max(v.Values)) + unit,
+		want + unit, says,
+	}
 }
+
+// table writes a table in Markdown.
+func table(b *strings.Builder, head []string, rows [][]string) {
+	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	line(head)
+	b.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
+	for _, row := range rows {
+		line(row)
+	}
+}
+
+func upper(sentence string) string { return strings.ToUpper(sentence[:1]) + sentence[1:] }

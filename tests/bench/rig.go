@@ -24,6 +24,11 @@ type rig struct {
 	binary  string
 	traffic traffic
 
+	// running names what is being measured.
+	running string
+	// profileDir takes a profile of all that is measured; empty is none.
+	profileDir string
+
 	dir       string // of this run; removed by close
 	pg        *embedpg.Server
 	databases int // made so far
@@ -36,13 +41,14 @@ type setting struct {
 	Commit   string   `json:"commit"`
 	Disk     disk     `json:"disk"`
 	Postgres postgres `json:"postgres"`
+	Redis    redis    `json:"redis"`
 	Traffic  string   `json:"traffic"`
 }
 
 // newRig builds the binary and starts Postgres below dir, which must be on a
 // disk; empty is where this user's applications keep data.
-func newRig(ctx context.Context, dir, trafficFile string, log progress) (_ *rig, err error) {
-	r := &rig{log: log}
+func newRig(ctx context.Context, o options, log progress) (_ *rig, err error) {
+	r := &rig{log: log, profileDir: o.profile}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close(ctx))
@@ -50,13 +56,13 @@ func newRig(ctx context.Context, dir, trafficFile string, log progress) (_ *rig,
 	}()
 	r.setting.Machine = thisMachine() // before we load it ourselves
 	r.setting.Go = runtime.Version()
-	if r.dir, err = makeDir(dir); err != nil {
+	if r.dir, err = makeDir(o.dir); err != nil {
 		return nil, err
 	}
 	if r.setting.Disk, err = examineDisk(r.dir); err != nil {
 		return nil, err
 	}
-	if r.traffic, err = loadTraffic(trafficFile, r.dir); err != nil {
+	if r.traffic, err = loadTraffic(o.traffic, r.dir); err != nil {
 		return nil, err
 	}
 	r.setting.Traffic = r.traffic.says
@@ -65,7 +71,10 @@ func newRig(ctx context.Context, dir, trafficFile string, log progress) (_ *rig,
 		return nil, err
 	}
 	log.say("starting Postgres in %s (%s)", r.dir, r.setting.Disk.Filesystem)
-	if r.pg, r.setting.Postgres, err = startPostgres(ctx, filepath.Join(r.dir, "postgres")); err != nil {
+	if r.pg, r.setting.Postgres, err = startPostgres(ctx, filepath.Join(r.dir, "postgres"), r.profileDir != ""); err != nil {
+		return nil, err
+	}
+	if r.setting.Redis, err = examineRedis(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -132,13 +141,13 @@ func (r *rig) close(ctx context.Context) error {
 		errs = append(errs, r.pg.Stop(ctx))
 	}
 	if r.dir != "" {
-		errs = append(errs, os.RemoveAll(r.dir))
+		errs = append(errs, os.RemoveAll(r.dir)) //nolint:gosec // made by newRig
 	}
 	return errors.Join(errs...)
 }
 
 // database makes an empty database, with nothing of an earlier round left to be
-// written out. drop removes it; nobody may be using it any more.
+// written out. drop removes it.
 func (r *rig) database(ctx context.Context) (url string, drop func(context.Context) error, err error) {
 	r.databases++
 	name := fmt.Sprintf("round_%d", r.databases)
@@ -146,7 +155,7 @@ func (r *rig) database(ctx context.Context) (url string, drop func(context.Conte
 		return "", nil, err
 	}
 	return r.pg.DatabaseURL(name), func(ctx context.Context) error {
-		return r.exec(ctx, "DROP DATABASE "+name)
+		return r.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
 	}, nil
 }
 

@@ -49,8 +49,8 @@ func loadTraffic(file, dir string) (traffic, error) {
 	return t, nil
 }
 
-// side is one end of a conversation.
-type side struct{ user, peer string }
+// end is one end of a conversation.
+type end struct{ user, peer string }
 
 // tallyOf works out, without any of the product's code, what lines SRC DST
 // UNIXTS come to. The rule of a replay is that who sends has read everything
@@ -58,7 +58,7 @@ type side struct{ user, peer string }
 // comes to nobody.
 func tallyOf(r io.Reader) (tally, error) {
 	t := tally{unread: map[string]int64{}}
-	waiting := map[side]int64{} // since something first came
+	waiting := map[end]int64{} // since something first came
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
@@ -75,11 +75,11 @@ func tallyOf(r io.Reader) (tally, error) {
 		if src == dst {
 			continue
 		}
-		if _, ok := waiting[side{src, dst}]; ok {
+		if _, ok := waiting[end{src, dst}]; ok {
 			t.reads++
-			waiting[side{src, dst}] = 0
+			waiting[end{src, dst}] = 0
 		}
-		waiting[side{dst, src}]++
+		waiting[end{dst, src}]++
 	}
 	if t.messages == 0 && lines.Err() == nil {
 		return t, errors.New("there is no message in it")

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// group is a message to a large group: one event that names all members,
+// against an event for each of them.
+func group() scenario {
+	const one, single = "one event", "single events"
+	return scenario{
+		name: "group",
+		says: "messages to a group, as one event with all members and as an event for each",
+		main: "time",
+		aims: []aim{
+			{Measure: "log", Of: single, Over: one, AtLeast: 20},
+			{Measure: "time", Of: single, Over: one, AtLeast: 5},
+		},
+		open: func(_ context.Context, r *rig, s scale) (*contest, error) {
+			g := groupChat{members: s.pick(5000, 50), messages: s.pick(20, 2)}
+			return contestOf(
+				side{one, g.String(), func(ctx context.Context) ([]measure, error) { return g.run(ctx, r, false) }},
+				side{single, g.String() + "; appended 5,000 at once", func(ctx context.Context) ([]measure, error) { return g.run(ctx, r, true) }},
+			)
+		},
+	}
+}
+
+// groupChat is a group in which so many messages are sent, each once the one
+// before counts for everybody.
+type groupChat struct{ members, messages int }
+
+// String says what it is.
+func (g groupChat) String() string {
+	return fmt.Sprintf("%d messages, one after the other, to %d members", g.messages, g.members)
+}
+
+func (g groupChat) run(ctx context.Context, r *rig, single bool) (_ []measure, err error) {
+	url, drop, err := r.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, drop(context.WithoutCancel(ctx))) }()
+	server, err := embed(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+
+	// The first message makes the rows, which are there for all others.
+	if err := g.send(ctx, server, 1, single); err != nil {
+		return nil, err
+	}
+	logged, err := logBytes(ctx, url, server.log.Partitions())
+	if err != nil {
+		return nil, err
+	}
+	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
+		for seq := range g.messages {
+			if err := g.send(ctx, server, seq+2, single); err != nil {
+				return 0, err
+			}
+		}
+		return g.messages, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	after, err := logBytes(ctx, url, server.log.Partitions())
+	if err != nil {
+		return nil, err
+	}
+	measures := append(used.all(), measure{"log", "bytes/message", float64(after-logged) / float64(g.messages)})
+	return measures, g.check(ctx, server)
+}
+
+// send publishes a message and waits until it counts for everybody.
+func (g groupChat) send(ctx context.Context, server *embedded, seq int, single bool) error {
+	message := events.Event{
+		ID: fmt.Sprintf("m-%d", seq), Source: eventSource, Type: events.MessageDelivered, Time: time.Now(),
+		Data: events.Data{ConversationID: "group", Seq: int64(seq), SenderID: "somebody", UserIDs: g.users()},
+	}
+	batch := []events.Event{message}
+	if single {
+		batch = batch[:0]
+		for _, user := range message.Data.UserIDs {
+			e := message
+			e.ID += "/" + user
+			e.Data.UserIDs = []string{user}
+			batch = append(batch, e)
+		}
+	}
+	if err := server.publish(ctx, batch); err != nil {
+		return err
+	}
+	return server.Settle(ctx)
+}
+
+func (g groupChat) users() []string {
+	users := make([]string, g.members)
+	for i := range users {
+		users[i] = stream.UserID(int32(i))
+	}
+	return users
+}
+
+func (g groupChat) check(ctx context.Context, server *embedded) error {
+	got, err := server.totals(ctx, g.users())
+	if err != nil {
+		return err
+	}
+	want := map[string]int64{}
+	for _, u := range g.users() {
+		want[u] = int64(g.messages) + 1
+	}
+	return check(got, want)
+}
+
+// logBytes returns how large the rows of the log are, without the indexes.
+func logBytes(ctx context.Context, database string, partitions int) (total int64, err error) {
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	for p := range partitions {
+		var bytes int64
+		err := conn.QueryRow(ctx, `SELECT coalesce(sum(pg_column_size(log)), 0) FROM badged.`+events.Topic(p)+` AS log`).Scan(&bytes)
+		if err != nil {
+			return 0, fmt.Errorf("size of partition %d of the log: %w", p, err)
+		}
+		total += bytes
+	}
+	return total, nil
+}

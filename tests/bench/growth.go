@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// growth is what an event costs when there is more of everything.
+func growth() scenario {
+	const small, users, conversations, log = "small", "many users", "many conversations", "long log"
+	const noBacklog, backlog = "no backlog", "backlog"
+	return scenario{
+		name: "growth",
+		says: "the cost of an event in a small database and in one that has more of something",
+		main: "cost",
+		aims: []aim{
+			{Measure: "cost", Of: users, Over: small, AtMost: 1.5},
+			{Measure: "cost", Of: conversations, Over: small, AtMost: 1.5},
+			{Measure: "cost", Of: log, Over: small, AtMost: 1.5},
+			{Measure: "cost", Of: backlog, Over: noBacklog, AtMost: 1.5},
+		},
+		open: func(ctx context.Context, r *rig, s scale) (_ *contest, err error) {
+			grown := &contest{}
+			var made []*grownDatabase
+			grown.close = func(ctx context.Context) error {
+				var errs []error
+				for _, g := range made {
+					errs = append(errs, g.check(ctx), g.Close(ctx))
+				}
+				return errors.Join(errs...)
+			}
+			defer func() {
+				if err == nil {
+					return
+				}
+				for _, g := range made {
+					err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+				}
+			}()
+			rows, err := r.logRows(s)
+			if err != nil {
+				return nil, err
+			}
+			for _, size := range []struct {
+				name                 string
+				users, conversations int
+				log                  int
+			}{
+				{small, s.pick(10_000, 100), 10, 0},
+				{users, s.pick(3_000_000, 1000), 2, 0},
+				{conversations, s.pick(5000, 20), 1000, 0},
+				{log, s.pick(10_000, 100), 10, rows},
+			} {
+				cfg := stream.Config{
+					Users: size.users, Conversations: size.conversations, Before: 1,
+					Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 4,
+				}
+				r.log.say("growth: filling a database: %s, %s rows of log", cfg, formatNumber(float64(size.log)))
+				g, err := r.grow(ctx, cfg, size.log)
+				if err != nil {
+					return nil, err
+				}
+				made = append(made, g)
+				says := fmt.Sprintf("%s; %s rows of log before; %s", cfg, formatNumber(float64(size.log)), bulk)
+				grown.sides = append(grown.sides, side{size.name, says, func(ctx context.Context) ([]measure, error) {
+					return g.run(ctx, r, s.duration)
+				}})
+			}
+			for _, size := range []struct {
+				name  string
+				ahead int // events that are there besides those to be folded
+			}{{noBacklog, 0}, {backlog, s.pick(5_000_000, 5000)}} {
+				b := backlogged{fold: s.pick(100_000, 500)}
+				if b.grownDatabase, err = r.grow(ctx, stream.Config{
+					Users: s.pick(100_000, 100), Conversations: 10, Before: 1, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 5,
+				}, 0); err != nil {
+					return nil, err
+				}
+				made = append(made, b.grownDatabase)
+				r.log.say("growth: publishing a backlog of %d events", size.ahead)
+				if err := b.publish(ctx, size.ahead); err != nil {
+					return nil, err
+				}
+				says := fmt.Sprintf("%s events are folded, %s lie before or behind them", formatNumber(float64(b.fold)), formatNumber(float64(size.ahead)))
+				grown.sides = append(grown.sides, side{size.name, says, func(ctx context.Context) ([]measure, error) { return b.run(ctx, r) }})
+			}
+			return grown, nil
+		},
+	}
+}
+
+// logRowBytes is what a row of the log and the key of its event take on the
+// disk, with the indexes and the write-ahead log of writing them.
+const logRowBytes = 1000
+
+// logRows is how long a long log is: 50 million rows, or what fits on half of
+// the disk.
+func (r *rig) logRows(s scale) (int, error) {
+	free, err := freeBytes(r.dir)
+	return min(s.pick(50_000_000, 5000), int(free/2/logRowBytes)), err
+}
+
+// grownDatabase is a database with users, and with a stream that goes on from
+// round to round.
+type grownDatabase struct {
+	url    string
+	pool   *pgxpool.Pool
+	stream *stream.Stream
+	drop   func(context.Context) error
+}
+
+// grow makes a database in which every conversation of cfg has had a message
+// that is read, and whose log has so many rows that are folded.
+func (r *rig) grow(ctx context.Context, cfg stream.Config, logRows int) (_ *grownDatabase, err error) {
+	url, drop, err := r.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g := &grownDatabase{url: url, stream: stream.New(cfg), drop: drop}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close(ctx))
+		}
+	}()
+	if _, _, err := r.runBinary(ctx, "migrate", "up", "--database-url="+url); err != nil {
+		return nil, err
+	}
+	if g.pool, err = pgxpool.New(ctx, url); err != nil {
+		return nil, err
+	}
+	if err := g.fill(ctx, cfg, logRows); err != nil {
+		return nil, fmt.Errorf("fill a database: %w", err)
+	}
+	return g, r.exec(ctx, "CHECKPOINT")
+}
+
+// Statements that fill a database. The names are those of package stream.
+const (
+	fillUsersSQL = `INSERT INTO badged.users (partition_id, version, total, mentions, user_id, categories)
+SELECT badged.partition_of(id, s.partitions), $2, 0, 0, id, '{}'
+FROM badged.settings AS s, generate_series(0, $1::integer - 1) AS u, concat('user-', lpad(u::text, 7, '0')) AS id`
+
+	fillConversationsSQL = `INSERT INTO badged.conversations
+       (partition_id, version, read_seq, last_seq, unread, mentions, level, marked_unread,
+        user_id, conversation_id, category, unread_set, mention_set, recalled_set)
+SELECT partition_id, c + 1, 1, 1, 0, 0, 'all', false,
+       user_id, concat('talk-', substr(user_id, 6), '-', c), 'chat', '{}', '{}', '{}'
+FROM badged.users, generate_series(0, $1::integer - 1) AS c`
+
+	// The rows are as long as those of a stream.
+	fillLogSQL = `INSERT INTO badged.%[1]s (uuid, payload, metadata, transaction_id)
+SELECT md5(n::text)::uuid, ('{"specversion":"1.0","id":"before-' || n || '","source":"bench","type":"message.delivered",'
+       '"time":"2026-01-01T00:00:00.123456789Z","data":{"conversation_id":"talk-0000000-1","user_ids":["user-0000000"],'
+       '"seq":1,"sender_id":"somebody"}}')::json, NULL, pg_current_xact_id()
+FROM generate_series(%[2]d, %[3]d) AS n`
+
+	fillKeysSQL = `INSERT INTO badged.dedup_keys_p%02d_g1 (key) SELECT uuid FROM badged.%s`
+
+	// What was filled in is folded.
+	fillPositionSQL = `UPDATE badged.%[1]s_offsets SET (last_processed_transaction_id, offset_acked) =
+       (SELECT transaction_id, "offset" FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1)`
+)
+
+func (g *grownDatabase) fill(ctx context.Context, cfg stream.Config, logRows int) error {
+	if _, err := g.pool.Exec(ctx, fillUsersSQL, cfg.Users, cfg.Conversations); err != nil {
+		return fmt.Errorf("users: %w", err)
+	}
+	if _, err := g.pool.Exec(ctx, fillConversationsSQL, cfg.Conversations); err != nil {
+		return fmt.Errorf("conversations: %w", err)
+	}
+	log, err := events.Open(ctx, g.pool)
+	if err != nil {
+		return err
+	}
+	each := logRows / log.Partitions()
+	for p := range log.Partitions() {
+		if each == 0 {
+			break
+		}
+		for _, sql := range []string{
+			fmt.Sprintf(fillLogSQL, events.Topic(p), p*each+1, (p+1)*each),
+			fmt.Sprintf(fillKeysSQL, p, events.Topic(p)),
+			fmt.Sprintf(fillPositionSQL, events.Topic(p)),
+		} {
+			if _, err := g.pool.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("log: %w", err)
+			}
+		}
+	}
+	_, err = g.pool.Exec(ctx, `VACUUM (ANALYZE)`)
+	return err
+}
+
+// run publishes and folds for some time.
+func (g *grownDatabase) run(ctx context.Context, r *rig, duration time.Duration) (_ []measure, err error) {
+	server, err := embed(ctx, g.url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	used, err := r.meter(ctx, func(ctx context.Context) (int, error) { return bulk.drive(ctx, server, g.stream, duration) })
+	if err != nil {
+		return nil, err
+	}
+	return used.all(), checkTotals(ctx, server, g.stream)
+}
+
+// check folds what is left and compares the totals.
+func (g *grownDatabase) check(ctx context.Context) (err error) {
+	server, err := embed(ctx, g.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	for behind := true; behind; {
+		lags, err := projector.Lags(ctx, g.pool, partitionsOf(server.log), 1)
+		if err != nil {
+			return err
+		}
+		behind = slices.ContainsFunc(lags, func(l projector.Lag) bool { return l.Events > 0 })
+	}
+	return checkTotals(ctx, server, g.stream)
+}
+
+func partitionsOf(log *events.Log) []int {
+	all := make([]int, log.Partitions())
+	for p := range all {
+		all[p] = p
+	}
+	return all
+}
+
+// Close drops the database.
+func (g *grownDatabase) Close(ctx context.Context) error {
+	if g.pool != nil {
+		g.pool.Close()
+	}
+	return g.drop(ctx)
+}
+
+// backlogged is a database whose log is folded only while it is measured.
+type backlogged struct {
+	*grownDatabase
+	fold int // events of a round
+}
+
+// publish appends events, which nobody folds.
+func (b backlogged) publish(ctx context.Context, n int) error {
+	log, err := events.Open(ctx, b.pool)
+	if err != nil {
+		return err
+	}
+	chunk := make([]stream.Event, bulk.batch)
+	for range (n + len(chunk) - 1) / len(chunk) {
+		b.stream.Next(chunk)
+		batch := make([]events.Event, len(chunk))
+		for i := range chunk {
+			batch[i] = asEvent(chunk[i])
+		}
+		if _, err := log.Append(ctx, batch...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run folds some of the log. As many are published first, so that the backlog
+// stays as long as it is.
+func (b backlogged) run(ctx context.Context, r *rig) (_ []measure, err error) {
+	if err := b.publish(ctx, b.fold); err != nil {
+		return nil, err
+	}
+	if err := r.exec(ctx, "CHECKPOINT"); err != nil {
+		return nil, err
+	}
+	server, err := embed(ctx, b.url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
+		server.published.Store(int64(b.fold))
+		err := server.Settle(ctx)
+		return int(server.folded.Load()), err
+	})
+	return used.all(), err
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// usage is what some work took.
+type usage struct {
+	// pace is how fast it went, for work that goes as fast as it can.
+	pace []measure
+	// resources are processor time of each program, the write-ahead log, and
+	// the most memory.
+	resources []measure
+}
+
+// all returns all of it.
+func (u usage) all() []measure { return append(u.pace, u.resources...) }
+
+// meter does some work and measures what it took. work returns how many events
+// it was.
+func (r *rig) meter(ctx context.Context, work func(ctx context.Context) (events int, err error)) (u usage, err error) {
+	debug.FreeOSMemory() // what earlier rounds left is not of this one
+	before, err := r.walUsage(ctx)
+	if err != nil {
+		return u, err
+	}
+	stopProfile, err := r.startProfile(ctx)
+	if err != nil {
+		return u, err
+	}
+	watch := watchMemory()
+	cpuBefore, began := readCPU(), time.Now()
+	events, err := work(ctx)
+	took, cpuAfter := time.Since(began), readCPU()
+	memory := watch()
+	if err := errors.Join(err, stopProfile(ctx)); err != nil {
+		return u, err
+	}
+	if events == 0 {
+		return u, errors.New("nothing happened in the time given")
+	}
+	after, err := r.walUsage(ctx)
+	if err != nil {
+		return u, err
+	}
+	n := float64(events)
+	u.pace = []measure{
+		{"rate", "events/s", n / took.Seconds()},
+		{"cost", "µs/event", took.Seconds() * 1e6 / n},
+		{"time", "s", took.Seconds()},
+		{"events", "events", n},
+	}
+	u.resources = []measure{
+		{"WAL", "bytes/event", float64(after.bytes-before.bytes) / n},
+		{"fsyncs", "per 1,000 events", float64(after.syncs-before.syncs) * 1000 / n},
+	}
+	u.resources = append(u.resources, cpuMeasures(cpuBefore, cpuAfter, 0, events)...)
+	u.resources = append(u.resources, memory...)
+	return u, nil
+}
+
+// walUsage is what the write-ahead log has come to.
+type walUsage struct{ bytes, syncs int64 }
+
+// walUsageSQL asks for the place in the log itself, since statistics come late;
+// syncs are such a statistic, and those of the last second may be missing.
+const walUsageSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, wal_sync FROM pg_stat_wal`
+
+func (r *rig) walUsage(ctx context.Context) (u walUsage, err error) {
+	conn, err := pgx.Connect(ctx, r.pg.URL())
+	if err != nil {
+		return u, fmt.Errorf("connect to the private Postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	if err := conn.QueryRow(ctx, walUsageSQL).Scan(&u.bytes, &u.syncs); err != nil {
+		return u, fmt.Errorf("read the use of the write-ahead log: %w", err)
+	}
+	return u, nil
+}
+
+// memoryInterval is how often memory is looked at.
+const memoryInterval = 500 * time.Millisecond
+
+// watchMemory watches the memory of this process and its descendants until the
+// function that it returns is called, which tells the most of each program.
+func watchMemory() func() []measure {
+	most := map[string]int64{}
+	stop := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(memoryInterval)
+		defer tick.Stop()
+		for {
+			for program, bytes := range readMemory() {
+				most[program] = max(most[program], bytes)
+			}
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() []measure {
+		close(stop)
+		watching.Wait()
+		var all []measure
+		for _, part := range parts() {
+			if bytes, ok := most[part.program]; ok {
+				all = append(all, measure{"memory " + part.name, "MiB", float64(bytes) / (1 << 20)})
+			}
+		}
+		return all
+	}
+}
+
+// startProfile begins to profile what is running, where that is asked for. The
+// function that it returns ends that and writes a CPU profile of this process
+// and what Postgres says about the statements.
+func (r *rig) startProfile(ctx context.Context) (stop func(context.Context) error, err error) {
+	if r.profileDir == "" {
+		return func(context.Context) error { return nil }, nil
+	}
+	path := filepath.Join(r.profileDir, r.running)
+	if err := r.exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements", "SELECT pg_stat_statements_reset()"); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(path + ".pprof") //nolint:gosec // where the user wants it
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func(ctx context.Context) error {
+		pprof.StopCPUProfile()
+		return errors.Join(f.Close(), r.writeStatements(ctx, path+".statements.txt"))
+	}, nil
+}
+
+// statementsSQL adds up the statements that differ in the partition only.
+const statementsSQL = `SELECT regexp_replace(regexp_replace(query, '_p[0-9]+', '_pNN', 'g'), '\s+', ' ', 'g') AS statement,
+       sum(calls)::bigint, sum(total_exec_time), sum(rows)::bigint, sum(wal_bytes)::bigint,
+       sum(shared_blks_hit)::bigint, sum(shared_blks_read)::bigint
+FROM pg_stat_statements GROUP BY 1 ORDER BY 3 DESC LIMIT 25`
+
+func (r *rig) writeStatements(ctx context.Context, file string) (err error) {
+	conn, err := pgx.Connect(ctx, r.pg.URL())
+	if err != nil {
+		return fmt.Errorf("connect to the private Postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	rows, err := conn.Query(ctx, statementsSQL)
+	if err != nil {
+		return fmt.Errorf("read the statistics of statements: %w", err)
+	}
+	text := "   calls   total ms     rows    WAL KiB   hit pages  read pages  statement\n"
+	var statement string
+	var calls, n, wal, hit, read int64
+	var ms float64
+	_, err = pgx.ForEachRow(rows, []any{&statement, &calls, &ms, &n, &wal, &hit, &read}, func() error {
+		text += fmt.Sprintf("%8d %10.1f %8d %10d %11d %11d  %.160s\n", calls, ms, n, wal>>10, hit, read, statement)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the statistics of statements: %w", err)
+	}
+	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // nothing in it is secret
+}

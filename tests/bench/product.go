@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/app"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// eventSource is the source of all events here.
+const eventSource = "bench"
+
+// asEvent returns e as a chat backend would publish it.
+func asEvent(e stream.Event) events.Event {
+	out := events.Event{
+		ID: e.ID(), Source: eventSource, Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: e.ConversationID(), UserIDs: []string{e.UserID()}},
+	}
+	if e.Read {
+		out.Type, out.Data.UpToSeq = events.ConversationRead, e.Seq
+	} else {
+		out.Data.Seq, out.Data.SenderID = e.Seq, "somebody"
+	}
+	return out
+}
+
+// embedded is the server with all roles in this process, which publishes to its
+// log directly: it can be profiled, and what comes over HTTP costs is left out.
+type embedded struct {
+	*meteredAPI
+	log  *events.Log
+	wake func(partitions []int)
+	end  func(ctx context.Context) error
+}
+
+// embed starts the server on a database. It leaves the database alone when it
+// is closed.
+func embed(ctx context.Context, database string) (_ *embedded, err error) {
+	poolConfig, err := pgx.ParseConfig(database)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := migrations.Up(ctx, poolConfig, 0); err != nil {
+		return nil, err
+	}
+	l, err := app.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	a, err := app.Open(ctx, config.Server{
+		Database: config.Database{DatabaseURL: database}, Tokens: config.Tokens{JWTKeys: []string{jwtKeys}},
+		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		PublisherKeys: []string{"backend=" + publisherKey}, ReconcileInterval: 30 * time.Second, DrainTimeout: 5 * time.Second,
+	}, l, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- a.Run(running, func() { close(ready) }) }()
+	e := &embedded{
+		meteredAPI: newMeteredAPI("http://"+l.Addr().String(), 1), log: a.Log(), wake: a.Wake,
+		end: func(context.Context) error {
+			stop()
+			err := <-ended
+			a.Close()
+			return ignoreClosed(errors.Join(err, l.Close()))
+		},
+	}
+	<-ready
+	return e, nil
+}
+
+// ignoreClosed forgets that a listener was closed by its server.
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Apply publishes events to the log.
+func (e *embedded) Apply(ctx context.Context, evs []stream.Event) error {
+	batch := make([]events.Event, len(evs))
+	for i := range evs {
+		batch[i] = asEvent(evs[i])
+	}
+	return e.publish(ctx, batch)
+}
+
+func (e *embedded) publish(ctx context.Context, batch []events.Event) error {
+	if err := e.await(ctx, ahead); err != nil {
+		return err
+	}
+	receipt, err := e.log.Append(ctx, batch...)
+	if err != nil {
+		return err
+	}
+	if len(batch) == 1 {
+		e.published.Add(int64(len(receipt.Partitions))) // a row in each
+	} else {
+		e.published.Add(int64(len(batch)))
+	}
+	e.wake(receipt.Partitions)
+	return nil
+}
+
+// Close stops the server.
+func (e *embedded) Close(ctx context.Context) error {
+	e.close()
+	return e.end(ctx)
+}
+
+// remote is the binary with all roles in one process, which is given events
+// over HTTP.
+type remote struct {
+	*meteredAPI
+	deployment *deployment
+}
+
+// remote starts the binary on a database of its own.
+func (r *rig) remote(ctx context.Context, connections int) (*remote, error) {
+	d, err := r.deploy(ctx, oneProcess)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{newMeteredAPI(d.api, connections), d}, nil
+}
+
+// Apply publishes events in one request.
+func (r *remote) Apply(ctx context.Context, evs []stream.Event) error {
+	if err := r.await(ctx, ahead); err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	for i := range evs {
+		b, err := asEvent(evs[i]).MarshalJSON()
+		if err != nil {
+			return err
+		}
+		body.Write(b)
+		body.WriteByte('\n')
+	}
+	if _, err := r.do(ctx, http.MethodPost, "/v1/events", "application/x-ndjson", body.Bytes(), http.StatusAccepted); err != nil {
+		return err
+	}
+	r.published.Add(int64(len(evs)))
+	return nil
+}
+
+// Close stops the binary and drops its database.
+func (r *remote) Close(ctx context.Context) error {
+	r.close()
+	return r.deployment.stop(ctx)
+}
+
+// ahead is how many events may be published and not folded: enough for full
+// batches, and little enough that a run measures both together.
+const ahead = 100_000
+
+// How often to look how much is folded.
+const (
+	farInterval  = 100 * time.Millisecond
+	nearInterval = 5 * time.Millisecond
+)
+
+// meteredAPI is a server whose log is written to faster than it is folded.
+type meteredAPI struct {
+	*api
+	published atomic.Int64 // rows of the log
+	folded    atomic.Int64 // as last seen
+	looking   chan struct{}
+}
+
+func newMeteredAPI(url string, connections int) *meteredAPI {
+	return &meteredAPI{api: newAPI(url, connections+1), looking: make(chan struct{}, 1)}
+}
+
+// await returns once no more than so many events are published and not folded.
+// One caller at a time looks.
+func (m *meteredAPI) await(ctx context.Context, most int64) error {
+	for m.published.Load()-m.folded.Load() > most {
+		select {
+		case m.looking <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err := m.look(ctx, most)
+		<-m.looking
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *meteredAPI) look(ctx context.Context, most int64) error {
+	if m.published.Load()-m.folded.Load() <= most {
+		return nil // another has looked
+	}
+	interval := farInterval
+	if most == 0 {
+		interval = nearInterval
+	}
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var folded float64
+	for _, name := range []string{"badged_projector_events_folded_total", "badged_projector_events_deduplicated_total"} {
+		n, err := m.counter(ctx, name)
+		if err != nil {
+			return err
+		}
+		folded += n
+	}
+	dead, err := m.counter(ctx, "badged_projector_dead_letters_total")
+	if err != nil {
+		return err
+	}
+	if dead > 0 {
+		return fmt.Errorf("%v events became dead letters: %w", dead, errWrong)
+	}
+	m.folded.Store(int64(folded))
+	return nil
+}
+
+// Settle returns once all that was published is folded.
+func (m *meteredAPI) Settle(ctx context.Context) error { return m.await(ctx, 0) }
+
+// Totals asks for the totals of users.
+func (m *meteredAPI) Totals(ctx context.Context, users []string) ([]int64, error) {
+	byUser, err := m.totals(ctx, users)
+	totals := make([]int64, len(users))
+	for i, u := range users {
+		totals[i] = byUser[u]
+	}
+	return totals, err
+}

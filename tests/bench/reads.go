@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// readers is how many clients read badges at once.
+const readers = 2
+
+// reads is how fast badges are read over HTTP while events are folded.
+func reads() scenario {
+	const idle, folding = "idle", "folding at half speed"
+	return scenario{
+		name: "reads",
+		says: "badges read over HTTP, one user each, as fast as they come",
+		main: "rate",
+		aims: []aim{{Measure: "rate", Of: folding, Over: idle, AtLeast: 0.7}},
+		open: func(ctx context.Context, r *rig, s scale) (*contest, error) {
+			cfg := stream.Config{
+				Users: s.pick(100_000, 1000), Conversations: 20,
+				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 3,
+			}
+			server, err := r.remote(ctx, overHTTP.workers+readers)
+			if err != nil {
+				return nil, err
+			}
+			b := &badgeReads{server: server, stream: stream.New(cfg), users: cfg.Users, duration: s.duration}
+			if err := b.calibrate(ctx); err != nil {
+				return nil, errors.Join(err, server.Close(ctx))
+			}
+			says := fmt.Sprintf("%d connections; %s", readers, cfg)
+			return &contest{
+				sides: []side{
+					{idle, says, func(ctx context.Context) ([]measure, error) { return b.run(ctx, r, 0) }},
+					{folding, fmt.Sprintf("the same, while %.0f events/s are published over HTTP and folded", b.full/2), func(ctx context.Context) ([]measure, error) {
+						return b.run(ctx, r, b.full/2)
+					}},
+				},
+				close: server.Close,
+			}, nil
+		},
+	}
+}
+
+// badgeReads reads the badges of a server that has some.
+type badgeReads struct {
+	server   *remote
+	stream   *stream.Stream
+	users    int
+	duration time.Duration
+	full     float64 // events/s that the server takes and folds when nobody reads
+}
+
+// calibrate finds out how fast the server is, and so gives its users badges.
+func (b *badgeReads) calibrate(ctx context.Context) error {
+	began := time.Now()
+	n, err := overHTTP.drive(ctx, b.server, b.stream, b.duration/2)
+	b.full = float64(n) / time.Since(began).Seconds()
+	return err
+}
+
+func (b *badgeReads) run(ctx context.Context, r *rig, rate float64) ([]measure, error) {
+	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, b.duration, errEnough)
+		defer cancel()
+		group, ctx := errgroup.WithContext(ctx)
+		if rate > 0 {
+			group.Go(func() error { return b.publish(ctx, rate) })
+		}
+		counts := make([]int, readers)
+		for i := range counts {
+			group.Go(func() error {
+				for ctx.Err() == nil {
+					user := stream.UserID(rand.Int32N(int32(b.users))) //nolint:gosec // few, and anybody will do
+					if _, err := b.server.do(ctx, http.MethodGet, "/v1/users/"+user+"/badge", "", nil, http.StatusOK); err != nil {
+						return enough(ctx, err)
+					}
+					counts[i]++
+				}
+				return nil
+			})
+		}
+		err := group.Wait()
+		total := 0
+		for _, n := range counts {
+			total += n
+		}
+		return total, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.server.Settle(ctx); err != nil {
+		return nil, err
+	}
+	return used.all(), checkTotals(ctx, b.server, b.stream)
+}
+
+// errEnough ends a run whose time is over.
+var errEnough = errors.New("the time is over")
+
+// enough forgets an error that comes from the end of the time.
+func enough(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errEnough) {
+		return nil
+	}
+	return err
+}
+
+// publish publishes at a steady rate until ctx is done. What has begun is
+// finished, so that it is known what was published.
+func (b *badgeReads) publish(ctx context.Context, rate float64) error {
+	const perSecond = 20
+	chunk := make([]stream.Event, max(1, int(rate/perSecond)))
+	tick := time.NewTicker(time.Second / perSecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		b.stream.Next(chunk)
+		if err := b.server.Apply(context.WithoutCancel(ctx), chunk); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// median returns the middle of values, or the mean of the two in the middle.
+// There must be some.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// percentile returns the value that p percent of the sorted values do not
+// exceed (nearest rank), 0 where there are none.
+func percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p * float64(len(sorted)) / 100))
+	return sorted[max(rank, 1)-1]
+}
+
+// formatNumber returns a number ≥ 0 with about three significant digits, its
+// thousands set apart, such as "59,835" and "3.14".
+func formatNumber(n float64) string {
+	switch {
+	case n == 0:
+		return "0"
+	case n < 0.1:
+		return strconv.FormatFloat(n, 'g', 2, 64)
+	case n < 10:
+		return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 2, 64), ".00")
+	case n < 100:
+		return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
+	}
+	s := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/tests/bench/rival"
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// How a chat backend publishes in bulk.
+var (
+	bulk     = driver{workers: 4, batch: 500}
+	overHTTP = driver{workers: 4, batch: 1000}
+)
+
+// sustained is publishing and folding together for as long as is asked for,
+// against the usual ways to count.
+func sustained() scenario {
+	const ours, lua, pipelined, stock = "badged", "Redis Lua", "Redis Lua, pipelined", "watermill-sql"
+	return scenario{
+		name: "sustained",
+		says: "publish and fold together, until all that was published is folded",
+		main: "rate",
+		aims: []aim{
+			{Measure: "rate", Of: ours, Over: lua, AtLeast: 2},
+			{Measure: "rate", Of: ours, Over: pipelined, AtLeast: 1},
+			{Measure: "rate", Of: ours, Over: stock, AtLeast: 30},
+		},
+		open: func(_ context.Context, r *rig, s scale) (*contest, error) {
+			cfg := stream.Config{
+				Users: s.pick(100_000, 1000), Conversations: 20,
+				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1,
+			}
+			return contestOf(
+				r.counting(ours, "the server in this process, events.Log.Append; "+cfg.String(), r.ours, bulk, cfg, s.duration),
+				r.counting("badged, HTTP", "the binary, NDJSON", func(ctx context.Context) (way, error) {
+					return r.remote(ctx, overHTTP.workers)
+				}, overHTTP, cfg, s.duration),
+				r.counting(lua, "one EVALSHA: dedup, counters, read position; no persistence of a write before its answer",
+					r.redis(func(ctx context.Context, url string) (way, error) { return rival.NewLua(ctx, url) }),
+					driver{rival.Connections, 1}, cfg, s.duration),
+				r.counting(pipelined, "the same script",
+					r.redis(func(ctx context.Context, url string) (way, error) { return rival.NewLua(ctx, url) }),
+					driver{rival.Connections, 100}, cfg, s.duration),
+				r.counting(stock, "stock publisher and subscribers, a handler per message, in the transaction that read it",
+					r.rows(func(ctx context.Context, url string) (way, error) { return rival.NewWatermill(ctx, url, cfg.Users) }),
+					driver{4, 500}, cfg, s.duration),
+			)
+		},
+	}
+}
+
+// owned is a way that also owns what it runs on.
+type owned struct {
+	way
+	release func(context.Context) error
+}
+
+// Close ends the way and gives up what it ran on.
+func (o owned) Close(ctx context.Context) error {
+	return errors.Join(o.way.Close(ctx), o.release(ctx))
+}
+
+// ours opens the server in this process on a database of its own.
+func (r *rig) ours(ctx context.Context) (way, error) {
+	url, drop, err := r.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := embed(ctx, url)
+	if err != nil {
+		return nil, errors.Join(err, drop(ctx))
+	}
+	return owned{e, drop}, nil
+}
+
+// redis opens ways on a Redis of their own, with the settings that it is
+// shipped with.
+func (r *rig) redis(open func(ctx context.Context, url string) (way, error)) func(context.Context) (way, error) {
+	return func(ctx context.Context) (way, error) {
+		server, err := privateredis.Start(ctx, privateredis.Config{Args: redisAsShipped()})
+		if err != nil {
+			return nil, err
+		}
+		w, err := open(ctx, server.URL())
+		if err != nil {
+			server.Stop()
+			return nil, err
+		}
+		return owned{w, func(context.Context) error { server.Stop(); return nil }}, nil
+	}
+}
+
+// rows opens ways on a database of their own.
+func (r *rig) rows(open func(ctx context.Context, url string) (way, error)) func(context.Context) (way, error) {
+	return func(ctx context.Context) (way, error) {
+		url, drop, err := r.database(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w, err := open(ctx, url)
+		if err != nil {
+			return nil, errors.Join(err, drop(ctx))
+		}
+		return owned{w, drop}, nil
+	}
+}

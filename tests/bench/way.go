@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// way keeps unread counts somehow, on a state of its own that is empty at
+// first.
+type way interface {
+	// Apply takes some events. It is safe for concurrent use.
+	Apply(ctx context.Context, events []stream.Event) error
+	// Settle returns once all that was applied counts.
+	Settle(ctx context.Context) error
+	// Totals returns the totals of users, in their order.
+	Totals(ctx context.Context, users []string) ([]int64, error)
+	// Close ends it and leaves nothing behind.
+	Close(ctx context.Context) error
+}
+
+// driver is how a way is given events: by so many workers, so many at a time.
+type driver struct{ workers, batch int }
+
+// String says so.
+func (d driver) String() string {
+	if d.batch == 1 {
+		return fmt.Sprintf("%d at a time, one event each", d.workers)
+	}
+	return fmt.Sprintf("%d at a time, %d events each", d.workers, d.batch)
+}
+
+// drive applies the next events of s to w for some time, and returns how many
+// once they count.
+func (d driver) drive(ctx context.Context, w way, s *stream.Stream, duration time.Duration) (events int, err error) {
+	deadline := time.Now().Add(duration)
+	counts := make([]int, d.workers)
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range counts {
+		group.Go(func() error {
+			chunk := make([]stream.Event, d.batch)
+			for time.Now().Before(deadline) {
+				s.Next(chunk)
+				if err := w.Apply(groupCtx, chunk); err != nil {
+					return err
+				}
+				counts[i] += len(chunk)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	for _, n := range counts {
+		events += n
+	}
+	return events, w.Settle(ctx)
+}
+
+// counting is a side that counts events of a stream for some time, each time
+// from the start of the stream and on an empty state, and is checked.
+func (r *rig) counting(name, says string, open func(context.Context) (way, error), d driver, cfg stream.Config, duration time.Duration) side {
+	run := func(ctx context.Context) (_ []measure, err error) {
+		w, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
+		s := stream.New(cfg)
+		used, err := r.meter(ctx, func(ctx context.Context) (int, error) { return d.drive(ctx, w, s, duration) })
+		if err != nil {
+			return nil, err
+		}
+		return used.all(), checkTotals(ctx, w, s)
+	}
+	return side{name: name, says: says + "; " + d.String(), run: run}
+}
+
+// checkTotals compares the totals of all users with those of the stream.
+func checkTotals(ctx context.Context, w way, s *stream.Stream) error {
+	must := s.Totals()
+	users := make([]string, len(must))
+	for i := range users {
+		users[i] = stream.UserID(int32(i))
+	}
+	totals, err := w.Totals(ctx, users)
+	if err != nil {
+		return err
+	}
+	got, want := make(map[string]int64, len(users)), make(map[string]int64, len(users))
+	for i, u := range users {
+		got[u], want[u] = totals[i], must[i]
+	}
+	return check(got, want)
+}
