@@ -60,10 +60,12 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The intervals are those of `badged serve` by default.
 	a, err := app.Open(ctx, config.Server{
 		Database: config.Database{DatabaseURL: database}, Tokens: config.Tokens{JWTKeys: []string{jwtKeys}},
 		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
 		PublisherKeys: []string{"backend=" + publisherKey}, ReconcileInterval: 30 * time.Second, DrainTimeout: 5 * time.Second,
+		VerifyInterval: time.Minute, VerifySample: 10,
 	}, l, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
