@@ -65,7 +65,7 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 		Database: config.Database{DatabaseURL: database}, Tokens: config.Tokens{JWTKeys: []string{jwtKeys}},
 		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
 		PublisherKeys: []string{"backend=" + publisherKey}, ReconcileInterval: 30 * time.Second, DrainTimeout: 5 * time.Second,
-		VerifyInterval: time.Minute, VerifySample: 10,
+		VerifyInterval: time.Minute, VerifySample: 10, DedupWindow: 14 * 24 * time.Hour,
 	}, l, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
