@@ -68,9 +68,12 @@ type Receipt struct {
 // the connection broke while committing: then append again, since events that
 // come twice count once.
 //
+// It is for badged itself, which may write any type, or for whoever has checked
+// what others may not; publishers use [Log.Publish].
+//
 // Errors: a [*BatchError] for invalid events, otherwise what Postgres said.
 func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
-	inserts, err := l.prepare(evs)
+	inserts, err := l.prepare(evs, true)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -129,15 +132,20 @@ func (e *BatchError) Error() string {
 }
 
 // prepare validates evs and encodes them as the rows of each partition, in
-// ascending order of partitions.
-func (l *Log) prepare(evs []Event) ([]insert, error) {
+// ascending order of partitions. Unless they are badged's own, types that it
+// alone may write are as good as invalid.
+func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 	now := time.Now()
 	byPartition := make([]*rows, l.partitions)
 	var bad BatchError
 	for i := range evs {
 		e := evs[i] // a copy: the caller's keeps its zero time
+		err := e.Validate()
+		if err == nil && !own {
+			err = e.checkPublished()
+		}
 		var invalid *InvalidError
-		if err := e.Validate(); errors.As(err, &invalid) {
+		if errors.As(err, &invalid) {
 			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
 			continue
 		}

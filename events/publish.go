@@ -17,7 +17,8 @@ import (
 // Until tx ends, events appended later by anybody wait behind it, since the
 // log is read in the order of transactions: publish last and commit soon.
 //
-// Errors are those of [Log.Append].
+// Errors are those of [Log.Append], and a [*BatchError] for a
+// [ConversationExpired], which badged alone writes.
 func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
@@ -41,7 +42,7 @@ func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error
 }
 
 func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt, error) {
-	inserts, err := l.prepare(evs)
+	inserts, err := l.prepare(evs, false)
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -161,6 +161,30 @@ func TestPublishAnInvalidEvent(t *testing.T) {
 	})
 }
 
+// What badged alone writes, no publisher can: as with SQL and over HTTP.
+func TestPublishATypeOfBadgedsOwn(t *testing.T) {
+	expired := events.Event{ID: "1", Source: "test", Type: events.ConversationExpired, Data: events.Data{
+		ConversationID: "c", UserIDs: []string{userIn(0, 0)}, UpToSeq: 7,
+	}}
+	const want = "event 1: invalid event: type: is written by badged itself only"
+	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
+		log, pool := openLog(t, url)
+		_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), expired)
+		_, logErr := log.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), expired)
+		for _, err := range []error{err, logErr} {
+			if bad := (*events.BatchError)(nil); !errors.As(err, &bad) || err.Error() != want {
+				t.Errorf("error %v, want %s", err, want)
+			}
+		}
+		if err := tx.commit(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([partitions][]string{}, stored(t, pool)); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // Nothing in an id is special on its way through arrays, literals and JSON.
 func TestPublishAnyText(t *testing.T) {
 	var evs []events.Event

@@ -151,6 +151,15 @@ func (e *Event) Validate() error {
 	return p.err()
 }
 
+// checkPublished returns an [*InvalidError] where e is of a type that nobody but
+// badged writes.
+func (e *Event) checkPublished() error {
+	if e.Type != ConversationExpired {
+		return nil
+	}
+	return &InvalidError{Fields: []FieldError{{Field: "type", Message: "is written by badged itself only"}}}
+}
+
 // validate adds to p what is wrong with e, of whose data the fields in present
 // were given.
 func (e *Event) validate(p *problems, present fields) {
