@@ -72,6 +72,9 @@ type Event struct {
 	// empty where there is none.
 	TraceParent string
 	TraceState  string
+	// AppendedAt is when the log took the event, by the clock of its database:
+	// set where an event is folded, and no part of what is published.
+	AppendedAt time.Time
 
 	Data Data
 }

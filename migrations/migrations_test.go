@@ -82,7 +82,7 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"conversations", "dead_letters", "dedup_generations", "log_origin", "mended_users", "partitions", "schema_migrations", "settings", "users"}
+	tables := []string{"conversations", "dead_letters", "dedup_generations", "expiry_progress", "log_origin", "mended_users", "partitions", "schema_migrations", "settings", "users"}
 	for p := range partitions {
 		for _, name := range []string{"events_p%02d", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "dedup_keys_p%02d_g1"} {
 			tables = append(tables, fmt.Sprintf(name, p))
@@ -293,5 +293,51 @@ func TestUpInASchemaThatWasGiven(t *testing.T) {
 	up(t, asGuest, 1)
 	if diff := cmp.Diff(tablesOf(1), column(t, cfg, tablesSQL)); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+}
+
+// undoExpiry makes a database what it was before the migration of that.
+func undoExpiry(t *testing.T, cfg *pgx.ConnConfig) {
+	t.Helper()
+	for _, sql := range []string{
+		`ALTER TABLE badged.conversations DROP COLUMN delivered_hour`,
+		`ALTER TABLE badged.settings DROP COLUMN unknown_delivered_hour`,
+		`DROP TABLE badged.expiry_progress`,
+		`DELETE FROM badged.schema_migrations WHERE version_id = 7`,
+	} {
+		column(t, cfg, sql)
+	}
+}
+
+// What a database holds from before it knew when conversations were delivered
+// to counts from the hour in which it learns to, and stays where it lies.
+func TestConversationsFromBeforeExpiry(t *testing.T) {
+	cfg := emptyDatabase(t)
+	up(t, cfg, 1)
+	undoExpiry(t, cfg)
+	const insert = `INSERT INTO badged.conversations (partition_id, version, read_seq, last_seq, mentions, level, user_id, category,
+    mention_set, recalled_set, conversation_id, unread, unread_set, marked_unread)
+VALUES (0, 1, 0, 1, 0, 'all', 'ann', 'chat', '{}', '{}', '%s', 1, '{[1,2)}', false)`
+	column(t, cfg, fmt.Sprintf(insert, "before"))
+	const (
+		hourSQL = `SELECT floor(extract(epoch FROM now()) / 3600)::text`
+		fileSQL = `SELECT pg_relation_filenode('badged.conversations_p00')::text`
+	)
+	before, file := column(t, cfg, hourSQL)[0], column(t, cfg, fileSQL)
+	if applied := up(t, cfg, 0); len(applied) != 1 || applied[0].Version != 7 {
+		t.Fatalf("applied %v", names(applied))
+	}
+	after := column(t, cfg, hourSQL)[0]
+	// A process of the release before does not know the column.
+	column(t, cfg, fmt.Sprintf(insert, "by an older process"))
+	hours := column(t, cfg, `SELECT DISTINCT delivered_hour::text FROM badged.conversations`)
+	if len(hours) != 1 || hours[0] < before || hours[0] > after {
+		t.Errorf("delivered in the hours %v, want one from %s to %s", hours, before, after)
+	}
+	if diff := cmp.Diff(hours, column(t, cfg, `SELECT unknown_delivered_hour::text FROM badged.settings`)); diff != "" {
+		t.Errorf("the hour that says nothing (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(file, column(t, cfg, fileSQL)); diff != "" {
+		t.Errorf("the table was rewritten (-file before +after):\n%s", diff)
 	}
 }

@@ -20,6 +20,7 @@ func TestLogOriginOfALogThatIsAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := emptyDatabase(t)
 			up(t, cfg, 2)
+			undoExpiry(t, cfg)
 			conn, err := pgx.ConnectConfig(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)

@@ -71,6 +71,7 @@ func newItem(r *events.Record, partition, partitions int) (item, error) {
 	if err := belongs(&e, partition, partitions); err != nil {
 		return item{}, err
 	}
+	e.AppendedAt = r.AppendedAt
 	return item{event: e, key: e.Key()}, nil
 }
 

@@ -58,7 +58,9 @@ func BenchmarkAppendAndFold(b *testing.B) {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
 			d := newDatabase(b)
 			d.rememberKeys(b, 20_000)
-			round := 0
+			d.append(b, traffic(n, 0)...)
+			d.fold(b)
+			round, report := 1, d.measure(b)
 			for b.Loop() {
 				b.StopTimer()
 				evs := traffic(n, round)
@@ -67,9 +69,43 @@ func BenchmarkAppendAndFold(b *testing.B) {
 				d.append(b, evs...)
 				d.fold(b)
 			}
-			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "events/s")
+			report(n)
 		})
 	}
+}
+
+// BenchmarkDeliverAndRead delivers a message to each of 2,500 conversations of
+// users, folds, reads them all and folds again: rows that have something unread
+// and then nothing, every time, which no batch evens out.
+func BenchmarkDeliverAndRead(b *testing.B) {
+	const n = 2500
+	d := newDatabase(b)
+	round := int64(0)
+	next := func() (messages, reads []events.Event) {
+		round++
+		for i := range n {
+			user, conversation := fmt.Sprintf("user-%d", i%(n/10)), fmt.Sprintf("conversation-%d", i/(n/10))
+			m := deliver(conversation, round, user)
+			m.ID += user
+			messages = append(messages, m)
+			reads = append(reads, event(fmt.Sprint("read ", m.ID), events.ConversationRead, conversation, upTo(round), user))
+		}
+		return messages, reads
+	}
+	messages, _ := next()
+	d.append(b, messages...)
+	d.fold(b)
+	report := d.measure(b)
+	for b.Loop() {
+		b.StopTimer()
+		messages, reads := next()
+		b.StartTimer()
+		d.append(b, messages...)
+		d.fold(b)
+		d.append(b, reads...)
+		d.fold(b)
+	}
+	report(2 * n)
 }
 
 // rememberKeys lets each partition remember so many keys in each generation.
@@ -82,5 +118,37 @@ func (d *database) rememberKeys(b *testing.B, keys int) {
 			}
 			d.exec(b, `INSERT INTO `+keysTable(p.id, g)+` SELECT gen_random_uuid() FROM generate_series(1, $1)`, keys)
 		}
+	}
+}
+
+// measure returns a function that reports the rate of events and what they have
+// cost since: bytes of WAL each, and the share of the updates of conversations
+// that were heap-only. It takes how many events there were in an iteration.
+func (d *database) measure(b *testing.B) (report func(events int)) {
+	b.Helper()
+	read := func() (wal, updates, heapOnly float64) {
+		d.pool.Reset() // sessions tell what they did when they end
+		err := d.pool.QueryRow(b.Context(), `SELECT pg_current_wal_insert_lsn() - '0/0'`).Scan(&wal)
+		for others := 1; err == nil && others > 0; {
+			err = d.pool.QueryRow(b.Context(), `SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`).Scan(&others)
+		}
+		if err == nil {
+			err = d.pool.QueryRow(b.Context(), `SELECT sum(n_tup_upd)::float8, sum(n_tup_hot_upd)::float8
+FROM pg_stat_user_tables WHERE relname LIKE 'conversations\_p%'`).Scan(&updates, &heapOnly)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		return wal, updates, heapOnly
+	}
+	wal, updates, heapOnly := read()
+	return func(events int) {
+		b.Helper()
+		n := float64(b.N) * float64(events)
+		b.ReportMetric(n/b.Elapsed().Seconds(), "events/s")
+		wal2, updates2, heapOnly2 := read()
+		b.ReportMetric((wal2-wal)/n, "WAL-B/event")
+		b.ReportMetric(100*(heapOnly2-heapOnly)/max(1, updates2-updates), "%HOT")
 	}
 }

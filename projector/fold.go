@@ -1,11 +1,14 @@
 package projector
 
 import (
+	"math"
+	"time"
+
 	"github.com/badged/badged/events"
 )
 
 // This file is what the numbers mean. It is pure: state and event in, state
-// out; no clock, no I/O, no order of maps.
+// out; no clock, no I/O, no order of maps. What time it was, an event says.
 //
 // delivered, read and recalled commute and are idempotent: a union, a maximum
 // and a union. The other types apply in the order of the log. Folding events
@@ -40,6 +43,11 @@ type conversation struct {
 	// and reads matter.
 	leftSeq int64
 	marked  bool
+	// deliveredHour is when the latest delivery or mark was appended, in hours
+	// since 1970: no client sees it, and the expiry sweep goes by it. A late
+	// delivery counts as of when it came, whatever its seq, so that order does
+	// not matter: a maximum.
+	deliveredHour int64
 
 	unread   boundedSet // delivered, not recalled, above readSeq
 	mentions boundedSet // those of unread that mention the user
@@ -77,13 +85,21 @@ func (u *user) apply(e *events.Event, mentioned bool) bool {
 		if d.SenderID == u.id {
 			return false // nobody's own message counts
 		}
-		return u.change(d.ConversationID, func(c *conversation) { c.deliver(d, mentioned) })
+		return u.change(d.ConversationID, func(c *conversation) {
+			c.deliver(d, mentioned)
+			c.refresh(e.AppendedAt)
+		})
 	case events.ConversationRead, events.ConversationExpired:
 		return u.change(d.ConversationID, func(c *conversation) { c.read(d.UpToSeq) })
 	case events.MessageRecalled:
 		return u.change(d.ConversationID, func(c *conversation) { c.recall(d.Seq) })
 	case events.ConversationMarkedUnread:
-		return u.change(d.ConversationID, (*conversation).markUnread)
+		return u.change(d.ConversationID, func(c *conversation) {
+			c.markUnread()
+			if c.marked {
+				c.refresh(e.AppendedAt)
+			}
+		})
 	case events.ConversationLevelSet:
 		return u.change(d.ConversationID, func(c *conversation) { c.setLevel(d.Level) })
 	case events.ConversationLeft:
@@ -238,6 +254,18 @@ func (c *conversation) markUnread() {
 		c.marked, c.touched = true, true
 	}
 }
+
+// refresh notes that something was delivered, or marked, at a time.
+func (c *conversation) refresh(at time.Time) {
+	if hour := hourOf(at); hour > c.deliveredHour {
+		c.deliveredHour, c.touched = hour, true
+	}
+}
+
+// hourOf returns the hour in which at lies, in hours since 1970: 0 for any time
+// before, and for those after the year 246,000 the last one that the column
+// holds.
+func hourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
 
 func (c *conversation) setLevel(level events.Level) {
 	if c.level != level {

@@ -60,29 +60,31 @@ SET version = excluded.version, total = excluded.total,
 		writeConversationSQL: `INSERT INTO badged.conversations_p` + nn + `
        (partition_id, user_id, conversation_id, version, read_seq, last_seq, left_seq,
         category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
-        unread_block, mention_block)
+        unread_block, mention_block, delivered_hour)
 SELECT ` + fmt.Sprint(partition) + `, r.user_id, r.conversation_id, r.version, r.read_seq, r.last_seq, nullif(r.left_seq, -1),
        r.category, r.level::badged.level, r.marked_unread, r.unread, r.mentions,
        r.unread_set::int8multirange, r.mention_set::int8multirange, r.recalled_set::int8multirange,
-       nullif(r.unread_block, '')::bigint[], nullif(r.mention_block, '')::bigint[]
+       nullif(r.unread_block, '')::bigint[], nullif(r.mention_block, '')::bigint[], r.delivered_hour
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
             $7::text[], $8::text[], $9::boolean[], $10::bigint[], $11::bigint[],
-            $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
+            $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
+            $17::bigint[])
   AS r (user_id, conversation_id, version, read_seq, last_seq, left_seq,
         category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
-        unread_block, mention_block)
+        unread_block, mention_block, delivered_hour)
 ON CONFLICT (user_id, conversation_id) DO UPDATE
 SET version = excluded.version, read_seq = excluded.read_seq, last_seq = excluded.last_seq,
     left_seq = excluded.left_seq, category = excluded.category, level = excluded.level,
     marked_unread = excluded.marked_unread, unread = excluded.unread, mentions = excluded.mentions,
     unread_set = excluded.unread_set, mention_set = excluded.mention_set, recalled_set = excluded.recalled_set,
-    unread_block = excluded.unread_block, mention_block = excluded.mention_block`,
+    unread_block = excluded.unread_block, mention_block = excluded.mention_block,
+    delivered_hour = excluded.delivered_hour`,
 	}
 }
 
 const conversationColumns = `c.user_id, c.conversation_id, c.version, c.read_seq, c.last_seq, coalesce(c.left_seq, -1),
        c.category, c.level::text, c.marked_unread, c.unread_set::text, c.mention_set::text, c.recalled_set::text,
-       coalesce(c.unread_block::text, ''), coalesce(c.mention_block::text, '')`
+       coalesce(c.unread_block::text, ''), coalesce(c.mention_block::text, ''), c.delivered_hour`
 
 const buryDeadLetterSQL = `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
 VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)`
@@ -110,6 +112,7 @@ func scanConversations(rows pgx.Rows, users map[string]*user) error {
 	_, err := pgx.ForEachRow(rows, []any{
 		&userID, &c.id, &c.version, &c.readSeq, &c.lastSeq, &c.leftSeq,
 		&c.category, &level, &c.marked, &unread, &mentions, &recalled, &unreadBlock, &mentionBlock,
+		&c.deliveredHour,
 	}, func() error {
 		loaded := c
 		loaded.level = events.Level(level)
@@ -151,7 +154,8 @@ func (t *tables) queueWrites(batch *pgx.Batch, users []*user, base map[string]in
 	}
 	if len(c.users) > 0 {
 		batch.Queue(t.writeConversationSQL, c.users, c.ids, c.versions, c.readSeqs, c.lastSeqs, c.leftSeqs,
-			c.categories, c.levels, c.marked, c.unread, c.mentions, c.unreadSets, c.mentionSets, c.recalledSets, c.unreadBlocks, c.mentionBlocks)
+			c.categories, c.levels, c.marked, c.unread, c.mentions, c.unreadSets, c.mentionSets, c.recalledSets, c.unreadBlocks, c.mentionBlocks,
+			c.deliveredHours)
 	}
 }
 
@@ -181,6 +185,7 @@ type conversationRows struct {
 	unread, mentions                       []int64
 	unreadSets, mentionSets, recalledSets  []string
 	unreadBlocks, mentionBlocks            []string
+	deliveredHours                         []int64
 }
 
 // add adds the conversations of u that were touched, in the order of their
@@ -206,6 +211,7 @@ func (a *conversationRows) add(u *user) {
 		a.recalledSets = append(a.recalledSets, c.recalled.String())
 		a.unreadBlocks = append(a.unreadBlocks, c.unread.block.String())
 		a.mentionBlocks = append(a.mentionBlocks, c.mentions.block.String())
+		a.deliveredHours = append(a.deliveredHours, c.deliveredHour)
 	}
 }
 

@@ -248,6 +248,9 @@ func userFields() []field[*user] {
 	}
 }
 
+// hourField is not compared where a row is from before the hour was kept.
+const hourField = "delivered_hour"
+
 // conversationFields are the columns of a conversation beside its version.
 func conversationFields() []field[*conversation] {
 	return []field[*conversation]{
@@ -264,6 +267,11 @@ func conversationFields() []field[*conversation] {
 		{"recalled_set", `recalled_set::text`, func(c *conversation) string { return c.recalled.String() }},
 		{"unread_block", `coalesce(unread_block::text, '')`, func(c *conversation) string { return c.unread.block.String() }},
 		{"mention_block", `coalesce(mention_block::text, '')`, func(c *conversation) string { return c.mentions.block.String() }},
+		// Empty where nobody remembers it.
+		{
+			hourField, `CASE WHEN delivered_hour <> (SELECT unknown_delivered_hour FROM badged.settings) THEN delivered_hour::text ELSE '' END`,
+			func(c *conversation) string { return number(c.deliveredHour) },
+		},
 	}
 }
 
@@ -306,6 +314,11 @@ FROM badged.conversations_p%02d WHERE %s`, sql, c.in.partition, where), args...)
 			log = newUser(userID).conversation(id)
 		}
 		delete(u.conversations, id)
+		for i := range fields {
+			if fields[i].name == hourField && values[i] == "" {
+				values[i] = fields[i].log(log)
+			}
+		}
 		differences := differing(fields, values, log)
 		if m := c.mends[userID]; !known && (m.version == 0 || len(differences) > 0 || !m.fits(version, 0)) {
 			c.found(Difference{UserID: userID, ConversationID: id, Field: rowField, Table: present, Log: absent})

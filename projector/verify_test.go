@@ -301,6 +301,38 @@ func TestVerifyFindsAUserTooMany(t *testing.T) {
 	}
 }
 
+// The hour of the last delivery is compared as every other column, except where
+// the database did not keep it yet.
+func TestVerifyComparesTheHour(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.appendAgo(t, week, deliver("c", 1, ann), deliver("d", 1, ann))
+	d.fold(t)
+	d.verifyAll(t, VerifyOptions{})
+	hour := hourOf(noon.Add(-week))
+	wrong := []string{fmt.Sprintf(`user %q, conversation "c": delivered_hour is %d in the table, %d by the log`, ann, hour+1, hour)}
+	for to, want := range map[string][]string{
+		`delivered_hour + 1`: wrong,
+		`(SELECT unknown_delivered_hour FROM badged.settings)`: nil,
+	} {
+		undo := d.keep(t)
+		d.exec(t, `UPDATE badged.conversations SET delivered_hour = `+to+` WHERE conversation_id = 'c'`)
+		if got, _ := d.verify(t, 0, VerifyOptions{}); !slices.Equal(got, want) {
+			t.Errorf("with %s: %v, want %v", to, got, want)
+		}
+		if _, mended := d.mend(t, ann); mended != (want != nil) {
+			t.Errorf("with %s: mended %v", to, mended)
+		}
+		d.exec(t, `DELETE FROM badged.mended_users`)
+		undo()
+	}
+	// Mending knows what the migration could not.
+	d.exec(t, `UPDATE badged.conversations SET delivered_hour = (SELECT unknown_delivered_hour FROM badged.settings)`)
+	d.exec(t, `UPDATE badged.users SET total = 9`)
+	d.mend(t, ann)
+	same(t, "hours", []string{fmt.Sprint(hour)}, d.lines(t, `SELECT DISTINCT delivered_hour::text FROM badged.conversations`))
+}
+
 // Every column is compared, but those that say whose row it is.
 func TestVerifyComparesEveryColumn(t *testing.T) {
 	compared := map[string][]string{"users": {"partition_id", "user_id", "version"}, "conversations": {"partition_id", "user_id", "conversation_id", "version"}}
