@@ -278,6 +278,10 @@ func (p *problems) text(field, s string, maxBytes int) {
 // returns "" for a good one.
 func CheckID(s string) string { return checkText(s, MaxIDBytes) }
 
+// CheckCategory says what keeps s from being a category: 1–64 bytes of UTF-8
+// without control characters. It returns "" for a good one.
+func CheckCategory(s string) string { return checkText(s, MaxCategoryBytes) }
+
 func checkText(s string, maxBytes int) string {
 	switch {
 	case s == "":

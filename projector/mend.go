@@ -210,6 +210,7 @@ FROM badged.partitions WHERE partition_id = $2`, in.partition), log.id, in.parti
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (partition_id, user_id) DO UPDATE
 SET version = excluded.version, ahead = excluded.ahead, mended_at = excluded.mended_at`, in.partition, log.id, m.version, m.ahead)
+	batch.Queue(resetExpirySQL, in.partition)
 	if err := in.tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return pubsub.Update{}, fmt.Errorf("write: %w", err)
 	}

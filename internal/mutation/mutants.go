@@ -21,6 +21,7 @@ const (
 	foldFile    = "projector/fold.go"
 	batchFile   = "projector/batch.go"
 	stepFile    = "projector/partition.go"
+	sweepFile   = "projector/expiry_sweep.go"
 	boundedFile = "projector/boundedset.go"
 	rangeFile   = "projector/rangeset.go"
 	readFile    = "events/read.go"
@@ -36,6 +37,7 @@ var (
 	concurrent = check{"./projector", "^TestConcurrentPublishers$", true}
 	crashes    = check{"./projector", "^TestInterruptedAnywhere$", true}
 	letters    = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
+	swept      = check{"./projector", "^(TestSweep|TestProgress|TestMended|TestDeliveredHour)", true}
 	told       = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
 	commands   = check{"./gateway", "^TestCommands$", true}
 )
@@ -111,6 +113,13 @@ var mutants = []mutant{
 			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables)\n	p.projector.enqueue(r.updates)\n",
 		},
 	}, crashes},
+
+	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.deliveredHour", "hour != c.deliveredHour"}}, swept},
+	{"a sweep goes past what is not folded", []edit{{sweepFile, "hourOf(now.Add(-max(writer.Age, lags[0].Age)))", "hourOf(now.Add(-writer.Age))"}}, swept},
+	{"a sweep goes past what it could not expire", []edit{{sweepFile, "err != nil || !folds || before <= swept", "err != nil || before <= swept"}}, swept},
+	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
+	{"a sweep that was overtaken keeps its progress", []edit{{sweepFile, "swept_hour = $3`", "$3::integer >= 0`"}}, swept},
+	{"mending leaves the sweep where it was", []edit{{"projector/mend.go", "	batch.Queue(resetExpirySQL, in.partition)\n", ""}}, swept},
 
 	{"a client reads what it was not given", []edit{{"gateway/commands.go", "min(f.UpToSeq, last)", "f.UpToSeq"}}, commands},
 	{"an update is told though one before it was lost", []edit{{

@@ -1,0 +1,231 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+)
+
+// Two that sweep at once, lock or no lock, come to what one would have.
+func TestTwoSweepersAtOnce(t *testing.T) {
+	d := newDatabase(t)
+	users := []string{userIn(0, 0), userIn(0, 1), userIn(1, 0)}
+	for i := range 30 {
+		d.appendAgo(t, 2*week, deliver(fmt.Sprint("team ", i), 1, users...))
+	}
+	d.fold(t)
+	p := d.newProjector(t, nil)
+	run(t, p)
+	var wg sync.WaitGroup
+	for i := range 2 {
+		x, conn := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.Log, cfg.BatchSize = waking{d.log, p}, 7+i }), d.connect(t)
+		wg.Go(func() {
+			if err := x.sweep(t.Context(), conn); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	same(t, "still unread", []string{}, d.unread(t))
+	for _, user := range users {
+		if b := d.badge(t, user); b.Total != 0 || b.Version != 60 {
+			t.Errorf("%s has %d at version %d, want 0 at 60", user, b.Total, b.Version)
+		}
+	}
+}
+
+// waking is a log whose projector knows at once what is appended.
+type waking struct {
+	log       *events.Log
+	projector *Projector
+}
+
+func (w waking) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	receipt, err := w.log.Append(ctx, evs...)
+	for _, p := range receipt.Partitions {
+		w.projector.Wake(p)
+	}
+	return receipt, err
+}
+
+const (
+	sweepsHere = "expiry sweep runs here"
+	swept      = "expiry sweep"
+)
+
+// startExpiry runs an expiry sweep until the test ends or stop is called.
+func (d *database) startExpiry(t *testing.T, change func(*ExpiryConfig)) (log *diary, stop func()) {
+	t.Helper()
+	log = newDiary()
+	x := d.newExpiry(t, func(cfg *ExpiryConfig) {
+		cfg.Logger, cfg.Interval, cfg.StandbyInterval = slog.New(log), time.Hour, 10*time.Millisecond
+		if change != nil {
+			change(cfg)
+		}
+	})
+	return log, runUntilStopped(t, x.Run)
+}
+
+const expiryLocksSQL = `SELECT pid FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND classid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// One instance sweeps. When it stops, another takes over and sweeps at once;
+// when that one is killed, the next does, and the killed one stands by.
+func TestOneInstanceSweeps(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(1, 0)
+	d.appendAgo(t, week+time.Hour, deliver("c", 1, ann))
+	d.fold(t)
+	first, stopFirst := d.startExpiry(t, nil)
+	first.await(t, sweepsHere)
+	first.await(t, swept)
+	same(t, "still unread", []string{}, d.unread(t))
+
+	second, _ := d.startExpiry(t, nil)
+	d.appendAgo(t, week+time.Hour, deliver("c", 2, ann))
+	d.fold(t)
+	same(t, "unread while the first waits", []string{"c: 1"}, d.unread(t))
+	stopFirst()
+	second.await(t, sweepsHere)
+	second.await(t, swept)
+	same(t, "still unread", []string{}, d.unread(t))
+
+	third, _ := d.startExpiry(t, nil)
+	d.appendAgo(t, week+time.Hour, deliver("c", 3, ann))
+	d.fold(t)
+	same(t, "sessions killed", []string{"true"},
+		d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, expiryLockClass))
+	third.await(t, sweepsHere)
+	third.await(t, swept)
+	same(t, "still unread", []string{}, d.unread(t))
+	if n := len(d.lines(t, `SELECT pid::text FROM (`+expiryLocksSQL+`) AS holder`, expiryLockClass)); n != 1 {
+		t.Errorf("%d sessions hold the lock", n)
+	}
+}
+
+// A sweep whose session is lost says so, comes back and goes on.
+func TestExpiryComesBack(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(1, 0)
+	log, _ := d.startExpiry(t, func(cfg *ExpiryConfig) { cfg.Interval = time.Millisecond })
+	log.await(t, swept)
+	d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, expiryLockClass)
+	log.await(t, "expiry session ended, will try again")
+	log.await(t, sweepsHere)
+	d.append(t, deliver("c", 1, ann)) // long after noon: never stale
+	log.await(t, swept)
+	if got := d.expired(t); len(got) != 0 {
+		t.Errorf("expired %v", got)
+	}
+}
+
+// Whatever happens, and whatever the limits are meanwhile: no sweep leaves
+// anything that is stale, and the log alone gives the tables, down to when each
+// conversation was delivered to.
+func TestSweepsAreCompleteAndInTheLog(t *testing.T) {
+	d := newDatabase(t)
+	conn := d.connect(t)
+	n, ago := 0, time.Duration(0)
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		history := drawHistory(rt, every, []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)})
+		for i := range history {
+			history[i].Source = fmt.Sprint("history ", n)
+			ago -= time.Duration(rapid.IntRange(0, 400).Draw(rt, "minutes later")) * time.Minute
+			d.appendAgo(t, ago, history[i])
+			if rapid.IntRange(0, 4).Draw(rt, "sweep") > 0 {
+				continue
+			}
+			d.fold(t)
+			now, limit := noon.Add(-ago), func(category string) time.Duration {
+				return time.Duration(rapid.IntRange(1, 48).Draw(rt, category)) * time.Hour
+			}
+			chat, others := limit("chat"), limit("others")
+			x := d.newExpiry(t, func(cfg *ExpiryConfig) {
+				cfg.After = map[string]time.Duration{"chat": chat, "*": others}
+				cfg.Now = func() time.Time { return now }
+			})
+			x.pageSize = rapid.IntRange(1, 5).Draw(rt, "page")
+			if err := x.sweep(t.Context(), conn); err != nil {
+				rt.Fatal(err)
+			}
+			if left := d.lines(t, `SELECT user_id || ' ' || conversation_id FROM badged.conversations
+WHERE (unread > 0 OR marked_unread) AND last_seq + read_seq > 0 AND delivered_hour < CASE category WHEN 'chat' THEN $1::bigint ELSE $2::bigint END`,
+				hourOf(now.Add(-chat)), hourOf(now.Add(-others))); len(left) > 0 {
+				rt.Fatalf("a sweep has left %v", left)
+			}
+		}
+		d.fold(t)
+	})
+	if len(d.expired(t)) == 0 {
+		t.Fatal("nothing expired, so that nothing is shown")
+	}
+	d.verifyAll(t, VerifyOptions{})
+	d.checkSums(t)
+}
+
+// Among very many conversations a sweep looks at those of the hours that it is
+// to look at, in the order of the index, and no others.
+func TestStaleConversationsAreFoundByIndex(t *testing.T) {
+	d := newDatabase(t)
+	conn := d.connect(t)
+	d.exec(t, `INSERT INTO badged.conversations_p00 (partition_id, version, read_seq, last_seq, unread, mentions, level, marked_unread,
+    user_id, conversation_id, category, unread_set, mention_set, recalled_set, delivered_hour)
+SELECT 0, 1, CASE WHEN n % 2 = 0 THEN 1 ELSE 0 END, 1, n % 2, 0, 'all', false,
+    'user-' || n % 1000, 'conversation-' || n, (ARRAY['chat', 'likes', 'system'])[1 + n % 3],
+    CASE WHEN n % 2 = 0 THEN '{}' ELSE '{[1,2)}' END::int8multirange, '{}', '{}', n / 10
+FROM generate_series(1, 60000) AS n`)
+	for _, statistics := range []string{"no", "ANALYZE badged.conversations_p00"} {
+		if statistics != "no" {
+			d.exec(t, statistics)
+		}
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			t.Run(statistics+" statistics/"+mode, func(t *testing.T) {
+				for _, sql := range []string{
+					`DEALLOCATE ALL`, `SET plan_cache_mode = ` + mode,
+					`PREPARE stale (text, integer, integer, text, text, bigint) AS ` + staleSQL(0),
+					`PREPARE categories AS ` + categoriesSQL(0),
+				} {
+					if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+						t.Fatal(err)
+					}
+				}
+				plan := explain(t, conn, `EXECUTE stale ('likes', 3000, 2990, '', '', 10000)`)
+				for want, there := range map[string]bool{
+					"conversations_p00_category_delivered_hour_idx": true, "delivered_hour >= ": true, "delivered_hour < ": true,
+					"Rows Removed by Filter: 17": true, "Seq Scan": false,
+				} {
+					if strings.Contains(plan, want) != there {
+						t.Errorf("that the plan has %q is %v:\n%s", want, !there, plan)
+					}
+				}
+				plan = explain(t, conn, `EXECUTE categories`)
+				if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Sort") || !strings.Contains(plan, "conversations_p00_category_delivered_hour_idx") {
+					t.Errorf("categories are not found by index:\n%s", plan)
+				}
+			})
+		}
+	}
+}
+
+func explain(t *testing.T, conn *pgx.Conn, sql string) string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS off, TIMING off) `+sql, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,265 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+func in(category string, e events.Event) events.Event {
+	e.Data.Category = category
+	return e
+}
+
+// Of each category just what has been left unread for longer than that category
+// allows, and nothing of a category without a limit.
+func TestExpiresExactlyWhatIsStale(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(1, 0)
+	const day = 24 * time.Hour
+	for name, e := range map[time.Duration]events.Event{
+		10 * day:                deliver("old chat", 1, ann),
+		week + time.Hour:        deliver("just stale", 1, ann),
+		week:                    deliver("not for another half hour", 1, ann),
+		6 * day:                 deliver("young chat", 1, ann),
+		2*day + time.Second:     in("likes", deliver("old likes", 1, ann)),
+		20 * time.Hour:          in("likes", deliver("young likes", 1, ann)),
+		300 * day:               in("system", deliver("system", 1, ann)),
+		10*day + 1*time.Second:  deliver("read", 1, ann),
+		10*day + 2*time.Second:  deliver("read in part", 1, ann),
+		10*day + 3*time.Second:  deliver("muted", 1, ann),
+		10*day + 4*time.Second:  deliver("mentions only", 1, ann),
+		10*day + 5*time.Second:  deliver("marked long ago", 1, ann),
+		10*day + 6*time.Second:  deliver("marked just now", 1, ann),
+		10*day + 7*time.Second:  deliver("left", 1, ann),
+		10*day + 8*time.Second:  deliver("delivered again", 1, ann),
+		10*day + 9*time.Second:  deliver("recalled", 1, ann),
+		10*day + 10*time.Second: in("likes", deliver("now a chat", 1, ann)),
+	} {
+		d.appendAgo(t, name, e)
+	}
+	late := deliver("delivered again", 5, ann)
+	late.ID, late.Time = "late", noon.Add(-300*day) // when it was sent is of no account
+	mention := deliver("mentions only", 2, ann)
+	mention.Data.MentionedUserIDs = []string{ann}
+	d.appendAgo(t, 9*day,
+		deliver("delivered again", 9, ann),
+		deliver("read in part", 2, ann),
+		deliver("now a chat", 2, ann),
+		mention,
+		event("1", events.ConversationRead, "read", upTo(1), ann),
+		event("2", events.ConversationRead, "read in part", upTo(1), ann),
+		event("3", events.ConversationLevelSet, "muted", level(events.LevelNone), ann),
+		event("4", events.ConversationLevelSet, "mentions only", level(events.LevelMentions), ann),
+		event("5", events.ConversationRead, "marked long ago", upTo(1), ann),
+		event("6", events.ConversationMarkedUnread, "marked long ago", nil, ann),
+		event("7", events.ConversationRead, "marked just now", upTo(1), ann),
+		event("8", events.ConversationLeft, "left", nil, ann),
+		event("9", events.MessageRecalled, "recalled", func(d *events.Data) { d.Seq = 1 }, ann))
+	d.appendAgo(t, time.Hour, late, event("10", events.ConversationMarkedUnread, "marked just now", nil, ann))
+	d.fold(t)
+
+	x := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.After["likes"] = day })
+	d.sweep(t, x)
+	same(t, "still unread", []string{
+		"delivered again: 3", "marked just now: marked", "not for another half hour: 1", "system: 1", "young chat: 1", "young likes: 1",
+	}, d.unread(t))
+	found := d.expired(t)
+	slices.Sort(found)
+	same(t, "expired", []string{
+		`just stale up to 1 for ["` + ann + `"]`,
+		`marked long ago up to 1 for ["` + ann + `"]`,
+		`mentions only up to 2 for ["` + ann + `"]`,
+		`muted up to 1 for ["` + ann + `"]`,
+		`now a chat up to 2 for ["` + ann + `"]`,
+		`old chat up to 1 for ["` + ann + `"]`,
+		`old likes up to 1 for ["` + ann + `"]`,
+		`read in part up to 2 for ["` + ann + `"]`,
+	}, found)
+	if n := count(x.cfg.Metrics.conversations); n != 8 {
+		t.Errorf("the metric says %d, want 8", n)
+	}
+	if b := d.badge(t, ann); b.Total != 8 || b.Mentions != 0 {
+		t.Errorf("total %d and %d mentions, want 8 and 0", b.Total, b.Mentions)
+	}
+	d.checkSums(t)
+
+	before := d.dump(t)
+	d.sweep(t, x)
+	if got := d.expired(t); len(got) != 8 || d.dump(t) != before {
+		t.Errorf("there was nothing left, and the second sweep expired it:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// The star stands for what is not named, however it is called.
+func TestOtherCategoriesExpire(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(1, 0)
+	d.appendAgo(t, 2*week, deliver("chat", 1, ann), in("likes", deliver("likes", 1, ann)), in("*", deliver("star", 1, ann)), in("system", deliver("system", 1, ann)))
+	d.appendAgo(t, week/2, in("likes", deliver("young likes", 1, ann)), in("zebra", deliver("zebra", 1, ann)))
+	d.fold(t)
+	d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) {
+		cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week, "zebra": time.Hour, "nobody's": time.Hour}
+	}))
+	same(t, "still unread", []string{"chat: 1", "young likes: 1"}, d.unread(t))
+}
+
+// One event for everybody in a partition who was left at the same message.
+func TestExpiryGroupsUsers(t *testing.T) {
+	d := newDatabase(t)
+	a, b, c, other := userIn(0, 0), userIn(0, 1), userIn(0, 2), userIn(3, 0)
+	d.appendAgo(t, 2*week, deliver("team", 1, a, b, c, other), deliver("team", 2, a, b, other))
+	d.fold(t)
+	d.sweep(t, d.newExpiry(t, nil))
+	users := []string{a, b}
+	slices.Sort(users)
+	got := d.expired(t)
+	slices.Sort(got)
+	same(t, "expired", []string{
+		`team up to 1 for ["` + c + `"]`,
+		`team up to 2 for ["` + strings.Join(users, `","`) + `"]`,
+		`team up to 2 for ["` + other + `"]`,
+	}, got)
+	same(t, "still unread", []string{}, d.unread(t))
+}
+
+// What comes after the sweep has looked stays unread, on whichever side of the
+// sweep's event it gets into the log.
+func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprint("before the event: ", first), func(t *testing.T) {
+			d := newDatabase(t)
+			ann := userIn(2, 0)
+			d.appendAgo(t, 2*week, deliver("c", 1, ann), deliver("c", 2, ann))
+			d.fold(t)
+			d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) {
+				cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
+					if first {
+						d.append(t, deliver("c", 3, ann))
+					}
+					receipt := d.append(t, evs...)
+					if !first {
+						d.append(t, deliver("c", 3, ann))
+					}
+					d.fold(t)
+					return receipt, nil
+				})
+			}))
+			same(t, "expired", []string{`c up to 2 for ["` + ann + `"]`}, d.expired(t))
+			same(t, "still unread", []string{"c: 1"}, d.unread(t))
+		})
+	}
+}
+
+// A mark makes a conversation young again, and it can expire once more: the
+// event is another one, though it reads up to the same message.
+func TestMarksExpireToo(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(2, 0)
+	d.appendAgo(t, week+2*time.Hour, deliver("c", 1, ann))
+	d.fold(t)
+	d.sweep(t, d.newExpiry(t, nil))
+	d.appendAgo(t, week+time.Hour,
+		event("1", events.ConversationMarkedUnread, "c", nil, ann),
+		event("2", events.ConversationMarkedUnread, "never delivered to", nil, ann))
+	d.fold(t)
+	d.sweep(t, d.newExpiry(t, nil))
+	same(t, "expired", []string{`c up to 1 for ["` + ann + `"]`, `c up to 1 for ["` + ann + `"]`}, d.expired(t))
+	// No event could end it without taking the first message for read.
+	same(t, "still unread", []string{"never delivered to: marked"}, d.unread(t))
+}
+
+// A sweep has one batch in the log at a time, of no more than it may, however
+// many it finds at once.
+func TestSweepsArePaced(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.appendAgo(t, 2*week, chats(10, ann)...)
+	d.fold(t)
+	var batches []int
+	folding := d.folding(t)
+	x := d.newExpiry(t, func(cfg *ExpiryConfig) {
+		cfg.BatchSize = 4
+		cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
+			batches = append(batches, len(evs))
+			if n := len(d.unread(t)); n != []int{10, 6, 4}[len(batches)-1] {
+				t.Errorf("%d are unread before batch %d", n, len(batches))
+			}
+			return folding(evs...)
+		})
+	})
+	x.pageSize = 6
+	d.sweep(t, x)
+	if !slices.Equal(batches, []int{4, 2, 4}) {
+		t.Errorf("batches of %v, want 4, 2 and 4", batches)
+	}
+}
+
+// Where nobody folds, a sweep does not pile up events; it goes on to the next
+// partition.
+func TestSweepLeavesAPartitionThatIsNotFolded(t *testing.T) {
+	d := newDatabase(t)
+	d.appendAgo(t, 2*week, chats(10, userIn(0, 0))...)
+	d.appendAgo(t, 2*week, deliver("c", 1, userIn(1, 0)))
+	d.fold(t)
+	log := newDiary()
+	x := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.log, slog.New(log) })
+	x.foldTimeout = 0
+	d.sweep(t, x)
+	if n := len(d.expired(t)); n != 5 {
+		t.Errorf("%d were expired, want a batch of 4 and 1", n)
+	}
+	log.await(t, "expired conversations are not folded; the rest of the partition is left to the next sweep")
+	same(t, "progress", []string{"0 chat 0", "1 chat 0", "2 chat " + hourAgo(week), "3 chat " + hourAgo(week)}, d.progress(t))
+	d.sweep(t, d.newExpiry(t, nil))
+	same(t, "still unread", []string{}, d.unread(t))
+}
+
+// A sweep that is cut off anywhere, and one that sweeps again before anything
+// was folded, change nothing twice.
+func TestSweepAgainAfterACrash(t *testing.T) {
+	for name, second := range map[string]int{"same batches": 4, "other batches": 3} {
+		t.Run(name, func(t *testing.T) {
+			d := newDatabase(t)
+			var users []string
+			for i := range 10 {
+				users = append(users, userIn(0, i))
+			}
+			d.appendAgo(t, 2*week, deliver("c", 1, users...))
+			d.fold(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			x := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.BatchSize, cfg.Log = 4, cancelling{d.log, cancel} })
+			if err := x.sweep(ctx, d.connect(t)); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the sweep ended with %v", err)
+			}
+			d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.BatchSize = second }))
+			same(t, "still unread", []string{}, d.unread(t))
+			for _, user := range users {
+				if b := d.badge(t, user); b.Total != 0 || b.Version != 2 {
+					t.Errorf("%s has %d at version %d, want 0 at 2", user, b.Total, b.Version)
+				}
+			}
+			if n := count(d.projector.metrics.duplicates); (n == 1) != (second == 4) {
+				t.Errorf("%d events were known by name", n)
+			}
+		})
+	}
+}
+
+// cancelling cancels a context after an append.
+type cancelling struct {
+	Appender
+	cancel context.CancelFunc
+}
+
+func (c cancelling) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	defer c.cancel()
+	return c.Appender.Append(ctx, evs...)
+}
