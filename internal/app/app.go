@@ -122,6 +122,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		a.publisher.projector = p
 		a.stage("projector", p.Run)
+		if err := a.openExpiry(folding); err != nil {
+			return nil, err
+		}
 	}
 	a.stage("http", a.serve)
 	if cfg.Has(config.RoleAPI) {
@@ -242,6 +245,23 @@ func (a *App) checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	if n := migrations.Pending(all); n > 0 {
 		return fmt.Errorf("database: %d of %d migrations are pending; run `badged migrate up`, or serve with --migrate", n, len(all))
 	}
+	return nil
+}
+
+// openExpiry adds the expiry sweep where a category has a limit.
+func (a *App) openExpiry(pool *pgxpool.Pool) error {
+	after, err := a.cfg.ExpireAfter()
+	if err != nil || len(after) == 0 {
+		return err
+	}
+	x, err := projector.NewExpiry(projector.ExpiryConfig{
+		Pool: pool, Log: a.publisher, Partitions: a.eventLog.Partitions(), After: after,
+		Logger: a.log, Metrics: projector.NewExpiryMetrics(a.registry),
+	})
+	if err != nil {
+		return err
+	}
+	a.stage("expiry", x.Run)
 	return nil
 }
 

@@ -49,6 +49,7 @@ type Server struct {
 	VerifySample      int           `help:"Most users compared each time, 1 to 16; fewer where the log is long." default:"10"`
 	SelfHeal          bool          `help:"Make the badges of a user what the log says where they are found to differ; otherwise it is only logged."`
 	DedupWindow       time.Duration `help:"How long the keys of events are remembered at least, so that one that comes again changes nothing." default:"336h"`
+	Expire            []string      `help:"Conversations that are read after so long without a message, at least 1h: CATEGORY=DURATION; * stands for every category not named; comma-separated. Default: none." placeholder:"CATEGORY=DURATION"`
 	DrainTimeout      time.Duration `help:"How long connections have to close when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
 }
@@ -71,6 +72,9 @@ func (s *Server) Validate() error {
 		errs = append(errs, errors.New("--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway: without a key nobody can connect"))
 	}
 	errs = append(errs, s.validateRoles())
+	if _, err := s.ExpireAfter(); err != nil {
+		errs = append(errs, err)
+	}
 	if s.ReconcileInterval <= 0 {
 		errs = append(errs, errors.New("--reconcile-interval must be more than 0s"))
 	}

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -74,6 +75,15 @@ func TestServerValidate(t *testing.T) {
 		{"verify nobody", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 0 }, "--verify-sample must be from 1 to 16"},
 		{"verify too many", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 17 }, "--verify-sample must be from 1 to 16"},
 		{"keys are forgotten too soon", func(s *config.Server) { s.DedupWindow = time.Hour - 1 }, "--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is 59m59.999999999s"},
+		{"expire nothing", func(s *config.Server) { s.Expire = nil }, ""},
+		{"expire after a week", func(s *config.Server) { s.Expire = []string{"chat=168h", "a=b=1h", "*=72h30m"} }, ""},
+		{"expire whenever", func(s *config.Server) { s.Expire = []string{"chat"} }, `--expire (BADGED_EXPIRE): "chat": want CATEGORY=DURATION, such as chat=168h`},
+		{"expire without a unit", func(s *config.Server) { s.Expire = []string{"chat=168"} }, `--expire (BADGED_EXPIRE): "chat=168": want a duration in hours after the "=", such as 168h for a week`},
+		{"expire in days", func(s *config.Server) { s.Expire = []string{"chat=7d"} }, `"chat=7d": want a duration in hours`},
+		{"expire no category", func(s *config.Server) { s.Expire = []string{"=168h"} }, `"=168h": the category must not be empty`},
+		{"expire too soon", func(s *config.Server) { s.Expire = []string{"chat=59m59s"} }, `"chat=59m59s": must be at least 1h`},
+		{"expire before now", func(s *config.Server) { s.Expire = []string{"chat=-168h"} }, `"chat=-168h": must be at least 1h`},
+		{"expire twice", func(s *config.Server) { s.Expire = []string{"chat=168h", "chat=24h"} }, `category "chat" is there twice`},
 		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkError(t, server(test.change).Validate(), test.want) })
@@ -168,5 +178,13 @@ func TestDatabaseURLThatCannotBe(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestExpireAfter(t *testing.T) {
+	got, err := server(func(s *config.Server) { s.Expire = []string{"chat=168h", "a=b=1h", "*=72h30m"} }).ExpireAfter()
+	want := map[string]time.Duration{"chat": 168 * time.Hour, "a=b": time.Hour, "*": 72*time.Hour + 30*time.Minute}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, error %v, want %v", got, err, want)
 	}
 }

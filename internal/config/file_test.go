@@ -61,7 +61,7 @@ func TestFile(t *testing.T) {
 		PublisherKeys: []string{`chat=se,cret\`, "push=7"}, AdminKeys: []string{"ops=a", "root=b"},
 		VerifyInterval: time.Minute, VerifySample: 10,
 		ReconcileInterval: 90 * time.Second, DrainTimeout: 5 * time.Second,
-		DedupWindow: 48 * time.Hour, Migrate: true,
+		DedupWindow: 48 * time.Hour, Expire: []string{"chat=168h", "likes=24h"}, Migrate: true,
 	}
 	for name, file := range map[string]string{
 		"YAML": `
@@ -81,12 +81,13 @@ jwt-issuer: # empty, as if it were not here
 roles: [api, gateway]
 reconcile-interval: 1m30s
 dedup-window: 48h
+expire: chat=168h,likes=24h
 migrate: true
 log-level: debug
 `,
 		"JSON": `{"database-url": "postgres://localhost/chat", "redis-url": "redis://localhost", "listen": "127.0.0.1:0",
 "jwt-keys": ["a=HS256:se,cret", "b=RS256:b.pem"], "publisher-keys": ["chat=se,cret\\", "push=7"], "admin-keys": "ops=a,root=b",
-"jwt-audience": "7", "jwt-issuer": null, "roles": ["api", "gateway"], "reconcile-interval": "1m30s", "dedup-window": "48h", "migrate": true, "log-level": "debug"}`,
+"jwt-audience": "7", "jwt-issuer": null, "roles": ["api", "gateway"], "reconcile-interval": "1m30s", "dedup-window": "48h", "expire": ["chat=168h", "likes=24h"], "migrate": true, "log-level": "debug"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := parse(t, file)

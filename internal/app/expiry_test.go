@@ -1,0 +1,40 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// With a limit the projector sweeps, and shows it; without one, or without that
+// role, nobody does.
+func TestExpiryRunsWithTheProjector(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*config.Server)
+		sweeps bool
+	}{
+		{"no limit", func(*config.Server) {}, false},
+		{"a limit", func(cfg *config.Server) { cfg.Expire = []string{"chat=168h"} }, true},
+		{"a limit, without the projector", func(cfg *config.Server) {
+			cfg.Expire, cfg.Roles, cfg.RedisURL = []string{"chat=168h"}, []config.Role{config.RoleAPI}, "redis://127.0.0.1:1"
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := settings(pgtest.NewDB(t, migrated()))
+			test.change(&cfg)
+			s := run(t, open(t, cfg))
+			if !test.sweeps {
+				if page := s.get(t, "/metrics").body; strings.Contains(page, "badged_expiry") {
+					t.Errorf("something sweeps:\n%s", page)
+				}
+				return
+			}
+			eventually(t, "a sweep", func() bool {
+				return strings.Contains(s.get(t, "/metrics").body, "\nbadged_expiry_sweep_seconds_count 1\n")
+			})
+		})
+	}
+}
