@@ -177,7 +177,7 @@ func (l *Log) encode(e *Event, byPartition []*rows) error {
 		return err
 	}
 	add := func(partition int, data *Data) error {
-		payload, err := appendEvent(make([]byte, 0, 256), e, data)
+		payload, err := appendEvent(make([]byte, 0, 384), e, data)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ BEGIN
     END LOOP;
     RETURN present + 1;
 EXCEPTION
-    WHEN duplicate_table OR unique_violation THEN -- another has been faster
+    WHEN duplicate_table OR duplicate_object OR unique_violation THEN -- another has been faster
         RETURN present + 1;
 END
 $$;

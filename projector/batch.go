@@ -8,15 +8,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/pubsub"
 )
 
-// errFenced is returned by a batch that found the position of its partition, or
-// its generation of keys, moved by another writer. Nothing of the batch was
-// kept.
-var errFenced = errors.New("the position was moved by another projector")
+// Errors of a batch whose owner does not know any more how its partition
+// stands. Nothing of the batch was kept.
+var (
+	// errFenced: another writer has moved the position or the generation of
+	// keys.
+	errFenced = errors.New("the position was moved by another projector")
+	// errRevised: somebody has changed rows beside the projector.
+	errRevised = errors.New("rows were changed beside the projector")
+)
 
 // batch is a run of records of one partition on its way into the tables.
 type batch struct {
@@ -94,20 +100,26 @@ type result struct {
 	duplicates int
 }
 
+// standing is what the owner of a partition goes by, beside the position.
+type standing struct {
+	epoch string
+	// revision counts how often rows were changed beside the projector.
+	revision int64
+	// generation is the present one of the keys.
+	generation int
+}
+
 // commit folds b into the tables in one transaction: the keys, the
 // conversation and user rows, the dead letters and the position, whole or not
-// at all. It takes two round trips, and returns errFenced where another writer
-// has moved the position. After an error conn may be inside a transaction: it
-// must be closed, which is what releasing it to its pool does.
-func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables) (result, error) {
-	users := b.users()
-	state, err := b.load(ctx, conn, t, users)
+// at all. It takes two round trips, and returns errFenced or errRevised where
+// the partition does not stand as known says. Rows that c remembers are not
+// loaded. After an error c must be cleared, and conn, which may be inside a
+// transaction, closed: which is what releasing it to its pool does.
+func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache, known standing) (result, error) {
+	users, missing := b.users(c)
+	state, err := b.load(ctx, conn, t, known, users, missing)
 	if err != nil {
 		return result{}, err
-	}
-	base := make(map[string]int64, len(users))
-	for id, u := range users {
-		base[id] = u.version
 	}
 	r := result{}
 	for i := range b.items {
@@ -123,7 +135,7 @@ func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables) (result, 
 
 	touched := sorted(users)
 	var writes pgx.Batch
-	t.queueWrites(&writes, touched, base)
+	t.queueWrites(&writes, touched)
 	for _, d := range b.dead {
 		writes.Queue(buryDeadLetterSQL, t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
 			d.record.UUID, textOrNull(d.record.Payload), d.reason)
@@ -132,7 +144,8 @@ func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables) (result, 
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
 		return result{}, fmt.Errorf("write: %w", err)
 	}
-	r.updates = updatesOf(touched, base, t.partition, state.epoch)
+	r.updates = updatesOf(touched, t.partition, state.epoch)
+	c.keep(touched)
 	return r, nil
 }
 
@@ -151,108 +164,118 @@ func fold(e *events.Event, users map[string]*user) {
 	}
 }
 
-// users returns the users that b names, empty.
-func (b *batch) users() map[string]*user {
+// missing are the rows that folding a batch may touch and that are not
+// remembered.
+type missing struct {
+	users                        []string
+	pairUsers, pairConversations []string
+	// readAll are the users of whom every conversation with something to read
+	// is missing.
+	readAll []string
+}
+
+// users returns the users that b names, with the conversations that are
+// remembered, or else new; and what of them is missing.
+func (b *batch) users(c *cache) (map[string]*user, missing) {
 	users := make(map[string]*user, len(b.items))
+	readers := map[string]struct{}{}
+	var m missing
 	for i := range b.items {
-		for _, id := range b.items[i].event.Data.UserIDs {
-			if _, ok := users[id]; !ok {
-				users[id] = newUser(id)
+		d := &b.items[i].event.Data
+		for _, id := range d.UserIDs {
+			u, ok := users[id]
+			if !ok {
+				if u = c.user(id); u == nil {
+					u = newUser(id)
+					m.users = append(m.users, id)
+				}
+				users[id] = u
+			}
+			if b.items[i].event.Type == events.UserReadAll {
+				if _, ok := readers[id]; !ok {
+					readers[id] = struct{}{}
+					m.readAll = append(m.readAll, id)
+				}
+			} else if _, ok := u.conversations[d.ConversationID]; !ok {
+				u.conversation(d.ConversationID)
+				m.pairUsers = append(m.pairUsers, id)
+				m.pairConversations = append(m.pairConversations, d.ConversationID)
 			}
 		}
 	}
-	return users
+	return users, m
+}
+
+// keys returns the keys of b, each once.
+func (b *batch) keys() [][16]byte {
+	seen := make(map[uuid.UUID]struct{}, len(b.items))
+	keys := make([][16]byte, 0, len(b.items))
+	for i := range b.items {
+		key := b.items[i].key
+		if _, ok := seen[key]; !ok {
+			seen[key] = struct{}{}
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // loaded is what the tables said at the start of a batch, besides the rows.
 type loaded struct {
-	epoch string
+	standing
 	// fresh are the keys that are not remembered from before.
 	fresh map[uuid.UUID]struct{}
 }
 
 // load begins the transaction, moves the position, remembers the keys and fills
-// users from their rows, all in one round trip. Moving first makes a second
-// writer wait here until the first is done, and then find itself fenced off.
-func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, users map[string]*user) (loaded, error) {
+// users from the rows that are missing, all in one round trip. Moving first
+// makes a second writer wait here until the first is done, and then find itself
+// fenced off.
+func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, known standing, users map[string]*user, m missing) (loaded, error) {
 	state := loaded{fresh: make(map[uuid.UUID]struct{}, len(b.items))}
-	before := b.generation
-	if b.begins {
-		before--
-	}
 	var reads pgx.Batch
 	reads.Queue(`BEGIN`)
 	reads.Queue(t.moveSQL, ConsumerGroup, b.from.TransactionID, b.from.Offset, b.to.TransactionID, b.to.Offset).
-		QueryRow(func(row pgx.Row) error {
-			var present int
-			err := row.Scan(&state.epoch, &present)
-			if errors.Is(err, pgx.ErrNoRows) || err == nil && present != before {
+		Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() == 0 {
 				return errFenced
 			}
-			return err
+			return nil
 		})
+	reads.Queue(t.standingSQL).QueryRow(func(row pgx.Row) error {
+		switch err := row.Scan(&state.epoch, &state.revision, &state.generation); {
+		case err != nil:
+			return err
+		case state.generation != known.generation:
+			return errFenced
+		case state.revision != known.revision:
+			return errRevised
+		}
+		return nil
+	})
 	if b.begins {
 		reads.Queue(beginGenerationSQL, t.partition, b.generation, b.from.TransactionID, b.from.Offset)
 	}
 	if len(b.items) > 0 {
-		n := b.needs()
-		reads.Queue(rememberKeysSQL(t.partition, b.generation), n.keys).Query(func(rows pgx.Rows) error { return scanKeys(rows, state.fresh) })
-		reads.Queue(t.loadUsersSQL, n.users).Query(func(rows pgx.Rows) error { return scanUsers(rows, users) })
-		reads.Queue(t.loadConversationsSQL, n.pairUsers, n.pairConversations).
+		reads.Queue(rememberKeysSQL(t.partition, b.generation), b.keys()).
+			Query(func(rows pgx.Rows) error { return scanKeys(rows, state.fresh) })
+	}
+	if len(m.users) > 0 {
+		reads.Queue(t.loadUsersSQL, m.users).
+			Query(func(rows pgx.Rows) error { return scanUsers(rows, users) })
+	}
+	if len(m.pairUsers) > 0 {
+		reads.Queue(t.loadConversationsSQL, m.pairUsers, m.pairConversations).
 			Query(func(rows pgx.Rows) error { return scanConversations(rows, users) })
-		if len(n.readAll) > 0 {
-			reads.Queue(t.loadUnreadSQL, n.readAll).
-				Query(func(rows pgx.Rows) error { return scanConversations(rows, users) })
-		}
+	}
+	if len(m.readAll) > 0 {
+		reads.Queue(t.loadUnreadSQL, m.readAll).
+			Query(func(rows pgx.Rows) error { return scanConversations(rows, users) })
 	}
 	if err := conn.SendBatch(ctx, &reads).Close(); err != nil {
 		return loaded{}, fmt.Errorf("load: %w", err)
 	}
 	return state, nil
-}
-
-// needs are the rows that folding a batch may touch.
-type needs struct {
-	keys                         [][16]byte
-	users                        []string
-	pairUsers, pairConversations []string
-	readAll                      []string
-}
-
-func (b *batch) needs() needs {
-	type pair struct{ user, conversation string }
-	var n needs
-	keys := make(map[uuid.UUID]struct{}, len(b.items))
-	users := make(map[string]struct{}, len(b.items))
-	pairs := make(map[pair]struct{}, len(b.items))
-	readAll := map[string]struct{}{}
-	for i := range b.items {
-		it := &b.items[i]
-		if _, ok := keys[it.key]; !ok {
-			keys[it.key] = struct{}{}
-			n.keys = append(n.keys, it.key)
-		}
-		for _, id := range it.event.Data.UserIDs {
-			if _, ok := users[id]; !ok {
-				users[id] = struct{}{}
-				n.users = append(n.users, id)
-			}
-			if it.event.Type == events.UserReadAll {
-				if _, ok := readAll[id]; !ok {
-					readAll[id] = struct{}{}
-					n.readAll = append(n.readAll, id)
-				}
-				continue
-			}
-			p := pair{id, it.event.Data.ConversationID}
-			if _, ok := pairs[p]; !ok {
-				pairs[p] = struct{}{}
-				n.pairUsers = append(n.pairUsers, p.user)
-				n.pairConversations = append(n.pairConversations, p.conversation)
-			}
-		}
-	}
-	return n
 }
 
 // textOrNull keeps a payload that is null null.

@@ -42,8 +42,9 @@ type database struct {
 	log    *events.Log
 	reader *Reader
 	bus    *recordingBus
-	// projector folds when told to by fold, and never runs.
-	projector *Projector
+	// projector folds when told to by fold, and never runs; rival, if there is
+	// one, takes turns with it.
+	projector, rival *Projector
 }
 
 func newDatabase(t testing.TB) *database {

@@ -25,6 +25,14 @@ type user struct {
 	categories map[string]int64
 	// conversations are by conversation id.
 	conversations map[string]*conversation
+	// changed are those of them that were touched since the rows were read or
+	// written last.
+	changed []*conversation
+	// stored is the version that the row has, 0 where there is none.
+	stored int64
+	// weight is what the user takes in a cache, in bytes, roughly; ranges are
+	// those in its sets that are part of it.
+	weight, ranges int
 }
 
 // conversation is the state of one conversation for one user.
@@ -55,6 +63,10 @@ type conversation struct {
 
 	// touched is set where anything changed, seen by clients or not.
 	touched bool
+	// stored is set where there is a row.
+	stored bool
+	// weighed are the ranges that are part of the weight of the user.
+	weighed int
 }
 
 // never is a leftSeq that no lastSeq equals.
@@ -146,11 +158,27 @@ func (u *user) readAll(category string) bool {
 // update applies f to c, carries what it changes over to the sums, and reports
 // whether a client can see a difference.
 func (u *user) update(c *conversation, f func(*conversation)) bool {
-	before := c.view()
+	before, listed := c.view(), c.touched
 	u.add(c, -1)
 	f(c)
 	u.add(c, +1)
+	if c.touched && !listed {
+		u.changed = append(u.changed, c)
+	}
 	return c.view() != before
+}
+
+// settle says that the rows have been written as u is.
+func (u *user) settle() {
+	for _, c := range u.changed {
+		c.touched, c.stored = false, true
+		n := len(c.unread.ranges) + len(c.mentions.ranges) + len(c.recalled.ranges)
+		u.ranges += n - c.weighed
+		c.weighed = n
+	}
+	u.changed = u.changed[:0]
+	u.stored = u.version
+	u.weight = userWeight + conversationWeight*len(u.conversations) + rangeWeight*u.ranges
 }
 
 // add adds sign times what c adds to the sums of u.

@@ -41,13 +41,12 @@ func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.
 	for _, e := range evs {
 		b.items = append(b.items, item{event: e, key: e.Key()})
 	}
-	state := b.users()
-	base := map[string]int64{}
+	state, _ := b.users(newCache(0))
 	for id, u := range state {
+		clear(u.conversations) // there are no rows to load
 		if row, ok := m.rows[id]; ok {
 			*u = reload(t, row)
 		}
-		base[id] = u.version
 	}
 	for i := range b.items {
 		m.folded++
@@ -58,7 +57,7 @@ func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.
 	for id, u := range state {
 		m.rows[id] = u
 	}
-	for _, update := range updatesOf(sorted(state), base, 0, "epoch") {
+	for _, update := range updatesOf(sorted(state), 0, "epoch") {
 		m.told[update.UserID] = update
 	}
 }
@@ -66,7 +65,7 @@ func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.
 // reload returns u as it comes back from the tables.
 func reload(t rapid.TB, u *user) user {
 	again := newUser(u.id)
-	again.version, again.total, again.mentions = u.version, u.total, u.mentions
+	again.version, again.stored, again.total, again.mentions = u.version, u.version, u.total, u.mentions
 	for k, v := range u.categories {
 		again.categories[k] = v
 	}

@@ -197,6 +197,7 @@ FROM badged.partitions WHERE partition_id = $2`, in.partition), log.id, in.parti
 			// The log does not know it: it stays, saying nothing, so that
 			// clients which know it hear of that.
 			c.touched = true
+			log.changed = append(log.changed, c)
 		}
 	}
 	for _, c := range log.conversations {
@@ -205,7 +206,9 @@ FROM badged.partitions WHERE partition_id = $2`, in.partition), log.id, in.parti
 		}
 	}
 	var batch pgx.Batch
-	newTables(in.partition).queueWrites(&batch, []*user{log}, nil)
+	newTables(in.partition).queueWrites(&batch, []*user{log})
+	// The owner of the partition may remember other rows.
+	batch.Queue(`UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, in.partition)
 	batch.Queue(`INSERT INTO badged.mended_users (partition_id, user_id, version, ahead)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (partition_id, user_id) DO UPDATE

@@ -162,8 +162,10 @@ func TestMendWhileEventsPourIn(t *testing.T) {
 	})
 	for range 5 {
 		await(t, d.bus.published, "an update")
-		// Between two batches: one under way would write over it.
-		d.exec(t, `WITH held AS MATERIALIZED (SELECT FROM badged.events_p00_offsets FOR UPDATE)
+		// Between two batches: one under way would write over it, and one that
+		// remembers what was there too.
+		d.exec(t, `WITH held AS MATERIALIZED (SELECT FROM badged.events_p00_offsets FOR UPDATE),
+revised AS (UPDATE badged.partitions SET revision = revision + 1 FROM held WHERE partition_id = 0)
 UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
 		if _, mended := d.mend(t, ann); !mended {
 			t.Error("it mended nothing")
@@ -237,7 +239,7 @@ func TestMendHoldsUpTheProjector(t *testing.T) {
 	}
 	folded := make(chan error, 1)
 	go func() {
-		_, _, err := d.projector.partitions[0].step(t.Context())
+		_, err := d.projector.partitions[0].drain(t.Context())
 		folded <- err
 	}()
 	for len(d.lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) == 0 {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/badged/badged/events"
 )
 
@@ -15,8 +17,8 @@ import (
 const (
 	batchBytes   = 8 << 20 // of payload, read at once
 	firstBatch   = 500     // events, until it is known how fast they go
-	fastBatch    = 20 * time.Millisecond
-	slowBatch    = 60 * time.Millisecond
+	fastBatch    = 100 * time.Millisecond
+	slowBatch    = 250 * time.Millisecond
 	batchTimeout = 30 * time.Second // a database that answers takes far less
 	smallestRun  = 50               // events; below, the fixed cost of a transaction rules
 )
@@ -41,10 +43,11 @@ type partition struct {
 	next atomic.Int64
 
 	// Of the loop only.
-	position   events.Position
-	generation int  // of keys
-	known      bool // whether position and generation are
-	limit      int  // events of the next batch
+	position events.Position
+	standing standing
+	known    bool // whether position and standing are
+	cache    *cache
+	limit    int // events of the next batch
 }
 
 func newPartition(id int, p *Projector) *partition {
@@ -53,6 +56,7 @@ func newPartition(id int, p *Projector) *partition {
 		projector: p,
 		tables:    newTables(id),
 		wakes:     make(chan struct{}, 1),
+		cache:     newCache(p.cfg.CacheBytes / p.cfg.Log.Partitions()),
 		limit:     min(firstBatch, p.cfg.MaxBatch),
 	}
 }
@@ -70,6 +74,7 @@ func (p *partition) wake() {
 // ownership does.
 func (p *partition) run(ctx context.Context) {
 	p.known = false
+	defer p.cache.clear() // what another owner does it would not know
 	p.owned.Store(true)
 	defer p.owned.Store(false)
 	p.wake() // there may be a backlog
@@ -105,26 +110,26 @@ func (p *partition) run(ctx context.Context) {
 // drain folds batch after batch until nothing more can be read. It reports
 // whether there is something that will become readable by itself.
 func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
-	select {
-	case p.projector.slots <- struct{}{}:
-		defer func() { <-p.projector.slots }()
-	case <-ctx.Done():
-		return false, nil
-	}
-	for ctx.Err() == nil {
+	for {
+		// A slot is taken for each batch, so that partitions with much to do take
+		// turns with the others.
+		select {
+		case p.projector.slots <- struct{}{}:
+		case <-ctx.Done():
+			return false, nil
+		}
 		more, hidden, err := p.step(ctx)
-		if errors.Is(err, errFenced) {
+		<-p.projector.slots
+		switch {
+		case errors.Is(err, errFenced):
 			p.projector.metrics.fenced.Inc()
 			p.projector.log.WarnContext(ctx, "another projector folds this partition too; taking up its position",
 				"partition", p.id)
-			p.known = false
-			continue
-		}
-		if err != nil || !more {
+		case errors.Is(err, errRevised): // and is read again
+		case err != nil || !more:
 			return hidden, err
 		}
 	}
-	return false, nil
 }
 
 // step folds one batch and reports whether there may be more to read now.
@@ -136,13 +141,9 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 	defer conn.Release()
 
 	if !p.known {
-		if p.position, err = events.PositionOf(ctx, conn, p.id, ConsumerGroup); err != nil {
+		if err := p.learn(ctx, conn); err != nil {
 			return false, false, err
 		}
-		if p.generation, err = presentGeneration(ctx, conn, p.id); err != nil {
-			return false, false, err
-		}
-		p.known = true
 	}
 	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, batchBytes)
 	if err != nil || len(read.Records) == 0 {
@@ -151,23 +152,37 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 
 	start := time.Now()
 	b := newBatch(p.position, read.Records, p.id, len(p.projector.partitions))
-	b.generation = p.generation
-	if next := int(p.next.Load()); next == p.generation+1 {
+	b.generation = p.standing.generation
+	if next := int(p.next.Load()); next == b.generation+1 {
 		b.generation, b.begins = next, true
 	}
 	// A batch that has begun is finished: what is committed must be told.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
-	r, err := b.commit(batchCtx, conn.Conn(), p.tables)
+	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)
 	if err != nil {
 		p.known = false // the commit may have succeeded all the same
 		p.next.Store(0) // if its table is what is wrong, the present one will do
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(read.Records), p.position, err)
 	}
-	p.position, p.generation = b.to, b.generation
+	p.position, p.standing.generation = b.to, b.generation
 	p.projector.enqueue(r.updates)
 	p.account(b, r, time.Since(start))
 	return read.More, read.Hidden, nil
+}
+
+// learn finds out how the partition stands, and forgets what was known.
+func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) (err error) {
+	p.cache.clear()
+	if p.position, err = events.PositionOf(ctx, conn, p.id, ConsumerGroup); err != nil {
+		return err
+	}
+	s := &p.standing
+	if err := conn.QueryRow(ctx, p.tables.standingSQL).Scan(&s.epoch, &s.revision, &s.generation); err != nil {
+		return fmt.Errorf("read how partition %d stands: %w", p.id, err)
+	}
+	p.known = true
+	return nil
 }
 
 // account adds a batch to the metrics and adapts the size of the next one.

@@ -45,6 +45,10 @@ type Config struct {
 	PollInterval time.Duration
 	// MaxBatch is the most events folded in one transaction. Default 5,000.
 	MaxBatch int
+	// CacheBytes is about how much memory the users take that the projector
+	// remembers so as not to load them again, shared out evenly among all
+	// partitions. Default 256 MiB.
+	CacheBytes int
 	// Concurrency is how many partitions are folded at once, each on a
 	// connection of its own. Default 4.
 	Concurrency int
@@ -100,6 +104,9 @@ func New(cfg Config) (*Projector, error) {
 	}
 	if cfg.MaxBatch <= 0 {
 		cfg.MaxBatch = 5000
+	}
+	if cfg.CacheBytes <= 0 {
+		cfg.CacheBytes = 256 << 20
 	}
 	if cfg.Concurrency <= 0 {
 		cfg.Concurrency = 4

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -16,12 +17,15 @@ import (
 type tables struct {
 	partition int
 
-	moveSQL              string
-	loadUsersSQL         string
-	loadConversationsSQL string
-	loadUnreadSQL        string
-	writeUsersSQL        string
-	writeConversationSQL string
+	moveSQL                string
+	standingSQL            string
+	loadUsersSQL           string
+	loadConversationsSQL   string
+	loadUnreadSQL          string
+	insertUsersSQL         string
+	updateUsersSQL         string
+	insertConversationsSQL string
+	updateConversationsSQL string
 }
 
 func newTables(partition int) *tables {
@@ -29,11 +33,14 @@ func newTables(partition int) *tables {
 	return &tables{
 		partition: partition,
 
-		// The fence; it also tells the epoch and the generation of keys, which
-		// whoever changes them guards by the same row.
-		moveSQL: events.MoveSQL(partition) + fmt.Sprintf(`
-RETURNING (SELECT epoch FROM badged.partitions WHERE partition_id = %[1]d),
-          (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = %[1]d)`, partition),
+		// The fence.
+		moveSQL: events.MoveSQL(partition),
+
+		// A statement of its own, behind the fence: one that had to wait for the
+		// row of the position would see the rest as it was before.
+		standingSQL: fmt.Sprintf(`SELECT epoch, revision,
+       (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = %[1]d)
+FROM badged.partitions WHERE partition_id = %[1]d`, partition),
 
 		loadUsersSQL: `SELECT user_id, version, total, mentions, categories::text
 FROM badged.users_p` + nn + `
@@ -48,20 +55,63 @@ JOIN badged.conversations_p` + nn + ` AS c USING (user_id, conversation_id)`,
 FROM badged.conversations_p` + nn + ` AS c
 WHERE user_id = ANY ($1::text[]) AND (read_seq < last_seq OR marked_unread)`,
 
-		writeUsersSQL: `INSERT INTO badged.users_p` + nn + `
+		insertUsersSQL: `INSERT INTO badged.users_p` + nn + `
        (partition_id, user_id, version, total, mentions, categories)
-SELECT ` + fmt.Sprint(partition) + `, r.user_id, r.version, r.total, r.mentions, r.categories::jsonb
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
-  AS r (user_id, version, total, mentions, categories)
+SELECT ` + fmt.Sprint(partition) + `, ` + userValues + `
 ON CONFLICT (user_id) DO UPDATE
 SET version = excluded.version, total = excluded.total,
     mentions = excluded.mentions, categories = excluded.categories`,
 
-		writeConversationSQL: `INSERT INTO badged.conversations_p` + nn + `
+		// Rows that are known to be there cost less this way: nothing is tried
+		// first, and nothing locked. That they are all there is made sure of.
+		updateUsersSQL: `WITH updated AS (
+    UPDATE badged.users_p` + nn + ` AS u
+    SET version = v.version, total = v.total, mentions = v.mentions, categories = v.categories
+    FROM (SELECT ` + userValues + `) AS v (user_id, version, total, mentions, categories)
+    WHERE u.user_id = v.user_id
+    RETURNING 1
+)
+SELECT badged.expect_rows((SELECT count(*) FROM updated), cardinality($1::text[]))`,
+
+		insertConversationsSQL: `INSERT INTO badged.conversations_p` + nn + `
        (partition_id, user_id, conversation_id, version, read_seq, last_seq, left_seq,
         category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
         unread_block, mention_block, delivered_hour)
-SELECT ` + fmt.Sprint(partition) + `, r.user_id, r.conversation_id, r.version, r.read_seq, r.last_seq, nullif(r.left_seq, -1),
+SELECT ` + fmt.Sprint(partition) + `, ` + conversationValues + `
+ON CONFLICT (user_id, conversation_id) DO UPDATE
+SET version = excluded.version, read_seq = excluded.read_seq, last_seq = excluded.last_seq,
+    left_seq = excluded.left_seq, category = excluded.category, level = excluded.level,
+    marked_unread = excluded.marked_unread, unread = excluded.unread, mentions = excluded.mentions,
+    unread_set = excluded.unread_set, mention_set = excluded.mention_set, recalled_set = excluded.recalled_set,
+    unread_block = excluded.unread_block, mention_block = excluded.mention_block,
+    delivered_hour = excluded.delivered_hour`,
+
+		updateConversationsSQL: `WITH updated AS (
+    UPDATE badged.conversations_p` + nn + ` AS c
+    SET version = v.version, read_seq = v.read_seq, last_seq = v.last_seq,
+        left_seq = v.left_seq, category = v.category, level = v.level,
+        marked_unread = v.marked_unread, unread = v.unread, mentions = v.mentions,
+        unread_set = v.unread_set, mention_set = v.mention_set, recalled_set = v.recalled_set,
+        unread_block = v.unread_block, mention_block = v.mention_block,
+        delivered_hour = v.delivered_hour
+    FROM (SELECT ` + conversationValues + `)
+      AS v (user_id, conversation_id, version, read_seq, last_seq, left_seq,
+            category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
+            unread_block, mention_block, delivered_hour)
+    WHERE (c.user_id, c.conversation_id) = (v.user_id, v.conversation_id)
+    RETURNING 1
+)
+SELECT badged.expect_rows((SELECT count(*) FROM updated), cardinality($1::text[]))`,
+	}
+}
+
+// userValues are users as userColumns has them.
+const userValues = `r.user_id, r.version, r.total, r.mentions, r.categories::jsonb
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
+  AS r (user_id, version, total, mentions, categories)`
+
+// conversationValues are conversations as conversationRows has them.
+const conversationValues = `r.user_id, r.conversation_id, r.version, r.read_seq, r.last_seq, nullif(r.left_seq, -1),
        r.category, r.level::badged.level, r.marked_unread, r.unread, r.mentions,
        r.unread_set::int8multirange, r.mention_set::int8multirange, r.recalled_set::int8multirange,
        nullif(r.unread_block, '')::bigint[], nullif(r.mention_block, '')::bigint[], r.delivered_hour
@@ -71,16 +121,7 @@ FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6
             $17::bigint[])
   AS r (user_id, conversation_id, version, read_seq, last_seq, left_seq,
         category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
-        unread_block, mention_block, delivered_hour)
-ON CONFLICT (user_id, conversation_id) DO UPDATE
-SET version = excluded.version, read_seq = excluded.read_seq, last_seq = excluded.last_seq,
-    left_seq = excluded.left_seq, category = excluded.category, level = excluded.level,
-    marked_unread = excluded.marked_unread, unread = excluded.unread, mentions = excluded.mentions,
-    unread_set = excluded.unread_set, mention_set = excluded.mention_set, recalled_set = excluded.recalled_set,
-    unread_block = excluded.unread_block, mention_block = excluded.mention_block,
-    delivered_hour = excluded.delivered_hour`,
-	}
-}
+        unread_block, mention_block, delivered_hour)`
 
 const conversationColumns = `c.user_id, c.conversation_id, c.version, c.read_seq, c.last_seq, coalesce(c.left_seq, -1),
        c.category, c.level::text, c.marked_unread, c.unread_set::text, c.mention_set::text, c.recalled_set::text,
@@ -95,7 +136,7 @@ func scanUsers(rows pgx.Rows, users map[string]*user) error {
 	var version, total, mentions int64
 	_, err := pgx.ForEachRow(rows, []any{&id, &version, &total, &mentions, &categories}, func() error {
 		u := users[id]
-		u.version, u.total, u.mentions = version, total, mentions
+		u.version, u.stored, u.total, u.mentions = version, version, total, mentions
 		if err := json.Unmarshal([]byte(categories), &u.categories); err != nil {
 			return fmt.Errorf("categories of user %q: %w", id, err)
 		}
@@ -115,7 +156,7 @@ func scanConversations(rows pgx.Rows, users map[string]*user) error {
 		&c.deliveredHour,
 	}, func() error {
 		loaded := c
-		loaded.level = events.Level(level)
+		loaded.stored, loaded.level = true, events.Level(level)
 		for _, set := range []struct {
 			into    *rangeSet
 			literal string
@@ -132,34 +173,45 @@ func scanConversations(rows pgx.Rows, users map[string]*user) error {
 		if loaded.mentions.block, err = parseBlock(mentionBlock); err != nil {
 			return fmt.Errorf("conversation %q of user %q: %w", c.id, userID, err)
 		}
-		users[userID].conversations[c.id] = &loaded
+		known := users[userID].conversations
+		if before, ok := known[c.id]; ok {
+			loaded.weighed = before.weighed
+		}
+		known[c.id] = &loaded
 		return nil
 	})
 	return err
 }
 
 // queueWrites adds the statements to batch that write what has changed in
-// users since they had the versions in base.
-func (t *tables) queueWrites(batch *pgx.Batch, users []*user, base map[string]int64) {
-	var u userColumns
-	var c conversationRows
-	for _, user := range users {
-		if user.version != base[user.id] {
-			u.add(user)
+// users since their rows were read or written.
+func (t *tables) queueWrites(batch *pgx.Batch, users []*user) {
+	var newUsers, knownUsers userColumns
+	var newRows, knownRows conversationRows
+	for _, u := range users {
+		switch {
+		case u.version == u.stored:
+		case u.stored == 0:
+			newUsers.add(u)
+		default:
+			knownUsers.add(u)
 		}
-		c.add(user)
+		slices.SortFunc(u.changed, func(a, b *conversation) int { return cmp.Compare(a.id, b.id) })
+		for _, c := range u.changed {
+			if c.stored {
+				knownRows.add(u, c)
+			} else {
+				newRows.add(u, c)
+			}
+		}
 	}
-	if len(u.ids) > 0 {
-		batch.Queue(t.writeUsersSQL, u.ids, u.versions, u.totals, u.mentions, u.categories)
-	}
-	if len(c.users) > 0 {
-		batch.Queue(t.writeConversationSQL, c.users, c.ids, c.versions, c.readSeqs, c.lastSeqs, c.leftSeqs,
-			c.categories, c.levels, c.marked, c.unread, c.mentions, c.unreadSets, c.mentionSets, c.recalledSets, c.unreadBlocks, c.mentionBlocks,
-			c.deliveredHours)
-	}
+	newUsers.queue(batch, t.insertUsersSQL)
+	knownUsers.queue(batch, t.updateUsersSQL)
+	newRows.queue(batch, t.insertConversationsSQL)
+	knownRows.queue(batch, t.updateConversationsSQL)
 }
 
-// userColumns are users as the arrays that writeUsersSQL takes.
+// userColumns are users as the arrays that userValues takes.
 type userColumns struct {
 	ids                        []string
 	versions, totals, mentions []int64
@@ -175,7 +227,13 @@ func (a *userColumns) add(u *user) {
 	a.categories = append(a.categories, string(categories))
 }
 
-// conversationRows are conversations as the arrays that writeConversationSQL
+func (a *userColumns) queue(batch *pgx.Batch, sql string) {
+	if len(a.ids) > 0 {
+		batch.Queue(sql, a.ids, a.versions, a.totals, a.mentions, a.categories)
+	}
+}
+
+// conversationRows are conversations as the arrays that conversationValues
 // takes.
 type conversationRows struct {
 	users, ids                             []string
@@ -188,51 +246,53 @@ type conversationRows struct {
 	deliveredHours                         []int64
 }
 
-// add adds the conversations of u that were touched, in the order of their
-// ids: rows that lie together are written together.
-func (a *conversationRows) add(u *user) {
-	for _, c := range sorted(u.conversations) {
-		if !c.touched {
-			continue
-		}
-		a.users = append(a.users, u.id)
-		a.ids = append(a.ids, c.id)
-		a.versions = append(a.versions, c.version)
-		a.readSeqs = append(a.readSeqs, c.readSeq)
-		a.lastSeqs = append(a.lastSeqs, c.lastSeq)
-		a.leftSeqs = append(a.leftSeqs, c.leftSeq)
-		a.categories = append(a.categories, c.category)
-		a.levels = append(a.levels, string(c.level))
-		a.marked = append(a.marked, c.marked)
-		a.unread = append(a.unread, c.unread.len())
-		a.mentions = append(a.mentions, c.mentions.len())
-		a.unreadSets = append(a.unreadSets, c.unread.String())
-		a.mentionSets = append(a.mentionSets, c.mentions.String())
-		a.recalledSets = append(a.recalledSets, c.recalled.String())
-		a.unreadBlocks = append(a.unreadBlocks, c.unread.block.String())
-		a.mentionBlocks = append(a.mentionBlocks, c.mentions.block.String())
-		a.deliveredHours = append(a.deliveredHours, c.deliveredHour)
+func (a *conversationRows) add(u *user, c *conversation) {
+	a.users = append(a.users, u.id)
+	a.ids = append(a.ids, c.id)
+	a.versions = append(a.versions, c.version)
+	a.readSeqs = append(a.readSeqs, c.readSeq)
+	a.lastSeqs = append(a.lastSeqs, c.lastSeq)
+	a.leftSeqs = append(a.leftSeqs, c.leftSeq)
+	a.categories = append(a.categories, c.category)
+	a.levels = append(a.levels, string(c.level))
+	a.marked = append(a.marked, c.marked)
+	a.unread = append(a.unread, c.unread.len())
+	a.mentions = append(a.mentions, c.mentions.len())
+	a.unreadSets = append(a.unreadSets, c.unread.String())
+	a.mentionSets = append(a.mentionSets, c.mentions.String())
+	a.recalledSets = append(a.recalledSets, c.recalled.String())
+	a.unreadBlocks = append(a.unreadBlocks, c.unread.block.String())
+	a.mentionBlocks = append(a.mentionBlocks, c.mentions.block.String())
+	a.deliveredHours = append(a.deliveredHours, c.deliveredHour)
+}
+
+func (a *conversationRows) queue(batch *pgx.Batch, sql string) {
+	if len(a.users) > 0 {
+		batch.Queue(sql, a.users, a.ids, a.versions, a.readSeqs, a.lastSeqs, a.leftSeqs,
+			a.categories, a.levels, a.marked, a.unread, a.mentions, a.unreadSets, a.mentionSets, a.recalledSets, a.unreadBlocks, a.mentionBlocks,
+			a.deliveredHours)
 	}
 }
 
-// updatesOf returns what clients must be told of users since they had the
-// versions in base.
-func updatesOf(users []*user, base map[string]int64, partition int, epoch string) []pubsub.Update {
+// updatesOf returns what clients must be told of users since their rows were
+// read or written.
+func updatesOf(users []*user, partition int, epoch string) []pubsub.Update {
 	var updates []pubsub.Update
 	for _, u := range users {
-		if u.version == base[u.id] {
+		if u.version == u.stored {
 			continue
 		}
 		update := pubsub.Update{
 			Badge: pubsub.Badge{
 				UserID: u.id, Epoch: epoch, Version: u.version,
-				Total: u.total, Mentions: u.mentions, Categories: u.categories,
+				// The user's own goes on changing while this is on its way.
+				Total: u.total, Mentions: u.mentions, Categories: maps.Clone(u.categories),
 			},
 			Partition:   partition,
-			BaseVersion: base[u.id],
+			BaseVersion: u.stored,
 		}
-		for _, c := range u.conversations {
-			if c.version > base[u.id] {
+		for _, c := range u.changed {
+			if c.version > u.stored {
 				update.Conversations = append(update.Conversations, c.public())
 			}
 		}

@@ -103,7 +103,7 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 
 // appendAndFold appends a history in transactions of any size, and folds in
 // between and afterwards, in batches of any size, some of which begin a
-// generation of keys.
+// generation of keys, and with disturbances.
 func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Event) {
 	t.Helper()
 	for rest := history; len(rest) > 0; {
@@ -115,7 +115,8 @@ func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Eve
 			if rapid.Bool().Draw(rt, "rotate") {
 				d.age(t, p)
 			}
-			step(t, p, rapid.IntRange(1, 5).Draw(rt, "batch"))
+			d.disturb(t, rt, p)
+			stepAgain(t, p, rapid.IntRange(1, 5).Draw(rt, "batch"))
 		}
 	}
 	for _, p := range d.projector.partitions {

@@ -114,6 +114,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		p, err := projector.New(projector.Config{
 			Pool: folding, Log: a.eventLog, Bus: a.bus,
 			Logger: log, Metrics: projector.NewMetrics(a.registry),
+			CacheBytes:     cfg.CacheMiB << 20,
 			VerifyInterval: cfg.VerifyInterval, VerifySample: cfg.VerifySample, SelfHeal: cfg.SelfHeal,
 			DedupWindow: cfg.DedupWindow,
 		})

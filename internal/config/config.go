@@ -45,6 +45,7 @@ type Server struct {
 	AdminKeys         []string      `help:"Keys of operators, who may do all, in the same form." placeholder:"NAME=KEY"`
 	AllowedOrigins    []string      `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
 	ReconcileInterval time.Duration `help:"How long a lost update can stay unnoticed." default:"30s"`
+	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for users whose rows a projector remembers instead of loading them again." default:"256"`
 	VerifyInterval    time.Duration `help:"How often a few users of a partition are folded again from the log and compared, rarer where the log is long; 0 for never." default:"1m"`
 	VerifySample      int           `help:"Most users compared each time, 1 to 16; fewer where the log is long." default:"10"`
 	SelfHeal          bool          `help:"Make the badges of a user what the log says where they are found to differ; otherwise it is only logged."`
@@ -81,6 +82,9 @@ func (s *Server) Validate() error {
 	if s.DedupWindow < minDedupWindow {
 		errs = append(errs, fmt.Errorf("--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is %s: "+
 			"give more than the time for which publishers try again", s.DedupWindow))
+	}
+	if s.CacheMiB < 1 {
+		errs = append(errs, errors.New("--cache-mib must be 1 or more"))
 	}
 	if s.VerifyInterval < 0 {
 		errs = append(errs, errors.New("--verify-interval must be 0s (never) or more"))

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 // server returns settings that are good, changed by change.
 func server(change func(*config.Server)) *config.Server {
 	s := &config.Server{
+		CacheMiB: 1,
 		Database:          config.Database{DatabaseURL: "postgres://localhost/chat"},
 		Tokens:            config.Tokens{JWTKeys: []string{"k=HS256:secret"}},
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
@@ -69,6 +70,7 @@ func TestServerValidate(t *testing.T) {
 
 		{"never reconcile", func(s *config.Server) { s.ReconcileInterval = 0 }, "--reconcile-interval must be more than 0s"},
 		{"reconcile before now", func(s *config.Server) { s.ReconcileInterval = -time.Second }, "--reconcile-interval must be more than 0s"},
+		{"remember nobody", func(s *config.Server) { s.CacheMiB = 0 }, "--cache-mib must be 1 or more"},
 		{"verify never", func(s *config.Server) { s.VerifyInterval = 0 }, ""},
 		{"verify", func(s *config.Server) { s.VerifyInterval, s.VerifySample = time.Second, 16 }, ""},
 		{"verify before now", func(s *config.Server) { s.VerifyInterval = -time.Second }, "--verify-interval must be 0s (never) or more"},

@@ -59,7 +59,7 @@ func TestFile(t *testing.T) {
 		Listen:   "127.0.0.1:0", RedisURL: "redis://localhost",
 		Roles:         []config.Role{config.RoleAPI, config.RoleGateway},
 		PublisherKeys: []string{`chat=se,cret\`, "push=7"}, AdminKeys: []string{"ops=a", "root=b"},
-		VerifyInterval: time.Minute, VerifySample: 10,
+		CacheMiB: 256, VerifyInterval: time.Minute, VerifySample: 10,
 		ReconcileInterval: 90 * time.Second, DrainTimeout: 5 * time.Second,
 		DedupWindow: 48 * time.Hour, Expire: []string{"chat=168h", "likes=24h"}, Migrate: true,
 	}

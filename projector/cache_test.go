@@ -1,0 +1,176 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+)
+
+// disturb does to the owner of a partition, or in its stead, what may happen to
+// it between two batches: another folds one, rows are changed beside it, or it
+// forgets some of what it remembers.
+func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
+	t.Helper()
+	switch rapid.IntRange(0, 5).Draw(rt, "disturbance") {
+	case 0:
+		if d.rival == nil {
+			d.rival = d.newProjector(t, nil)
+		}
+		stepAgain(t, d.rival.partitions[p.id], rapid.IntRange(1, 3).Draw(rt, "batch of another"))
+	case 1:
+		d.revise(t, p.id)
+	case 2:
+		p.cache.limit = rapid.SampledFrom([]int{0, 3000, 1 << 20}).Draw(rt, "memory")
+	}
+}
+
+// stepAgain folds a batch, once the owner has found out how the partition
+// stands.
+func stepAgain(t *testing.T, p *partition, limit int) {
+	t.Helper()
+	p.limit = limit
+	for {
+		_, _, err := p.step(t.Context())
+		// One that is far behind may look for keys that have been dropped.
+		var pgErr *pgconn.PgError
+		if errors.Is(err, errFenced) || errors.Is(err, errRevised) || errors.As(err, &pgErr) && pgErr.Code == "42P01" {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+}
+
+// revise says that rows of a partition were changed beside the projector.
+func (d *database) revise(t *testing.T, partition int) {
+	t.Helper()
+	d.exec(t, `UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, partition)
+}
+
+// missingFor returns what a batch of e would have to load.
+func missingFor(p *partition, e events.Event) missing {
+	b := &batch{items: []item{{event: e, key: e.Key()}}}
+	_, m := b.users(p.cache)
+	return m
+}
+
+func (m missing) String() string {
+	return fmt.Sprintf("%d users, %d conversations, %d users' unread", len(m.users), len(m.pairUsers), len(m.readAll))
+}
+
+// What has been folded need not be loaded again, also what turned out not to be
+// there; what is unread is, since the rest of it may not be remembered.
+func TestCacheSavesLoading(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	d.append(t, deliver("c", 1, ann), event("x", events.MessageRecalled, "nothing", func(d *events.Data) { d.Seq = 1 }, ann))
+	drain(t, p)
+	for _, tc := range []struct {
+		event events.Event
+		want  string
+	}{
+		{deliver("c", 2, ann), "0 users, 0 conversations, 0 users' unread"},
+		{deliver("nothing", 2, ann), "0 users, 0 conversations, 0 users' unread"},
+		{event("all", events.UserReadAll, "", nil, ann), "0 users, 0 conversations, 1 users' unread"},
+		{deliver("d", 1, ann), "0 users, 1 conversations, 0 users' unread"},
+		{deliver("c", 1, userIn(0, 1)), "1 users, 1 conversations, 0 users' unread"},
+	} {
+		if got := missingFor(p, tc.event).String(); got != tc.want {
+			t.Errorf("for %s %s of %s: %s have to be loaded, want %s", tc.event.Type, tc.event.Data.ConversationID, tc.event.Data.UserIDs, got, tc.want)
+		}
+	}
+}
+
+// However many users there are, what is remembered is bounded, and those who
+// are active stay.
+func TestCacheIsBounded(t *testing.T) {
+	d := newDatabase(t)
+	const each = userWeight + conversationWeight + rangeWeight
+	p := d.newProjector(t, func(cfg *Config) { cfg.CacheBytes = partitions * 20 * each }).partitions[0]
+	active := userIn(0, 0)
+	for i := range 60 {
+		d.append(t, deliver("c", int64(i+1), active), deliver("c", 1, userIn(0, i+1)))
+		drain(t, p)
+		if n := len(p.cache.young) + len(p.cache.old); n > 22 {
+			t.Fatalf("after %d others %d users are remembered", i+1, n)
+		}
+		if p.cache.user(active) == nil {
+			t.Fatalf("after %d others the one who is active is forgotten", i+1)
+		}
+	}
+	if p.cache.user(userIn(0, 1)) != nil {
+		t.Error("the first of the others is remembered")
+	}
+	if b := d.badge(t, active); b.Total != 60 || b.Version != 60 {
+		t.Errorf("the badge is %+v", b)
+	}
+}
+
+// The owner goes by what it remembers, until the revision says that somebody
+// has changed it.
+func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	drain(t, p)
+	d.exec(t, `UPDATE badged.users SET total = 50, categories = '{"chat": 50}' WHERE user_id = $1`, ann)
+	d.revise(t, 0)
+	d.append(t, deliver("c", 2, ann))
+	drain(t, p)
+	if b := d.badge(t, ann); b.Total != 51 || b.Version != 2 {
+		t.Errorf("the badge is %+v, want what was changed and one more", b)
+	}
+	if n := count(p.projector.metrics.fenced); n != 0 {
+		t.Errorf("%d batches were taken for another projector's", n)
+	}
+}
+
+// Rows that somebody deletes are not passed over: the batch fails, nothing of
+// it is kept, and the next one goes by what is there.
+func TestRowsThatAreGone(t *testing.T) {
+	for _, table := range []string{"users", "conversations"} {
+		t.Run(table, func(t *testing.T) {
+			d := newDatabase(t)
+			p, ann, bob := d.projector.partitions[0], userIn(0, 0), userIn(0, 1)
+			d.append(t, deliver("c", 1, ann, bob))
+			drain(t, p)
+			d.exec(t, `DELETE FROM badged.`+table+` WHERE user_id = $1`, ann)
+			d.append(t, deliver("c", 2, ann, bob))
+			before, position := d.dump(t), d.position(t, 0)
+			_, err := p.drain(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "1 of 2 rows are not there any more: something else than badged has deleted them") {
+				t.Errorf("the batch ended with %v", err)
+			}
+			if d.dump(t) != before || d.position(t, 0) != position {
+				t.Error("some of the batch was kept")
+			}
+			drain(t, p)
+			if b := d.badge(t, bob); b.Total != 2 || b.Version != 2 {
+				t.Errorf("bob's badge is %+v", b)
+			}
+		})
+	}
+}
+
+// An owner forgets everything with its partition: what comes to it again may
+// have been changed by others.
+func TestCacheGoesWithThePartition(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	p, _, stop := d.startOwner(t, nil)
+	d.append(t, deliver("c", 1, ann))
+	p.Wake(0)
+	d.bus.awaitTotal(t, ann, 1)
+	stop()
+	if m := missingFor(p.partitions[0], deliver("c", 2, ann)); len(m.users) != 1 {
+		t.Errorf("after the end %s would have to be loaded", m)
+	}
+}
