@@ -16,7 +16,7 @@ import (
 // projector in this process at once, those in others through the bus, which
 // nobody who publishes has to wait for.
 type publisher struct {
-	log       *events.Log
+	log       *events.Group
 	projector *projector.Projector // nil where only other processes fold
 	bus       pubsub.Bus
 	// remote is set where the bus reaches other processes.
@@ -32,7 +32,7 @@ type publisher struct {
 
 func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
 	p := &publisher{
-		log: log, bus: bus, logger: logger,
+		log: events.NewGroup(log), bus: bus, logger: logger,
 		appended: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
 			Help: "Events appended to the log by this process.",

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // server returns settings that are good, changed by change.
 func server(change func(*config.Server)) *config.Server {
 	s := &config.Server{
-		CacheMiB: 1,
+		CacheMiB:          1,
 		Database:          config.Database{DatabaseURL: "postgres://localhost/chat"},
 		Tokens:            config.Tokens{JWTKeys: []string{"k=HS256:secret"}},
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},

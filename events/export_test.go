@@ -1,0 +1,11 @@
+package events
+
+// GroupSize returns how many events wait in g for the append under way to end.
+func GroupSize(g *Group) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.next == nil {
+		return 0
+	}
+	return len(g.next.evs)
+}
