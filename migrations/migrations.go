@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -42,6 +43,12 @@ type Migration struct {
 // DefaultPartitions; on any other it must be 0 or the number that the database
 // has. Instances that call it at the same time wait for each other.
 func Up(ctx context.Context, conn *pgx.ConnConfig, partitions int) ([]Migration, error) {
+	return UpTo(ctx, conn, partitions, math.MaxInt64)
+}
+
+// UpTo is Up, but leaves the migrations after a version pending: for a database
+// as an older release knows it.
+func UpTo(ctx context.Context, conn *pgx.ConnConfig, partitions int, version int64) ([]Migration, error) {
 	wanted := partitions
 	if partitions == 0 {
 		partitions = DefaultPartitions
@@ -56,7 +63,7 @@ func Up(ctx context.Context, conn *pgx.ConnConfig, partitions int) ([]Migration,
 	if err != nil {
 		return nil, err
 	}
-	results, err := provider.Up(ctx)
+	results, err := provider.UpTo(ctx, version)
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}

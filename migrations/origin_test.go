@@ -1,35 +1,17 @@
 package migrations_test
 
 import (
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
+
+	"github.com/badged/badged/migrations"
 )
 
 // upTo applies the migrations up to a version, as an older release would have.
 func upTo(t *testing.T, cfg *pgx.ConnConfig, partitions int, version int64) {
 	t.Helper()
-	cfg = cfg.Copy()
-	cfg.RuntimeParams["badged.partitions"] = strconv.Itoa(partitions)
-	db := stdlib.OpenDB(*cfg)
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA badged`); err != nil {
-		t.Fatal(err)
-	}
-	store, err := database.NewStore(database.DialectPostgres, "badged.schema_migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := goose.NewProvider(goose.DialectCustom, db, os.DirFS("."), goose.WithStore(store))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := provider.UpTo(t.Context(), version); err != nil {
+	if _, err := migrations.UpTo(t.Context(), cfg, partitions, version); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,19 +6,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/migrations"
 )
 
 // Everything that Redis can forget it forgets: its data, its scripts, who
@@ -238,38 +235,19 @@ func subscribeRace(t *testing.T) {
 	}
 }
 
-// migrateTo applies the first migrations, as an older release would have.
-func migrateTo(t *testing.T, databaseURL string, version int64) {
-	t.Helper()
-	config, err := pgx.ParseConfig(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.RuntimeParams["badged.partitions"] = "16"
-	db := stdlib.OpenDB(*config)
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA badged`); err != nil {
-		t.Fatal(err)
-	}
-	store, err := database.NewStore(database.DialectPostgres, "badged.schema_migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := goose.NewProvider(goose.DialectCustom, db, os.DirFS("../migrations"), goose.WithStore(store))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := provider.UpTo(t.Context(), version); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Four publishers append without a pause: while a database with the first
 // migrations gets the others, and then while a server folds and one more
 // comes, such as a release after this may bring.
 func migrationUnderLoad(t *testing.T) {
 	url := newDatabase(t)
-	migrateTo(t, url, 6) // what this release needs to append
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What this release needs to append.
+	if _, err := migrations.UpTo(t.Context(), config, 16, 6); err != nil {
+		t.Fatal(err)
+	}
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
