@@ -2,6 +2,7 @@ package projector
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -28,6 +29,20 @@ type memory struct {
 func newMemory(generations ...generation) *memory {
 	return &memory{keys: newKeyMemory(generations), rows: map[string]*user{}, told: map[string]pubsub.Update{}}
 }
+
+// clone returns what a transaction on m begins with: to be committed in its
+// place, or dropped. The rows are shared, since a commit replaces them and
+// changes none.
+func (m *memory) clone() *memory {
+	keys := keyMemory{ahead: m.keys.ahead}
+	for i, generation := range m.keys.keys {
+		keys.keys[i] = maps.Clone(generation)
+	}
+	return &memory{keys: &keys, rows: maps.Clone(m.rows), folded: m.folded, told: maps.Clone(m.told)}
+}
+
+// begin begins a generation, the last there is.
+func (m *memory) begin(g generation) { m.keys.ahead = append(slices.Clip(m.keys.ahead), g) }
 
 // commit folds evs as one batch; the nth event ever is at offset n.
 func (m *memory) commit(t rapid.TB, evs []events.Event) {
