@@ -88,6 +88,10 @@ var fieldCases = []fieldCase{
 		"a message that comes a day late counts if it is above the read position", lateOldMessage,
 	},
 	{
+		"wrong-cluster", "ThreeDotsLabs/watermill#576",
+		"dump and restore into a new cluster: detected, repaired, nothing lost", wrongCluster,
+	},
+	{
 		"half-open-bus", "redis/go-redis, its source; PerpetualSoftware/pad#1195",
 		"Redis stops answering but its sockets stay up: clients are right within the reconcile interval", halfOpenBus,
 	},
