@@ -50,7 +50,7 @@ fuzz: needs ## run each fuzz target for FUZZTIME
 	@.ci/fuzz $(FUZZTIME)
 
 .PHONY: mutate
-mutate: needs ## break badged in listed ways; a test must fail for each (MUTANT=part of its name)
+mutate: needs ## break badged in listed ways; a test must fail for each (MUTANT='regular expression')
 	go run ./internal/mutation -only '$(MUTANT)'
 
 .PHONY: nightly

@@ -2,7 +2,7 @@
 // breaks badged in one listed way after the other, and fails where the tests
 // pass all the same. Nothing in the working tree is changed.
 //
-//	go run ./internal/mutation [-only NAME]
+//	go run ./internal/mutation [-only REGEXP]
 package main
 
 import (
@@ -15,12 +15,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
 
 func main() {
-	only := flag.String("only", "", "try the mutants whose name contains this")
+	only := flag.String("only", "", "try the mutants whose name matches this regular expression")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -30,28 +31,29 @@ func main() {
 	}
 }
 
-// run tries the mutants whose name contains only, and returns an error that
+// run tries the mutants whose name matches only, and returns an error that
 // names those that survived or could not be tried.
 func run(ctx context.Context, only string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "mutation-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	var errs []error
-	sound := map[check]error{}
-	tried := 0
+	sound := soundness{dir: dir, built: map[string]string{}, passed: map[check]error{}}
+	tried, all := 0, time.Now()
 	for _, m := range mutants {
-		if !strings.Contains(m.name, only) {
+		if !wanted.MatchString(m.name) {
 			continue
 		}
 		tried++
 		began := time.Now()
 		// A test that fails anyway would show nothing.
-		if _, known := sound[m.caught]; !known {
-			sound[m.caught] = m.caught.pass(ctx, dir, nil)
-		}
-		err := sound[m.caught]
+		err := sound.passes(ctx, m.caught)
 		if err == nil {
 			err = m.try(ctx, dir)
 		}
@@ -66,13 +68,36 @@ func run(ctx context.Context, only string) error {
 		fmt.Printf("%5.1fs  %s: %s\n", time.Since(began).Seconds(), m.name, verdict)
 	}
 	if tried == 0 {
-		return fmt.Errorf("no mutant is called %q", only)
+		return fmt.Errorf("no mutant's name matches %q", only)
 	}
+	fmt.Printf("%d of %d mutants were noticed, in %s\n", tried-len(errs), tried, time.Since(all).Round(time.Second))
 	if len(errs) > 0 {
-		return fmt.Errorf("%d of %d mutants were not noticed, or could not be tried:\n%w", len(errs), tried, errors.Join(errs...))
+		return fmt.Errorf("not noticed, or not tried:\n%w", errors.Join(errs...))
 	}
-	fmt.Printf("all %d mutants were noticed\n", tried)
 	return nil
+}
+
+// soundness is whether checks pass while nothing is broken, each tried once.
+type soundness struct {
+	dir    string
+	built  map[string]string // the tests of a package
+	passed map[check]error
+}
+
+func (s *soundness) passes(ctx context.Context, c check) error {
+	if err, known := s.passed[c]; known {
+		return err
+	}
+	tests, known := s.built[c.pkg]
+	if !known {
+		tests = filepath.Join(s.dir, fmt.Sprintf("sound-%d.test", len(s.built)))
+		if err := c.build(ctx, tests, nil); err != nil {
+			return err
+		}
+		s.built[c.pkg] = tests
+	}
+	s.passed[c] = c.pass(ctx, tests)
+	return s.passed[c]
 }
 
 // errFailed says that tests ran and one failed.
@@ -96,7 +121,11 @@ func (m *mutant) try(ctx context.Context, dir string) error {
 		}
 		overlay[path] = changed
 	}
-	switch err := m.caught.pass(ctx, dir, overlay); {
+	tests := filepath.Join(dir, "mutant.test")
+	if err := m.caught.build(ctx, tests, overlay); err != nil {
+		return err
+	}
+	switch err := m.caught.pass(ctx, tests); {
 	case errors.Is(err, errFailed):
 		return nil
 	case err != nil:
@@ -122,23 +151,28 @@ func (e *edit) apply(changed string) (string, error) {
 	return strings.Replace(string(b), e.old, e.new, 1), nil
 }
 
-// pass builds the tests of a package, with some files replaced by others, and
-// runs those of the check. It returns nil if they pass and errFailed if they
-// do not.
-func (c check) pass(ctx context.Context, dir string, overlay map[string]string) error {
+// build builds the tests of the check's package, with some files replaced by
+// others.
+func (c check) build(ctx context.Context, tests string, overlay map[string]string) error {
 	replace, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
 		return err
 	}
-	overlayFile, tests := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
+	overlayFile := tests + ".json"
 	if err := os.WriteFile(overlayFile, replace, 0o600); err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlayFile, "-o", tests, c.pkg) //nolint:gosec // its arguments are listed here
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlayFile, "-o", tests, c.pkg) //nolint:gosec // its arguments are listed here
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the tests: %w\n%s", err, out)
 	}
-	args := []string{"-test.run", c.run, "-test.timeout=2m"}
+	return nil
+}
+
+// pass runs the tests of the check. It returns nil if they pass and errFailed
+// if they do not.
+func (c check) pass(ctx context.Context, tests string) error {
+	args := []string{"-test.run", c.run, "-test.timeout=2m", "-test.failfast"}
 	if c.rapid {
 		// How a mutant fails need not be made small or kept.
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")

@@ -22,6 +22,7 @@ const (
 	batchFile   = "projector/batch.go"
 	stepFile    = "projector/partition.go"
 	sweepFile   = "projector/expiry_sweep.go"
+	keysFile    = "projector/dedup.go"
 	boundedFile = "projector/boundedset.go"
 	rangeFile   = "projector/rangeset.go"
 	readFile    = "events/read.go"
@@ -34,6 +35,9 @@ var (
 	sets       = check{"./projector", "^(TestBoundedSet|TestBlockOfABoundedSet|TestSparseRoom|TestRangeSet|TestUnusualSets)", true}
 	inTables   = check{"./projector", "^TestTablesAgreeWithTheModel$", true}
 	fenced     = check{"./projector", "^(TestFence|TestTwoProjectorsOnOnePartition)$", true}
+	keys       = check{"./projector", "^(TestKeysAreRememberedForThreeGenerations|TestBatchCutsDoNotShowAcrossRotations)$", true}
+	rotated    = check{"./projector", "^TestGenerationIsFenced$", false}
+	owned      = check{"./projector", "^TestTakeOverFromOneThatIsKilled$", false}
 	concurrent = check{"./projector", "^TestConcurrentPublishers$", true}
 	crashes    = check{"./projector", "^TestInterruptedAnywhere$", true}
 	letters    = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
@@ -85,6 +89,16 @@ var mutants = []mutant{
 	{"an event that comes twice in a batch is folded twice", []edit{{
 		batchFile, "		delete(state.fresh, it.key) // a second one in this batch is a duplicate\n", "",
 	}}, inTables},
+	{"the keys of older generations are forgotten", []edit{{keysFile, "g >= max(1, generation-windowSpans)", "g >= generation"}}, keys},
+	{"the keys of one more generation are probed", []edit{{
+		keysFile, "g >= max(1, generation-windowSpans)", "g >= max(1, generation-windowSpans-1)",
+	}}, keys},
+	{"a generation of keys begins behind the batch that begins it", []edit{{
+		batchFile, "b.generation, b.from.TransactionID, b.from.Offset)", "b.generation, b.to.TransactionID, b.to.Offset)",
+	}}, keys},
+	{"whoever folds again never forgets a key", []edit{{
+		"projector/dedupmemory.go", "		m.keys[0] = map[uuid.UUID]struct{}{}\n", "",
+	}}, pure},
 	{"the position moves without the rows", []edit{{batchFile, "	t.queueWrites(&writes, touched, base)\n", ""}}, inTables},
 	{"read_all does not load what it reads", []edit{{batchFile, "if len(n.readAll) > 0 {", "if false {"}}, inTables},
 	{"a bad event is dropped silently", []edit{{
@@ -95,6 +109,13 @@ var mutants = []mutant{
 		"AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3`",
 		"AND $2::bigint IS NOT NULL AND $3::bigint IS NOT NULL`",
 	}}, fenced},
+	{"an owner ignores the fence", []edit{{batchFile, "				return errFenced\n", "				return nil\n"}}, fenced},
+	{"an owner does not see that a generation of keys has begun", []edit{{
+		batchFile, "err == nil && present != before", "err == nil && present < before",
+	}}, rotated},
+	{"who has lost its session folds on", []edit{{
+		"projector/ownership.go", "	defer h.drop() // before the connection closes\n", "",
+	}}, owned},
 	{"what an open transaction may precede is read", []edit{{
 		readFile, "transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS settled", "true AS settled",
 	}}, concurrent},
