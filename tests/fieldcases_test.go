@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -154,7 +155,11 @@ func left(id, conversation, users string) string {
 // post publishes events in one request and returns their position. Any
 // goroutine may call it.
 func (p *process) post(events ...string) (position string, err error) {
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+"/v1/events", strings.NewReader(strings.Join(events, "\n")))
+	return p.postWithin(p.t.Context(), events...)
+}
+
+func (p *process) postWithin(ctx context.Context, events ...string) (position string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/events", strings.NewReader(strings.Join(events, "\n")))
 	if err != nil {
 		return "", err
 	}
@@ -241,6 +246,28 @@ func get(t *testing.T, url string, into any) {
 	}
 }
 
+// listed returns what a user has unread, by conversation, as a server lists it.
+func listed(t *testing.T, p *process, user string) map[string]int64 {
+	t.Helper()
+	unread := map[string]int64{}
+	for cursor := ""; ; {
+		var page struct {
+			Conversations []struct {
+				ConversationID string `json:"conversation_id"`
+				Unread         int64
+			}
+			Cursor string
+		}
+		get(t, p.url+"/v1/users/"+user+"/conversations?unread=true&cursor="+cursor, &page)
+		for _, c := range page.Conversations {
+			unread[c.ConversationID] = c.Unread
+		}
+		if cursor = page.Cursor; cursor == "" {
+			return unread
+		}
+	}
+}
+
 // everyReaderSays checks what a user has unread, by conversation, once a
 // position is in it: in every place where it can be read.
 func everyReaderSays(t *testing.T, database string, p *process, user, position string, want map[string]int64) {
@@ -259,25 +286,8 @@ func everyReaderSays(t *testing.T, database string, p *process, user, position s
 		t.Errorf("the query of badges answers %d %s, want %d", status, body, sum)
 	}
 
-	listed := map[string]int64{}
-	for cursor := ""; ; {
-		var page struct {
-			Conversations []struct {
-				ConversationID string `json:"conversation_id"`
-				Unread         int64
-			}
-			Cursor string
-		}
-		get(t, p.url+"/v1/users/"+user+"/conversations?unread=true&cursor="+cursor, &page)
-		for _, c := range page.Conversations {
-			listed[c.ConversationID] = c.Unread
-		}
-		if cursor = page.Cursor; cursor == "" {
-			break
-		}
-	}
-	if !maps.Equal(listed, want) {
-		t.Errorf("the list of %s has %v, want %v", user, listed, want)
+	if got := listed(t, p, user); !maps.Equal(got, want) {
+		t.Errorf("the list of %s has %v, want %v", user, got, want)
 	}
 
 	fresh := connectWith(t, p.url, sign(t, user))

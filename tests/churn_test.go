@@ -1,0 +1,338 @@
+package tests
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+var (
+	churn = flag.Duration("churn", 4*time.Second, "for how long instances come and go in TestOwnershipChurn")
+	// On a machine that does much else nothing can be promised.
+	unowned = flag.Duration("unowned", 0, "for how long no partition may be without an owner there; 0 only measures")
+)
+
+// fleet is the instances that serve one database. Those that live take events;
+// of the others, some are frozen and some are on their way out.
+type fleet struct {
+	t               *testing.T
+	database, redis string
+	random          *rand.Rand
+	frozen, leaving []*process
+
+	mu     sync.Mutex
+	living []*process
+}
+
+const fleetSize = 4
+
+func (f *fleet) start() {
+	p := serve(f.t, f.database, "--redis-url="+f.redis, "--roles=api,projector")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.living = append(f.living, p)
+}
+
+// take takes one out of those that live.
+func (f *fleet) take() *process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := f.random.IntN(len(f.living))
+	p := f.living[i]
+	f.living = slices.Delete(f.living, i, i+1)
+	return p
+}
+
+func (f *fleet) kill() { f.take().kill() }
+
+func (f *fleet) stop() {
+	p := f.take()
+	p.signal(syscall.SIGTERM)
+	f.leaving = append(f.leaving, p)
+}
+
+func (f *fleet) freeze() {
+	p := f.take()
+	p.signal(syscall.SIGSTOP)
+	f.frozen = append(f.frozen, p)
+}
+
+func (f *fleet) thaw() {
+	i := f.random.IntN(len(f.frozen))
+	p := f.frozen[i]
+	f.frozen = slices.Delete(f.frozen, i, i+1)
+	p.signal(syscall.SIGCONT)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.living = append(f.living, p)
+}
+
+// act does something that can be done. One instance at least goes on living.
+func (f *fleet) act() {
+	var acts []func()
+	if len(f.living)+len(f.frozen) < fleetSize {
+		acts = append(acts, f.start, f.start)
+	}
+	if len(f.living) > 1 {
+		acts = append(acts, f.stop, f.kill, f.freeze)
+	}
+	if len(f.frozen) > 0 {
+		acts = append(acts, f.thaw)
+	}
+	acts[f.random.IntN(len(acts))]()
+}
+
+// post publishes events at any instance, and as often as it takes: one that
+// does not answer may have taken them all the same. Any goroutine may call it.
+func (f *fleet) post(ctx context.Context, random *rand.Rand, evs []string) error {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		p := f.living[random.IntN(len(f.living))]
+		f.mu.Unlock()
+		postCtx, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := p.postWithin(postCtx, evs...)
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// post publishes some events over HTTP, and sometimes twice.
+func (b *backend) post(ctx context.Context, f *fleet) error {
+	evs := b.draw()
+	var bodies []string
+	for _, e := range evs {
+		body, err := e.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, string(body))
+	}
+	for range 1 + b.random.IntN(5)/4 {
+		if err := f.post(ctx, b.random, bodies); err != nil {
+			return err
+		}
+	}
+	b.ledger.add(evs)
+	return nil
+}
+
+// ownersSQL are the partitions that somebody owns, and the database's time.
+const ownersSQL = `SELECT clock_timestamp(), coalesce(array_agg(objid::int), '{}') FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = x'62616467'::int
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// watchOwners looks who owns what until ctx is done, and returns for how long a
+// partition was certainly without an owner at the longest: between two looks,
+// however far apart, and not before the first or after the last of them.
+func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest time.Duration) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	since := map[int]time.Time{} // when it was first seen without
+	for {
+		select {
+		case <-ctx.Done():
+			return longest
+		case <-look.C:
+		}
+		var now time.Time
+		var owned []int
+		if err := conn.QueryRow(context.WithoutCancel(ctx), ownersSQL).Scan(&now, &owned); err != nil {
+			t.Errorf("look for owners: %v", err)
+			return longest
+		}
+		for p := range 16 {
+			first, without := since[p]
+			switch {
+			case slices.Contains(owned, p):
+				delete(since, p)
+			case !without:
+				since[p] = now
+			default:
+				longest = max(longest, now.Sub(first))
+			}
+		}
+	}
+}
+
+// ownershipSession is a condition on pg_stat_activity.
+func ownershipSession(p *process) string {
+	return fmt.Sprintf(`SELECT FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'badged projector %%/%d'`, p.cmd.Process.Pid)
+}
+
+// Instances start, are stopped, killed, frozen and woken at random while four
+// backends publish through them and in SQL. The log then has what was
+// committed, the badges have what the log says, and by the versions every event
+// was folded once: also by those who woke up after others had taken their
+// partitions.
+func TestOwnershipChurn(t *testing.T) {
+	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
+	f := &fleet{t: t, database: database, redis: redis.URL(), random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
+	f.start()
+	f.start()
+	pool, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	onlooker := connectTo(t, database)
+	for owned := []int(nil); len(owned) < 16; {
+		if err := onlooker.QueryRow(t.Context(), ownersSQL).Scan(new(time.Time), &owned); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ledger := &ledger{grown: make(chan struct{})}
+	publishing, stop := context.WithCancel(ctx)
+	defer stop()
+	var backends, watching sync.WaitGroup
+	defer func() { cancel(); backends.Wait(); watching.Wait() }()
+	for n := range uint64(4) {
+		backends.Go(func() {
+			b := &backend{n: n, random: rand.New(rand.NewPCG(n, 9)), pool: pool, ledger: ledger}
+			for publishing.Err() == nil {
+				publish := func() error { return b.transact(ctx, n == 0, nil, nil) }
+				if n >= 2 {
+					publish = func() error { return b.post(ctx, f) }
+				}
+				if err := publish(); err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("backend %d: %v", n, err)
+					}
+					cancel() // waiting for what does not come
+				}
+			}
+		})
+	}
+	var longest time.Duration
+	conn := connectTo(t, database)
+	watching.Go(func() { longest = watchOwners(publishing, t, conn) })
+
+	acts := 0
+	for began := time.Now(); time.Since(began) < *churn && ctx.Err() == nil; acts++ {
+		ledger.await(ctx, 1+f.random.IntN(100))
+		f.act()
+	}
+	// Whoever is frozen now stays so until others have its partitions.
+	for len(f.living) < 2 {
+		f.start()
+	}
+	f.freeze()
+	for _, p := range f.frozen {
+		awaitRow(t, onlooker, `SELECT WHERE NOT EXISTS (`+ownershipSession(p)+`)`)
+	}
+	ledger.await(ctx, 100)
+	for len(f.frozen) > 0 {
+		f.thaw()
+	}
+	for _, p := range f.living {
+		awaitRow(t, onlooker, ownershipSession(p))
+	}
+	ledger.await(ctx, 100)
+	stop()
+	backends.Wait()
+	watching.Wait()
+	for _, p := range f.leaving {
+		if <-p.done; p.err != nil {
+			t.Errorf("an instance that was stopped ended with %v", p.err)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	t.Logf("%d events were committed, and instances came and went %d times; no partition was without an owner for longer than %s",
+		len(ledger.committed), acts, longest.Round(time.Millisecond))
+	if *unowned > 0 && longest > *unowned {
+		t.Errorf("a partition was without an owner for %s, and should not be for %s", longest, *unowned)
+	}
+	checkChurned(t, f, ledger)
+}
+
+// checkChurned compares the log with what was committed, and the badges with
+// the log.
+func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
+	t.Helper()
+	last := events.Event{
+		ID: "last", Source: "backend", Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: "room 0", Seq: 1_000_000, UserIDs: everybody},
+	}
+	body, err := last.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := f.living[0]
+	position := p.mustPost(string(body))
+	ledger.add([]events.Event{last})
+	for _, user := range everybody {
+		total(t, p, user, position) // so that everything is folded
+	}
+
+	truth := tally{}
+	conn := connectTo(t, f.database)
+	for partition := range 16 {
+		rows, err := conn.Query(t.Context(), `SELECT payload::text FROM badged.`+events.Topic(partition)+` AS log ORDER BY log.transaction_id, log."offset"`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log []events.Event
+		committed, logged := map[string]bool{}, map[string]bool{}
+		for _, payload := range payloads {
+			e, err := events.Decode([]byte(payload))
+			if err != nil {
+				t.Fatal(err)
+			}
+			log = append(log, e)
+			logged[e.ID] = true
+		}
+		for _, e := range ledger.committed {
+			if slices.ContainsFunc(e.Data.UserIDs, func(user string) bool { return events.PartitionOf(user, 16) == partition }) {
+				committed[e.ID] = true
+			}
+		}
+		if !maps.Equal(logged, committed) {
+			t.Errorf("partition %d has %d events in its log, and %d were committed", partition, len(logged), len(committed))
+		}
+		truth.count(log)
+	}
+	for _, user := range everybody {
+		var badge struct{ Version, Total int64 }
+		get(t, p.url+"/v1/users/"+user+"/badge", &badge)
+		want, sum := truth.unread(user)
+		if badge.Total != sum || badge.Version != truth[user].version {
+			t.Errorf("the badge of %s is %d at version %d, want %d at %d", user, badge.Total, badge.Version, sum, truth[user].version)
+		}
+		if got := listed(t, p, user); !maps.Equal(got, want) {
+			t.Errorf("%s has %v unread, want %v", user, got, want)
+		}
+	}
+	must(t, "verify", "--quiet", "--database-url="+f.database) // which exits with 1 on any difference
+
+	fenced := 0.0
+	for _, p := range f.living {
+		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
+		fenced += metric(t, page, "badged_projector_fenced_total")
+	}
+	t.Logf("those who live at the end were fenced off %.0f times", fenced)
+}
