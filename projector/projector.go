@@ -136,11 +136,18 @@ func New(cfg Config) (*Projector, error) {
 	return p, nil
 }
 
+// pausedBatch is for how long a batch may leave its transaction waiting, which
+// takes it milliseconds, until Postgres ends its session. One that is frozen in
+// the middle, or whose host vanished, keeps others from folding its partition,
+// and hides newer events in all.
+const pausedBatch = 3 * time.Second
+
 // ConfigurePool sets up the sessions of a pool for the projector. Every one of
 // its queries is a lookup by key of rows that are known in advance; without
 // statistics, as on young tables, the planner would rather scan them.
 func ConfigurePool(cfg *pgxpool.Config) {
 	params := cfg.ConnConfig.RuntimeParams
+	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(pausedBatch.Milliseconds(), 10)
 	params["enable_seqscan"] = "off"
 	params["enable_hashjoin"] = "off"
 	params["enable_mergejoin"] = "off"

@@ -41,6 +41,10 @@ type instant struct {
 func atInstant(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*instant) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
+		// Nobody waits for it, however long f works between its queries.
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return fmt.Errorf("set up the transaction: %w", err)
+		}
 		in := &instant{tx: tx, partition: partition, partitions: partitions}
 		if err := in.open(ctx, ""); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -335,4 +336,49 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 		fenced += metric(t, page, "badged_projector_fenced_total")
 	}
 	t.Logf("those who live at the end were fenced off %.0f times", fenced)
+}
+
+// An instance freezes while it is in the middle of a batch: what it holds open
+// would keep the batch's partition from whoever takes it over, and hide newer
+// events in all others. It is ended, and when the instance wakes up the batch
+// counts once.
+func TestFrozenInTheMiddleOfABatch(t *testing.T) {
+	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
+	args := []string{"--redis-url=" + redis.URL(), "--roles=api,projector"}
+	frozen := serve(t, database, args...)
+	everyone := `"` + strings.Join(everybody, `","`) + `"`
+	total(t, frozen, everybody[0], publish(t, frozen, delivered("chat", 1, everyone)))
+	holder, watcher := connectTo(t, database), connectTo(t, database)
+	execute(t, holder, `SELECT pg_advisory_lock(1, 1)`)
+	execute(t, holder, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1, 1);
+    RETURN NULL;
+END $$`)
+	execute(t, holder, fmt.Sprintf(`CREATE TRIGGER pause AFTER UPDATE ON badged.%s_offsets
+FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(everybody[0], 16))))
+	publish(t, frozen, delivered("chat", 2, everyone))
+	awaitRow(t, watcher, `SELECT FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	frozen.signal(syscall.SIGSTOP)
+	execute(t, holder, `SELECT pg_advisory_unlock(1, 1)`)
+	awaitRow(t, watcher, `SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)
+
+	other := serve(t, database, args...)
+	position := publish(t, other, delivered("chat", 3, everyone))
+	for _, user := range everybody {
+		if n := total(t, other, user, position); n != 3 {
+			t.Errorf("the total of %s is %d, want 3", user, n)
+		}
+	}
+	frozen.signal(syscall.SIGCONT)
+	awaitRow(t, watcher, ownershipSession(frozen))
+	position = publish(t, frozen, delivered("chat", 4, everyone))
+	for _, user := range everybody {
+		total(t, frozen, user, position)
+		var badge struct{ Version, Total int64 }
+		get(t, frozen.url+"/v1/users/"+user+"/badge", &badge)
+		if badge.Total != 4 || badge.Version != 4 {
+			t.Errorf("the badge of %s is %d at version %d, want 4 at 4", user, badge.Total, badge.Version)
+		}
+	}
 }
