@@ -12,6 +12,10 @@ FUZZTIME  ?= 5s
 # How many histories a run folds without I/O, and through real tables.
 HISTORIES       ?= 5000
 TABLE_HISTORIES ?= 2000
+# How long instances come and go in the night, and for how long no partition may
+# be without an owner meanwhile: a machine that does much else needs more.
+CHURN   ?= 60s
+UNOWNED ?= 5s
 # The tests that do.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
@@ -55,9 +59,10 @@ mutate: needs ## break badged in listed ways; a test must fail for each (MUTANT=
 
 .PHONY: nightly
 nightly: HISTORIES := 1000000
-nightly: needs ## fold a million histories, and thousands through real tables
+nightly: needs ## fold a million histories, thousands through real tables, and let instances come and go
 	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
+	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	$(MAKE) mutate
 
 .PHONY: bench
