@@ -93,7 +93,9 @@ func (o *output) String() string {
 
 // environment is that of this process without settings of badged.
 func environment(more ...string) []string {
-	var env []string
+	// By default what is built with the race detector waits for a second when it
+	// ends.
+	env := []string{"GORACE=atexit_sleep_ms=10"}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "BADGED_") {
 			env = append(env, v)
