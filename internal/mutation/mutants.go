@@ -37,6 +37,7 @@ var (
 	fenced     = check{"./projector", "^(TestFence|TestTwoProjectorsOnOnePartition)$", true}
 	keys       = check{"./projector", "^(TestKeysAreRememberedForThreeGenerations|TestBatchCutsDoNotShowAcrossRotations)$", true}
 	rotated    = check{"./projector", "^TestGenerationIsFenced$", false}
+	remembered = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	owned      = check{"./projector", "^TestTakeOverFromOneThatIsKilled$", false}
 	concurrent = check{"./projector", "^TestConcurrentPublishers$", true}
 	crashes    = check{"./projector", "^TestInterruptedAnywhere$", true}
@@ -99,8 +100,8 @@ var mutants = []mutant{
 	{"whoever folds again never forgets a key", []edit{{
 		"projector/dedupmemory.go", "		m.keys[0] = map[uuid.UUID]struct{}{}\n", "",
 	}}, pure},
-	{"the position moves without the rows", []edit{{batchFile, "	t.queueWrites(&writes, touched, base)\n", ""}}, inTables},
-	{"read_all does not load what it reads", []edit{{batchFile, "if len(n.readAll) > 0 {", "if false {"}}, inTables},
+	{"the position moves without the rows", []edit{{batchFile, "	t.queueWrites(&writes, touched)\n", ""}}, inTables},
+	{"read_all does not load what it reads", []edit{{batchFile, "if len(m.readAll) > 0 {", "if false {"}}, crashes},
 	{"a bad event is dropped silently", []edit{{
 		batchFile, "b.dead = append(b.dead, deadLetter{record: records[i], reason: err.Error()})", "",
 	}}, letters},
@@ -111,8 +112,14 @@ var mutants = []mutant{
 	}}, fenced},
 	{"an owner ignores the fence", []edit{{batchFile, "				return errFenced\n", "				return nil\n"}}, fenced},
 	{"an owner does not see that a generation of keys has begun", []edit{{
-		batchFile, "err == nil && present != before", "err == nil && present < before",
+		batchFile, "case state.generation != known.generation:", "case state.generation < known.generation:",
 	}}, rotated},
+	{"an owner does not see that rows were changed beside it", []edit{{
+		batchFile, "case state.revision != known.revision:", "case state.revision < known.revision:",
+	}}, remembered},
+	{"an owner that does not know where it stands remembers rows all the same", []edit{{
+		stepFile, ") (err error) {\n	p.cache.clear()\n", ") (err error) {\n",
+	}}, remembered},
 	{"who has lost its session folds on", []edit{{
 		"projector/ownership.go", "	defer h.drop() // before the connection closes\n", "",
 	}}, owned},
@@ -123,15 +130,15 @@ var mutants = []mutant{
 		{
 			batchFile,
 			"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return result{}, fmt.Errorf(\"write: %w\", err)\n	}\n" +
-				"	r.updates = updatesOf(touched, base, t.partition, state.epoch)\n",
-			"	r.updates = updatesOf(touched, base, t.partition, state.epoch)\n" +
+				"	r.updates = updatesOf(touched, t.partition, state.epoch)\n",
+			"	r.updates = updatesOf(touched, t.partition, state.epoch)\n" +
 				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", err)\n	}\n",
 		},
 		{stepFile, "	p.projector.enqueue(r.updates)\n", ""},
 		{
 			stepFile,
-			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables)\n",
-			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables)\n	p.projector.enqueue(r.updates)\n",
+			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)\n",
+			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)\n	p.projector.enqueue(r.updates)\n",
 		},
 	}, crashes},
 
