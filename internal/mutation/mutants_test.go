@@ -33,16 +33,16 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	t.Chdir("../..")
 	dir := t.TempDir()
-	partition := "events/partition.go"
-	quick := check{pkg: "./events", run: "^TestTopic$"}
+	count, comma := "internal/progress/progress.go", `"," + s[i:]`
+	quick := check{pkg: "./internal/progress", run: "^TestCount$"} // soon built
 	for name, tc := range map[string]struct {
 		edit edit
 		want string
 	}{
-		"noticed":  {edit{partition, `"events_p%02d"`, `"events_q%02d"`}, ""},
-		"survived": {edit{partition, `"events_p%02d"`, `"events_"+"p%02d"`}, "SURVIVED go test -run"},
-		"broken":   {edit{partition, `"events_p%02d"`, `events`}, "build the tests"},
-		"outdated": {edit{partition, "no such text", ""}, "has this 0 times"},
+		"noticed":  {edit{count, comma, `"." + s[i:]`}, ""},
+		"survived": {edit{count, comma, `("," + s[i:])`}, "SURVIVED go test -run"},
+		"broken":   {edit{count, comma, `"," + s[i]`}, "build the tests"},
+		"outdated": {edit{count, "no such text", ""}, "has this 0 times"},
 	} {
 		m := mutant{name: name, edits: []edit{tc.edit}, caught: quick}
 		switch err := m.try(t.Context(), dir); {
@@ -54,10 +54,10 @@ func TestVerdicts(t *testing.T) {
 	if err := sound.passes(t.Context(), quick); err != nil {
 		t.Errorf("a check of what is sound: %v", err)
 	}
-	if err := sound.passes(t.Context(), check{pkg: "./events", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
+	if err := sound.passes(t.Context(), check{pkg: "./internal/progress", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
 		t.Errorf("a check without tests: %v", err)
 	}
-	if left, err := filepath.Glob("events/*.test"); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob("internal/progress/*.test"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 }
