@@ -28,9 +28,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.log.DebugContext(r.Context(), "upgrade refused", "remote", r.RemoteAddr, "error", err)
 		return
 	}
-	s := newSession(g, conn)
+	s := newSession(g)
+	k := newSocket(s, conn)
+	s.link = k
 	if !g.admit(s) {
-		s.refuse(closing{code: CloseDraining, reason: "the server is going away", reconnect: g.cfg.ReconnectSpread})
+		k.refuse(closing{code: CloseDraining, reason: "the server is going away", reconnect: g.cfg.ReconnectSpread})
 		return
 	}
 	protocols := websocket.Subprotocols(r)
@@ -38,7 +40,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The handler returns: what net/http holds for a request is worth more
 	// than the rest of a session together.
 	go s.write()                                           //nolint:contextcheck // its own outlives the request's
-	go s.read(token, slices.Contains(protocols, Protocol)) //nolint:contextcheck // as above
+	go k.read(token, slices.Contains(protocols, Protocol)) //nolint:contextcheck // as above
 }
 
 // tokenOf returns the token of a request, "" where it is still to come.

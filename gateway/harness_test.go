@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -246,11 +246,61 @@ type world struct {
 	metrics  *Metrics
 	registry *prometheus.Registry
 	url      string
+	// http is how clients reach the gateway.
+	http *http.Client
 	// stop drains the gateway and waits for it.
 	stop func()
 }
 
+// newWorld returns a world whose clients come over loopback.
 func newWorld(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newWorldOn(t, l, &http.Transport{}, change)
+}
+
+// newPipedWorld returns a world whose clients come through pipes in memory: in
+// a bubble of synctest, time passes at once when everybody waits for it.
+func newPipedWorld(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	p := pipes{make(chan net.Conn), make(chan struct{})}
+	return newWorldOn(t, p, &http.Transport{DialContext: p.dial}, change)
+}
+
+// pipes is a listener that clients reach by dial.
+type pipes struct {
+	dialled chan net.Conn
+	closed  chan struct{}
+}
+
+func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.dialled <- there:
+		return here, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.dialled:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "badged.test"} }
+
+func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change func(*Config)) *world {
 	t.Helper()
 	w := &world{
 		t: t, tables: newTables(), log: &log{}, bus: &lossy{Bus: pubsub.NewMemory()},
@@ -277,14 +327,16 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- g.Run(ctx) }()
-	server := httptest.NewServer(g)
-	w.url = server.URL
+	server := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }() // until it is closed
+	w.url, w.http = "http://"+l.Addr().String(), &http.Client{Transport: transport}
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ran; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		server.Close()
+		_ = server.Close()
+		transport.CloseIdleConnections()
 		if err := w.bus.Close(); err != nil {
 			t.Errorf("close the bus: %v", err)
 		}
@@ -325,7 +377,7 @@ func (w *world) dial(header http.Header, protocols ...string) *client {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, w.url, &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols})
+	conn, _, err := websocket.Dial(ctx, w.url, &websocket.DialOptions{HTTPClient: w.http, HTTPHeader: header, Subprotocols: protocols})
 	if err != nil {
 		w.t.Fatalf("dial: %v", err)
 	}

@@ -4,23 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"sync"
 	"time"
-	"unicode/utf8"
-
-	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/pubsub"
 )
 
-// session is one connection. Two goroutines serve it: read takes the frames of
-// the client, write alone writes on the connection. Everything else only puts
-// into the mailbox, or ends the session.
+// session is one client that is told its badge, over whatever link. write alone
+// writes on the link; everything else only puts into the mailbox, or ends the
+// session.
 type session struct {
 	gateway *Gateway
-	conn    *websocket.Conn
+	link    link
 	mailbox *mailbox
 
 	// ctx ends with the session.
@@ -29,9 +24,7 @@ type session struct {
 
 	mu sync.Mutex
 	// closing is why the session ends, nil while it does not.
-	closing *closing
-	// heardAt is when the client was last heard of.
-	heardAt  time.Time
+	closing  *closing
 	identity Identity
 
 	// greeted is closed once the client has said a hello that was accepted.
@@ -41,20 +34,33 @@ type session struct {
 	userID  string
 	epoch   string
 	version int64
-
-	// silent is closed once nothing more is read from the connection.
-	silent chan struct{}
 }
 
-func newSession(g *Gateway, conn *websocket.Conn) *session {
-	// The request's context ends with its handler, which the session outlives.
+// link is what carries the frames of a session to its client. Only the
+// session's write calls it, except for cut.
+type link interface {
+	// write writes a frame, and its JSON, within Config.WriteTimeout.
+	write(frame any, body []byte) error
+	// ping shows the client a sign of life, and asks for one where it can give
+	// any.
+	ping() error
+	// alive reports whether the client has given signs of life as it should.
+	alive() bool
+	// close ends the link once everything is written; c says why, nil where
+	// nobody gave a reason.
+	close(c *closing)
+	// cut ends the link at once. It may be called at any time, and again.
+	cut()
+}
+
+// newSession returns a session whose link is still to be set.
+func newSession(g *Gateway) *session {
+	// The request's context ends with its handler, which a session may outlive.
 	ctx, cancel := context.WithCancel(context.Background())
 	return &session{
-		gateway: g, conn: conn, mailbox: newMailbox(),
+		gateway: g, mailbox: newMailbox(),
 		ctx: ctx, cancel: cancel,
-		heardAt: time.Now(),
 		greeted: make(chan struct{}),
-		silent:  make(chan struct{}),
 	}
 }
 
@@ -71,126 +77,13 @@ func (s *session) end(c closing) {
 // cut ends the session without a goodbye.
 func (s *session) cut() {
 	s.cancel()
-	_ = s.conn.Close() // what it fails to close is closed
-}
-
-// refuse says goodbye on a connection that never became a session.
-func (s *session) refuse(c closing) {
-	s.end(c)
-	go s.exhaust()
-	s.goodbye()
-	s.linger()
-	s.cut()
-}
-
-// exhaust reads whatever comes until the connection ends. A connection that is
-// closed with something unread is reset, and the client may not see why.
-func (s *session) exhaust() {
-	defer close(s.silent)
-	for {
-		_, _, err := s.conn.NextReader()
-		if errors.Is(err, websocket.ErrReadLimit) {
-			// The rest of the frame is still to come, and no frame after it.
-			_, _ = io.Copy(io.Discard, s.conn.NetConn())
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// linger gives the client a moment to close from its side.
-func (s *session) linger() {
-	moment := time.NewTimer(closeTimeout)
-	defer moment.Stop()
-	select {
-	case <-s.silent:
-	case <-moment.C:
-	}
-}
-
-func (s *session) heard() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.heardAt = time.Now()
-}
-
-func (s *session) silence() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.heardAt)
+	s.link.cut()
 }
 
 func (s *session) expiry() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.identity.ExpiresAt
-}
-
-// read takes the client's frames until the connection ends.
-func (s *session) read(token string, speaksProtocol bool) {
-	defer s.gateway.running.Done()
-	defer s.exhaust()
-	defer s.cancel()
-
-	s.conn.SetReadLimit(MaxFrameBytes)
-	s.conn.SetPongHandler(func(string) error { s.heard(); return nil })
-	s.conn.SetPingHandler(func(data string) error {
-		s.heard()
-		err := s.conn.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(s.gateway.cfg.WriteTimeout))
-		if errors.Is(err, websocket.ErrCloseSent) {
-			return nil
-		}
-		return err
-	})
-
-	if !speaksProtocol {
-		s.end(closing{code: CloseNoProtocol, reason: "offer the subprotocol " + Protocol})
-		return
-	}
-	if token != "" && !s.authenticate(token) {
-		return
-	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only on a closed one, and then so does the read
-	f, ok := s.next()
-	if !ok || !s.greet(f) {
-		return
-	}
-	_ = s.conn.SetReadDeadline(time.Time{}) // from here on write watches over silence
-	close(s.greeted)
-
-	for {
-		f, ok := s.next()
-		if !ok {
-			return
-		}
-		s.handle(f)
-	}
-}
-
-// next returns the next frame; ok is false where the session ends.
-func (s *session) next() (f clientFrame, ok bool) {
-	kind, payload, err := s.conn.ReadMessage()
-	var timeout net.Error
-	switch {
-	case errors.As(err, &timeout) && timeout.Timeout():
-		s.end(closing{code: CloseProtocol, reason: "no hello in time"})
-		return f, false
-	case err != nil:
-		return f, false
-	case kind != websocket.TextMessage:
-		s.end(closing{code: CloseProtocol, reason: "frames must be text"})
-		return f, false
-	case !utf8.Valid(payload):
-		s.end(closing{code: websocket.CloseInvalidFramePayloadData, reason: "text must be UTF-8"})
-		return f, false
-	}
-	s.heard()
-	if f, err = decodeFrame(payload); err != nil {
-		s.end(closing{code: CloseProtocol, reason: err.Error()})
-		return f, false
-	}
-	return f, true
 }
 
 // authenticate takes a token, the first or a fresh one, and ends the session
@@ -242,7 +135,6 @@ func (s *session) write() {
 	defer g.running.Done()
 	defer g.dismiss(s)
 	defer s.cut()
-	defer s.linger()
 
 	select {
 	case <-s.greeted:
@@ -295,16 +187,11 @@ func (s *session) serve() error {
 				return err
 			}
 		case <-ping.C:
-			if s.silence() > 2*g.cfg.PingInterval {
+			if !s.link.alive() {
 				s.end(closing{code: CloseNoPong, reason: "no sign of life"})
 				return nil
 			}
-			// One for browsers, which cannot see pings, one for clients that
-			// do not answer frames they have no use for.
-			if err := s.send(bareFrame{framePing}); err != nil {
-				return err
-			}
-			if err := s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(g.cfg.WriteTimeout)); err != nil {
+			if err := s.link.ping(); err != nil {
 				return err
 			}
 		case <-expiry.C:
@@ -324,44 +211,24 @@ func (s *session) send(frame any) error {
 	if err != nil {
 		return err
 	}
-	if err := s.conn.SetWriteDeadline(time.Now().Add(s.gateway.cfg.WriteTimeout)); err != nil {
-		return err
-	}
-	if err := s.conn.WriteMessage(websocket.TextMessage, b); err != nil {
+	if err := s.link.write(frame, b); err != nil {
 		return err
 	}
 	s.gateway.metrics.sent(frame, len(b))
 	return nil
 }
 
-// goodbye says why the session ends, if anybody gave a reason. A connection
-// that is broken already does not hear it.
+// goodbye says why the session ends, if anybody gave a reason, and ends the
+// link. One that is broken already does not carry it.
 func (s *session) goodbye() {
 	s.mu.Lock()
 	c := s.closing
 	s.mu.Unlock()
-	if c == nil {
-		return
-	}
-	s.gateway.metrics.closed(c.code)
-	if c.code != CloseSlow { // who is too slow gets no further frame either
-		if s.send(byeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) != nil {
-			return
+	if c != nil {
+		s.gateway.metrics.closed(c.code)
+		if c.code != CloseSlow { // who is too slow gets no further frame either
+			_ = s.send(byeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) // nobody else is to be told
 		}
 	}
-	message := websocket.FormatCloseMessage(c.code, cutReason(c.reason))
-	_ = s.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // there is no one else to tell
-}
-
-// closeTimeout is how long the closing handshake may take.
-const closeTimeout = time.Second
-
-// cutReason bounds a reason to what a close frame can hold.
-func cutReason(reason string) string {
-	const most = 123
-	for len(reason) > most {
-		_, size := utf8.DecodeLastRuneInString(reason)
-		reason = reason[:len(reason)-size]
-	}
-	return reason
+	s.link.close(c)
 }

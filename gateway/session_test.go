@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -302,6 +303,7 @@ func TestRefusals(t *testing.T) {
 func TestForeignOriginIsRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	_, res, err := websocket.Dial(t.Context(), w.url, &websocket.DialOptions{
+		HTTPClient: w.http,
 		HTTPHeader: http.Header{"Origin": {"https://evil.example"}}, Subprotocols: []string{Protocol, "bearer.ann"},
 	})
 	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
@@ -318,37 +320,32 @@ func TestPlainRequestIsToldWhatThisIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := w.http.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
 	if res.StatusCode != http.StatusUpgradeRequired {
 		t.Errorf("status %d", res.StatusCode)
 	}
 }
 
 func TestFreshTokenKeepsTheConnection(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.PingInterval = 20 * time.Millisecond })
-	expiry := time.Now().Add(200 * time.Millisecond)
-	c := w.dial(http.Header{"Authorization": {"Bearer ann/200ms"}}, Protocol)
-	c.say(`{"t":"hello"}`)
-	c.say(`{"t":"auth","id":1,"token":"ann/1h"}`)
-	accepted := false
-	for time.Now().Before(expiry.Add(50 * time.Millisecond)) { // pings keep coming
-		f := c.hear()
-		accepted = accepted || f.T == "ok"
-	}
-	if !accepted {
-		t.Error("the fresh token was not acknowledged")
-	}
-	c.say(`{"t":"read_all","id":2}`)
-	for {
-		if f := c.hear(); f.T == "ok" && string(f.ID) == "2" {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, nil)
+		c := w.dial(http.Header{"Authorization": {"Bearer ann/1m"}}, Protocol)
+		c.say(`{"t":"hello"}`)
+		c.hear()
+		c.say(`{"t":"auth","id":1,"token":"ann/1h"}`)
+		if f := c.hear(); f.T != "ok" || time.Until(f.ExpiresAt) < 59*time.Minute {
+			t.Errorf("the fresh token is answered with %s", f.raw)
 		}
-	}
+		time.Sleep(2 * time.Minute) // of the bubble: past the end of the first token
+		c.say(`{"t":"read_all","id":2}`)
+		if f := c.hear(); f.T != "ok" || string(f.ID) != "2" {
+			t.Errorf("after the first token has ended: %s", f.raw)
+		}
+	})
 }
 
 func TestDrain(t *testing.T) {
@@ -382,13 +379,15 @@ func TestClientThatDoesNotAnswerIsLetGo(t *testing.T) {
 }
 
 func TestClientThatAnswersPingsStays(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.PingInterval = 20 * time.Millisecond })
-	c, _ := w.connect("ann")
-	for range 10 { // the library answers protocol pings while it reads
-		if f := c.hear(); f.T != "ping" {
-			t.Fatalf("heard %s", f.raw)
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, func(c *Config) { c.PingInterval = time.Second })
+		c, _ := w.connect("ann")
+		for range 10 { // the library answers protocol pings while it reads
+			if f := c.hear(); f.T != "ping" {
+				t.Fatalf("heard %s", f.raw)
+			}
 		}
-	}
+	})
 }
 
 // While the tables cannot be read a newcomer is sent away to try again, and one

@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+)
+
+// socket is the WebSocket of a session. A goroutine of its own reads what the
+// client says; the session's writes.
+type socket struct {
+	session *session
+	conn    *websocket.Conn
+
+	mu sync.Mutex
+	// heardAt is when the client was last heard of.
+	heardAt time.Time
+
+	// silent is closed once nothing more is read from the connection.
+	silent chan struct{}
+}
+
+func newSocket(s *session, conn *websocket.Conn) *socket {
+	return &socket{session: s, conn: conn, heardAt: time.Now(), silent: make(chan struct{})}
+}
+
+// refuse says goodbye on a connection that never became a session.
+func (k *socket) refuse(c closing) {
+	k.session.end(c)
+	go k.exhaust()
+	k.session.goodbye()
+	k.session.cut()
+}
+
+// exhaust reads whatever comes until the connection ends. A connection that is
+// closed with something unread is reset, and the client may not see why.
+func (k *socket) exhaust() {
+	defer close(k.silent)
+	for {
+		_, _, err := k.conn.NextReader()
+		if errors.Is(err, websocket.ErrReadLimit) {
+			// The rest of the frame is still to come, and no frame after it.
+			_, _ = io.Copy(io.Discard, k.conn.NetConn())
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (k *socket) heard() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.heardAt = time.Now()
+}
+
+// alive implements link.
+func (k *socket) alive() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.heardAt) <= 2*k.session.gateway.cfg.PingInterval
+}
+
+// read takes the client's frames until the connection ends.
+func (k *socket) read(token string, speaksProtocol bool) {
+	s := k.session
+	defer s.gateway.running.Done()
+	defer k.exhaust()
+	defer s.cancel()
+
+	k.conn.SetReadLimit(MaxFrameBytes)
+	k.conn.SetPongHandler(func(string) error { k.heard(); return nil })
+	k.conn.SetPingHandler(func(data string) error {
+		k.heard()
+		err := k.conn.WriteControl(websocket.PongMessage, []byte(data), k.deadline())
+		if errors.Is(err, websocket.ErrCloseSent) {
+			return nil
+		}
+		return err
+	})
+
+	if !speaksProtocol {
+		s.end(closing{code: CloseNoProtocol, reason: "offer the subprotocol " + Protocol})
+		return
+	}
+	if token != "" && !s.authenticate(token) {
+		return
+	}
+	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only on a closed one, and then so does the read
+	f, ok := k.next()
+	if !ok || !s.greet(f) {
+		return
+	}
+	_ = k.conn.SetReadDeadline(time.Time{}) // from here on write watches over silence
+	close(s.greeted)
+
+	for {
+		f, ok := k.next()
+		if !ok {
+			return
+		}
+		s.handle(f)
+	}
+}
+
+// next returns the next frame; ok is false where the session ends.
+func (k *socket) next() (f clientFrame, ok bool) {
+	s := k.session
+	kind, payload, err := k.conn.ReadMessage()
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		s.end(closing{code: CloseProtocol, reason: "no hello in time"})
+		return f, false
+	case err != nil:
+		return f, false
+	case kind != websocket.TextMessage:
+		s.end(closing{code: CloseProtocol, reason: "frames must be text"})
+		return f, false
+	case !utf8.Valid(payload):
+		s.end(closing{code: websocket.CloseInvalidFramePayloadData, reason: "text must be UTF-8"})
+		return f, false
+	}
+	k.heard()
+	if f, err = decodeFrame(payload); err != nil {
+		s.end(closing{code: CloseProtocol, reason: err.Error()})
+		return f, false
+	}
+	return f, true
+}
+
+func (k *socket) deadline() time.Time {
+	return time.Now().Add(k.session.gateway.cfg.WriteTimeout)
+}
+
+// write implements link.
+func (k *socket) write(_ any, body []byte) error {
+	if err := k.conn.SetWriteDeadline(k.deadline()); err != nil {
+		return err
+	}
+	return k.conn.WriteMessage(websocket.TextMessage, body)
+}
+
+// ping implements link. There is one for browsers, which cannot see pings, and
+// one for clients that do not answer frames they have no use for.
+func (k *socket) ping() error {
+	if err := k.session.send(bareFrame{framePing}); err != nil {
+		return err
+	}
+	return k.conn.WriteControl(websocket.PingMessage, nil, k.deadline())
+}
+
+// closeTimeout is how long the closing handshake may take.
+const closeTimeout = time.Second
+
+// close implements link. It gives the client a moment to close from its side.
+func (k *socket) close(c *closing) {
+	if c != nil {
+		message := websocket.FormatCloseMessage(c.code, cutReason(c.reason))
+		_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // there is no one else to tell
+	}
+	moment := time.NewTimer(closeTimeout)
+	defer moment.Stop()
+	select {
+	case <-k.silent:
+	case <-moment.C:
+	}
+}
+
+// cut implements link.
+func (k *socket) cut() { _ = k.conn.Close() } // what it fails to close is closed
+
+// cutReason bounds a reason to what a close frame can hold.
+func cutReason(reason string) string {
+	const most = 123
+	for len(reason) > most {
+		_, size := utf8.DecodeLastRuneInString(reason)
+		reason = reason[:len(reason)-size]
+	}
+	return reason
+}
