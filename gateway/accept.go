@@ -31,8 +31,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := newSession(g)
 	k := newSocket(s, conn)
 	s.link = k
-	if !g.admit(s) {
-		k.refuse(closing{code: CloseDraining, reason: "the server is going away", reconnect: g.cfg.ReconnectSpread})
+	refusal := g.meet(r)
+	if refusal == nil {
+		refusal = g.admit(s, 2)
+	}
+	if refusal != nil {
+		k.refuse(*refusal)
 		return
 	}
 	protocols := websocket.Subprotocols(r)
@@ -45,8 +49,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // tokenOf returns the token of a request, "" where it is still to come.
 func tokenOf(r *http.Request, protocols []string) string {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(token)
+	if token := bearerOf(r); token != "" {
+		return token
 	}
 	for _, p := range protocols {
 		if token, ok := strings.CutPrefix(p, bearerProtocol); ok {
@@ -54,4 +58,13 @@ func tokenOf(r *http.Request, protocols []string) string {
 		}
 	}
 	return ""
+}
+
+// bearerOf returns the token in the header of a request, "" where there is none.
+func bearerOf(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
 }

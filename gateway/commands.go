@@ -12,16 +12,26 @@ func (s *session) handle(f clientFrame) {
 	switch f.T {
 	case framePing:
 		s.reply(bareFrame{framePong})
+		return
 	case framePong:
-		// Being heard is all there is to it.
-	case frameAuth:
-		if s.authenticate(f.Token) {
-			s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiry()})
-		}
-	case frameRead, frameReadAll, frameMarkUnread:
-		s.reply(s.command(f))
+		return // being heard is all there is to it
 	case frameHello:
 		s.end(closing{code: CloseProtocol, reason: "a second hello"})
+		return
+	}
+	if refused := s.limit(f); refused != nil {
+		s.reply(*refused)
+		return
+	}
+	switch f.T {
+	case frameAuth:
+		s.refresh(f)
+	case frameRead, frameReadAll, frameMarkUnread:
+		if refused := s.gateway.command(s.ctx, s.userID, f); refused != nil {
+			s.reply(*refused)
+			return
+		}
+		s.reply(okFrame{T: "ok", ID: f.ID})
 	default:
 		s.reply(errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: "unknown type of frame"})
 	}
@@ -34,26 +44,70 @@ func (s *session) reply(frame any) {
 	}
 }
 
-// command makes what the user did durable and returns the answer to it.
-func (s *session) command(f clientFrame) any {
-	ctx, cancel := context.WithTimeout(s.ctx, s.gateway.cfg.ReadTimeout)
+// limit counts a frame, and returns the answer to one that is too many.
+func (s *session) limit(f clientFrame) *errorFrame {
+	perSecond := s.gateway.cfg.Limits.Commands
+	if perSecond <= 0 {
+		return nil
+	}
+	if s.allowance == nil {
+		s.allowance = newAllowance(perSecond)
+	}
+	wait, listens := s.allowance.take(time.Now())
+	if wait == 0 {
+		return nil
+	}
+	s.gateway.metrics.limited.Inc()
+	if !listens {
+		s.end(*noRoom(CloseRateLimited, "too many commands", wait))
+	}
+	return tooMany(f, wait)
+}
+
+// tooMany is the answer to a command that may come again after a while.
+func tooMany(f clientFrame, wait time.Duration) *errorFrame {
+	return &errorFrame{
+		T: "error", ID: f.ID, Code: codeRateLimited, Message: "too many commands; try again",
+		RetryMS: wait.Milliseconds() + 1, // rather late than refused once more
+	}
+}
+
+// refresh takes a fresh token.
+func (s *session) refresh(f clientFrame) {
+	refusal := s.authenticate(f.Token)
+	switch {
+	case refusal == nil:
+		s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiry()})
+	case refusal.code == CloseResync: // the old token is good still
+		s.reply(errorFrame{
+			T: "error", ID: f.ID, Code: codeUnavailable, Message: refusal.reason,
+			RetryMS: refusal.reconnect.Milliseconds(),
+		})
+	default:
+		s.end(*refusal)
+	}
+}
+
+// command makes what a user did durable, or returns why it is not.
+func (g *Gateway) command(ctx context.Context, userID string, f clientFrame) *errorFrame {
+	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	err := s.carryOut(ctx, f)
-	s.gateway.metrics.command(f.T, err)
+	err := g.carryOut(timeout, userID, f)
+	g.metrics.command(f.T, err)
 	var refused *commandError
 	var invalid InvalidError
 	switch {
 	case err == nil:
-		return okFrame{T: "ok", ID: f.ID}
+		return nil
 	case errors.As(err, &refused):
-		return errorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
+		return &errorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
 	case errors.As(err, &invalid):
-		return errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: invalid.Invalid()}
+		return &errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: invalid.Invalid()}
 	}
-	if s.ctx.Err() == nil {
-		s.gateway.log.WarnContext(s.ctx, "a client's command failed", "command", f.T, "error", err)
+	if ctx.Err() == nil {
+		g.log.WarnContext(ctx, "a client's command failed", "command", f.T, "error", err)
 	}
-	return errorFrame{
+	return &errorFrame{
 		T: "error", ID: f.ID, Code: codeUnavailable, Message: "not saved; try again",
 		RetryMS: (time.Second + rand.N(time.Second)).Milliseconds(), //nolint:gosec // spreads load, guards nothing
 	}
@@ -65,16 +119,15 @@ type commandError struct{ code, message string }
 // Error implements error.
 func (e *commandError) Error() string { return e.message }
 
-func (s *session) carryOut(ctx context.Context, f clientFrame) error {
-	g := s.gateway
+func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) error {
 	key := f.key()
 	if f.T == frameReadAll {
-		return g.cfg.Commands.ReadAll(ctx, s.userID, key, f.Category)
+		return g.cfg.Commands.ReadAll(ctx, userID, key, f.Category)
 	}
 	if f.T == frameRead && f.UpToSeq < 1 {
 		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
 	}
-	last, err := g.cfg.Badges.LastSeq(ctx, s.userID, f.ConversationID)
+	last, err := g.cfg.Badges.LastSeq(ctx, userID, f.ConversationID)
 	if err != nil {
 		return err
 	}
@@ -82,9 +135,9 @@ func (s *session) carryOut(ctx context.Context, f clientFrame) error {
 		return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
 	}
 	if f.T == frameMarkUnread {
-		return g.cfg.Commands.MarkUnread(ctx, s.userID, key, f.ConversationID)
+		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID)
 	}
 	// A client cannot have read what it was not given, and must not be able to
 	// silence a conversation for ever.
-	return g.cfg.Commands.Read(ctx, s.userID, key, f.ConversationID, min(f.UpToSeq, last))
+	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, min(f.UpToSeq, last))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -96,6 +97,9 @@ type stateFrame struct {
 	Conversations []pubsub.Conversation `json:"conversations"`
 }
 
+// position names the state that a client holds with the frame.
+func (f stateFrame) position() string { return f.Epoch + ":" + strconv.FormatInt(f.Version, 10) }
+
 // snapshotFrame is the whole state, for a client that holds none of it.
 type snapshotFrame struct {
 	stateFrame
@@ -148,9 +152,10 @@ type errorFrame struct {
 
 // The codes of error frames.
 const (
-	codeInvalid     = "invalid"     // the frame makes no sense; do not repeat it
-	codeNotFound    = "not_found"   // nothing was ever delivered there
-	codeUnavailable = "unavailable" // not durable; try again after retry_ms
+	codeInvalid     = "invalid"      // the frame makes no sense; do not repeat it
+	codeNotFound    = "not_found"    // nothing was ever delivered there
+	codeUnavailable = "unavailable"  // not durable; try again after retry_ms
+	codeRateLimited = "rate_limited" // too many; try again after retry_ms
 )
 
 // byeFrame comes before the close frame.
@@ -178,13 +183,16 @@ type closing struct {
 // from 4001 to 4004, backs off after those from 4100, and comes back as told
 // after those from 4200.
 const (
-	CloseBadToken     = 4001
-	CloseProtocol     = 4002
-	CloseForbidden    = 4003
-	CloseNoProtocol   = 4004
-	CloseSlow         = 4103
-	CloseDraining     = 4200
-	CloseNoPong       = 4201
-	CloseTokenExpired = 4202
-	CloseResync       = 4203
+	CloseBadToken        = 4001
+	CloseProtocol        = 4002
+	CloseForbidden       = 4003
+	CloseNoProtocol      = 4004
+	CloseCapacity        = 4100
+	CloseRateLimited     = 4101
+	CloseUserConnections = 4102
+	CloseSlow            = 4103
+	CloseDraining        = 4200
+	CloseNoPong          = 4201
+	CloseTokenExpired    = 4202
+	CloseResync          = 4203
 )

@@ -34,13 +34,17 @@ func TestServerFramesAreGolden(t *testing.T) {
 	}
 	empty := &pubsub.Badge{Epoch: "e1", Categories: map[string]int64{}}
 	for name, frame := range map[string]any{
-		"ok":      okFrame{T: "ok", ID: id},
-		"ok-uuid": okFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
-		"ok-auth": okFrame{T: "ok", ID: json.RawMessage(`"auth"`), ExpiresAt: time.Date(2026, 11, 2, 11, 15, 0, 0, time.UTC)},
-		"error":   errorFrame{T: "error", ID: json.RawMessage("2"), Code: codeUnavailable, Message: "not saved; try again", RetryMS: 1500},
-		"ping":    bareFrame{framePing},
-		"pong":    bareFrame{framePong},
-		"bye":     byeFrame{T: "bye", Code: CloseDraining, ReconnectMS: 3700},
+		"ok":                 okFrame{T: "ok", ID: id},
+		"ok-uuid":            okFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
+		"ok-auth":            okFrame{T: "ok", ID: json.RawMessage(`"auth"`), ExpiresAt: time.Date(2026, 11, 2, 11, 15, 0, 0, time.UTC)},
+		"error":              errorFrame{T: "error", ID: json.RawMessage("2"), Code: codeUnavailable, Message: "not saved; try again", RetryMS: 1500},
+		"error-rate-limited": *tooMany(clientFrame{ID: json.RawMessage("3")}, 500*time.Millisecond),
+		"bye-too-many": byeFrame{
+			T: "bye", Code: CloseUserConnections, Reason: "you have as many connections as a user may", ReconnectMS: 12000,
+		},
+		"ping": bareFrame{framePing},
+		"pong": bareFrame{framePong},
+		"bye":  byeFrame{T: "bye", Code: CloseDraining, ReconnectMS: 3700},
 		"snapshot-empty": snapshotFrame{
 			stateFrame:      newStateFrame("snapshot", empty, nil),
 			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},

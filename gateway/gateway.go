@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -65,6 +66,10 @@ type Identity struct {
 // is wrong with a token: its client may come back with a fresh one.
 var ErrTokenExpired = errors.New("the token has expired")
 
+// ErrAuthenticatorAway is what an Authenticator's error wraps where it cannot
+// tell at present whether a token is good: its client may come back with it.
+var ErrAuthenticatorAway = errors.New("whose the token is cannot be told right now")
+
 // Authenticator tells whose a token is. Its errors are safe to show.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Identity, error)
@@ -86,6 +91,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics defaults to metrics that nobody sees.
 	Metrics *Metrics
+
+	// Limits are none by default.
+	Limits Limits
 
 	// ReconcileInterval is how long a lost update can stay unnoticed. Default
 	// 30s.
@@ -124,9 +132,17 @@ type Gateway struct {
 	// open is closed once Run accepts connections.
 	open chan struct{}
 
+	// connects are by where clients come from; commands are those by HTTP, by
+	// user.
+	connects *limiters[netip.Prefix]
+	commands *limiters[string]
+
 	mu       sync.Mutex
 	draining bool
-	sessions map[*session]struct{}
+	// sessions are the open ones, each with its user once that is known.
+	sessions map[*session]string
+	// users is how many sessions each user has.
+	users map[string]int
 	// running counts the goroutines of sessions.
 	running sync.WaitGroup
 }
@@ -166,7 +182,10 @@ func New(cfg Config) (*Gateway, error) {
 		hub:      newHub(),
 		open:     make(chan struct{}),
 		draining: true, // until Run
-		sessions: map[*session]struct{}{},
+		sessions: map[*session]string{},
+		users:    map[string]int{},
+		connects: newLimiters[netip.Prefix](cfg.Limits.Connects),
+		commands: newLimiters[string](cfg.Limits.Commands),
 	}
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers.
@@ -235,24 +254,82 @@ func (g *Gateway) drain() {
 	<-ended
 }
 
-// admit registers a session and counts its two goroutines, unless the gateway
-// is draining.
-func (g *Gateway) admit(s *session) bool {
+// meet counts a client that comes, and returns why it may not now; nil if it
+// may.
+func (g *Gateway) meet(r *http.Request) *closing {
+	from, ok := addressOf(r, g.cfg.Limits.TrustedProxies)
+	if !ok {
+		return nil
+	}
+	if wait := g.connects.take(networkOf(from), time.Now()); wait > 0 {
+		return noRoom(CloseRateLimited, "too many connections come from your address", wait)
+	}
+	return nil
+}
+
+// admit registers a session and counts its goroutines, or returns why it may
+// not be.
+func (g *Gateway) admit(s *session, goroutines int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
-		return false
+		return &closing{code: CloseDraining, reason: "the server is going away", reconnect: g.cfg.ReconnectSpread}
 	}
-	g.sessions[s] = struct{}{}
-	g.running.Add(2)
+	if most := g.cfg.Limits.Connections; most > 0 && len(g.sessions) >= most {
+		return noRoom(CloseCapacity, "the server has as many connections as it may", 0)
+	}
+	g.sessions[s] = ""
+	g.running.Add(goroutines)
 	g.metrics.connections.Inc()
-	return true
+	return nil
+}
+
+// claim makes a session that of a user, or returns why it may not be.
+func (g *Gateway) claim(s *session, userID string) *closing {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.sessions[s]; !ok {
+		return nil // it has ended meanwhile
+	}
+	if most := g.cfg.Limits.UserConnections; most > 0 && g.users[userID] >= most {
+		return noRoom(CloseUserConnections, "you have as many connections as a user may", 0)
+	}
+	g.sessions[s] = userID
+	g.users[userID]++
+	return nil
 }
 
 // dismiss forgets a session that has ended.
 func (g *Gateway) dismiss(s *session) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if userID := g.sessions[s]; userID != "" {
+		if g.users[userID]--; g.users[userID] == 0 {
+			delete(g.users, userID)
+		}
+	}
 	delete(g.sessions, s)
 	g.metrics.connections.Dec()
+}
+
+// identify returns whose a token is, or why its client may not stay.
+func (g *Gateway) identify(ctx context.Context, token string) (Identity, *closing) {
+	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
+	switch {
+	case errors.Is(err, ErrTokenExpired):
+		return Identity{}, &closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()}
+	case errors.Is(err, ErrAuthenticatorAway):
+		return Identity{}, comeBack(ErrAuthenticatorAway.Error())
+	case err != nil:
+		return Identity{}, &closing{code: CloseBadToken, reason: err.Error()}
+	}
+	return id, nil
+}
+
+// comeBack returns the end of a session that cannot be served right now.
+func comeBack(reason string) *closing {
+	return &closing{
+		code: CloseResync, reason: reason,
+		reconnect: time.Second + rand.N(4*time.Second), //nolint:gosec // spreads load, guards nothing
+	}
 }

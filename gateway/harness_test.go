@@ -201,6 +201,9 @@ func (tokens) Authenticate(_ context.Context, token string) (Identity, error) {
 	if user == "old" {
 		return Identity{}, fmt.Errorf("bad token: %w", ErrTokenExpired)
 	}
+	if user == "away" {
+		return Identity{}, fmt.Errorf("no keys: %w", ErrAuthenticatorAway)
+	}
 	if user == "bad" {
 		return Identity{}, errors.New("bad token: its signature is wrong")
 	}
@@ -327,7 +330,11 @@ func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change 
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- g.Run(ctx) }()
-	server := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute}
+	mux := http.NewServeMux()
+	mux.Handle("/", g)
+	mux.HandleFunc("/v1/sse", g.ServeSSE)
+	mux.HandleFunc("/v1/commands", g.ServeCommands)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }() // until it is closed
 	w.url, w.http = "http://"+l.Addr().String(), &http.Client{Transport: transport}
 	w.stop = sync.OnceFunc(func() {
@@ -335,8 +342,10 @@ func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change 
 		if err := <-ran; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		_ = server.Close()
 		transport.CloseIdleConnections()
+		if err := server.Shutdown(context.Background()); err != nil {
+			t.Errorf("shut down the server: %v", err)
+		}
 		if err := w.bus.Close(); err != nil {
 			t.Errorf("close the bus: %v", err)
 		}

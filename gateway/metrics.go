@@ -8,11 +8,12 @@ import (
 
 // Metrics is what a gateway counts.
 type Metrics struct {
-	connections              prometheus.Gauge
+	connections, streams     prometheus.Gauge
 	refused                  prometheus.Counter
 	frames                   *prometheus.CounterVec
 	bytes                    prometheus.Counter
 	commands                 *prometheus.CounterVec
+	limited                  prometheus.Counter
 	closes                   *prometheus.CounterVec
 	repairs, gaps            prometheus.Counter
 	reconcileErrors          prometheus.Counter
@@ -29,10 +30,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "gateway", Name: "connections", Help: "Open client connections.",
 		}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "gateway", Name: "event_streams", Help: "Open client connections that are server-sent events.",
+		}),
 		refused:         prometheus.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded, such as those of a foreign origin.")),
 		frames:          prometheus.NewCounterVec(opts("frames_sent_total", "Frames sent to clients, by type."), []string{"type"}),
 		bytes:           prometheus.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
 		commands:        prometheus.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
+		limited:         prometheus.NewCounter(opts("commands_limited_total", "Commands of clients that were told to come later, since there were too many.")),
 		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed by the server, by close code."), []string{"code"}),
 		repairs:         prometheus.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were brought up to date from the tables.")),
 		gaps:            prometheus.NewCounter(opts("bus_gaps_total", "Times the bus was away, after which every client was compared with the tables.")),
@@ -40,7 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
 	if r != nil {
-		r.MustRegister(m.connections, m.refused, m.frames, m.bytes, m.commands, m.closes, m.repairs, m.gaps, m.reconcileErrors)
+		r.MustRegister(m.connections, m.streams, m.refused, m.frames, m.bytes, m.commands, m.limited, m.closes, m.repairs, m.gaps, m.reconcileErrors)
 	}
 	return m
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"time"
 
@@ -26,6 +25,10 @@ type session struct {
 	// closing is why the session ends, nil while it does not.
 	closing  *closing
 	identity Identity
+
+	// allowance is what the client may still ask for, nil before it has asked
+	// for anything; most never do.
+	allowance *allowance
 
 	// greeted is closed once the client has said a hello that was accepted.
 	// From then on userID is whose session it is, and epoch and version are
@@ -86,46 +89,41 @@ func (s *session) expiry() time.Time {
 	return s.identity.ExpiresAt
 }
 
-// authenticate takes a token, the first or a fresh one, and ends the session
-// where it is no good.
-func (s *session) authenticate(token string) bool {
-	id, err := s.gateway.cfg.Authenticator.Authenticate(s.ctx, token)
-	if errors.Is(err, ErrTokenExpired) {
-		s.end(closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()})
-		return false
-	}
-	if err != nil {
-		s.end(closing{code: CloseBadToken, reason: err.Error()})
-		return false
+// authenticate takes a token, the first or a fresh one, or returns why the
+// session must end.
+func (s *session) authenticate(token string) *closing {
+	id, refusal := s.gateway.identify(s.ctx, token)
+	if refusal != nil {
+		return refusal
 	}
 	s.mu.Lock()
-	before := s.identity.UserID
-	if before == "" || before == id.UserID {
-		s.identity = id
+	defer s.mu.Unlock()
+	if before := s.identity.UserID; before != "" && before != id.UserID {
+		return &closing{code: CloseForbidden, reason: "the token is another user's"}
 	}
-	s.mu.Unlock()
-	if before != "" && before != id.UserID {
-		s.end(closing{code: CloseForbidden, reason: "the token is another user's"})
-		return false
-	}
-	return true
+	s.identity = id
+	return nil
 }
 
-// greet takes the first frame.
-func (s *session) greet(f clientFrame) bool {
+// greet takes the first frame, or returns why the session must end.
+func (s *session) greet(f clientFrame) *closing {
 	if f.T != frameHello {
-		s.end(closing{code: CloseProtocol, reason: "the first frame must be a hello"})
-		return false
+		return &closing{code: CloseProtocol, reason: "the first frame must be a hello"}
 	}
-	if f.Token != "" && !s.authenticate(f.Token) {
-		return false
+	if f.Token != "" {
+		if refusal := s.authenticate(f.Token); refusal != nil {
+			return refusal
+		}
 	}
 	if s.identity.UserID == "" {
-		s.end(closing{code: CloseBadToken, reason: "no token given"})
-		return false
+		return &closing{code: CloseBadToken, reason: "no token given"}
+	}
+	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
+		return refusal
 	}
 	s.userID, s.epoch, s.version = s.identity.UserID, f.Epoch, f.Version
-	return true
+	close(s.greeted)
+	return nil
 }
 
 // write brings the client up to date, keeps it so, and says goodbye. It is the
@@ -134,7 +132,7 @@ func (s *session) write() {
 	g := s.gateway
 	defer g.running.Done()
 	defer g.dismiss(s)
-	defer s.cut()
+	defer s.cancel()
 
 	select {
 	case <-s.greeted:

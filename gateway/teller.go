@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/badged/badged/pubsub"
@@ -86,10 +85,7 @@ func (t *teller) sync() error {
 	if err != nil {
 		s.gateway.log.WarnContext(s.ctx, "cannot read the state of a client's user", "error", err)
 		if t.failures++; !t.greeted && t.failures == greetingAttempts {
-			s.end(closing{
-				code: CloseResync, reason: "the state cannot be read right now",
-				reconnect: time.Second + rand.N(4*time.Second), //nolint:gosec // spreads load, guards nothing
-			})
+			s.end(*comeBack("the state cannot be read right now"))
 			return nil
 		}
 		t.again()

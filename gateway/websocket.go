@@ -34,7 +34,6 @@ func (k *socket) refuse(c closing) {
 	k.session.end(c)
 	go k.exhaust()
 	k.session.goodbye()
-	k.session.cut()
 }
 
 // exhaust reads whatever comes until the connection ends. A connection that is
@@ -88,16 +87,22 @@ func (k *socket) read(token string, speaksProtocol bool) {
 		s.end(closing{code: CloseNoProtocol, reason: "offer the subprotocol " + Protocol})
 		return
 	}
-	if token != "" && !s.authenticate(token) {
-		return
+	if token != "" {
+		if refusal := s.authenticate(token); refusal != nil {
+			s.end(*refusal)
+			return
+		}
 	}
 	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only on a closed one, and then so does the read
 	f, ok := k.next()
-	if !ok || !s.greet(f) {
+	if !ok {
+		return
+	}
+	if refusal := s.greet(f); refusal != nil {
+		s.end(*refusal)
 		return
 	}
 	_ = k.conn.SetReadDeadline(time.Time{}) // from here on write watches over silence
-	close(s.greeted)
 
 	for {
 		f, ok := k.next()
@@ -160,6 +165,7 @@ const closeTimeout = time.Second
 
 // close implements link. It gives the client a moment to close from its side.
 func (k *socket) close(c *closing) {
+	defer k.cut()
 	if c != nil {
 		message := websocket.FormatCloseMessage(c.code, cutReason(c.reason))
 		_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // there is no one else to tell

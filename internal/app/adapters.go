@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/cors"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
@@ -83,8 +85,11 @@ type authenticator struct{ tokens *auth.Tokens }
 // Authenticate implements gateway.Authenticator.
 func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.Identity, error) {
 	id, err := a.tokens.Authenticate(ctx, token)
-	if errors.Is(err, auth.ErrExpired) {
+	switch {
+	case errors.Is(err, auth.ErrExpired):
 		return gateway.Identity{}, gateway.ErrTokenExpired
+	case errors.Is(err, auth.ErrKeysAway):
+		return gateway.Identity{}, gateway.ErrAuthenticatorAway
 	}
 	return gateway.Identity(id), err
 }
@@ -109,6 +114,24 @@ func originCheck(allowed []string) (func(*http.Request) bool, error) {
 			origins["*"] || origins[strings.ToLower(origin)]
 	}, nil
 }
+
+// forOrigins lets pages of the allowed origins use a route that asks for a
+// token; allowed is nil where only the server's own may.
+func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handler {
+	if allowed == nil {
+		return h
+	}
+	return cors.New(cors.Options{
+		AllowOriginVaryRequestFunc: func(r *http.Request, _ string) (bool, []string) { return allowed(r), nil },
+		AllowedMethods:             []string{http.MethodGet, http.MethodPost},
+		AllowedHeaders:             []string{"Authorization", "Content-Type", "Last-Event-ID"},
+		ExposedHeaders:             []string{"Retry-After"},
+		MaxAge:                     int(corsMaxAge.Seconds()),
+	}).Handler(h)
+}
+
+// corsMaxAge is how long a browser need not ask again whether a page may.
+const corsMaxAge = 10 * time.Minute
 
 // registerBusMetrics exposes what a bus counts.
 func registerBusMetrics(r prometheus.Registerer, stats func() pubsub.Stats) {

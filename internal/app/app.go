@@ -73,7 +73,11 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err != nil {
 		return nil, fmt.Errorf("--admin-keys: %w", err)
 	}
-	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer}); err != nil {
+	keySet, err := a.openKeySet()
+	if err != nil {
+		return nil, err
+	}
+	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
 	allowOrigin, err := originCheck(cfg.AllowedOrigins)
@@ -104,6 +108,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		return nil
 	}}}
+	if keySet != nil {
+		// Without it those go on whose keys are known.
+		checks = append(checks, obs.Check{Name: "jwks", Run: keySet.Check})
+	}
 	reader := projector.NewReader(serving, a.eventLog.Partitions())
 
 	if cfg.Has(config.RoleProjector) {
@@ -145,12 +153,19 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
 			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
+			Limits: gateway.Limits{
+				Connections: cfg.MaxConnections, UserConnections: cfg.MaxUserConnections,
+				Connects: cfg.ConnectsPerSecond, Commands: cfg.CommandsPerSecond,
+				TrustedProxies: cfg.TrustedProxies,
+			},
 			ReconcileInterval: cfg.ReconcileInterval, DrainTimeout: cfg.DrainTimeout,
 		})
 		if err != nil {
 			return nil, err
 		}
 		a.mux.Handle("GET /v1/ws", g)
+		a.mux.Handle("/v1/sse", forOrigins(allowOrigin, g.ServeSSE))
+		a.mux.Handle("/v1/commands", forOrigins(allowOrigin, g.ServeCommands))
 		a.stage("gateway", g.Run)
 		a.opening = g.Open()
 		checks = append(checks, obs.Check{Name: "gateway", Vital: true, Run: func(context.Context) error {
@@ -264,6 +279,19 @@ func (a *App) openExpiry(pool *pgxpool.Pool) error {
 	}
 	a.stage("expiry", x.Run)
 	return nil
+}
+
+// openKeySet returns the key set, nil where none is configured.
+func (a *App) openKeySet() (*auth.KeySet, error) {
+	if a.cfg.JWKSURL == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	set, err := auth.NewKeySet(auth.KeySetConfig{URL: a.cfg.JWKSURL, Logger: a.log, Registerer: a.registry})
+	if err != nil {
+		return nil, fmt.Errorf("--jwks-url: %w", err)
+	}
+	a.stage("key set", set.Run)
+	return set, nil
 }
 
 func (a *App) openBus() error {

@@ -19,6 +19,9 @@ type TokenConfig struct {
 	// Keys are of the form KID=HS256:SECRET, or KID=RS256:FILE, KID=ES256:FILE
 	// or KID=EdDSA:FILE, where FILE holds a public key as PEM.
 	Keys []string
+	// Set holds further keys; nil is none. A key of Keys goes before one of the
+	// same kid.
+	Set *KeySet
 	// Audience and Issuer must match the claims of the same name, unless empty.
 	Audience string
 	Issuer   string
@@ -119,10 +122,12 @@ type Identity struct {
 }
 
 // Authenticate returns whose a token is and when it ends. Its errors are safe
-// to show; they never quote the token.
-func (t *Tokens) Authenticate(_ context.Context, token string) (Identity, error) {
+// to show; they never quote the token. Where the token's key is not known it
+// waits, until ctx is done, for the key set.
+func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {
 	var claims jwt.RegisteredClaims
-	if _, err := t.parser.ParseWithClaims(token, &claims, t.keyOf); err != nil {
+	keyOf := func(token *jwt.Token) (any, error) { return t.keyOf(ctx, token) }
+	if _, err := t.parser.ParseWithClaims(token, &claims, keyOf); err != nil {
 		return Identity{}, describeTokenError(err)
 	}
 	if reason := events.CheckID(claims.Subject); reason != "" {
@@ -141,16 +146,11 @@ var (
 
 // keyOf finds the key of a token by its kid. A token without one is tried with
 // the only key there is.
-func (t *Tokens) keyOf(token *jwt.Token) (any, error) {
+func (t *Tokens) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
 	kid, _ := token.Header["kid"].(string)
-	k, ok := t.keys[kid]
-	if !ok && kid == "" && len(t.keys) == 1 {
-		for _, only := range t.keys {
-			k, ok = only, true
-		}
-	}
-	if !ok {
-		return nil, errUnknownKey
+	k, err := t.lookUp(ctx, kid)
+	if err != nil {
+		return nil, err
 	}
 	if token.Method.Alg() != k.method.Alg() {
 		return nil, errWrongMethod
@@ -158,7 +158,33 @@ func (t *Tokens) keyOf(token *jwt.Token) (any, error) {
 	return k.key, nil
 }
 
+func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
+	if t.cfg.Set == nil {
+		if k, ok := find(kid, t.keys, nil); ok {
+			return k, nil
+		}
+		return tokenKey{}, errUnknownKey
+	}
+	fetched := t.cfg.Set.all()
+	if k, ok := find(kid, t.keys, fetched); ok {
+		return k, nil
+	}
+	if kid == "" && fetched != nil { // which key it is no further one could say
+		return tokenKey{}, errUnknownKey
+	}
+	if err := t.cfg.Set.renew(ctx); err != nil {
+		return tokenKey{}, err
+	}
+	if k, ok := find(kid, t.keys, t.cfg.Set.all()); ok {
+		return k, nil
+	}
+	return tokenKey{}, errUnknownKey
+}
+
 func describeTokenError(err error) error {
+	if errors.Is(err, ErrKeysAway) {
+		return ErrKeysAway
+	}
 	for _, known := range []struct {
 		err  error
 		says string

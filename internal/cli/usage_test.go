@@ -98,7 +98,7 @@ func TestUsage(t *testing.T) {
 		publish  = "--publisher-keys=chat=secret"
 		needURL  = "--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat"
 		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: without a key nobody can publish"
-		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway: without a key nobody can connect"
+		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: without a key nobody can connect"
 	)
 	for _, test := range []struct{ name, args, want, help string }{
 		{"an unknown command", "frobnicate", "unexpected argument frobnicate", ""},

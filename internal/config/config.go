@@ -6,6 +6,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -15,6 +17,34 @@ type Tokens struct {
 	JWTKeys     []string `name:"jwt-keys" help:"Keys of user tokens: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, ES256, EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
 	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; empty accepts any." placeholder:"AUD"`
 	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; empty accepts any." placeholder:"ISS"`
+}
+
+// Limits says how much clients may ask for; 0 is no limit.
+type Limits struct {
+	MaxConnections     int            `help:"Most connections of clients to this process; 0 for no limit." default:"0"`
+	MaxUserConnections int            `help:"Most connections of one user to this process; 0 for no limit." default:"100"`
+	ConnectsPerSecond  float64        `help:"Connections per second from one address (of IPv6 a /64); 0 for no limit. Behind a proxy give --trusted-proxies, or all count as one." default:"0"`
+	CommandsPerSecond  float64        `help:"Commands per second on one connection, or by HTTP of one user; 0 for no limit." default:"50"`
+	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
+}
+
+// Validate implements kong's validation.
+func (l *Limits) Validate() error {
+	var errs []error
+	for _, limit := range []struct {
+		flag  string
+		value float64
+	}{
+		{"--max-connections", float64(l.MaxConnections)},
+		{"--max-user-connections", float64(l.MaxUserConnections)},
+		{"--connects-per-second", l.ConnectsPerSecond},
+		{"--commands-per-second", l.CommandsPerSecond},
+	} {
+		if limit.value < 0 || math.IsNaN(limit.value) {
+			errs = append(errs, fmt.Errorf("%s must be 0 (no limit) or more", limit.flag))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Log says what is logged and how.
@@ -30,7 +60,7 @@ type Role string
 const (
 	RoleAPI       Role = "api"       // takes events and answers for badges over HTTP
 	RoleProjector Role = "projector" // folds the log into the badges
-	RoleGateway   Role = "gateway"   // tells clients over WebSockets
+	RoleGateway   Role = "gateway"   // tells clients over WebSockets and server-sent events
 )
 
 // Server is what a server needs to know.
@@ -38,12 +68,14 @@ type Server struct {
 	Database `embed:""`
 	Tokens   `embed:""`
 
-	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
-	RedisURL          string        `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
-	Roles             []Role        `help:"Roles of this process: api, projector, gateway; comma-separated." default:"api,projector,gateway" enum:"api,projector,gateway"`
-	PublisherKeys     []string      `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
-	AdminKeys         []string      `help:"Keys of operators, who may do all, in the same form." placeholder:"NAME=KEY"`
-	AllowedOrigins    []string      `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
+	JWKSURL           string   `name:"jwks-url" help:"Where further keys of user tokens are, as a JSON Web Key Set; asked again every five minutes and when a token names a key that is not known." placeholder:"URL"`
+	Listen            string   `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
+	Roles             []Role   `help:"Roles of this process: api, projector, gateway; comma-separated." default:"api,projector,gateway" enum:"api,projector,gateway"`
+	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
+	AdminKeys         []string `help:"Keys of operators, who may do all, in the same form." placeholder:"NAME=KEY"`
+	AllowedOrigins    []string `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
+	Limits            `embed:""`
 	ReconcileInterval time.Duration `help:"How long a lost update can stay unnoticed." default:"30s"`
 	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for users whose rows a projector remembers instead of loading them again." default:"256"`
 	VerifyInterval    time.Duration `help:"How often a few users of a partition are folded again from the log and compared, rarer where the log is long; 0 for never." default:"1m"`
@@ -65,12 +97,12 @@ func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 // Validate implements kong's validation. It names everything that is amiss, so
 // that whoever starts from nothing need not find out one by one.
 func (s *Server) Validate() error {
-	errs := []error{s.Database.Validate()}
+	errs := []error{s.Database.Validate(), s.Limits.Validate()}
 	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 {
 		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: without a key nobody can publish"))
 	}
-	if s.Has(RoleGateway) && len(s.JWTKeys) == 0 {
-		errs = append(errs, errors.New("--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway: without a key nobody can connect"))
+	if s.Has(RoleGateway) && len(s.JWTKeys) == 0 && s.JWKSURL == "" {
+		errs = append(errs, errors.New("--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: without a key nobody can connect"))
 	}
 	errs = append(errs, s.validateRoles())
 	if _, err := s.ExpireAfter(); err != nil {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"maps"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -66,8 +67,14 @@ func TestServerValidate(t *testing.T) {
 		{"an admin key is no publisher key", func(s *config.Server) {
 			s.PublisherKeys, s.AdminKeys = nil, []string{"ops=secret"}
 		}, "--publisher-keys"},
-		{"the gateway without JWT keys", func(s *config.Server) { s.JWTKeys = nil }, "--jwt-keys (BADGED_JWT_KEYS) is required with the role gateway"},
+		{"the gateway without JWT keys", func(s *config.Server) { s.JWTKeys = nil }, "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway"},
+		{"the gateway with a key set", func(s *config.Server) { s.JWTKeys, s.JWKSURL = nil, "https://login.example/jwks.json" }, ""},
 
+		{"without limits", func(s *config.Server) { s.Limits = config.Limits{} }, ""},
+		{"limits below zero", func(s *config.Server) {
+			s.Limits = config.Limits{MaxConnections: -1, MaxUserConnections: -1, ConnectsPerSecond: -1, CommandsPerSecond: math.NaN()}
+		}, "--max-connections must be 0 (no limit) or more\n--max-user-connections must be 0 (no limit) or more\n" +
+			"--connects-per-second must be 0 (no limit) or more\n--commands-per-second must be 0 (no limit) or more"},
 		{"never reconcile", func(s *config.Server) { s.ReconcileInterval = 0 }, "--reconcile-interval must be more than 0s"},
 		{"reconcile before now", func(s *config.Server) { s.ReconcileInterval = -time.Second }, "--reconcile-interval must be more than 0s"},
 		{"remember nobody", func(s *config.Server) { s.CacheMiB = 0 }, "--cache-mib must be 1 or more"},

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/badged/badged/internal/config"
 )
@@ -56,7 +58,11 @@ func TestFile(t *testing.T) {
 	want := config.Server{
 		Database: config.Database{DatabaseURL: "postgres://localhost/chat"},
 		Tokens:   config.Tokens{JWTKeys: []string{"a=HS256:se,cret", "b=RS256:b.pem"}, JWTAudience: "7"},
-		Listen:   "127.0.0.1:0", RedisURL: "redis://localhost",
+		Limits: config.Limits{
+			MaxUserConnections: 100, CommandsPerSecond: 50, ConnectsPerSecond: 2.5,
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+		},
+		Listen: "127.0.0.1:0", RedisURL: "redis://localhost",
 		Roles:         []config.Role{config.RoleAPI, config.RoleGateway},
 		PublisherKeys: []string{`chat=se,cret\`, "push=7"}, AdminKeys: []string{"ops=a", "root=b"},
 		CacheMiB: 256, VerifyInterval: time.Minute, VerifySample: 10,
@@ -82,19 +88,21 @@ roles: [api, gateway]
 reconcile-interval: 1m30s
 dedup-window: 48h
 expire: chat=168h,likes=24h
+connects-per-second: 2.5
+trusted-proxies: [10.0.0.0/8, "fd00::/8"]
 migrate: true
 log-level: debug
 `,
 		"JSON": `{"database-url": "postgres://localhost/chat", "redis-url": "redis://localhost", "listen": "127.0.0.1:0",
 "jwt-keys": ["a=HS256:se,cret", "b=RS256:b.pem"], "publisher-keys": ["chat=se,cret\\", "push=7"], "admin-keys": "ops=a,root=b",
-"jwt-audience": "7", "jwt-issuer": null, "roles": ["api", "gateway"], "reconcile-interval": "1m30s", "dedup-window": "48h", "expire": ["chat=168h", "likes=24h"], "migrate": true, "log-level": "debug"}`,
+"jwt-audience": "7", "jwt-issuer": null, "roles": ["api", "gateway"], "reconcile-interval": "1m30s", "dedup-window": "48h", "expire": ["chat=168h", "likes=24h"], "connects-per-second": 2.5, "trusted-proxies": "10.0.0.0/8,fd00::/8", "migrate": true, "log-level": "debug"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := parse(t, file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, g.Serve.Server); diff != "" {
+			if diff := cmp.Diff(want, g.Serve.Server, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 			if g.Serve.LogLevel != "debug" || g.Serve.LogFormat != "text" {

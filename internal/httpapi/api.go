@@ -146,6 +146,9 @@ func (a *API) mayRead(r *http.Request) error {
 		return unauthorized("neither a publisher's key nor a user's token")
 	}
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
+	if errors.Is(err, auth.ErrKeysAway) {
+		return &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+	}
 	if err != nil {
 		return unauthorized(err.Error())
 	}

@@ -22,6 +22,9 @@ type problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Errors names each bad event, by its index in the request and by field.
 	Errors []eventProblem `json:"errors,omitempty"`
+
+	// retryAfter is the header of that name, in seconds; "" is none.
+	retryAfter string
 }
 
 // eventProblem is what is wrong with one field of one event.
@@ -46,13 +49,15 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		p = &problem{Status: http.StatusInternalServerError, Detail: "something failed here; it has been logged"}
 		if unavailable(err) {
-			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database cannot be reached; repeat the request, events that come twice count once"}
-			w.Header().Set("Retry-After", "1")
+			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database cannot be reached; repeat the request, events that come twice count once", retryAfter: "1"}
 		}
 		a.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="badged"`)
+	}
+	if p.retryAfter != "" {
+		w.Header().Set("Retry-After", p.retryAfter)
 	}
 	answer := *p
 	answer.Type, answer.Title = "about:blank", http.StatusText(p.Status)

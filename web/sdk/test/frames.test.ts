@@ -153,6 +153,18 @@ describe("golden frames", () => {
       message: "no message of this conversation was delivered to you",
       retryMs: 0,
     });
+    assert.deepEqual(decodeFrame(golden("error-rate-limited")), {
+      t: "error",
+      id: "3",
+      code: "rate_limited",
+      message: "too many commands; try again",
+      retryMs: 501,
+    });
+    assert.deepEqual(decodeFrame(golden("bye-too-many")), {
+      t: "bye",
+      code: 4102,
+      reconnectMs: 12000,
+    });
     assert.deepEqual(decodeFrame(golden("ping")), { t: "ping" });
     assert.deepEqual(decodeFrame(golden("pong")), { t: "pong" });
     assert.deepEqual(decodeFrame(golden("bye")), { t: "bye", code: 4200, reconnectMs: 3700 });

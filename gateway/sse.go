@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// lastEventID is the header by which a client that comes back says what it
+// holds, as EPOCH:VERSION.
+const lastEventID = "Last-Event-ID"
+
+// ServeSSE tells a client its badge by server-sent events, for networks that
+// break WebSockets. Each event is a frame; comments take the place of pings.
+func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
+	if !allow(w, r, http.MethodGet) {
+		return
+	}
+	s := newSession(g)
+	defer s.cancel()
+	defer context.AfterFunc(r.Context(), s.cancel)() // the client is gone
+	stream := &stream{timeout: g.cfg.WriteTimeout, writer: w, control: http.NewResponseController(w)}
+	s.link = stream
+
+	refusal := g.meet(r)
+	if refusal == nil {
+		refusal = g.admit(s, 1)
+	}
+	if refusal != nil {
+		g.refuse(w, refusal)
+		return
+	}
+	if token := bearerOf(r); token != "" {
+		refusal = s.authenticate(token)
+	}
+	if refusal == nil {
+		refusal = s.greet(helloOf(r))
+	}
+	if refusal != nil {
+		g.dismiss(s)
+		g.running.Done()
+		g.refuse(w, refusal)
+		return
+	}
+
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx passes each event on at once
+	// What comes after a stream has no use for its connection, which may have
+	// ended in the middle of a frame.
+	h.Set("Connection", "close")
+	g.metrics.streams.Inc()
+	defer g.metrics.streams.Dec()
+	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
+	// An error shows with the first frame, too.
+	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
+	s.write()
+}
+
+// helloOf returns the hello that a request stands for. What is no position that
+// this server gave holds nothing.
+func helloOf(r *http.Request) clientFrame {
+	hello := clientFrame{T: frameHello}
+	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")
+	if version, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		hello.Epoch, hello.Version = epoch, version
+	}
+	return hello
+}
+
+// stream is the response that carries a session's frames as events.
+type stream struct {
+	timeout time.Duration
+	writer  http.ResponseWriter
+	control *http.ResponseController
+}
+
+// write implements link. The id of an event is what the client holds with it.
+func (e *stream) write(frame any, body []byte) error {
+	var b bytes.Buffer
+	switch f := frame.(type) {
+	case interface{ position() string }:
+		b.WriteString("id: " + f.position() + "\n")
+	case byeFrame:
+		if f.ReconnectMS > 0 {
+			b.WriteString("retry: " + strconv.FormatInt(f.ReconnectMS, 10) + "\n")
+		}
+	}
+	b.WriteString("data: ") // JSON has no line breaks
+	b.Write(body)
+	b.WriteString("\n\n")
+	return e.send(b.Bytes())
+}
+
+func (e *stream) send(b []byte) error {
+	if err := e.control.SetWriteDeadline(time.Now().Add(e.timeout)); err != nil {
+		return err
+	}
+	if _, err := e.writer.Write(b); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}
+
+// ping implements link.
+func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
+
+// alive implements link. A client that only listens cannot be asked: that it is
+// gone shows when its connection ends, or takes no more.
+func (e *stream) alive() bool { return true }
+
+// close implements link: the stream ends with its handler.
+func (e *stream) close(*closing) {}
+
+// cut implements link.
+func (e *stream) cut() {
+	_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // what cannot be cut has ended
+}
