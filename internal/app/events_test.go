@@ -95,3 +95,38 @@ func TestPagesOfOtherOriginsListen(t *testing.T) {
 		t.Errorf("badges are open to %q", got)
 	}
 }
+
+// A login service that is away is told where operators look, and keeps nobody
+// out whose key is known.
+func TestKeySetThatCannotBeFetched(t *testing.T) {
+	l := listen(t)
+	if err := l.Close(); err != nil { // so nobody is there
+		t.Fatal(err)
+	}
+	cfg := settings(pgtest.NewDB(t, migrated()))
+	cfg.JWKSURL = "http://" + l.Addr().String()
+	s := run(t, open(t, cfg))
+	const want = `"jwks":"never fetched: cannot be reached"`
+	eventually(t, want, func() bool {
+		a := s.get(t, "/readyz")
+		return a.status == http.StatusOK && strings.Contains(a.body, want)
+	})
+	if a := s.get(t, "/metrics"); !strings.Contains(a.body, "badged_jwks_last_success_timestamp_seconds 0\n") {
+		t.Error("the metrics do not say that there was no success")
+	}
+	next, _ := s.events(t, "ada", http.Header{})
+	if f := next(); f.T != "snapshot" {
+		t.Errorf("whose key is known is told %+v", f)
+	}
+	unknown := func(method, path string) answer {
+		r := newRequest(t, method, s.url+path, "")
+		// {"alg":"HS256","kid":"unknown"}, whose key the set may have.
+		r.Header.Set("Authorization", "Bearer eyJhbGciOiJIUzI1NiIsImtpZCI6InVua25vd24ifQ.e30.AA")
+		return send(t, r)
+	}
+	for path, method := range map[string]string{"/v1/users/ada/badge": http.MethodGet, "/v1/sse": http.MethodGet, "/v1/commands": http.MethodPost} {
+		if a := unknown(method, path); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: whose key is not known is answered with %d %s", path, a.status, a.body)
+		}
+	}
+}
