@@ -38,7 +38,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		bytes:           prometheus.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
 		commands:        prometheus.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
 		limited:         prometheus.NewCounter(opts("commands_limited_total", "Commands of clients that were told to come later, since there were too many.")),
-		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed by the server, by close code."), []string{"code"}),
+		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code, for server-sent events by that which says the same as their status."), []string{"code"}),
 		repairs:         prometheus.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were brought up to date from the tables.")),
 		gaps:            prometheus.NewCounter(opts("bus_gaps_total", "Times the bus was away, after which every client was compared with the tables.")),
 		reconcileErrors: prometheus.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),

@@ -203,6 +203,32 @@ test("after a restart of the server the phones come back and go on", async () =>
   await demo.total("dev", 1);
 });
 
+test("where WebSockets are blocked, server-sent events and requests do as well", async () => {
+  await context.routeWebSocket(/./, (socket) => socket.close());
+  const demo = new Demo(await context.newPage(), server.url);
+  const requests = [];
+  demo.page.on("request", (request) => requests.push(new URL(request.url()).pathname));
+  await demo.goto();
+  assert.equal(requests.filter((path) => path === "/v1/sse").length, 4);
+  await readEverything(demo);
+  await server.send("ada-ben", "ada", "Are you through?");
+  await demo.total("ben", 1);
+  const { seq } = await server.send("ada-ben", "ada", "By another way");
+  await demo.total("ben", 2);
+  await demo.row("ben", "Ada").click();
+  await demo.total("ben", "");
+  await demo.logged(`ben read ada-ben up to ${seq}`);
+  assert(requests.includes("/v1/commands"));
+
+  // The streams are told that the server goes, and resume once it is back.
+  await server.stop();
+  await demo.page.getByText("Reconnecting…").first().waitFor();
+  await server.start();
+  await demo.online(4);
+  await server.send("ada-ben", "ada", "Still there?");
+  await demo.total("ben", 1);
+});
+
 test("a token that has expired is replaced, and one that is about to is refreshed", async () => {
   const demo = new Demo(await context.newPage(), server.url);
   // What ada's first tokens are good for, in seconds: they are asked for by the page itself
