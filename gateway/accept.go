@@ -43,8 +43,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token := tokenOf(r, protocols)
 	// The handler returns: what net/http holds for a request is worth more
 	// than the rest of a session together.
-	go s.write()                                           //nolint:contextcheck // its own outlives the request's
-	go k.read(token, slices.Contains(protocols, Protocol)) //nolint:contextcheck // as above
+	go s.write() //nolint:contextcheck // its own outlives the request's
+	go k.read(token, slices.Contains(protocols, Protocol))
 }
 
 // tokenOf returns the token of a request, "" where it is still to come.

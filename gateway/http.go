@@ -18,7 +18,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	}
 	token := bearerOf(r)
 	if token == "" {
-		answerProblem(w, &problem{Status: http.StatusUnauthorized, Detail: noToken})
+		answerProblem(w, &problem{Status: http.StatusUnauthorized, Detail: "give a user's token in the header Authorization: Bearer …"})
 		return
 	}
 	id, refusal := g.identify(r.Context(), token)
@@ -62,8 +62,6 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	}
 	answer(w, http.StatusOK, "application/json", okFrame{T: "ok", ID: f.ID})
 }
-
-const noToken = "give a user's token in the header Authorization: Bearer …"
 
 // problem is an RFC 9457 answer.
 type problem struct {

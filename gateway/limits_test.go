@@ -41,8 +41,8 @@ func TestConnectionsThatAreTooMany(t *testing.T) {
 			}
 			res := w.request(http.MethodGet, "/v1/sse", "ann", "")
 			checkProblem(t, res, tc.status, tc.reason)
-			if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 31 {
-				t.Errorf("Retry-After is %q", res.Header.Get("Retry-After"))
+			if seconds, err := strconv.Atoi(res.header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 31 {
+				t.Errorf("Retry-After is %q", res.header.Get("Retry-After"))
 			}
 			w.send(tc.others[0], "c1", 1)
 			if f := here[0].hear(); f.unread("c1") != 1 {
@@ -134,7 +134,7 @@ func TestClientThatDoesNotListenIsClosed(t *testing.T) {
 
 func TestCommandsByHTTPThatAreTooMany(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.Commands = 0.2 })
-	post := func(user string) *http.Response {
+	post := func(user string) reply {
 		return w.request(http.MethodPost, "/v1/commands", user, `{"t":"read_all","id":1}`)
 	}
 	for range 2 {
@@ -142,7 +142,7 @@ func TestCommandsByHTTPThatAreTooMany(t *testing.T) {
 	}
 	res := post("ann")
 	checkProblem(t, res, http.StatusTooManyRequests, "too many commands; try again")
-	if after := res.Header.Get("Retry-After"); after != "5" {
+	if after := res.header.Get("Retry-After"); after != "5" {
 		t.Errorf("Retry-After is %q", after)
 	}
 	checkProblem(t, post("bob"), http.StatusOK, "") // who has done nothing

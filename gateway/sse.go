@@ -59,7 +59,7 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
 	// An error shows with the first frame, too.
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
-	s.write()
+	s.write() //nolint:contextcheck // its own ends with the request's, and when the gateway says so
 }
 
 // helloOf returns the hello that a request stands for. What is no position that

@@ -24,8 +24,15 @@ type listener struct {
 	lastID          string
 }
 
-// request asks for a route; the answer's body is closed when the test ends.
-func (w *world) request(method, path, token, body string, header ...string) *http.Response {
+// reply is what a route answers; its body is closed when the test ends.
+type reply struct {
+	status int
+	header http.Header
+	body   io.ReadCloser
+}
+
+// request asks for a route. header is names and values in turn.
+func (w *world) request(method, path, token, body string, header ...string) reply {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
 	if err != nil {
@@ -42,7 +49,7 @@ func (w *world) request(method, path, token, body string, header ...string) *htt
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = res.Body.Close() })
-	return res
+	return reply{res.StatusCode, res.Header, res.Body}
 }
 
 // listen opens a stream; lastID may be "".
@@ -53,10 +60,10 @@ func (w *world) listen(token, lastID string) *listener {
 		header = append(header, "Last-Event-ID", lastID)
 	}
 	res := w.request(http.MethodGet, "/v1/sse", token, "", header...)
-	if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		w.t.Fatalf("the stream is answered with %s, %s", res.Status, kind)
+	if kind := res.header.Get("Content-Type"); res.status != http.StatusOK || kind != "text/event-stream" {
+		w.t.Fatalf("the stream is answered with %d, %s", res.status, kind)
 	}
-	return &listener{t: w.t, body: res.Body, text: bufio.NewReader(res.Body)}
+	return &listener{t: w.t, body: res.body, text: bufio.NewReader(res.body)}
 }
 
 // hear returns the next frame; io.EOF once the stream has ended.
@@ -251,7 +258,7 @@ func TestStreamsAreRefusedWithAStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res := w.request(tc.method, "/v1/sse", tc.token, "")
 			checkProblem(t, res, tc.status, tc.detail)
-			if tc.status == 503 && res.Header.Get("Retry-After") == "" {
+			if tc.status == 503 && res.header.Get("Retry-After") == "" {
 				t.Error("without Retry-After")
 			}
 		})
@@ -263,19 +270,19 @@ func TestStreamsAreRefusedWithAStatus(t *testing.T) {
 }
 
 // checkProblem checks that a response that is no success is a problem.
-func checkProblem(t *testing.T, res *http.Response, status int, detail string) {
+func checkProblem(t *testing.T, res reply, status int, detail string) {
 	t.Helper()
-	if res.StatusCode != status {
-		t.Errorf("status %d, want %d", res.StatusCode, status)
+	if res.status != status {
+		t.Errorf("status %d, want %d", res.status, status)
 	}
-	if res.StatusCode == http.StatusOK {
+	if res.status == http.StatusOK {
 		return
 	}
 	var p problem
-	if err := json.NewDecoder(res.Body).Decode(&p); err != nil {
+	if err := json.NewDecoder(res.body).Decode(&p); err != nil {
 		t.Errorf("the body is no problem: %v", err)
 	}
-	if kind := res.Header.Get("Content-Type"); kind != "application/problem+json" || p.Status != status || p.Detail != detail || p.Title == "" {
+	if kind := res.header.Get("Content-Type"); kind != "application/problem+json" || p.Status != status || p.Detail != detail || p.Title == "" {
 		t.Errorf("%s %+v, want detail %q", kind, p, detail)
 	}
 }
@@ -287,7 +294,7 @@ func TestStreamIsRefusedWhileDraining(t *testing.T) {
 	w.gateway.mu.Unlock()
 	res := w.request(http.MethodGet, "/v1/sse", "ann", "")
 	checkProblem(t, res, http.StatusServiceUnavailable, "the server is going away")
-	if res.Header.Get("Retry-After") == "" {
+	if res.header.Get("Retry-After") == "" {
 		t.Error("without Retry-After")
 	}
 }
@@ -328,7 +335,7 @@ func TestCommandsByHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := io.ReadAll(res.Body)
+			b, err := io.ReadAll(res.body)
 			if want := fmt.Sprintf(`{"t":"ok","id":%s}`, f.ID); err != nil || strings.TrimSpace(string(b)) != want {
 				t.Errorf("the answer is %s (%v), want %s", b, err, want)
 			}
@@ -338,7 +345,7 @@ func TestCommandsByHTTP(t *testing.T) {
 	w.log.fail = errors.New("the database is away")
 	res := w.request(http.MethodPost, "/v1/commands", "ann", `{"t":"read_all"}`)
 	checkProblem(t, res, 503, "not saved; try again")
-	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || seconds < 1 {
-		t.Errorf("Retry-After is %q", res.Header.Get("Retry-After"))
+	if seconds, err := strconv.Atoi(res.header.Get("Retry-After")); err != nil || seconds < 1 {
+		t.Errorf("Retry-After is %q", res.header.Get("Retry-After"))
 	}
 }

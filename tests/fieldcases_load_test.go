@@ -291,7 +291,7 @@ func queueOverflow(t *testing.T) {
 // What 200 clients were not able to take would be 1.2 GB, were it kept for
 // each: 60 frames of some 100 KB.
 func slowClientMemory(t *testing.T) {
-	p := serve(t, newDatabase(t))
+	p := serve(t, newDatabase(t), "--max-user-connections=0")
 	heap := func() float64 {
 		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
 		return metric(t, page, "go_memstats_heap_inuse_bytes")

@@ -11,7 +11,7 @@ import (
 )
 
 // events opens a stream of a user, and returns its frames as they come.
-func (s *server) events(t *testing.T, userID string, header http.Header) (next func() frame, answer *http.Response) {
+func (s *server) events(t *testing.T, userID string, header http.Header) (next func() frame, answered http.Header) {
 	t.Helper()
 	r := newRequest(t, http.MethodGet, s.url+"/v1/sse", "")
 	r.Header = header.Clone()
@@ -34,7 +34,7 @@ func (s *server) events(t *testing.T, userID string, header http.Header) (next f
 		}
 		t.Fatalf("the stream has ended: %v", lines.Err())
 		return f
-	}, res
+	}, res.Header
 }
 
 func TestListenerSeesWhatIsPublishedAndRead(t *testing.T) {
@@ -82,8 +82,8 @@ func TestPagesOfOtherOriginsListen(t *testing.T) {
 				t.Errorf("%s may send %q to %s", origin, got, path)
 			}
 		}
-		next, res := s.events(t, "ada", http.Header{"Origin": {origin}})
-		if got := res.Header.Get("Access-Control-Allow-Origin"); got != want {
+		next, answered := s.events(t, "ada", http.Header{"Origin": {origin}})
+		if got := answered.Get("Access-Control-Allow-Origin"); got != want {
 			t.Errorf("%s may read the stream: %q, want %q", origin, got, want)
 		}
 		next()
