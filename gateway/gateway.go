@@ -1,10 +1,10 @@
-// Package gateway tells clients their badges over WebSockets: at once when
-// they connect, and with every change.
+// Package gateway tells clients their badges over WebSockets and server-sent
+// events: at once when they connect, and with every change.
 //
-// A connection is a session (session.go) with a mailbox (mailbox.go), into
-// which the hub (hub.go) merges what the bus brings. Since a bus may lose
-// anything, the gateway also compares what its clients hold with the tables
-// from time to time (reconcile.go).
+// A connection is a session (session.go) over a link (websocket.go, sse.go),
+// with a mailbox (mailbox.go), into which the hub (hub.go) merges what the bus
+// brings. Since a bus may lose anything, the gateway also compares what its
+// clients hold with the tables from time to time (reconcile.go).
 package gateway
 
 import (
@@ -120,8 +120,9 @@ type Config struct {
 	ReconnectSpread time.Duration
 }
 
-// Gateway serves WebSocket clients. It is an http.Handler, and safe for
-// concurrent use.
+// Gateway serves clients. It is the http.Handler of WebSockets; those of
+// server-sent events are ServeSSE and ServeCommands. It is safe for concurrent
+// use.
 type Gateway struct {
 	cfg      Config
 	log      *slog.Logger

@@ -390,6 +390,38 @@ func TestClientThatAnswersPingsStays(t *testing.T) {
 	})
 }
 
+func TestClientThatDoesNotReadIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, nil)
+		w.connect("ann")
+		for i := range 2000 { // more than what is buffered on the way
+			w.send("ann", fmt.Sprintf("c%d", i), 1)
+			synctest.Wait()
+		}
+		time.Sleep(w.gateway.cfg.WriteTimeout + closeTimeout)
+		synctest.Wait()
+		if n := w.counter(w.metrics.closes.WithLabelValues("4103")); n != 1 {
+			t.Errorf("%v clients were too slow", n)
+		}
+	})
+}
+
+// Answers that nobody reads do not pile up.
+func TestClientThatAsksAndDoesNotReadIsClosed(t *testing.T) {
+	w := newWorld(t, nil)
+	s := newSession(w.gateway)
+	for range maxReplies {
+		s.handle(clientFrame{T: framePing})
+	}
+	if s.closing != nil {
+		t.Fatalf("%d answers end the session: %+v", maxReplies, s.closing)
+	}
+	s.handle(clientFrame{T: framePing})
+	if s.closing == nil || s.closing.code != CloseSlow {
+		t.Errorf("one more: %+v", s.closing)
+	}
+}
+
 // While the tables cannot be read a newcomer is sent away to try again, and one
 // who is here stays, and is brought up to date afterwards.
 func TestTablesAway(t *testing.T) {
