@@ -46,6 +46,8 @@ var (
 	swept      = check{"./projector", "^(TestSweep|TestProgress|TestMended|TestDeliveredHour)", true}
 	told       = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
 	commands   = check{"./gateway", "^TestCommands$", true}
+	limits     = check{"./gateway", "^(TestConnectionsThatAreTooMany|TestCommandsThatAreTooMany|TestAddressOf)$", false}
+	keySets    = check{"./internal/auth", "^(TestKeysOfASet|TestUnknownKidsAskSeldom|TestLoginServiceThatIsDown)$", false}
 )
 
 var mutants = []mutant{
@@ -160,4 +162,12 @@ var mutants = []mutant{
 	{"what came during the snapshot is forgotten", []edit{{
 		mailboxFile, "	if m.heardEpoch == epoch && m.heard > version {\n		return false\n	}\n", "",
 	}}, told},
+
+	{"a user has as many connections as it likes", []edit{{"gateway/gateway.go", "most > 0 && g.users[userID] >= most", "most < 0"}}, limits},
+	{"who leaves makes no room", []edit{{"gateway/gateway.go", "if g.users[userID]--; g.users[userID] == 0", "if g.users[userID] == 0"}}, limits},
+	{"commands that come too soon are all told the same time", []edit{{"gateway/limits.go", "	a.refused++\n", ""}}, limits},
+	{"anybody says where it comes from", []edit{{"gateway/address.go", "!ok || !isTrusted(address, trusted)", "!ok"}}, limits},
+	{"tokens that are made up have the keys fetched", []edit{{"internal/auth/keyset.go", "time.Since(s.startedAt) < s.cfg.AskInterval", "s.startedAt.IsZero()"}}, keySets},
+	{"a login service that is away has no keys", []edit{{"internal/auth/keyset.go", "if s.err = err; err == nil {", "if s.err = err; true {"}}, keySets},
+	{"secrets are taken from a key set", []edit{{"internal/auth/jwk.go", "	default:\n		return tokenKey{}, errors.New(\"its type", "	case k.Kty == \"oct\":\n		key.method, key.key = jwt.SigningMethodHS256, []byte(\"0123456789abcdef0123456789abcdef\")\n	default:\n		return tokenKey{}, errors.New(\"its type"}}, keySets},
 }
