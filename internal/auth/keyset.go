@@ -240,7 +240,7 @@ func (s *KeySet) Check(context.Context) error {
 	case s.fetchedAt.IsZero():
 		return fmt.Errorf("never fetched: %w", s.err)
 	}
-	return fmt.Errorf("%w; its %d keys of %s are in use", s.err, len(s.keys), s.fetchedAt.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w; the keys of %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }
 
 // find returns the key of a kid among some; "" is the only one there is.
