@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
 )
@@ -44,6 +45,11 @@ func atInstant(ctx context.Context, pool *pgxpool.Pool, partition, partitions in
 		// Nobody waits for it, however long f works between its queries.
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("set up the transaction: %w", err)
+		}
+		// Before the first look, which is what all others see: tables that a
+		// rebuild swaps later would have been filled at another position.
+		if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.users_p%02[1]d, badged.conversations_p%02[1]d IN ACCESS SHARE MODE`, partition)); err != nil {
+			return fmt.Errorf("keep the tables of partition %d: %w", partition, err)
 		}
 		in := &instant{tx: tx, partition: partition, partitions: partitions}
 		if err := in.open(ctx, ""); err != nil {
@@ -127,35 +133,92 @@ const (
 )
 
 // each visits every record of the log up to the position, in order. done is
-// called now and then with how many were visited since.
+// called now and then with how many were visited since. While some records are
+// visited the next are decoded and those after them read, so v and done must
+// not use the transaction.
 func (in *instant) each(ctx context.Context, v visit, done func(records int)) error {
 	if err := in.scanTables(ctx, false); err != nil {
 		return err
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	pages, decoded := make(chan []events.Record), make(chan []decodedRecord)
+	g.Go(func() error {
+		defer close(pages)
+		return in.pages(ctx, pages)
+	})
+	g.Go(func() error {
+		defer close(decoded)
+		for page := range pages {
+			records := make([]decodedRecord, len(page))
+			for i := range page {
+				records[i].record = &page[i]
+				records[i].item, records[i].dead = in.item(&page[i])
+			}
+			select {
+			case decoded <- records:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for records := range decoded {
+			for i := range records {
+				if err := v(records[i].record, records[i].item, records[i].dead); err != nil {
+					return err
+				}
+			}
+			done(len(records))
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// decodedRecord is a record with its item, or why there is none.
+type decodedRecord struct {
+	record *events.Record
+	item   item
+	dead   error
+}
+
+// pages sends every record of the log up to the position, in order.
+func (in *instant) pages(ctx context.Context, to chan<- []events.Record) error {
 	var at events.Position
 	for at.Before(in.position) {
 		page, err := events.Read(ctx, in.tx, in.partition, at, refoldPage, refoldPageBytes)
 		if err != nil {
 			return err
 		}
-		for i := range page.Records {
-			r := &page.Records[i]
-			if in.position.Before(r.Position) {
-				page.Records = page.Records[:i]
-				break
-			}
-			it, dead := in.item(r)
-			if err := v(r, it, dead); err != nil {
-				return err
-			}
-			at = r.Position
+		if len(page.Records) == 0 {
+			return nil
 		}
-		done(len(page.Records))
-		if !page.More || len(page.Records) == 0 {
+		at = page.Records[len(page.Records)-1].Position
+		if in.position.Before(at) {
+			page.Records = in.upTo(page.Records)
+		}
+		select {
+		case to <- page.Records:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !page.More {
 			return nil
 		}
 	}
 	return nil
+}
+
+// upTo returns those of records, which are in order, that are not behind the
+// position.
+func (in *instant) upTo(records []events.Record) []events.Record {
+	for i := range records {
+		if in.position.Before(records[i].Position) {
+			return records[:i]
+		}
+	}
+	return records
 }
 
 // maxSought is for how many users the log is searched; beyond, reading all of

@@ -232,7 +232,7 @@ func (c *comparison) where() (string, []any) {
 // field is a column that is compared, and how it gets its value from the fold.
 type field[T any] struct {
 	name string
-	// sql is the column as text.
+	// sql is the column as text, empty for null.
 	sql string
 	log func(T) string
 }
@@ -256,7 +256,12 @@ func conversationFields() []field[*conversation] {
 	return []field[*conversation]{
 		{"read_seq", `read_seq::text`, func(c *conversation) string { return number(c.readSeq) }},
 		{"last_seq", `last_seq::text`, func(c *conversation) string { return number(c.lastSeq) }},
-		{"left_seq", `coalesce(left_seq, -1)::text`, func(c *conversation) string { return number(c.leftSeq) }},
+		{"left_seq", `coalesce(left_seq::text, '')`, func(c *conversation) string {
+			if c.leftSeq == never {
+				return ""
+			}
+			return number(c.leftSeq)
+		}},
 		{"category", `category`, func(c *conversation) string { return c.category }},
 		{"level", `level::text`, func(c *conversation) string { return string(c.level) }},
 		{"marked_unread", `marked_unread::text`, func(c *conversation) string { return strconv.FormatBool(c.marked) }},

@@ -178,7 +178,7 @@ var plants = []plant{
 	},
 	{
 		"a leaving", `UPDATE badged.conversations SET left_seq = 4 WHERE user_id = $1 AND conversation_id = 'c'`,
-		[]string{`user ANN, conversation "c": left_seq is 4 in the table, -1 by the log`},
+		[]string{`user ANN, conversation "c": left_seq is 4 in the table, empty by the log`},
 	},
 	{
 		"a level", `UPDATE badged.conversations SET level = 'none' WHERE user_id = $1 AND conversation_id = 'c'`,
