@@ -1,6 +1,8 @@
 package projector
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/events"
@@ -39,4 +41,9 @@ func (m *keyMemory) duplicate(key uuid.UUID, at events.Position) bool {
 	}
 	m.keys[0][key] = struct{}{}
 	return false
+}
+
+// extend adds generations that have begun since the memory was made.
+func (m *keyMemory) extend(generations []generation) {
+	m.ahead = append(slices.Clip(m.ahead), generations...)
 }

@@ -28,8 +28,11 @@ type tables struct {
 	updateConversationsSQL string
 }
 
-func newTables(partition int) *tables {
-	nn := fmt.Sprintf("%02d", partition)
+func newTables(partition int) *tables { return tablesNamed(partition, fmt.Sprintf("%02d", partition)) }
+
+// tablesNamed returns the statements on tables of a partition whose names end
+// with nn.
+func tablesNamed(partition int, nn string) *tables {
 	return &tables{
 		partition: partition,
 
