@@ -37,6 +37,7 @@ func scenarios() []scenario {
 		reads(),
 		growth(),
 		replay(),
+		rebuild(),
 	}
 }
 

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/tests/bench/stream"
+)
+
+// rebuild is how long it takes to build the tables anew from the log, against
+// publishing and folding what is in it. In every round a user of each partition
+// is made wrong in between, so that all the tables are swapped.
+func rebuild() scenario {
+	const published, rebuilt = "publish and fold", "rebuild"
+	return scenario{
+		name: "rebuild",
+		says: "the same events published and folded, and then folded again into new tables",
+		main: "time",
+		aims: []aim{{Measure: "time", Of: rebuilt, Over: published, AtMost: 0.25}},
+		open: func(_ context.Context, r *rig, s scale) (*contest, error) {
+			cfg := stream.Config{
+				Users: s.pick(100_000, 100), Conversations: 20,
+				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 6,
+			}
+			rounds := &rebuildRounds{rig: r, cfg: cfg, events: s.pick(5_000_000, 5000)}
+			return &contest{
+				sides: []side{
+					{published, fmt.Sprintf("the server in this process, events.Log.Append; %s; %s events; %s", cfg, formatNumber(float64(rounds.events)), bulk), rounds.publish},
+					{rebuilt, "projector.Rebuild, with no server", rounds.rebuild},
+				},
+				close: rounds.Close,
+			}, nil
+		},
+	}
+}
+
+// rebuildRounds are rounds in which one side rebuilds what the other has left.
+type rebuildRounds struct {
+	rig    *rig
+	cfg    stream.Config
+	events int
+
+	url    string
+	stream *stream.Stream
+	drop   func(context.Context) error // nil between rounds
+}
+
+// publish fills a new database.
+func (b *rebuildRounds) publish(ctx context.Context) (_ []measure, err error) {
+	if err := b.Close(ctx); err != nil { // of a round that failed
+		return nil, err
+	}
+	if b.url, b.drop, err = b.rig.database(ctx); err != nil {
+		return nil, err
+	}
+	b.stream = stream.New(b.cfg)
+	server, err := embed(ctx, b.url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	used, err := b.rig.meter(ctx, func(ctx context.Context) (int, error) {
+		chunks := b.events / bulk.batch
+		group, groupCtx := errgroup.WithContext(ctx)
+		for i := range bulk.workers {
+			group.Go(func() error {
+				chunk := make([]stream.Event, bulk.batch)
+				for range chunks*(i+1)/bulk.workers - chunks*i/bulk.workers {
+					b.stream.Next(chunk)
+					if err := server.Apply(groupCtx, chunk); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return 0, err
+		}
+		return chunks * bulk.batch, server.Settle(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return used.all(), nil
+}
+
+// spoilSQL makes one user of each partition wrong.
+const spoilSQL = `UPDATE badged.users SET total = total + 1
+WHERE user_id IN (SELECT min(user_id) FROM badged.users GROUP BY partition_id)`
+
+// rebuild rebuilds the database and drops it.
+func (b *rebuildRounds) rebuild(ctx context.Context) (_ []measure, err error) {
+	if b.drop == nil {
+		return nil, errors.New("there is nothing to rebuild")
+	}
+	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
+	cfg, err := pgxpool.ParseConfig(b.url)
+	if err != nil {
+		return nil, err
+	}
+	projector.ConfigurePool(cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	log, err := events.Open(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	spoiled, err := pool.Exec(ctx, spoilSQL)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.rig.exec(ctx, "CHECKPOINT"); err != nil {
+		return nil, err
+	}
+	var different int64
+	var held float64
+	used, err := b.rig.meter(ctx, func(ctx context.Context) (int, error) {
+		return b.events, projector.Rebuild(ctx, projector.RebuildConfig{Pool: pool, Log: log, Rebuilt: func(p projector.RebuiltPartition) {
+			different += p.DifferentUsers
+			held = max(held, p.Held.Seconds()*1000)
+		}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	measures := append(used.all(), measure{"projector held up", "ms at most", held})
+	if different != spoiled.RowsAffected() {
+		return measures, fmt.Errorf("%d users were wrong, it found %d: %w", spoiled.RowsAffected(), different, errWrong)
+	}
+	server, err := embed(ctx, b.url)
+	if err != nil {
+		return measures, err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	return measures, checkTotals(ctx, server, b.stream)
+}
+
+// Close drops the database of a round.
+func (b *rebuildRounds) Close(ctx context.Context) error {
+	if b.drop == nil {
+		return nil
+	}
+	drop := b.drop
+	b.drop = nil
+	return drop(ctx)
+}
