@@ -1,0 +1,170 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// epochOf returns the epoch that a client holds.
+func (c *client) epochOf() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epoch
+}
+
+// spoil makes the rows of a user wrong.
+const spoil = `WITH one AS (UPDATE badged.users SET total = 7, categories = '{"chat": 7}' WHERE user_id = $1)
+UPDATE badged.conversations SET unread = 7 WHERE user_id = $1`
+
+// The tables are rebuilt under running servers: what was wrong is said and
+// repaired, and clients learn of it without doing anything.
+func TestRebuild(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	servers := roles(t, database, redis, "--reconcile-interval=1h")
+	ann, bob := connect(t, servers["gateway"].url, "ann"), connect(t, servers["gateway"].url, "bob")
+	publish(t, servers["api"], delivered("lunch", 1, `"ann","bob"`))
+	publish(t, servers["api"], delivered("lunch", 2, `"ann"`))
+	ann.awaitTotal(2)
+	bob.awaitTotal(1)
+	before := ann.epochOf()
+	partition := events.PartitionOf("ann", 16)
+	rebuild := func(args ...string) string {
+		t.Helper()
+		return must(t, append([]string{"rebuild", "-q", "--database-url=" + database, "--redis-url=" + redis.URL()}, args...)...)
+	}
+
+	if out := rebuild(); out != "2 users and 2 conversations of 16 partitions rebuilt from the log: no difference, nothing was changed\n" {
+		t.Errorf("it says %s", out)
+	}
+	sql(t, database, spoil, "ann")
+	want := fmt.Sprintf(`partition %d: 1 of 1 user differed from the log; it has new tables and a new epoch
+  user "ann", conversation "lunch": unread is 7 in the table, 2 by the log
+  user "ann": total is 7 in the table, 2 by the log
+  user "ann": categories is {"chat":7} in the table, {"chat":2} by the log
+2 users and 2 conversations of 16 partitions rebuilt from the log: 1 user repaired, 1 partition with a new epoch
+`, partition)
+	if out := rebuild("--max-load=0.5"); out != want {
+		t.Errorf("it says\n%s, want\n%s", out, want)
+	}
+	ann.await("another epoch", func() bool { return ann.epoch != before })
+	ann.awaitTotal(2)
+	if out := rebuild("--json", fmt.Sprint("--partition=", partition)); out != fmt.Sprintf(`{"partition":%d,"users":1,"conversations":1,"different_users":0}
+{"partitions":1,"users":1,"conversations":1,"different_users":0,"new_epochs":0}
+`, partition) {
+		t.Errorf("of one partition it says %s", out)
+	}
+	// The servers go on with the new tables.
+	publish(t, servers["api"], delivered("lunch", 3, `"ann","bob"`))
+	ann.awaitTotal(3)
+	bob.awaitTotal(2)
+	must(t, "verify", "--database-url="+database)
+}
+
+// One user is made right in place: under a greater version of the same epoch.
+func TestRebuildOfAUser(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	servers := roles(t, database, redis, "--reconcile-interval=1h")
+	ann := connect(t, servers["gateway"].url, "ann")
+	publish(t, servers["api"], delivered("lunch", 1, `"ann"`))
+	ann.awaitTotal(1)
+	epoch := ann.epochOf()
+	rebuild := func(args ...string) string {
+		t.Helper()
+		return must(t, append([]string{"rebuild", "--user=ann", "--database-url=" + database, "--redis-url=" + redis.URL()}, args...)...)
+	}
+	if out := rebuild(); out != `user "ann" is what the log says, nothing was changed`+"\n" {
+		t.Errorf("it says %s", out)
+	}
+	if out := rebuild("--json"); out != `{"user_id":"ann","mended":false,"differences":[]}`+"\n" {
+		t.Errorf("it says %s", out)
+	}
+	sql(t, database, spoil, "ann")
+	if _, stderr, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "3 differences") {
+		t.Errorf("verifying exits with %d: %s", code, stderr)
+	}
+	want := `user "ann", conversation "lunch": unread is 7 in the table, 1 by the log
+user "ann": total is 7 in the table, 1 by the log
+user "ann": categories is {"chat":7} in the table, {"chat":1} by the log
+user "ann" was made what the log says, in version 2
+`
+	if out := rebuild(); out != want {
+		t.Errorf("it says\n%s, want\n%s", out, want)
+	}
+	ann.await("version 2", func() bool { return ann.version == 2 && ann.total == 1 && ann.epoch == epoch })
+	must(t, "verify", "--database-url="+database)
+	must(t, "rebuild", "-q", "--database-url="+database)
+	if ann.epochOf() != epoch {
+		t.Error("what was mended was taken for wrong")
+	}
+}
+
+// A rebuild that is killed with -9 changes nothing; the next one goes on, and
+// without Redis clients hear of it by reconciliation. There is one at a time.
+func TestRebuildIsKilled(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--reconcile-interval=1s")
+	user := "ann"
+	for i := 0; events.PartitionOf(user, 16) == 0; i++ {
+		user = fmt.Sprint("ann-", i)
+	}
+	partition := events.PartitionOf(user, 16)
+	ann := connect(t, p.url, user)
+	publish(t, p, delivered("lunch", 1, `"`+user+`"`))
+	ann.awaitTotal(1)
+	epoch := ann.epochOf()
+	sql(t, database, spoil, user)
+
+	reading, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Close(context.WithoutCancel(t.Context()))
+	if _, err := reading.Exec(t.Context(), fmt.Sprintf(`BEGIN; SELECT FROM badged.users_p%02d`, partition)); err != nil {
+		t.Fatal(err)
+	}
+	first := start(t, nil, "rebuild", "--database-url="+database)
+	waits := fmt.Sprintf("partition %d is rebuilt and waits for", partition)
+	for !strings.Contains(first.out.String(), waits) {
+		select {
+		case <-first.done:
+			t.Fatalf("it ended, rather than wait: %s", first.out)
+		default:
+			sql(t, database, `SELECT`)
+		}
+	}
+	if out, stderr, code := command(t, "rebuild", "--database-url="+database); code != 1 || out != "" ||
+		!strings.Contains(stderr, `another rebuild is under way: "badged rebuild" (Postgres process `) {
+		t.Errorf("a second one exits with %d: %s%s", code, out, stderr)
+	}
+	first.kill()
+	sql(t, database, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'badged rebuild' AND datname = current_database()`)
+	if _, err := reading.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, code := command(t, "verify", "--user="+user, "--database-url="+database); code != 1 || ann.epochOf() != epoch {
+		t.Errorf("killed, it has changed something: verifying exits with %d", code)
+	}
+
+	out, stderr, code := command(t, "rebuild", "--database-url="+database)
+	if want := fmt.Sprintf("going on with a rebuild that was interrupted, of which %d partition", partition); code != 0 || !strings.Contains(stderr, want) {
+		t.Errorf("the next one exits with %d: %s", code, stderr)
+	}
+	if want := "1 user and 1 conversation of 16 partitions rebuilt from the log: 1 user repaired, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("the next one says %s", out)
+	}
+	ann.await("another epoch", func() bool { return ann.epoch != epoch && ann.total == 1 })
+	must(t, "verify", "--database-url="+database)
+
+	if _, stderr, code := command(t, "rebuild", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition must be from 0 to 15") {
+		t.Errorf("of a partition that is not there: exit %d %s", code, stderr)
+	}
+	if _, stderr, code := command(t, "rebuild", "--redis-url=ftp://x", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--redis-url: ") {
+		t.Errorf("of a Redis that is none: exit %d %s", code, stderr)
+	}
+}
