@@ -25,6 +25,7 @@ const (
 	keysFile    = "projector/dedup.go"
 	boundedFile = "projector/boundedset.go"
 	rangeFile   = "projector/rangeset.go"
+	shadowFile  = "projector/shadow.go"
 	readFile    = "events/read.go"
 	mailboxFile = "gateway/mailbox.go"
 )
@@ -44,6 +45,7 @@ var (
 	crashes    = check{"./projector", "^TestInterruptedAnywhere$", true}
 	letters    = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
 	swept      = check{"./projector", "^(TestSweep|TestProgress|TestMended|TestDeliveredHour)", true}
+	rebuilt    = check{"./projector", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
 	told       = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
 	commands   = check{"./gateway", "^TestCommands$", true}
 	limits     = check{"./gateway", "^(TestConnectionsThatAreTooMany|TestCommandsThatAreTooMany|TestAddressOf)$", false}
@@ -151,6 +153,15 @@ var mutants = []mutant{
 	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
 	{"a sweep that was overtaken keeps its progress", []edit{{sweepFile, "swept_hour = $3`", "$3::integer >= 0`"}}, swept},
 	{"mending leaves the sweep where it was", []edit{{"projector/mend.go", "	batch.Queue(resetExpirySQL, in.partition)\n", ""}}, swept},
+
+	{"a rebuild swaps tables behind the owner's back", []edit{{shadowFile, ", revision = revision + 1", ""}}, rebuilt},
+	{"a rebuild folds again what came twice", []edit{{shadowFile, "dead == nil && !s.keys.duplicate(it.key, records[i].Position)", "dead == nil"}}, rebuilt},
+	{"a rebuild compares nobody again who was touched", []edit{{shadowFile, "s.touched[id] = struct{}{}", "_ = id"}}, rebuilt},
+	{"a rebuild forgets generations that begin meanwhile", []edit{{shadowFile, "	s.keys.extend(in.generations[s.generations:])\n", ""}}, rebuilt},
+	{"a rebuild takes who was mended for wrong", []edit{{shadowFile, "if _, ok := mends[id]; ok {", "if _, ok := mends[id]; ok && false {"}}, rebuilt},
+	{"a rebuild takes who was mended for right afterwards", []edit{{
+		shadowFile, "DELETE FROM badged.mended_users WHERE partition_id = $1", "DELETE FROM badged.mended_users WHERE partition_id <> $1",
+	}}, rebuilt},
 
 	{"a client reads what it was not given", []edit{{"gateway/commands.go", "min(f.UpToSeq, last)", "f.UpToSeq"}}, commands},
 	{"an update is told though one before it was lost", []edit{{
