@@ -43,17 +43,26 @@ type client struct {
 	arrivals []arrival
 }
 
-// connect connects to a gateway, says hello, and returns once the answer, an
-// empty snapshot, is there: from then on the client misses nothing.
-func connect(ctx context.Context, url, token string) (*client, error) {
-	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{"badge.v1"},
-	})
+// dialWebSocket connects to the address below which a server answers.
+func dialWebSocket(ctx context.Context, url string, o *websocket.DialOptions) (*websocket.Conn, error) {
+	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", o)
 	if res != nil && res.Body != nil {
 		defer res.Body.Close()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return conn, nil
+}
+
+// connect connects to a gateway, says hello, and returns once the answer, an
+// empty snapshot, is there: from then on the client misses nothing.
+func connect(ctx context.Context, url, token string, over *http.Client) (*client, error) {
+	conn, err := dialWebSocket(ctx, url, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}, Subprotocols: []string{"badge.v1"}, HTTPClient: over,
+	})
+	if err != nil {
+		return nil, err
 	}
 	conn.SetReadLimit(1 << 20)
 	c := &client{conn: conn, sent: map[string][]time.Duration{}, told: map[string]int64{}}

@@ -53,11 +53,17 @@ func readMemory() map[string]int64 {
 		case !s.descendsFrom(self, processes):
 			continue
 		}
-		var size, resident, shared int64
-		_, _ = fmt.Sscan(content(fmt.Sprintf("/proc/%d/statm", s.pid)), &size, &resident, &shared) // it may have ended
-		own[program] += (resident - shared) * int64(os.Getpagesize())
+		own[program] += residentMemory(s.pid)
 	}
 	return own
+}
+
+// residentMemory returns how many bytes a process has in memory and shares with
+// nobody.
+func residentMemory(pid int) int64 {
+	var size, resident, shared int64
+	_, _ = fmt.Sscan(content(fmt.Sprintf("/proc/%d/statm", pid)), &size, &resident, &shared) // it may have ended
+	return (resident - shared) * int64(os.Getpagesize())
 }
 
 // readProcesses returns all that run, by process id.

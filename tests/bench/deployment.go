@@ -31,6 +31,7 @@ type deployment struct {
 	database     string // URL
 
 	servers []*server
+	front   *server // the one that clients connect to
 	redis   *privateredis.Server
 	drop    func(context.Context) error
 }
@@ -57,7 +58,7 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 			return nil, err
 		}
 		d.servers = append(d.servers, s)
-		d.api, d.gateway = s.url, s.url
+		d.api, d.gateway, d.front = s.url, s.url, s
 		return d, nil
 	}
 	if d.redis, err = privateredis.Start(ctx, privateredis.Config{}); err != nil {
@@ -71,7 +72,7 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 		d.servers = append(d.servers, s)
 		switch role {
 		case "gateway":
-			d.gateway = s.url
+			d.gateway, d.front = s.url, s
 		case "api":
 			d.api = s.url
 		}

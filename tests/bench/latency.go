@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -113,7 +114,7 @@ func connectAll(ctx context.Context, gateway string, n int) ([]*client, error) {
 			if err != nil {
 				return err
 			}
-			clients[i], err = connect(groupCtx, gateway, token)
+			clients[i], err = connect(groupCtx, gateway, token, http.DefaultClient)
 			return err
 		})
 	}

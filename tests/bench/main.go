@@ -34,6 +34,7 @@ func scenarios() []scenario {
 		hotUsers(),
 		group(),
 		latency(),
+		connections(),
 		reads(),
 		growth(),
 		replay(),

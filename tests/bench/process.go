@@ -52,7 +52,8 @@ func (r *rig) runBinary(ctx context.Context, args ...string) (stdout []byte, too
 	return out.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// server is a running `badged serve`.
+// server is a running `badged serve`, or another program that says its URL as
+// that does.
 type server struct {
 	cmd  *exec.Cmd
 	url  string
@@ -64,11 +65,12 @@ type server struct {
 // serve starts a server and returns once it is ready. It is killed when ctx is
 // done.
 func (r *rig) serve(ctx context.Context, args ...string) (*server, error) {
-	s := &server{
-		cmd:  r.command(ctx, append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...),
-		out:  &output{},
-		done: make(chan struct{}),
-	}
+	return startServer(r.command(ctx, append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...))
+}
+
+// startServer is serve for any program.
+func startServer(cmd *exec.Cmd) (*server, error) {
+	s := &server{cmd: cmd, out: &output{}, done: make(chan struct{})}
 	s.cmd.Stdout = s.out
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {

@@ -107,9 +107,8 @@ func makeDir(dir string) (string, error) {
 // module.
 func build(ctx context.Context, dir string) (binary, commit string, err error) {
 	binary = filepath.Join(dir, "badged")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", binary, "github.com/badged/badged/cmd/badged") //nolint:gosec // a path of our own
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("build the binary: %w\n%s", err, out)
+	if err := buildProgram(ctx, "github.com/badged/badged/cmd/badged", binary); err != nil {
+		return "", "", err
 	}
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -126,6 +125,15 @@ func build(ctx context.Context, dir string) (binary, commit string, err error) {
 		}
 	}
 	return binary, commit + changed, nil
+}
+
+// buildProgram builds a program of the module.
+func buildProgram(ctx context.Context, pkg, file string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", file, pkg) //nolint:gosec // paths of our own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return nil
 }
 
 // stopTimeout is ample for the last checkpoint of a round's data.

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/internal/auth"
+)
+
+// memoryPerConnection is the measure of connections.
+const memoryPerConnection = "memory per connection"
+
+// connections is what clients cost that are connected and to whom nothing
+// happens, as most of them are at any moment.
+func connections() scenario {
+	const ours, withRedis = "badged", "badged, Redis"
+	return scenario{
+		name: "connections",
+		says: "memory of one server process for each WebSocket client that is connected, has its snapshot and is idle",
+		main: memoryPerConnection,
+		aims: []aim{
+			{Measure: memoryPerConnection, Of: ours, AtMost: 12},
+			{Measure: memoryPerConnection, Of: withRedis, AtMost: 12},
+		},
+		open: func(ctx context.Context, r *rig, s scale) (*contest, error) {
+			c := idleClients{n: s.pick(15_000, 100), idle: s.duration}
+			if err := c.check(); err != nil {
+				return nil, err
+			}
+			echo := filepath.Join(r.dir, "echo")
+			if err := buildProgram(ctx, "github.com/badged/badged/tests/bench/echo", echo); err != nil {
+				return nil, err
+			}
+			says := fmt.Sprintf("%d clients, each a user of its own, idle for %s; ", c.n, c.idle)
+			run := func(t topology) func(context.Context) ([]measure, error) {
+				return func(ctx context.Context) ([]measure, error) { return c.ofProduct(ctx, r, t) }
+			}
+			return contestOf(
+				side{ours, says + oneProcess.String(), run(oneProcess)},
+				side{withRedis, says + "the gateway's process of " + threeProcesses.String(), run(threeProcesses)},
+				side{"gorilla echo", "as many connections to the handler of gorilla/websocket's example, which neither pings nor knows users", func(ctx context.Context) ([]measure, error) {
+					return c.ofEcho(ctx, echo)
+				}},
+			)
+		},
+	}
+}
+
+// idleClients connects clients that then do nothing but answer pings.
+type idleClients struct {
+	n    int
+	idle time.Duration
+}
+
+// check says whether so many connections can be opened by one process.
+func (c idleClients) check() error {
+	const others = 200
+	most, err := openFilesLimit()
+	if err != nil {
+		return err
+	}
+	if most < uint64(c.n+others) { //nolint:gosec // positive
+		return fmt.Errorf("%d connections need as many open files, and the limit is %d: raise it (ulimit -n %d)", c.n, most, c.n+others)
+	}
+	return nil
+}
+
+// ofProduct measures the gateway, and that nothing is left of connections that
+// have ended.
+func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []measure, err error) {
+	d, err := r.deploy(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.stop(ctx)) }()
+	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{jwtKeys}})
+	if err != nil {
+		return nil, err
+	}
+	a := newAPI(d.gateway, 1)
+	defer a.close()
+	goroutines, err := a.counter(ctx, "go_goroutines")
+	if err != nil {
+		return nil, err
+	}
+	measures, err := c.measure(ctx, d.front, func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error) {
+		token, err := tokens.Sign(userOf(i), time.Hour, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		client, err := connect(ctx, d.gateway, token, over)
+		if err != nil {
+			return nil, err
+		}
+		return client.conn, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for { // the last of them are just ending
+		open, err := a.counter(ctx, "badged_gateway_connections")
+		if err != nil {
+			return nil, err
+		}
+		left, err := a.counter(ctx, "go_goroutines")
+		if err != nil {
+			return nil, err
+		}
+		if left -= goroutines; open == 0 && left < float64(c.n)/100 {
+			return append(measures, measure{"goroutines left", "goroutines", left}), nil
+		}
+		if err := pause(ctx, lookInterval); err != nil {
+			return nil, fmt.Errorf("%v connections and %v goroutines are left of %d that have ended: %w", open, left, c.n, err)
+		}
+	}
+}
+
+// lookInterval is how often one looks whether something that takes a while has
+// come about.
+const lookInterval = 50 * time.Millisecond
+
+// pause waits for a while, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, err error) {
+	s, err := startServer(exec.CommandContext(ctx, program)) //nolint:gosec // a program that we have built
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	return c.measure(ctx, s, func(ctx context.Context, _ int, over *http.Client) (*websocket.Conn, error) {
+		conn, err := dialWebSocket(ctx, s.url, &websocket.DialOptions{HTTPClient: over})
+		if err != nil {
+			return nil, err
+		}
+		if err := conn.Write(ctx, websocket.MessageText, []byte("hello")); err == nil {
+			_, _, err = conn.Read(ctx)
+		}
+		if err != nil {
+			_ = conn.CloseNow() // what it fails to close is closed
+			return nil, fmt.Errorf("exchange a message: %w", err)
+		}
+		return conn, nil
+	})
+}
+
+// measure connects all clients, and ends them when the memory of s is measured.
+func (c idleClients) measure(
+	ctx context.Context, s *server, connect func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error),
+) ([]measure, error) {
+	warm, err := connect(ctx, 0, http.DefaultClient) // what the first one costs is not of each
+	if err != nil {
+		return nil, err
+	}
+	_ = warm.CloseNow() // it has done its duty
+	before := residentMemory(s.cmd.Process.Pid)
+
+	conns := make([]*websocket.Conn, c.n)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer func() {
+		for _, conn := range conns {
+			if conn != nil {
+				_ = conn.CloseNow() // as above
+			}
+		}
+	}()
+	began := time.Now()
+	sources := newSources()
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(connectAtOnce)
+	for i := range conns {
+		group.Go(func() (err error) {
+			conns[i], err = connect(groupCtx, i, sources.of(i))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	lost, gone := make(chan error, 1), make(chan struct{})
+	for _, conn := range conns {
+		reading.Go(func() {
+			err := stay(ctx, conn)
+			select {
+			case <-gone:
+			case lost <- err:
+			default:
+			}
+		})
+	}
+	connected := residentMemory(s.cmd.Process.Pid)
+	idle := time.NewTimer(c.idle)
+	defer idle.Stop()
+	select {
+	case err := <-lost:
+		return nil, fmt.Errorf("an idle client lost its connection: %w", err)
+	case <-idle.C:
+	}
+	after := residentMemory(s.cmd.Process.Pid)
+	close(gone)
+	perConnection := func(bytes int64) float64 { return float64(bytes-before) / 1024 / float64(c.n) }
+	return []measure{
+		{memoryPerConnection, "KiB", perConnection(after)},
+		{memoryPerConnection + ", just connected", "KiB", perConnection(connected)},
+		{"memory without", "MiB", float64(before) / (1 << 20)},
+		{"connecting", "connections/s", float64(c.n) / took.Seconds()},
+	}, nil
+}
+
+// stay answers pings, which reading does, until the connection ends.
+func stay(ctx context.Context, conn *websocket.Conn) error {
+	for {
+		if _, _, err := conn.Read(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// sources are addresses of this machine to connect from: one of them alone has
+// too few ports for everybody.
+type sources []*http.Client
+
+// connectionsPerSource is well below the ports that a system gives away.
+const connectionsPerSource = 5000
+
+func newSources() sources {
+	var all sources
+	for i := range 8 {
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(i+1))}}
+		all = append(all, &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}})
+	}
+	return all
+}
+
+func (s sources) of(i int) *http.Client { return s[i/connectionsPerSource%len(s)] }
