@@ -33,7 +33,9 @@ type RedisConfig struct {
 	// PublishTimeout bounds a Publish or Wake from dial to reply. Default 2s.
 	PublishTimeout time.Duration
 
-	// PingInterval is how often each subscription makes Redis speak. Default 3s.
+	// PingInterval is how often each subscription makes Redis speak, and how often
+	// it publishes a canary to itself: two in a row that Redis takes and that do
+	// not arrive end its connection like silence. Default 3s.
 	PingInterval time.Duration
 
 	// PongTimeout is how long after a ping Redis may stay silent before the
@@ -152,8 +154,17 @@ func (r *Redis) Wake(ctx context.Context, partitions []int) error {
 	return nil
 }
 
-// send runs commands as one pipeline.
+// send runs commands as one pipeline, and counts failures.
 func (r *Redis) send(ctx context.Context, commands []redis.Cmder) error {
+	err := r.execute(ctx, commands)
+	if err != nil && !errors.Is(err, ErrClosed) {
+		r.counters.publishErrors.Add(1)
+	}
+	return err
+}
+
+// execute runs commands as one pipeline, within PublishTimeout.
+func (r *Redis) execute(ctx context.Context, commands []redis.Cmder) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -169,9 +180,6 @@ func (r *Redis) send(ctx context.Context, commands []redis.Cmder) error {
 	err := pipe.BatchProcess(ctx, commands...)
 	if err == nil {
 		_, err = pipe.Exec(ctx)
-	}
-	if err != nil {
-		r.counters.publishErrors.Add(1)
 	}
 	return err
 }
@@ -273,6 +281,28 @@ func (r *Redis) Close() error {
 	}
 	if err := r.client.Close(); err != nil {
 		return fmt.Errorf("pubsub: close the Redis client: %w", err)
+	}
+	return nil
+}
+
+// Connected says whether every subscription has a connection on which Redis
+// speaks. While one has none, its users' updates are lost. It may be called at
+// any time.
+func (r *Redis) Connected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l := range r.listeners {
+		if !l.connected.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// Ping asks Redis for an answer over the connections that publish.
+func (r *Redis) Ping(ctx context.Context) error {
+	if err := r.client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("pubsub: ping: %w", err)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,11 +42,15 @@ type redisListener struct {
 	done   chan struct{} // closed when run has returned
 
 	connections int // on which Redis spoke; for run alone
+	// connected is set while there is a connection on which Redis has spoken.
+	connected atomic.Bool
+	canary    canary
 }
 
 func newRedisListener(r *Redis, onMessage func(channel, payload string), onGap func()) *redisListener {
 	l := &redisListener{
 		redisInterests: newRedisInterests(),
+		canary:         newCanary(r.execute),
 		client:         r.client,
 		log:            r.cfg.Logger,
 		counters:       &r.counters,
@@ -124,14 +130,13 @@ func (l *redisListener) connection() (connected bool, err error) {
 		return false, err
 	}
 	l.begin()
-	writerDone := make(chan struct{})
-	go func() {
-		defer close(writerDone)
-		l.write(link)
-	}()
+	var serving sync.WaitGroup
+	serving.Go(func() { l.write(link) })
+	serving.Go(func() { l.watch(link) })
 	defer func() {
 		link.close(err)
-		<-writerDone
+		serving.Wait()
+		l.connected.Store(false)
 		l.end()
 	}()
 
@@ -142,6 +147,7 @@ func (l *redisListener) connection() (connected bool, err error) {
 		}
 		if !connected {
 			connected = true
+			l.connected.Store(true)
 			l.log.Info("connected to Redis")
 			if l.connections++; l.connections > 1 {
 				l.counters.reconnects.Add(1)
@@ -155,7 +161,9 @@ func (l *redisListener) connection() (connected bool, err error) {
 func (l *redisListener) handle(reply any) {
 	switch reply := reply.(type) {
 	case *redis.Message:
-		if l.wants(reply.Channel) {
+		if reply.Channel == l.canary.channel {
+			l.canary.hear(reply.Payload)
+		} else if l.wants(reply.Channel) {
 			l.onMessage(reply.Channel, reply.Payload)
 		}
 	case *redis.Subscription:
@@ -170,6 +178,10 @@ func (l *redisListener) handle(reply any) {
 // ends. Pings are sent whether or not Redis is talking: they cost less than to
 // know.
 func (l *redisListener) write(link *redisLink) {
+	if err := link.subscribe(link.ctx, []string{l.canary.channel}); err != nil {
+		link.close(fmt.Errorf("subscribe: %w", err))
+		return
+	}
 	ping := time.NewTicker(l.pingInterval)
 	defer ping.Stop()
 	for {
@@ -187,6 +199,35 @@ func (l *redisListener) write(link *redisLink) {
 				return
 			}
 		}
+	}
+}
+
+// watch publishes canaries until the link ends, and ends it when too many of
+// them in a row do not come.
+func (l *redisListener) watch(link *redisLink) {
+	tick := time.NewTicker(l.pingInterval)
+	defer tick.Stop()
+	for misses := 0; ; {
+		select {
+		case <-link.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if l.canary.missing() {
+			misses++
+			l.counters.canariesMissed.Add(1)
+		} else {
+			misses = 0
+		}
+		if misses == maxMisses {
+			link.close(errDeaf)
+			return
+		}
+		// The next is due after that, and the end of the link must not wait
+		// longer for a Redis that is frozen.
+		ctx, cancel := context.WithTimeout(link.ctx, l.pingInterval)
+		l.canary.send(ctx)
+		cancel()
 	}
 }
 

@@ -8,6 +8,9 @@ type Stats struct {
 	Reconnects uint64
 	// Gaps counts the calls of HandleGap.
 	Gaps uint64
+	// CanariesMissed counts the messages with which subscriptions check their
+	// connections, and that did not come.
+	CanariesMissed uint64
 	// Malformed counts the messages that were not understood and dropped.
 	Malformed uint64
 	// PublishErrors counts the calls of Publish and Wake that failed.
@@ -16,14 +19,15 @@ type Stats struct {
 
 // counters are the living Stats of a bus.
 type counters struct {
-	reconnects, gaps, malformed, publishErrors atomic.Uint64
+	reconnects, gaps, canariesMissed, malformed, publishErrors atomic.Uint64
 }
 
 func (c *counters) stats() Stats {
 	return Stats{
-		Reconnects:    c.reconnects.Load(),
-		Gaps:          c.gaps.Load(),
-		Malformed:     c.malformed.Load(),
-		PublishErrors: c.publishErrors.Load(),
+		Reconnects:     c.reconnects.Load(),
+		Gaps:           c.gaps.Load(),
+		CanariesMissed: c.canariesMissed.Load(),
+		Malformed:      c.malformed.Load(),
+		PublishErrors:  c.publishErrors.Load(),
 	}
 }

@@ -226,3 +226,38 @@ func metric(t *testing.T, page, name string) float64 {
 	t.Fatalf("there is no metric %s", name)
 	return 0
 }
+
+// A Redis that is not there when the server starts stops nobody: clients are
+// served from Postgres, the server says so, and goes back to normal by itself.
+func TestRedisIsDownAtStart(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	redis.Kill()
+	p := serve(t, database, "--redis-url="+redis.URL(), "--reconcile-interval=1s")
+	if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK || !strings.Contains(answer, `"redis":"away`) {
+		t.Errorf("without Redis readyz says %d %s", status, answer)
+	}
+	if n := metric(t, metricsOf(t, p), "badged_bus_connected"); n != 0 {
+		t.Errorf("without Redis badged_bus_connected is %v", n)
+	}
+	ann := connect(t, p.url, "ann")
+	publish(t, p, delivered("c", 1, `"ann"`))
+	ann.awaitTotal(1)
+	if err := redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for metric(t, metricsOf(t, p), "badged_bus_connected") == 0 { // until the test's time is over
+		publish(t, p, delivered("c", 1, `"ann"`)) // each request is work enough to wait for
+	}
+	if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK || !strings.Contains(answer, `"redis":"ok"`) {
+		t.Errorf("with Redis back readyz says %d %s", status, answer)
+	}
+	publish(t, p, delivered("c", 2, `"ann"`))
+	ann.awaitTotal(2)
+}
+
+// metricsOf returns the metrics of a server.
+func metricsOf(t *testing.T, p *process) string {
+	t.Helper()
+	_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
+	return page
+}

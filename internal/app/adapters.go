@@ -133,19 +133,35 @@ func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handl
 // corsMaxAge is how long a browser need not ask again whether a page may.
 const corsMaxAge = 10 * time.Minute
 
+// busState is what a bus tells about itself; see pubsub.Redis.
+type busState interface {
+	Stats() pubsub.Stats
+	Connected() bool
+}
+
 // registerBusMetrics exposes what a bus counts.
-func registerBusMetrics(r prometheus.Registerer, stats func() pubsub.Stats) {
+func registerBusMetrics(r prometheus.Registerer, bus busState) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "bus", Name: "connected",
+		Help: "1 while every subscription of this process has a connection to Redis, else 0.",
+	}, func() float64 {
+		if bus.Connected() {
+			return 1
+		}
+		return 0
+	}))
 	for _, c := range []struct {
 		name, help string
 		value      func(pubsub.Stats) uint64
 	}{
 		{"reconnects_total", "Connections to Redis that were built in place of a lost one.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
 		{"gaps_total", "Times updates may have been lost while Redis was away.", func(s pubsub.Stats) uint64 { return s.Gaps }},
+		{"canaries_missed_total", "Messages with which a subscription checks its connection to Redis, and that did not arrive; two in a row end the connection.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
 		{"malformed_total", "Messages from Redis that were not understood.", func(s pubsub.Stats) uint64 { return s.Malformed }},
 		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
 	} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "bus", Name: c.name, Help: c.help,
-		}, func() float64 { return float64(c.value(stats())) }))
+		}, func() float64 { return float64(c.value(bus.Stats())) }))
 	}
 }

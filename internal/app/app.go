@@ -39,6 +39,8 @@ type App struct {
 	bus       pubsub.Bus
 	publisher *publisher
 	tokens    *auth.Tokens
+	// checks are what readiness tells about.
+	checks []obs.Check
 	// stages are in the order in which they start.
 	stages   []stage
 	listener net.Listener
@@ -102,15 +104,15 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	a.publisher = newPublisher(a.eventLog, a.bus, a.registry, log)
 	a.publisher.remote = cfg.RedisURL != ""
 	a.stage("publisher", a.publisher.run)
-	checks := []obs.Check{{Name: "postgres", Vital: true, Run: func(ctx context.Context) error {
+	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error {
 		if err := serving.Ping(ctx); err != nil {
 			return errors.New("cannot be reached")
 		}
 		return nil
-	}}}
+	}})
 	if keySet != nil {
 		// Without it those go on whose keys are known.
-		checks = append(checks, obs.Check{Name: "jwks", Run: keySet.Check})
+		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
 	}
 	reader := projector.NewReader(serving, a.eventLog.Partitions())
 
@@ -168,7 +170,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.mux.Handle("/v1/commands", forOrigins(allowOrigin, g.ServeCommands))
 		a.stage("gateway", g.Run)
 		a.opening = g.Open()
-		checks = append(checks, obs.Check{Name: "gateway", Vital: true, Run: func(context.Context) error {
+		a.checks = append(a.checks, obs.Check{Name: "gateway", Vital: true, Run: func(context.Context) error {
 			select {
 			case <-g.Open():
 				return nil
@@ -177,7 +179,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			}
 		}})
 	}
-	a.health = obs.NewHealth(checks...)
+	a.health = obs.NewHealth(a.checks...)
 	a.mux.HandleFunc("GET /livez", a.health.Live)
 	a.mux.HandleFunc("GET /readyz", a.health.Ready)
 	a.mux.Handle("GET /metrics", obs.MetricsHandler(a.registry))
@@ -307,7 +309,13 @@ func (a *App) openBus() error {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
 	a.bus = bus
-	registerBusMetrics(a.registry, bus.Stats)
+	registerBusMetrics(a.registry, bus)
+	a.checks = append(a.checks, obs.Check{Name: "redis", Run: func(ctx context.Context) error {
+		if !bus.Connected() || bus.Ping(ctx) != nil {
+			return fmt.Errorf("away; clients are brought up to date from Postgres, within %s", a.cfg.ReconcileInterval)
+		}
+		return nil
+	}})
 	return nil
 }
 

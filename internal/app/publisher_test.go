@@ -96,22 +96,28 @@ func TestRolesInTwoProcesses(t *testing.T) {
 	}
 }
 
+// fixedState is what a bus that is connected tells about itself.
+type fixedState pubsub.Stats
+
+func (s fixedState) Stats() pubsub.Stats { return pubsub.Stats(s) }
+
+func (fixedState) Connected() bool { return true }
+
 func TestBusMetrics(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	registerBusMetrics(r, func() pubsub.Stats {
-		return pubsub.Stats{Reconnects: 1, Gaps: 2, Malformed: 3, PublishErrors: 4}
-	})
+	registerBusMetrics(r, fixedState{Reconnects: 1, Gaps: 2, Malformed: 3, PublishErrors: 4, CanariesMissed: 5})
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]float64{}
 	for _, f := range families {
-		got[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+		got[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
 	}
 	for name, want := range map[string]float64{
 		"badged_bus_reconnects_total": 1, "badged_bus_gaps_total": 2,
 		"badged_bus_malformed_total": 3, "badged_bus_publish_errors_total": 4,
+		"badged_bus_canaries_missed_total": 5, "badged_bus_connected": 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %g, want %g", name, got[name], want)
