@@ -209,7 +209,7 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 // Wakes implements [Bus]. It returns [ErrClosed] when the bus is closed before
 // ctx is done.
 func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
-	l, err := r.listen(
+	l, err := r.listen( //nolint:contextcheck // a listener has a context of its own
 		func(channel, payload string) {
 			var partitions []int
 			if err := json.Unmarshal([]byte(payload), &partitions); err != nil {

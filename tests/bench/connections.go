@@ -142,7 +142,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, err error) {
-	s, err := startServer(exec.CommandContext(ctx, program)) //nolint:gosec // a program that we have built
+	s, err := startServer(exec.CommandContext(ctx, program))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, e
 		if err != nil {
 			return nil, err
 		}
-		if err := conn.Write(ctx, websocket.MessageText, []byte("hello")); err == nil {
+		if err = conn.Write(ctx, websocket.MessageText, []byte("hello")); err == nil {
 			_, _, err = conn.Read(ctx)
 		}
 		if err != nil {

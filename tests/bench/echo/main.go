@@ -43,7 +43,7 @@ func serve(ctx context.Context) error {
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 		_ = server.Close() // nobody is owed anything
-		<-served
+		_ = <-served // that it is closed
 		return nil
 	}
 }

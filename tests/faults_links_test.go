@@ -1,0 +1,231 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// link is a connection between two parts that can be disturbed.
+type link struct {
+	t       *testing.T
+	proxy   *toxiproxy.Proxy
+	carried atomic.Int64 // connections that have come over it
+}
+
+// newLink returns a link to where a URL points, and the URL that goes over it.
+func newLink(t *testing.T, to string) (l *link, over string) {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, address := "tcp", u.Host
+	if u.Scheme == "postgres" { // which listens on a Unix socket only
+		q := u.Query()
+		network, address = "unix", filepath.Join(q.Get("host"), ".s.PGSQL."+q.Get("port"))
+		q.Del("host")
+		q.Del("port")
+		q.Set("sslmode", "disable")
+		u.RawQuery = q.Encode()
+	}
+	l = &link{t: t}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
+	l.proxy = toxiproxy.NewProxy(server, "link", "127.0.0.1:0", l.bridge(network, address))
+	if err := l.proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.proxy.Stop)
+	u.Host = l.proxy.Listen
+	return l, u.String()
+}
+
+// bridge returns a TCP address, which is all that toxiproxy knows, that leads to
+// any other.
+func (l *link) bridge(network, address string) string {
+	l.t.Helper()
+	listener, err := new(net.ListenConfig).Listen(l.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.carried.Add(1)
+			far, err := new(net.Dialer).DialContext(context.Background(), network, address)
+			if err != nil { // whoever it leads to is down
+				_ = near.Close()
+				continue
+			}
+			// The end of one is the end of both.
+			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
+		}
+	}()
+	l.t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
+}
+
+// suffer disturbs both directions; nothing else is the matter once the function
+// that it returns has been called.
+func (l *link) suffer(toxic string) (heal func()) {
+	l.t.Helper()
+	for _, stream := range []string{"upstream", "downstream"} {
+		if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(toxic, stream))); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	return func() { l.proxy.Toxics.ResetToxics(context.WithoutCancel(l.t.Context())) }
+}
+
+// cut ends every connection, and lets nobody connect until it is healed.
+func (l *link) cut() (heal func()) {
+	l.proxy.Stop()
+	return func() {
+		if err := l.proxy.Start(); err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
+// faults are what happens to a link.
+func faults() map[string]func(*link) (heal func()) {
+	toxic := func(json string) func(*link) func() {
+		return func(l *link) func() { return l.suffer(json) }
+	}
+	return map[string]func(*link) func(){
+		"cut":        (*link).cut,
+		"latency":    toxic(`{"type":"latency","stream":%q,"attributes":{"latency":150,"jitter":100}}`),
+		"half-open":  toxic(`{"type":"timeout","stream":%q,"attributes":{"timeout":0}}`),
+		"slow close": toxic(`{"type":"slow_close","stream":%q,"attributes":{"delay":500}}`),
+		"reset":      toxic(`{"type":"reset_peer","stream":%q,"attributes":{"timeout":0}}`),
+	}
+}
+
+// duringFault is how many messages come while a link is disturbed, unless the
+// first of them is not accepted.
+const duringFault = 30
+
+// Whatever happens to a link while messages come, once it is over every client
+// has what Postgres has.
+func TestFaultsOfLinks(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	must(t, "migrate", "up", "--database-url="+database)
+	links := map[string]*link{}
+	over := func(name, to string) (url string) {
+		links[name], url = newLink(t, to)
+		return url
+	}
+	common := []string{"--reconcile-interval=1s"}
+	serve(t, over("projector to Postgres", database), append(common, "--redis-url="+redis.URL(), "--roles=projector")...)
+	api := serve(t, over("API to Postgres", database), append(common, "--redis-url="+redis.URL(), "--roles=api")...)
+	gateway := serve(t, over("gateway to Postgres", database),
+		append(common, "--redis-url="+over("gateway to Redis", redis.URL()), "--roles=gateway")...)
+	front := over("client to gateway", gateway.url)
+	// One who reads what Postgres has, over no link that is disturbed.
+	reader := serve(t, database, append(common, "--redis-url="+redis.URL(), "--roles=api")...)
+
+	ann, ben := connect(t, front, "ann"), connect(t, front, "ben")
+	publish(t, api, delivered("c", 1, `"ann","ben"`))
+	ann.awaitTotal(1)
+	for where, l := range links {
+		if l.carried.Load() == 0 {
+			t.Errorf("nothing goes from %s over the link", where)
+		}
+	}
+	seq := 1
+	for where, l := range links {
+		for what, fault := range faults() {
+			t.Run(where+" suffers "+what, func(t *testing.T) {
+				heal := sync.OnceFunc(fault(l))
+				defer heal()
+				ok := true
+				for i := 0; ok && i < duringFault; i++ {
+					seq++
+					ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
+				}
+				if what == "cut" && where == "API to Postgres" && ok {
+					t.Error("an event was accepted without Postgres")
+				}
+				heal()
+				for !ok { // the pool finds out about its dead connections one by one
+					ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
+				}
+				seq++
+				for !attempt(t, api, delivered("c", seq, `"ann","ben"`)) {
+				}
+				ann, ben = ann.untilTotal(front, int64(seq)), ben.untilTotal(front, int64(seq))
+				for i, n := range totals(t, reader, []string{"ann", "ben"}) {
+					if n != int64(seq) {
+						t.Errorf("in Postgres client %d has %d unread, want %d", i, n, seq)
+					}
+				}
+			})
+		}
+	}
+}
+
+// attempt publishes an event and reports whether the server says that it is
+// durable. An answer that does not come is none.
+func attempt(t *testing.T, p *process, body string) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/events", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+publisherKey)
+	req.Header.Set("Content-Type", "application/cloudevents+json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	return res.StatusCode == http.StatusAccepted
+}
+
+// untilTotal returns the client once its total is n. One that loses its
+// connection connects again, as the app that holds what it held, and is
+// returned in its place.
+func (c *client) untilTotal(url string, n int64) *client {
+	c.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for {
+		c.mu.Lock()
+		total, changed, lost := c.total, c.changed, c.err
+		c.mu.Unlock()
+		if total == n {
+			return c
+		}
+		if lost != nil {
+			back, err := c.again(url)
+			if err != nil {
+				c.t.Fatalf("connect again after %v: %v", lost, err)
+			}
+			c = back
+			continue
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			c.t.Fatalf("the total is %d, want %d", total, n)
+		}
+	}
+}
