@@ -225,7 +225,7 @@ func (c *client) apply(b []byte) {
 // await returns once a condition on the client's state holds.
 func (c *client) await(what string, condition func() bool) {
 	c.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(patience)
 	for {
 		c.mu.Lock()
 		holds, changed, err := condition(), c.changed, c.err

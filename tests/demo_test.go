@@ -103,6 +103,9 @@ func TestDemo(t *testing.T) {
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
+	if err := p.stop(); err != nil { // or its Postgres would outlive its directory for an instant
+		t.Error(err)
+	}
 }
 
 func postmasterOf(t *testing.T, dir string) int {

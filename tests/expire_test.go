@@ -56,11 +56,9 @@ func TestExpire(t *testing.T) {
 			t.Errorf("%s is gone:\n%s", want, shown)
 		}
 	}
+	p.awaitSays(`msg="expiry sweep" expired=2`)
 	if err := p.stop(); err != nil {
 		t.Error(err)
-	}
-	if out := p.out.String(); !strings.Contains(out, `msg="expiry sweep" expired=2`) {
-		t.Errorf("the log does not say what expired:\n%s", out)
 	}
 	for _, wrong := range []string{"chat", "chat=1m", "chat=7d", "chat=24h,chat=48h"} {
 		_, stderr, code := command(t, "serve", "--database-url="+database, "--publisher-keys=a=b", "--expire="+wrong)

@@ -153,6 +153,10 @@ func phantomThread(t *testing.T) {
 	if _, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "not what the log says") {
 		t.Errorf("explain exited with %d: %s", code, stderr)
 	}
+	must(t, "rebuild", "--user=ann", "--database-url="+database)
+	must(t, "verify", "--user=ann", "--database-url="+database)
+	p = serve(t, database)
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 }
 
 func emptyRoomUnread(t *testing.T) {

@@ -61,6 +61,9 @@ const (
 	jwtKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
 )
 
+// patience is how long a test waits for what must happen, before it gives up.
+const patience = time.Minute
+
 // process is a running binary.
 type process struct {
 	t   *testing.T
@@ -77,12 +80,28 @@ type process struct {
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
+	// grown, where not nil, is closed with the next Write.
+	grown chan struct{}
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.grown != nil {
+		close(o.grown)
+		o.grown = nil
+	}
 	return o.buf.Write(b)
+}
+
+// has reports whether text was said; if not, more is closed when anything is.
+func (o *output) has(text string) (ok bool, more <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.grown == nil {
+		o.grown = make(chan struct{})
+	}
+	return bytes.Contains(o.buf.Bytes(), []byte(text)), o.grown
 }
 
 func (o *output) String() string {
@@ -152,6 +171,25 @@ func start(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 		}
 	})
 	return p
+}
+
+// awaitSays returns once the process has said something.
+func (p *process) awaitSays(text string) {
+	p.t.Helper()
+	timeout := time.After(patience)
+	for {
+		ok, more := p.out.has(text)
+		if ok {
+			return
+		}
+		select {
+		case <-more:
+		case <-p.done:
+			p.t.Fatalf("it ended and has not said %q:\n%s", text, p.out)
+		case <-timeout:
+			p.t.Fatalf("it has not said %q:\n%s", text, p.out)
+		}
+	}
 }
 
 // awaitReady returns once the process says that it serves.

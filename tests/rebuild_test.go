@@ -129,15 +129,7 @@ func TestRebuildIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := start(t, nil, "rebuild", "--database-url="+database)
-	waits := fmt.Sprintf("partition %d is rebuilt and waits for", partition)
-	for !strings.Contains(first.out.String(), waits) {
-		select {
-		case <-first.done:
-			t.Fatalf("it ended, rather than wait: %s", first.out)
-		default:
-			sql(t, database, `SELECT`)
-		}
-	}
+	first.awaitSays(fmt.Sprintf("partition %d is rebuilt and waits for", partition))
 	if out, stderr, code := command(t, "rebuild", "--database-url="+database); code != 1 || out != "" ||
 		!strings.Contains(stderr, `another rebuild is under way: "badged rebuild" (Postgres process `) {
 		t.Errorf("a second one exits with %d: %s%s", code, out, stderr)
