@@ -8,7 +8,7 @@ import (
 
 // The client and the demo's page do in a real browser what their own tests say
 // of them with fakes: web/browser has the stories. They leave screenshots in
-// the folder that BADGED_SCREENSHOTS names, by default badged-screenshots in
+// the folder that BADGED_SCREENSHOTS names, by default badged-screenshots-UID in
 // that for temporary files.
 func TestBrowser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "browser/demo.test.mjs")

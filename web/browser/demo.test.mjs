@@ -9,7 +9,8 @@ import { Demo, launch } from "./chromium.mjs";
 import { Server } from "./server.mjs";
 
 /** Screenshots are kept for who wants to look at them. */
-const screenshots = process.env.BADGED_SCREENSHOTS ?? join(tmpdir(), "badged-screenshots");
+const screenshots =
+  process.env.BADGED_SCREENSHOTS ?? join(tmpdir(), `badged-screenshots-${process.getuid()}`);
 
 const server = new Server();
 let browser;
