@@ -53,20 +53,6 @@ ORDER BY generation`, partition)
 	return generations, nil
 }
 
-// presentGeneration returns the number of the generation that takes the keys of
-// a partition.
-func presentGeneration(ctx context.Context, q events.Querier, partition int) (int, error) {
-	var n int
-	err := q.QueryRow(ctx, `SELECT generation FROM badged.dedup_generations
-WHERE partition_id = $1
-ORDER BY generation DESC
-LIMIT 1`, partition).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("read the present generation of keys of partition %d: %w", partition, err)
-	}
-	return n, nil
-}
-
 const beginGenerationSQL = `INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
 VALUES ($1, $2, $3::bigint::text::xid8, $4)`
 
