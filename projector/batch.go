@@ -15,13 +15,15 @@ import (
 )
 
 // Errors of a batch whose owner does not know any more how its partition
-// stands. Nothing of the batch was kept.
+// stands, or less of it than it thought. Nothing of the batch was kept.
 var (
 	// errFenced: another writer has moved the position or the generation of
 	// keys.
 	errFenced = errors.New("the position was moved by another projector")
 	// errRevised: somebody has changed rows beside the projector.
 	errRevised = errors.New("rows were changed beside the projector")
+	// errRepeated: an event that was taken to be new has come before.
+	errRepeated = errors.New("the key of an event that was taken to be new is remembered")
 )
 
 // batch is a run of records of one partition on its way into the tables.
@@ -41,6 +43,8 @@ type batch struct {
 type item struct {
 	event events.Event
 	key   uuid.UUID
+	// doubtful is set where the event may have come before.
+	doubtful bool
 }
 
 // deadLetter is a record that cannot be folded, and why.
@@ -112,8 +116,9 @@ type standing struct {
 // commit folds b into the tables in one transaction: the keys, the
 // conversation and user rows, the dead letters and the position, whole or not
 // at all. It takes two round trips, and returns errFenced or errRevised where
-// the partition does not stand as known says. Rows that c remembers are not
-// loaded. After an error c must be cleared, and conn, which may be inside a
+// the partition does not stand as known says, and errRepeated where an event
+// came before that is not marked doubtful. Rows that c remembers are not loaded.
+// After an error c must be cleared, and conn, which may be inside a
 // transaction, closed: which is what releasing it to its pool does.
 func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache, known standing) (result, error) {
 	users, missing := b.users(c)
@@ -124,11 +129,13 @@ func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache,
 	r := result{}
 	for i := range b.items {
 		it := &b.items[i]
-		if _, ok := state.fresh[it.key]; !ok {
-			r.duplicates++
-			continue
+		if it.doubtful {
+			if _, ok := state.fresh[it.key]; !ok {
+				r.duplicates++
+				continue
+			}
+			delete(state.fresh, it.key) // a second one in this batch is a duplicate
 		}
-		delete(state.fresh, it.key) // a second one in this batch is a duplicate
 		r.folded++
 		fold(&it.event, users)
 	}
@@ -206,15 +213,22 @@ func (b *batch) users(c *cache) (map[string]*user, missing) {
 	return users, m
 }
 
-// keys returns the keys of b, each once.
-func (b *batch) keys() [][16]byte {
-	seen := make(map[uuid.UUID]struct{}, len(b.items))
+// doubt marks the events that may have come before, as far as recent knows; all
+// of them where that is not to be relied on.
+func (b *batch) doubt(recent *recentKeys, all bool) {
+	for i := range b.items {
+		it := &b.items[i]
+		it.doubtful = recent.note(it.key) || all
+	}
+}
+
+// keys returns the keys of the events that are doubtful, or of those that are
+// not.
+func (b *batch) keys(doubtful bool) [][16]byte {
 	keys := make([][16]byte, 0, len(b.items))
 	for i := range b.items {
-		key := b.items[i].key
-		if _, ok := seen[key]; !ok {
-			seen[key] = struct{}{}
-			keys = append(keys, key)
+		if b.items[i].doubtful == doubtful {
+			keys = append(keys, b.items[i].key)
 		}
 	}
 	return keys
@@ -223,7 +237,7 @@ func (b *batch) keys() [][16]byte {
 // loaded is what the tables said at the start of a batch, besides the rows.
 type loaded struct {
 	standing
-	// fresh are the keys that are not remembered from before.
+	// fresh are the keys of doubtful events that are not remembered from before.
 	fresh map[uuid.UUID]struct{}
 }
 
@@ -232,7 +246,7 @@ type loaded struct {
 // makes a second writer wait here until the first is done, and then find itself
 // fenced off.
 func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, known standing, users map[string]*user, m missing) (loaded, error) {
-	state := loaded{fresh: make(map[uuid.UUID]struct{}, len(b.items))}
+	state := loaded{fresh: map[uuid.UUID]struct{}{}}
 	var reads pgx.Batch
 	reads.Queue(`BEGIN`)
 	reads.Queue(t.moveSQL, ConsumerGroup, b.from.TransactionID, b.from.Offset, b.to.TransactionID, b.to.Offset).
@@ -256,8 +270,11 @@ func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, known stand
 	if b.begins {
 		reads.Queue(beginGenerationSQL, t.partition, b.generation, b.from.TransactionID, b.from.Offset)
 	}
-	if len(b.items) > 0 {
-		reads.Queue(rememberKeysSQL(t.partition, b.generation), b.keys()).
+	if keys := b.keys(false); len(keys) > 0 {
+		reads.Queue(rememberNewKeysSQL(t.partition, b.generation), keys).Exec(expectNewKeys(len(keys)))
+	}
+	if keys := b.keys(true); len(keys) > 0 { // which may be of those
+		reads.Queue(rememberKeysSQL(t.partition, b.generation), keys).
 			Query(func(rows pgx.Rows) error { return scanKeys(rows, state.fresh) })
 	}
 	if len(m.users) > 0 {
@@ -273,7 +290,7 @@ func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, known stand
 			Query(func(rows pgx.Rows) error { return scanConversations(rows, users) })
 	}
 	if err := conn.SendBatch(ctx, &reads).Close(); err != nil {
-		return loaded{}, fmt.Errorf("load: %w", err)
+		return loaded{}, fmt.Errorf("load: %w", repeated(err))
 	}
 	return state, nil
 }

@@ -27,7 +27,15 @@ func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 		d.revise(t, p.id)
 	case 2:
 		p.cache.limit = rapid.SampledFrom([]int{0, 3000, 1 << 20}).Draw(rt, "memory")
+	case 3:
+		p.recent, p.caution = newRecentKeys(rapid.SampledFrom([]int{0, 100, 1 << 20}).Draw(rt, "keys known")), caution{}
 	}
+}
+
+// notKnown reports whether a batch failed since its owner did not know how the
+// partition stands, which it then finds out.
+func notKnown(err error) bool {
+	return errors.Is(err, errFenced) || errors.Is(err, errRevised) || errors.Is(err, errRepeated)
 }
 
 // stepAgain folds a batch, once the owner has found out how the partition
@@ -39,7 +47,7 @@ func stepAgain(t *testing.T, p *partition, limit int) {
 		_, _, err := p.step(t.Context())
 		// One that is far behind may look for keys that have been dropped.
 		var pgErr *pgconn.PgError
-		if errors.Is(err, errFenced) || errors.Is(err, errRevised) || errors.As(err, &pgErr) && pgErr.Code == "42P01" {
+		if notKnown(err) || errors.As(err, &pgErr) && pgErr.Code == "42P01" {
 			continue
 		}
 		if err != nil {

@@ -2,10 +2,13 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
 )
@@ -61,18 +64,26 @@ VALUES ($1, $2, $3::bigint::text::xid8, $4)`
 // its window is counted from the event that was folded. Each older generation
 // costs a lookup in its index per key.
 func rememberKeysSQL(partition, generation int) string {
+	return rememberNewKeysSQL(partition, generation) + `
+ON CONFLICT DO NOTHING
+RETURNING key`
+}
+
+// rememberNewKeysSQL does the same for keys that are taken to be new: it fails
+// where the generation has one of them, and passes over those that an older one
+// has, so that it affects fewer rows than there are keys. Not to ask first, nor
+// to be ready for a no, saves a third of what a key costs.
+func rememberNewKeysSQL(partition, generation int) string {
 	older := ""
 	for g := generation - 1; g >= max(1, generation-windowSpans); g-- {
 		and := "  AND"
 		if older == "" {
 			and = "WHERE"
 		}
-		older += fmt.Sprintf("%s NOT EXISTS (SELECT FROM %s AS g WHERE g.key = k.key)\n", and, keysTable(partition, g))
+		older += fmt.Sprintf("\n%s NOT EXISTS (SELECT FROM %s AS g WHERE g.key = k.key)", and, keysTable(partition, g))
 	}
 	return `INSERT INTO ` + keysTable(partition, generation) + ` (key)
-SELECT k.key FROM unnest($1::uuid[]) AS k (key)
-` + older + `ON CONFLICT DO NOTHING
-RETURNING key`
+SELECT k.key FROM (SELECT unnest($1::uuid[]) AS key) AS k` + older
 }
 
 // keysTable is the table of a generation of keys.
@@ -87,5 +98,27 @@ func scanKeys(rows pgx.Rows, fresh map[uuid.UUID]struct{}) error {
 		fresh[key] = struct{}{}
 		return nil
 	})
+	return err
+}
+
+// expectNewKeys returns errRepeated unless rememberNewKeysSQL has remembered so
+// many keys.
+func expectNewKeys(keys int) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != int64(keys) {
+			return errRepeated
+		}
+		return nil
+	}
+}
+
+// repeated returns errRepeated in the place of an error which says that a table
+// of keys had one already.
+func repeated(err error) error {
+	const uniqueViolation = "23505"
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == uniqueViolation && strings.HasPrefix(pgErr.TableName, "dedup_keys_") {
+		return errRepeated
+	}
 	return err
 }

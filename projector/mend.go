@@ -191,7 +191,7 @@ FROM badged.partitions WHERE partition_id = $2`, in.partition), log.id, in.parti
 
 	m := mend{version: max(version, log.version) + 1}
 	m.ahead = m.version - log.version
-	log.version = m.version
+	log.version, log.stored = m.version, version
 	for id := range live {
 		if c := log.conversation(id); !c.touched {
 			// The log does not know it: it stays, saying nothing, so that
@@ -201,6 +201,7 @@ FROM badged.partitions WHERE partition_id = $2`, in.partition), log.id, in.parti
 		}
 	}
 	for _, c := range log.conversations {
+		_, c.stored = live[c.id]
 		if c.version > 0 || live[c.id] > 0 {
 			c.version = m.version
 		}

@@ -47,16 +47,20 @@ type partition struct {
 	standing standing
 	known    bool // whether position and standing are
 	cache    *cache
+	recent   *recentKeys
+	caution  caution
 	limit    int // events of the next batch
 }
 
 func newPartition(id int, p *Projector) *partition {
+	memory := p.cfg.CacheBytes / p.cfg.Log.Partitions()
 	return &partition{
 		id:        id,
 		projector: p,
 		tables:    newTables(id),
 		wakes:     make(chan struct{}, 1),
-		cache:     newCache(p.cfg.CacheBytes / p.cfg.Log.Partitions()),
+		cache:     newCache(memory - memory/recentShare),
+		recent:    newRecentKeys(memory / recentShare),
 		limit:     min(firstBatch, p.cfg.MaxBatch),
 	}
 }
@@ -125,7 +129,7 @@ func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
 			p.projector.metrics.fenced.Inc()
 			p.projector.log.WarnContext(ctx, "another projector folds this partition too; taking up its position",
 				"partition", p.id)
-		case errors.Is(err, errRevised): // and is read again
+		case errors.Is(err, errRevised), errors.Is(err, errRepeated): // and is read again
 		case err != nil || !more:
 			return hidden, err
 		}
@@ -156,10 +160,14 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 	if next := int(p.next.Load()); next == b.generation+1 {
 		b.generation, b.begins = next, true
 	}
+	b.doubt(p.recent, p.caution.advised())
 	// A batch that has begun is finished: what is committed must be told.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)
+	if errors.Is(err, errRepeated) {
+		p.caution.failed()
+	}
 	if err != nil {
 		p.known = false // the commit may have succeeded all the same
 		p.next.Store(0) // if its table is what is wrong, the present one will do

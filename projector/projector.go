@@ -46,8 +46,8 @@ type Config struct {
 	// MaxBatch is the most events folded in one transaction. Default 5,000.
 	MaxBatch int
 	// CacheBytes is about how much memory the users take that the projector
-	// remembers so as not to load them again, shared out evenly among all
-	// partitions. Default 256 MiB.
+	// remembers so as not to load them again, and the keys of recent events,
+	// shared out evenly among all partitions. Default 256 MiB.
 	CacheBytes int
 	// Concurrency is how many partitions are folded at once, each on a
 	// connection of its own. Default 4.

@@ -119,10 +119,13 @@ func (s *rangeSet) removeUpTo(last int64) bool {
 	return true
 }
 
+// emptySet is the literal of an empty set.
+const emptySet = "{}"
+
 // String returns the set as an int8multirange literal, such as "{[1,4),[7,8)}".
 func (s *rangeSet) String() string {
 	if len(s.ranges) == 0 {
-		return "{}"
+		return emptySet
 	}
 	b := make([]byte, 0, 24*len(s.ranges))
 	for i, r := range s.ranges {

@@ -60,13 +60,9 @@ WHERE user_id = ANY ($1::text[]) AND (read_seq < last_seq OR marked_unread)`,
 
 		insertUsersSQL: `INSERT INTO badged.users_p` + nn + `
        (partition_id, user_id, version, total, mentions, categories)
-SELECT ` + fmt.Sprint(partition) + `, ` + userValues + `
-ON CONFLICT (user_id) DO UPDATE
-SET version = excluded.version, total = excluded.total,
-    mentions = excluded.mentions, categories = excluded.categories`,
+SELECT ` + fmt.Sprint(partition) + `, ` + userValues,
 
-		// Rows that are known to be there cost less this way: nothing is tried
-		// first, and nothing locked. That they are all there is made sure of.
+		// That the rows are all there is made sure of.
 		updateUsersSQL: `WITH updated AS (
     UPDATE badged.users_p` + nn + ` AS u
     SET version = v.version, total = v.total, mentions = v.mentions, categories = v.categories
@@ -80,14 +76,7 @@ SELECT badged.expect_rows((SELECT count(*) FROM updated), cardinality($1::text[]
        (partition_id, user_id, conversation_id, version, read_seq, last_seq, left_seq,
         category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
         unread_block, mention_block, delivered_hour)
-SELECT ` + fmt.Sprint(partition) + `, ` + conversationValues + `
-ON CONFLICT (user_id, conversation_id) DO UPDATE
-SET version = excluded.version, read_seq = excluded.read_seq, last_seq = excluded.last_seq,
-    left_seq = excluded.left_seq, category = excluded.category, level = excluded.level,
-    marked_unread = excluded.marked_unread, unread = excluded.unread, mentions = excluded.mentions,
-    unread_set = excluded.unread_set, mention_set = excluded.mention_set, recalled_set = excluded.recalled_set,
-    unread_block = excluded.unread_block, mention_block = excluded.mention_block,
-    delivered_hour = excluded.delivered_hour`,
+SELECT ` + fmt.Sprint(partition) + `, ` + conversationValues,
 
 		updateConversationsSQL: `WITH updated AS (
     UPDATE badged.conversations_p` + nn + ` AS c
@@ -108,23 +97,28 @@ SELECT badged.expect_rows((SELECT count(*) FROM updated), cardinality($1::text[]
 	}
 }
 
+// The arrays are unnested side by side in the list of what is selected: as the
+// functions of a FROM clause each would be put aside as a whole first. Where one
+// is shorter, null follows.
+
 // userValues are users as userColumns has them.
-const userValues = `r.user_id, r.version, r.total, r.mentions, r.categories::jsonb
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])
-  AS r (user_id, version, total, mentions, categories)`
+const userValues = `r.user_id, r.version, r.total, r.mentions, r.categories
+FROM (SELECT unnest($1::text[]) AS user_id, unnest($2::bigint[]) AS version, unnest($3::bigint[]) AS total,
+             unnest($4::bigint[]) AS mentions, unnest($5::jsonb[]) AS categories) AS r`
 
 // conversationValues are conversations as conversationRows has them.
 const conversationValues = `r.user_id, r.conversation_id, r.version, r.read_seq, r.last_seq, nullif(r.left_seq, -1),
-       r.category, r.level::badged.level, r.marked_unread, r.unread, r.mentions,
-       r.unread_set::int8multirange, r.mention_set::int8multirange, r.recalled_set::int8multirange,
+       r.category, coalesce(r.level::badged.level, 'all'), coalesce(r.marked_unread, false),
+       r.unread, coalesce(r.mentions, 0), r.unread_set::int8multirange,
+       coalesce(r.mention_set::int8multirange, '{}'), coalesce(r.recalled_set::int8multirange, '{}'),
        nullif(r.unread_block, '')::bigint[], nullif(r.mention_block, '')::bigint[], r.delivered_hour
-FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::text[], $8::text[], $9::boolean[], $10::bigint[], $11::bigint[],
-            $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
-            $17::bigint[])
-  AS r (user_id, conversation_id, version, read_seq, last_seq, left_seq,
-        category, level, marked_unread, unread, mentions, unread_set, mention_set, recalled_set,
-        unread_block, mention_block, delivered_hour)`
+FROM (SELECT unnest($1::text[]) AS user_id, unnest($2::text[]) AS conversation_id, unnest($3::bigint[]) AS version,
+             unnest($4::bigint[]) AS read_seq, unnest($5::bigint[]) AS last_seq, unnest($6::bigint[]) AS left_seq,
+             unnest($7::text[]) AS category, unnest($8::text[]) AS level, unnest($9::boolean[]) AS marked_unread,
+             unnest($10::bigint[]) AS unread, unnest($11::bigint[]) AS mentions, unnest($12::text[]) AS unread_set,
+             unnest($13::text[]) AS mention_set, unnest($14::text[]) AS recalled_set,
+             unnest($15::text[]) AS unread_block, unnest($16::text[]) AS mention_block,
+             unnest($17::integer[]) AS delivered_hour) AS r`
 
 const conversationColumns = `c.user_id, c.conversation_id, c.version, c.read_seq, c.last_seq, coalesce(c.left_seq, -1),
        c.category, c.level::text, c.marked_unread, c.unread_set::text, c.mention_set::text, c.recalled_set::text,
@@ -246,27 +240,40 @@ type conversationRows struct {
 	unread, mentions                       []int64
 	unreadSets, mentionSets, recalledSets  []string
 	unreadBlocks, mentionBlocks            []string
-	deliveredHours                         []int64
+	deliveredHours                         []int32
 }
 
 func (a *conversationRows) add(u *user, c *conversation) {
+	n := len(a.users)
 	a.users = append(a.users, u.id)
 	a.ids = append(a.ids, c.id)
 	a.versions = append(a.versions, c.version)
 	a.readSeqs = append(a.readSeqs, c.readSeq)
 	a.lastSeqs = append(a.lastSeqs, c.lastSeq)
-	a.leftSeqs = append(a.leftSeqs, c.leftSeq)
+	a.leftSeqs = addRare(a.leftSeqs, n, c.leftSeq, never)
 	a.categories = append(a.categories, c.category)
-	a.levels = append(a.levels, string(c.level))
-	a.marked = append(a.marked, c.marked)
+	a.levels = addRare(a.levels, n, string(c.level), string(events.LevelAll))
+	a.marked = addRare(a.marked, n, c.marked, false)
 	a.unread = append(a.unread, c.unread.len())
-	a.mentions = append(a.mentions, c.mentions.len())
+	a.mentions = addRare(a.mentions, n, c.mentions.len(), 0)
 	a.unreadSets = append(a.unreadSets, c.unread.String())
-	a.mentionSets = append(a.mentionSets, c.mentions.String())
-	a.recalledSets = append(a.recalledSets, c.recalled.String())
-	a.unreadBlocks = append(a.unreadBlocks, c.unread.block.String())
-	a.mentionBlocks = append(a.mentionBlocks, c.mentions.block.String())
-	a.deliveredHours = append(a.deliveredHours, c.deliveredHour)
+	a.mentionSets = addRare(a.mentionSets, n, c.mentions.String(), emptySet)
+	a.recalledSets = addRare(a.recalledSets, n, c.recalled.String(), emptySet)
+	a.unreadBlocks = addRare(a.unreadBlocks, n, c.unread.block.String(), "")
+	a.mentionBlocks = addRare(a.mentionBlocks, n, c.mentions.block.String(), "")
+	a.deliveredHours = append(a.deliveredHours, int32(c.deliveredHour)) //nolint:gosec // hourOf keeps it below
+}
+
+// addRare adds value for row n to a column in which most rows have usual, which
+// the rows after the last other value go without.
+func addRare[T comparable](column []T, n int, value, usual T) []T {
+	if value == usual {
+		return column
+	}
+	for len(column) < n {
+		column = append(column, usual)
+	}
+	return append(column, value)
 }
 
 func (a *conversationRows) queue(batch *pgx.Batch, sql string) {

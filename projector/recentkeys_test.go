@@ -1,0 +1,123 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+)
+
+// An owner that does not know that an event came before takes it to be new, and
+// is put right by the tables: nothing of that batch is kept, and the next one
+// asks. So it is with an event of the same generation and of each that is
+// probed, and however little is remembered.
+func TestRepeatsThatTheOwnerDoesNotKnow(t *testing.T) {
+	for rotations := range 3 {
+		for _, memory := range []int{0, 1 << 20} {
+			t.Run(fmt.Sprintf("%d rotations later, %d bytes", rotations, memory), func(t *testing.T) {
+				d := newDatabase(t)
+				p, ann := d.projector.partitions[0], userIn(0, 0)
+				mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
+				d.append(t, deliver("c", 1, ann), mark, event("read", events.ConversationRead, "c", upTo(1), ann))
+				drain(t, p)
+				for range rotations {
+					d.rotate(t, p)
+				}
+				again := event("mark 2", events.ConversationMarkedUnread, "c", nil, ann)
+				d.append(t, deliver("c", 2, ann), mark, again,
+					event("read 2", events.ConversationRead, "c", upTo(2), ann), again, deliver("c", 3, ann))
+				d.awaitVisible(t, 0)
+				before, position := d.dump(t), d.position(t, 0)
+
+				p.recent = newRecentKeys(memory)
+				if _, _, err := p.step(t.Context()); !errors.Is(err, errRepeated) {
+					t.Fatalf("the batch ended with %v, want %v", err, errRepeated)
+				}
+				if d.dump(t) != before || d.position(t, 0) != position {
+					t.Error("some of the batch was kept")
+				}
+				if _, _, err := p.step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if b := d.badge(t, ann); b.Total != 1 || b.Version != 7 {
+					t.Errorf("the badge is %+v, want one unread message at version 7", b)
+				}
+				d.checkRefold(t, ann)
+			})
+		}
+	}
+}
+
+// An owner that knows what came before asks for that, and fails no batch.
+func TestRepeatsThatTheOwnerKnows(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	for round := range 3 {
+		d.append(t, deliver("c", 1, ann), deliver("c", 2, ann), deliver("c", 2, ann), deliver("c", int64(3+round), ann))
+		d.awaitVisible(t, 0)
+		step(t, p, 4)
+	}
+	if b := d.badge(t, ann); b.Total != 5 || b.Version != 5 {
+		t.Errorf("the badge is %+v, want 5 unread at version 5", b)
+	}
+	if n := count(d.projector.metrics.duplicates); n != 7 {
+		t.Errorf("%d events were duplicates, want 7", n)
+	}
+}
+
+// The keys that came last are known, as many as half the memory takes at least,
+// and all of it at most.
+func TestRecentKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 10).Draw(t, "limit")
+		r := newRecentKeys(2 * recentKeyBytes * limit)
+		last := map[uuid.UUID]int{}
+		for i, n := range rapid.SliceOfN(rapid.IntRange(0, 30), 1, 200).Draw(t, "keys") {
+			e := events.Event{ID: fmt.Sprint(n), Source: "test"}
+			key := e.Key()
+			before, came := last[key]
+			known := r.note(key)
+			switch {
+			case known && !came:
+				t.Fatalf("key %d is known before it came", n)
+			case !known && came && i-before <= limit:
+				t.Fatalf("key %d is forgotten after %d others", n, i-before-1)
+			case len(r.young) > limit || len(r.old) > limit:
+				t.Fatalf("%d and %d keys are remembered", len(r.young), len(r.old))
+			}
+			last[key] = i
+		}
+	})
+}
+
+// Caution lasts the longer the more often it was missing, and is forgotten with
+// the batches that went well without.
+func TestCaution(t *testing.T) {
+	var c caution
+	careful := func() (n int) {
+		for c.advised() {
+			n++
+		}
+		return n
+	}
+	for _, want := range []int{0, 4, 6, 10, 18, 34, 66, 130, 258, 514, 1024, 1024} {
+		if got := careful(); got != want {
+			t.Fatalf("%d batches are careful, want %d", got, want)
+		}
+		c.failed()
+	}
+	careful()
+	for range longCaution {
+		if c.advised() {
+			t.Fatal("a batch is careful that need not be")
+		}
+	}
+	c.failed()
+	if got := careful(); got != shortCaution {
+		t.Errorf("after a long time without a failure %d batches are careful, want %d", got, shortCaution)
+	}
+}
