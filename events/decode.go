@@ -21,6 +21,14 @@ import (
 // attributes datacontenttype (which must be JSON), dataschema and subject. As
 // CloudEvents wants it, an attribute that is null is one that was not given.
 func Decode(b []byte) (Event, error) {
+	if e, ok := decodeOwn(b); ok {
+		return e, nil
+	}
+	return decode(b)
+}
+
+// decode is Decode for any form.
+func decode(b []byte) (Event, error) {
 	var p problems
 	var e Event
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b))

@@ -20,7 +20,10 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	a.text("source", e.Source)
 	a.text("type", string(e.Type))
 	if !e.Time.IsZero() {
-		a.text("time", e.Time.UTC().Format(time.RFC3339Nano))
+		a.name("time")
+		a.b = append(a.b, '"')
+		a.b = e.Time.UTC().AppendFormat(a.b, time.RFC3339Nano)
+		a.b = append(a.b, '"')
 	}
 	if e.TraceParent != "" {
 		a.text("traceparent", e.TraceParent)

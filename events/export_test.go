@@ -9,3 +9,9 @@ func GroupSize(g *Group) int {
 	}
 	return len(g.next.evs)
 }
+
+// DecodeOwn and DecodeAny are the two ways in which Decode decodes.
+var (
+	DecodeOwn = decodeOwn
+	DecodeAny = decode
+)

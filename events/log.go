@@ -136,10 +136,11 @@ func (e *BatchError) Error() string {
 // alone may write are as good as invalid.
 func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 	now := time.Now()
-	byPartition := make([]*rows, l.partitions)
+	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*rows, l.partitions)}
 	var bad BatchError
+	var e Event
 	for i := range evs {
-		e := evs[i] // a copy: the caller's keeps its zero time
+		e = evs[i] // a copy: the caller's keeps its zero time
 		err := e.Validate()
 		if err == nil && !own {
 			err = e.checkPublished()
@@ -152,7 +153,7 @@ func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 		if e.Time.IsZero() {
 			e.Time = now
 		}
-		if err := l.encode(&e, byPartition); err != nil {
+		if err := enc.encode(&e); err != nil {
 			return nil, fmt.Errorf("encode event %d: %w", i, err)
 		}
 	}
@@ -160,7 +161,7 @@ func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 		return nil, &bad
 	}
 	var inserts []insert
-	for p, rows := range byPartition {
+	for p, rows := range enc.byPartition {
 		if rows != nil {
 			inserts = append(inserts, insert{partition: p, rows: rows})
 		}
@@ -168,40 +169,50 @@ func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 	return inserts, nil
 }
 
+// encoder encodes events as the rows of each partition.
+type encoder struct {
+	log *Log
+	// expect is about how many rows a partition will have.
+	expect      int
+	byPartition []*rows
+	payload     []byte // of the last row, to be used again
+}
+
 // encode adds e to the rows of each partition that holds some of its users,
 // with just those users: a message to a large group is one row a partition.
-func (l *Log) encode(e *Event, byPartition []*rows) error {
+func (enc *encoder) encode(e *Event) error {
 	key := e.Key().String()
 	metadata, err := e.metadata()
 	if err != nil {
 		return err
 	}
-	add := func(partition int, data *Data) error {
-		payload, err := appendEvent(make([]byte, 0, 384), e, data)
-		if err != nil {
-			return err
-		}
-		if byPartition[partition] == nil {
-			byPartition[partition] = newRows(1)
-		}
-		byPartition[partition].add(key, string(payload), metadata)
-		return nil
-	}
 	if len(e.Data.UserIDs) == 1 { // by far the most frequent
-		return add(l.PartitionOf(e.Data.UserIDs[0]), &e.Data)
+		return enc.add(enc.log.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
 	}
-	users := l.split(e.Data.UserIDs)
-	mentioned := l.split(e.Data.MentionedUserIDs)
+	users := enc.log.split(e.Data.UserIDs)
+	mentioned := enc.log.split(e.Data.MentionedUserIDs)
 	for p := range users {
 		if len(users[p]) == 0 {
 			continue
 		}
 		data := e.Data
 		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
-		if err := add(p, &data); err != nil {
+		if err := enc.add(p, e, &data, key, metadata); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// add adds e with data in place of its own to a partition.
+func (enc *encoder) add(partition int, e *Event, data *Data, key, metadata string) (err error) {
+	if enc.payload, err = appendEvent(enc.payload[:0], e, data); err != nil {
+		return err
+	}
+	if enc.byPartition[partition] == nil {
+		enc.byPartition[partition] = newRows(enc.expect + enc.expect/4)
+	}
+	enc.byPartition[partition].add(key, string(enc.payload), metadata)
 	return nil
 }
 

@@ -33,9 +33,14 @@ var keyNamespace = uuid.MustParse("6c1d7a34-5b0f-5d5e-9f0c-0c5f1b7b9ad1")
 func (e *Event) Key() uuid.UUID {
 	// Validate keeps control characters out of both, so that no other pair
 	// gives the same bytes.
-	name := make([]byte, 0, 2*MaxNameBytes+1)
+	var b [len(keyNamespace) + 2*MaxNameBytes + 1]byte
+	name := append(b[:0], keyNamespace[:]...)
 	name = append(name, e.Source...)
 	name = append(name, 0)
 	name = append(name, e.ID...)
-	return uuid.NewHash(sha256.New(), keyNamespace, name, 8)
+	sum := sha256.Sum256(name)
+	key := uuid.UUID(sum[:16])
+	key[6] = key[6]&0x0f | 0x80 // the version
+	key[8] = key[8]&0x3f | 0x80 // the variant
+	return key
 }

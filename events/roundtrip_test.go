@@ -1,9 +1,11 @@
 package events_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +90,49 @@ func TestDecodeIsTheInverseOfMarshal(t *testing.T) {
 		if diff := cmp.Diff(e, again, sameEvent); diff != "" {
 			t.Fatalf("%s decodes to (-want +got):\n%s", b, diff)
 		}
+		if _, ok := events.DecodeOwn(b); !ok && !bytes.ContainsRune(b, '\\') {
+			t.Fatalf("%s is not decoded the quick way", b)
+		}
 	})
+}
+
+// The quick way to decode understands nothing else than the strict one, however
+// near to an event something is: with bytes changed, lost or doubled.
+func TestWaysToDecodeAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, err := json.Marshal(anyEvent.Draw(t, "event"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "changes") {
+			at := rapid.IntRange(0, len(b)-1).Draw(t, "at")
+			switch rapid.IntRange(0, 2).Draw(t, "change") {
+			case 0:
+				b[at] = rapid.OneOf(rapid.SampledFrom([]byte(`"{}[]:,\\0 x`)), rapid.Byte()).Draw(t, "byte")
+			case 1:
+				b = slices.Delete(b, at, at+1)
+			case 2:
+				end := rapid.IntRange(at, len(b)).Draw(t, "end")
+				b = slices.Insert(b, end, b[at:end]...)
+			}
+		}
+		checkAgreement(t, b)
+	})
+}
+
+// checkAgreement fails where the quick way to decode understands b otherwise
+// than the strict one.
+func checkAgreement(t rapid.TB, b []byte) {
+	t.Helper()
+	own, ok := events.DecodeOwn(b)
+	if !ok {
+		return
+	}
+	if strict, err := events.DecodeAny(b); err != nil {
+		t.Fatalf("%s is understood, but %v", b, err)
+	} else if diff := cmp.Diff(strict, own, sameEvent); diff != "" {
+		t.Fatalf("%s is (-strict +quick):\n%s", b, diff)
+	}
 }
 
 // What an event is told by Validate, its JSON is told by Decode: a backend in
@@ -204,6 +248,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		checkAgreement(t, b)
 		e, err := events.Decode(b)
 		if err != nil {
 			checkRefusal(t, err)

@@ -45,12 +45,13 @@ func messagesTable(topic string) string { return `badged."` + topic + `"` }
 func offsetsTable(topic string) string { return `badged."` + topic + `_offsets"` }
 
 // insertSQL appends messages in the order of the arrays; an empty metadata is
-// null. The arrays are text so that any driver can pass them, as an array or
-// as its literal.
+// null, and so are those after the last that is not. The arrays are unnested side
+// by side in the list of what is selected: as a function of a FROM clause they
+// would be put aside as a whole first.
 func insertSQL(topic string) string {
 	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, transaction_id)
-SELECT m.uuid::uuid, m.payload::json, nullif(m.metadata, '')::json, pg_current_xact_id()
-FROM unnest($1::text[], $2::text[], $3::text[]) AS m (uuid, payload, metadata)`
+SELECT m.uuid::uuid, m.payload, nullif(m.metadata, '')::json, pg_current_xact_id()
+FROM (SELECT unnest($1::text[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata) AS m`
 }
 
 // InsertQuery implements the watermill-sql schema adapter. No messages are an
@@ -96,12 +97,18 @@ type rows struct {
 }
 
 func newRows(n int) *rows {
-	return &rows{make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)}
+	return &rows{uuids: make([]string, 0, n), payloads: make([]string, 0, n)}
 }
 
 func (r *rows) add(uuid, payload, metadata string) {
 	r.uuids = append(r.uuids, uuid)
 	r.payloads = append(r.payloads, payload)
+	if metadata == "" {
+		return
+	}
+	for len(r.metadata) < len(r.uuids)-1 {
+		r.metadata = append(r.metadata, "")
+	}
 	r.metadata = append(r.metadata, metadata)
 }
 

@@ -79,20 +79,21 @@ const (
 )
 
 // fieldNames are the JSON names of the fields of Data, in the order in which
-// they are checked and encoded.
+// they are checked and encoded, and how they are written behind another member.
 var fieldNames = [...]struct {
-	field fields
-	name  string
+	field  fields
+	name   string
+	quoted string
 }{
-	{fieldConversationID, "conversation_id"},
-	{fieldUserIDs, "user_ids"},
-	{fieldSeq, "seq"},
-	{fieldUpToSeq, "up_to_seq"},
-	{fieldMentionedUserIDs, "mentioned_user_ids"},
-	{fieldCategory, "category"},
-	{fieldMessageID, "message_id"},
-	{fieldSenderID, "sender_id"},
-	{fieldLevel, "level"},
+	{fieldConversationID, "conversation_id", `,"conversation_id":`},
+	{fieldUserIDs, "user_ids", `,"user_ids":`},
+	{fieldSeq, "seq", `,"seq":`},
+	{fieldUpToSeq, "up_to_seq", `,"up_to_seq":`},
+	{fieldMentionedUserIDs, "mentioned_user_ids", `,"mentioned_user_ids":`},
+	{fieldCategory, "category", `,"category":`},
+	{fieldMessageID, "message_id", `,"message_id":`},
+	{fieldSenderID, "sender_id", `,"sender_id":`},
+	{fieldLevel, "level", `,"level":`},
 }
 
 // schemaOf returns which fields the data of an event of type t must and may
@@ -118,26 +119,23 @@ func schemaOf(t Type) (required, optional fields, ok bool) {
 
 // present returns the fields of d that are not zero.
 func (d *Data) present() fields {
-	var set fields
-	for _, f := range []struct {
-		field fields
-		has   bool
-	}{
-		{fieldConversationID, d.ConversationID != ""},
-		{fieldUserIDs, len(d.UserIDs) > 0},
-		{fieldSeq, d.Seq != 0},
-		{fieldUpToSeq, d.UpToSeq != 0},
-		{fieldMentionedUserIDs, len(d.MentionedUserIDs) > 0},
-		{fieldCategory, d.Category != ""},
-		{fieldMessageID, d.MessageID != ""},
-		{fieldSenderID, d.SenderID != ""},
-		{fieldLevel, d.Level != ""},
-	} {
-		if f.has {
-			set |= f.field
-		}
+	return fieldConversationID.when(d.ConversationID != "") |
+		fieldUserIDs.when(len(d.UserIDs) > 0) |
+		fieldSeq.when(d.Seq != 0) |
+		fieldUpToSeq.when(d.UpToSeq != 0) |
+		fieldMentionedUserIDs.when(len(d.MentionedUserIDs) > 0) |
+		fieldCategory.when(d.Category != "") |
+		fieldMessageID.when(d.MessageID != "") |
+		fieldSenderID.when(d.SenderID != "") |
+		fieldLevel.when(d.Level != "")
+}
+
+// when returns set, or the empty set.
+func (set fields) when(has bool) fields {
+	if has {
+		return set
 	}
-	return set
+	return 0
 }
 
 // Validate returns an [*InvalidError] that names every field at fault, or nil.

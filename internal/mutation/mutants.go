@@ -27,6 +27,7 @@ const (
 	rangeFile   = "projector/rangeset.go"
 	shadowFile  = "projector/shadow.go"
 	readFile    = "events/read.go"
+	decodeFile  = "events/decode_own.go"
 	mailboxFile = "gateway/mailbox.go"
 )
 
@@ -47,6 +48,7 @@ var (
 	letters    = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
 	swept      = check{"./projector", "^(TestSweep|TestProgress|TestMended|TestDeliveredHour)", true}
 	rebuilt    = check{"./projector", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
+	decoded    = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
 	told       = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
 	commands   = check{"./gateway", "^TestCommands$", true}
 	limits     = check{"./gateway", "^(TestConnectionsThatAreTooMany|TestCommandsThatAreTooMany|TestAddressOf)$", false}
@@ -149,6 +151,9 @@ var mutants = []mutant{
 			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)\n	p.projector.enqueue(r.updates)\n",
 		},
 	}, crashes},
+
+	{"an event in our own form is not validated", []edit{{decodeFile, "return e, len(p) == 0", "return e, true"}}, decoded},
+	{"what follows an event in our own form is passed over", []edit{{decodeFile, "r.failed || len(r.rest) > 0", "r.failed"}}, decoded},
 
 	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.deliveredHour", "hour != c.deliveredHour"}}, swept},
 	{"a sweep goes past what is not folded", []edit{{sweepFile, "hourOf(now.Add(-max(writer.Age, lags[0].Age)))", "hourOf(now.Add(-writer.Age))"}}, swept},
