@@ -22,8 +22,9 @@ const (
 // RedisConfig says how to reach a Redis and how long to believe in it.
 type RedisConfig struct {
 	// URL is as go-redis takes it: redis://, rediss:// or unix://. With one or
-	// more addr=HOST:PORT parameters it names the seeds of a cluster, with
-	// master_name=NAME the Sentinels of a master. Required.
+	// more addr=HOST:PORT parameters it names the seeds of a cluster (give the
+	// first once more where there is only one), with master_name=NAME the
+	// Sentinels of a master. Required.
 	//
 	// The parameters max_retries, dialer_retries and protocol have no effect: a
 	// publish is not repeated, since that would disturb the order and the next
@@ -81,17 +82,20 @@ func (c *RedisConfig) validate() error {
 
 // Redis is the bus of several processes: Redis pub/sub, a channel per user.
 //
-// Each subscription has a connection of its own, so that one that lags holds up
-// nobody else. A connection that is lost, or that stays silent, is built again
-// for as long as the subscription lives; when every user is joined again,
+// Each subscription has connections of its own, so that one that lags holds up
+// nobody else: one, or in a cluster one for each partition that it has joined
+// users of. A connection that is lost, or that stays silent, is built again for
+// as long as the subscription lives; when every user on it is joined again,
 // HandleGap is called. Redis itself ends the connection of a subscriber that lags
 // far behind (its client-output-buffer-limit), which is a loss like any other.
 //
-// In a cluster it uses classic pub/sub, which every node passes on to every
-// other: a subscription needs one connection, to any node.
+// In a cluster that knows sharded pub/sub, from Redis 7.0 on, only the shard of
+// a partition carries its updates. An older cluster uses classic pub/sub, which
+// every node passes on to every other.
 type Redis struct {
 	cfg      RedisConfig
 	client   redis.UniversalClient
+	cluster  *redisCluster // nil where the client is not of a cluster
 	counters counters
 
 	mu        sync.Mutex
@@ -113,7 +117,11 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Redis{cfg: cfg, client: client, listeners: make(map[*redisListener]struct{})}, nil
+	r := &Redis{cfg: cfg, client: client, listeners: make(map[*redisListener]struct{})}
+	if c, ok := client.(*redis.ClusterClient); ok {
+		r.cluster = &redisCluster{client: c}
+	}
+	return r, nil
 }
 
 // Publish implements [Bus]: all updates in one pipeline. It does not block
@@ -123,16 +131,16 @@ func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 	if len(updates) == 0 {
 		return nil
 	}
-	commands := make([]redis.Cmder, len(updates))
+	messages := make([]redisMessage, len(updates))
 	for i := range updates {
 		u := &updates[i]
 		payload, err := json.Marshal(u)
 		if err != nil {
 			return fmt.Errorf("pubsub: encode an update: %w", err)
 		}
-		commands[i] = publishCommand(ctx, channelOf(User{ID: u.UserID, Partition: u.Partition}), payload)
+		messages[i] = redisMessage{channelOf(User{ID: u.UserID, Partition: u.Partition}), payload}
 	}
-	if err := r.send(ctx, commands); err != nil {
+	if err := r.send(ctx, messages...); err != nil {
 		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
 	}
 	return nil
@@ -148,23 +156,23 @@ func (r *Redis) Wake(ctx context.Context, partitions []int) error {
 	if err != nil {
 		return fmt.Errorf("pubsub: encode partitions: %w", err)
 	}
-	if err := r.send(ctx, []redis.Cmder{publishCommand(ctx, wakeChannel, payload)}); err != nil {
+	if err := r.send(ctx, redisMessage{wakeChannel, payload}); err != nil {
 		return fmt.Errorf("pubsub: wake partitions %v: %w", partitions, err)
 	}
 	return nil
 }
 
-// send runs commands as one pipeline, and counts failures.
-func (r *Redis) send(ctx context.Context, commands []redis.Cmder) error {
-	err := r.execute(ctx, commands)
+// send publishes messages, of which there is one at least, and counts failures.
+func (r *Redis) send(ctx context.Context, messages ...redisMessage) error {
+	err := r.execute(ctx, messages...)
 	if err != nil && !errors.Is(err, ErrClosed) {
 		r.counters.publishErrors.Add(1)
 	}
 	return err
 }
 
-// execute runs commands as one pipeline, within PublishTimeout.
-func (r *Redis) execute(ctx context.Context, commands []redis.Cmder) error {
+// execute publishes messages as one pipeline, within PublishTimeout.
+func (r *Redis) execute(ctx context.Context, messages ...redisMessage) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -176,40 +184,32 @@ func (r *Redis) execute(ctx context.Context, commands []redis.Cmder) error {
 
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
 	defer cancel()
-	pipe := r.client.Pipeline()
-	err := pipe.BatchProcess(ctx, commands...)
-	if err == nil {
-		_, err = pipe.Exec(ctx)
+	err := r.pipeline(ctx, messages)
+	if err != nil {
+		r.lookAgain() //nolint:contextcheck // it goes on after the publish
 	}
 	return err
 }
 
-// Subscribe implements [Bus].
-func (r *Redis) Subscribe(h Handler) (Subscription, error) {
-	l, err := r.listen(
-		func(channel, payload string) {
-			u, err := decodeUpdate(channel, payload)
-			if err != nil {
-				r.malformed(channel, err)
-				return
-			}
-			h.HandleUpdate(u)
-		},
-		func() {
-			r.counters.gaps.Add(1)
-			h.HandleGap()
-		},
-	)
+func (r *Redis) pipeline(ctx context.Context, messages []redisMessage) error {
+	sharded, err := r.sharded(ctx, messages[0].channel)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &redisSubscription{bus: r, listener: l}, nil
+	pipe := r.client.Pipeline()
+	for _, m := range messages {
+		if err := pipe.Process(ctx, m.command(ctx, sharded)); err != nil {
+			return err
+		}
+	}
+	_, err = pipe.Exec(ctx)
+	return err
 }
 
 // Wakes implements [Bus]. It returns [ErrClosed] when the bus is closed before
 // ctx is done.
 func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
-	l, err := r.listen( //nolint:contextcheck // a listener has a context of its own
+	l, err := r.listen(wakeChannel, //nolint:contextcheck // a listener has a context of its own
 		func(channel, payload string) {
 			var partitions []int
 			if err := json.Unmarshal([]byte(payload), &partitions); err != nil {
@@ -241,14 +241,15 @@ func (r *Redis) malformed(channel string, err error) {
 	r.cfg.Logger.Warn("message dropped: not understood", "channel", channel, "error", err)
 }
 
-// listen starts a listener that ends with the bus.
-func (r *Redis) listen(onMessage func(channel, payload string), onGap func()) (*redisListener, error) {
+// listen starts a listener to channels with a tag (see [canaryChannel]) that ends
+// with the bus.
+func (r *Redis) listen(tag string, onMessage func(channel, payload string), onGap func()) (*redisListener, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, ErrClosed
 	}
-	l := newRedisListener(r, onMessage, onGap)
+	l := newRedisListener(r, tag, onMessage, onGap)
 	r.listeners[l] = struct{}{}
 	go l.run()
 	return l, nil
@@ -260,6 +261,12 @@ func (r *Redis) end(l *redisListener) {
 	r.mu.Lock()
 	delete(r.listeners, l)
 	r.mu.Unlock()
+}
+
+func (r *Redis) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }
 
 // Close implements [Bus]. It lets a Publish under way finish.
@@ -309,31 +316,3 @@ func (r *Redis) Ping(ctx context.Context) error {
 
 // Stats returns what the bus has counted so far. It may be called at any time.
 func (r *Redis) Stats() Stats { return r.counters.stats() }
-
-// redisSubscription is a listener that speaks of users.
-type redisSubscription struct {
-	bus      *Redis
-	listener *redisListener
-}
-
-// Join implements [Subscription].
-func (s *redisSubscription) Join(ctx context.Context, users ...User) error {
-	if err := s.listener.join(ctx, channelsOf(users)...); err != nil {
-		if errors.Is(err, ErrClosed) {
-			return err
-		}
-		return fmt.Errorf("pubsub: join %d users: %w", len(users), err)
-	}
-	return nil
-}
-
-// Leave implements [Subscription]. Redis is told soon after.
-func (s *redisSubscription) Leave(_ context.Context, users ...User) error {
-	return s.listener.leave(channelsOf(users)...)
-}
-
-// Close implements [Subscription].
-func (s *redisSubscription) Close() error {
-	s.bus.end(s.listener)
-	return nil
-}

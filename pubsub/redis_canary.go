@@ -2,12 +2,9 @@ package pubsub
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"strconv"
 	"sync/atomic"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // maxMisses is after how many canaries in a row that did not come a connection
@@ -19,10 +16,10 @@ var errDeaf = errors.New("messages do not arrive, though Redis takes and answers
 
 // canary tells whether what is published arrives: a pong only says that Redis is
 // there. It goes the way of updates, over a connection of the publishers', and in
-// a cluster from node to node. Each listener has its own.
+// a cluster by the master of the same slot. Each listener has its own.
 type canary struct {
 	channel string
-	execute func(context.Context, []redis.Cmder) error
+	execute func(context.Context, ...redisMessage) error
 	heard   atomic.Uint64 // the latest that has come
 
 	// The rest is for who sends.
@@ -31,8 +28,8 @@ type canary struct {
 	sent uint64 // the latest that Redis has taken; 0 after one that it has not
 }
 
-func newCanary(execute func(context.Context, []redis.Cmder) error) canary {
-	return canary{channel: "badged:canary:" + rand.Text(), execute: execute}
+func newCanary(tag string, execute func(context.Context, ...redisMessage) error) canary {
+	return canary{channel: canaryChannel(tag), execute: execute}
 }
 
 // send publishes the next canary. One that Redis does not take counts for
@@ -40,8 +37,7 @@ func newCanary(execute func(context.Context, []redis.Cmder) error) canary {
 func (c *canary) send(ctx context.Context) {
 	c.last++
 	c.sent = 0
-	payload := strconv.FormatUint(c.last, 10)
-	if c.execute(ctx, []redis.Cmder{publishCommand(ctx, c.channel, []byte(payload))}) == nil {
+	if c.execute(ctx, redisMessage{c.channel, strconv.AppendUint(nil, c.last, 10)}) == nil {
 		c.sent = c.last
 	}
 }

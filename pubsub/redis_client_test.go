@@ -108,15 +108,15 @@ func TestLinkDialsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	link, err := openLink(t.Context(), client, time.Minute)
+	link, err := openLink(t.Context(), client, "canary", false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer link.close(nil)
-	if _, err := link.receive(); err != nil { // the first pong
+	if _, err := link.receive(); err != nil { // that it is subscribed
 		t.Fatal(err)
 	}
-	if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+	if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := link.receive(); !errors.Is(err, io.EOF) {

@@ -24,6 +24,8 @@ var errLinkEnded = errors.New("the connection is lost")
 // One goroutine may receive while another subscribes.
 type redisLink struct {
 	pubsub *redis.PubSub
+	// sharded is set where the channels are those of one shard of a cluster.
+	sharded bool
 
 	// ctx ends with the link, and closes its connection: whoever reads or writes
 	// returns at once, however stuck Redis is. It carries the link, by which the
@@ -45,15 +47,16 @@ func linkOf(ctx context.Context) *redisLink {
 	return link
 }
 
-// openLink connects, and asks for a pong, which is the first that the link
-// receives. The link ends when ctx is done, or with close.
-func openLink(ctx context.Context, client redis.UniversalClient, silence time.Duration) (*redisLink, error) {
-	link := &redisLink{silence: silence}
+// openLink connects to whoever serves channel and subscribes to it, whose
+// acknowledgement is the first that the link receives. The link ends when ctx is
+// done, or with close.
+func openLink(ctx context.Context, client redis.UniversalClient, channel string, sharded bool, silence time.Duration) (*redisLink, error) {
+	link := &redisLink{sharded: sharded, silence: silence}
 	ctx, link.end = context.WithCancelCause(ctx)
 	ctx = context.WithValue(ctx, redisLinkKey{}, link)
 	link.ctx = ctx
 	link.pubsub = client.Subscribe(ctx) // Without a channel it does not connect.
-	if err := link.ping(ctx); err != nil {
+	if err := link.subscribe(ctx, []string{channel}); err != nil {
 		link.close(err)
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -87,12 +90,18 @@ func (k *redisLink) ping(ctx context.Context) error {
 func (k *redisLink) subscribe(ctx context.Context, channels []string) error {
 	ctx, cancel := context.WithTimeout(ctx, k.silence)
 	defer cancel()
+	if k.sharded {
+		return k.pubsub.SSubscribe(ctx, channels...)
+	}
 	return k.pubsub.Subscribe(ctx, channels...)
 }
 
 func (k *redisLink) unsubscribe(ctx context.Context, channels []string) error {
 	ctx, cancel := context.WithTimeout(ctx, k.silence)
 	defer cancel()
+	if k.sharded {
+		return k.pubsub.SUnsubscribe(ctx, channels...)
+	}
 	return k.pubsub.Unsubscribe(ctx, channels...)
 }
 

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -29,9 +30,9 @@ const subscribeChunk = 1000
 type redisListener struct {
 	redisInterests
 
-	client       redis.UniversalClient
+	bus          *Redis
+	tag          string // of its channels
 	log          *slog.Logger
-	counters     *counters
 	pingInterval time.Duration
 	silence      time.Duration // after which a connection is dead
 	onMessage    func(channel, payload string)
@@ -47,13 +48,13 @@ type redisListener struct {
 	canary    canary
 }
 
-func newRedisListener(r *Redis, onMessage func(channel, payload string), onGap func()) *redisListener {
+func newRedisListener(r *Redis, tag string, onMessage func(channel, payload string), onGap func()) *redisListener {
 	l := &redisListener{
 		redisInterests: newRedisInterests(),
-		canary:         newCanary(r.execute),
-		client:         r.client,
+		canary:         newCanary(tag, r.execute),
+		bus:            r,
+		tag:            tag,
 		log:            r.cfg.Logger,
-		counters:       &r.counters,
 		pingInterval:   r.cfg.PingInterval,
 		silence:        r.cfg.PingInterval + r.cfg.PongTimeout,
 		onMessage:      onMessage,
@@ -64,9 +65,10 @@ func newRedisListener(r *Redis, onMessage func(channel, payload string), onGap f
 	return l
 }
 
-// join wants channels and waits until Redis has acknowledged each.
-func (l *redisListener) join(ctx context.Context, channels ...string) error {
-	for _, ready := range l.want(channels...) {
+// await waits until Redis has acknowledged channels, for which want has returned
+// waits.
+func (l *redisListener) await(ctx context.Context, channels []string, waits []<-chan struct{}) error {
+	for _, ready := range waits {
 		select {
 		case <-ready:
 		case <-l.ctx.Done():
@@ -109,11 +111,12 @@ func (l *redisListener) run() {
 		if l.ctx.Err() != nil {
 			return
 		}
+		l.bus.lookAgain()
 		if lasted := time.Since(began); connected && lasted > maxReconnectDelay {
 			delay = minReconnectDelay
 		}
 		wait := delay/2 + rand.N(delay/2) //nolint:gosec // jitter, not a secret
-		l.log.Warn("no connection to Redis: updates may be lost", "error", err, "retry_in", wait)
+		l.log.Warn("no connection to Redis: updates may be lost", "channels", l.tag, "error", err, "retry_in", wait)
 		delay = min(2*delay, maxReconnectDelay)
 		select {
 		case <-time.After(wait):
@@ -125,7 +128,7 @@ func (l *redisListener) run() {
 // connection opens one connection and stays until it is lost. connected says
 // whether Redis ever spoke on it.
 func (l *redisListener) connection() (connected bool, err error) {
-	link, err := openLink(l.ctx, l.client, l.silence)
+	link, err := l.open()
 	if err != nil {
 		return false, err
 	}
@@ -148,17 +151,34 @@ func (l *redisListener) connection() (connected bool, err error) {
 		if !connected {
 			connected = true
 			l.connected.Store(true)
-			l.log.Info("connected to Redis")
+			l.log.Info("connected to Redis", "channels", l.tag)
 			if l.connections++; l.connections > 1 {
-				l.counters.reconnects.Add(1)
+				l.bus.counters.reconnects.Add(1)
 			}
 		}
-		l.handle(reply)
+		if err := l.handle(reply); err != nil {
+			return connected, err
+		}
 	}
 }
 
-// handle takes what was received.
-func (l *redisListener) handle(reply any) {
+// open opens a connection that listens to the canary.
+func (l *redisListener) open() (*redisLink, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.bus.cfg.PublishTimeout)
+	defer cancel()
+	sharded, err := l.bus.sharded(ctx, l.canary.channel)
+	if err != nil {
+		return nil, err
+	}
+	return openLink(l.ctx, l.bus.client, l.canary.channel, sharded, l.silence)
+}
+
+// errMoved says that the shard does not serve the channels any more, of which the
+// canary's is one.
+var errMoved = errors.New("the channels have moved to another shard")
+
+// handle takes what was received. An error is the end of the connection.
+func (l *redisListener) handle(reply any) error {
 	switch reply := reply.(type) {
 	case *redis.Message:
 		if reply.Channel == l.canary.channel {
@@ -167,21 +187,24 @@ func (l *redisListener) handle(reply any) {
 			l.onMessage(reply.Channel, reply.Payload)
 		}
 	case *redis.Subscription:
+		if reply.Channel == l.canary.channel {
+			if reply.Kind == "sunsubscribe" { // which nobody has asked for
+				return errMoved
+			}
+			break
+		}
 		l.acknowledge(reply.Channel)
 	}
 	if l.gapIsDue() {
 		l.onGap()
 	}
+	return nil
 }
 
 // write brings to Redis what join and leave want, and pings, until the link
 // ends. Pings are sent whether or not Redis is talking: they cost less than to
 // know.
 func (l *redisListener) write(link *redisLink) {
-	if err := link.subscribe(link.ctx, []string{l.canary.channel}); err != nil {
-		link.close(fmt.Errorf("subscribe: %w", err))
-		return
-	}
 	ping := time.NewTicker(l.pingInterval)
 	defer ping.Stop()
 	for {
@@ -215,7 +238,7 @@ func (l *redisListener) watch(link *redisLink) {
 		}
 		if l.canary.missing() {
 			misses++
-			l.counters.canariesMissed.Add(1)
+			l.bus.counters.canariesMissed.Add(1)
 		} else {
 			misses = 0
 		}

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,22 +22,30 @@ func channelOf(u User) string {
 }
 
 func appendChannel(b []byte, u User) []byte {
-	b = append(b, "badged:{p"...)
-	if 0 <= u.Partition && u.Partition < 10 {
-		b = append(b, '0')
-	}
-	b = strconv.AppendInt(b, int64(u.Partition), 10)
+	b = append(b, "badged:{"...)
+	b = appendTag(b, u.Partition)
 	b = append(b, "}:u:"...)
 	return append(b, u.ID...)
 }
 
-func channelsOf(users []User) []string {
-	channels := make([]string, len(users))
-	for i, u := range users {
-		channels[i] = channelOf(u)
+// partitionTag returns what a cluster hashes of the channels of a partition: p03.
+func partitionTag(partition int) string { return string(appendTag(nil, partition)) }
+
+func appendTag(b []byte, partition int) []byte {
+	b = append(b, 'p')
+	if 0 <= partition && partition < 10 {
+		b = append(b, '0')
 	}
-	return channels
+	return strconv.AppendInt(b, int64(partition), 10)
 }
+
+// everyTag is the tag of who listens to channels of any partition.
+const everyTag = "all"
+
+// canaryChannel returns a new channel that a cluster keeps where it keeps those
+// with a tag: what the first braces of their names hold, or the name where there
+// are none.
+func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + rand.Text() }
 
 // errWrongChannel says that an update came on the channel of another user.
 var errWrongChannel = errors.New("the update is of another user than the channel")
@@ -54,11 +63,22 @@ func decodeUpdate(channel, payload string) (*Update, error) {
 	return u, nil
 }
 
-// publishCommand builds PUBLISH. go-redis takes it for a command without a key
-// and would spread the publishes of one user over all nodes of a cluster, which
-// then pass them on in any order; by its channel as the key they take one road.
-func publishCommand(ctx context.Context, channel string, payload []byte) *redis.IntCmd {
-	cmd := redis.NewIntCmd(ctx, "publish", channel, payload)
+// redisMessage is what is published on a channel.
+type redisMessage struct {
+	channel string
+	payload []byte
+}
+
+// command builds PUBLISH or SPUBLISH. go-redis takes the first for a command
+// without a key and would spread the publishes of one user over all nodes of a
+// cluster, which then pass them on in any order; by its channel as the key they
+// take one road.
+func (m redisMessage) command(ctx context.Context, sharded bool) *redis.IntCmd {
+	name := "publish"
+	if sharded {
+		name = "spublish"
+	}
+	cmd := redis.NewIntCmd(ctx, name, m.channel, m.payload)
 	cmd.SetFirstKeyPos(1)
 	return cmd
 }

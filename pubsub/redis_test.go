@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
@@ -201,50 +200,5 @@ func TestRedisMalformedMessages(t *testing.T) {
 	}
 	if got, want := bus.Stats().Malformed, uint64(len(malformed)+4); got != want {
 		t.Errorf("%d malformed messages were counted, want %d", got, want)
-	}
-}
-
-// TestRedisCluster runs the suite on two nodes that share the slots.
-func TestRedisCluster(t *testing.T) {
-	var nodes []*privateredis.Server
-	var clients []*redis.Client
-	for _, slots := range [][2]int{{0, 8191}, {8192, 16383}} {
-		srv := startRedis(t, "--cluster-enabled", "yes")
-		client := newClient(t, srv)
-		if err := client.ClusterAddSlotsRange(t.Context(), slots[0], slots[1]).Err(); err != nil {
-			t.Fatal(err)
-		}
-		nodes, clients = append(nodes, srv), append(clients, client)
-	}
-	host, port, _ := strings.Cut(nodes[1].Addr(), ":")
-	if err := clients[0].ClusterMeet(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	awaitCluster(t, clients)
-
-	url := "redis://" + nodes[0].Addr() + "?addr=" + nodes[1].Addr()
-	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
-		return newRedis(t, pubsub.RedisConfig{URL: url})
-	})
-}
-
-// awaitCluster waits until every node sees every slot served.
-func awaitCluster(t *testing.T, clients []*redis.Client) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), pubsubtest.Patience)
-	defer cancel()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for _, client := range clients {
-		for {
-			info, err := client.ClusterInfo(ctx).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(info, "cluster_state:ok") {
-				break
-			}
-			<-look.C
-		}
 	}
 }

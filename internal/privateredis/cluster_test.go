@@ -1,0 +1,71 @@
+package privateredis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+// startCluster runs a cluster that ends with the test, and returns a client of it.
+func startCluster(t *testing.T, cfg ClusterConfig) (*Cluster, *redis.ClusterClient) {
+	t.Helper()
+	c, err := StartCluster(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	opt, err := redis.ParseClusterURL(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(opt)
+	t.Cleanup(func() { _ = client.Close() })
+	return c, client
+}
+
+func TestClusterMovesSlots(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
+	c, client := startCluster(t, ClusterConfig{})
+	for _, key := range []string{"a", "b", "c", "d"} {
+		if err := client.Set(t.Context(), key, "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const key = "nothing"
+	from, err := c.MasterOf(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := (from + 1) % len(c.Masters)
+	if err := c.MoveSlot(t.Context(), key, from, to); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.MasterOf(t.Context(), key); err != nil || got != to {
+		t.Errorf("the slot is at master %d, %v, want %d", got, err, to)
+	}
+	if err := client.Set(t.Context(), key, "v", 0).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReplicasTakeOver(t *testing.T) {
+	c, client := startCluster(t, ClusterConfig{Replicas: true})
+	const key = "k"
+	master, err := c.MasterOf(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Masters[master].Kill()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for client.Set(t.Context(), key, "v", 0).Err() != nil { // until the test's time is over
+		client.ReloadState(t.Context())
+		<-look.C
+	}
+	if ok, err := c.Replicas[master].says(t.Context(), "role:master", "INFO", "replication"); err != nil || !ok {
+		t.Errorf("the replica is not the master: %v", err)
+	}
+}

@@ -1,0 +1,149 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// redisSubscription speaks of users, and listens to their channels: with one
+// listener, or in a cluster with one for each partition that users were joined
+// of. A connection to a cluster serves one shard only, and a partition may move
+// from one to another by itself.
+type redisSubscription struct {
+	bus     *Redis
+	handler Handler
+	calling sync.Mutex // held while the handler is called
+
+	mu        sync.Mutex
+	closed    bool
+	listeners map[string]*redisListener // by their tags
+}
+
+var _ Subscription = (*redisSubscription)(nil)
+
+// Subscribe implements [Bus].
+func (r *Redis) Subscribe(h Handler) (Subscription, error) {
+	s := &redisSubscription{bus: r, handler: h, listeners: make(map[string]*redisListener)}
+	if r.isClosed() {
+		return nil, ErrClosed
+	}
+	if r.cluster == nil { // there is but one, which may connect at once
+		if _, err := s.listener(everyTag); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// listener returns the one for a tag, and starts it where there is none yet.
+func (s *redisSubscription) listener(tag string) (*redisListener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if l := s.listeners[tag]; l != nil {
+		return l, nil
+	}
+	l, err := s.bus.listen(tag, s.update, s.gap)
+	if err != nil {
+		return nil, err
+	}
+	s.listeners[tag] = l
+	return l, nil
+}
+
+func (s *redisSubscription) update(channel, payload string) {
+	u, err := decodeUpdate(channel, payload)
+	if err != nil {
+		s.bus.malformed(channel, err)
+		return
+	}
+	s.calling.Lock()
+	defer s.calling.Unlock()
+	s.handler.HandleUpdate(u)
+}
+
+func (s *redisSubscription) gap() {
+	s.bus.counters.gaps.Add(1)
+	s.calling.Lock()
+	defer s.calling.Unlock()
+	s.handler.HandleGap()
+}
+
+// channelsByTag returns the channels of users, by the listeners that they belong
+// to.
+func (s *redisSubscription) channelsByTag(users []User) map[string][]string {
+	channels := make(map[string][]string, 1)
+	for _, u := range users {
+		tag := everyTag
+		if s.bus.cluster != nil {
+			tag = partitionTag(u.Partition)
+		}
+		channels[tag] = append(channels[tag], channelOf(u))
+	}
+	return channels
+}
+
+// Join implements [Subscription].
+func (s *redisSubscription) Join(ctx context.Context, users ...User) error {
+	type joining struct {
+		listener *redisListener
+		channels []string
+		waits    []<-chan struct{}
+	}
+	var all []joining
+	for tag, channels := range s.channelsByTag(users) {
+		l, err := s.listener(tag) //nolint:contextcheck // a listener has a context of its own
+		if err != nil {
+			return err
+		}
+		all = append(all, joining{l, channels, l.want(channels...)})
+	}
+	var err error
+	for _, j := range all { // each, since each is given up by itself
+		err = errors.Join(err, j.listener.await(ctx, j.channels, j.waits))
+	}
+	switch {
+	case errors.Is(err, ErrClosed):
+		return ErrClosed
+	case err != nil:
+		return fmt.Errorf("pubsub: join %d users: %w", len(users), ctx.Err())
+	}
+	return nil
+}
+
+// Leave implements [Subscription]. Redis is told soon after.
+func (s *redisSubscription) Leave(_ context.Context, users ...User) error {
+	byTag := s.channelsByTag(users)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.bus.isClosed() {
+		return ErrClosed
+	}
+	for tag, channels := range byTag {
+		if l := s.listeners[tag]; l != nil {
+			if err := l.leave(channels...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Close implements [Subscription].
+func (s *redisSubscription) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	// No listener is added any more.
+	for _, l := range s.listeners {
+		l.cancel()
+	}
+	for _, l := range s.listeners {
+		s.bus.end(l)
+	}
+	return nil
+}
