@@ -12,13 +12,17 @@ import (
 // as a subprotocol that it offers beside the real one.
 const bearerProtocol = "bearer."
 
+// webSocketVersion is that of RFC 6455.
+const webSocketVersion = "13"
+
 // ServeHTTP upgrades a request to a WebSocket. What is wrong with the token or
 // the subprotocol is said with a close code rather than an HTTP status, since
 // browsers show scripts nothing of the latter.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !websocket.IsWebSocketUpgrade(r) {
+	if !websocket.IsWebSocketUpgrade(r) || r.Header.Get("Sec-WebSocket-Version") != webSocketVersion {
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Sec-WebSocket-Version", webSocketVersion)
 		http.Error(w, "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol "+Protocol, http.StatusUpgradeRequired)
 		return
 	}

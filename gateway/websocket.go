@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -121,6 +122,9 @@ func (k *socket) next() (f clientFrame, ok bool) {
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		s.end(closing{code: CloseProtocol, reason: "no hello in time"})
+		return f, false
+	case errors.Is(err, websocket.ErrReadLimit): // of which the library does not always tell
+		s.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
 		return f, false
 	case err != nil:
 		return f, false
