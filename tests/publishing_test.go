@@ -21,7 +21,7 @@ $`)
 		command  []string
 	}{
 		{"Go", []string{"go", "run", "../docs/publishing/go"}},
-		{"Python", []string{pythonWithPsycopg(t), "../docs/publishing/python/publish.py"}},
+		{"Python", []string{pythonWith(t, "psycopg"), "../docs/publishing/python/publish.py"}},
 		{"Node", []string{"node", "../docs/publishing/node/publish.mjs"}}, // its packages come with make needs
 	}
 	for i, example := range examples {
@@ -50,16 +50,16 @@ $`)
 	}
 }
 
-// pythonWithPsycopg returns a Python that has psycopg 3. The one in PATH need
-// not be the system's, whose module it is.
-func pythonWithPsycopg(t *testing.T) string {
+// pythonWith returns a Python that has a module. The one in PATH need not be the
+// system's, whose module it is.
+func pythonWith(t *testing.T, module string) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.CommandContext(t.Context(), python, "-c", "import psycopg").Run() == nil {
+		if exec.CommandContext(t.Context(), python, "-c", "import "+module).Run() == nil {
 			return python
 		}
 	}
-	t.Fatal("no Python here has psycopg 3: run make needs")
+	t.Fatalf("no Python here has %s: run make needs", module)
 	return ""
 }
 
