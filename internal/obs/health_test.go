@@ -131,6 +131,23 @@ func TestReadyDoesNotWaitForACheckThatHangs(t *testing.T) {
 	})
 }
 
+// A Redis that is frozen must not make Postgres look as if it were away.
+func TestReadyChecksDoNotDelayOneAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := obs.NewHealth(
+			obs.Check{Name: "redis", Run: func(ctx context.Context) error {
+				<-ctx.Done()
+				return errors.New("away")
+			}},
+			obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error { return ctx.Err() }},
+		)
+		want := readiness{200, "ready", map[string]string{"redis": "away", "postgres": "ok"}}
+		if diff := cmp.Diff(want, ready(t, h)); diff != "" {
+			t.Errorf("answer (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestLiveWhateverHappens(t *testing.T) {
 	h := obs.NewHealth(check("postgres", true, errors.New("away")))
 	h.Drain()
