@@ -68,10 +68,16 @@ func TestRolesInThreeProcesses(t *testing.T) {
 // roles launches a process for each role.
 func roles(t *testing.T, database string, redis *privateredis.Server, more ...string) map[string]*process {
 	t.Helper()
+	return rolesOver(t, database, redis.URL(), more...)
+}
+
+// rolesOver is roles with the URL of any kind of Redis.
+func rolesOver(t *testing.T, database, redisURL string, more ...string) map[string]*process {
+	t.Helper()
 	must(t, "migrate", "up", "--database-url="+database)
 	processes := map[string]*process{}
 	for _, role := range []string{"projector", "api", "gateway"} {
-		processes[role] = serve(t, database, append([]string{"--redis-url=" + redis.URL(), "--roles=" + role}, more...)...)
+		processes[role] = serve(t, database, append([]string{"--redis-url=" + redisURL, "--roles=" + role}, more...)...)
 	}
 	return processes
 }

@@ -17,6 +17,8 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"github.com/badged/badged/internal/privateredis"
 )
 
 // link is a connection between two parts that can be disturbed.
@@ -122,8 +124,8 @@ func faults() map[string]func(*link) (heal func()) {
 // first of them is not accepted.
 const duringFault = 30
 
-// Whatever happens to a link while messages come, once it is over every client
-// has what Postgres has.
+// Whatever happens to a link or to Redis while messages come, once it is over
+// every client has what Postgres has.
 func TestFaultsOfLinks(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	must(t, "migrate", "up", "--database-url="+database)
@@ -133,7 +135,8 @@ func TestFaultsOfLinks(t *testing.T) {
 		return url
 	}
 	common := []string{"--reconcile-interval=1s"}
-	serve(t, over("projector to Postgres", database), append(common, "--redis-url="+redis.URL(), "--roles=projector")...)
+	serve(t, over("projector to Postgres", database),
+		append(common, "--redis-url="+over("projector to Redis", redis.URL()), "--roles=projector")...)
 	api := serve(t, over("API to Postgres", database), append(common, "--redis-url="+redis.URL(), "--roles=api")...)
 	gateway := serve(t, over("gateway to Postgres", database),
 		append(common, "--redis-url="+over("gateway to Redis", redis.URL()), "--roles=gateway")...)
@@ -150,33 +153,62 @@ func TestFaultsOfLinks(t *testing.T) {
 		}
 	}
 	seq := 1
+	// disturb publishes during a fault, and looks at what comes of it while it
+	// lasts, and afterwards.
+	disturb := func(fault func() (heal func()), meanwhile func(accepted bool)) {
+		heal := sync.OnceFunc(fault())
+		defer heal()
+		ok := true
+		for i := 0; ok && i < duringFault; i++ {
+			seq++
+			ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
+		}
+		meanwhile(ok)
+		heal()
+		for !ok { // the pool finds out about its dead connections one by one
+			ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
+		}
+		seq++
+		for !attempt(t, api, delivered("c", seq, `"ann","ben"`)) {
+		}
+		ann, ben = ann.untilTotal(front, int64(seq)), ben.untilTotal(front, int64(seq))
+		for i, n := range totals(t, reader, []string{"ann", "ben"}) {
+			if n != int64(seq) {
+				t.Errorf("in Postgres client %d has %d unread, want %d", i, n, seq)
+			}
+		}
+	}
 	for where, l := range links {
 		for what, fault := range faults() {
 			t.Run(where+" suffers "+what, func(t *testing.T) {
-				heal := sync.OnceFunc(fault(l))
-				defer heal()
-				ok := true
-				for i := 0; ok && i < duringFault; i++ {
-					seq++
-					ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
-				}
-				if what == "cut" && where == "API to Postgres" && ok {
-					t.Error("an event was accepted without Postgres")
-				}
-				heal()
-				for !ok { // the pool finds out about its dead connections one by one
-					ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
-				}
-				seq++
-				for !attempt(t, api, delivered("c", seq, `"ann","ben"`)) {
-				}
-				ann, ben = ann.untilTotal(front, int64(seq)), ben.untilTotal(front, int64(seq))
-				for i, n := range totals(t, reader, []string{"ann", "ben"}) {
-					if n != int64(seq) {
-						t.Errorf("in Postgres client %d has %d unread, want %d", i, n, seq)
+				disturb(func() func() { return fault(l) }, func(accepted bool) {
+					if what == "cut" && where == "API to Postgres" && accepted {
+						t.Error("an event was accepted without Postgres")
 					}
-				}
+				})
 			})
+		}
+	}
+	t.Run("Redis stands still", func(t *testing.T) {
+		disturb(func() func() { return pause(t, redis) }, func(accepted bool) {
+			if !accepted {
+				t.Error("an event was refused for want of Redis")
+			}
+			awaitBus(t, gateway, "away", 0) // and so has given its connection up
+		})
+	})
+}
+
+// pause stops a Redis (SIGSTOP) until the function that it returns is called:
+// connections to it stay, and nobody answers.
+func pause(t *testing.T, redis *privateredis.Server) (resume func()) {
+	t.Helper()
+	if err := redis.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := redis.Resume(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/privateredis"
 )
 
 // The projector is killed after a commit and before its updates have reached
@@ -61,7 +63,8 @@ func TestUpdateLostByRedisIsHealed(t *testing.T) {
 }
 
 // Redis is killed in the middle of traffic and comes back empty: no number
-// changes, and every client ends up right.
+// changes, the gateway serves on and says what is the matter, and every client
+// ends up right.
 func TestRedisIsKilledAndComesBack(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
@@ -71,6 +74,10 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 		case 10:
 			redis.Kill()
 		case 20:
+			ann.awaitTotal(19)
+			awaitBus(t, p["gateway"], "away", 0)
+			ben := connect(t, p["gateway"].url, "ben")
+			ben.awaitTotal(0)
 			if err := redis.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -78,6 +85,57 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 		publish(t, p["api"], delivered("c", seq, `"ann"`))
 	}
 	ann.awaitTotal(30)
+	awaitBus(t, p["gateway"], "ok", 1)
+}
+
+// awaitBus returns once a server says of Redis how it is, as its metrics do.
+func awaitBus(t *testing.T, p *process, redis string, connected float64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", "")
+		if status != http.StatusOK {
+			t.Fatalf("readyz says %d %s: Redis is no reason not to serve", status, answer)
+		}
+		is := metric(t, metricsOf(t, p), "badged_bus_connected")
+		if strings.Contains(answer, `"redis":"`+redis) && is == connected {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("readyz says %s, and badged_bus_connected is %v; want %s, %v", answer, is, redis, connected)
+		}
+	}
+}
+
+// A master of a Redis Cluster is killed and its replica takes over, while
+// messages come to users of all partitions: every client ends up right.
+func TestRedisClusterLosesAMaster(t *testing.T) {
+	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{Replicas: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Stop)
+	p := rolesOver(t, newDatabase(t), cluster.URL(), "--reconcile-interval=1s")
+	ids, names := users(48)
+	clients := make([]*client, len(ids))
+	for i, id := range ids {
+		clients[i] = connect(t, p["gateway"].url, id)
+	}
+	publish(t, p["api"], delivered("c", 1, names))
+	for _, c := range clients {
+		c.awaitTotal(1)
+	}
+	cluster.Masters[0].Kill()
+	for seq := 2; seq <= 20; seq++ {
+		publish(t, p["api"], delivered("c", seq, names))
+	}
+	for _, c := range clients {
+		c.awaitTotal(20)
+	}
+	awaitBus(t, p["gateway"], "ok", 1)
+	publish(t, p["api"], delivered("c", 21, names))
+	for _, c := range clients {
+		c.awaitTotal(21)
+	}
 }
 
 // Postgres is killed under the server and comes back: nothing that was
