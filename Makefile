@@ -43,6 +43,11 @@ web: needs ## check, test and rebuild what is written in TypeScript
 needs: ## install the programs that tests need, where missing
 	@.ci/needs
 
+.PHONY: docs
+docs: ## write docs/reference anew from the code, and the help in docs/cli.md
+	go test -count=1 -run '^TestReferenceIsUpToDate$$' ./internal/app -update
+	go test -count=1 -run '^TestHelpInDocs$$' ./internal/cli -update
+
 .PHONY: cover
 cover: needs ## run every test and write coverage.html
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -coverpkg=./... -coverprofile=coverage.out $(TESTFLAGS) $(PKGS)

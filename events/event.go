@@ -80,26 +80,20 @@ type Event struct {
 }
 
 // Data is what an event says. Which fields an event must and may have is a
-// matter of its type; the others are zero.
+// matter of its type, which [Types] tells; the others are zero. Events are
+// decoded and encoded by code of their own: the tags only describe.
 type Data struct {
-	ConversationID string
-	// UserIDs are the users on whom the event has an effect: 1–10,000.
-	UserIDs []string
-	// Seq is the position of the message in its conversation, from 1.
-	Seq int64
-	// UpToSeq is the last message read, from 1.
-	UpToSeq int64
-	// MentionedUserIDs are those of UserIDs whom the message mentions.
-	MentionedUserIDs []string
-	// Category labels the conversation; empty means DefaultCategory where the
-	// type is MessageDelivered, and every category where it is UserReadAll.
-	Category string
-	// MessageID is the chat backend's own id of the message, for people.
-	MessageID string
-	// SenderID sent the message; where it is among UserIDs it is skipped, so
-	// that nobody's own message counts.
-	SenderID string
-	Level    Level
+	ConversationID   string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
+	UserIDs          []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users on whom the event has an effect."`
+	Seq              int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message read."`
+	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" doc:"Those of user_ids whom the message mentions."`
+	// Category is empty for DefaultCategory where the type is MessageDelivered,
+	// and for every category where it is UserReadAll.
+	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation: chat if a message has none; every one if a user reads all."`
+	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for people."`
+	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"Who sent the message; skipped where it is among user_ids, so that nobody's own message counts."`
+	Level     Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
 }
 
 // Limits of what an event may hold. IDs of users, conversations, messages and

@@ -32,16 +32,14 @@ const (
 // clientFrame is any frame of a client. Fields that it does not know are
 // ignored, so that newer clients can talk to older servers.
 type clientFrame struct {
-	T string `json:"t"`
-	// ID is echoed: a number or a string. A UUID also names the command for
-	// good, across connections.
-	ID             json.RawMessage `json:"id"`
-	Token          string          `json:"token"`
-	Epoch          string          `json:"epoch"`
-	Version        int64           `json:"version"`
-	ConversationID string          `json:"conversation_id"`
-	UpToSeq        int64           `json:"up_to_seq"`
-	Category       string          `json:"category"`
+	T              string          `json:"t" doc:"The type of the frame."`
+	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. A UUID also names the command for good, across connections: it takes effect once."`
+	Token          string          `json:"token" minLength:"1" doc:"A token of the user, a JWT."`
+	Epoch          string          `json:"epoch" doc:"The epoch of the state that the client holds."`
+	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client holds."`
+	ConversationID string          `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
+	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read."`
+	Category       string          `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`
 }
 
 // maxIDBytes bounds what is echoed.
@@ -88,13 +86,13 @@ func (f *clientFrame) key() string {
 
 // stateFrame is a snapshot or changes.
 type stateFrame struct {
-	T             string                `json:"t"`
-	Epoch         string                `json:"epoch"`
-	Version       int64                 `json:"version"`
-	Total         int64                 `json:"total"`
-	Mentions      int64                 `json:"mentions"`
-	Categories    map[string]int64      `json:"categories"`
-	Conversations []pubsub.Conversation `json:"conversations"`
+	T             string                `json:"t" doc:"The type of the frame."`
+	Epoch         string                `json:"epoch" doc:"The sequence that version counts in."`
+	Version       int64                 `json:"version" minimum:"0" doc:"The version of this state: apply it only if it is greater than yours, or the epoch is another."`
+	Total         int64                 `json:"total" minimum:"0" doc:"The badge."`
+	Mentions      int64                 `json:"mentions" minimum:"0" doc:"How many unread messages mention the user, over the conversations whose level is not none."`
+	Categories    map[string]int64      `json:"categories" doc:"The total by category; categories that add nothing are absent."`
+	Conversations []pubsub.Conversation `json:"conversations" maxItems:"500" doc:"Of a snapshot those with anything to show, of changes those that changed, also where nothing is left to show; most recently changed first."`
 }
 
 // position names the state that a client holds with the frame.
@@ -103,7 +101,7 @@ func (f stateFrame) position() string { return f.Epoch + ":" + strconv.FormatInt
 // snapshotFrame is the whole state, for a client that holds none of it.
 type snapshotFrame struct {
 	stateFrame
-	More bool `json:"more"`
+	More bool `json:"more" doc:"There are conversations with something to show beyond these."`
 	connectionTerms
 }
 
@@ -115,10 +113,8 @@ type resumedFrame struct {
 
 // connectionTerms are part of the answer to a hello.
 type connectionTerms struct {
-	// PingMS is how often to expect a ping.
-	PingMS int64 `json:"ping_ms"`
-	// ExpiresAt is when the token ends.
-	ExpiresAt time.Time `json:"expires_at"`
+	PingMS    int64     `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
+	ExpiresAt time.Time `json:"expires_at" doc:"When the token ends, and the connection with it."`
 }
 
 func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
@@ -134,20 +130,18 @@ func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 
 // okFrame says that what the client did is durable.
 type okFrame struct {
-	T  string          `json:"t"`
-	ID json.RawMessage `json:"id,omitempty"`
-	// ExpiresAt is when a fresh token ends; in the answer to auth only.
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	T         string          `json:"t" doc:"The type of the frame."`
+	ID        json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of what it answers."`
+	ExpiresAt time.Time       `json:"expires_at,omitzero" doc:"When a fresh token ends; in the answer to auth only."`
 }
 
 // errorFrame says that it is not.
 type errorFrame struct {
-	T       string          `json:"t"`
-	ID      json.RawMessage `json:"id,omitempty"`
-	Code    string          `json:"code"`
-	Message string          `json:"message"`
-	// RetryMS is when to try again; absent where there is no point in it.
-	RetryMS int64 `json:"retry_ms,omitempty"`
+	T       string          `json:"t" doc:"The type of the frame."`
+	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of what it answers."`
+	Code    string          `json:"code" enum:"invalid,not_found,unavailable,rate_limited" doc:"Why."`
+	Message string          `json:"message" doc:"Why, told to developers."`
+	RetryMS int64           `json:"retry_ms,omitempty" minimum:"1" doc:"After how many milliseconds to try again; absent where there is no point in it."`
 }
 
 // The codes of error frames.
@@ -160,15 +154,15 @@ const (
 
 // byeFrame comes before the close frame.
 type byeFrame struct {
-	T           string `json:"t"`
-	Code        int    `json:"code"`
-	Reason      string `json:"reason,omitempty"`
-	ReconnectMS int64  `json:"reconnect_ms,omitempty"`
+	T           string `json:"t" doc:"The type of the frame."`
+	Code        int    `json:"code" minimum:"1000" maximum:"4999" doc:"The code of the close frame that follows."`
+	Reason      string `json:"reason,omitempty" doc:"Why, told to developers."`
+	ReconnectMS int64  `json:"reconnect_ms,omitempty" minimum:"1" doc:"After how many milliseconds to come back."`
 }
 
 // bareFrame is a ping or a pong.
 type bareFrame struct {
-	T string `json:"t"`
+	T string `json:"t" doc:"The type of the frame."`
 }
 
 // closing is why a connection ends, as its close frame says it.

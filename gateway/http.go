@@ -18,7 +18,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	}
 	token := bearerOf(r)
 	if token == "" {
-		answerProblem(w, &problem{Status: http.StatusUnauthorized, Detail: "give a user's token in the header Authorization: Bearer …"})
+		answerProblem(w, &Refusal{Status: http.StatusUnauthorized, Detail: "give a user's token in the header Authorization: Bearer …"})
 		return
 	}
 	id, refusal := g.identify(r.Context(), token)
@@ -29,7 +29,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxFrameBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		answerProblem(w, &problem{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
+		answerProblem(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
 		return
 	}
 	if err != nil {
@@ -37,13 +37,13 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	}
 	f, err := decodeFrame(body)
 	if err != nil {
-		answerProblem(w, &problem{Status: http.StatusBadRequest, Detail: err.Error(), Code: codeInvalid})
+		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: err.Error(), Code: codeInvalid})
 		return
 	}
 	switch f.T {
 	case frameRead, frameReadAll, frameMarkUnread:
 	default:
-		answerProblem(w, &problem{Status: http.StatusBadRequest, Detail: "t must be read, read_all or mark_unread", Code: codeInvalid})
+		answerProblem(w, &Refusal{Status: http.StatusBadRequest, Detail: "t must be read, read_all or mark_unread", Code: codeInvalid})
 		return
 	}
 	var refused *errorFrame
@@ -54,7 +54,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		refused = g.command(r.Context(), id.UserID, f)
 	}
 	if refused != nil {
-		answerProblem(w, &problem{
+		answerProblem(w, &Refusal{
 			Status: statusOf(refused.Code), Detail: refused.Message,
 			Code: refused.Code, RetryMS: refused.RetryMS,
 		})
@@ -63,16 +63,14 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, "application/json", okFrame{T: "ok", ID: f.ID})
 }
 
-// problem is an RFC 9457 answer.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	// Code is that of the error frame that a WebSocket would have carried.
-	Code string `json:"code,omitempty"`
-	// RetryMS is when to try again; absent where there is no point in it.
-	RetryMS int64 `json:"retry_ms,omitempty"`
+// Refusal is an RFC 9457 answer to a stream or a command that is refused.
+type Refusal struct {
+	Type    string `json:"type" enum:"about:blank" doc:"Always about:blank: the status says what kind of problem it is."`
+	Title   string `json:"title" doc:"The status in words."`
+	Status  int    `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
+	Detail  string `json:"detail" doc:"What is wrong."`
+	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code of the error frame that a WebSocket would have carried; of commands only."`
+	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"After how many milliseconds to try again; absent where there is no point in it."`
 }
 
 // refuse answers a client that is not let in.
@@ -82,8 +80,8 @@ func (g *Gateway) refuse(w http.ResponseWriter, c *closing) {
 }
 
 // problemOf says what a close code would.
-func problemOf(c *closing) *problem {
-	p := &problem{Detail: c.reason, RetryMS: c.reconnect.Milliseconds()}
+func problemOf(c *closing) *Refusal {
+	p := &Refusal{Detail: c.reason, RetryMS: c.reconnect.Milliseconds()}
 	switch c.code {
 	case CloseBadToken, CloseTokenExpired:
 		p.Status = http.StatusUnauthorized
@@ -108,7 +106,7 @@ func statusOf(code string) int {
 	return http.StatusServiceUnavailable
 }
 
-func answerProblem(w http.ResponseWriter, p *problem) {
+func answerProblem(w http.ResponseWriter, p *Refusal) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	if p.RetryMS > 0 {
 		seconds := (p.RetryMS + 999) / 1000 // the header knows no less
@@ -135,6 +133,6 @@ func allow(w http.ResponseWriter, r *http.Request, method string) bool {
 		return true
 	}
 	w.Header().Set("Allow", method)
-	answerProblem(w, &problem{Status: http.StatusMethodNotAllowed, Detail: r.Method + " is not a method of " + r.URL.Path + "; use " + method})
+	answerProblem(w, &Refusal{Status: http.StatusMethodNotAllowed, Detail: r.Method + " is not a method of " + r.URL.Path + "; use " + method})
 	return false
 }

@@ -278,7 +278,7 @@ func checkProblem(t *testing.T, res reply, status int, detail string) {
 	if res.status == http.StatusOK {
 		return
 	}
-	var p problem
+	var p Refusal
 	if err := json.NewDecoder(res.body).Decode(&p); err != nil {
 		t.Errorf("the body is no problem: %v", err)
 	}

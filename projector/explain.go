@@ -45,98 +45,78 @@ func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
 
 // Explanation is why the badge of a user is what it is.
 type Explanation struct {
-	UserID    string `json:"user_id"`
-	Partition int    `json:"partition"`
-	// At is the time as of which it holds, nil for now.
-	At *time.Time `json:"at,omitempty"`
-	// Position is how far the log of the partition was folded, such as
-	// "1234/56".
-	Position string `json:"position"`
+	UserID    string     `json:"user_id" doc:"The user."`
+	Partition int        `json:"partition" minimum:"0" doc:"The partition of the user."`
+	At        *time.Time `json:"at,omitempty" doc:"The time as of which it holds; absent for now."`
+	Position  string     `json:"position" doc:"How far the log of the partition was folded, such as 1234/56."`
 
 	// What the log says. Version is that of the tables as of now; in the past,
 	// what it would have been.
-	Version    int64            `json:"version"`
-	Total      int64            `json:"total"`
-	Mentions   int64            `json:"mentions"`
-	Categories map[string]int64 `json:"categories"`
+	Version    int64            `json:"version" minimum:"0" doc:"The version that the log gives; in the past, what it would have been."`
+	Total      int64            `json:"total" minimum:"0" doc:"The total that the log gives."`
+	Mentions   int64            `json:"mentions" minimum:"0" doc:"The mentions that the log gives."`
+	Categories map[string]int64 `json:"categories" doc:"The total by category that the log gives."`
 	// Conversations are those with anything unread or marked, also where their
 	// level keeps that from the total: most recently changed first, at most
 	// MaxExplained.
-	Conversations []ExplainedConversation `json:"conversations"`
-	// MoreConversations is how many others there are, MoreAdds what these add
-	// to the total.
-	MoreConversations int   `json:"more_conversations"`
-	MoreAdds          int64 `json:"more_adds"`
+	Conversations     []ExplainedConversation `json:"conversations" doc:"Those with anything unread or marked, also where their level keeps that from the total; most recently changed first."`
+	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many others there are."`
+	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What these add to the total."`
 
 	// Uncounted are the events that named the user and changed nothing that is
 	// counted, newest first, at most MaxUncounted; MoreUncounted is how many
 	// there were before.
-	Uncounted     []UncountedEvent `json:"uncounted"`
-	MoreUncounted int64            `json:"more_uncounted"`
+	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed nothing that is counted, newest first."`
+	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many there were before."`
 
-	// Table is the badge as the tables have it, nil for one in the past.
-	Table *pubsub.Badge `json:"table,omitempty"`
-	// Agrees is whether Table is what the log says; if not, the tables should
-	// be verified. It is true of the past.
-	Agrees bool `json:"agrees"`
+	Table  *pubsub.Badge `json:"table,omitempty" doc:"The badge as the tables have it; absent for one in the past."`
+	Agrees bool          `json:"agrees" doc:"Whether the tables are what the log says; true of the past."`
 }
 
 // LoggedEvent is an event in the log, by what identifies it. Of one that is not
 // understood, ID is the message id, and Source, Type and Time are not known.
 type LoggedEvent struct {
-	ID     string      `json:"event_id"`
-	Source string      `json:"source,omitempty"`
-	Type   events.Type `json:"type,omitempty"`
-	// Time is when it happened by its publisher, AppendedAt when it came.
-	Time       time.Time `json:"time,omitzero"`
-	AppendedAt time.Time `json:"appended_at"`
-	// Position is its place in the log, such as "1234/56".
-	Position string `json:"position"`
+	ID         string      `json:"event_id" doc:"The id of the event."`
+	Source     string      `json:"source,omitempty" doc:"Who published it; absent where the event is not understood."`
+	Type       events.Type `json:"type,omitempty" doc:"What it means; absent where the event is not understood."`
+	Time       time.Time   `json:"time,omitzero" doc:"When it happened, by its publisher."`
+	AppendedAt time.Time   `json:"appended_at" doc:"When it came into the log."`
+	Position   string      `json:"position" doc:"Its place in the log, such as 1234/56."`
 }
 
 // ExplainedConversation is what a conversation adds, and why.
 type ExplainedConversation struct {
 	pubsub.Conversation
-	// Adds is what it adds to the total: by its level, all unread messages,
-	// those that mention the user, or nothing.
-	Adds int64 `json:"adds"`
+	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
 	// Messages are the unread ones, greatest seq first, at most MaxCounted;
 	// MoreMessages is how many others there are.
-	Messages     []CountedMessage `json:"messages"`
-	MoreMessages int64            `json:"more_messages"`
-	// LastRead is what moved the read position last, nil where nothing has.
-	LastRead *ReadEvent `json:"last_read,omitempty"`
-	// MarkedBy is what marked it unread, LevelBy what set its level; nil where
-	// it is not marked, and where the level was never set.
-	MarkedBy *LoggedEvent `json:"marked_by,omitempty"`
-	LevelBy  *LoggedEvent `json:"level_by,omitempty"`
+	Messages     []CountedMessage `json:"messages" doc:"The unread messages, greatest seq first."`
+	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many others there are."`
+	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"What moved the read position last."`
+	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"What marked it unread; absent where it is not."`
+	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"What set its level; absent where nothing did."`
 }
 
 // CountedMessage is an unread message and the event that delivered it first.
 type CountedMessage struct {
-	Seq int64 `json:"seq"`
-	// Mentioned is whether it mentions the user.
-	Mentioned bool `json:"mentioned"`
+	Seq       int64 `json:"seq" minimum:"1" doc:"Its place in the conversation."`
+	Mentioned bool  `json:"mentioned" doc:"Whether it mentions the user."`
 	LoggedEvent
 }
 
 // ReadEvent is an event that moved a read position.
 type ReadEvent struct {
-	// UpToSeq is where it moved it to.
-	UpToSeq int64 `json:"up_to_seq"`
+	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"Where it moved the read position to."`
 	LoggedEvent
 }
 
 // UncountedEvent is an event that changed nothing that is counted.
 type UncountedEvent struct {
 	LoggedEvent
-	// ConversationID and Seq are what it was about, as far as it was about a
-	// conversation and a message, or a position in it.
-	ConversationID string `json:"conversation_id,omitempty"`
-	Seq            int64  `json:"seq,omitempty"`
-	Why            Why    `json:"why"`
-	// Detail tells it to people.
-	Detail string `json:"detail"`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation that it was about, if any."`
+	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The message, or the position, that it was about, if any."`
+	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,nothing_unread" doc:"The reason."`
+	Detail         string `json:"detail" doc:"The reason, told to people."`
 }
 
 // Why is a reason for an event to change nothing.

@@ -4,51 +4,32 @@ package pubsub
 // It is absolute: of two badges of one user with the same epoch, the one with
 // the greater version is the newer, and nothing else need be compared.
 type Badge struct {
-	UserID string `json:"user_id"`
+	UserID string `json:"user_id" doc:"The user."`
 	// Epoch names the sequence that Version counts in. Versions of different
 	// epochs do not compare: whoever holds another epoch takes the whole state
 	// again.
-	Epoch string `json:"epoch"`
-	// Version grows by one with every event that changes anything a client of
-	// this user can see. It is 0 for a user nothing has happened to.
-	Version int64 `json:"version"`
-	// Total is the sum over the user's conversations of what each adds by its
-	// level.
-	Total int64 `json:"total"`
-	// Mentions is the sum of the unread mentions over the conversations whose
-	// level is not none.
-	Mentions int64 `json:"mentions"`
+	Epoch    string `json:"epoch" doc:"The sequence that version counts in. Versions of different epochs do not compare: whoever holds another epoch takes the whole state again."`
+	Version  int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes anything that a client of the user can see; 0 for a user to whom nothing has happened."`
+	Total    int64  `json:"total" minimum:"0" doc:"The sum over the user's conversations of what each adds by its level."`
+	Mentions int64  `json:"mentions" minimum:"0" doc:"The sum of the unread mentions over the conversations whose level is not none."`
 	// Categories is Total by category; categories that add nothing are absent.
 	// It is never nil in a badge that badged made.
-	Categories map[string]int64 `json:"categories"`
+	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent."`
 }
 
 // Conversation is the state of one conversation for one user, as clients see
 // it.
 type Conversation struct {
-	ConversationID string `json:"conversation_id"`
-	// Unread is the number of delivered, not recalled messages above ReadSeq.
-	Unread int64 `json:"unread"`
-	// Mentions is how many of the unread messages mention the user.
-	Mentions int64 `json:"mentions"`
-	// FirstUnreadSeq is where an app jumps to: the least unread seq, or 0 where
-	// nothing is unread.
-	FirstUnreadSeq int64 `json:"first_unread_seq"`
-	// ReadSeq is the read position; it never moves back.
-	ReadSeq int64 `json:"read_seq"`
-	// LastSeq is the greatest seq delivered to the user, 0 before the first.
-	LastSeq int64 `json:"last_seq"`
-	// Level is what the conversation adds to the total: "all" its unread, the
-	// default, "mentions" its mentions, "none" nothing.
-	Level string `json:"level"`
-	// Category is the label of the conversation, "chat" unless its messages
-	// say otherwise.
-	Category string `json:"category"`
-	// MarkedUnread is set while the user wants the conversation to count at
-	// least 1.
-	MarkedUnread bool `json:"marked_unread"`
-	// Version is the user's version as of the conversation's last change.
-	Version int64 `json:"version"`
+	ConversationID string `json:"conversation_id" doc:"The conversation."`
+	Unread         int64  `json:"unread" minimum:"0" doc:"How many messages are unread: delivered, not recalled, and above read_seq."`
+	Mentions       int64  `json:"mentions" minimum:"0" doc:"How many of the unread messages mention the user."`
+	FirstUnreadSeq int64  `json:"first_unread_seq" minimum:"0" doc:"Where an app jumps to: the least unread seq, 0 where nothing is unread."`
+	ReadSeq        int64  `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
+	LastSeq        int64  `json:"last_seq" minimum:"0" doc:"The greatest seq that was delivered to the user."`
+	Level          string `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
+	Category       string `json:"category" doc:"The label of the conversation."`
+	MarkedUnread   bool   `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
+	Version        int64  `json:"version" minimum:"0" doc:"The user's version as of the conversation's last change."`
 }
 
 // Update is what changed for one user by one commit of the projector: the

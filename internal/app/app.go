@@ -165,9 +165,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
-		a.mux.Handle("GET /v1/ws", g)
-		a.mux.Handle("/v1/sse", forOrigins(allowOrigin, g.ServeSSE))
-		a.mux.Handle("/v1/commands", forOrigins(allowOrigin, g.ServeCommands))
+		a.handle(gatewayRoutes(g, allowOrigin))
 		a.stage("gateway", g.Run)
 		a.opening = g.Open()
 		a.checks = append(a.checks, obs.Check{Name: "gateway", Vital: true, Run: func(context.Context) error {
@@ -180,9 +178,11 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}})
 	}
 	a.health = obs.NewHealth(a.checks...)
-	a.mux.HandleFunc("GET /livez", a.health.Live)
-	a.mux.HandleFunc("GET /readyz", a.health.Ready)
-	a.mux.Handle("GET /metrics", obs.MetricsHandler(a.registry))
+	openAPI, asyncAPI, err := descriptions()
+	if err != nil {
+		return nil, err
+	}
+	a.handle(operatorRoutes(a.health, obs.MetricsHandler(a.registry), description(openAPI), description(asyncAPI)))
 	return a, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/projector"
 )
 
@@ -13,6 +14,38 @@ import (
 // zero, what it was then.
 type Explainer interface {
 	Explain(ctx context.Context, userID string, at time.Time) (projector.Explanation, error)
+}
+
+// adminRoutes are those for operators.
+func (a *API) adminRoutes() []describe.Route {
+	const explanation = `{"user_id":"ada","partition":3,"position":"752/3","version":3,"total":1,"mentions":0,"categories":{"chat":1},
+ "conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3,
+   "adds":1,
+   "messages":[{"seq":2,"mentioned":false,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","position":"752/3"}],
+   "more_messages":0,
+   "last_read":{"up_to_seq":1,"event_id":"r-1","source":"https://chat.example","type":"conversation.read","time":"2026-11-21T04:11:42Z","appended_at":"2026-11-21T04:11:42.232Z","position":"751/2"}}],
+ "more_conversations":0,"more_adds":0,
+ "uncounted":[{"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:47.119Z","position":"753/4","conversation_id":"lunch","seq":2,"why":"duplicate","detail":"the same source and id came before, at 752/3"}],
+ "more_uncounted":0,
+ "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"categories":{"chat":1}},"agrees":true}`
+	return []describe.Route{
+		a.forAdmins(a.getExplanation, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
+			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
+			Doc: "What `badged user explain --json` prints. It goes through the log of the user's partition, about a second for every million events; two run at a time, and others wait.",
+			Params: []describe.Param{
+				userParam(),
+				{
+					In: "query", Name: "at", Doc: "Explain what the badge was once everything appended until then was folded.",
+					Of: time.Time{}, Example: "2026-01-31T23:59:59Z",
+				},
+			},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The explanation.", Content: describe.JSON(projector.Explanation{}, explanation)},
+				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", ""),
+			),
+		}),
+	}
 }
 
 // admin lets admins in.

@@ -22,7 +22,10 @@ type explainer struct {
 
 func (e *explainer) Explain(_ context.Context, userID string, at time.Time) (projector.Explanation, error) {
 	e.user, e.at = userID, at
-	return projector.Explanation{UserID: userID, Total: 3, Agrees: true}, e.err
+	return projector.Explanation{
+		UserID: userID, Total: 3, Categories: map[string]int64{},
+		Conversations: []projector.ExplainedConversation{}, Uncounted: []projector.UncountedEvent{}, Agrees: true,
+	}, e.err
 }
 
 func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {

@@ -64,12 +64,12 @@ func New(cfg Config) (*API, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &API{cfg: cfg, log: cfg.Logger, mux: http.NewServeMux()}
-	a.mux.HandleFunc("POST /v1/events", a.publisher(a.postEvents))
-	a.mux.HandleFunc("POST /v1/badges/query", a.publisher(a.queryBadges))
-	a.mux.HandleFunc("GET /v1/users/{user}/badge", a.reader(a.getBadge))
-	a.mux.HandleFunc("GET /v1/users/{user}/conversations", a.reader(a.getConversations))
+	routes := a.routes()
 	if cfg.Explainer != nil {
-		a.mux.HandleFunc("GET /admin/v1/users/{user}/explain", a.admin(a.getExplanation))
+		routes = append(routes, a.adminRoutes()...)
+	}
+	for _, r := range routes {
+		a.mux.Handle(r.Pattern(), r.Handler)
 	}
 	a.mux.HandleFunc("/", a.notFound)
 	return a, nil

@@ -47,10 +47,14 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request) error {
 
 // badgesQuery asks for the badges of users.
 type badgesQuery struct {
-	UserIDs []string `json:"user_ids"`
-	// AtLeast and Timeout are as in the query of getBadge.
-	AtLeast string `json:"at_least"`
-	Timeout string `json:"timeout"`
+	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The users."`
+	AtLeast string   `json:"at_least,omitempty" doc:"Answer once everything up to this position is in the badges: the Badged-Position of an answer."`
+	Timeout string   `json:"timeout,omitempty" doc:"How long to wait for that: a duration such as 500ms or 2s, at most 30s; 2s if not given."`
+}
+
+// badgesAnswer is the answer to it.
+type badgesAnswer struct {
+	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
 }
 
 // queryBadges answers with the badges of many users, in the order given.
@@ -78,10 +82,14 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", struct {
-		Badges []pubsub.Badge `json:"badges"`
-	}{badges})
+	writeJSON(w, http.StatusOK, "application/json", badgesAnswer{badges})
 	return nil
+}
+
+// conversationsPage is a page of conversations.
+type conversationsPage struct {
+	Conversations []pubsub.Conversation `json:"conversations" doc:"Most recently changed first."`
+	Cursor        string                `json:"cursor,omitempty" doc:"Asks for the next page; absent on the last."`
 }
 
 // getConversations answers with a page of a user's conversations.
@@ -112,11 +120,7 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 	if page == nil {
 		page = []pubsub.Conversation{}
 	}
-	writeJSON(w, http.StatusOK, "application/json", struct {
-		Conversations []pubsub.Conversation `json:"conversations"`
-		// Cursor asks for the next page; absent on the last.
-		Cursor string `json:"cursor,omitempty"`
-	}{page, next})
+	writeJSON(w, http.StatusOK, "application/json", conversationsPage{page, next})
 	return nil
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/describe/describetest"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/pgtest"
 	"github.com/badged/badged/pubsub"
@@ -157,6 +159,21 @@ func mustKeys(t *testing.T, specs ...string) auth.Keys {
 	return keys
 }
 
+// document returns the description of the API.
+func document(t testing.TB) *describetest.Document {
+	t.Helper()
+	b, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return describetest.Parse(t, b)
+}
+
+// described is the description as JSON, which every test has the same.
+var described = sync.OnceValues(func() ([]byte, error) {
+	return describe.OpenAPI(describe.API{Routes: httpapi.Routes()})
+})
+
 // answer is what came back.
 type answer struct {
 	status int
@@ -172,6 +189,9 @@ func send(t *testing.T, api http.Handler, r *http.Request) answer {
 	}
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, r)
+	if _, path, _ := strings.Cut(r.Pattern, " "); path != "" && r.Context().Err() == nil {
+		document(t).CheckAnswer(t, r.Method, path, w.Code, w.Header(), w.Body.Bytes())
+	}
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 

@@ -16,12 +16,11 @@ import (
 
 // problem is an RFC 9457 answer: an error that is safe to show.
 type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
-	// Errors names each bad event, by its index in the request and by field.
-	Errors []eventProblem `json:"errors,omitempty"`
+	Type   string         `json:"type" enum:"about:blank" doc:"Always about:blank: the status says what kind of problem it is."`
+	Title  string         `json:"title" doc:"The status in words."`
+	Status int            `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
+	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
+	Errors []eventProblem `json:"errors,omitempty" doc:"Each bad event of a request that publishes."`
 
 	// retryAfter is the header of that name, in seconds; "" is none.
 	retryAfter string
@@ -29,11 +28,9 @@ type problem struct {
 
 // eventProblem is what is wrong with one field of one event.
 type eventProblem struct {
-	Index int `json:"index"`
-	// Field is the path of the field, absent where the event as a whole is at
-	// fault.
-	Field   string `json:"field,omitempty"`
-	Message string `json:"message"`
+	Index   int    `json:"index" minimum:"0" doc:"The event, by its index in the request."`
+	Field   string `json:"field,omitempty" doc:"The path of the field; absent where the event as a whole is at fault."`
+	Message string `json:"message" doc:"What is wrong with it, and what is expected."`
 }
 
 // Error implements error.

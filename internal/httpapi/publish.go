@@ -32,6 +32,11 @@ const (
 // takes it.
 const PositionHeader = "Badged-Position"
 
+// accepted is the answer to events that are durable.
+type accepted struct {
+	Accepted int `json:"accepted" minimum:"1" doc:"How many events were appended."`
+}
+
 // postEvents appends one event, a JSON array of events or a line of JSON for
 // each: all of them, or none.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
@@ -56,9 +61,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set(PositionHeader, strconv.FormatInt(receipt.TransactionID, 10))
-	writeJSON(w, http.StatusAccepted, "application/json", struct {
-		Accepted int `json:"accepted"`
-	}{len(evs)})
+	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
 	return nil
 }
 

@@ -21,6 +21,12 @@ type Check struct {
 	Run func(ctx context.Context) error
 }
 
+// Readiness is the answer of /readyz.
+type Readiness struct {
+	Status string            `json:"status" enum:"ready,not ready,draining" doc:"Whether the process can serve."`
+	Checks map[string]string `json:"checks" doc:"What was checked, and ok or what is amiss. Some checks tell of what the process can do without."`
+}
+
 // Health answers /livez and /readyz. It is safe for concurrent use.
 type Health struct {
 	checks   []Check
@@ -42,10 +48,7 @@ func (h *Health) Live(w http.ResponseWriter, _ *http.Request) {
 // Ready answers 200 while the process can serve, 503 while it cannot or is
 // draining, and says why.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) {
-	answer := struct {
-		Status string            `json:"status"`
-		Checks map[string]string `json:"checks"`
-	}{"ready", map[string]string{}}
+	answer := Readiness{"ready", map[string]string{}}
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
 	// All at once: one that takes all the time must not make another fail.

@@ -1,0 +1,86 @@
+package events
+
+// TypeInfo describes a type of event.
+type TypeInfo struct {
+	Type Type
+	// Does says in a sentence what it does to each of its users.
+	Does string
+	// Example is one.
+	Example Event
+	// Required and Optional are the JSON names of the fields of its data.
+	Required, Optional []string
+	// Reserved is set where badged alone writes it: it can be read in the log,
+	// and is refused where it is published.
+	Reserved bool
+}
+
+// Types describes every type of event.
+func Types() []TypeInfo {
+	ada := []string{"ada"}
+	types := []TypeInfo{
+		{
+			Type: MessageDelivered, Does: "The message joins the unread messages, unless it is at or below the read position or was recalled.",
+			Example: Event{ID: "design-crew/42", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada}},
+		},
+		{
+			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back.",
+			Example: Event{ID: "design-crew/read/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
+		},
+		{
+			Type: MessageRecalled, Does: "The message leaves the unread messages for good, also where the recall comes before the delivery.",
+			Example: Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
+		},
+		{
+			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until the next read.",
+			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
+		},
+		{
+			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total.",
+			Example: Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
+		},
+		{
+			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message and leaves every list, until a later delivery.",
+			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
+		},
+		{
+			Type: UserReadAll, Does: "Every conversation, or every one of a category, is read up to its last delivered message.",
+			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
+		},
+		{
+			Type: ConversationExpired, Does: "Like a read, of a conversation that went without a message for so long that it expired.", Reserved: true,
+			Example: Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
+		},
+	}
+	for i := range types {
+		required, optional, _ := schemaOf(types[i].Type)
+		types[i].Required, types[i].Optional = required.names(), optional.names()
+		types[i].Example.Source, types[i].Example.Type = "chat", types[i].Type
+	}
+	return types
+}
+
+func (set fields) names() []string {
+	names := []string{}
+	for _, f := range fieldNames {
+		if set&f.field != 0 {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// Envelope has the attributes of an event in its JSON form, for whoever
+// describes it to others; [Event] is what is worked with.
+type Envelope struct {
+	SpecVersion     string `json:"specversion" doc:"The version of CloudEvents."`
+	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within source; with it, what the event is known by: one that comes again changes nothing."`
+	Source          string `json:"source" minLength:"1" maxLength:"256" doc:"Who publishes, by convention a URI reference."`
+	Type            Type   `json:"type" doc:"What the event means."`
+	Time            string `json:"time,omitempty" format:"date-time" doc:"When it happened. It is for people: no count depends on it. Without one the event gets the time at which it was accepted."`
+	TraceParent     string `json:"traceparent,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, kept with the event."`
+	TraceState      string `json:"tracestate,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, kept with the event."`
+	DataContentType string `json:"datacontenttype,omitempty" doc:"Must be application/json, or end in +json."`
+	DataSchema      string `json:"dataschema,omitempty" doc:"Accepted and ignored."`
+	Subject         string `json:"subject,omitempty" doc:"Accepted and ignored."`
+	Data            Data   `json:"data" doc:"What happened."`
+}

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/httpapi"
+)
+
+// reference returns the files of docs/reference, by name.
+func reference() (map[string][]byte, error) {
+	openAPI, asyncAPI, err := descriptions()
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"http.md":       httpPage(),
+		"frames.md":     framesPage(),
+		"events.md":     eventsPage(),
+		"openapi.json":  append(openAPI, '\n'),
+		"asyncapi.json": append(asyncAPI, '\n'),
+	}, nil
+}
+
+func httpPage() []byte {
+	a := api()
+	p := describe.NewPage("Reference: HTTP", a.Doc+"\n\n"+
+		"[HTTP API](../http-api.md) tells how to use it. For machines it is [OpenAPI 3.1](openapi.json), which every process serves as `GET /openapi.json`.")
+	p.Heading(2, "Access")
+	p.Text("Give a key or a token in `Authorization: Bearer …`.")
+	var rows [][]string
+	for _, access := range a.Access {
+		rows = append(rows, []string{"`" + access.Name + "`", access.Doc})
+	}
+	p.Table([]string{"access", "is"}, rows...)
+	p.Heading(2, "Routes")
+	p.Elsewhere(httpapi.Event(), "events.md")
+	p.Elsewhere(command(), "frames.md#from-the-client")
+	p.Elsewhere(okFrame(), "frames.md#ok")
+	p.Routes(a)
+	return p.Bytes()
+}
+
+func framesPage() []byte {
+	p := describe.NewPage("Reference: frames", "The frames of the WebSocket protocol `badge.v1`, which server-sent events and `POST /v1/commands` carry too. "+
+		"[Clients](../clients.md) tells how to use them; the [golden files](../../web/sdk/testdata/frames) are more examples. "+
+		"For machines they are [AsyncAPI 3.0](asyncapi.json), which every process serves as `GET /asyncapi.json`.")
+	for _, way := range []struct {
+		heading string
+		frames  []gateway.FrameInfo
+	}{{"From the server", gateway.ServerFrames()}, {"From the client", gateway.ClientFrames()}} {
+		p.Heading(2, way.heading)
+		for _, f := range way.frames {
+			p.Heading(3, "`"+f.T+"`")
+			p.Text(f.Means)
+			p.Fields(describeFrame(f))
+			p.Example(f.Example)
+		}
+	}
+	p.Types()
+	p.Heading(2, "Error codes")
+	var rows [][]string
+	for _, c := range gateway.ErrorCodes() {
+		rows = append(rows, []string{"`" + c.Name + "`", c.Means, c.Then})
+	}
+	p.Table([]string{"code", "means", "then"}, rows...)
+	p.Heading(2, "Close codes")
+	rows = nil
+	for _, c := range gateway.CloseCodes() {
+		rows = append(rows, []string{fmt.Sprint(c.Code), c.Name, c.Means, c.Then})
+	}
+	p.Table([]string{"code", "name", "means", "then"}, rows...)
+	return p.Bytes()
+}
+
+func eventsPage() []byte {
+	p := describe.NewPage("Reference: events", "The events that are published, and what the log holds. [Publishing](../publishing.md) tells how to publish them. "+
+		"For machines they are in [AsyncAPI 3.0](asyncapi.json), and in the [OpenAPI 3.1](openapi.json) of `POST /v1/events`.")
+	p.Heading(2, "The envelope")
+	p.Fields(describe.Named{
+		Name: "Envelope", Of: events.Envelope{},
+		Fields: map[string]any{
+			"specversion": &describe.Schema{Const: events.SpecVersion},
+			"data":        &describe.Schema{Type: []string{"object"}, Description: "What happened: the fields that the type has, below."},
+		},
+	})
+	for _, t := range events.Types() {
+		p.Heading(2, "`"+string(t.Type)+"`")
+		text := t.Does
+		if t.Reserved {
+			text += " badged alone writes it: whoever publishes it is refused."
+		}
+		p.Text(text)
+		p.Fields(httpapi.EventDataOf(t))
+		p.Example(eventExample(t))
+	}
+	return p.Bytes()
+}

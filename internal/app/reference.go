@@ -1,0 +1,183 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/obs"
+)
+
+// Versions of what is described: they change with what would break its users.
+const (
+	apiVersion    = "1"
+	framesVersion = "1"
+)
+
+// api describes every route of a server with all roles.
+func api() describe.API {
+	all := httpapi.Routes()
+	all = append(all, gatewayRoutes(new(gateway.Gateway), nil)...)
+	all = append(all, operatorRoutes(new(obs.Health), nil, nil, nil)...)
+	return describe.API{
+		Title: "badged", Version: apiVersion,
+		Doc: "Exact unread badges: publish what happened, read what is unread. Errors are RFC 9457 problems. " +
+			"A route that does not exist is answered with 404, another method with 405 and the header `Allow`. " +
+			"Unknown parameters and fields of requests are errors, except in the frames of clients, which may be newer than the server; " +
+			"answers may get more fields, which clients ignore.",
+		Groups: []describe.Group{
+			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
+			{Name: httpapi.GroupBadges, Doc: "For those who send push notifications, and apps."},
+			{Name: groupClients, Doc: "For apps. Of processes with the role gateway."},
+			{Name: httpapi.GroupAdmin, Doc: "For operators."},
+			{Name: groupOperate, Doc: "For whoever watches over processes. Of every process, whatever its roles."},
+		},
+		Access: []describe.Access{
+			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: may publish, and read the badge of any user."},
+			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`: may do all."},
+			userAccess(),
+		},
+		Routes: all,
+	}
+}
+
+func userAccess() describe.Access {
+	return describe.Access{Name: httpapi.UserAccess, Format: "JWT", Doc: "A token of a user, signed with a key of `--jwt-keys` or `--jwks-url`: may read what is theirs."}
+}
+
+// messaging describes the events in the log, and what goes over connections of
+// clients.
+func messaging() describe.Messaging {
+	const (
+		log     = "log"
+		clients = "clients"
+	)
+	var published []describe.Message
+	for _, t := range events.Types() {
+		published = append(published, describe.Message{
+			Name: describe.TypeName(string(t.Type)), Doc: t.Does, ContentType: "application/cloudevents+json",
+			Of: httpapi.EventOf(t), Example: eventExample(t),
+		})
+	}
+	fromServer, fromClients := messages(gateway.ServerFrames()), messages(gateway.ClientFrames())
+	codes := make([]describe.Code, 0)
+	for _, c := range gateway.CloseCodes() {
+		codes = append(codes, describe.Code(c))
+	}
+	return describe.Messaging{
+		Title: "badged", Version: framesVersion,
+		Doc: "The events in the log, and the frames of the protocol `badge.v1`. Frames carry absolute state and a version: apply one only if its version is greater than yours. " +
+			"Ignore types and fields that you do not know. Requests are described in `/openapi.json`.",
+		Servers: []describe.Server{
+			{Name: clients, Host: "127.0.0.1:8080", Protocol: "ws", Doc: "A process with the role gateway.", Access: httpapi.UserAccess},
+			{Name: log, Host: "127.0.0.1:5432", Protocol: "postgresql", Doc: "The database of badged."},
+		},
+		Access: []describe.Access{userAccess()},
+		Channels: []describe.Channel{
+			{
+				Name: "websocket", Server: clients, Address: "/v1/ws",
+				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A frame of a client may have 4 KiB. The first is `hello`, answered with a snapshot or changes.",
+				Sends:    fromServer,
+				Receives: fromClients,
+				Codes:    codes,
+			},
+			{
+				Name: "events", Server: clients, Address: "/v1/sse",
+				Doc:   "Server-sent events: the `data` of each is a frame, its `id`, where the frame has a state, `EPOCH:VERSION`. Comments take the place of pings; what the user does goes to `POST /v1/commands`.",
+				Sends: messagesOf(fromServer, "snapshot", "changes", "bye"),
+			},
+			{
+				Name: log, Server: log, Address: "badged.events_p{partition}",
+				Doc:        "A partition of the log: a topic of watermill-sql. An event is there once for each partition that holds some of its users, who alone are in its `user_ids`.",
+				Sends:      published,
+				Parameters: []describe.Param{{Name: "partition", Doc: "The partition, with at least two digits.", Example: "03"}},
+			},
+		},
+	}
+}
+
+// eventExample returns an event of a type, as it is in the log.
+func eventExample(t events.TypeInfo) string {
+	e := t.Example
+	e.Time = time.Date(2026, time.November, 21, 4, 11, 46, 0, time.UTC)
+	b, err := e.MarshalJSON()
+	if err != nil {
+		panic(err) // it is not UTF-8
+	}
+	return string(b)
+}
+
+// messages describes frames.
+func messages(frames []gateway.FrameInfo) []describe.Message {
+	all := make([]describe.Message, len(frames))
+	for i, f := range frames {
+		all[i] = describe.Message{Name: describe.TypeName(f.T), Doc: f.Means, ContentType: "application/json", Of: describeFrame(f), Example: f.Example}
+	}
+	return all
+}
+
+// messagesOf returns those that have a frame's type as their name.
+func messagesOf(all []describe.Message, types ...string) []describe.Message {
+	var some []describe.Message
+	for _, t := range types {
+		for _, m := range all {
+			if m.Name == describe.TypeName(t) {
+				some = append(some, m)
+			}
+		}
+	}
+	return some
+}
+
+// describeFrame describes a frame.
+func describeFrame(f gateway.FrameInfo) describe.Named {
+	return describe.Named{
+		Name: describe.TypeName(f.T) + "Frame", Doc: f.Means, Of: f.Of,
+		Required: f.Required, Optional: f.Optional,
+		Consts: map[string]string{"t": f.T},
+	}
+}
+
+// command describes the frames that POST /v1/commands takes.
+func command() describe.OneOf {
+	all := describe.OneOf{Name: "Command", By: "t", Doc: "What a user did."}
+	for _, f := range gateway.ClientFrames() {
+		if f.Command {
+			all.Of = append(all.Of, describeFrame(f))
+		}
+	}
+	return all
+}
+
+// okFrame describes the answer to a command.
+func okFrame() describe.Named {
+	for _, f := range gateway.ServerFrames() {
+		if f.T == "ok" {
+			return describeFrame(f)
+		}
+	}
+	panic("app: there is no ok frame")
+}
+
+// descriptions returns /openapi.json and /asyncapi.json.
+func descriptions() (openAPI, asyncAPI []byte, err error) {
+	if openAPI, err = describe.OpenAPI(api()); err != nil {
+		return nil, nil, fmt.Errorf("describe the API: %w", err)
+	}
+	if asyncAPI, err = describe.AsyncAPI(messaging()); err != nil {
+		return nil, nil, fmt.Errorf("describe the frames: %w", err)
+	}
+	return openAPI, asyncAPI, nil
+}
+
+// description answers with a description.
+func description(body []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(body, '\n')) // the client may be gone
+	})
+}

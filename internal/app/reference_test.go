@@ -1,0 +1,232 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/describe/describetest"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// update is set by `make docs`.
+var update = flag.Bool("update", false, "write docs/reference instead of comparing with it")
+
+// root is the module's directory.
+const root = "../.."
+
+func TestReferenceIsUpToDate(t *testing.T) {
+	files, err := reference()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		path := filepath.Join(root, "docs", "reference", name)
+		if *update {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("docs/reference/%s is not what the code says; run `make docs` and commit what it writes", name)
+		}
+	}
+}
+
+// documents returns the descriptions of requests and of messages.
+func documents(t *testing.T) (openAPI, asyncAPI *describetest.Document) {
+	t.Helper()
+	forRequests, forMessages, err := descriptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return describetest.Parse(t, forRequests), describetest.Parse(t, forMessages)
+}
+
+// validateFrame returns what is wrong with a frame by its description.
+func validateFrame(doc *describetest.Document, frame []byte) error {
+	var f struct {
+		T string `json:"t"`
+	}
+	if err := json.Unmarshal(frame, &f); err != nil {
+		return err
+	}
+	return doc.Validate(frame, "components", "messages", describe.TypeName(f.T), "payload")
+}
+
+// validateEvent returns what is wrong with an event that is published by its
+// description.
+func validateEvent(doc *describetest.Document, event []byte) error {
+	return doc.Validate(event, "components", "schemas", "Event")
+}
+
+func TestExamplesAreAsDescribed(t *testing.T) {
+	openAPI, asyncAPI := documents(t)
+	if n := openAPI.CheckExamples(t); n < 40 {
+		t.Errorf("only %d examples of requests and answers", n)
+	}
+	if n, want := asyncAPI.CheckExamples(t), len(messaging().Channels[0].Sends)+len(messaging().Channels[0].Receives); n < want {
+		t.Errorf("only %d examples of messages, want %d and more", n, want)
+	}
+}
+
+func TestGoldenFramesAreAsDescribed(t *testing.T) {
+	_, asyncAPI := documents(t)
+	files, err := filepath.Glob(filepath.Join(root, "web", "sdk", "testdata", "frames", "*.json"))
+	if err != nil || len(files) < 20 {
+		t.Fatalf("golden files: %v, %v", files, err)
+	}
+	seen := map[string]bool{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validateFrame(asyncAPI, b); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if strange := bytes.Replace(b, []byte("{"), []byte(`{"frobnicate":1,`), 1); validateFrame(asyncAPI, strange) == nil {
+			t.Errorf("%s with another field is as described", file)
+		}
+		name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".json"), "-")
+		seen[name] = true
+	}
+	for _, f := range append(gateway.ClientFrames(), gateway.ServerFrames()...) {
+		if !seen[f.T] {
+			t.Errorf("there is no golden file of %s", f.T)
+		}
+	}
+}
+
+// Every frame and event that a page shows whole is as described.
+func TestPagesShowWhatIsDescribed(t *testing.T) {
+	openAPI, asyncAPI := documents(t)
+	frames, events := 0, 0
+	check := func(path string) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range b {
+			isFrame, isEvent := bytes.HasPrefix(b[at:], []byte(`{"t":`)), bytes.HasPrefix(b[at:], []byte(`{"specversion":`))
+			if !isFrame && !isEvent {
+				continue
+			}
+			var shown json.RawMessage
+			if json.NewDecoder(bytes.NewReader(b[at:])).Decode(&shown) != nil {
+				continue // it is cut short, for people
+			}
+			if isFrame {
+				frames++
+				err = validateFrame(asyncAPI, shown)
+			} else {
+				events++
+				err = validateEvent(openAPI, shown)
+			}
+			if err != nil {
+				t.Errorf("%s shows %s: %v", path, shown, err)
+			}
+		}
+	}
+	check(filepath.Join(root, "README.md"))
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" && d.Name() != "events.md" { // which shows one that nobody publishes
+			check(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if frames < 20 || events < 2 {
+		t.Errorf("only %d frames and %d events", frames, events)
+	}
+}
+
+// A server with all roles has every route that is described, and answers as it
+// is; that it has no other is seen to by TestRoutesAreInTables of
+// internal/architecture.
+func TestServerAnswersAsDescribed(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	openAPI, _ := documents(t)
+	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")+message("tea", 7, "ada")))
+	for _, r := range api().Routes {
+		for _, key := range []string{"", "Bearer " + publisherKey, "Bearer admin-secret", "Bearer " + s.token(t, "ada")} {
+			if r.Path == "/v1/sse" && key == "Bearer "+s.token(t, "ada") {
+				continue // it does not end; TestClientSeesFramesAsDescribed reads it
+			}
+			body, contentType := "", ""
+			if len(r.Body) > 0 {
+				body, contentType = r.Body[0].Example, r.Body[0].MediaType
+			}
+			request := newRequest(t, r.Method, s.url+strings.ReplaceAll(r.Path, "{user}", "ada"), body)
+			request.Header.Set("Authorization", key)
+			request.Header.Set("Content-Type", contentType)
+			a := send(t, request)
+			openAPI.CheckAnswer(t, r.Method, r.Path, a.status, a.header, []byte(a.body))
+			if a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed {
+				t.Errorf("%s is answered with %d %s", r.Pattern(), a.status, a.body)
+			}
+		}
+	}
+	openAPIBody, asyncAPIBody, err := descriptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := s.get(t, "/openapi.json"); a.body != string(openAPIBody)+"\n" {
+		t.Error("/openapi.json is not the description")
+	}
+	if a := s.get(t, "/asyncapi.json"); a.body != string(asyncAPIBody)+"\n" {
+		t.Error("/asyncapi.json is not the description")
+	}
+}
+
+func TestClientSeesFramesAsDescribed(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	_, asyncAPI := documents(t)
+	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
+	dial(t, s, "ada").close() // the gateway is up
+	conn, status, err := upgrade(t, s, http.Header{"Authorization": {"Bearer " + s.token(t, "ada")}})
+	if err != nil {
+		t.Fatalf("dial: %d, %v", status, err)
+	}
+	defer conn.Close()
+	c := &client{conn: conn}
+	for _, exchange := range []struct{ say, until string }{
+		{`{"t":"hello"}`, "snapshot"},
+		{`{"t":"read","id":1,"conversation_id":"lunch","up_to_seq":1}`, "changes"},
+		{`{"t":"auth","id":"a","token":"` + s.token(t, "ada") + `"}`, "ok"},
+		{`{"t":"read","id":2,"conversation_id":"nowhere","up_to_seq":1}`, "error"},
+		{`{"t":"ping"}`, "pong"},
+		{`{"t":"hello"}`, "bye"},
+	} {
+		c.write(t, exchange.say)
+		if err := validateFrame(asyncAPI, []byte(exchange.say)); err != nil {
+			t.Error(err)
+		}
+		for came := ""; came != exchange.until; {
+			_, b, err := conn.ReadMessage()
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", exchange.until, err)
+			}
+			if err := validateFrame(asyncAPI, b); err != nil {
+				t.Errorf("%s: %v", b, err)
+			}
+			var f frame
+			_ = json.Unmarshal(b, &f) // ids are of several types
+			came = f.T
+		}
+	}
+}

@@ -1,0 +1,167 @@
+// Package describetest checks what goes over the wire against its description.
+package describetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Document is an OpenAPI or AsyncAPI document by which values are checked. Its
+// schemas are taken more strictly than they are told: no object may have a field
+// that is not described, so that tests notice what was left out. It is not safe
+// for concurrent use.
+type Document struct {
+	root     map[string]any
+	compiler *jsonschema.Compiler
+}
+
+// address is where the compiler has the document.
+const address = "file:///document.json"
+
+// Parse returns a document of JSON.
+func Parse(t testing.TB, document []byte) *Document {
+	t.Helper()
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
+	if err != nil {
+		t.Fatalf("the document is not JSON: %v", err)
+	}
+	closeObjects(root)
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	if err := compiler.AddResource(address, root); err != nil {
+		t.Fatal(err)
+	}
+	return &Document{root.(map[string]any), compiler}
+}
+
+// closeObjects refuses what the schemas below a value do not name.
+func closeObjects(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			closeObjects(item)
+		}
+	case map[string]any:
+		if _, named := v["properties"].(map[string]any); named && v["type"] == "object" {
+			v["additionalProperties"] = false
+		}
+		for _, member := range v {
+			closeObjects(member)
+		}
+	}
+}
+
+// Lookup returns what a JSON pointer, given by its tokens, leads to; nil where
+// that is nothing.
+func (d *Document) Lookup(tokens ...string) any {
+	var v any = d.root
+	for _, token := range tokens {
+		object, _ := v.(map[string]any)
+		v = object[token]
+	}
+	return v
+}
+
+// Validate returns what is wrong with a JSON value by the schema at a JSON
+// pointer, given by its tokens.
+func (d *Document) Validate(value []byte, tokens ...string) error {
+	var pointer strings.Builder
+	for _, token := range tokens {
+		token = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(token)
+		pointer.WriteString("/" + token)
+	}
+	schema, err := d.compiler.Compile(address + "#" + pointer.String())
+	if err != nil {
+		return fmt.Errorf("schema %s: %w", pointer.String(), err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	return schema.Validate(v)
+}
+
+// CheckAnswer checks an answer to a request of a route, given by its method and
+// path, against the document.
+func (d *Document) CheckAnswer(t testing.TB, method, path string, status int, header http.Header, body []byte) {
+	t.Helper()
+	route := fmt.Sprintf("%s %s: %d", method, path, status)
+	at := []string{"paths", path, strings.ToLower(method), "responses", strconv.Itoa(status)}
+	answer, ok := d.Lookup(at...).(map[string]any)
+	if !ok {
+		t.Errorf("%s is not described: %.200s", route, body)
+		return
+	}
+	headers, _ := answer["headers"].(map[string]any)
+	for name, h := range headers {
+		if required, _ := h.(map[string]any)["required"].(bool); required && header.Get(name) == "" {
+			t.Errorf("%s has no header %s, which is described", route, name)
+		}
+	}
+	for _, name := range []string{"Badged-Position", "Retry-After", "WWW-Authenticate"} {
+		if header.Get(name) != "" && headers[name] == nil {
+			t.Errorf("%s has the header %s, which is not described", route, name)
+		}
+	}
+	contents, _ := answer["content"].(map[string]any)
+	if contents == nil {
+		return
+	}
+	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || contents[mediaType] == nil {
+		t.Errorf("%s comes as %q, which is not described", route, header.Get("Content-Type"))
+		return
+	}
+	if !strings.HasSuffix(mediaType, "json") {
+		return
+	}
+	if err := d.Validate(body, append(at, "content", mediaType, "schema")...); err != nil {
+		t.Errorf("%s is not as described: %v\n%.500s", route, err, body)
+	}
+}
+
+// CheckExamples checks every example of the document against the schema beside
+// it, and returns how many there are.
+func (d *Document) CheckExamples(t testing.TB) int {
+	t.Helper()
+	return d.checkExamples(t, nil, d.root)
+}
+
+func (d *Document) checkExamples(t testing.TB, at []string, v any) int {
+	t.Helper()
+	object, ok := v.(map[string]any)
+	if !ok {
+		return 0
+	}
+	n := 0
+	check := func(schema string, example any) {
+		b, err := json.Marshal(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Validate(b, append(at[:len(at):len(at)], schema)...); err != nil {
+			t.Errorf("the example at %s is not as described: %v", strings.Join(at, " "), err)
+		}
+		n++
+	}
+	if example, ok := object["example"]; ok && object["schema"] != nil && object["in"] == nil {
+		check("schema", example)
+	}
+	if examples, ok := object["examples"].([]any); ok && object["payload"] != nil {
+		for _, e := range examples {
+			check("payload", e.(map[string]any)["payload"])
+		}
+	}
+	for name, member := range object {
+		n += d.checkExamples(t, append(at[:len(at):len(at)], name), member)
+	}
+	return n
+}
