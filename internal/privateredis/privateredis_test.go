@@ -132,7 +132,7 @@ func TestRestartNeedsItsPort(t *testing.T) {
 }
 
 func TestStartTellsWhatTheServerSaid(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	_, err := Start(t.Context(), Config{Args: []string{"--no-such-setting", "1"}})
 	if err == nil {
 		t.Fatal("a server with a bad setting started")
@@ -143,7 +143,7 @@ func TestStartTellsWhatTheServerSaid(t *testing.T) {
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Start(ctx, Config{}); !errors.Is(err, context.Canceled) {
