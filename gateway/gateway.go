@@ -92,6 +92,11 @@ type Config struct {
 	// Metrics defaults to metrics that nobody sees.
 	Metrics *Metrics
 
+	// Trace is told of an update with a trace context when a frame with it was
+	// written: when it came from the bus, and when it was written. It must not
+	// block. Nobody is told by default.
+	Trace func(traceParent string, came, written time.Time)
+
 	// Limits are none by default.
 	Limits Limits
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/badged/badged/pubsub"
 )
@@ -39,6 +40,15 @@ type mailbox struct {
 type pending struct {
 	badge         pubsub.Badge
 	conversations map[string]pubsub.Conversation
+	// traced is the newest traced update among what is pending, nil where there
+	// is none.
+	traced *traced
+}
+
+// traced is an update that is traced.
+type traced struct {
+	parent string
+	came   time.Time
 }
 
 func newMailbox() *mailbox {
@@ -74,6 +84,9 @@ func (m *mailbox) offer(u *pubsub.Update) {
 	m.held = u.Version
 	for _, c := range u.Conversations {
 		m.pending.conversations[c.ConversationID] = c
+	}
+	if u.TraceParent != "" {
+		m.pending.traced = &traced{u.TraceParent, time.Now()}
 	}
 	m.signal()
 }
@@ -145,6 +158,7 @@ type delivery struct {
 	// badge and conversations are what changed; badge is nil where nothing did.
 	badge         *pubsub.Badge
 	conversations []pubsub.Conversation
+	traced        *traced
 }
 
 // take empties the mailbox.
@@ -156,7 +170,7 @@ func (m *mailbox) take() delivery {
 	if p := m.pending; p != nil {
 		m.pending = nil
 		d.badge = &p.badge
-		d.conversations = newestFirst(p.conversations)
+		d.conversations, d.traced = newestFirst(p.conversations), p.traced
 	}
 	return d
 }

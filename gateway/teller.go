@@ -51,6 +51,9 @@ func (t *teller) deliver(d delivery) error {
 		if err := t.changes(d.badge, d.conversations); err != nil {
 			return err
 		}
+		if trace := t.session.gateway.cfg.Trace; trace != nil && d.traced != nil {
+			trace(d.traced.parent, d.traced.came, time.Now())
+		}
 	}
 	if d.sync {
 		return t.sync()

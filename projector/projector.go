@@ -69,6 +69,10 @@ type Config struct {
 	// VerifySample is the most users of one sample; fewer where the log of the
 	// partition is long. Default 10, and at most 16.
 	VerifySample int
+	// Trace is told of batches with traced events, and returns the trace context
+	// of what follows for each of these, "" where nothing is to be followed. It
+	// must not block. Nobody is told by default.
+	Trace func(TracedBatch) []string
 	// SelfHeal makes the badges of a user what the log says where the sample
 	// finds that they are not.
 	SelfHeal bool

@@ -48,6 +48,9 @@ type Update struct {
 	// Conversations holds each conversation that changed after BaseVersion,
 	// once, most recently changed first.
 	Conversations []Conversation `json:"conversations"`
+	// TraceParent is the W3C trace context of what made the last of the changes,
+	// empty where nobody traces it.
+	TraceParent string `json:"traceparent,omitempty"`
 }
 
 // Snapshot is the state of one user, read from the tables at one instant.

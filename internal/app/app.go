@@ -39,6 +39,9 @@ type App struct {
 	bus       pubsub.Bus
 	publisher *publisher
 	tokens    *auth.Tokens
+	// tracing and traces are nil where nothing is traced.
+	tracing *obs.Tracing
+	traces  *traces
 	// checks are what readiness tells about.
 	checks []obs.Check
 	// stages are in the order in which they start.
@@ -87,6 +90,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		return nil, fmt.Errorf("--allowed-origins: %w", err)
 	}
 
+	if err := a.openTracing(ctx); err != nil {
+		return nil, err
+	}
+
 	// Folding must not wait for a connection behind requests.
 	serving, err := a.pool(ctx, "serving", 16)
 	if err != nil {
@@ -102,7 +109,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		return nil, err
 	}
 	a.publisher = newPublisher(a.eventLog, a.bus, a.registry, log)
-	a.publisher.remote = cfg.RedisURL != ""
+	a.publisher.remote, a.publisher.traces = cfg.RedisURL != "", a.traces
 	a.stage("publisher", a.publisher.run)
 	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: func(ctx context.Context) error {
 		if err := serving.Ping(ctx); err != nil {
@@ -121,8 +128,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
+		bus := a.bus
+		var trace func(projector.TracedBatch) []string
+		if a.traces != nil {
+			bus, trace = tracedBus{bus, a.traces}, a.traces.fold
+		}
 		p, err := projector.New(projector.Config{
-			Pool: folding, Log: a.eventLog, Bus: a.bus,
+			Pool: folding, Log: a.eventLog, Bus: bus, Trace: trace,
 			Logger: log, Metrics: projector.NewMetrics(a.registry),
 			CacheBytes:     cfg.CacheMiB << 20,
 			VerifyInterval: cfg.VerifyInterval, VerifySample: cfg.VerifySample, SelfHeal: cfg.SelfHeal,
@@ -151,7 +163,12 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.mux.Handle("/admin/v1/", api)
 	}
 	if cfg.Has(config.RoleGateway) {
+		var trace func(traceParent string, came, written time.Time)
+		if a.traces != nil {
+			trace = a.traces.deliver
+		}
 		g, err := gateway.New(gateway.Config{
+			Trace:  trace,
 			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
 			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
@@ -217,6 +234,10 @@ func (a *App) Close() {
 		p.Close()
 	}
 	a.pools = nil
+	if a.tracing != nil { // nobody makes spans any more
+		a.tracing.Close()
+		a.tracing = nil
+	}
 }
 
 // pool opens a pool of at most so many connections, unless the database URL
@@ -235,6 +256,9 @@ func (a *App) pool(ctx context.Context, purpose string, maxConns int32) (*pgxpoo
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	if a.traces != nil {
+		cfg.ConnConfig.Tracer = a.traces
 	}
 	p, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -280,6 +304,19 @@ func (a *App) openExpiry(pool *pgxpool.Pool) error {
 		return err
 	}
 	a.stage("expiry", x.Run)
+	return nil
+}
+
+// openTracing starts tracing where there is a receiver.
+func (a *App) openTracing(ctx context.Context) (err error) {
+	if a.cfg.OTLPEndpoint == "" {
+		return nil
+	}
+	a.tracing, err = obs.NewTracing(ctx, obs.TracingConfig{Endpoint: a.cfg.OTLPEndpoint, Sample: a.cfg.TraceSample, Logger: a.log})
+	if err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	a.traces = &traces{a.tracing.Tracer()}
 	return nil
 }
 

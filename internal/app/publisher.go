@@ -23,6 +23,8 @@ type publisher struct {
 	remote   bool
 	logger   *slog.Logger
 	appended prometheus.Counter
+	// traces is nil where nothing is traced.
+	traces *traces
 
 	mu sync.Mutex
 	// woken are the partitions that the bus has yet to be told of.
@@ -46,6 +48,13 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 
 // Append implements httpapi.Appender.
 func (p *publisher) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	if p.traces != nil {
+		return p.traces.append(ctx, evs, p.append)
+	}
+	return p.append(ctx, evs)
+}
+
+func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Receipt, error) {
 	receipt, err := p.log.Append(ctx, evs...)
 	if err != nil {
 		return receipt, err

@@ -76,8 +76,12 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 // serve answers HTTP until ctx is done, and then until the requests under way
 // are answered.
 func (a *App) serve(ctx context.Context) error {
+	var handler http.Handler = a.mux
+	if a.tracing != nil {
+		handler = a.tracing.Handler(handler, tracedRoutes...)
+	}
 	server := &http.Server{
-		Handler:           a.mux,
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },

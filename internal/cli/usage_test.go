@@ -121,6 +121,8 @@ func TestUsage(t *testing.T) {
 		{"a duration without unit", "serve --drain-timeout=5", `--drain-timeout: expected duration but got "5": time: missing unit in duration "5"`, "serve"},
 		{"an unknown log level", "serve --log-level=loud", `--log-level must be one of "debug","info","warn","error" but got "loud"`, "serve"},
 
+		{"serve with a share of more than all", "serve --trace-sample=2 " + jwt + " " + publish + " " + db, "serve: --trace-sample must be from 0 to 1, is 2", "serve"},
+
 		{"migrate without a database", "migrate up", "migrate up: " + needURL, "migrate up"},
 		{"migrate to no partitions", "migrate up --partitions=-1 " + db, "migrate up: --partitions must be from 1 to 256", "migrate up"},
 		{"migrate to too many partitions", "migrate up --partitions=257 " + db, "migrate up: --partitions must be from 1 to 256", "migrate up"},

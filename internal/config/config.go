@@ -85,6 +85,21 @@ type Server struct {
 	Expire            []string      `help:"Conversations that are read after so long without a message, at least 1h: CATEGORY=DURATION; * stands for every category not named; comma-separated. Default: none." placeholder:"CATEGORY=DURATION"`
 	DrainTimeout      time.Duration `help:"How long connections have to close when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
+	Tracing           `embed:""`
+}
+
+// Tracing says where traces of events go.
+type Tracing struct {
+	OTLPEndpoint string  `name:"otlp-endpoint" help:"Receiver of traces, by OTLP over HTTP, such as http://127.0.0.1:4318. Default: nothing is traced." placeholder:"URL" env:"BADGED_OTLP_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT"`
+	TraceSample  float64 `help:"Share, from 0 to 1, of the traces begun here that are made; those that publishers began are made where these make them." default:"0.01"`
+}
+
+// Validate implements kong's validation.
+func (t *Tracing) Validate() error {
+	if math.IsNaN(t.TraceSample) || t.TraceSample < 0 || t.TraceSample > 1 {
+		return fmt.Errorf("--trace-sample must be from 0 to 1, is %g", t.TraceSample)
+	}
+	return nil
 }
 
 // minDedupWindow keeps generations of keys from being so short that how often
@@ -97,7 +112,7 @@ func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 // Validate implements kong's validation. It names everything that is amiss, so
 // that whoever starts from nothing need not find out one by one.
 func (s *Server) Validate() error {
-	errs := []error{s.Database.Validate(), s.Limits.Validate()}
+	errs := []error{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate()}
 	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 {
 		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: without a key nobody can publish"))
 	}

@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// traces makes the spans of an event on its way from the publisher to the
+// clients. An event that is traced carries the context of its span, and so does
+// the update that it causes; others cost a look at an empty text.
+type traces struct{ tracer trace.Tracer }
+
+// tracedRoutes are the requests that make events.
+var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
+
+// maxTraced is how many events of one append are traced: more than that nobody
+// would look at.
+const maxTraced = 100
+
+// append appends events by next, in a span of the request and of each event that
+// brings a trace of its own. The others get the trace of the request.
+func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
+	const name = "append"
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.Int("badged.events", len(evs))))
+	spans := []trace.Span{span}
+	evs = slices.Clone(evs) // the caller's keep the contexts they had
+	own := carried(span)
+	for i := range evs[:min(len(evs), maxTraced)] {
+		e := &evs[i]
+		if e.TraceParent == "" {
+			e.TraceParent = own
+			continue
+		}
+		if parent := remote(e.TraceParent); parent.IsSampled() {
+			_, s := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), name, trace.WithSpanKind(trace.SpanKindProducer),
+				trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}), trace.WithAttributes(eventAttributes(e)...))
+			spans = append(spans, s)
+		}
+	}
+	receipt, err := next(ctx, evs)
+	for _, s := range spans {
+		end(s, err)
+	}
+	return receipt, err
+}
+
+// fold makes a span of a batch that was folded, and one of each of its traced
+// events, and returns the contexts of these.
+func (t *traces) fold(f projector.TracedBatch) []string {
+	const name = "fold"
+	links := make([]trace.Link, len(f.Events))
+	sampled := 0
+	for i, e := range f.Events {
+		if links[i].SpanContext = remote(e.TraceParent); links[i].SpanContext.IsSampled() {
+			sampled++
+		}
+	}
+	contexts := make([]string, len(f.Events))
+	if sampled == 0 {
+		return contexts
+	}
+	partition := attribute.Int("badged.partition", f.Partition)
+	ctx, batch := t.tracer.Start(context.Background(), name+" batch", trace.WithNewRoot(),
+		trace.WithTimestamp(f.Began), trace.WithLinks(links...),
+		trace.WithAttributes(partition, attribute.Int("badged.events", f.Size)))
+	for i, e := range f.Events {
+		if !links[i].SpanContext.IsSampled() {
+			continue
+		}
+		_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, links[i].SpanContext), name,
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(f.Began),
+			trace.WithLinks(trace.Link{SpanContext: batch.SpanContext()}),
+			trace.WithAttributes(append(eventAttributes(e), partition)...))
+		contexts[i] = carried(span)
+		span.End(trace.WithTimestamp(f.Ended))
+	}
+	batch.End(trace.WithTimestamp(f.Ended))
+	return contexts
+}
+
+// deliver makes a span of an update on its way from the bus to a client.
+func (t *traces) deliver(traceParent string, came, written time.Time) {
+	parent := remote(traceParent)
+	if !parent.IsSampled() {
+		return
+	}
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "deliver",
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(came))
+	span.End(trace.WithTimestamp(written))
+}
+
+// tracedBus makes spans of traced updates that are published.
+type tracedBus struct {
+	pubsub.Bus
+	traces *traces
+}
+
+// Publish implements pubsub.Bus.
+func (b tracedBus) Publish(ctx context.Context, updates []pubsub.Update) error {
+	var spans []trace.Span
+	for i := range updates {
+		u := &updates[i]
+		if u.TraceParent == "" {
+			continue
+		}
+		parent := trace.ContextWithRemoteSpanContext(ctx, remote(u.TraceParent))
+		_, span := b.traces.tracer.Start(parent, "publish update", trace.WithSpanKind(trace.SpanKindProducer),
+			trace.WithAttributes(attribute.Int("badged.partition", u.Partition)))
+		u.TraceParent = carried(span)
+		spans = append(spans, span)
+	}
+	err := b.Bus.Publish(ctx, updates)
+	for _, s := range spans {
+		end(s, err)
+	}
+	return err
+}
+
+// TraceQueryStart implements pgx.QueryTracer, which whoever traces batches has
+// to.
+func (t *traces) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// commitSpan is the key of the span of a batch of statements.
+type commitSpan struct{}
+
+// TraceBatchStart implements pgx.BatchTracer. Within a span of append the one
+// batch is what inserts and commits.
+func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx
+	}
+	_, span := t.tracer.Start(ctx, "commit", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("db.system.name", "postgresql")))
+	return context.WithValue(ctx, commitSpan{}, span)
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (t *traces) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (t *traces) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	if span, ok := ctx.Value(commitSpan{}).(trace.Span); ok {
+		end(span, data.Err)
+	}
+}
+
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// eventAttributes name an event. Users are not told of: traces are kept where
+// others look.
+func eventAttributes(e *events.Event) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("cloudevents.event_id", e.ID),
+		attribute.String("cloudevents.event_source", e.Source),
+		attribute.String("cloudevents.event_type", string(e.Type)),
+	}
+}
+
+// traceParent is the name of the W3C header, and of CloudEvents' attribute.
+const traceParent = "traceparent"
+
+// remote returns the context that a traceparent names; one that is not sampled
+// where it cannot be understood.
+func remote(parent string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceParent: parent})
+	return trace.SpanContextFromContext(ctx)
+}
+
+// carried returns the traceparent of a span, "" where it is not sampled: then
+// there is nothing to go on with.
+func carried(span trace.Span) string {
+	if !span.SpanContext().IsSampled() {
+		return ""
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), span), carrier)
+	return carrier[traceParent]
+}

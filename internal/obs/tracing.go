@@ -1,0 +1,147 @@
+package obs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// TracingConfig says where traces go and which are made.
+type TracingConfig struct {
+	// Endpoint is the address of an OTLP receiver, such as
+	// http://127.0.0.1:4318, to whose path v1/traces is added.
+	Endpoint string
+	// Sample is the share, from 0 to 1, of the traces that begin here that are
+	// made. Those that others began are made where these make them.
+	Sample float64
+	Logger *slog.Logger
+}
+
+// Tracing makes traces and sends them by OTLP over HTTP. Headers, certificates,
+// time limits, compression, batching and what is told of the process are taken
+// from the environment, as the specification of OpenTelemetry has them
+// (OTEL_EXPORTER_OTLP_HEADERS and the like). It is safe for concurrent use.
+type Tracing struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+}
+
+// tracingStop is how long what is left has to be sent at the end.
+const tracingStop = 5 * time.Second
+
+// NewTracing returns tracing, to be closed in the end. It does not wait for the
+// receiver to be there.
+func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
+	endpoint, err := url.Parse(cfg.Endpoint)
+	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
+		return nil, errors.New("want an address such as http://127.0.0.1:4318")
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint.JoinPath("v1", "traces").String()))
+	if err != nil {
+		return nil, fmt.Errorf("make an exporter: %w", err)
+	}
+	// What the environment says comes last, and so counts.
+	described, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", "badged")),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("describe the process: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(logged{exporter, cfg.Logger}),
+		sdktrace.WithResource(described),
+		sdktrace.WithSampler(sdktrace.ParentBased(linked{sdktrace.TraceIDRatioBased(cfg.Sample)})))
+	return &Tracing{provider: provider, tracer: provider.Tracer("github.com/badged/badged")}, nil
+}
+
+// Tracer returns what makes spans.
+func (t *Tracing) Tracer() trace.Tracer { return t.tracer }
+
+// Close sends what is left, for five seconds at most.
+func (t *Tracing) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), tracingStop)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // what it could not send was logged
+}
+
+// Handler makes a span of each request to one of the routes, "METHOD PATH",
+// which goes on with the trace of its traceparent header.
+func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
+	traced := map[string]bool{}
+	for _, r := range routes {
+		traced[r] = true
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		route := r.Method + " " + r.URL.Path
+		if !traced[route] {
+			h.ServeHTTP(w, r)
+			return
+		}
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := t.tracer.Start(ctx, route, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+			attribute.String("http.request.method", r.Method), attribute.String("http.route", r.URL.Path)))
+		defer span.End()
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(answer, r.WithContext(ctx))
+		span.SetAttributes(attribute.Int("http.response.status_code", answer.status))
+		if answer.status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, http.StatusText(answer.status))
+		}
+	})
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is how http.ResponseController finds the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// linked makes a trace of what is linked to one that is made: a batch in which
+// there is a traced event.
+type linked struct{ sdktrace.Sampler }
+
+// ShouldSample implements sdktrace.Sampler.
+func (s linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	for _, l := range p.Links {
+		if l.SpanContext.IsSampled() {
+			return sdktrace.AlwaysSample().ShouldSample(p)
+		}
+	}
+	return s.Sampler.ShouldSample(p)
+}
+
+// logged logs what an exporter could not send, which would else go to a logger
+// of the whole program.
+type logged struct {
+	sdktrace.SpanExporter
+	log *slog.Logger
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e logged) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		e.log.WarnContext(ctx, "traces not sent; they are lost", "spans", len(spans), "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package projector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+func tracedItem(traceParent string, users ...string) item {
+	return item{event: events.Event{TraceParent: traceParent, Data: events.Data{UserIDs: users}}}
+}
+
+func updateOf(user string) pubsub.Update {
+	return pubsub.Update{Badge: pubsub.Badge{UserID: user}}
+}
+
+func TestUpdateCarriesTheTraceOfTheLastEvent(t *testing.T) {
+	var told TracedBatch
+	p := &partition{id: 3, projector: &Projector{cfg: Config{Trace: func(b TracedBatch) []string {
+		told = b
+		contexts := make([]string, len(b.Events))
+		for i, e := range b.Events {
+			contexts[i] = "fold of " + e.TraceParent
+		}
+		return contexts
+	}}}}
+	began := time.Now()
+	b := &batch{items: []item{tracedItem("a", "ada", "ben"), tracedItem("", "ada"), tracedItem("b", "ben"), tracedItem("", "eve")}}
+	r := result{updates: []pubsub.Update{updateOf("ada"), updateOf("ben"), updateOf("eve")}}
+	p.trace(b, r, began)
+	for i, want := range []string{"fold of a", "fold of b", ""} {
+		if got := r.updates[i].TraceParent; got != want {
+			t.Errorf("the update of %s carries %q, want %q", r.updates[i].UserID, got, want)
+		}
+	}
+	if told.Partition != 3 || told.Size != 4 || len(told.Events) != 2 || told.Began != began || told.Ended.Before(began) {
+		t.Errorf("told of %+v", told)
+	}
+}
+
+func TestTracingCostsNothing(t *testing.T) {
+	off := &partition{projector: &Projector{}}
+	on := &partition{projector: &Projector{cfg: Config{Trace: func(TracedBatch) []string {
+		t.Error("told of a batch without a traced event")
+		return nil
+	}}}}
+	traced := &batch{items: []item{tracedItem("a", "ada")}}
+	untraced := &batch{items: []item{tracedItem("", "ada")}}
+	r := result{updates: []pubsub.Update{updateOf("ada")}}
+	if n := testing.AllocsPerRun(100, func() {
+		off.trace(traced, r, time.Time{})
+		on.trace(untraced, r, time.Time{})
+	}); n != 0 {
+		t.Errorf("%v allocations where nothing is traced", n)
+	}
+}
