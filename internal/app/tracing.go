@@ -43,7 +43,7 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 			e.TraceParent = own
 			continue
 		}
-		if parent := remote(e.TraceParent); parent.IsSampled() {
+		if parent := remote(ctx, e.TraceParent); parent.IsSampled() {
 			_, s := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), name, trace.WithSpanKind(trace.SpanKindProducer),
 				trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}), trace.WithAttributes(eventAttributes(e)...))
 			spans = append(spans, s)
@@ -60,10 +60,11 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 // events, and returns the contexts of these.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
+	ctx := context.Background() // the batch is done
 	links := make([]trace.Link, len(f.Events))
 	sampled := 0
 	for i, e := range f.Events {
-		if links[i].SpanContext = remote(e.TraceParent); links[i].SpanContext.IsSampled() {
+		if links[i].SpanContext = remote(ctx, e.TraceParent); links[i].SpanContext.IsSampled() {
 			sampled++
 		}
 	}
@@ -72,7 +73,7 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 		return contexts
 	}
 	partition := attribute.Int("badged.partition", f.Partition)
-	ctx, batch := t.tracer.Start(context.Background(), name+" batch", trace.WithNewRoot(),
+	ctx, batch := t.tracer.Start(ctx, name+" batch", trace.WithNewRoot(),
 		trace.WithTimestamp(f.Began), trace.WithLinks(links...),
 		trace.WithAttributes(partition, attribute.Int("badged.events", f.Size)))
 	for i, e := range f.Events {
@@ -92,11 +93,12 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 
 // deliver makes a span of an update on its way from the bus to a client.
 func (t *traces) deliver(traceParent string, came, written time.Time) {
-	parent := remote(traceParent)
+	ctx := context.Background() // the frame is written
+	parent := remote(ctx, traceParent)
 	if !parent.IsSampled() {
 		return
 	}
-	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "deliver",
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), "deliver",
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(came))
 	span.End(trace.WithTimestamp(written))
 }
@@ -115,7 +117,7 @@ func (b tracedBus) Publish(ctx context.Context, updates []pubsub.Update) error {
 		if u.TraceParent == "" {
 			continue
 		}
-		parent := trace.ContextWithRemoteSpanContext(ctx, remote(u.TraceParent))
+		parent := trace.ContextWithRemoteSpanContext(ctx, remote(ctx, u.TraceParent))
 		_, span := b.traces.tracer.Start(parent, "publish update", trace.WithSpanKind(trace.SpanKindProducer),
 			trace.WithAttributes(attribute.Int("badged.partition", u.Partition)))
 		u.TraceParent = carried(span)
@@ -183,18 +185,18 @@ const traceParent = "traceparent"
 
 // remote returns the context that a traceparent names; one that is not sampled
 // where it cannot be understood.
-func remote(parent string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceParent: parent})
+func remote(ctx context.Context, parent string) trace.SpanContext {
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // not that of ctx
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})
 	return trace.SpanContextFromContext(ctx)
 }
 
 // carried returns the traceparent of a span, "" where it is not sampled: then
 // there is nothing to go on with.
 func carried(span trace.Span) string {
-	if !span.SpanContext().IsSampled() {
+	c := span.SpanContext()
+	if !c.IsSampled() {
 		return ""
 	}
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), span), carrier)
-	return carrier[traceParent]
+	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-01"
 }

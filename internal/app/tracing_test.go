@@ -104,6 +104,18 @@ func (s *server) publishTraced(t *testing.T, event, header string) string {
 	return a.header.Get("Badged-Position")
 }
 
+// dialLive is dial, and returns once the client lives off updates: what it would
+// read from the tables meanwhile nobody delivers. The answer to a ping comes from
+// whoever tells it its state, after that.
+func dialLive(t *testing.T, s *server, userID string) *client {
+	t.Helper()
+	c := dial(t, s, userID)
+	c.next(t, "snapshot")
+	c.write(t, `{"t":"ping"}`)
+	c.next(t, "pong")
+	return c
+}
+
 // finish stops servers, which sends what spans are left.
 func finish(t *testing.T, servers ...*server) {
 	t.Helper()
@@ -111,7 +123,7 @@ func finish(t *testing.T, servers ...*server) {
 		if err := s.stop(); err != nil {
 			t.Error(err)
 		}
-		s.App.Close()
+		s.Close()
 	}
 }
 
@@ -130,8 +142,7 @@ func TestEventIsOneTraceThroughThreeProcesses(t *testing.T) {
 		servers = append(servers, run(t, open(t, cfg)))
 	}
 	gateway, api := servers[1], servers[2]
-	c := dial(t, gateway, "ada")
-	c.next(t, "snapshot")
+	c := dialLive(t, gateway, "ada")
 	api.publishTraced(t, message("lunch", 1, "ada"), sampled)
 	c.next(t, "changes")
 	finish(t, servers...)
@@ -175,8 +186,7 @@ func TestTracesAreThoseOfTheirPublishers(t *testing.T) {
 	cfg := settings(pgtest.NewDB(t, migrated()))
 	cfg.OTLPEndpoint = r.URL // and TraceSample is 0
 	s := run(t, open(t, cfg))
-	c := dial(t, s, "ada")
-	c.next(t, "snapshot")
+	c := dialLive(t, s, "ada")
 
 	own := strings.Replace(message("lunch", 1, "ada"), `{`, `{"traceparent":"`+sampled+`",`, 1)
 	s.publishTraced(t, own, "")
@@ -210,8 +220,7 @@ func TestCommandIsTraced(t *testing.T) {
 	cfg.OTLPEndpoint, cfg.TraceSample = r.URL, 1
 	s := run(t, open(t, cfg))
 	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
-	c := dial(t, s, "ada")
-	c.next(t, "snapshot")
+	c := dialLive(t, s, "ada")
 	c.write(t, `{"t":"read","id":1,"conversation_id":"lunch","up_to_seq":1}`)
 	var came []string
 	for range 2 { // in either order
