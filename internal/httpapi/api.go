@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/badged/badged/events"
@@ -53,6 +54,8 @@ type API struct {
 	cfg Config
 	log *slog.Logger
 	mux *http.ServeMux
+	// methods are those that some route has, in order.
+	methods []string
 }
 
 // New returns the API.
@@ -70,7 +73,10 @@ func New(cfg Config) (*API, error) {
 	}
 	for _, r := range routes {
 		a.mux.Handle(r.Pattern(), r.Handler)
+		a.methods = append(a.methods, r.Method)
 	}
+	slices.Sort(a.methods)
+	a.methods = slices.Compact(a.methods)
 	a.mux.HandleFunc("/", a.notFound)
 	return a, nil
 }
@@ -82,7 +88,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 // where only the method is wrong.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	for _, method := range a.methods {
 		probe := r.Clone(r.Context())
 		probe.Method = method
 		if _, pattern := a.mux.Handler(probe); pattern != "/" && pattern != "" {
