@@ -216,6 +216,7 @@ func (b *batch) users(c *cache) (map[string]*user, missing) {
 // doubt marks the events that may have come before, as far as recent knows; all
 // of them where that is not to be relied on.
 func (b *batch) doubt(recent *recentKeys, all bool) {
+	recent.turn()
 	for i := range b.items {
 		it := &b.items[i]
 		it.doubtful = recent.note(it.key) || all

@@ -15,7 +15,7 @@ import (
 // It has two halves, as the cache has.
 type recentKeys struct {
 	young, old map[uint64]struct{}
-	limit      int // keys of a half
+	limit      int // keys of a half, and those of a batch more
 }
 
 const (
@@ -30,6 +30,15 @@ func newRecentKeys(bytes int) *recentKeys {
 	return &recentKeys{young: map[uint64]struct{}{}, limit: max(1, bytes/2/recentKeyBytes)}
 }
 
+// turn makes room. It is called between batches only: within one, nothing may be
+// forgotten, or an event that comes in it twice would be taken for new the second
+// time, and its place in the order be that.
+func (r *recentKeys) turn() {
+	if len(r.young) >= r.limit {
+		r.old, r.young = r.young, map[uint64]struct{}{}
+	}
+}
+
 // note remembers a key, and reports whether it may have come before.
 func (r *recentKeys) note(key uuid.UUID) bool {
 	half := binary.BigEndian.Uint64(key[8:])
@@ -37,9 +46,6 @@ func (r *recentKeys) note(key uuid.UUID) bool {
 		return true
 	}
 	_, known := r.old[half]
-	if len(r.young) >= r.limit {
-		r.old, r.young = r.young, map[uint64]struct{}{}
-	}
 	r.young[half] = struct{}{}
 	return known
 }

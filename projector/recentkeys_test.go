@@ -69,6 +69,23 @@ func TestRepeatsThatTheOwnerKnows(t *testing.T) {
 	}
 }
 
+// However little is remembered, an event that comes twice in a batch has its
+// effect where it comes first.
+func TestRepeatsWithinABatch(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
+	p.recent = newRecentKeys(0)
+	p.recent.note(mark.Key()) // of a batch that failed, say
+	d.append(t, mark, event("read", events.ConversationRead, "c", upTo(1), ann),
+		event("read again", events.ConversationRead, "c", upTo(2), ann), mark)
+	d.awaitVisible(t, 0)
+	step(t, p, 4)
+	if b := d.badge(t, ann); b.Total != 0 || b.Version != 3 {
+		t.Errorf("the badge is %+v, want nothing unread at version 3", b)
+	}
+}
+
 // The keys that came last are known, as many as half the memory takes at least,
 // and all of it at most.
 func TestRecentKeys(t *testing.T) {
@@ -79,6 +96,7 @@ func TestRecentKeys(t *testing.T) {
 		for i, n := range rapid.SliceOfN(rapid.IntRange(0, 30), 1, 200).Draw(t, "keys") {
 			e := events.Event{ID: fmt.Sprint(n), Source: "test"}
 			key := e.Key()
+			r.turn()
 			before, came := last[key]
 			known := r.note(key)
 			switch {
