@@ -16,6 +16,10 @@ TABLE_HISTORIES ?= 2000
 # be without an owner meanwhile: a machine that does much else needs more.
 CHURN   ?= 60s
 UNOWNED ?= 5s
+# How long make soak takes, with how many clients and events per second.
+SOAK    ?= 10m
+CLIENTS ?= 5000
+RATE    ?= 500
 # The tests that do.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
@@ -69,6 +73,10 @@ nightly: needs ## fold a million histories, thousands through real tables, and l
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	$(MAKE) mutate
+
+.PHONY: soak
+soak: needs ## disturb CLIENTS connections and RATE events a second for SOAK, and see that all end right
+	go test -count=1 -timeout 24h -v -run '^TestSoak$$' ./tests -plain -soak=$(SOAK) -soak-clients=$(CLIENTS) -soak-rate=$(RATE)
 
 .PHONY: bench
 bench: needs ## compare with other ways to count, see docs/benchmarks.md (BENCH='-scenario sustained -rounds 3')

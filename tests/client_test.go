@@ -49,9 +49,12 @@ type client struct {
 	unread   map[string]int64
 	last     map[string]int64
 	answers  map[int]string
-	frames   []string
-	told     []frame // those of them that tell a state
-	err      error   // how the connection ended
+	// forgets is set where nobody looks at the frames, and there are too many to
+	// keep.
+	forgets bool
+	frames  []string
+	told    []frame // those of them that tell a state
+	err     error   // how the connection ended
 }
 
 // token returns a client token, made by the binary.
@@ -78,9 +81,18 @@ func connectWith(t *testing.T, url, jwt string) *client {
 	return c
 }
 
-// dial opens a connection over which nothing has been said. Any goroutine may
-// call it.
+// dial opens a connection over which nothing has been said, and which ends with
+// the test. Any goroutine may call it.
 func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
+	c, err := open(t, url, jwt, over)
+	if err == nil {
+		t.Cleanup(c.close)
+	}
+	return c, err
+}
+
+// open is dial for a connection that whoever called closes.
+func open(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
@@ -90,12 +102,10 @@ func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 		return nil, err
 	}
 	conn.SetReadLimit(1 << 20)
-	c := &client{
+	return &client{
 		t: t, conn: conn, jwt: jwt, changed: make(chan struct{}),
 		unread: map[string]int64{}, last: map[string]int64{}, answers: map[int]string{},
-	}
-	t.Cleanup(c.close)
-	return c, nil
+	}, nil
 }
 
 // hello says the first frame, with what the client holds, and listens from then
@@ -115,11 +125,16 @@ func (c *client) again(url string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	back.epoch, back.version, back.total, back.resuming = c.epoch, c.version, c.total, true
-	back.unread, back.last = maps.Clone(c.unread), maps.Clone(c.last)
-	c.mu.Unlock()
-	return back, back.hello()
+	return back, back.takeUp(c)
+}
+
+// takeUp says hello as the app that holds what c does.
+func (c *client) takeUp(before *client) error {
+	before.mu.Lock()
+	c.epoch, c.version, c.total, c.resuming = before.epoch, before.version, before.total, true
+	c.unread, c.last, c.forgets = maps.Clone(before.unread), maps.Clone(before.last), before.forgets
+	before.mu.Unlock()
+	return c.hello()
 }
 
 // resume is again for the goroutine of a test.
@@ -180,7 +195,9 @@ func (c *client) take(ctx context.Context) {
 }
 
 func (c *client) apply(b []byte) {
-	c.frames = append(c.frames, string(b))
+	if !c.forgets {
+		c.frames = append(c.frames, string(b))
+	}
 	var f frame
 	if err := json.Unmarshal(b, &f); err != nil {
 		c.t.Errorf("frame %s: %v", b, err)
@@ -205,7 +222,9 @@ func (c *client) apply(b []byte) {
 		c.t.Errorf("version %d came after version %d: %s", f.Version, c.version, b)
 	}
 	c.resuming = false
-	c.told = append(c.told, f)
+	if !c.forgets {
+		c.told = append(c.told, f)
+	}
 	c.epoch, c.version, c.total = f.Epoch, f.Version, f.Total
 	var sum int64
 	for _, conversation := range f.Conversations {

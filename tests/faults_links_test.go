@@ -213,8 +213,8 @@ func pause(t *testing.T, redis *privateredis.Server) (resume func()) {
 	}
 }
 
-// attempt publishes an event and reports whether the server says that it is
-// durable. An answer that does not come is none.
+// attempt publishes an event, or an array of them, and reports whether the server
+// says that it is durable. An answer that does not come is none.
 func attempt(t *testing.T, p *process, body string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -224,7 +224,7 @@ func attempt(t *testing.T, p *process, body string) bool {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+publisherKey)
-	req.Header.Set("Content-Type", "application/cloudevents+json")
+	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return false

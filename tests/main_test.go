@@ -8,12 +8,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,8 +27,11 @@ import (
 )
 
 // binary is the path of the program under test, built once for the run with the
-// race detector in it.
-var binary string
+// race detector in it, unless that is too much for what is measured.
+var (
+	binary string
+	plain  = flag.Bool("plain", false, "build the program under test without the race detector")
+)
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
 
@@ -46,7 +51,9 @@ func (b built) Run() int {
 		return 1
 	}
 	binary = filepath.Join(dir, "badged")
-	build := exec.CommandContext(context.Background(), "go", "build", "-race", "-o", binary, "../cmd/badged")
+	flag.Parse()
+	race := "-race=" + strconv.FormatBool(!*plain)
+	build := exec.CommandContext(context.Background(), "go", "build", race, "-o", binary, "../cmd/badged")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the binary under test:", err)

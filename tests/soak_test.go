@@ -1,0 +1,360 @@
+package tests
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/badged/badged/internal/privateredis"
+)
+
+var (
+	soakFor     = flag.Duration("soak", 4*time.Second, "for how long TestSoak disturbs its clients")
+	soakClients = flag.Int("soak-clients", 100, "how many clients TestSoak has, each a user of its own")
+	soakRate    = flag.Int("soak-rate", 50, "how many events a second are published in TestSoak")
+)
+
+const (
+	// soakMembers is how many users each event is for.
+	soakMembers = 5
+	// soakRestarts is how often Redis is killed and started again.
+	soakRestarts = 6
+	// soakStays is how long a client stays connected on average, if the run is
+	// not over before.
+	soakStays = time.Minute
+	// flatFrom is from which length on a run is one to judge memory by, and
+	// flatFactor how much of it there may be in the end of what there was early
+	// on. What a process takes while it grows into its work is not early.
+	flatFrom   = time.Minute
+	flatFactor = 1.5
+)
+
+// Clients that lose their connections at random, while Redis restarts now and
+// then and messages come and are read: in the end each has what Postgres has,
+// none ever saw a version go back, and the server has not grown.
+func TestSoak(t *testing.T) {
+	database, redis := newDatabase(t), newRedis(t)
+	p := roles(t, database, redis, "--reconcile-interval=10s")
+	gateway := p["gateway"]
+	before := residue(t, gateway)
+
+	var watching sync.WaitGroup
+	done := make(chan struct{})
+	end := sync.OnceFunc(func() { close(done); watching.Wait() })
+	defer end()
+	s := &soak{t: t, api: p["api"], gateway: gateway.url}
+	s.connect(done, &watching)
+	t.Logf("%d clients are connected", len(s.apps))
+
+	running := make(chan struct{})
+	time.AfterFunc(*soakFor, func() { close(running) })
+	var disturbing sync.WaitGroup
+	disturbing.Go(func() { s.publish(running) })
+	disturbing.Go(func() { s.drop(running) })
+	disturbing.Go(func() { s.restart(running, redis) })
+	memory := sampleMemory(running, p)
+	disturbing.Wait()
+
+	wrong := s.settle()
+	lost, published := s.lost.Load(), s.published.Load()
+	page := metricsOf(t, gateway)
+	t.Logf("in %v: %d events (%.0f a second, %d requests repeated), %d connections lost and made again, %d restarts of Redis, %v gaps, %v repairs; %d clients wrong",
+		*soakFor, published, float64(published)/soakFor.Seconds(), s.retried.Load(), lost, s.restarts.Load(),
+		metric(t, page, "badged_gateway_bus_gaps_total"), metric(t, page, "badged_gateway_reconciliation_repairs_total"), wrong)
+	if published == 0 || lost == 0 || s.restarts.Load() == 0 {
+		t.Error("nothing happened")
+	}
+	must(t, "verify", "--database-url="+database)
+	memory.judge(t)
+
+	end()
+	awaitNothingLeft(t, gateway, before)
+}
+
+// soak is clients and what is done to them.
+type soak struct {
+	t                                  *testing.T
+	api                                *process
+	gateway                            string
+	apps                               []*soakApp
+	published, retried, lost, restarts atomic.Int64
+}
+
+// soakApp is the app of one user, which comes back whenever its connection ends.
+type soakApp struct {
+	mu sync.Mutex
+	c  *client
+}
+
+func (a *soakApp) client() *client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.c
+}
+
+func soakUser(i int) string { return fmt.Sprintf("user-%d", i) }
+
+// connect connects everybody and keeps them connected until done is closed.
+func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
+	s.apps = make([]*soakApp, *soakClients)
+	slots := make(chan struct{}, 20)
+	var connecting sync.WaitGroup
+	for i := range s.apps {
+		slots <- struct{}{}
+		connecting.Go(func() {
+			defer func() { <-slots }()
+			c, err := open(s.t, s.gateway, soakToken(s.t, soakUser(i)), http.DefaultClient)
+			if err == nil {
+				c.forgets = true
+				err = c.hello()
+			}
+			if err != nil {
+				s.t.Errorf("connect: %v", err)
+				return
+			}
+			s.apps[i] = &soakApp{c: c}
+		})
+	}
+	connecting.Wait()
+	if s.t.Failed() {
+		s.t.FailNow()
+	}
+	for _, a := range s.apps {
+		watching.Go(func() { s.keep(done, a) })
+	}
+}
+
+// soakToken returns a token that outlives the run. The binary would take minutes
+// to make thousands.
+func soakToken(t *testing.T, user string) string {
+	name, key, _ := strings.Cut(jwtKeys, "=HS256:")
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"sub": user, "exp": time.Now().Add(*soakFor + time.Hour).Unix(),
+	})
+	token.Header["kid"] = name
+	signed, err := token.SignedString([]byte(key))
+	if err != nil {
+		t.Error(err)
+	}
+	return signed
+}
+
+// keep has an app come back until done is closed.
+func (s *soak) keep(done <-chan struct{}, a *soakApp) {
+	for {
+		c := a.client()
+		select {
+		case <-done:
+			c.close()
+			return
+		case <-c.ended:
+		}
+		s.lost.Add(1)
+		back, err := open(s.t, s.gateway, c.jwt, http.DefaultClient)
+		if err == nil {
+			err = back.takeUp(c)
+		}
+		if err != nil {
+			select {
+			case <-done:
+			default:
+				s.t.Errorf("connect again: %v", err)
+			}
+			return
+		}
+		a.mu.Lock()
+		a.c = back
+		a.mu.Unlock()
+	}
+}
+
+// every calls f every interval until done is closed.
+func every(done <-chan struct{}, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			f()
+		}
+	}
+}
+
+// publish publishes messages, and now and then that one was read.
+func (s *soak) publish(done <-chan struct{}) {
+	const perSecond = 10 // requests
+	random := rand.New(rand.NewPCG(1, 2))
+	last := map[int]int{} // the last seq of each conversation
+	n := 0
+	every(done, time.Second/perSecond, func() {
+		batch := make([]string, max(1, *soakRate/perSecond))
+		for i := range batch {
+			n++
+			conversation := random.IntN(len(s.apps))
+			members := make([]string, soakMembers)
+			for m := range members {
+				members[m] = fmt.Sprintf("%q", soakUser((conversation+m*17)%len(s.apps)))
+			}
+			typ, field := "message.delivered", "seq"
+			if random.IntN(4) == 0 && last[conversation] > 0 {
+				typ, field = "conversation.read", "up_to_seq"
+			} else {
+				last[conversation]++
+			}
+			batch[i] = event(fmt.Sprint(n), typ, fmt.Sprintf(`{"conversation_id":"c%d",%q:%d,"user_ids":[%s]}`,
+				conversation, field, last[conversation], strings.Join(members, ",")))
+		}
+		for !attempt(s.t, s.api, "["+strings.Join(batch, ",")+"]") {
+			select {
+			case <-done:
+				return
+			default:
+				s.retried.Add(1)
+			}
+		}
+		s.published.Add(int64(len(batch)))
+	})
+}
+
+// drop ends connections at random, without a word.
+func (s *soak) drop(done <-chan struct{}) {
+	random := rand.New(rand.NewPCG(3, 4))
+	stays := min(soakStays, *soakFor)
+	every(done, stays/time.Duration(len(s.apps)), func() {
+		_ = s.apps[random.IntN(len(s.apps))].client().conn.CloseNow() // it may be on its way back
+	})
+}
+
+// restart kills Redis and starts it again.
+func (s *soak) restart(done <-chan struct{}, redis *privateredis.Server) {
+	every(done, 2**soakFor/(2*soakRestarts+1), func() { // the last not at the very end
+		if err := redis.Restart(s.t.Context()); err != nil {
+			s.t.Error(err)
+		}
+		s.restarts.Add(1)
+	})
+}
+
+// settle waits until every client has what Postgres has, and returns how many do
+// not come to that.
+func (s *soak) settle() (wrong int) {
+	position := publish(s.t, s.api, event("the last", "message.delivered", `{"conversation_id":"last","seq":1,"user_ids":["user-0"]}`))
+	deadline := time.After(patience)
+	for {
+		var behind *client
+		wrong = 0
+		for first := range slices.Chunk(indices(len(s.apps)), 1000) {
+			for i, b := range badges(s.t, s.api, first, position) {
+				c := s.apps[first[i]].client()
+				c.mu.Lock()
+				if c.total != b.Total || c.version != b.Version {
+					wrong, behind = wrong+1, c
+				}
+				c.mu.Unlock()
+			}
+		}
+		if behind == nil {
+			return 0
+		}
+		behind.mu.Lock()
+		changed := behind.changed
+		behind.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(time.Second): // it may have changed before
+		case <-deadline:
+			s.t.Errorf("%d clients have not what Postgres has", wrong)
+			return wrong
+		}
+	}
+}
+
+func indices(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// badge is what Postgres has of a user.
+type badge struct{ Total, Version int64 }
+
+// badges returns those of up to 1,000 users once a position is in them.
+func badges(t *testing.T, p *process, users []int, position string) []badge {
+	t.Helper()
+	ids := make([]string, len(users))
+	for i, u := range users {
+		ids[i] = soakUser(u)
+	}
+	body, err := json.Marshal(map[string]any{"user_ids": ids, "at_least": position, "timeout": "30s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, answer := request(t, http.MethodPost, p.url+"/v1/badges/query", "application/json", string(body))
+	var found struct{ Badges []badge }
+	if err := json.Unmarshal([]byte(answer), &found); err != nil || status != http.StatusOK {
+		t.Fatalf("query: %d %s", status, answer)
+	}
+	return found.Badges
+}
+
+// memorySamples are the resident memory of processes by role, in MiB, at equal
+// intervals.
+type memorySamples map[string][]float64
+
+// sampleMemory samples until done is closed.
+func sampleMemory(done <-chan struct{}, p map[string]*process) memorySamples {
+	const samples = 60
+	found := memorySamples{}
+	every(done, max(*soakFor/samples, 100*time.Millisecond), func() {
+		for role, of := range p {
+			var pages, resident int64
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", of.cmd.Process.Pid))
+			if err != nil {
+				continue // not on Linux
+			}
+			if _, err := fmt.Sscan(string(b), &pages, &resident); err == nil {
+				found[role] = append(found[role], float64(resident*int64(os.Getpagesize()))/(1<<20))
+			}
+		}
+	})
+	return found
+}
+
+// judge compares the second fifth of the samples, when everything has happened
+// once, with the last.
+func (m memorySamples) judge(t *testing.T) {
+	t.Helper()
+	mean := func(some []float64) float64 {
+		sum := 0.0
+		for _, v := range some {
+			sum += v
+		}
+		return sum / float64(len(some))
+	}
+	for role, all := range m {
+		fifth := len(all) / 5
+		if fifth == 0 {
+			continue
+		}
+		early, late := mean(all[fifth:2*fifth]), mean(all[len(all)-fifth:])
+		t.Logf("resident memory of %s: %.0f MiB early, %.0f MiB late, at most %.0f MiB", role, early, late, slices.Max(all))
+		if *soakFor >= flatFrom && late > flatFactor*early {
+			t.Errorf("the memory of %s has grown by more than %v: %.0f", role, flatFactor, all)
+		}
+	}
+}
