@@ -29,6 +29,8 @@ const (
 	readFile    = "events/read.go"
 	decodeFile  = "events/decode_own.go"
 	mailboxFile = "gateway/mailbox.go"
+	clusterFile = "pubsub/redis_cluster.go"
+	listenFile  = "pubsub/redis_listener.go"
 )
 
 // The checks.
@@ -52,6 +54,8 @@ var (
 	told       = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
 	commands   = check{"./gateway", "^TestCommands$", true}
 	limits     = check{"./gateway", "^(TestConnectionsThatAreTooMany|TestCommandsThatAreTooMany|TestAddressOf)$", false}
+	moved      = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
+	ready      = check{"./internal/obs", "^TestReady", false}
 	keySets    = check{"./internal/auth", "^(TestKeysOfASet|TestUnknownKidsAskSeldom|TestLoginServiceThatIsDown)$", false}
 )
 
@@ -192,4 +196,12 @@ var mutants = []mutant{
 	{"tokens that are made up have the keys fetched", []edit{{"internal/auth/keyset.go", "time.Since(s.startedAt) < s.cfg.AskInterval", "s.startedAt.IsZero()"}}, keySets},
 	{"a login service that is away has no keys", []edit{{"internal/auth/keyset.go", "if s.err = err; err == nil {", "if s.err = err; true {"}}, keySets},
 	{"secrets are taken from a key set", []edit{{"internal/auth/jwk.go", "	default:\n		return tokenKey{}, errors.New(\"its type", "	case k.Kty == \"oct\":\n		key.method, key.key = jwt.SigningMethodHS256, []byte(\"0123456789abcdef0123456789abcdef\")\n	default:\n		return tokenKey{}, errors.New(\"its type"}}, keySets},
+
+	{"a slot that moves is not noticed", []edit{{listenFile, `if reply.Kind == "sunsubscribe" {`, "if false {"}}, moved},
+	{"a master that is dead is asked for ever", []edit{{
+		clusterFile, "	if r.cluster != nil {\n		r.cluster.client.ReloadState", "	if false {\n		r.cluster.client.ReloadState",
+	}}, moved},
+	{"a frozen Redis hides Postgres from readiness", []edit{{
+		"internal/obs/health.go", "running.Go(func() { errs[i] = c.Run(ctx) })", "errs[i] = c.Run(ctx)",
+	}}, ready},
 }
