@@ -25,7 +25,7 @@ const (
 
 // Waiting for older transactions to settle, and for a database that is away.
 const (
-	firstSettle  = time.Millisecond
+	firstSettle  = 2 * time.Millisecond
 	lastSettle   = 20 * time.Millisecond
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 2 * time.Second
@@ -38,6 +38,8 @@ type partition struct {
 	tables    *tables
 	wakes     chan struct{}
 	owned     atomic.Bool
+	// hidden is set while the loop waits for older transactions to settle.
+	hidden atomic.Bool
 	// next is the generation of keys that the next batch is to begin, if it is
 	// the one after the present one; 0 for none.
 	next atomic.Int64
@@ -49,7 +51,8 @@ type partition struct {
 	cache    *cache
 	recent   *recentKeys
 	caution  caution
-	limit    int // events of the next batch
+	limit    int   // events of the next batch
+	commits  int64 // of the projector, as of the last read; see settled
 }
 
 func newPartition(id int, p *Projector) *partition {
@@ -103,11 +106,24 @@ func (p *partition) run(ctx context.Context) {
 			retry.Reset(backoff)
 			backoff = min(2*backoff, lastBackoff)
 		case hidden:
+			p.awaitSettled()
 			retry.Reset(settle)
 			settle, backoff = min(2*settle, lastSettle), firstBackoff
 		default:
 			settle, backoff = firstSettle, firstBackoff
 		}
+	}
+}
+
+// awaitSettled asks for a wake by the next batch that commits in any partition
+// here: a batch that is under way is mostly what hides events, and the fewer
+// then look for them in vain. One that has committed since they were read for
+// wakes at once.
+func (p *partition) awaitSettled() {
+	p.hidden.Store(true)
+	if p.projector.commits.Load() != p.commits {
+		p.hidden.Store(false)
+		p.wake()
 	}
 }
 
@@ -138,17 +154,24 @@ func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
 
 // step folds one batch and reports whether there may be more to read now.
 func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
-	conn, err := p.projector.cfg.Pool.Acquire(ctx)
+	conn, err := p.projector.connections.take(ctx)
 	if err != nil {
-		return false, false, fmt.Errorf("connect: %w", err)
+		return false, false, err
 	}
-	defer conn.Release()
+	defer func() {
+		if err != nil {
+			conn.Release() // the pool closes it if it is inside a transaction
+			return
+		}
+		p.projector.connections.keep(conn)
+	}()
 
 	if !p.known {
 		if err := p.learn(ctx, conn); err != nil {
 			return false, false, err
 		}
 	}
+	p.commits = p.projector.commits.Load()
 	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, batchBytes)
 	if err != nil || len(read.Records) == 0 {
 		return false, read.Hidden, err
@@ -176,6 +199,8 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 	p.position, p.standing.generation = b.to, b.generation
 	p.trace(b, r, start)
 	p.projector.enqueue(r.updates)
+	p.projector.settled()
+	p.commits++ // its own hid nothing from it
 	p.account(b, r, time.Since(start))
 	return read.More, read.Hidden, nil
 }

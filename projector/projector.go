@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -88,6 +89,10 @@ type Projector struct {
 	partitions []*partition
 	// slots bounds how many partitions are folded at once.
 	slots chan struct{}
+	// connections are what batches run on.
+	connections *connections
+	// commits counts the batches that were committed.
+	commits atomic.Int64
 	// updates are on their way to the bus.
 	updates chan []pubsub.Update
 }
@@ -128,11 +133,12 @@ func New(cfg Config) (*Projector, error) {
 		cfg.VerifySample = 10
 	}
 	p := &Projector{
-		cfg:     cfg,
-		log:     cfg.Logger,
-		metrics: cfg.Metrics,
-		slots:   make(chan struct{}, cfg.Concurrency),
-		updates: make(chan []pubsub.Update, 256),
+		cfg:         cfg,
+		log:         cfg.Logger,
+		metrics:     cfg.Metrics,
+		slots:       make(chan struct{}, cfg.Concurrency),
+		connections: newConnections(cfg.Pool),
+		updates:     make(chan []pubsub.Update, 256),
 	}
 	for i := range cfg.Log.Partitions() {
 		p.partitions = append(p.partitions, newPartition(i, p))
@@ -166,6 +172,17 @@ func (p *Projector) Wake(partition int) {
 	}
 }
 
+// settled tells the partitions that wait for older transactions that a batch,
+// which may have been one of those, has committed.
+func (p *Projector) settled() {
+	p.commits.Add(1)
+	for _, part := range p.partitions {
+		if part.hidden.Load() && part.hidden.Swap(false) {
+			part.wake()
+		}
+	}
+}
+
 // Run folds until ctx is done and then returns nil, once the batches at hand
 // are committed and told to the bus.
 func (p *Projector) Run(ctx context.Context) error {
@@ -183,6 +200,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return p.own(ctx) })
 	g.Go(func() error { return p.sample(ctx) })
 	err := g.Wait()
+	p.connections.release()
 	close(p.updates)
 	publishing.Wait()
 	if err != nil {

@@ -215,15 +215,19 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 		"crash": func(t *rapid.T) {
 			i := rapid.IntRange(0, 1).Draw(t, "projector")
 			pool := ps.projectors[i].cfg.Pool
+			ps.projectors[i].connections.release()
 			ps.projectors[i] = ps.d.newProjector(tt, func(cfg *Config) { cfg.Pool = pool })
 		},
 	}
 }
 
 // abandon ends what a failure has left open, which would hide the rest of the
-// log from whoever looks next.
+// log from whoever looks next, and gives connections back for the next history.
 func (ps *publishers) abandon() {
 	ps.line.answers.Store(-1)
+	for _, p := range ps.projectors {
+		p.connections.release()
+	}
 	for _, p := range ps.open {
 		_ = p.rollback(context.Background()) // the failure is what matters
 	}

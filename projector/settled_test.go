@@ -1,0 +1,53 @@
+package projector
+
+import "testing"
+
+// A partition whose events are hidden looks again when a batch of another one
+// has committed, which may have been what hid them; also where that happened
+// between its read and its waiting.
+func TestHiddenEventsAwaitTheNextCommit(t *testing.T) {
+	d := newDatabase(t)
+	folding, waiting := d.projector.partitions[0], d.projector.partitions[1]
+	ann := userIn(0, 0)
+	woken := func() bool {
+		select {
+		case <-waiting.wakes:
+			return true
+		default:
+			return false
+		}
+	}
+	foldOne := func(seq int64) {
+		d.append(t, deliver("c", seq, ann))
+		d.awaitVisible(t, 0)
+		step(t, folding, 10)
+	}
+
+	foldOne(1)
+	if woken() {
+		t.Error("a partition that does not wait was woken")
+	}
+	step(t, waiting, 10) // reads
+	waiting.awaitSettled()
+	if woken() {
+		t.Error("it was woken although nothing has committed since it read")
+	}
+	foldOne(2)
+	if !woken() {
+		t.Error("it was not woken by a commit while it waited")
+	}
+	foldOne(3)
+	if woken() {
+		t.Error("it was woken although it did not wait any more")
+	}
+	step(t, waiting, 10)
+	foldOne(4)
+	waiting.awaitSettled()
+	if !woken() {
+		t.Error("it was not woken by a commit between its read and its waiting")
+	}
+	folding.awaitSettled()
+	if len(folding.wakes) != 0 {
+		t.Error("a batch of its own woke it")
+	}
+}
