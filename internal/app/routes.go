@@ -48,7 +48,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Answers: []describe.Answer{
 				{Status: http.StatusSwitchingProtocols, Doc: "Frames follow."},
 				{Status: http.StatusForbidden, Doc: "The page is of an origin that is not allowed.", Content: &describe.Content{MediaType: "text/plain"}},
-				{Status: http.StatusUpgradeRequired, Doc: "The request is no upgrade to a WebSocket.", Content: &describe.Content{MediaType: "text/plain"}},
+				{Status: http.StatusUpgradeRequired, Doc: "The request is no upgrade to a WebSocket, or asks for another version than 13.", Content: &describe.Content{MediaType: "text/plain"}},
 			},
 		},
 		{
