@@ -13,8 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many a cluster has.
-const slots = 16384
+const (
+	// slots is how many a cluster has.
+	slots = 16384
+	// busOffset is by how much the port over which a node talks to the others is
+	// above that for clients. Both have to be ours; see maxPort.
+	busOffset = 10000
+)
 
 // Cluster is a running Redis Cluster, whose masters share the slots evenly. Its
 // nodes may be killed and frozen one by one.
@@ -58,7 +63,7 @@ func (c *Cluster) start(ctx context.Context, cfg ClusterConfig) error {
 		"--repl-diskless-sync-delay", "0",
 	}, cfg.Args...)}
 	for range cfg.Masters {
-		s, err := Start(ctx, node)
+		s, err := startBelow(ctx, node, maxPort-busOffset)
 		if err != nil {
 			return err
 		}
@@ -66,7 +71,7 @@ func (c *Cluster) start(ctx context.Context, cfg ClusterConfig) error {
 		if !cfg.Replicas {
 			continue
 		}
-		if s, err = Start(ctx, node); err != nil {
+		if s, err = startBelow(ctx, node, maxPort-busOffset); err != nil {
 			return err
 		}
 		c.Replicas = append(c.Replicas, s)

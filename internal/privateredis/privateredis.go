@@ -54,7 +54,10 @@ type Server struct {
 // Linux, at the latest with this process.
 //
 // Where there is no redis-server, the error is [ErrNotInstalled].
-func Start(ctx context.Context, cfg Config) (*Server, error) {
+func Start(ctx context.Context, cfg Config) (*Server, error) { return startBelow(ctx, cfg, maxPort) }
+
+// startBelow is Start with a port below another.
+func startBelow(ctx context.Context, cfg Config, maxPort int) (*Server, error) {
 	binary, err := findBinary(exec.LookPath, usualPlaces())
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("privateredis: make the working directory: %w", err)
 	}
 	s := &Server{binary: binary, args: cfg.Args, dir: dir}
-	if err := s.startOnFreePort(ctx); err != nil {
+	if err := s.startOnFreePort(ctx, maxPort); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
@@ -73,9 +76,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // startOnFreePort tries ports until the server has one: between the look and the
 // start somebody else may take it.
-func (s *Server) startOnFreePort(ctx context.Context) error {
+func (s *Server) startOnFreePort(ctx context.Context, maxPort int) error {
 	for attempt := 1; ; attempt++ {
-		port, err := freePort(ctx)
+		port, err := freePort(ctx, maxPort)
 		if err != nil {
 			return err
 		}
@@ -90,8 +93,9 @@ func (s *Server) startOnFreePort(ctx context.Context) error {
 	}
 }
 
-// freePort returns a loopback port that nobody listens on at the moment.
-func freePort(ctx context.Context) (int, error) {
+// freePort returns a loopback port below maxPort that nobody listens on at the
+// moment.
+func freePort(ctx context.Context, maxPort int) (int, error) {
 	var listen net.ListenConfig
 	var lastErr error
 	for range portAttempts {
