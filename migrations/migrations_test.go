@@ -82,7 +82,7 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"conversations", "dead_letters", "dedup_generations", "expiry_progress", "log_origin", "mended_users", "partitions", "rebuilt_partitions", "schema_migrations", "settings", "users"}
+	tables := []string{"audit", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "jobs", "log_origin", "mended_users", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
 	for p := range partitions {
 		for _, name := range []string{"events_p%02d", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "dedup_keys_p%02d_g1"} {
 			tables = append(tables, fmt.Sprintf(name, p))

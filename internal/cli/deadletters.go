@@ -8,6 +8,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/projector"
 )
@@ -22,21 +25,6 @@ type deadLettersCmd struct {
 // deadLetterPage is how many dead letters are read at once.
 const deadLetterPage = 500
 
-// deadLetterJSON is a dead letter as it is printed.
-type deadLetterJSON struct {
-	ID        int64  `json:"id"`
-	Partition int    `json:"partition"`
-	Position  string `json:"position"`
-	// Payload is null where the log had none.
-	Payload json.RawMessage `json:"payload"`
-	Reason  string          `json:"reason"`
-	At      time.Time       `json:"at"`
-}
-
-func newDeadLetterJSON(l projector.DeadLetter) deadLetterJSON {
-	return deadLetterJSON{l.ID, l.Partition, l.Position.String(), l.Payload, l.Reason, l.At.UTC()}
-}
-
 type deadLettersListCmd struct {
 	config.Database `embed:""`
 	JSON            bool `name:"json" help:"Print JSON, a line for each, with its payload." env:"-"`
@@ -44,17 +32,17 @@ type deadLettersListCmd struct {
 
 // Run prints every dead letter.
 func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
-	letters, closeAll, err := openDeadLetters(ctx, c.Database)
+	letters, err := openDeadLetters(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer closeAll()
+	defer letters.pool.Close()
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(streams.Out)
 	n := 0
 	err = eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
 		if c.JSON {
-			return lines.Encode(newDeadLetterJSON(l))
+			return lines.Encode(admin.NewDeadLetter(l))
 		}
 		if n++; n == 1 {
 			fmt.Fprintln(table, "ID\tPARTITION\tPOSITION\tPUT ASIDE\tREASON")
@@ -86,7 +74,7 @@ func (s selection) Validate() error {
 }
 
 // each calls do for each that is selected and joins the errors.
-func (s selection) each(ctx context.Context, letters *projector.DeadLetters, do func(id int64) error) error {
+func (s selection) each(ctx context.Context, letters deadLetters, do func(id int64) error) error {
 	var errs []error
 	if s.All {
 		err := eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
@@ -114,13 +102,13 @@ func (c *deadLettersRetryCmd) Validate() error {
 // Run retries the selected dead letters. It fails where one is still not
 // understood, and goes on with the others.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
-	letters, closeAll, err := openDeadLetters(ctx, c.Database)
+	letters, err := openDeadLetters(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer closeAll()
+	defer letters.pool.Close()
 	return c.each(ctx, letters, func(id int64) error {
-		if _, err := letters.Retry(ctx, id); err != nil {
+		if _, err := admin.RetryDeadLetter(ctx, letters.pool, letters.DeadLetters, admin.OSUser(), id); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "dead letter %d is in the log again\n", id)
@@ -141,30 +129,37 @@ func (c *deadLettersDiscardCmd) Validate() error {
 // Run removes the selected dead letters and prints each as JSON, so that it is
 // not lost by mistake.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
-	letters, closeAll, err := openDeadLetters(ctx, c.Database)
+	letters, err := openDeadLetters(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer closeAll()
+	defer letters.pool.Close()
 	lines := json.NewEncoder(streams.Out)
 	return c.each(ctx, letters, func(id int64) error {
-		l, err := letters.Discard(ctx, id)
+		l, err := admin.DiscardDeadLetter(ctx, letters.pool, letters.DeadLetters, admin.OSUser(), id)
 		if err != nil {
 			return err
 		}
-		return lines.Encode(newDeadLetterJSON(l))
+		return lines.Encode(l)
 	})
 }
 
-func openDeadLetters(ctx context.Context, d config.Database) (*projector.DeadLetters, func(), error) {
-	pool, log, err := openDatabase(ctx, d)
-	if err != nil {
-		return nil, nil, err
-	}
-	return projector.NewDeadLetters(pool, log), pool.Close, nil
+// deadLetters are those of a database, whose audit trail has what is done to
+// them.
+type deadLetters struct {
+	*projector.DeadLetters
+	pool *pgxpool.Pool
 }
 
-func eachDeadLetter(ctx context.Context, letters *projector.DeadLetters, do func(projector.DeadLetter) error) error {
+func openDeadLetters(ctx context.Context, d config.Database) (deadLetters, error) {
+	pool, log, err := openDatabase(ctx, d)
+	if err != nil {
+		return deadLetters{}, err
+	}
+	return deadLetters{projector.NewDeadLetters(pool, log), pool}, nil
+}
+
+func eachDeadLetter(ctx context.Context, letters deadLetters, do func(projector.DeadLetter) error) error {
 	after := int64(0)
 	for {
 		page, err := letters.List(ctx, after, deadLetterPage)

@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/projector"
 )
@@ -39,7 +40,7 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(streams.Out, newLagJSON(lags, horizon, open))
+		return printJSON(streams.Out, admin.NewLag(lags, horizon, open))
 	}
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PARTITION\tHEAD\tFOLDED\tEVENTS BEHIND\tSECONDS BEHIND\tOWNER")
@@ -79,49 +80,4 @@ func describeHorizon(h projector.Horizon) string {
 		}
 	}
 	return text
-}
-
-// lagJSON is what `badged lag --json` prints.
-type lagJSON struct {
-	Partitions []partitionLagJSON `json:"partitions"`
-	// Horizon is the oldest transaction that has written, null where there is
-	// none.
-	Horizon *horizonJSON `json:"horizon"`
-}
-
-// partitionLagJSON is a projector.Lag.
-type partitionLagJSON struct {
-	Partition int `json:"partition"`
-	// Head and Folded are positions, such as "1234/56".
-	Head   string `json:"head"`
-	Folded string `json:"folded"`
-	// EventsBehind is lagCount where they are that many or more.
-	EventsBehind  int64   `json:"events_behind"`
-	SecondsBehind float64 `json:"seconds_behind"`
-	// Owner is empty where nobody folds the partition.
-	Owner string `json:"owner"`
-}
-
-// horizonJSON is a projector.Horizon.
-type horizonJSON struct {
-	PID      int    `json:"pid,omitempty"`
-	Prepared string `json:"prepared,omitempty"`
-	// What Postgres does not tell the role is left out.
-	User        string  `json:"user,omitempty"`
-	Database    string  `json:"database,omitempty"`
-	Application string  `json:"application,omitempty"`
-	State       string  `json:"state,omitempty"`
-	Query       string  `json:"query,omitempty"`
-	Seconds     float64 `json:"seconds"`
-}
-
-func newLagJSON(lags []projector.Lag, h projector.Horizon, open bool) lagJSON {
-	l := lagJSON{Partitions: make([]partitionLagJSON, len(lags))}
-	for i, p := range lags {
-		l.Partitions[i] = partitionLagJSON{p.Partition, p.Head.String(), p.Folded.String(), p.Events, p.Age.Seconds(), p.Owner}
-	}
-	if open {
-		l.Horizon = &horizonJSON{h.PID, h.Prepared, h.User, h.Database, h.Application, h.State, h.Query, h.Age.Seconds()}
-	}
-	return l
 }

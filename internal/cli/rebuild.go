@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector"
@@ -46,26 +47,6 @@ func (c *rebuildCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// rebuilt sums up a rebuild, as `badged rebuild --json` prints it last.
-type rebuilt struct {
-	Partitions     int   `json:"partitions"`
-	Users          int64 `json:"users"`
-	Conversations  int64 `json:"conversations"`
-	DifferentUsers int64 `json:"different_users"`
-	// NewEpochs is how many partitions have got new tables, and a new epoch.
-	NewEpochs int `json:"new_epochs"`
-}
-
-func (r *rebuilt) add(p projector.RebuiltPartition) {
-	r.Partitions++
-	r.Users += p.Users
-	r.Conversations += p.Conversations
-	r.DifferentUsers += p.DifferentUsers
-	if p.DifferentUsers > 0 {
-		r.NewEpochs++
-	}
-}
-
 // Run makes the tables what the log says, and prints what they were instead. A
 // difference is no failure: it is repaired.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
@@ -86,60 +67,40 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		defer func() { err = errors.Join(err, redis.Close()) }()
 		bus = redis
 	}
-	if c.User != "" {
-		return c.mend(ctx, streams.Out, projector.NewVerifier(pool, log), log.PartitionOf(c.User), bus)
-	}
+	return admin.Audited(ctx, pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
+		if c.User != "" {
+			return c.mend(ctx, streams.Out, projector.NewVerifier(pool, log), log.PartitionOf(c.User), bus)
+		}
+		return c.rebuild(ctx, streams, projector.RebuildConfig{Pool: pool, Log: log, Bus: bus})
+	})
+}
+
+// arguments are those that the audit trail has.
+func (c *rebuildCmd) arguments() admin.RebuildOptions {
+	return admin.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
+}
+
+// rebuild rebuilds one or all partitions.
+func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg projector.RebuildConfig) (admin.Rebuilt, error) {
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
 	}
 	meter := progress.New(watched, "rebuild", nil)
 	defer meter.Close()
-	return c.rebuild(ctx, streams.Out, meter, projector.RebuildConfig{Pool: pool, Log: log, Bus: bus})
-}
-
-// rebuild rebuilds one or all partitions.
-func (c *rebuildCmd) rebuild(ctx context.Context, out io.Writer, meter *progress.Meter, cfg projector.RebuildConfig) error {
-	const whole = 1000 // of one partition
-	var sum rebuilt
 	var written error
-	var planned, done int64
-	partitions := int64(1)
-	if c.Partition == nil {
-		partitions = int64(cfg.Log.Partitions())
-	}
-	meter.Begin("rebuild", whole*partitions, true)
 	cfg.Partition, cfg.Anew, cfg.MaxLoad = c.Partition, c.Anew, c.MaxLoad
-	cfg.Resumed = func(before []projector.RebuiltPartition) {
-		for _, p := range before {
-			sum.add(p)
-		}
-		meter.Note(fmt.Sprintf("going on with a rebuild that was interrupted, of which %s of %d are done; --anew begins with the first",
-			counted(int64(len(before)), "partition"), partitions))
-	}
-	cfg.Planned = func(_ int, work int64) { planned += work }
-	cfg.Done = func(work, events int) {
-		done += int64(work)
-		meter.Advance(whole*int64(sum.Partitions)+whole*done/max(planned, done, 1), events)
-	}
-	cfg.Blocked = func(partition, pid int, application string) {
-		meter.Note(fmt.Sprintf("partition %d is rebuilt and waits for %q (Postgres process %d), which reads its tables and does not end", partition, application, pid))
-	}
-	cfg.Rebuilt = func(p projector.RebuiltPartition) {
-		sum.add(p)
-		planned, done = 0, 0
-		meter.Advance(whole*int64(sum.Partitions), 0)
+	sum, err := admin.Rebuild(ctx, cfg, meter, func(p projector.RebuiltPartition) {
 		if c.JSON || p.DifferentUsers > 0 {
 			meter.Lines()
-			written = errors.Join(written, c.print(out, p))
+			written = errors.Join(written, c.print(streams.Out, p))
 		}
-	}
-	err := projector.Rebuild(ctx, cfg)
+	})
 	meter.Close()
 	if err = errors.Join(err, written); err != nil {
-		return err
+		return sum, err
 	}
-	return c.finish(out, sum)
+	return sum, c.finish(streams.Out, sum)
 }
 
 // print prints what became of a partition.
@@ -157,7 +118,7 @@ func (c *rebuildCmd) print(w io.Writer, p projector.RebuiltPartition) error {
 }
 
 // finish prints the summary.
-func (c *rebuildCmd) finish(w io.Writer, sum rebuilt) error {
+func (c *rebuildCmd) finish(w io.Writer, sum admin.Rebuilt) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(sum)
 	}
@@ -170,45 +131,23 @@ func (c *rebuildCmd) finish(w io.Writer, sum rebuilt) error {
 	return err
 }
 
-// mendedUser is what `badged rebuild --user --json` prints.
-type mendedUser struct {
-	UserID      string                 `json:"user_id"`
-	Mended      bool                   `json:"mended"`
-	Version     int64                  `json:"version,omitempty"`
-	Differences []projector.Difference `json:"differences"`
-}
-
 // mend makes the rows of the user what the log says.
-func (c *rebuildCmd) mend(ctx context.Context, out io.Writer, v *projector.Verifier, partition int, bus pubsub.Bus) error {
-	did := mendedUser{UserID: c.User, Differences: []projector.Difference{}}
-	_, err := v.Verify(ctx, partition, projector.VerifyOptions{
-		Users: []string{c.User},
-		Found: func(d projector.Difference) { did.Differences = append(did.Differences, d) },
-	})
+func (c *rebuildCmd) mend(ctx context.Context, out io.Writer, v *projector.Verifier, partition int, bus pubsub.Bus) (admin.Mended, error) {
+	did, err := admin.Mend(ctx, v, partition, c.User, bus)
 	if err != nil {
-		return err
-	}
-	update, mended, err := v.Mend(ctx, c.User)
-	if err != nil {
-		return err
-	}
-	did.Mended, did.Version = mended, update.Version
-	if mended && bus != nil {
-		if err := bus.Publish(ctx, []pubsub.Update{update}); err != nil {
-			return fmt.Errorf("user %q is mended, but clients only hear of it when they are reconciled: %w", c.User, err)
-		}
+		return did, err
 	}
 	if c.JSON {
-		return json.NewEncoder(out).Encode(did)
+		return did, json.NewEncoder(out).Encode(did)
 	}
 	for _, d := range did.Differences {
 		_, lineErr := fmt.Fprintln(out, d)
 		err = errors.Join(err, lineErr)
 	}
 	result := "is what the log says, nothing was changed"
-	if mended {
-		result = fmt.Sprintf("was made what the log says, in version %d", update.Version)
+	if did.Mended {
+		result = fmt.Sprintf("was made what the log says, in version %d", did.Version)
 	}
 	_, lineErr := fmt.Fprintf(out, "user %q %s\n", c.User, result)
-	return errors.Join(err, lineErr)
+	return did, errors.Join(err, lineErr)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/projector"
 )
 
@@ -39,9 +40,9 @@ func TestRebuildPrints(t *testing.T) {
 		},
 	} {
 		var out strings.Builder
-		var sum rebuilt
+		var sum admin.Rebuilt
 		for _, p := range tc.partitions {
-			sum.add(p)
+			sum.Add(p)
 			if p.DifferentUsers == 0 && !tc.cmd.JSON {
 				continue
 			}

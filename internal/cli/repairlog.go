@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
@@ -32,11 +35,8 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 	if c.DryRun {
 		did = "would renumber"
 	}
-	needed, err := projector.RepairLog(ctx, projector.RepairConfig{
-		Conn: cfg.ConnConfig, DryRun: c.DryRun,
-		Report: func(p projector.PartitionRepair) {
-			fmt.Fprintf(streams.Out, "partition %d: %s %d events; %d appended here come after them\n", p.Partition, did, p.Copied, p.Appended)
-		},
+	needed, err := c.repair(ctx, cfg.ConnConfig, func(p projector.PartitionRepair) {
+		fmt.Fprintf(streams.Out, "partition %d: %s %d events; %d appended here come after them\n", p.Partition, did, p.Copied, p.Appended)
 	})
 	switch {
 	case err != nil:
@@ -49,4 +49,24 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 		fmt.Fprintln(streams.Out, "the log is in order; new epochs have begun, and servers can start")
 	}
 	return nil
+}
+
+// repair repairs the log, and says so in the audit trail where it may change
+// anything.
+func (c *repairLogCmd) repair(ctx context.Context, cfg *pgx.ConnConfig, report func(projector.PartitionRepair)) (needed bool, err error) {
+	repair := func(ctx context.Context) (any, error) {
+		needed, err = projector.RepairLog(ctx, projector.RepairConfig{Conn: cfg, DryRun: c.DryRun, Report: report})
+		return map[string]bool{"repaired": needed}, err
+	}
+	if c.DryRun {
+		_, err = repair(ctx)
+		return needed, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return false, fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // everything was said
+	err = admin.Audited(ctx, conn, admin.OSUser(), "repair-log", struct{}{}, repair)
+	return needed, err
 }

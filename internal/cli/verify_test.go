@@ -5,41 +5,24 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
+	"github.com/badged/badged/internal/admin"
 )
-
-func TestShares(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		n, among := rapid.IntRange(0, 50).Draw(rt, "n"), rapid.IntRange(1, 16).Draw(rt, "among")
-		sum, least, most := 0, n, 0
-		got := shares(n, among)
-		for i, share := range got {
-			if i < 0 || i >= among || share < 1 {
-				rt.Errorf("%d gets %d", i, share)
-			}
-			sum, least, most = sum+share, min(least, share), max(most, share)
-		}
-		if sum != n || len(got) != min(n, among) || n > 0 && most-least > 1 {
-			rt.Errorf("of %d among %d: %v", n, among, got)
-		}
-	})
-}
 
 func TestVerifySummary(t *testing.T) {
 	for _, tc := range []struct {
 		cmd  verifyCmd
-		sum  verified
+		sum  admin.Verified
 		want string
 		fail string
 	}{
-		{verifyCmd{}, verified{Partitions: 16, Users: 1, Conversations: 2000}, "1 user and 2,000 conversations of 16 partitions compared with the log: no difference\n", ""},
+		{verifyCmd{}, admin.Verified{Partitions: 16, Users: 1, Conversations: 2000}, "1 user and 2,000 conversations of 16 partitions compared with the log: no difference\n", ""},
 		{
 			verifyCmd{},
-			verified{Partitions: 1, Users: 3, Conversations: 1, Differences: 2},
+			admin.Verified{Partitions: 1, Users: 3, Conversations: 1, Differences: 2},
 			"3 users and 1 conversation of 1 partition compared with the log: 2 differences\n",
 			"the tables are not what the log says: 2 differences",
 		},
-		{verifyCmd{JSON: true}, verified{Partitions: 1, Users: 3, Conversations: 4}, `{"partitions":1,"users":3,"conversations":4,"differences":0}` + "\n", ""},
+		{verifyCmd{JSON: true}, admin.Verified{Partitions: 1, Users: 3, Conversations: 4}, `{"partitions":1,"users":3,"conversations":4,"differences":0}` + "\n", ""},
 	} {
 		var out strings.Builder
 		err := tc.cmd.finish(&out, tc.sum)

@@ -1,0 +1,136 @@
+// Package admin is what operators do and see, as the command line and the admin
+// API have it: the audit trail, jobs, and what processes count.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DB runs statements: a pgx connection, pool or transaction.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Via is how an operator came.
+type Via string
+
+// The ways.
+const (
+	ViaAPI Via = "api" // the name is that of an admin key
+	ViaCLI Via = "cli" // the name is that of a user of the operating system
+)
+
+// Operator is who does something.
+type Operator struct {
+	Name string
+	Via  Via
+}
+
+// OSUser returns who runs this process.
+func OSUser() Operator {
+	u, err := user.Current()
+	if err != nil {
+		return Operator{"unknown", ViaCLI}
+	}
+	return Operator{u.Username, ViaCLI}
+}
+
+// Entry is an action in the audit trail.
+type Entry struct {
+	ID     int64     `json:"id"`
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	Via    Via       `json:"via"`
+	Action string    `json:"action"`
+	// Arguments are those of the action, an object.
+	Arguments json.RawMessage `json:"arguments"`
+	// EndedAt is nil while the action is under way, and for good where its process
+	// ended before it.
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+	// Result is what came of it, Error why it failed.
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *string         `json:"error,omitempty"`
+}
+
+// endPatience is how long writing down an end may take once whoever acted has
+// been interrupted.
+const endPatience = 5 * time.Second
+
+const (
+	beginActionSQL = `INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::text::json) RETURNING id`
+	endActionSQL   = `UPDATE badged.audit SET ended_at = clock_timestamp(), result = $2::text::json, error = $3 WHERE id = $1`
+)
+
+// Audited has an operator do something and writes it to the audit trail: before,
+// so that nothing is done that the trail does not have, and how it ended after.
+// arguments and what do returns are written as JSON.
+func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return fmt.Errorf("encode the arguments of %s: %w", action, err)
+	}
+	var id int64
+	if err := db.QueryRow(ctx, beginActionSQL, by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
+		return fmt.Errorf("write %s to the audit trail, without which nothing is done: %w", action, err)
+	}
+	result, did := do(ctx)
+	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	var text, failed *string
+	if did != nil {
+		s := did.Error()
+		failed = &s
+	}
+	if text, err = jsonText(result); err == nil {
+		_, err = db.Exec(endCtx, endActionSQL, id, text, failed)
+	}
+	if err != nil {
+		err = fmt.Errorf("write the end of %s to the audit trail: %w", action, err)
+	}
+	return errors.Join(did, err)
+}
+
+// jsonText returns v as JSON, nil where it is nil.
+func jsonText(v any) (*string, error) {
+	if v == nil {
+		return nil, nil //nolint:nilnil // null
+	}
+	b, err := json.Marshal(v)
+	text := string(b)
+	return &text, err
+}
+
+// Audit returns up to limit actions with an id below before, the newest first;
+// before 0 is none.
+func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
+	rows, err := db.Query(ctx, `SELECT id, at, who, via, action, arguments, ended_at, result, error
+FROM badged.audit
+WHERE id < $1 OR $1 = 0
+ORDER BY id DESC
+LIMIT $2`, before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit trail: %w", err)
+	}
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
+		err = row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)
+		e.At = e.At.UTC()
+		if e.EndedAt != nil {
+			*e.EndedAt = e.EndedAt.UTC()
+		}
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the audit trail: %w", err)
+	}
+	return entries, nil
+}

@@ -1,0 +1,159 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// partitions of the test databases.
+const partitions = 2
+
+// database is a migrated database of a test's own.
+type database struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+}
+
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+		conn, err := pgx.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		_, err = migrations.Up(ctx, conn, partitions)
+		return err
+	}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	projector.ConfigurePool(cfg)
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &database{pool, log}
+}
+
+func (d *database) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := d.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var ops = admin.Operator{Name: "ops", Via: admin.ViaAPI}
+
+// trail tells the audit trail, the newest first: who, action, arguments, end.
+func (d *database) trail(t *testing.T) []string {
+	t.Helper()
+	entries, err := admin.Audit(t.Context(), d.pool, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, e := range entries {
+		end := "under way"
+		if e.EndedAt != nil {
+			end = string(e.Result)
+		}
+		if e.Error != nil {
+			end += "failed: " + *e.Error
+		}
+		told = append(told, fmt.Sprintf("%s by %s: %s %s: %s", e.Via, e.Who, e.Action, e.Arguments, end))
+	}
+	return told
+}
+
+func TestAudited(t *testing.T) {
+	d := newDatabase(t)
+	errBroken := errors.New("it is broken")
+	err := admin.Audited(t.Context(), d.pool, ops, "mend", map[string]int{"id": 1}, func(context.Context) (any, error) {
+		if diff := cmp.Diff([]string{`api by ops: mend {"id":1}: under way`}, d.trail(t)); diff != "" {
+			t.Errorf("while it is under way (-want +got):\n%s", diff)
+		}
+		return map[string]bool{"mended": true}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever acted is interrupted: the end is written all the same.
+	ctx, cancel := context.WithCancel(t.Context())
+	err = admin.Audited(ctx, d.pool, admin.Operator{Name: "root", Via: admin.ViaCLI}, "mend", map[string]string{"user": "a\u2028\u0000"}, func(context.Context) (any, error) {
+		cancel()
+		return nil, errBroken
+	})
+	if !errors.Is(err, errBroken) {
+		t.Errorf("it fails with %v", err)
+	}
+	if diff := cmp.Diff([]string{
+		`cli by root: mend {"user":"a\u2028\u0000"}: failed: it is broken`,
+		`api by ops: mend {"id":1}: {"mended":true}`,
+	}, d.trail(t)); diff != "" {
+		t.Errorf("the trail (-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be written down is not done.
+func TestAuditedOrNotDone(t *testing.T) {
+	d := newDatabase(t)
+	d.exec(t, `ALTER TABLE badged.audit RENAME TO elsewhere`)
+	err := admin.Audited(t.Context(), d.pool, ops, "mend", struct{}{}, func(context.Context) (any, error) {
+		t.Error("it was done")
+		return nil, nil //nolint:nilnil // nothing comes of it
+	})
+	if err == nil || !strings.Contains(err.Error(), "write mend to the audit trail, without which nothing is done") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestAuditPages(t *testing.T) {
+	d := newDatabase(t)
+	for i := range 5 {
+		d.exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', $1, '{}')`, fmt.Sprint(i))
+	}
+	var got []string
+	for before := int64(0); ; {
+		page, err := admin.Audit(t.Context(), d.pool, before, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, e := range page {
+			got = append(got, e.Action)
+			before = e.ID
+		}
+	}
+	if diff := cmp.Diff([]string{"4", "3", "2", "1", "0"}, got); diff != "" {
+		t.Errorf("the pages (-want +got):\n%s", diff)
+	}
+}
+
+func TestOSUser(t *testing.T) {
+	if u := admin.OSUser(); u.Name == "" || u.Via != admin.ViaCLI {
+		t.Errorf("it is %+v", u)
+	}
+}

@@ -1,0 +1,55 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+)
+
+// DeadLetter is a dead letter as operators see it.
+type DeadLetter struct {
+	ID        int64  `json:"id"`
+	Partition int    `json:"partition"`
+	Position  string `json:"position"`
+	// Payload is null where the log had none.
+	Payload json.RawMessage `json:"payload"`
+	Reason  string          `json:"reason"`
+	At      time.Time       `json:"at"`
+}
+
+// NewDeadLetter returns l as operators see it.
+func NewDeadLetter(l projector.DeadLetter) DeadLetter {
+	return DeadLetter{l.ID, l.Partition, l.Position.String(), l.Payload, l.Reason, l.At.UTC()}
+}
+
+// oneDeadLetter are the arguments of an action on one.
+type oneDeadLetter struct {
+	ID int64 `json:"id"`
+}
+
+// RetryDeadLetter has an operator publish a dead letter again; see
+// [projector.DeadLetters.Retry].
+func RetryDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters, by Operator, id int64) (receipt events.Receipt, err error) {
+	err = Audited(ctx, db, by, "deadletters.retry", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
+		receipt, err = letters.Retry(ctx, id)
+		return nil, err
+	})
+	return receipt, err
+}
+
+// DiscardDeadLetter has an operator remove a dead letter for good; the audit
+// trail keeps what it was. See [projector.DeadLetters.Discard].
+func DiscardDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters, by Operator, id int64) (letter DeadLetter, err error) {
+	err = Audited(ctx, db, by, "deadletters.discard", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
+		l, err := letters.Discard(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		letter = NewDeadLetter(l)
+		return letter, nil
+	})
+	return letter, err
+}

@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// Meter is told how far a rebuild or a verification is; see progress.Meter. It
+// is called by one goroutine at a time.
+type Meter interface {
+	Begin(phase string, total int64, countsEvents bool)
+	Advance(done int64, events int)
+	Note(text string)
+}
+
+// wholePartition is what a meter is told of one partition.
+const wholePartition = 1000
+
+// RebuildOptions says what is rebuilt, and how: by default all partitions.
+type RebuildOptions struct {
+	// Partition is the only one, nil for all; User the only one, whose rows are
+	// made right in place.
+	Partition *int   `json:"partition,omitempty"`
+	User      string `json:"user,omitempty"`
+	// Anew begins with the first partition even where an earlier rebuild of all
+	// was interrupted.
+	Anew bool `json:"anew,omitempty"`
+	// MaxLoad is the part of the time that is worked, above 0 and up to 1.
+	MaxLoad float64 `json:"max_load,omitempty"`
+}
+
+// Rebuilt sums up a rebuild.
+type Rebuilt struct {
+	Partitions     int   `json:"partitions"`
+	Users          int64 `json:"users"`
+	Conversations  int64 `json:"conversations"`
+	DifferentUsers int64 `json:"different_users"`
+	// NewEpochs is how many partitions have got new tables, and a new epoch.
+	NewEpochs int `json:"new_epochs"`
+}
+
+// Add adds a partition.
+func (r *Rebuilt) Add(p projector.RebuiltPartition) {
+	r.Partitions++
+	r.Users += p.Users
+	r.Conversations += p.Conversations
+	r.DifferentUsers += p.DifferentUsers
+	if p.DifferentUsers > 0 {
+		r.NewEpochs++
+	}
+}
+
+// Rebuild rebuilds one or all partitions; see [projector.Rebuild]. It sets the
+// callbacks of cfg: meter is told how far it is, each of every partition that is
+// done.
+func Rebuild(ctx context.Context, cfg projector.RebuildConfig, meter Meter, each func(projector.RebuiltPartition)) (Rebuilt, error) {
+	var sum Rebuilt
+	var planned, done int64
+	partitions := int64(1)
+	if cfg.Partition == nil {
+		partitions = int64(cfg.Log.Partitions())
+	}
+	meter.Begin("rebuild", wholePartition*partitions, true)
+	cfg.Resumed = func(before []projector.RebuiltPartition) {
+		for _, p := range before {
+			sum.Add(p)
+		}
+		noun := "partitions"
+		if len(before) == 1 {
+			noun = "partition"
+		}
+		meter.Note(fmt.Sprintf("going on with a rebuild that was interrupted, of which %d %s of %d are done; anew, it would begin with the first",
+			len(before), noun, partitions))
+		meter.Advance(wholePartition*int64(sum.Partitions), 0)
+	}
+	cfg.Planned = func(_ int, work int64) { planned += work }
+	cfg.Done = func(work, events int) {
+		done += int64(work)
+		meter.Advance(wholePartition*int64(sum.Partitions)+wholePartition*done/max(planned, done, 1), events)
+	}
+	cfg.Blocked = func(partition, pid int, application string) {
+		meter.Note(fmt.Sprintf("partition %d is rebuilt and waits for %q (Postgres process %d), which reads its tables and does not end", partition, application, pid))
+	}
+	cfg.Rebuilt = func(p projector.RebuiltPartition) {
+		sum.Add(p)
+		planned, done = 0, 0
+		meter.Advance(wholePartition*int64(sum.Partitions), 0)
+		each(p)
+	}
+	return sum, projector.Rebuild(ctx, cfg)
+}
+
+// Mended is what became of a user whose rows were to be made what the log says.
+type Mended struct {
+	UserID      string                 `json:"user_id"`
+	Mended      bool                   `json:"mended"`
+	Version     int64                  `json:"version,omitempty"`
+	Differences []projector.Difference `json:"differences"`
+}
+
+// Mend makes the rows of a user what the log says, and tells the bus, which may
+// be nil.
+func Mend(ctx context.Context, v *projector.Verifier, partition int, userID string, bus pubsub.Bus) (Mended, error) {
+	did := Mended{UserID: userID, Differences: []projector.Difference{}}
+	_, err := v.Verify(ctx, partition, projector.VerifyOptions{
+		Users: []string{userID},
+		Found: func(d projector.Difference) { did.Differences = append(did.Differences, d) },
+	})
+	if err != nil {
+		return did, err
+	}
+	update, mended, err := v.Mend(ctx, userID)
+	if err != nil {
+		return did, err
+	}
+	did.Mended, did.Version = mended, update.Version
+	if mended && bus != nil {
+		if err := bus.Publish(ctx, []pubsub.Update{update}); err != nil {
+			return did, fmt.Errorf("user %q is mended, but clients only hear of it when they are reconciled: %w", userID, err)
+		}
+	}
+	return did, nil
+}

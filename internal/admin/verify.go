@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+)
+
+// VerifyOptions says what is verified: by default everybody.
+type VerifyOptions struct {
+	// Partition is the only one, nil for all.
+	Partition *int `json:"partition,omitempty"`
+	// Users are the only ones; they go with neither Partition nor Sample.
+	Users []string `json:"users,omitempty"`
+	// Sample is how many users are drawn at random from the tables, 0 for
+	// everybody.
+	Sample int `json:"sample,omitempty"`
+}
+
+// Verified sums up a verification.
+type Verified struct {
+	Partitions int `json:"partitions"`
+	// Users and Conversations are how many the log says something of.
+	Users         int64 `json:"users"`
+	Conversations int64 `json:"conversations"`
+	Differences   int64 `json:"differences"`
+}
+
+// Verify compares the tables with the log; see [projector.Verifier]. meter is
+// told how far it is, found of each difference.
+func Verify(ctx context.Context, v *projector.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(projector.Difference)) (Verified, error) {
+	targets, err := options.targets(ctx, v, log)
+	if err != nil {
+		return Verified{}, err
+	}
+	sum := Verified{Partitions: len(targets)}
+	meter.Begin("compare", wholePartition*int64(len(targets)), len(options.Users) == 0 && options.Sample == 0)
+	for i, t := range targets {
+		var planned, done int64
+		behind := wholePartition * int64(i)
+		r, err := v.Verify(ctx, t.partition, projector.VerifyOptions{
+			Users:   t.users,
+			Found:   found,
+			Planned: func(n int64) { planned += n },
+			Done: func(n int) {
+				done += int64(n)
+				meter.Advance(behind+wholePartition*done/max(planned, done, 1), n)
+			},
+		})
+		if err != nil {
+			return sum, err
+		}
+		meter.Advance(behind+wholePartition, 0)
+		sum.Users += r.Users
+		sum.Conversations += r.Conversations
+		sum.Differences += r.Differences
+	}
+	return sum, nil
+}
+
+// target is what is verified of one partition.
+type target struct {
+	partition int
+	users     []string // nil for all
+}
+
+// targets returns what is verified, in ascending order of partitions.
+func (o VerifyOptions) targets(ctx context.Context, v *projector.Verifier, log *events.Log) ([]target, error) {
+	partitions := make([]int, 0, log.Partitions())
+	for p := range log.Partitions() {
+		if o.Partition == nil || *o.Partition == p {
+			partitions = append(partitions, p)
+		}
+	}
+	users := map[int][]string{}
+	for _, u := range o.Users {
+		p := log.PartitionOf(u)
+		if !slices.Contains(users[p], u) {
+			users[p] = append(users[p], u)
+		}
+	}
+	for i, n := range shares(o.Sample, len(partitions)) {
+		var err error
+		if users[partitions[i]], err = v.Sample(ctx, partitions[i], n); err != nil {
+			return nil, err
+		}
+	}
+	targets := make([]target, 0, len(partitions))
+	for _, p := range partitions {
+		if all := len(o.Users) == 0 && o.Sample == 0; all || len(users[p]) > 0 {
+			targets = append(targets, target{p, users[p]})
+		}
+	}
+	return targets, nil
+}
+
+// shares deals n out to so many, as evenly as can be, and by chance which get
+// one more. It returns those that get any.
+func shares(n, among int) map[int]int {
+	got := map[int]int{}
+	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, which nobody gains from guessing
+		share := n / among
+		if i < n%among {
+			share++
+		}
+		if share > 0 {
+			got[winner] = share
+		}
+	}
+	return got
+}
