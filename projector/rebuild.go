@@ -89,6 +89,20 @@ const rebuildClass = 0x62616472 // "badr"
 
 const takeRebuildSQL = `SELECT pg_try_advisory_lock($1, 0)`
 
+// RebuildRunning returns a [*RebuildRunningError] while a rebuild of partitions
+// is under way.
+func RebuildRunning(ctx context.Context, q events.Querier) error {
+	running := &RebuildRunningError{}
+	err := q.QueryRow(ctx, ownerSQL, rebuildClass, 0).Scan(&running.PID, &running.Application)
+	switch {
+	case err == nil:
+		return running
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	}
+	return fmt.Errorf("look for another rebuild: %w", err)
+}
+
 // Rebuild folds the log of one or all partitions from its start, into tables
 // beside the live ones, which keep being served and written. Where they turn
 // out to be the same the live ones stay, and nothing changes. Where not, the new
@@ -166,14 +180,7 @@ func (r *rebuild) connect(ctx context.Context) (err error) {
 		if err = r.conn.QueryRow(ctx, takeRebuildSQL, rebuildClass).Scan(&taken); err != nil || taken {
 			break
 		}
-		running := &RebuildRunningError{}
-		err = r.conn.QueryRow(ctx, ownerSQL, rebuildClass, 0).Scan(&running.PID, &running.Application)
-		switch {
-		case err == nil:
-			err = running
-		case errors.Is(err, pgx.ErrNoRows):
-			err = nil // it has ended meanwhile
-		}
+		err = RebuildRunning(ctx, r.conn) // nil where it has ended meanwhile
 	}
 	if err != nil {
 		r.disconnect(ctx)

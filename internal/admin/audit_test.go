@@ -44,6 +44,7 @@ func newDatabase(t *testing.T) *database {
 		t.Fatal(err)
 	}
 	projector.ConfigurePool(cfg)
+	cfg.MaxConns = 16
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

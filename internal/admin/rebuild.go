@@ -79,7 +79,8 @@ func Rebuild(ctx context.Context, cfg projector.RebuildConfig, meter Meter, each
 	cfg.Planned = func(_ int, work int64) { planned += work }
 	cfg.Done = func(work, events int) {
 		done += int64(work)
-		meter.Advance(wholePartition*int64(sum.Partitions)+wholePartition*done/max(planned, done, 1), events)
+		// Not the whole: it has to catch up, and may have to wait for readers.
+		meter.Advance(wholePartition*int64(sum.Partitions)+(wholePartition-1)*done/max(planned, done, 1), events)
 	}
 	cfg.Blocked = func(partition, pid int, application string) {
 		meter.Note(fmt.Sprintf("partition %d is rebuilt and waits for %q (Postgres process %d), which reads its tables and does not end", partition, application, pid))

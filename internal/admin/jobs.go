@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Kind is what a job does.
+type Kind string
+
+// The kinds.
+const (
+	KindRebuild      Kind = "rebuild"
+	KindVerification Kind = "verification"
+)
+
+// State is where a job stands.
+type State string
+
+// The states; all but the first are ends.
+const (
+	StateRunning  State = "running"
+	StateDone     State = "done"
+	StateFailed   State = "failed"
+	StateCanceled State = "canceled"
+	// StateInterrupted is that of a job whose process has ended before it.
+	StateInterrupted State = "interrupted"
+)
+
+// Job is a rebuild or verification that an operator has started, as all
+// processes see it.
+type Job struct {
+	ID        int             `json:"id"`
+	Kind      Kind            `json:"kind"`
+	State     State           `json:"state"`
+	Arguments json.RawMessage `json:"arguments"`
+	StartedBy string          `json:"started_by"`
+	StartedAt time.Time       `json:"started_at"`
+	// Process names the one that runs it, as "host/pid".
+	Process  string      `json:"process"`
+	Progress JobProgress `json:"progress"`
+	// CancelRequested is whether somebody wants it to end.
+	CancelRequested bool `json:"cancel_requested"`
+	// EndedAt is nil of a job that runs; of one that was killed with its process
+	// it is when somebody noticed.
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+	// Result is what came of it, by its kind; Error why it failed.
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *string         `json:"error,omitempty"`
+}
+
+// JobProgress is how far a job is.
+type JobProgress struct {
+	// Done is the part of it that is over, from 0 to 1.
+	Done   float64 `json:"done"`
+	Events int64   `json:"events"`
+	// SecondsLeft is how long the rest takes at the pace so far, nil where that
+	// cannot be said.
+	SecondsLeft *float64 `json:"seconds_left,omitempty"`
+	// Note is the last thing that there was to say.
+	Note string `json:"note,omitempty"`
+}
+
+// jobClass is the first key of the advisory locks of jobs that run; the second
+// is the id.
+const jobClass = 0x6261646a // "badj"
+
+// reapSQL ends the jobs whose lock nobody holds. A job that ends by itself does
+// so before it gives up the lock, which the statement finds out when it locks the
+// row.
+const reapSQL = `UPDATE badged.jobs
+SET state = 'interrupted', ended_at = clock_timestamp(), error = 'the process that ran it has ended'
+WHERE state = 'running' AND NOT EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1 AND objid = id
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+
+// reap makes the jobs of processes that are gone end.
+func reap(ctx context.Context, db DB) error {
+	if _, err := db.Exec(ctx, reapSQL, jobClass); err != nil {
+		return fmt.Errorf("look for jobs that were interrupted: %w", err)
+	}
+	return nil
+}
+
+// jobColumns are what scanJob reads.
+const jobColumns = `id, kind, state, arguments, started_by, started_at, process, progress, cancel_requested, ended_at, result, error`
+
+func scanJob(row pgx.CollectableRow) (j Job, err error) {
+	err = row.Scan(&j.ID, &j.Kind, &j.State, (*[]byte)(&j.Arguments), &j.StartedBy, &j.StartedAt, &j.Process, &j.Progress,
+		&j.CancelRequested, &j.EndedAt, (*[]byte)(&j.Result), &j.Error)
+	j.StartedAt = j.StartedAt.UTC()
+	if j.EndedAt != nil {
+		*j.EndedAt = j.EndedAt.UTC()
+	}
+	return j, err
+}
+
+// ErrNoJob is returned for an id that no job of the kind has.
+var ErrNoJob = errors.New("there is no such job")
+
+// ErrJobEnded is returned where a job that has ended was to be canceled.
+var ErrJobEnded = errors.New("the job has ended already")
+
+// Jobs returns up to limit jobs of a kind with an id below before, the newest
+// first; before 0 is none.
+func Jobs(ctx context.Context, db DB, kind Kind, before, limit int) ([]Job, error) {
+	if err := reap(ctx, db); err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, `SELECT `+jobColumns+`
+FROM badged.jobs
+WHERE kind = $1 AND (id < $2 OR $2 = 0)
+ORDER BY id DESC
+LIMIT $3`, kind, before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	jobs, err := pgx.CollectRows(rows, scanJob)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+// FindJob returns a job, or [ErrNoJob].
+func FindJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
+	if err := reap(ctx, db); err != nil {
+		return Job{}, err
+	}
+	return oneJob(ctx, db, fmt.Sprintf("read job %d", id), `SELECT `+jobColumns+` FROM badged.jobs WHERE kind = $1 AND id = $2`, kind, id)
+}
+
+// CancelJob asks the process that runs a job to end it, and returns at once. It
+// fails with [ErrNoJob] or [ErrJobEnded].
+func CancelJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
+	job, err := FindJob(ctx, db, kind, id)
+	if err == nil && job.State != StateRunning {
+		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded)
+	}
+	if err != nil {
+		return job, err
+	}
+	job, err = oneJob(ctx, db, fmt.Sprintf("cancel job %d", id),
+		`UPDATE badged.jobs SET cancel_requested = true WHERE kind = $1 AND id = $2 AND state = 'running' RETURNING `+jobColumns, kind, id)
+	if errors.Is(err, ErrNoJob) {
+		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded) // meanwhile
+	}
+	return job, err
+}
+
+func oneJob(ctx context.Context, db DB, doing, sql string, args ...any) (Job, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return Job{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	job, err := pgx.CollectExactlyOneRow(rows, scanJob)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNoJob
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return job, nil
+}

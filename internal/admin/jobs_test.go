@@ -1,0 +1,331 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/pubsub"
+)
+
+// runner runs jobs until the test ends, or stop is called.
+type runner struct {
+	*admin.Runner
+	d    *database
+	stop func()
+}
+
+func (d *database) runner(t *testing.T) *runner {
+	t.Helper()
+	r, err := admin.NewRunner(admin.RunnerConfig{Pool: d.pool, Log: d.log, Process: "host/1", Interval: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop := func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		done <- nil // for whoever calls it again
+	}
+	t.Cleanup(stop)
+	for { // until it runs
+		_, err := r.StartVerification(t.Context(), admin.VerifyOptions{Users: []string{"nobody"}}, ops)
+		if !errors.Is(err, admin.ErrNotRunning) {
+			break
+		}
+	}
+	return &runner{r, d, stop}
+}
+
+// find returns a job once ok is satisfied with it.
+func (r *runner) find(t *testing.T, kind admin.Kind, id int, ok func(admin.Job) bool) admin.Job {
+	t.Helper()
+	for {
+		job, err := admin.FindJob(t.Context(), r.d.pool, kind, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok(job) {
+			return job
+		}
+	}
+}
+
+// ended returns a job once it has ended.
+func (r *runner) ended(t *testing.T, job admin.Job) admin.Job {
+	t.Helper()
+	return r.find(t, job.Kind, job.ID, func(j admin.Job) bool { return j.State != admin.StateRunning })
+}
+
+// fold publishes a message for users and folds it.
+func (d *database) fold(t *testing.T, conversation string, users ...string) {
+	t.Helper()
+	_, err := d.log.Append(t.Context(), events.Event{
+		ID: conversation, Source: "test", Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: conversation, Seq: 1, UserIDs: users},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := projector.New(projector.Config{Pool: d.pool, Log: d.log, Bus: pubsub.NewMemory()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	for behind := []int{0}; len(behind) > 0; {
+		if behind, err = projector.Behind(t.Context(), d.pool, []int{0, 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *database) spoil(t *testing.T, user string) {
+	t.Helper()
+	d.exec(t, `UPDATE badged.users SET total = 7, categories = '{"chat": 7}' WHERE user_id = $1`, user)
+}
+
+func (d *database) total(t *testing.T, user string) int64 {
+	t.Helper()
+	b, err := projector.NewReader(d.pool, partitions).Badge(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Total
+}
+
+// hold runs a statement in a transaction that stays open until the test ends, or
+// release is called.
+func (d *database) hold(t *testing.T, sql string) (release func()) {
+	t.Helper()
+	tx, err := d.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+	release = func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }
+	t.Cleanup(release)
+	return release
+}
+
+// told tells the end of a job: state, error, result.
+func told(j admin.Job) string {
+	s := string(j.State)
+	if j.Error != nil {
+		s += ": " + *j.Error
+	}
+	return strings.TrimSpace(s + " " + string(j.Result))
+}
+
+func must(t *testing.T) func(admin.Job, error) admin.Job {
+	return func(j admin.Job, err error) admin.Job {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+}
+
+func TestJobs(t *testing.T) {
+	d := newDatabase(t)
+	r := d.runner(t)
+	d.fold(t, "lunch", "ann", "bob", "cem")
+	d.spoil(t, "ann")
+	home := events.PartitionOf("ann", partitions)
+	difference := fmt.Sprintf(`[{"partition":%d,"user_id":"ann","field":"total","table":"7","log":"1"},{"partition":%[1]d,"user_id":"ann","field":"categories","table":"{\"chat\":7}","log":"{\"chat\":1}"}]`, home)
+
+	all := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
+	if all.State != admin.StateRunning || all.StartedBy != "ops" || all.Process != "host/1" || all.EndedAt != nil {
+		t.Errorf("it begins as %+v", all)
+	}
+	one := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{Users: []string{"bob"}}, ops))
+	all, one = r.ended(t, all), r.ended(t, one)
+	if got, want := told(all), `done {"partitions":2,"users":3,"conversations":3,"differences":2,"first":`+difference+`}`; got != want {
+		t.Errorf("verifying everybody: %s, want\n%s", got, want)
+	}
+	if all.Progress.Done != 1 || all.Progress.Events == 0 || all.EndedAt == nil {
+		t.Errorf("it ends as %+v", all)
+	}
+	if got, want := told(one), `done {"partitions":1,"users":1,"conversations":1,"differences":0}`; got != want || string(one.Arguments) != `{"users":["bob"]}` {
+		t.Errorf("verifying bob: %s %s", one.Arguments, got)
+	}
+
+	job := r.ended(t, must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{User: "ann"}, ops)))
+	if got, want := told(job), `done {"user_id":"ann","mended":true,"version":2,"differences":`+difference+`}`; got != want {
+		t.Errorf("mending: %s, want\n%s", got, want)
+	}
+	d.spoil(t, "ann")
+	job = r.ended(t, must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{Partition: &home, MaxLoad: 0.9}, ops)))
+	if !strings.HasPrefix(told(job), `done {"partitions":1,`) || !strings.Contains(told(job), `"different_users":1,"new_epochs":1,"first":[`) {
+		t.Errorf("rebuilding: %s", told(job))
+	}
+	if n := d.total(t, "ann"); n != 1 {
+		t.Errorf("the total is %d", n)
+	}
+
+	page, err := admin.Jobs(t.Context(), d.pool, admin.KindVerification, all.ID+2, 2)
+	if err != nil || len(page) != 2 || page[0].ID != one.ID || page[1].ID != all.ID {
+		t.Errorf("the list is %+v, %v", page, err)
+	}
+	if _, err := admin.FindJob(t.Context(), d.pool, admin.KindRebuild, all.ID); !errors.Is(err, admin.ErrNoJob) {
+		t.Errorf("a verification among rebuilds: %v", err)
+	}
+}
+
+// Whoever reads the tables of a partition holds its rebuild up, when it is about
+// to put new ones in their place.
+func TestRebuildJobs(t *testing.T) {
+	d := newDatabase(t)
+	r := d.runner(t)
+	d.fold(t, "lunch", "ann")
+	d.spoil(t, "ann")
+	home := events.PartitionOf("ann", partitions)
+	release := d.hold(t, fmt.Sprintf(`SELECT FROM badged.users_p%02d`, home))
+	waits := func(j admin.Job) bool { return strings.Contains(j.Progress.Note, "waits for") }
+
+	job := must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops))
+	// At once, and when it has taken the lock of rebuilds.
+	for range 2 {
+		var running *admin.RebuildJobError
+		if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{Partition: &home}, ops); !errors.As(err, &running) || running.ID != job.ID {
+			t.Errorf("a second one: %v", err)
+		}
+		r.find(t, job.Kind, job.ID, waits)
+	}
+	if err := projector.Rebuild(t.Context(), projector.RebuildConfig{Pool: d.pool, Log: d.log}); !errors.As(err, new(*projector.RebuildRunningError)) {
+		t.Errorf("one beside it: %v", err)
+	}
+	if canceled := must(t)(admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID)); !canceled.CancelRequested {
+		t.Errorf("canceled, it is %+v", canceled)
+	}
+	if job = r.ended(t, job); !strings.HasPrefix(told(job), "canceled {") || job.Progress.Done == 1 {
+		t.Errorf("canceled, it ends as %s, %+v", told(job), job.Progress)
+	}
+	if _, err := admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID); !errors.Is(err, admin.ErrJobEnded) {
+		t.Errorf("canceled again: %v", err)
+	}
+	if n := d.total(t, "ann"); n != 7 {
+		t.Errorf("canceled, it has changed the total to %d", n)
+	}
+
+	// One that is not a job.
+	ctx, cancel := context.WithCancel(t.Context())
+	blocked, done := make(chan struct{}, 1000), make(chan error)
+	go func() {
+		done <- projector.Rebuild(ctx, projector.RebuildConfig{Pool: d.pool, Log: d.log, Blocked: func(int, int, string) { blocked <- struct{}{} }})
+	}()
+	<-blocked
+	if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops); !errors.As(err, new(*projector.RebuildRunningError)) {
+		t.Errorf("beside one that is no job: %v", err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+
+	release()
+	job = r.ended(t, must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops)))
+	if !strings.HasPrefix(told(job), `done {"partitions":2,"users":1,"conversations":1,"different_users":1,"new_epochs":1,`) || d.total(t, "ann") != 1 {
+		t.Errorf("afterwards: %s", told(job))
+	}
+}
+
+// What ends a job besides itself: its server stops, its session is lost, its
+// process is killed.
+func TestJobsAreInterrupted(t *testing.T) {
+	d := newDatabase(t)
+	r := d.runner(t)
+	d.fold(t, "lunch", "ann")
+	d.hold(t, `LOCK TABLE badged.users, badged.conversations IN ACCESS EXCLUSIVE MODE`)
+
+	lost := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
+	d.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'badged job host/1' AND datname = current_database()`)
+	if got := told(r.ended(t, lost)); !strings.HasPrefix(got, "failed: the session that holds the job's lock") && got != "interrupted: the process that ran it has ended" {
+		t.Errorf("without its session: %s", got)
+	}
+
+	stopped := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
+	var killed int
+	if err := d.pool.QueryRow(t.Context(), `INSERT INTO badged.jobs (kind, arguments, started_by, process)
+VALUES ('verification', '{}', 'ops', 'host/2') RETURNING id`).Scan(&killed); err != nil {
+		t.Fatal(err)
+	}
+	if job := r.find(t, admin.KindVerification, killed, func(admin.Job) bool { return true }); told(job) != "interrupted: the process that ran it has ended" || job.EndedAt == nil {
+		t.Errorf("of a process that is gone: %s", told(job))
+	}
+	if _, err := admin.CancelJob(t.Context(), d.pool, admin.KindVerification, killed); !errors.Is(err, admin.ErrJobEnded) {
+		t.Errorf("canceled: %v", err)
+	}
+	r.stop()
+	if got := told(r.ended(t, stopped)); !strings.HasPrefix(got, "interrupted: the server was stopped") {
+		t.Errorf("of a server that stops: %s", got)
+	}
+	if _, err := r.StartVerification(t.Context(), admin.VerifyOptions{}, ops); !errors.Is(err, admin.ErrNotRunning) {
+		t.Errorf("after it has stopped: %v", err)
+	}
+}
+
+func TestJobsAreFew(t *testing.T) {
+	d := newDatabase(t)
+	r := d.runner(t)
+	d.hold(t, `LOCK TABLE badged.users, badged.conversations IN ACCESS EXCLUSIVE MODE`)
+	var jobs []admin.Job
+	for {
+		job, err := r.StartVerification(t.Context(), admin.VerifyOptions{}, ops)
+		if err != nil {
+			if !errors.Is(err, admin.ErrTooManyJobs) || len(jobs) != 3 && len(jobs) != 2 { // the one that found out that it runs
+				t.Fatalf("after %d: %v", len(jobs), err)
+			}
+			break
+		}
+		jobs = append(jobs, job)
+	}
+	for _, job := range jobs {
+		must(t)(admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID))
+		if got := told(r.ended(t, job)); !strings.HasPrefix(got, "canceled") {
+			t.Errorf("it ends as %s", got)
+		}
+	}
+	must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
+}
+
+func TestJobSessionsAreNamed(t *testing.T) {
+	d := newDatabase(t)
+	r := d.runner(t)
+	d.hold(t, `LOCK TABLE badged.users, badged.conversations IN ACCESS EXCLUSIVE MODE`)
+	job := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{}, ops))
+	rows, err := d.pool.Query(t.Context(), `SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND objid = $1 AND objsubid = 2 AND classid = 1650549866`, job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if diff := cmp.Diff([]string{"badged job host/1"}, names); diff != "" || err != nil {
+		t.Errorf("the lock is held by (-want +got):\n%s%v", diff, err)
+	}
+	if b, err := json.Marshal(job); err != nil || !strings.Contains(string(b), `"progress":{"done":0,"events":0},"cancel_requested":false}`) {
+		t.Errorf("it begins as %s", b)
+	}
+}

@@ -1,0 +1,256 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// RunnerConfig is what jobs work with. Pool, Log and Process are required.
+type RunnerConfig struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// Bus is told of users who were wrong; nil is nobody.
+	Bus pubsub.Bus
+	// Process names this one in the records of jobs.
+	Process string
+	Logger  *slog.Logger
+	// Interval is how often a job writes down how far it is, and looks whether it
+	// is to end. Default 1s.
+	Interval time.Duration
+}
+
+// Runner runs jobs in this process. It is safe for concurrent use.
+type Runner struct {
+	cfg RunnerConfig
+
+	mu sync.Mutex
+	// base is the context of jobs, nil before Run and once it ends.
+	base context.Context //nolint:containedctx // jobs outlive the requests that start them
+	jobs sync.WaitGroup
+}
+
+// NewRunner returns a runner. It starts no job before it runs.
+func NewRunner(cfg RunnerConfig) (*Runner, error) {
+	if cfg.Pool == nil || cfg.Log == nil || cfg.Process == "" {
+		return nil, errors.New("admin: Pool, Log and Process are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = time.Second
+	}
+	return &Runner{cfg: cfg}, nil
+}
+
+// errStopping is why jobs end with the process.
+var errStopping = errors.New("the server was stopped")
+
+// errCanceled is why jobs end that somebody has canceled.
+var errCanceled = errors.New("canceled")
+
+// ErrNotRunning is returned by a runner that stops, or has not started yet.
+var ErrNotRunning = errors.New("this process takes no jobs: it is starting or stopping")
+
+// Run lets jobs run until ctx is done, and returns once they have ended.
+func (r *Runner) Run(ctx context.Context) error {
+	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	r.setBase(base)
+	<-ctx.Done()
+	r.setBase(nil)
+	stop(errStopping)
+	r.jobs.Wait()
+	return nil
+}
+
+func (r *Runner) setBase(base context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.base = base
+}
+
+// work is what a job does. It returns what came of it, also where it fails, nil
+// where there is nothing to say.
+type work func(ctx context.Context, meter *jobMeter) (result any, err error)
+
+// maxJobs is how many jobs of this process may run at a time: each takes memory.
+const maxJobs = 3
+
+// ErrTooManyJobs is returned where so many jobs run already.
+var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, as many as may; wait for one to end, or cancel one", maxJobs)
+
+const (
+	insertJobSQL = `INSERT INTO badged.jobs (kind, arguments, started_by, process)
+VALUES ($1, $2::text::json, $3, $4) RETURNING ` + jobColumns
+	// takeJobSQL takes the lock of a job before anybody else sees the row.
+	takeJobSQL = `SELECT pg_advisory_lock($1, $2)`
+	// beatJobSQL also finds out that the session that holds the lock is alive.
+	beatJobSQL = `UPDATE badged.jobs SET progress = $2::text::json WHERE id = $1 AND state = 'running' RETURNING cancel_requested`
+	endJobSQL  = `UPDATE badged.jobs
+SET state = $2, progress = $3::text::json, result = $4::text::json, error = $5, ended_at = clock_timestamp()
+WHERE id = $1 AND state = 'running'`
+)
+
+// start begins a job and returns it as it begins. allowed, where not nil, is
+// asked in the transaction that writes the record, one at a time.
+func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.base == nil {
+		return Job{}, ErrNotRunning
+	}
+	text, err := json.Marshal(arguments)
+	if err != nil {
+		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
+	}
+	// A connection of its own holds the lock for as long as the job runs.
+	cfg := r.cfg.Pool.Config().ConnConfig
+	cfg.RuntimeParams["application_name"] = "badged job " + r.cfg.Process
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return Job{}, fmt.Errorf("connect for a job: %w", err)
+	}
+	var job Job
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `LOCK TABLE badged.jobs IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		if err := reap(ctx, tx); err != nil {
+			return err
+		}
+		var running int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM badged.jobs WHERE state = 'running' AND process = $1`, r.cfg.Process).Scan(&running); err != nil {
+			return err
+		}
+		if running >= maxJobs {
+			return ErrTooManyJobs
+		}
+		if allowed != nil {
+			if err := allowed(ctx, tx); err != nil {
+				return err
+			}
+		}
+		job, err = oneJob(ctx, tx, "write it down", insertJobSQL, kind, string(text), by.Name, r.cfg.Process)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, takeJobSQL, jobClass, job.ID)
+		return err
+	})
+	if err != nil {
+		closeConn(ctx, conn)
+		return Job{}, fmt.Errorf("start a %s: %w", kind, err)
+	}
+	run := &running{runner: r, job: job, conn: conn, meter: &jobMeter{now: time.Now, began: time.Now()}}
+	base := r.base
+	r.jobs.Go(func() { run.run(base, do) })
+	return job, nil
+}
+
+// running is a job that runs in this process.
+type running struct {
+	runner *Runner
+	job    Job
+	// conn holds the lock of the job.
+	conn  *pgx.Conn
+	meter *jobMeter
+}
+
+// run does the work and writes down how it ended.
+func (j *running) run(base context.Context, do work) {
+	defer closeConn(base, j.conn)
+	ctx, cancel := context.WithCancelCause(base)
+	defer cancel(nil)
+	type outcome struct {
+		result any
+		err    error
+	}
+	worked := make(chan outcome, 1)
+	go func() {
+		result, err := do(ctx, j.meter)
+		worked <- outcome{result, err}
+	}()
+	beat := time.NewTicker(j.runner.cfg.Interval)
+	defer beat.Stop()
+	for {
+		select {
+		case o := <-worked:
+			j.end(ctx, o.result, o.err)
+			return
+		case <-beat.C:
+			if ctx.Err() == nil {
+				if err := j.beat(ctx); err != nil {
+					cancel(err)
+				}
+			}
+		}
+	}
+}
+
+// beat writes down how far the job is. Its error is why the job has to end.
+func (j *running) beat(ctx context.Context) error {
+	var cancelRequested bool
+	err := j.conn.QueryRow(ctx, beatJobSQL, j.job.ID, j.meter.text()).Scan(&cancelRequested)
+	if err != nil {
+		return fmt.Errorf("the session that holds the job's lock: %w", err)
+	}
+	if cancelRequested {
+		return errCanceled
+	}
+	return nil
+}
+
+// end writes down how the job ended.
+func (j *running) end(ctx context.Context, result any, did error) {
+	state, told := StateDone, (*string)(nil)
+	if did != nil {
+		state = StateFailed
+		why := did
+		if cause := context.Cause(ctx); cause != nil {
+			switch why = cause; {
+			case errors.Is(cause, errCanceled):
+				state = StateCanceled
+			case errors.Is(cause, errStopping):
+				state = StateInterrupted
+			}
+		}
+		if state != StateCanceled {
+			text := why.Error()
+			told = &text
+		}
+		if state == StateFailed {
+			j.runner.cfg.Logger.WarnContext(ctx, "a job has failed", "kind", j.job.Kind, "id", j.job.ID, "error", why)
+		}
+	} else {
+		j.meter.finish()
+	}
+	text, err := jsonText(result)
+	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	if err == nil {
+		_, err = j.runner.cfg.Pool.Exec(endCtx, endJobSQL, j.job.ID, state, j.meter.text(), text, told)
+	}
+	if err != nil {
+		j.runner.cfg.Logger.WarnContext(endCtx, "cannot write down how a job has ended", "kind", j.job.Kind, "id", j.job.ID, "state", state, "error", err)
+	}
+}
+
+// closeConn ends a session, and so gives up its locks.
+func closeConn(ctx context.Context, conn *pgx.Conn) {
+	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	// It may be broken already. The session ends an instant after the connection.
+	_, _ = conn.Exec(closeCtx, `SELECT pg_advisory_unlock_all()`)
+	_ = conn.Close(closeCtx)
+}

@@ -1,0 +1,160 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/projector"
+)
+
+// jobMeter is the Meter of a job. It is safe for concurrent use.
+type jobMeter struct {
+	now   func() time.Time
+	began time.Time
+
+	mu          sync.Mutex
+	done, total int64
+	// resumed is what was done before this job.
+	resumed int64
+	events  int64
+	note    string
+}
+
+// Begin implements Meter.
+func (m *jobMeter) Begin(_ string, total int64, _ bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total = total
+}
+
+// Advance implements Meter.
+func (m *jobMeter) Advance(done int64, events int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.events == 0 && events == 0 && m.done == 0 {
+		m.resumed = done
+	}
+	m.done = max(m.done, done)
+	m.events += int64(events)
+}
+
+// Note implements Meter.
+func (m *jobMeter) Note(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.note = text
+}
+
+// finish says that everything is done.
+func (m *jobMeter) finish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total = max(m.total, 1)
+	m.done, m.note = m.total, ""
+}
+
+// progress returns how far the job is.
+func (m *jobMeter) progress() JobProgress {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := JobProgress{Events: m.events, Note: m.note}
+	if m.total == 0 {
+		return p
+	}
+	p.Done = float64(m.done) / float64(m.total)
+	if worked := m.done - m.resumed; worked > 0 && m.done < m.total {
+		left := math.Round(m.now().Sub(m.began).Seconds() * float64(m.total-m.done) / float64(worked))
+		p.SecondsLeft = &left
+	}
+	return p
+}
+
+func (m *jobMeter) text() string {
+	b, _ := json.Marshal(m.progress()) // numbers and text always encode
+	return string(b)
+}
+
+// foundAtMost is how many differences the result of a job names.
+const foundAtMost = 100
+
+// rebuiltResult is the result of a rebuild of one or all partitions, First the
+// first differences of users who were wrong.
+type rebuiltResult struct {
+	Rebuilt
+	First []projector.Difference `json:"first,omitempty"`
+}
+
+// StartRebuild begins to rebuild what options say. While another rebuild of
+// partitions is under way it fails with a [*RebuildJobError], or a
+// [*projector.RebuildRunningError] where no job does it.
+func (r *Runner) StartRebuild(ctx context.Context, options RebuildOptions, by Operator) (Job, error) {
+	if options.User != "" {
+		return r.start(ctx, KindRebuild, options, by, nil, func(ctx context.Context, _ *jobMeter) (any, error) {
+			did, err := Mend(ctx, projector.NewVerifier(r.cfg.Pool, r.cfg.Log), r.cfg.Log.PartitionOf(options.User), options.User, r.cfg.Bus)
+			return did, err
+		})
+	}
+	return r.start(ctx, KindRebuild, options, by, rebuildAllowed, func(ctx context.Context, meter *jobMeter) (any, error) {
+		var result rebuiltResult
+		var err error
+		result.Rebuilt, err = Rebuild(ctx, projector.RebuildConfig{
+			Pool: r.cfg.Pool, Log: r.cfg.Log, Bus: r.cfg.Bus,
+			Partition: options.Partition, Anew: options.Anew, MaxLoad: options.MaxLoad,
+		}, meter, func(p projector.RebuiltPartition) {
+			result.First = append(result.First, p.First[:min(len(p.First), foundAtMost-len(result.First))]...)
+		})
+		return result, err
+	})
+}
+
+// RebuildJobError says that partitions are being rebuilt by a job.
+type RebuildJobError struct{ ID int }
+
+// Error implements error.
+func (e *RebuildJobError) Error() string {
+	return fmt.Sprintf("another rebuild is under way: job %d; wait for it, or cancel it", e.ID)
+}
+
+// rebuildAllowed fails where partitions are being rebuilt. A job that has only
+// just begun may not have the lock of rebuilds yet.
+func rebuildAllowed(ctx context.Context, tx pgx.Tx) error {
+	var id int
+	err := tx.QueryRow(ctx, `SELECT id FROM badged.jobs
+WHERE state = 'running' AND kind = 'rebuild' AND arguments ->> 'user' IS NULL
+LIMIT 1`).Scan(&id)
+	if err == nil {
+		return &RebuildJobError{id}
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("look for another rebuild: %w", err)
+	}
+	return projector.RebuildRunning(ctx, tx)
+}
+
+// verifiedResult is the result of a verification, First the first differences.
+type verifiedResult struct {
+	Verified
+	First []projector.Difference `json:"first,omitempty"`
+}
+
+// StartVerification begins to verify what options say.
+func (r *Runner) StartVerification(ctx context.Context, options VerifyOptions, by Operator) (Job, error) {
+	return r.start(ctx, KindVerification, options, by, nil, func(ctx context.Context, meter *jobMeter) (any, error) {
+		var result verifiedResult
+		var err error
+		v := projector.NewVerifier(r.cfg.Pool, r.cfg.Log)
+		result.Verified, err = Verify(ctx, v, r.cfg.Log, options, meter, func(d projector.Difference) {
+			if len(result.First) < foundAtMost {
+				result.First = append(result.First, d)
+			}
+		})
+		return result, err
+	})
+}
