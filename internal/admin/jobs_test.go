@@ -121,7 +121,7 @@ func (d *database) hold(t *testing.T, sql string) (release func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), sql); err != nil {
+	if _, err := tx.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0; `+sql); err != nil {
 		t.Fatal(err)
 	}
 	release = func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }

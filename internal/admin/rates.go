@@ -1,0 +1,234 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Process is a process of badged, as its last sample tells.
+type Process struct {
+	// Process is "host/pid".
+	Process   string    `json:"process"`
+	Roles     []string  `json:"roles"`
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
+	// Connections are absent without the role gateway.
+	Connections *Connections `json:"connections,omitempty"`
+}
+
+// Connections are those of clients to one process.
+type Connections struct {
+	WebSockets   int64  `json:"websockets"`
+	EventStreams int64  `json:"event_streams"`
+	Limits       Limits `json:"limits"`
+	// FramesSent, Repairs (clients that had missed an update) and Gaps (times the
+	// bus was away) are counts since the process started.
+	FramesSent int64 `json:"frames_sent"`
+	Repairs    int64 `json:"reconciliation_repairs"`
+	Gaps       int64 `json:"bus_gaps"`
+}
+
+// silentSamples is how many samples a process may miss until it counts as gone.
+const silentSamples = 4
+
+// Processes returns those that have been heard of lately.
+func Processes(ctx context.Context, db DB) ([]Process, error) {
+	rows, err := db.Query(ctx, `SELECT DISTINCT ON (process) process, roles, started_at, at, counted
+FROM badged.samples
+WHERE at > clock_timestamp() - make_interval(secs => $1)
+ORDER BY process, at DESC`, (silentSamples * SampleInterval).Seconds())
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	processes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Process, err error) {
+		var c counted
+		err = row.Scan(&p.Process, &p.Roles, &p.StartedAt, &p.SeenAt, &c)
+		p.StartedAt, p.SeenAt = p.StartedAt.UTC(), p.SeenAt.UTC()
+		if c.Connections != nil {
+			p.Connections = &Connections{
+				WebSockets: *c.Connections - c.EventStreams, EventStreams: c.EventStreams,
+				FramesSent: c.Frames, Repairs: c.Repairs, Gaps: c.Gaps,
+			}
+			if c.Limits != nil {
+				p.Connections.Limits = *c.Limits
+			}
+		}
+		return p, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	return processes, nil
+}
+
+// Rates are what all processes together did in the last hour.
+type Rates struct {
+	// IntervalSeconds is how much time each point is about, up to its own. Times
+	// without one are not known: no process was there to tell.
+	IntervalSeconds float64 `json:"interval_seconds"`
+	Points          []Rate  `json:"points"`
+}
+
+// Rate is what was done in an interval. What is not known is null.
+type Rate struct {
+	At time.Time `json:"at"`
+	// Appended and Folded are events a second, by their places in the log: one
+	// that is for several partitions counts in each.
+	Appended *float64 `json:"appended_per_second"`
+	Folded   *float64 `json:"folded_per_second"`
+	// Delays from the append of the oldest event of a batch to its commit, in
+	// seconds; null where nothing was folded.
+	DelayP50 *float64 `json:"delay_p50_seconds"`
+	DelayP99 *float64 `json:"delay_p99_seconds"`
+	// Connections are those of clients to all processes, at that time.
+	WebSockets   *int64   `json:"websockets"`
+	EventStreams *int64   `json:"event_streams"`
+	Frames       *float64 `json:"frames_per_second"`
+	Repairs      *float64 `json:"repairs_per_second"`
+}
+
+// ReadRates returns the points of the last hour that are later than since.
+func ReadRates(ctx context.Context, db DB, since time.Time) (Rates, error) {
+	// Those before the first point are what it is compared with.
+	const before = 2 * silentSamples * SampleInterval
+	earliest := time.Time{}
+	if !since.IsZero() {
+		earliest = since.Add(-before)
+	}
+	rows, err := db.Query(ctx, `SELECT process, started_at, at, counted, clock_timestamp()
+FROM badged.samples
+WHERE at > greatest($1, clock_timestamp() - make_interval(secs => $2))
+ORDER BY at`, earliest, sampleWindow.Seconds())
+	if err != nil {
+		return Rates{}, fmt.Errorf("read samples: %w", err)
+	}
+	r := ratings{last: map[run]sample{}}
+	var s sample
+	var now time.Time
+	_, err = pgx.ForEachRow(rows, []any{&s.run.process, &s.run.started, &s.at, &s.counted, &now}, func() error {
+		r.add(s)
+		s.counted = counted{}
+		return nil
+	})
+	if err != nil {
+		return Rates{}, fmt.Errorf("read samples: %w", err)
+	}
+	rates := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
+	for _, b := range r.buckets {
+		if b.at.After(since) && !b.at.Add(pointPatience).After(now) {
+			rates.Points = append(rates.Points, b.rate())
+		}
+	}
+	return rates, nil
+}
+
+const (
+	// pointWidth is the time between two points: everybody has a sample in it.
+	pointWidth = 2 * SampleInterval
+	// pointPatience is how long a sample may be on its way. A point is given out
+	// once, and does not change any more.
+	pointPatience = time.Second
+)
+
+// run is one run of a process.
+type run struct {
+	process string
+	started time.Time
+}
+
+// sample is what a process had counted at a time.
+type sample struct {
+	run     run
+	at      time.Time
+	counted counted
+}
+
+// ratings puts samples, in the order of time, into the points that they are for.
+type ratings struct {
+	last map[run]sample
+	// log is how far the log was last, by whoever looked.
+	log     *sample
+	buckets []*bucket
+}
+
+// bucket is what is known of the time up to a point.
+type bucket struct {
+	at time.Time
+	// logged and folded events, in the time spent.
+	logged, folded float64
+	spent          time.Duration
+	delays         histogram
+	gateways       map[run]*traffic
+}
+
+// traffic is what one gateway did in the time spent.
+type traffic struct {
+	sample          sample
+	frames, repairs float64
+	spent           time.Duration
+}
+
+func (r *ratings) add(s sample) {
+	at := s.at.Truncate(pointWidth).Add(pointWidth).UTC()
+	if n := len(r.buckets); n == 0 || r.buckets[n-1].at.Before(at) {
+		r.buckets = append(r.buckets, &bucket{at: at, gateways: map[run]*traffic{}})
+	}
+	b := r.buckets[len(r.buckets)-1]
+	// Everybody sees the same log, some of them a moment earlier.
+	log := s
+	if r.log != nil {
+		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)
+		log.counted.Folded = max(log.counted.Folded, r.log.counted.Folded)
+		b.logged += float64(log.counted.Logged - r.log.counted.Logged)
+		b.folded += float64(log.counted.Folded - r.log.counted.Folded)
+		b.spent += log.at.Sub(r.log.at)
+	}
+	r.log = &log
+
+	last, known := r.last[s.run]
+	r.last[s.run] = s
+	if known {
+		b.delays.add(s.counted.Delays, last.counted.Delays)
+	}
+	if s.counted.Connections == nil {
+		return
+	}
+	g := b.gateways[s.run]
+	if g == nil {
+		g = &traffic{}
+		b.gateways[s.run] = g
+	}
+	g.sample = s
+	if known {
+		g.frames += float64(s.counted.Frames - last.counted.Frames)
+		g.repairs += float64(s.counted.Repairs - last.counted.Repairs)
+		g.spent += s.at.Sub(last.at)
+	}
+}
+
+// rate returns what is known of the time up to the point.
+func (b *bucket) rate() Rate {
+	r := Rate{At: b.at, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
+	if b.spent > 0 {
+		appended, folded := b.logged/b.spent.Seconds(), b.folded/b.spent.Seconds()
+		r.Appended, r.Folded = &appended, &folded
+	}
+	var sockets, streams int64
+	var frames, repairs float64
+	for _, g := range b.gateways {
+		sockets += *g.sample.counted.Connections - g.sample.counted.EventStreams
+		streams += g.sample.counted.EventStreams
+		if g.spent > 0 {
+			frames += g.frames / g.spent.Seconds()
+			repairs += g.repairs / g.spent.Seconds()
+			r.Frames, r.Repairs = &frames, &repairs
+		}
+	}
+	if len(b.gateways) > 0 {
+		r.WebSockets, r.EventStreams = &sockets, &streams
+	}
+	return r
+}

@@ -1,0 +1,194 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+)
+
+// Limits of a gateway; 0 is no limit.
+type Limits struct {
+	Connections     int     `json:"connections"`
+	UserConnections int     `json:"user_connections"`
+	Connects        float64 `json:"connects_per_second"`
+	Commands        float64 `json:"commands_per_second"`
+}
+
+// counted is what a process has counted since it started. What its roles do not
+// count is left out.
+type counted struct {
+	// Logged and Folded are how far the log of all partitions together was
+	// appended and folded, in events: everybody sees the same.
+	Logged int64 `json:"logged"`
+	Folded int64 `json:"folded"`
+	// Connections are those of clients, EventStreams those of them that are
+	// server-sent events.
+	Connections  *int64  `json:"connections,omitempty"`
+	EventStreams int64   `json:"event_streams,omitempty"`
+	Frames       int64   `json:"frames,omitempty"`
+	Repairs      int64   `json:"repairs,omitempty"`
+	Gaps         int64   `json:"gaps,omitempty"`
+	Limits       *Limits `json:"limits,omitempty"`
+	// Delays are batches by how long their oldest event had waited.
+	Delays *histogram `json:"delays,omitempty"`
+}
+
+// SamplerConfig says what is sampled. Pool, Gatherer, Partitions, Process and
+// Roles are required.
+type SamplerConfig struct {
+	Pool DB
+	// Gatherer has the metrics of this process.
+	Gatherer   prometheus.Gatherer
+	Partitions int
+	// Process names this process, such as "host/pid", and Roles what it does.
+	Process string
+	Roles   []string
+	// Limits are those of its gateway, nil without one.
+	Limits *Limits
+	Logger *slog.Logger
+	// Interval is the time between two samples. Default SampleInterval.
+	Interval time.Duration
+}
+
+// SampleInterval is the time between two samples of a process.
+const SampleInterval = 5 * time.Second
+
+// sampleWindow is how long samples are kept.
+const sampleWindow = time.Hour
+
+// Sampler writes down what its process counts, so that the admin API of any
+// process can tell of all.
+type Sampler struct {
+	cfg     SamplerConfig
+	started time.Time
+	// offsets is how far the log was, which never goes back.
+	offsets counted
+}
+
+// NewSampler returns a sampler.
+func NewSampler(cfg SamplerConfig) (*Sampler, error) {
+	if cfg.Pool == nil || cfg.Gatherer == nil || cfg.Partitions < 1 || cfg.Process == "" || len(cfg.Roles) == 0 {
+		return nil, errors.New("admin: Pool, Gatherer, Partitions, Process and Roles are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = SampleInterval
+	}
+	return &Sampler{cfg: cfg, started: time.Now()}, nil
+}
+
+// Run samples until ctx is done. What cannot be written is missing, and said
+// once until it can be again.
+func (s *Sampler) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Interval)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := s.sample(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.cfg.Logger.WarnContext(ctx, "the admin page lacks what this process counts", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	insertSampleSQL = `INSERT INTO badged.samples (process, started_at, roles, counted) VALUES ($1, $2, $3, $4::text::json)`
+	forgetSampleSQL = `DELETE FROM badged.samples WHERE at < clock_timestamp() - make_interval(secs => $1)`
+)
+
+// sample writes down one sample, and forgets old ones.
+func (s *Sampler) sample(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Interval)
+	defer cancel()
+	c, err := s.count(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode a sample: %w", err)
+	}
+	if _, err := s.cfg.Pool.Exec(ctx, insertSampleSQL, s.cfg.Process, s.started, s.cfg.Roles, string(text)); err != nil {
+		return fmt.Errorf("write a sample: %w", err)
+	}
+	if _, err := s.cfg.Pool.Exec(ctx, forgetSampleSQL, sampleWindow.Seconds()); err != nil {
+		return fmt.Errorf("forget old samples: %w", err)
+	}
+	return nil
+}
+
+// offsetsSQL adds up the offsets of the last event in each partition, and of the
+// last that is folded. A partition whose log was cut off has nothing but the
+// latter.
+func offsetsSQL(partitions int) string {
+	var each []string
+	for p := range partitions {
+		each = append(each, fmt.Sprintf(`SELECT greatest(coalesce((SELECT "offset" FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), 0), offset_acked) AS logged,
+       offset_acked AS folded
+FROM badged.%[1]s_offsets WHERE consumer_group = $1`, events.Topic(p)))
+	}
+	return `SELECT coalesce(sum(logged), 0)::bigint, coalesce(sum(folded), 0)::bigint FROM (` + strings.Join(each, "\nUNION ALL\n") + `) AS partitions`
+}
+
+// count returns what this process has counted.
+func (s *Sampler) count(ctx context.Context) (counted, error) {
+	var c counted
+	err := s.cfg.Pool.QueryRow(ctx, offsetsSQL(s.cfg.Partitions), projector.ConsumerGroup).Scan(&c.Logged, &c.Folded)
+	if err != nil {
+		return c, fmt.Errorf("read how far the log is: %w", err)
+	}
+	// Transactions that overlap are not in the order of their offsets.
+	c.Logged, c.Folded = max(c.Logged, s.offsets.Logged), max(c.Folded, s.offsets.Folded)
+	s.offsets = c
+
+	families, err := s.cfg.Gatherer.Gather()
+	if err != nil {
+		return c, fmt.Errorf("gather metrics: %w", err)
+	}
+	for _, f := range families {
+		var total float64
+		var h histogram
+		for _, m := range f.GetMetric() {
+			total += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			below := uint64(0)
+			for _, b := range m.GetHistogram().GetBucket() {
+				h.observe(b.GetUpperBound(), b.GetCumulativeCount()-below)
+				below = b.GetCumulativeCount()
+			}
+			h.Above += m.GetHistogram().GetSampleCount() - below
+		}
+		n := int64(total)
+		switch f.GetName() {
+		case "badged_gateway_connections":
+			c.Connections, c.Limits = &n, s.cfg.Limits
+		case "badged_gateway_event_streams":
+			c.EventStreams = n
+		case "badged_gateway_frames_sent_total":
+			c.Frames = n
+		case "badged_gateway_reconciliation_repairs_total":
+			c.Repairs = n
+		case "badged_gateway_bus_gaps_total":
+			c.Gaps = n
+		case "badged_projector_delay_seconds":
+			c.Delays = &h
+		}
+	}
+	return c, nil
+}
