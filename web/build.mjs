@@ -33,7 +33,9 @@ if (process.argv.includes("--size")) process.exit(await measure());
 
 rmSync("dist", { recursive: true, force: true });
 await buildSDK();
-await buildDemo();
+await buildPage("demo");
+await buildPage("admin");
+copyFileSync("node_modules/uplot/LICENSE", "dist/admin/uplot-LICENSE.txt");
 
 /** The SDK as the npm package that is published from dist/sdk. */
 async function buildSDK() {
@@ -53,19 +55,21 @@ async function measure() {
   return bytes > SDK_LIMIT_BYTES ? 1 : 0;
 }
 
-async function buildDemo() {
+/** A page of a folder: src/main.ts, css/app.css and index.html, with what pages share. */
+async function buildPage(name) {
   await build({
     ...common,
-    entryPoints: { app: "demo/src/main.ts" },
-    outdir: "dist/demo",
+    entryPoints: { app: `${name}/src/main.ts` },
+    outdir: `dist/${name}`,
   });
   await build({
     ...common,
-    entryPoints: { app: "demo/css/app.css" },
-    outdir: "dist/demo",
+    entryPoints: { app: `${name}/css/app.css` },
+    outdir: `dist/${name}`,
     target: ["chrome111", "firefox113", "safari16.4"],
   });
-  for (const file of ["index.html", "icon.svg"]) copyFileSync(`demo/${file}`, `dist/demo/${file}`);
+  copyFileSync(`${name}/index.html`, `dist/${name}/index.html`);
+  copyFileSync("page/icon.svg", `dist/${name}/icon.svg`);
 }
 
 /** Runs the tests of every folder, and gives the exit code. */
@@ -74,7 +78,7 @@ async function test() {
   try {
     await build({
       ...common,
-      entryPoints: ["sdk/test", "demo/test"].flatMap((folder) =>
+      entryPoints: ["sdk/test", "demo/test", "admin/test"].flatMap((folder) =>
         readdirSync(folder)
           .filter((file) => file.endsWith(".test.ts"))
           .map((file) => `${folder}/${file}`),

@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,20 +11,34 @@ import (
 	"github.com/badged/badged/web"
 )
 
-func TestDemoHasAllThatThePageLoads(t *testing.T) {
-	page := read(t, "index.html")
-	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page, -1)
-	if len(links) < 3 {
-		t.Fatalf("index.html loads only %v: script, style and icon are missing", links)
+// pages are all that are served.
+func pages() map[string]fs.FS { return map[string]fs.FS{"demo": web.Demo(), "admin": web.Admin()} }
+
+func TestPagesHaveAllThatTheyLoad(t *testing.T) {
+	for name, files := range pages() {
+		page := read(t, files, "index.html")
+		links := regexp.MustCompile(`(?:src|<link[^>]* href)="([^"]*)"`).FindAllStringSubmatch(page, -1)
+		if len(links) < 3 {
+			t.Fatalf("index.html of %s loads only %v: script, style and icon are missing", name, links)
+		}
+		for _, link := range links {
+			read(t, files, link[1])
+		}
 	}
-	for _, link := range links {
-		read(t, link[1])
+}
+
+func TestPagesAreServedUnderAStrictPolicy(t *testing.T) {
+	w := httptest.NewRecorder()
+	web.Handler(web.Admin()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	policy := w.Header().Get("Content-Security-Policy")
+	if w.Code != http.StatusOK || !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") {
+		t.Errorf("it answers %d under %q", w.Code, policy)
 	}
 }
 
 // A page that obeys a strict Content-Security-Policy has nothing inline and
 // nothing from elsewhere.
-func TestDemoObeysAStrictContentSecurityPolicy(t *testing.T) {
+func TestPagesObeyAStrictContentSecurityPolicy(t *testing.T) {
 	forbidden := map[string][]*regexp.Regexp{
 		"index.html": {
 			regexp.MustCompile(`<script[^>]*>[^<]`),
@@ -39,19 +55,21 @@ func TestDemoObeysAStrictContentSecurityPolicy(t *testing.T) {
 			regexp.MustCompile(`setAttribute\("style"`),
 		},
 	}
-	for name, patterns := range forbidden {
-		content := read(t, name)
-		for _, p := range patterns {
-			if found := p.FindString(content); found != "" {
-				t.Errorf("%s has %q, which a strict policy forbids", name, found)
+	for page, files := range pages() {
+		for name, patterns := range forbidden {
+			content := read(t, files, name)
+			for _, p := range patterns {
+				if found := p.FindString(content); found != "" {
+					t.Errorf("%s of %s has %q, which a strict policy forbids", name, page, found)
+				}
 			}
 		}
 	}
 }
 
-func read(t *testing.T, name string) string {
+func read(t *testing.T, files fs.FS, name string) string {
 	t.Helper()
-	b, err := fs.ReadFile(web.Demo(), name)
+	b, err := fs.ReadFile(files, name)
 	if err != nil {
 		t.Fatalf("%v: is web/dist built? Run npm run build in web", err)
 	}

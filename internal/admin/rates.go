@@ -77,17 +77,17 @@ type Rate struct {
 	At time.Time `json:"at"`
 	// Appended and Folded are events a second, by their places in the log: one
 	// that is for several partitions counts in each.
-	Appended *float64 `json:"appended_per_second"`
-	Folded   *float64 `json:"folded_per_second"`
+	Appended *float64 `json:"appended_per_second" type:"number,null"`
+	Folded   *float64 `json:"folded_per_second" type:"number,null"`
 	// Delays from the append of the oldest event of a batch to its commit, in
 	// seconds; null where nothing was folded.
-	DelayP50 *float64 `json:"delay_p50_seconds"`
-	DelayP99 *float64 `json:"delay_p99_seconds"`
+	DelayP50 *float64 `json:"delay_p50_seconds" type:"number,null"`
+	DelayP99 *float64 `json:"delay_p99_seconds" type:"number,null"`
 	// Connections are those of clients to all processes, at that time.
-	WebSockets   *int64   `json:"websockets"`
-	EventStreams *int64   `json:"event_streams"`
-	Frames       *float64 `json:"frames_per_second"`
-	Repairs      *float64 `json:"repairs_per_second"`
+	WebSockets   *int64   `json:"websockets" type:"integer,null"`
+	EventStreams *int64   `json:"event_streams" type:"integer,null"`
+	Frames       *float64 `json:"frames_per_second" type:"number,null"`
+	Repairs      *float64 `json:"repairs_per_second" type:"number,null"`
 }
 
 // ReadRates returns the points of the last hour that are later than since.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -57,6 +58,15 @@ type SamplerConfig struct {
 	Logger *slog.Logger
 	// Interval is the time between two samples. Default SampleInterval.
 	Interval time.Duration
+}
+
+// ProcessName names this process, as "host/pid".
+func ProcessName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // SampleInterval is the time between two samples of a process.

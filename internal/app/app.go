@@ -122,6 +122,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
 	}
 	reader := projector.NewReader(serving, a.eventLog.Partitions())
+	if err := a.openSampler(serving); err != nil {
+		return nil, err
+	}
+	operations, err := a.openOperations(serving, admins)
+	if err != nil {
+		return nil, err
+	}
 
 	if cfg.Has(config.RoleProjector) {
 		folding, err := a.pool(ctx, "folding", 8)
@@ -154,6 +161,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Badges: reader, Tokens: a.tokens,
 			Explainer:  projector.NewExplainer(serving, a.eventLog),
+			Operations: operations,
 			Publishers: publishers, Admins: admins, Logger: log,
 		})
 		if err != nil {

@@ -80,6 +80,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 		Tokens:            config.Tokens{JWTKeys: []string{"demo=HS256:" + keys.JWTSecret}},
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
 		PublisherKeys:     []string{"demo=" + keys.PublisherKey},
+		AdminKeys:         []string{"demo=" + keys.AdminKey},
 		ReconcileInterval: reconcileInterval,
 		DrainTimeout:      2 * time.Second,
 		Migrate:           true,
@@ -106,7 +107,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	})
 	return a.Run(ctx, func() {
 		url := "http://" + l.Addr().String()
-		fmt.Fprintf(streams.Err, demoBanner, url, keys.PublisherKey, keys.JWTSecret)
+		fmt.Fprintf(streams.Err, demoBanner, url, keys.PublisherKey, keys.JWTSecret, keys.AdminKey)
 	})
 }
 
@@ -114,6 +115,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 const demoBanner = `badged: ready on %[1]s
 
   Open %[1]s in a browser: a few people chat, with live badges.
+  For operators there is %[1]s/admin/, with the key %[4]s.
   To join in from a shell, paste these lines into it, and go on as in the README:
 
 export BADGED_URL=%[1]s

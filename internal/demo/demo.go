@@ -21,6 +21,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/web"
 )
 
 // Config is what the demo works with. All fields are required.
@@ -79,23 +80,12 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d.mux.HandleFunc("POST /demo/bus", d.postBus)
 	d.mux.HandleFunc("GET /demo/simulation", d.getSimulation)
 	d.mux.HandleFunc("POST /demo/simulation", d.postSimulation)
-	d.mux.Handle("GET /", securePage(http.FileServerFS(cfg.Page)))
+	d.mux.Handle("GET /", web.Handler(cfg.Page))
 	return d, nil
 }
 
 // ServeHTTP implements http.Handler.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
-
-// securePage lets the page load nothing from elsewhere. The icon with the count
-// on it is a picture that the page draws itself, and so data.
-func securePage(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-cache")
-		h.ServeHTTP(w, r)
-	})
-}
 
 // Run makes people talk while somebody watches, and shows the log, until ctx
 // is done.

@@ -14,13 +14,14 @@ import (
 type Keys struct {
 	PublisherKey string `json:"publisher_key"`
 	JWTSecret    string `json:"jwt_secret"`
+	AdminKey     string `json:"admin_key"`
 }
 
 // LoadKeys reads the keys from a file, and makes them where there is none.
 func LoadKeys(file string) (Keys, error) {
 	b, err := os.ReadFile(file) //nolint:gosec // the demo's own file
 	if errors.Is(err, fs.ErrNotExist) {
-		return makeKeys(file)
+		return Keys{PublisherKey: rand.Text(), JWTSecret: rand.Text() + rand.Text()}.complete(file)
 	}
 	if err != nil {
 		return Keys{}, fmt.Errorf("read the demo's keys: %w", err)
@@ -29,11 +30,15 @@ func LoadKeys(file string) (Keys, error) {
 	if err := json.Unmarshal(b, &k); err != nil || k.PublisherKey == "" || k.JWTSecret == "" {
 		return Keys{}, fmt.Errorf("%s holds no keys; delete it to have them made anew", file)
 	}
+	if k.AdminKey == "" { // those of an earlier release
+		return k.complete(file)
+	}
 	return k, nil
 }
 
-func makeKeys(file string) (Keys, error) {
-	k := Keys{PublisherKey: rand.Text(), JWTSecret: rand.Text() + rand.Text()}
+// complete adds the admin key and keeps the keys in a file.
+func (k Keys) complete(file string) (Keys, error) {
+	k.AdminKey = rand.Text()
 	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // to keep them is what this is for
 	if err != nil {
 		return Keys{}, fmt.Errorf("encode the demo's keys: %w", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/projector"
 )
@@ -50,15 +51,25 @@ func (a *API) adminRoutes() []describe.Route {
 
 // admin lets admins in.
 func (a *API) admin(h handler) http.HandlerFunc {
+	return a.operator(func(w http.ResponseWriter, r *http.Request, _ admin.Operator) error { return h(w, r) })
+}
+
+// operatorHandler is a handler that has to know who it is.
+type operatorHandler func(w http.ResponseWriter, r *http.Request, by admin.Operator) error
+
+// operator lets admins in and says who it is.
+func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		secret, err := bearer(r)
+		by := admin.Operator{Via: admin.ViaAPI}
 		if err == nil {
-			if _, ok := a.cfg.Admins.Check(secret); !ok {
+			var ok bool
+			if by.Name, ok = a.cfg.Admins.Check(secret); !ok {
 				err = unauthorized("the key is not one of an admin")
 			}
 		}
 		if err == nil {
-			err = h(w, r)
+			err = h(w, r, by)
 		}
 		if err != nil {
 			a.fail(w, r, err)
@@ -77,11 +88,9 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var at time.Time
-	if s := q.Get("at"); s != "" {
-		if at, err = time.Parse(time.RFC3339Nano, s); err != nil {
-			return &problem{Status: http.StatusBadRequest, Detail: "at must be a time such as 2026-01-31T23:59:59Z"}
-		}
+	at, err := timeOf(q, "at")
+	if err != nil {
+		return err
 	}
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, at)
 	if err != nil {

@@ -30,8 +30,12 @@ func (e *explainer) Explain(_ context.Context, userID string, at time.Time) (pro
 
 func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
 	t.Helper()
+	var o httpapi.Operations
+	if e != nil {
+		o = &operations{}
+	}
 	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}, Explainer: e,
+		Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}, Explainer: e, Operations: o,
 		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
 		Logger: slog.New(slog.DiscardHandler),
 	})

@@ -43,6 +43,9 @@ type Config struct {
 	// Explainer answers /admin/v1/users/{user}/explain; without one there is no
 	// such route.
 	Explainer Explainer
+	// Operations answers the other routes under /admin/v1/; without it there are
+	// none.
+	Operations Operations
 	// Publishers may publish and read any badge; Admins may do all.
 	Publishers, Admins auth.Keys
 	Logger             *slog.Logger
@@ -70,6 +73,9 @@ func New(cfg Config) (*API, error) {
 	routes := a.routes()
 	if cfg.Explainer != nil {
 		routes = append(routes, a.adminRoutes()...)
+	}
+	if cfg.Operations != nil {
+		routes = append(routes, a.operationRoutes()...)
 	}
 	for _, r := range routes {
 		a.mux.Handle(r.Pattern(), r.Handler)

@@ -28,7 +28,7 @@ const (
 // called.
 func Routes() []describe.Route {
 	a := new(API)
-	return append(a.routes(), a.adminRoutes()...)
+	return slices.Concat(a.routes(), a.adminRoutes(), a.operationRoutes())
 }
 
 // routes are those for publishers, push senders and apps.

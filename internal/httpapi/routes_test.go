@@ -12,8 +12,16 @@ import (
 	"github.com/badged/badged/internal/httpapi"
 )
 
-// target returns a path of a route, with ada for its user.
-func target(r describe.Route) string { return strings.ReplaceAll(r.Path, "{user}", "ada") }
+// target returns a path of a route, with the examples of what it names.
+func target(r describe.Route) string {
+	path := r.Path
+	for _, p := range r.Params {
+		if p.In == "path" {
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.Example)
+		}
+	}
+	return path
+}
 
 // askFor sends a request of a route with its first example.
 func askFor(t *testing.T, api http.Handler, r describe.Route, query, key string) answer {

@@ -1,4 +1,4 @@
-import { setText } from "./dom.js";
+import { setText } from "../../page/dom.js";
 import type { EventLog } from "./log.js";
 import type { DemoServer, LinkState } from "./server.js";
 

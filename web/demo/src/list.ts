@@ -1,5 +1,5 @@
 import { type Conversation, formatCount } from "@badged/sdk";
-import { h, plural, setText, spoken } from "./dom.js";
+import { h, plural, setText, spoken } from "../../page/dom.js";
 import { icon } from "./icons.js";
 import { adds } from "./parts.js";
 import type { Message } from "./server.js";

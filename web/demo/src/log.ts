@@ -1,4 +1,4 @@
-import { animate, clockToTheSecond, h, setText } from "./dom.js";
+import { animate, clockToTheSecond, h, setText } from "../../page/dom.js";
 import type { LoggedEvent, User } from "./server.js";
 
 // Older events leave the page.

@@ -1,7 +1,7 @@
 import { showInTitle, showOnApp, showOnFavicon } from "@badged/sdk";
+import { find, oncePerFrame, setText } from "../../page/dom.js";
 import { BusButton } from "./bus.js";
 import { Chat } from "./chat.js";
-import { find, oncePerFrame, setText } from "./dom.js";
 import { EventLog } from "./log.js";
 import { People } from "./people.js";
 import { Phone, type PhoneOptions } from "./phone.js";

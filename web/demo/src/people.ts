@@ -1,5 +1,5 @@
 import { formatCount } from "@badged/sdk";
-import { h, setText, spoken } from "./dom.js";
+import { h, setText, spoken } from "../../page/dom.js";
 import type { Phone } from "./phone.js";
 
 /** On narrow screens: everybody's badge at a glance, and the way to each phone. */

@@ -1,6 +1,6 @@
 import { Badged, formatCount, type Seq, type Status } from "@badged/sdk";
+import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "../../page/dom.js";
 import type { Chat } from "./chat.js";
-import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "./dom.js";
 import { icon } from "./icons.js";
 import { ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";

@@ -1,5 +1,5 @@
 import type { Level, Seq } from "@badged/sdk";
-import { clock, h, oncePerFrame, setText, spoken } from "./dom.js";
+import { clock, h, oncePerFrame, setText, spoken } from "../../page/dom.js";
 import { icon } from "./icons.js";
 import type { Topic } from "./list.js";
 import type { Message, User } from "./server.js";

@@ -1302,7 +1302,7 @@ function follow(client, show) {
   };
 }
 
-// demo/src/dom.ts
+// page/dom.ts
 function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

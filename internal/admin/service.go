@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
+)
+
+// Service is what operators see and do of one database. What they change is in
+// the audit trail. It is safe for concurrent use.
+type Service struct {
+	pool    *pgxpool.Pool
+	log     *events.Log
+	letters *projector.DeadLetters
+	runner  *Runner
+	wake    func(partitions []int)
+}
+
+// NewService returns the service of a database and its log. Jobs run in runner;
+// wake tells projectors of events in partitions.
+func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(partitions []int)) *Service {
+	return &Service{pool, log, projector.NewDeadLetters(pool, log), runner, wake}
+}
+
+// Partitions returns how many there are.
+func (s *Service) Partitions() int { return s.log.Partitions() }
+
+// lagCount is how many events are counted in one partition.
+const lagCount = 100_000
+
+// Lag returns how far each partition is behind, counted up to lagCount events.
+func (s *Service) Lag(ctx context.Context) (Lag, error) {
+	all := make([]int, s.log.Partitions())
+	for i := range all {
+		all[i] = i
+	}
+	lags, err := projector.Lags(ctx, s.pool, all, lagCount)
+	if err != nil {
+		return Lag{}, err
+	}
+	horizon, open, err := projector.OldestWriter(ctx, s.pool)
+	if err != nil {
+		return Lag{}, err
+	}
+	return NewLag(lags, horizon, open), nil
+}
+
+// Processes returns those that have been heard of lately.
+func (s *Service) Processes(ctx context.Context) ([]Process, error) { return Processes(ctx, s.pool) }
+
+// Rates returns the points of the last hour that are later than since.
+func (s *Service) Rates(ctx context.Context, since time.Time) (Rates, error) {
+	return ReadRates(ctx, s.pool, since)
+}
+
+// DeadLetters returns up to limit with an id above after, in the order in which
+// they were put aside.
+func (s *Service) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
+	letters, err := s.letters.List(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]DeadLetter, len(letters))
+	for i, l := range letters {
+		list[i] = NewDeadLetter(l)
+	}
+	return list, nil
+}
+
+// RetryDeadLetter publishes a dead letter again, as of now.
+func (s *Service) RetryDeadLetter(ctx context.Context, by Operator, id int64) error {
+	receipt, err := RetryDeadLetter(ctx, s.pool, s.letters, by, id)
+	if err == nil {
+		s.wake(receipt.Partitions)
+	}
+	return err
+}
+
+// DiscardDeadLetter removes a dead letter for good, and returns what it was.
+func (s *Service) DiscardDeadLetter(ctx context.Context, by Operator, id int64) (DeadLetter, error) {
+	return DiscardDeadLetter(ctx, s.pool, s.letters, by, id)
+}
+
+// startedJob is what comes of starting a job, for the audit trail.
+type startedJob struct {
+	Job int `json:"job"`
+}
+
+// Rebuild starts a rebuild; see [Runner.StartRebuild].
+func (s *Service) Rebuild(ctx context.Context, by Operator, options RebuildOptions) (Job, error) {
+	return s.start(ctx, by, "rebuild.start", options, func(ctx context.Context) (Job, error) {
+		return s.runner.StartRebuild(ctx, options, by)
+	})
+}
+
+// Verify starts a verification.
+func (s *Service) Verify(ctx context.Context, by Operator, options VerifyOptions) (Job, error) {
+	return s.start(ctx, by, "verification.start", options, func(ctx context.Context) (Job, error) {
+		return s.runner.StartVerification(ctx, options, by)
+	})
+}
+
+func (s *Service) start(ctx context.Context, by Operator, action string, arguments any, start func(context.Context) (Job, error)) (job Job, err error) {
+	err = Audited(ctx, s.pool, by, action, arguments, func(ctx context.Context) (any, error) {
+		if job, err = start(ctx); err != nil {
+			return nil, err
+		}
+		return startedJob{job.ID}, nil
+	})
+	return job, err
+}
+
+// Jobs returns up to limit of a kind with an id below before, the newest first;
+// before 0 is none.
+func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
+	return Jobs(ctx, s.pool, kind, before, limit)
+}
+
+// Job returns one, or [ErrNoJob].
+func (s *Service) Job(ctx context.Context, kind Kind, id int) (Job, error) {
+	return FindJob(ctx, s.pool, kind, id)
+}
+
+// CancelJob asks for the end of a job; see [CancelJob].
+func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
+	err = Audited(ctx, s.pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) {
+		job, err = CancelJob(ctx, s.pool, kind, id)
+		return nil, err
+	})
+	return job, err
+}
+
+// Audit returns up to limit actions with an id below before, the newest first;
+// before 0 is none.
+func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
+	return Audit(ctx, s.pool, before, limit)
+}

@@ -1,0 +1,54 @@
+package app
+
+import (
+	"net/http"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/web"
+)
+
+// openSampler adds what tells the admin page of what this process counts.
+func (a *App) openSampler(pool *pgxpool.Pool) error {
+	roles := make([]string, len(a.cfg.Roles))
+	for i, r := range a.cfg.Roles {
+		roles[i] = string(r)
+	}
+	cfg := admin.SamplerConfig{
+		Pool: pool, Gatherer: a.registry, Partitions: a.eventLog.Partitions(),
+		Process: admin.ProcessName(), Roles: roles, Logger: a.log,
+	}
+	if a.cfg.Has(config.RoleGateway) {
+		cfg.Limits = &admin.Limits{
+			Connections: a.cfg.MaxConnections, UserConnections: a.cfg.MaxUserConnections,
+			Connects: a.cfg.ConnectsPerSecond, Commands: a.cfg.CommandsPerSecond,
+		}
+	}
+	s, err := admin.NewSampler(cfg)
+	if err != nil {
+		return err
+	}
+	a.stage("sampler", s.Run)
+	return nil
+}
+
+// openOperations adds the admin page and what is behind it, where there are
+// admins and this process has the role api; otherwise it returns nil.
+func (a *App) openOperations(pool *pgxpool.Pool, admins auth.Keys) (httpapi.Operations, error) {
+	if admins.Len() == 0 || !a.cfg.Has(config.RoleAPI) {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	runner, err := admin.NewRunner(admin.RunnerConfig{
+		Pool: pool, Log: a.eventLog, Bus: a.bus, Process: admin.ProcessName(), Logger: a.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.stage("jobs", runner.Run)
+	a.mux.Handle("GET /admin/", http.StripPrefix("/admin", web.Handler(web.Admin())))
+	return admin.NewService(pool, a.eventLog, runner, a.Wake), nil
+}

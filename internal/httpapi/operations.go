@@ -1,0 +1,341 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/projector"
+)
+
+// Operations is what admins see and do; see admin.Service.
+type Operations interface {
+	Partitions() int
+	Lag(ctx context.Context) (admin.Lag, error)
+	Processes(ctx context.Context) ([]admin.Process, error)
+	Rates(ctx context.Context, since time.Time) (admin.Rates, error)
+	DeadLetters(ctx context.Context, after int64, limit int) ([]admin.DeadLetter, error)
+	RetryDeadLetter(ctx context.Context, by admin.Operator, id int64) error
+	DiscardDeadLetter(ctx context.Context, by admin.Operator, id int64) (admin.DeadLetter, error)
+	Rebuild(ctx context.Context, by admin.Operator, options admin.RebuildOptions) (admin.Job, error)
+	Verify(ctx context.Context, by admin.Operator, options admin.VerifyOptions) (admin.Job, error)
+	Jobs(ctx context.Context, kind admin.Kind, before, limit int) ([]admin.Job, error)
+	Job(ctx context.Context, kind admin.Kind, id int) (admin.Job, error)
+	CancelJob(ctx context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error)
+	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
+}
+
+// getPartitions answers how far each partition is behind, and who folds it.
+func (a *API) getPartitions(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	lag, err := a.cfg.Operations.Lag(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", lag)
+	return nil
+}
+
+// getProcesses answers which processes there are, and who is connected to them.
+func (a *API) getProcesses(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	processes, err := a.cfg.Operations.Processes(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", processesAnswer{notNil(processes)})
+	return nil
+}
+
+// getRates answers what was done in the last hour.
+func (a *API) getRates(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "since")
+	if err != nil {
+		return err
+	}
+	since, err := timeOf(q, "since")
+	if err != nil {
+		return err
+	}
+	rates, err := a.cfg.Operations.Rates(r.Context(), since)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", rates)
+	return nil
+}
+
+func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "after", "limit")
+	if err != nil {
+		return err
+	}
+	after, limit, err := pageOf(q, "after")
+	if err != nil {
+		return err
+	}
+	letters, err := a.cfg.Operations.DeadLetters(r.Context(), after, limit)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", deadLettersPage{notNil(letters)})
+	return nil
+}
+
+func (a *API) retryDeadLetter(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	id, err := idOf(r)
+	if err == nil {
+		err = a.cfg.Operations.RetryDeadLetter(r.Context(), by, id)
+	}
+	if err != nil {
+		return operationProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) discardDeadLetter(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	id, err := idOf(r)
+	if err != nil {
+		return err
+	}
+	letter, err := a.cfg.Operations.DiscardDeadLetter(r.Context(), by, id)
+	if err != nil {
+		return operationProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", letter)
+	return nil
+}
+
+// getAudit answers what admins have done.
+func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "before", "limit")
+	if err != nil {
+		return err
+	}
+	before, limit, err := pageOf(q, "before")
+	if err != nil {
+		return err
+	}
+	entries, err := a.cfg.Operations.Audit(r.Context(), before, limit)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", auditPage{notNil(entries)})
+	return nil
+}
+
+// jobRoutes are the routes of jobs of a kind.
+type jobRoutes struct {
+	api  *API
+	kind admin.Kind
+	// name is that of the routes.
+	name  string
+	page  func([]admin.Job) any
+	start func(ctx context.Context, by admin.Operator, body []byte) (admin.Job, error)
+}
+
+func (j jobRoutes) list(w http.ResponseWriter, r *http.Request) error {
+	q, err := queryOf(r, "before", "limit")
+	if err != nil {
+		return err
+	}
+	before, limit, err := pageOf(q, "before")
+	if err != nil {
+		return err
+	}
+	jobs, err := j.api.cfg.Operations.Jobs(r.Context(), j.kind, int(before), limit)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", j.page(notNil(jobs)))
+	return nil
+}
+
+func (j jobRoutes) get(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	id, err := idOf(r)
+	if err != nil {
+		return err
+	}
+	job, err := j.api.cfg.Operations.Job(r.Context(), j.kind, int(id))
+	if err != nil {
+		return operationProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", job)
+	return nil
+}
+
+func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		body = []byte("{}")
+	}
+	job, err := j.start(r.Context(), by, body)
+	if err != nil {
+		return operationProblem(err)
+	}
+	w.Header().Set("Location", fmt.Sprintf("/admin/v1/%s/%d", j.name, job.ID))
+	writeJSON(w, http.StatusAccepted, "application/json", job)
+	return nil
+}
+
+func (j jobRoutes) cancel(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	id, err := idOf(r)
+	if err != nil {
+		return err
+	}
+	job, err := j.api.cfg.Operations.CancelJob(r.Context(), by, j.kind, int(id))
+	if err != nil {
+		return operationProblem(err)
+	}
+	writeJSON(w, http.StatusAccepted, "application/json", job)
+	return nil
+}
+
+func (a *API) startRebuild(ctx context.Context, by admin.Operator, body []byte) (admin.Job, error) {
+	options := admin.RebuildOptions{MaxLoad: 1}
+	if err := decodeStrict(body, &options); err != nil {
+		return admin.Job{}, badRequest(err.Error())
+	}
+	switch {
+	case options.User != "" && (options.Partition != nil || options.Anew):
+		return admin.Job{}, badRequest("user goes with neither partition nor anew")
+	case options.Partition != nil && options.Anew:
+		return admin.Job{}, badRequest("anew is about a rebuild of all partitions")
+	case !(options.MaxLoad >= 0.01 && options.MaxLoad <= 1):
+		return admin.Job{}, badRequest("max_load must be from 0.01 to 1")
+	}
+	if options.User != "" {
+		if reason := events.CheckID(options.User); reason != "" {
+			return admin.Job{}, badRequest("user " + reason)
+		}
+	}
+	if err := a.checkPartition(options.Partition); err != nil {
+		return admin.Job{}, err
+	}
+	return a.cfg.Operations.Rebuild(ctx, by, options)
+}
+
+func (a *API) startVerification(ctx context.Context, by admin.Operator, body []byte) (admin.Job, error) {
+	var options admin.VerifyOptions
+	if err := decodeStrict(body, &options); err != nil {
+		return admin.Job{}, badRequest(err.Error())
+	}
+	switch {
+	case len(options.Users) > 0 && (options.Partition != nil || options.Sample != 0):
+		return admin.Job{}, badRequest("users go with neither partition nor sample")
+	case len(options.Users) > projector.MaxBadges:
+		return admin.Job{}, badRequest(fmt.Sprintf("users must name at most %d", projector.MaxBadges))
+	case options.Sample < 0:
+		return admin.Job{}, badRequest("sample must be 1 or more")
+	}
+	for i, u := range options.Users {
+		if reason := events.CheckID(u); reason != "" {
+			return admin.Job{}, badRequest(fmt.Sprintf("users[%d] %s", i, reason))
+		}
+	}
+	if err := a.checkPartition(options.Partition); err != nil {
+		return admin.Job{}, err
+	}
+	return a.cfg.Operations.Verify(ctx, by, options)
+}
+
+func (a *API) checkPartition(p *int) error {
+	if n := a.cfg.Operations.Partitions(); p != nil && (*p < 0 || *p >= n) {
+		return badRequest(fmt.Sprintf("partition must be from 0 to %d", n-1))
+	}
+	return nil
+}
+
+// operationProblem tells admins why something is not done.
+func operationProblem(err error) error {
+	var running *projector.RebuildRunningError
+	var job *admin.RebuildJobError
+	var invalid *events.InvalidError
+	status, detail := 0, ""
+	switch {
+	case errors.Is(err, projector.ErrNoDeadLetter):
+		status, detail = http.StatusNotFound, projector.ErrNoDeadLetter.Error()
+	case errors.As(err, &invalid):
+		status, detail = http.StatusUnprocessableEntity, "it is not understood now either: "+invalid.Error()
+	case errors.Is(err, admin.ErrNoJob):
+		status, detail = http.StatusNotFound, admin.ErrNoJob.Error()
+	case errors.Is(err, admin.ErrJobEnded):
+		status, detail = http.StatusConflict, admin.ErrJobEnded.Error()
+	case errors.As(err, &running):
+		status, detail = http.StatusConflict, running.Error()
+	case errors.As(err, &job):
+		status, detail = http.StatusConflict, job.Error()
+	case errors.Is(err, admin.ErrTooManyJobs):
+		status, detail = http.StatusConflict, admin.ErrTooManyJobs.Error()
+	case errors.Is(err, admin.ErrNotRunning):
+		return &problem{Status: http.StatusServiceUnavailable, Detail: admin.ErrNotRunning.Error(), retryAfter: "5"}
+	default:
+		return err
+	}
+	return &problem{Status: status, Detail: detail}
+}
+
+func badRequest(detail string) error {
+	return &problem{Status: http.StatusBadRequest, Detail: detail}
+}
+
+// idOf returns the {id} of the path.
+func idOf(r *http.Request) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 32)
+	if err != nil || id < 1 {
+		return 0, badRequest("an id is a number from 1 on")
+	}
+	return id, nil
+}
+
+// pageOf returns the limits of a page, 100 where none is given.
+func pageOf(q url.Values, from string) (after int64, limit int, err error) {
+	if s := q.Get(from); s != "" {
+		if after, err = strconv.ParseInt(s, 10, 32); err != nil || after < 0 {
+			return 0, 0, badRequest(from + " must be an id of the list")
+		}
+	}
+	limit = 100
+	if s := q.Get("limit"); s != "" {
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > projector.MaxPage {
+			return 0, 0, badRequest(fmt.Sprintf("limit must be a number from 1 to %d", projector.MaxPage))
+		}
+	}
+	return after, limit, nil
+}
+
+// timeOf returns a time of the query, the zero time where it is not given.
+func timeOf(q url.Values, name string) (t time.Time, err error) {
+	if s := q.Get(name); s != "" {
+		if t, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return time.Time{}, badRequest(name + " must be a time such as 2026-01-31T23:59:59Z")
+		}
+	}
+	return t, nil
+}
+
+// notNil makes an empty list one in JSON too.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/projector"
+)
+
+// What the routes answer with.
+type (
+	processesAnswer struct {
+		Processes []admin.Process `json:"processes"`
+	}
+	deadLettersPage struct {
+		DeadLetters []admin.DeadLetter `json:"dead_letters"`
+	}
+	auditPage struct {
+		Actions []admin.Entry `json:"actions"`
+	}
+	rebuildsPage struct {
+		Rebuilds []admin.Job `json:"rebuilds"`
+	}
+	verificationsPage struct {
+		Verifications []admin.Job `json:"verifications"`
+	}
+)
+
+// operationRoutes are those of what admins see and do.
+func (a *API) operationRoutes() []describe.Route {
+	const (
+		aLag       = `{"partitions":[{"partition":0,"head":"754/4","folded":"751/3","events_behind":1,"seconds_behind":2.1,"owner":"badged projector db1/2478"}],"horizon":null}`
+		aProcess   = `{"processes":[{"process":"db1/2478","roles":["gateway"],"started_at":"2026-11-21T09:00:00Z","seen_at":"2026-11-21T09:40:36Z","connections":{"websockets":812,"event_streams":9,"limits":{"connections":0,"user_connections":100,"connects_per_second":0,"commands_per_second":50},"frames_sent":104211,"reconciliation_repairs":3,"bus_gaps":1}}]}`
+		aRate      = `{"interval_seconds":10,"points":[{"at":"2026-11-21T09:40:30Z","appended_per_second":812.4,"folded_per_second":810.9,"delay_p50_seconds":0.011,"delay_p99_seconds":0.048,"websockets":812,"event_streams":9,"frames_per_second":1290.1,"repairs_per_second":0}]}`
+		deadLetter = `{"id":7,"partition":3,"position":"746/5","payload":{"specversion":"1.0"},"reason":"invalid event: id: is required","at":"2026-11-21T09:40:36Z"}`
+		anAction   = `{"actions":[{"id":31,"at":"2026-11-21T09:41:36Z","who":"ops","via":"api","action":"deadletters.retry","arguments":{"id":7},"ended_at":"2026-11-21T09:41:36Z"}]}`
+	)
+	lag := describe.Named{Name: "Lag", Of: admin.Lag{}, Fields: map[string]any{
+		"horizon": describe.OneOf{
+			Doc: "The oldest transaction that has written, which newer events wait for.",
+			Of:  []any{admin.Horizon{}, &describe.Schema{Type: []string{"null"}}},
+		},
+	}}
+	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")
+	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such dead letter.", "")
+	routes := []describe.Route{
+		a.forAdmins(a.getPartitions, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/partitions",
+			Name: "getPartitions", Group: GroupAdmin, Summary: "Tell how far each partition is behind, and who folds it",
+			Doc:     "At most 100,000 events are counted in a partition.",
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The partitions.", Content: describe.JSON(lag, aLag)}, unread),
+		}),
+		a.forAdmins(a.getProcesses, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/processes",
+			Name: "getProcesses", Group: GroupAdmin, Summary: "List the processes and their connections",
+			Doc:     "Those that were heard of in the last 20 seconds. Of limits 0 is none.",
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The processes.", Content: describe.JSON(processesAnswer{}, aProcess)}, unread),
+		}),
+		a.forAdmins(a.getRates, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/rates",
+			Name: "getRates", Group: GroupAdmin, Summary: "Tell what was done in the last hour",
+			Doc:     "A point for every 10 seconds, of all processes together; what is not known is null.",
+			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points that are later.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The points.", Content: describe.JSON(admin.Rates{}, aRate)}, unread),
+		}),
+		a.forAdmins(a.getDeadLetters, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/deadletters",
+			Name: "listDeadLetters", Group: GroupAdmin, Summary: "List dead letters",
+			Params:  pageParams("after"),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, by id.", Content: describe.JSON(deadLettersPage{}, `{"dead_letters":[`+deadLetter+`]}`)}, unread),
+		}),
+		a.forOperators(a.retryDeadLetter, describe.Route{
+			Method: http.MethodPost, Path: "/admin/v1/deadletters/{id}/retry",
+			Name: "retryDeadLetter", Group: GroupAdmin, Summary: "Publish a dead letter again, as of now",
+			Params: []describe.Param{idParam()},
+			Answers: failures(
+				describe.Answer{Status: http.StatusNoContent, Doc: "It is in the log again."}, unread, missing,
+				describe.Problem(http.StatusUnprocessableEntity, problem{}, "It is not understood now either, and stays.", ""),
+			),
+		}),
+		a.forOperators(a.discardDeadLetter, describe.Route{
+			Method: http.MethodDelete, Path: "/admin/v1/deadletters/{id}",
+			Name: "discardDeadLetter", Group: GroupAdmin, Summary: "Remove a dead letter for good",
+			Params:  []describe.Param{idParam()},
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "What it was; the audit trail keeps it too.", Content: describe.JSON(admin.DeadLetter{}, deadLetter)}, unread, missing),
+		}),
+		a.forAdmins(a.getAudit, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/audit",
+			Name: "listActions", Group: GroupAdmin, Summary: "List what operators have done",
+			Doc:     "Here and on command lines. An action without `ended_at` is under way, or its process has ended before it.",
+			Params:  pageParams("before"),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, the newest first.", Content: describe.JSON(auditPage{}, anAction)}, unread),
+		}),
+	}
+	rebuilds := jobRoutes{a, admin.KindRebuild, "rebuilds", func(jobs []admin.Job) any { return rebuildsPage{jobs} }, a.startRebuild}
+	verifications := jobRoutes{a, admin.KindVerification, "verifications", func(jobs []admin.Job) any { return verificationsPage{jobs} }, a.startVerification}
+	routes = append(routes, rebuilds.routes("Rebuild", admin.RebuildOptions{}, `{"partition":3,"max_load":0.25}`, rebuildsPage{})...)
+	return append(routes, verifications.routes("Verification", admin.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
+}
+
+// routes are those of the jobs of a kind, which Name has in names: options is
+// what a body asks for.
+func (j jobRoutes) routes(name string, options any, example string, page any) []describe.Route {
+	aJob := `{"id":12,"kind":"` + string(j.kind) + `","state":"running","arguments":` + example + `,"started_by":"ops","started_at":"2026-11-21T09:40:54Z","process":"db1/2478","progress":{"done":0.42,"events":1250000,"seconds_left":31},"cancel_requested":false}`
+	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter or field is unknown or cannot be understood.", "")
+	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such job.", "")
+	path := "/admin/v1/" + j.name
+	return []describe.Route{
+		j.api.forAdmins(j.list, describe.Route{
+			Method: http.MethodGet, Path: path,
+			Name: "list" + name + "s", Group: GroupAdmin, Summary: "List " + j.name,
+			Params:  pageParams("before"),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, the newest first.", Content: describe.JSON(page, `{"`+j.name+`":[`+aJob+`]}`)}, unread),
+		}),
+		j.api.forOperators(j.post, describe.Route{
+			Method: http.MethodPost, Path: path,
+			Name: "start" + name, Group: GroupAdmin, Summary: "Start a " + string(j.kind),
+			Doc:  "It goes on in the process that took the request.",
+			Body: []describe.Content{{MediaType: "application/json", Of: options, Example: example}},
+			Answers: failures(
+				describe.Answer{
+					Status: http.StatusAccepted, Doc: "The job as it begins.", Content: describe.JSON(admin.Job{}, aJob),
+					Headers: []describe.Param{{Name: "Location", Doc: "Where the job is.", Required: true, Example: path + "/12"}},
+				},
+				unread,
+				describe.Problem(http.StatusRequestTimeout, problem{}, "The body took longer than 30 seconds to arrive.", ""),
+				describe.Problem(http.StatusConflict, problem{}, "Another rebuild is under way, or three jobs run in this process already.", ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+			),
+		}),
+		j.api.forAdmins(j.get, describe.Route{
+			Method: http.MethodGet, Path: path + "/{id}",
+			Name: "get" + name, Group: GroupAdmin, Summary: "Tell how far a " + string(j.kind) + " is, or what came of it",
+			Params:  []describe.Param{idParam()},
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The job.", Content: describe.JSON(admin.Job{}, aJob)}, unread, missing),
+		}),
+		j.api.forOperators(j.cancel, describe.Route{
+			Method: http.MethodDelete, Path: path + "/{id}",
+			Name: "cancel" + name, Group: GroupAdmin, Summary: "Cancel a " + string(j.kind),
+			Params: []describe.Param{idParam()},
+			Answers: failures(
+				describe.Answer{Status: http.StatusAccepted, Doc: "It ends within a second or so.", Content: describe.JSON(admin.Job{}, aJob)}, unread, missing,
+				describe.Problem(http.StatusConflict, problem{}, "It has ended already.", ""),
+			),
+		}),
+	}
+}
+
+// forOperators gives a route to admins, and says who it is.
+func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = []string{AdminAccess}, a.operator(h)
+	return r
+}
+
+func idParam() describe.Param {
+	return describe.Param{In: "path", Name: "id", Doc: "The id, as the list has it.", Of: 0, Example: "7"}
+}
+
+// pageParams are the parameters of pageOf.
+func pageParams(from string) []describe.Param {
+	return []describe.Param{
+		{In: "query", Name: from, Doc: "The last id of the page before.", Of: int64(0), Example: "7"},
+		{
+			In: "query", Name: "limit", Doc: "How many at most; 100 if not given.", Example: "50",
+			Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(projector.MaxPage))},
+		},
+	}
+}

@@ -1,0 +1,325 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/projector"
+)
+
+// operations is an httpapi.Operations that tells what it is asked in words.
+type operations struct {
+	asked string
+	err   error
+}
+
+func (o *operations) ask(format string, args ...any) error {
+	o.asked = fmt.Sprintf(format, args...)
+	return o.err
+}
+
+func (*operations) Partitions() int { return 4 }
+
+func (o *operations) Lag(context.Context) (admin.Lag, error) {
+	return admin.NewLag([]projector.Lag{{Partition: 1, Head: events.Position{TransactionID: 5, Offset: 6}, Events: 2, Age: time.Second, Owner: "db1"}},
+		projector.Horizon{}, false), o.ask("lag")
+}
+
+func (o *operations) Processes(context.Context) ([]admin.Process, error) {
+	return nil, o.ask("processes")
+}
+
+func (o *operations) Rates(_ context.Context, since time.Time) (admin.Rates, error) {
+	return admin.Rates{IntervalSeconds: 10, Points: []admin.Rate{}}, o.ask("rates since %s", since.Format(time.RFC3339))
+}
+
+func (o *operations) DeadLetters(_ context.Context, after int64, limit int) ([]admin.DeadLetter, error) {
+	return nil, o.ask("%d dead letters after %d", limit, after)
+}
+
+func (o *operations) RetryDeadLetter(_ context.Context, by admin.Operator, id int64) error {
+	return o.ask("%s %s retries %d", by.Via, by.Name, id)
+}
+
+func (o *operations) DiscardDeadLetter(_ context.Context, by admin.Operator, id int64) (admin.DeadLetter, error) {
+	return admin.DeadLetter{ID: id, Payload: json.RawMessage("null")}, o.ask("%s %s discards %d", by.Via, by.Name, id)
+}
+
+func (o *operations) Rebuild(_ context.Context, by admin.Operator, options admin.RebuildOptions) (admin.Job, error) {
+	b, _ := json.Marshal(options)
+	return admin.Job{ID: 7, Kind: admin.KindRebuild, State: admin.StateRunning, Arguments: b}, o.ask("%s %s rebuilds %s", by.Via, by.Name, b)
+}
+
+func (o *operations) Verify(_ context.Context, by admin.Operator, options admin.VerifyOptions) (admin.Job, error) {
+	b, _ := json.Marshal(options)
+	return admin.Job{ID: 8, Kind: admin.KindVerification, State: admin.StateRunning, Arguments: b}, o.ask("%s %s verifies %s", by.Via, by.Name, b)
+}
+
+func (o *operations) Jobs(_ context.Context, kind admin.Kind, before, limit int) ([]admin.Job, error) {
+	return nil, o.ask("%d jobs of kind %s before %d", limit, kind, before)
+}
+
+func (o *operations) Job(_ context.Context, kind admin.Kind, id int) (admin.Job, error) {
+	return admin.Job{ID: id, Kind: kind, Arguments: json.RawMessage("{}")}, o.ask("%s %d", kind, id)
+}
+
+func (o *operations) CancelJob(_ context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error) {
+	return admin.Job{ID: id, Kind: kind, Arguments: json.RawMessage("{}"), CancelRequested: true}, o.ask("%s %s cancels %s %d", by.Via, by.Name, kind, id)
+}
+
+func (o *operations) Audit(_ context.Context, before int64, limit int) ([]admin.Entry, error) {
+	return nil, o.ask("%d actions before %d", limit, before)
+}
+
+func newOperationsAPI(t *testing.T, o httpapi.Operations) *httpapi.API {
+	t.Helper()
+	api, err := httpapi.New(httpapi.Config{
+		Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}, Operations: o,
+		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "root=another", "ops="+adminKey),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// call sends a request such as "GET rates" with a key.
+func call(t *testing.T, api http.Handler, key, request, body string) answer {
+	t.Helper()
+	method, target, _ := strings.Cut(request, " ")
+	r := newRequest(t, method, "/admin/v1/"+target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+key)
+	return send(t, api, r)
+}
+
+// What each route asks of whom, and answers.
+var operationRoutes = []struct {
+	request, body string
+	asks          string
+	status        int
+	answers       string
+}{
+	{"GET partitions", "", "lag", 200, `{"partitions":[{"partition":1,"head":"5/6","folded":"0/0","events_behind":2,"seconds_behind":1,"owner":"db1"}],"horizon":null}`},
+	{"GET processes", "", "processes", 200, `{"processes":[]}`},
+	{"GET rates", "", "rates since 0001-01-01T00:00:00Z", 200, `{"interval_seconds":10,"points":[]}`},
+	{"GET rates?since=2026-01-31T23:59:59Z", "", "rates since 2026-01-31T23:59:59Z", 200, `{"interval_seconds":10,"points":[]}`},
+	{"GET deadletters", "", "100 dead letters after 0", 200, `{"dead_letters":[]}`},
+	{"GET deadletters?after=7&limit=500", "", "500 dead letters after 7", 200, `{"dead_letters":[]}`},
+	{"POST deadletters/7/retry", "", "api ops retries 7", 204, ""},
+	{"DELETE deadletters/7", "", "api ops discards 7", 200, `{"id":7,"partition":0,"position":"","payload":null,"reason":"","at":"0001-01-01T00:00:00Z"}`},
+	{"GET rebuilds", "", "100 jobs of kind rebuild before 0", 200, `{"rebuilds":[]}`},
+	{"GET verifications?before=9&limit=1", "", "1 jobs of kind verification before 9", 200, `{"verifications":[]}`},
+	{"GET rebuilds/7", "", "rebuild 7", 200, `{"id":7,"kind":"rebuild",`},
+	{"POST rebuilds", "", `api ops rebuilds {"max_load":1}`, 202, `{"id":7,"kind":"rebuild","state":"running","arguments":{"max_load":1}`},
+	{"POST rebuilds", `{"partition":3,"max_load":0.25}`, `api ops rebuilds {"partition":3,"max_load":0.25}`, 202, `{"id":7,`},
+	{"POST rebuilds", `{"user":"ada"}`, `api ops rebuilds {"user":"ada","max_load":1}`, 202, `{"id":7,`},
+	{"POST rebuilds", `{"anew":true}`, `api ops rebuilds {"anew":true,"max_load":1}`, 202, `{"id":7,`},
+	{"POST verifications", `{}`, `api ops verifies {}`, 202, `{"id":8,"kind":"verification",`},
+	{"POST verifications", `{"users":["ada","ben"]}`, `api ops verifies {"users":["ada","ben"]}`, 202, `{"id":8,`},
+	{"POST verifications", `{"partition":0,"sample":5}`, `api ops verifies {"partition":0,"sample":5}`, 202, `{"id":8,`},
+	{"DELETE verifications/8", "", "api ops cancels verification 8", 202, `{"id":8,"kind":"verification",`},
+	{"GET audit?before=5", "", "100 actions before 5", 200, `{"actions":[]}`},
+}
+
+func TestOperations(t *testing.T) {
+	for _, tc := range operationRoutes {
+		o := &operations{}
+		api := newOperationsAPI(t, o)
+		a := call(t, api, adminKey, tc.request, tc.body)
+		if o.asked != tc.asks || a.status != tc.status || !strings.HasPrefix(a.body, tc.answers) {
+			t.Errorf("%s asks for %q and answers %d %s", tc.request, o.asked, a.status, a.body)
+		}
+		if want := map[bool]string{true: fmt.Sprintf("/admin/v1/%ss/", strings.TrimSuffix(strings.Fields(tc.request)[1], "s"))}[a.status == 202 && strings.HasPrefix(tc.request, "POST")]; !strings.HasPrefix(a.header.Get("Location"), want) {
+			t.Errorf("%s is at %q", tc.request, a.header.Get("Location"))
+		}
+		// What fails is told as no more than that.
+		o.err = errors.New("password=hunter2")
+		if got, want := call(t, api, adminKey, tc.request, tc.body).story(t), "500 something failed here; it has been logged"; got != want {
+			t.Errorf("%s of an error: %s", tc.request, got)
+		}
+	}
+}
+
+func TestOperationsAreForAdmins(t *testing.T) {
+	for _, tc := range operationRoutes {
+		o := &operations{}
+		api := newOperationsAPI(t, o)
+		for _, key := range []string{publisherKey, adaToken, "wrong"} {
+			if got, want := call(t, api, key, tc.request, tc.body).story(t), "401 the key is not one of an admin"; got != want || o.asked != "" {
+				t.Errorf("%s with %s: %s, asks for %q", tc.request, key, got, o.asked)
+			}
+		}
+		if got := call(t, newAdminAPI(t, nil), adminKey, tc.request, tc.body).story(t); !strings.HasPrefix(got, "404 ") {
+			t.Errorf("%s without operations: %s", tc.request, got)
+		}
+	}
+}
+
+func TestOperationsRefuse(t *testing.T) {
+	for _, tc := range []struct{ request, body, want string }{
+		{"GET partitions?x=1", "", `400 "x" is not a parameter of this route`},
+		{"GET processes?x=1", "", `400 "x" is not a parameter of this route`},
+		{"GET rates?since=today", "", "400 since must be a time such as 2026-01-31T23:59:59Z"},
+		{"GET deadletters?limit=0", "", "400 limit must be a number from 1 to 500"},
+		{"GET deadletters?after=-1", "", "400 after must be an id of the list"},
+		{"GET audit?before=x", "", "400 before must be an id of the list"},
+		{"GET rebuilds?after=1", "", `400 "after" is not a parameter of this route`},
+		{"GET rebuilds/x", "", "400 an id is a number from 1 on"},
+		{"DELETE deadletters/0", "", "400 an id is a number from 1 on"},
+		{"POST deadletters/99999999999/retry", "", "400 an id is a number from 1 on"},
+		{"DELETE rebuilds/x", "", "400 an id is a number from 1 on"},
+		{"PUT rebuilds/7", "", "405 PUT is not a method of /admin/v1/rebuilds/7; use DELETE or GET"},
+		{"POST rebuilds", `{"force":true}`, `400 unknown field "force"`},
+		{"POST rebuilds", `[]`, "400 the body must be a JSON object, is a JSON array"},
+		{"POST rebuilds", `{"partition":4}`, "400 partition must be from 0 to 3"},
+		{"POST rebuilds", `{"partition":-1}`, "400 partition must be from 0 to 3"},
+		{"POST rebuilds", `{"partition":"1"}`, "400 partition must not be a JSON string"},
+		{"POST rebuilds", `{"max_load":2}`, "400 max_load must be from 0.01 to 1"},
+		{"POST rebuilds", `{"max_load":0}`, "400 max_load must be from 0.01 to 1"},
+		{"POST rebuilds", `{"user":"ada","partition":1}`, "400 user goes with neither partition nor anew"},
+		{"POST rebuilds", `{"user":"ada","anew":true}`, "400 user goes with neither partition nor anew"},
+		{"POST rebuilds", `{"partition":1,"anew":true}`, "400 anew is about a rebuild of all partitions"},
+		{"POST rebuilds", `{"user":"a\u0000"}`, "400 user must not hold control characters"},
+		{"POST verifications", `{"user":"ada"}`, `400 unknown field "user"`},
+		{"POST verifications", `{"users":["ada"],"sample":1}`, "400 users go with neither partition nor sample"},
+		{"POST verifications", `{"users":["ada",""]}`, "400 users[1] must not be empty"},
+		{"POST verifications", `{"sample":-1}`, "400 sample must be 1 or more"},
+		{"POST verifications", `{"partition":9}`, "400 partition must be from 0 to 3"},
+	} {
+		o := &operations{}
+		if got := call(t, newOperationsAPI(t, o), adminKey, tc.request, tc.body).story(t); got != tc.want || o.asked != "" {
+			t.Errorf("%s %s: %s, want %s; asks for %q", tc.request, tc.body, got, tc.want, o.asked)
+		}
+	}
+	const letter, starting, canceling = "DELETE deadletters/1", "POST rebuilds", "DELETE verifications/1"
+	for _, tc := range []struct {
+		request string
+		err     error
+		want    string
+	}{
+		{letter, projector.ErrNoDeadLetter, "404 there is no such dead letter"},
+		{"POST deadletters/1/retry", projector.ErrNoDeadLetter, "404 there is no such dead letter"},
+		{
+			"POST deadletters/1/retry", &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}},
+			"422 it is not understood now either: invalid event: type: is odd",
+		},
+		{"GET rebuilds/1", admin.ErrNoJob, "404 there is no such job"},
+		{canceling, admin.ErrNoJob, "404 there is no such job"},
+		{canceling, admin.ErrJobEnded, "409 the job has ended already"},
+		{starting, &admin.RebuildJobError{ID: 3}, "409 another rebuild is under way: job 3; wait for it, or cancel it"},
+		{
+			starting, &projector.RebuildRunningError{PID: 5, Application: "badged rebuild"},
+			`409 another rebuild is under way: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
+		},
+		{starting, admin.ErrTooManyJobs, "409 3 jobs run in this process already, as many as may; wait for one to end, or cancel one"},
+		{starting, admin.ErrNotRunning, "503 this process takes no jobs: it is starting or stopping"},
+	} {
+		o := &operations{err: fmt.Errorf("do it: %w", tc.err)}
+		if got := call(t, newOperationsAPI(t, o), adminKey, tc.request, "").story(t); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.request, got, tc.want)
+		}
+	}
+}
+
+// The service behind the routes does what they say, and writes it down.
+func TestOperationsOnADatabase(t *testing.T) {
+	pool := openPool(t, pgtest.NewDB(t, migrated()))
+	_, log := openAPI(t, pool)
+	runner, err := admin.NewRunner(admin.RunnerConfig{Pool: pool, Log: log, Process: "host/1", Interval: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- runner.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	woken := []int{}
+	api := newOperationsAPI(t, admin.NewService(pool, log, runner, func(p []int) { woken = append(woken, p...) }))
+
+	home := events.PartitionOf("ada", partitions)
+	for i, payload := range []string{
+		`{"specversion":"1.0","id":"1","source":"s","type":"message.delivered","data":{"conversation_id":"c","seq":1,"user_ids":["ada"]}}`,
+		`"gone"`,
+	} {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
+VALUES (0, '1', $1, gen_random_uuid(), $2::text::json, 'odd')`, i, payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		request, body string
+		status        int
+		answers       string
+	}{
+		{"GET deadletters?limit=1", "", 200, `{"dead_letters":[{"id":1,"partition":0,"position":"1/0","payload":{"specversion":`},
+		{"POST deadletters/1/retry", "", 204, ""},
+		{"POST deadletters/2/retry", "", 422, ""},
+		{"DELETE deadletters/2", "", 200, `{"id":2,"partition":0,"position":"1/1","payload":"gone","reason":"odd",`},
+		{"DELETE deadletters/2", "", 404, ""},
+		{"GET deadletters", "", 200, `{"dead_letters":[]}`},
+		{"GET partitions", "", 200, `{"partitions":[{"partition":0,`},
+		{"GET processes", "", 200, `{"processes":[]}`},
+		{"GET rates", "", 200, `{"interval_seconds":10,"points":[]}`},
+		{"DELETE rebuilds/1", "", 404, ""},
+	} {
+		if a := call(t, api, adminKey, tc.request, tc.body); a.status != tc.status || !strings.HasPrefix(a.body, tc.answers) {
+			t.Errorf("%s: %d %s", tc.request, a.status, a.body)
+		}
+	}
+	if diff := cmp.Diff([]int{home}, woken); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+	a := call(t, api, adminKey, "POST verifications", `{"users":["ada"]}`)
+	for a.status == http.StatusServiceUnavailable { // the runner has not started yet
+		a = call(t, api, adminKey, "POST verifications", `{"users":["ada"]}`)
+	}
+	for strings.Contains(a.body, `"state":"running"`) {
+		a = call(t, api, adminKey, "GET verifications/1", "")
+	}
+	if !strings.Contains(a.body, `"state":"done"`) || !strings.Contains(a.body, `"differences":0`) {
+		t.Errorf("the verification is %s", a.body)
+	}
+	if a := call(t, api, adminKey, "DELETE verifications/1", ""); a.status != http.StatusConflict {
+		t.Errorf("canceling it: %d %s", a.status, a.body)
+	}
+	rows, err := pool.Query(t.Context(), `SELECT who || ' ' || action || ' ' || arguments || ' ' || coalesce(error, 'done') FROM badged.audit WHERE error IS DISTINCT FROM $1 ORDER BY id`,
+		"start a verification: "+admin.ErrNotRunning.Error())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trail, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{
+		`ops deadletters.retry {"id":1} done`,
+		`ops deadletters.retry {"id":2} retry dead letter 2: invalid event: must be a JSON object`,
+		`ops deadletters.discard {"id":2} done`,
+		`ops deadletters.discard {"id":2} discard dead letter 2: there is no such dead letter`,
+		`ops rebuild.cancel {"job":1} read job 1: there is no such job`,
+		`ops verification.start {"users":["ada"]} done`,
+		`ops verification.cancel {"job":1} cancel job 1: the job has ended already`,
+	}, trail); diff != "" {
+		t.Errorf("the trail (-want +got):\n%s", diff)
+	}
+}

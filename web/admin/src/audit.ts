@@ -1,0 +1,91 @@
+import { h } from "../../page/dom.js";
+import { when } from "./format.js";
+import { KeyedList } from "./list.js";
+import { table } from "./overview.js";
+import type { Action, Server } from "./server.js";
+import type { Page, View } from "./view.js";
+
+/** What operators have done. */
+export class Audit implements View {
+  readonly name = "audit";
+  readonly title = "Audit trail";
+  readonly element: HTMLElement;
+  readonly #rows: KeyedList<Action>;
+  readonly #more = h("button", { class: "button", type: "button", hidden: true }, "Show older");
+  #actions: readonly Action[] = [];
+
+  constructor(page: Page) {
+    const body = h("tbody");
+    this.#rows = new KeyedList(
+      body,
+      ({ id }) => String(id),
+      row,
+      h("tr", {}, h("td", { class: "empty", colspan: "5" }, "Nobody has changed anything yet.")),
+    );
+    this.#more.addEventListener("click", async () => {
+      const older = await page.server.audit(this.#actions.at(-1)?.id).catch(() => undefined);
+      if (older === undefined) return;
+      this.#show([...this.#actions, ...older]);
+      this.#more.hidden = older.length === 0;
+    });
+    this.element = h(
+      "div",
+      { class: "view" },
+      table("Audit trail", ["When", "Who", "Action", "With", "What came of it"], body),
+      this.#more,
+    );
+  }
+
+  async refresh(server: Server): Promise<void> {
+    const newest = await server.audit(undefined);
+    const oldest = newest.at(-1)?.id ?? 0;
+    const first = this.#actions.length === 0;
+    this.#show([...newest, ...this.#actions.filter(({ id }) => id < oldest)]);
+    if (first) this.#more.hidden = newest.length < 50;
+  }
+
+  #show(actions: readonly Action[]): void {
+    this.#actions = actions;
+    this.#rows.update(actions);
+  }
+}
+
+function row(a: Action): HTMLElement {
+  return h(
+    "tr",
+    { class: a.error === undefined ? undefined : "is-bad" },
+    h("td", { class: "nowrap" }, h("time", { datetime: a.at }, when(a.at))),
+    h(
+      "td",
+      {},
+      h("strong", {}, a.who),
+      h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell"),
+    ),
+    h("td", { class: "mono" }, a.action),
+    h("td", { class: "mono wide" }, told(a.arguments)),
+    h("td", { class: "wide" }, outcome(a)),
+  );
+}
+
+/** The fields of an object, without what a machine needs around them. */
+function told(fields: Readonly<Record<string, unknown>>): string {
+  return Object.entries(fields)
+    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
+}
+
+function outcome(a: Action): Node {
+  if (a.error !== undefined) return document.createTextNode(a.error);
+  if (a.ended_at === undefined)
+    return document.createTextNode("not known: under way, or its process has ended");
+  if (a.result === undefined) return document.createTextNode("done");
+  const text = JSON.stringify(a.result);
+  if (text.length <= 60)
+    return h("span", { class: "mono" }, told(a.result as Record<string, unknown>));
+  return h(
+    "details",
+    {},
+    h("summary", {}, "done"),
+    h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(a.result, null, 2)),
+  );
+}

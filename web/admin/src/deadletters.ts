@@ -1,0 +1,95 @@
+import { h } from "../../page/dom.js";
+import { confirm } from "./dialog.js";
+import { when } from "./format.js";
+import { KeyedList } from "./list.js";
+import type { DeadLetter, Server } from "./server.js";
+import type { Page, View } from "./view.js";
+
+/** Events of the log that could not be understood. */
+export class DeadLetters implements View {
+  readonly name = "dead-letters";
+  readonly title = "Dead letters";
+  readonly element: HTMLElement;
+  readonly #list: KeyedList<DeadLetter>;
+  readonly #page: Page;
+  readonly #onCount: (n: number) => void;
+
+  constructor(page: Page, onCount: (n: number) => void) {
+    this.#page = page;
+    this.#onCount = onCount;
+    const letters = h("ul", { class: "cards", "aria-label": "Dead letters" });
+    this.#list = new KeyedList(
+      letters,
+      ({ id }) => String(id),
+      (letter) => this.#card(letter),
+      h(
+        "li",
+        { class: "empty panel" },
+        "There are no dead letters: everything in the log was understood.",
+      ),
+    );
+    this.element = h(
+      "div",
+      { class: "view" },
+      h(
+        "p",
+        { class: "lead" },
+        "Events in the log that could not be understood are put aside here, and the rest goes on. Retry them after an upgrade; discard what is of no use.",
+      ),
+      letters,
+    );
+  }
+
+  async refresh(server: Server): Promise<void> {
+    const letters = await server.deadLetters();
+    this.#list.update(letters);
+    this.#onCount(letters.length);
+  }
+
+  #card(letter: DeadLetter): HTMLElement {
+    const { id, partition, position, payload, reason, at } = letter;
+    const retry = h(
+      "button",
+      { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },
+      "Retry",
+    );
+    const discard = h(
+      "button",
+      { class: "button is-danger", type: "button", "aria-label": `Discard dead letter ${id}` },
+      "Discard",
+    );
+    retry.addEventListener("click", () =>
+      this.#page.act(
+        () => this.#page.server.retryDeadLetter(id),
+        `Dead letter ${id} is in the log again`,
+      ),
+    );
+    discard.addEventListener("click", async () => {
+      const text = `It is removed for good. The audit trail keeps what it was: ${reason}`;
+      if (!(await confirm(`Discard dead letter ${id}?`, text, "Discard"))) return;
+      await this.#page.act(
+        () => this.#page.server.discardDeadLetter(id),
+        `Dead letter ${id} is discarded`,
+      );
+    });
+    return h(
+      "li",
+      { class: "card panel" },
+      h(
+        "div",
+        { class: "card-head" },
+        h("h3", {}, `#${id}`),
+        h("span", { class: "mono soft" }, `partition ${partition} · ${position}`),
+        h("time", { class: "soft", datetime: at }, when(at)),
+        h("div", { class: "card-buttons" }, retry, discard),
+      ),
+      h("p", { class: "reason" }, reason),
+      h(
+        "details",
+        {},
+        h("summary", {}, "What the log has"),
+        h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(payload, null, 2)),
+      ),
+    );
+  }
+}

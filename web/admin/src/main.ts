@@ -1,0 +1,203 @@
+import { find, h, setText } from "../../page/dom.js";
+import { Audit } from "./audit.js";
+import { DeadLetters } from "./deadletters.js";
+import { tell } from "./dialog.js";
+import { Jobs } from "./jobs.js";
+import { Overview } from "./overview.js";
+import { Refused, Server } from "./server.js";
+import { signIn } from "./signin.js";
+import { Users } from "./users.js";
+import type { Page, View } from "./view.js";
+
+const POLL_MS = 3_000;
+// Kept by the browser for as long as the tab lives, and out of every address.
+const KEY = "badged-admin-key";
+
+const main = find("#main");
+const nav = find("#views");
+const pill = find("#link");
+const pillText = find("#link-text");
+const signOut = find<HTMLButtonElement>("#sign-out");
+const said = find("#said");
+
+/** The page of an operator who has signed in. */
+class Operations implements Page {
+  readonly server: Server;
+  readonly #views: readonly View[];
+  readonly #links = new Map<string, { link: HTMLAnchorElement; badge: HTMLElement }>();
+  readonly #onKeyRefused: (why: string) => void;
+  #open: View;
+  #polling = false;
+  #again = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #closed = false;
+
+  constructor(server: Server, onKeyRefused: (why: string) => void) {
+    this.server = server;
+    this.#onKeyRefused = onKeyRefused;
+    this.#views = [
+      new Overview(),
+      new DeadLetters(this, (n) => this.#mark("dead-letters", n, "waiting")),
+      new Users(this),
+      new Jobs(this, (n) => this.#mark("jobs", n, "running")),
+      new Audit(this),
+    ];
+    nav.replaceChildren(
+      ...this.#views.map(({ name, title }) => {
+        const badge = h("span", { class: "nav-badge", hidden: true });
+        const link = h("a", { href: `#${name}` }, title, badge);
+        this.#links.set(name, { link, badge });
+        return link;
+      }),
+    );
+    for (const element of [nav, pill, signOut]) element.hidden = false;
+    this.#open = this.#chosen();
+    this.#show();
+    addEventListener("hashchange", this.#onHash);
+    document.addEventListener("visibilitychange", this.#onVisible);
+    void this.#countAll();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    removeEventListener("hashchange", this.#onHash);
+    document.removeEventListener("visibilitychange", this.#onVisible);
+    for (const element of [nav, pill, signOut]) element.hidden = true;
+  }
+
+  say(text: string): void {
+    setText(said, text);
+  }
+
+  async act(doing: () => Promise<unknown>, done: string): Promise<boolean> {
+    try {
+      await doing();
+      this.say(done);
+      this.refresh();
+      return true;
+    } catch (error) {
+      if (!this.#isOut(error)) await tell("That did not work", messageOf(error));
+      this.refresh();
+      return false;
+    }
+  }
+
+  open(view: string): void {
+    location.hash = view;
+  }
+
+  refresh(): void {
+    if (this.#closed) return;
+    if (this.#polling) this.#again = true;
+    else void this.#poll();
+  }
+
+  readonly #onHash = () => {
+    this.#open = this.#chosen();
+    this.#show();
+    main.focus();
+  };
+
+  /** Nobody looks at a page that is hidden: the server is left alone. */
+  readonly #onVisible = () => {
+    clearTimeout(this.#timer);
+    if (!document.hidden) this.refresh();
+  };
+
+  #chosen(): View {
+    const name = location.hash.slice(1);
+    const view = this.#views.find((v) => v.name === name) ?? this.#views[0];
+    if (view === undefined) throw new Error("the page has no views");
+    return view;
+  }
+
+  #show(): void {
+    for (const [name, { link }] of this.#links) {
+      if (name === this.#open.name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    document.title = `${this.#open.title} · badged operations`;
+    main.replaceChildren(this.#open.element);
+    this.refresh();
+  }
+
+  #mark(name: string, n: number, what: string): void {
+    const badge = this.#links.get(name)?.badge;
+    if (badge === undefined) return;
+    badge.hidden = n === 0;
+    setText(badge, String(n));
+    badge.setAttribute("aria-label", `${n} ${what}`);
+  }
+
+  /** What the links count is known from the start, not only once their view was open. */
+  async #countAll(): Promise<void> {
+    await Promise.all(
+      this.#views
+        .filter((v) => v.name === "dead-letters" || v.name === "jobs")
+        .map((v) => v.refresh(this.server)),
+    ).catch(() => {});
+  }
+
+  async #poll(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#polling = true;
+    const view = this.#open;
+    try {
+      await view.refresh(this.server);
+      this.#link("live", "Live");
+    } catch (error) {
+      if (this.#isOut(error)) return;
+      this.#link("lost", error instanceof Refused ? error.message : "Server away, trying again");
+    } finally {
+      this.#polling = false;
+    }
+    if (this.#closed) return;
+    if (this.#again) {
+      this.#again = false;
+      void this.#poll();
+    } else if (!document.hidden) {
+      this.#timer = setTimeout(() => this.refresh(), POLL_MS);
+    }
+  }
+
+  #isOut(error: unknown): boolean {
+    if (!(error instanceof Refused) || error.status !== 401) return false;
+    this.#onKeyRefused(error.message);
+    return true;
+  }
+
+  #link(state: "live" | "lost", text: string): void {
+    pill.dataset.state = state;
+    main.classList.toggle("is-stale", state === "lost");
+    setText(pillText, text);
+  }
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof Refused) return error.message;
+  return "The server cannot be reached. Nothing may have happened: look before you try again.";
+}
+
+/** Asks for a key until one is good. */
+async function askForKey(why: string): Promise<void> {
+  sessionStorage.removeItem(KEY);
+  document.title = "Sign in · badged operations";
+  const key = await signIn(main, why);
+  sessionStorage.setItem(KEY, key);
+  begin(key);
+}
+
+function begin(key: string): void {
+  const leave = (why: string) => {
+    page.close();
+    signOut.onclick = null;
+    void askForKey(why);
+  };
+  const page = new Operations(new Server(key), leave);
+  signOut.onclick = () => leave("");
+}
+
+const kept = sessionStorage.getItem(KEY);
+if (kept === null) void askForKey("");
+else begin(kept);

@@ -1,0 +1,282 @@
+/** A partition of the log, and how far it is folded. */
+export interface Partition {
+  readonly partition: number;
+  readonly head: string;
+  readonly folded: string;
+  readonly events_behind: number;
+  readonly seconds_behind: number;
+  /** Empty where nobody folds it. */
+  readonly owner: string;
+}
+
+/** The oldest transaction that has written, which newer events wait for. */
+export interface Horizon {
+  readonly pid?: number;
+  readonly prepared?: string;
+  readonly user?: string;
+  readonly database?: string;
+  readonly application?: string;
+  readonly state?: string;
+  readonly query?: string;
+  readonly seconds: number;
+}
+
+export interface Lag {
+  readonly partitions: readonly Partition[];
+  readonly horizon: Horizon | null;
+}
+
+export interface Limits {
+  readonly connections: number;
+  readonly user_connections: number;
+  readonly connects_per_second: number;
+  readonly commands_per_second: number;
+}
+
+export interface Process {
+  readonly process: string;
+  readonly roles: readonly string[];
+  readonly started_at: string;
+  readonly seen_at: string;
+  readonly connections?: {
+    readonly websockets: number;
+    readonly event_streams: number;
+    readonly limits: Limits;
+    readonly frames_sent: number;
+    readonly reconciliation_repairs: number;
+    readonly bus_gaps: number;
+  };
+}
+
+/** What was done up to a time; null is what nobody knows. */
+export interface Rate {
+  readonly at: string;
+  readonly appended_per_second: number | null;
+  readonly folded_per_second: number | null;
+  readonly delay_p50_seconds: number | null;
+  readonly delay_p99_seconds: number | null;
+  readonly websockets: number | null;
+  readonly event_streams: number | null;
+  readonly frames_per_second: number | null;
+  readonly repairs_per_second: number | null;
+}
+
+export interface DeadLetter {
+  readonly id: number;
+  readonly partition: number;
+  readonly position: string;
+  readonly payload: unknown;
+  readonly reason: string;
+  readonly at: string;
+}
+
+export type JobKind = "rebuild" | "verification";
+
+export interface Difference {
+  readonly partition: number;
+  readonly user_id: string;
+  readonly conversation_id?: string;
+  readonly field: string;
+  readonly table: string;
+  readonly log: string;
+}
+
+/** What came of a job, by its kind. */
+export interface JobResult {
+  readonly partitions?: number;
+  readonly users?: number;
+  readonly conversations?: number;
+  readonly differences?: number | readonly Difference[];
+  readonly different_users?: number;
+  readonly new_epochs?: number;
+  readonly first?: readonly Difference[];
+  readonly user_id?: string;
+  readonly mended?: boolean;
+  readonly version?: number;
+}
+
+export interface JobTarget {
+  readonly partition?: number;
+  readonly user?: string;
+  readonly users?: readonly string[];
+  readonly sample?: number;
+  readonly anew?: boolean;
+  readonly max_load?: number;
+}
+
+export interface Job {
+  readonly id: number;
+  readonly kind: JobKind;
+  readonly state: "running" | "done" | "failed" | "canceled" | "interrupted";
+  readonly arguments: JobTarget;
+  readonly started_by: string;
+  readonly started_at: string;
+  readonly process: string;
+  readonly progress: {
+    readonly done: number;
+    readonly events: number;
+    readonly seconds_left?: number;
+    readonly note?: string;
+  };
+  readonly cancel_requested: boolean;
+  readonly ended_at?: string;
+  readonly result?: JobResult;
+  readonly error?: string;
+}
+
+export interface Action {
+  readonly id: number;
+  readonly at: string;
+  readonly who: string;
+  readonly via: "api" | "cli";
+  readonly action: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+  readonly ended_at?: string;
+  readonly result?: unknown;
+  readonly error?: string;
+}
+
+export interface LoggedEvent {
+  readonly event_id: string;
+  readonly source?: string;
+  readonly type?: string;
+  readonly time?: string;
+  readonly appended_at: string;
+  readonly position: string;
+}
+
+export interface ExplainedConversation {
+  readonly conversation_id: string;
+  readonly unread: number;
+  readonly mentions: number;
+  readonly first_unread_seq: number;
+  readonly read_seq: number;
+  readonly last_seq: number;
+  readonly level: string;
+  readonly category: string;
+  readonly marked_unread: boolean;
+  readonly adds: number;
+  readonly messages: readonly (LoggedEvent & { seq: number; mentioned: boolean })[] | null;
+  readonly more_messages: number;
+  readonly last_read?: LoggedEvent & { up_to_seq: number };
+  readonly marked_by?: LoggedEvent;
+  readonly level_by?: LoggedEvent;
+}
+
+export interface Explanation {
+  readonly user_id: string;
+  readonly partition: number;
+  readonly at?: string;
+  readonly position: string;
+  readonly version: number;
+  readonly total: number;
+  readonly mentions: number;
+  readonly categories: Readonly<Record<string, number>>;
+  readonly conversations: readonly ExplainedConversation[] | null;
+  readonly more_conversations: number;
+  readonly more_adds: number;
+  readonly uncounted:
+    | readonly (LoggedEvent & {
+        conversation_id?: string;
+        seq?: number;
+        why: string;
+        detail: string;
+      })[]
+    | null;
+  readonly more_uncounted: number;
+  readonly table?: { readonly total: number; readonly version: number; readonly epoch: string };
+  readonly agrees: boolean;
+}
+
+/** The server answered that something is wrong; the message is its own. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    detail: string,
+  ) {
+    super(detail);
+  }
+}
+
+/** The admin API, with the key of an operator. */
+export class Server {
+  readonly #key: string;
+
+  constructor(key: string) {
+    this.#key = key;
+  }
+
+  partitions(): Promise<Lag> {
+    return this.#request("GET", "v1/partitions");
+  }
+
+  async processes(): Promise<readonly Process[]> {
+    return (await this.#request<{ processes: Process[] }>("GET", "v1/processes")).processes;
+  }
+
+  /** What was done in the last hour, or since a time. */
+  async rates(since: string | undefined): Promise<readonly Rate[]> {
+    const query = since === undefined ? "" : `?since=${encodeURIComponent(since)}`;
+    return (await this.#request<{ points: Rate[] }>("GET", `v1/rates${query}`)).points;
+  }
+
+  async deadLetters(): Promise<readonly DeadLetter[]> {
+    return (await this.#request<{ dead_letters: DeadLetter[] }>("GET", "v1/deadletters"))
+      .dead_letters;
+  }
+
+  async retryDeadLetter(id: number): Promise<void> {
+    await this.#request("POST", `v1/deadletters/${id}/retry`);
+  }
+
+  async discardDeadLetter(id: number): Promise<void> {
+    await this.#request("DELETE", `v1/deadletters/${id}`);
+  }
+
+  /** Why the badge of a user is what it is, or was at a time. */
+  explain(user: string, at: Date | undefined): Promise<Explanation> {
+    const query = at === undefined ? "" : `?at=${encodeURIComponent(at.toISOString())}`;
+    return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain${query}`);
+  }
+
+  /** The newest jobs of both kinds. */
+  async jobs(): Promise<readonly Job[]> {
+    const [{ rebuilds }, { verifications }] = await Promise.all([
+      this.#request<{ rebuilds: Job[] }>("GET", "v1/rebuilds?limit=50"),
+      this.#request<{ verifications: Job[] }>("GET", "v1/verifications?limit=50"),
+    ]);
+    return [...rebuilds, ...verifications].sort((a, b) => b.id - a.id);
+  }
+
+  startJob(kind: JobKind, target: JobTarget): Promise<Job> {
+    return this.#request("POST", `v1/${kind}s`, target);
+  }
+
+  async cancelJob({ kind, id }: Job): Promise<void> {
+    await this.#request("DELETE", `v1/${kind}s/${id}`);
+  }
+
+  /** What operators have done, before an action or last. */
+  async audit(before: number | undefined): Promise<readonly Action[]> {
+    const query = before === undefined ? "" : `&before=${before}`;
+    return (await this.#request<{ actions: Action[] }>("GET", `v1/audit?limit=50${query}`)).actions;
+  }
+
+  async #request<Answer>(method: string, path: string, body?: object): Promise<Answer> {
+    const response = await fetch(path, {
+      method,
+      cache: "no-store",
+      headers: {
+        Authorization: `Bearer ${this.#key}`,
+        ...(body && { "Content-Type": "application/json" }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    if (response.status === 204) return undefined as Answer;
+    const answer = await response.json().catch(() => ({}));
+    if (!response.ok) {
+      throw new Refused(response.status, answer.detail ?? `the server answers ${response.status}`);
+    }
+    return answer;
+  }
+}
