@@ -11,9 +11,15 @@ import (
 // the folder that BADGED_SCREENSHOTS names, by default badged-screenshots-UID in
 // that for temporary files.
 func TestBrowser(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "browser/demo.test.mjs")
+	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+}
+
+// browse runs a suite of web/browser.
+func browse(t *testing.T, suite string, environment ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "browser/"+suite)
 	cmd.Dir = "../web"
-	cmd.Env = append(cmd.Environ(), "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+	cmd.Env = append(cmd.Environ(), environment...)
 	// With the browser and the server that it starts, where it does not end by
 	// itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -49,6 +49,6 @@ func (a *App) openOperations(pool *pgxpool.Pool, admins auth.Keys) (httpapi.Oper
 		return nil, err
 	}
 	a.stage("jobs", runner.Run)
-	a.mux.Handle("GET /admin/", http.StripPrefix("/admin", web.Handler(web.Admin())))
+	a.mux.Handle("/admin/", http.StripPrefix("/admin", web.Handler(web.Admin())))
 	return admin.NewService(pool, a.eventLog, runner, a.Wake), nil
 }

@@ -36,6 +36,13 @@ func TestDemoSurvivesARestart(t *testing.T) {
 		!strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.Contains(body, "<html") {
 		t.Errorf("the page: %d %s\n%s", status, header.Get("Content-Type"), body)
 	}
+	adminKey := strings.TrimSuffix(demo.err.after("/admin/, with the key ", demo.done), ".")
+	if status, _, body := fetch(t, http.MethodGet, demo.url+"/admin/v1/partitions", adminKey, "", ""); status != http.StatusOK {
+		t.Errorf("for operators: %d %s", status, body)
+	}
+	if status, _, body := fetch(t, http.MethodGet, demo.url+"/admin/", "", "", ""); status != http.StatusOK || !strings.Contains(body, "operations") {
+		t.Errorf("the page for operators: %d %s", status, body)
+	}
 	key := demo.err.after("export BADGED_PUBLISHER_KEY=", demo.done)
 	token := strings.TrimSpace(badged(t, "token", "ada", "--jwt-keys="+demo.err.after("export BADGED_JWT_KEYS=", demo.done)).out)
 	status, header, body := fetch(t, http.MethodPost, demo.url+"/v1/events", key, "application/json",

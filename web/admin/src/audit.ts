@@ -57,7 +57,7 @@ function row(a: Action): HTMLElement {
     h("td", { class: "nowrap" }, h("time", { datetime: a.at }, when(a.at))),
     h(
       "td",
-      {},
+      { class: "nowrap" },
       h("strong", {}, a.who),
       h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell"),
     ),

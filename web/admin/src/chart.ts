@@ -100,7 +100,7 @@ export class Chart {
           y: { range: (_, __, max) => [0, Math.max(max * 1.15, Number.MIN_VALUE) || 1] },
         },
         axes: [
-          { ...axis, space: 70, values: "{HH}:{mm}" },
+          { ...axis, size: 26, space: 70, values: "{HH}:{mm}" },
           {
             ...axis,
             size: 52,
@@ -112,7 +112,13 @@ export class Chart {
           {},
           ...this.#lines.map(({ label, color }) => {
             const stroke = style.getPropertyValue(color).trim();
-            return { label, stroke, width: 1.75, fill: `${stroke}18`, points: { show: false } };
+            return {
+              label,
+              stroke,
+              width: 1.75,
+              fill: `${stroke}18`,
+              points: { show: true, size: 5, fill: stroke, filter: alone },
+            };
           }),
         ],
       },
@@ -120,4 +126,11 @@ export class Chart {
       this.#plot,
     );
   }
+}
+
+/** The points without a neighbour, to which no line leads. */
+function alone(chart: uPlot, series: number): number[] {
+  const values = chart.data[series] ?? [];
+  const known = (i: number) => values[i] !== null && values[i] !== undefined;
+  return [...values.keys()].filter((i) => known(i) && !known(i - 1) && !known(i + 1));
 }

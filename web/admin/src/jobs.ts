@@ -220,7 +220,7 @@ function progress({ progress: p }: Job, title: string): HTMLElement {
   const text = [
     `${percent} %`,
     p.events > 0 ? counted(p.events, "event") : "",
-    p.seconds_left === undefined ? "" : `${duration(p.seconds_left)} left`,
+    !p.seconds_left ? "" : `${duration(p.seconds_left)} left`,
     p.note ?? "",
   ].filter((part) => part);
   return h(

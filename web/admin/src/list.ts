@@ -28,9 +28,10 @@ export class KeyedList<Item> {
       element.remove();
       this.#drawn.delete(key);
     }
+    // All are drawn before any is put in its place: drawing replaces what was there.
+    const elements = items.map((item) => this.#element(item));
     let place: Element | null = this.#container.firstElementChild;
-    for (const item of items) {
-      const element = this.#element(item);
+    for (const element of elements) {
       if (element === place) {
         place = place.nextElementSibling;
       } else {

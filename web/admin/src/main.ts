@@ -4,7 +4,7 @@ import { DeadLetters } from "./deadletters.js";
 import { tell } from "./dialog.js";
 import { Jobs } from "./jobs.js";
 import { Overview } from "./overview.js";
-import { Refused, Server } from "./server.js";
+import { Away, Refused, Server } from "./server.js";
 import { signIn } from "./signin.js";
 import { Users } from "./users.js";
 import type { Page, View } from "./view.js";
@@ -114,8 +114,12 @@ class Operations implements Page {
 
   #show(): void {
     for (const [name, { link }] of this.#links) {
-      if (name === this.#open.name) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (name === this.#open.name) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      } else {
+        link.removeAttribute("aria-current");
+      }
     }
     document.title = `${this.#open.title} · badged operations`;
     main.replaceChildren(this.#open.element);
@@ -148,7 +152,9 @@ class Operations implements Page {
       this.#link("live", "Live");
     } catch (error) {
       if (this.#isOut(error)) return;
-      this.#link("lost", error instanceof Refused ? error.message : "Server away, trying again");
+      if (error instanceof Away) this.#link("lost", "Server away, trying again");
+      else if (error instanceof Refused) this.#link("lost", error.message);
+      else throw error;
     } finally {
       this.#polling = false;
     }

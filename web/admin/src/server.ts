@@ -198,6 +198,9 @@ export class Refused extends Error {
   }
 }
 
+/** The server could not be reached, or its answer was cut off. */
+export class Away extends Error {}
+
 /** The admin API, with the key of an operator. */
 export class Server {
   readonly #key: string;
@@ -263,17 +266,23 @@ export class Server {
   }
 
   async #request<Answer>(method: string, path: string, body?: object): Promise<Answer> {
-    const response = await fetch(path, {
-      method,
-      cache: "no-store",
-      headers: {
-        Authorization: `Bearer ${this.#key}`,
-        ...(body && { "Content-Type": "application/json" }),
-      },
-      ...(body && { body: JSON.stringify(body) }),
-    });
-    if (response.status === 204) return undefined as Answer;
-    const answer = await response.json().catch(() => ({}));
+    let response: Response;
+    let answer: Answer & { detail?: string };
+    try {
+      response = await fetch(path, {
+        method,
+        cache: "no-store",
+        headers: {
+          Authorization: `Bearer ${this.#key}`,
+          ...(body && { "Content-Type": "application/json" }),
+        },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      answer = text === "" ? {} : JSON.parse(text);
+    } catch (error) {
+      throw new Away("the server cannot be reached", { cause: error });
+    }
     if (!response.ok) {
       throw new Refused(response.status, answer.detail ?? `the server answers ${response.status}`);
     }

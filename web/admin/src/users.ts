@@ -248,7 +248,9 @@ export class Users implements View {
       h(
         "p",
         {},
-        `The table says ${x.table ? count(x.table.total) : "nothing"}, the log ${count(x.total)}.`,
+        x.table && x.table.total !== x.total
+          ? `The tables say ${count(x.table.total)}, the log says ${count(x.total)}.`
+          : "The tables are not what the log says.",
       ),
       mend,
     );
@@ -261,10 +263,10 @@ function conversation(c: ExplainedConversation): HTMLElement {
     h(
       "tr",
       {},
-      h("td", { class: "number" }, count(m.seq)),
       h(
         "td",
-        {},
+        { class: "number" },
+        `${count(m.seq)} `,
         m.mentioned ? h("span", { class: "pill" }, "@", spoken(" mentions the user")) : "",
       ),
       h("td", { class: "nowrap" }, when(m.appended_at)),
@@ -313,9 +315,7 @@ function conversation(c: ExplainedConversation): HTMLElement {
               h(
                 "tr",
                 {},
-                ...["Seq", "Mention", "Came", "Event", "From"].map((t) =>
-                  h("th", { scope: "col" }, t),
-                ),
+                ...["Seq", "Came", "Event", "From"].map((t) => h("th", { scope: "col" }, t)),
               ),
             ),
             h("tbody", {}, ...rows),

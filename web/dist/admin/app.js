@@ -81,9 +81,9 @@ var KeyedList = class {
       element.remove();
       this.#drawn.delete(key);
     }
+    const elements = items.map((item) => this.#element(item));
     let place = this.#container.firstElementChild;
-    for (const item of items) {
-      const element = this.#element(item);
+    for (const element of elements) {
       if (element === place) {
         place = place.nextElementSibling;
       } else {
@@ -4500,7 +4500,7 @@ var Chart = class {
           y: { range: (_2, __, max2) => [0, Math.max(max2 * 1.15, Number.MIN_VALUE) || 1] }
         },
         axes: [
-          { ...axis, space: 70, values: "{HH}:{mm}" },
+          { ...axis, size: 26, space: 70, values: "{HH}:{mm}" },
           {
             ...axis,
             size: 52,
@@ -4512,7 +4512,13 @@ var Chart = class {
           {},
           ...this.#lines.map(({ label, color }) => {
             const stroke = style.getPropertyValue(color).trim();
-            return { label, stroke, width: 1.75, fill: `${stroke}18`, points: { show: false } };
+            return {
+              label,
+              stroke,
+              width: 1.75,
+              fill: `${stroke}18`,
+              points: { show: true, size: 5, fill: stroke, filter: alone }
+            };
           })
         ]
       },
@@ -4521,6 +4527,11 @@ var Chart = class {
     );
   }
 };
+function alone(chart, series) {
+  const values = chart.data[series] ?? [];
+  const known = (i) => values[i] !== null && values[i] !== void 0;
+  return [...values.keys()].filter((i) => known(i) && !known(i - 1) && !known(i + 1));
+}
 
 // admin/src/overview.ts
 var POINT_SECONDS = 10;
@@ -4826,7 +4837,7 @@ function row(a) {
     h("td", { class: "nowrap" }, h("time", { datetime: a.at }, when(a.at))),
     h(
       "td",
-      {},
+      { class: "nowrap" },
       h("strong", {}, a.who),
       h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell")
     ),
@@ -5159,7 +5170,7 @@ function progress({ progress: p }, title) {
   const text = [
     `${percent} %`,
     p.events > 0 ? counted(p.events, "event") : "",
-    p.seconds_left === void 0 ? "" : `${duration(p.seconds_left)} left`,
+    !p.seconds_left ? "" : `${duration(p.seconds_left)} left`,
     p.note ?? ""
   ].filter((part) => part);
   return h(
@@ -5197,6 +5208,8 @@ var Refused = class extends Error {
     this.status = status;
   }
   status;
+};
+var Away = class extends Error {
 };
 var Server = class {
   #key;
@@ -5248,17 +5261,23 @@ var Server = class {
     return (await this.#request("GET", `v1/audit?limit=50${query2}`)).actions;
   }
   async #request(method, path, body) {
-    const response = await fetch(path, {
-      method,
-      cache: "no-store",
-      headers: {
-        Authorization: `Bearer ${this.#key}`,
-        ...body && { "Content-Type": "application/json" }
-      },
-      ...body && { body: JSON.stringify(body) }
-    });
-    if (response.status === 204) return void 0;
-    const answer = await response.json().catch(() => ({}));
+    let response;
+    let answer;
+    try {
+      response = await fetch(path, {
+        method,
+        cache: "no-store",
+        headers: {
+          Authorization: `Bearer ${this.#key}`,
+          ...body && { "Content-Type": "application/json" }
+        },
+        ...body && { body: JSON.stringify(body) }
+      });
+      const text = await response.text();
+      answer = text === "" ? {} : JSON.parse(text);
+    } catch (error) {
+      throw new Away("the server cannot be reached", { cause: error });
+    }
     if (!response.ok) {
       throw new Refused(response.status, answer.detail ?? `the server answers ${response.status}`);
     }
@@ -5546,7 +5565,7 @@ var Users = class {
       h(
         "p",
         {},
-        `The table says ${x.table ? count(x.table.total) : "nothing"}, the log ${count(x.total)}.`
+        x.table && x.table.total !== x.total ? `The tables say ${count(x.table.total)}, the log says ${count(x.total)}.` : "The tables are not what the log says."
       ),
       mend
     );
@@ -5558,10 +5577,10 @@ function conversation(c) {
     (m) => h(
       "tr",
       {},
-      h("td", { class: "number" }, count(m.seq)),
       h(
         "td",
-        {},
+        { class: "number" },
+        `${count(m.seq)} `,
         m.mentioned ? h("span", { class: "pill" }, "@", spoken(" mentions the user")) : ""
       ),
       h("td", { class: "nowrap" }, when(m.appended_at)),
@@ -5608,9 +5627,7 @@ function conversation(c) {
           h(
             "tr",
             {},
-            ...["Seq", "Mention", "Came", "Event", "From"].map(
-              (t) => h("th", { scope: "col" }, t)
-            )
+            ...["Seq", "Came", "Event", "From"].map((t) => h("th", { scope: "col" }, t))
           )
         ),
         h("tbody", {}, ...rows)
@@ -5715,8 +5732,12 @@ var Operations = class {
   }
   #show() {
     for (const [name, { link }] of this.#links) {
-      if (name === this.#open.name) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (name === this.#open.name) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      } else {
+        link.removeAttribute("aria-current");
+      }
     }
     document.title = `${this.#open.title} · badged operations`;
     main.replaceChildren(this.#open.element);
@@ -5745,7 +5766,9 @@ var Operations = class {
       this.#link("live", "Live");
     } catch (error) {
       if (this.#isOut(error)) return;
-      this.#link("lost", error instanceof Refused ? error.message : "Server away, trying again");
+      if (error instanceof Away) this.#link("lost", "Server away, trying again");
+      else if (error instanceof Refused) this.#link("lost", error.message);
+      else throw error;
     } finally {
       this.#polling = false;
     }

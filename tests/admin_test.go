@@ -1,0 +1,230 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// asAdmin sends a request to the admin API and returns the answer.
+func asAdmin(t *testing.T, p *process, method, path, body string) (status int, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, p.url+"/admin/"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+adminKey)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// job is a job as the admin API tells of it.
+type job struct {
+	ID       int    `json:"id"`
+	State    string `json:"state"`
+	Error    string `json:"error"`
+	Progress struct {
+		Note string `json:"note"`
+	} `json:"progress"`
+	Result struct {
+		DifferentUsers int `json:"different_users"`
+		Differences    int `json:"differences"`
+	} `json:"result"`
+}
+
+// startJob starts a job of a kind, "rebuilds" or "verifications".
+func startJob(t *testing.T, p *process, kind, body string) job {
+	t.Helper()
+	status, answer := asAdmin(t, p, http.MethodPost, "v1/"+kind, body)
+	if status != http.StatusAccepted {
+		t.Fatalf("%s: %d %s", kind, status, answer)
+	}
+	return decodeJob(t, answer)
+}
+
+func decodeJob(t *testing.T, answer string) (j job) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(answer), &j); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	return j
+}
+
+// awaitJob returns a job once ok is satisfied with it.
+func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) job {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/%s/%d", kind, id), "")
+		if j := decodeJob(t, answer); ok(j) {
+			return j
+		}
+	}
+	t.Fatalf("job %d of %s did not get there", id, kind)
+	return job{}
+}
+
+func ended(j job) bool { return j.State != "running" }
+
+// hold keeps a transaction that has read the tables of a partition open until
+// the test ends, or release is called: a rebuild that finds a difference waits
+// for it in the end.
+func hold(t *testing.T, database string, partition int) (release func()) {
+	t.Helper()
+	reading, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = func() { _ = reading.Close(context.WithoutCancel(t.Context())) }
+	t.Cleanup(release)
+	if _, err := reading.Exec(t.Context(), fmt.Sprintf(`BEGIN; SELECT FROM badged.users_p%02d`, partition)); err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// What an operator does over HTTP is done, is in the audit trail, and what was
+// under way in a process that is killed is said to have ended with it.
+func TestAdmin(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	home := events.PartitionOf("ann", 16)
+	publish(t, p, delivered("lunch", 1, `"ann"`))
+	connect(t, p.url, "ann").awaitTotal(1)
+
+	if status, page := asAdmin(t, p, http.MethodGet, "", ""); status != http.StatusOK || !strings.Contains(page, "<title>badged: operations</title>") {
+		t.Errorf("the page is %d %s", status, page)
+	}
+	if status, answer := asAdmin(t, p, http.MethodGet, "v1/partitions", ""); status != http.StatusOK ||
+		strings.Count(answer, `"owner":"badged projector `) != 16 {
+		t.Errorf("the partitions are %d %s", status, answer)
+	}
+	for answer := ""; !strings.Contains(answer, `"connections":{"websockets":1,`); {
+		_, answer = asAdmin(t, p, http.MethodGet, "v1/processes", "")
+	}
+
+	writeLog(t, database, home, `["not", "an", "event"]`)
+	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not where ann's events belong
+	for answer := ""; strings.Count(answer, `"reason"`) < 2; {
+		_, answer = asAdmin(t, p, http.MethodGet, "v1/deadletters", "")
+	}
+	for id := 1; id <= 2; id++ {
+		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/deadletters?after=%d&limit=1", id-1), "")
+		path, want := fmt.Sprintf("v1/deadletters/%d", id), http.StatusOK
+		method := http.MethodDelete
+		if strings.Contains(answer, "astray") {
+			path, method, want = path+"/retry", http.MethodPost, http.StatusNoContent
+		}
+		if status, answer := asAdmin(t, p, method, path, ""); status != want {
+			t.Errorf("%s %s: %d %s", method, path, status, answer)
+		}
+	}
+	connect(t, p.url, "ann").awaitTotal(2)
+
+	sql(t, database, spoil, "ann")
+	if j := awaitJob(t, p, "verifications", startJob(t, p, "verifications", `{}`).ID, ended); j.Result.Differences == 0 {
+		t.Errorf("verifying finds nothing: %+v", j)
+	}
+	release := hold(t, database, home)
+	first := startJob(t, p, "rebuilds", `{}`)
+	awaitJob(t, p, "rebuilds", first.ID, func(j job) bool { return strings.Contains(j.Progress.Note, "waits for") })
+	if status, answer := asAdmin(t, p, http.MethodPost, "v1/rebuilds", `{}`); status != http.StatusConflict || !strings.Contains(answer, "another rebuild is under way: job") {
+		t.Errorf("a second rebuild: %d %s", status, answer)
+	}
+	p.kill()
+
+	p = serve(t, database, "--admin-keys=ops="+adminKey)
+	if j := awaitJob(t, p, "rebuilds", first.ID, ended); j.State != "interrupted" || j.Error != "the process that ran it has ended" {
+		t.Errorf("after the kill it is %+v", j)
+	}
+	release()
+	second := startJob(t, p, "rebuilds", `{"max_load":0.9}`)
+	if j := awaitJob(t, p, "rebuilds", second.ID, ended); j.State != "done" || j.Result.DifferentUsers != 1 {
+		t.Errorf("the next one ends as %+v", j)
+	}
+	must(t, "verify", "--database-url="+database)
+
+	must(t, "rebuild", "-q", "--user=ann", "--database-url="+database)
+	_, trail := asAdmin(t, p, http.MethodGet, "v1/audit", "")
+	for _, want := range []string{
+		`"who":"ops","via":"api","action":"deadletters.retry","arguments":{"id":`,
+		`"who":"ops","via":"api","action":"deadletters.discard","arguments":{"id":`,
+		`"action":"verification.start","arguments":{},`,
+		fmt.Sprintf(`"result":{"job":%d}`, first.ID),
+		`another rebuild is under way: job`,
+		`"via":"cli","action":"rebuild","arguments":{"user":"ann","max_load":1},`,
+	} {
+		if !strings.Contains(trail, want) {
+			t.Errorf("the audit trail lacks %s:\n%s", want, trail)
+		}
+	}
+	if err := p.stop(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+// Without operators there is no page for them, and without the role api neither.
+func TestAdminPageIsForOperators(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	if status, _ := asAdmin(t, p, http.MethodGet, "", ""); status != http.StatusNotFound {
+		t.Errorf("without an admin key the page is %d", status)
+	}
+	if status, answer := asAdmin(t, p, http.MethodGet, "v1/audit", ""); status != http.StatusNotFound {
+		t.Errorf("without an admin key the trail is %d %s", status, answer)
+	}
+	servers := roles(t, newDatabase(t), newRedis(t), "--admin-keys=ops="+adminKey)
+	for role, want := range map[string]int{"api": http.StatusOK, "gateway": http.StatusNotFound, "projector": http.StatusNotFound} {
+		if status, _ := asAdmin(t, servers[role], http.MethodGet, "", ""); status != want {
+			t.Errorf("of the role %s the page is %d", role, status)
+		}
+	}
+	for answer := ""; strings.Count(answer, `"process":`) < 3; { // of which each tells
+		_, answer = asAdmin(t, servers["api"], http.MethodGet, "v1/processes", "")
+	}
+}
+
+// The admin page in a real browser: web/browser/admin.test.mjs has the stories.
+// It finds dead letters, users who are wrong, and somebody who reads the tables
+// of ann's partition all the time, so that its rebuild waits.
+func TestAdminBrowser(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database, "--admin-keys=ops="+adminKey)
+	ann, bob := events.PartitionOf("ann", 16), events.PartitionOf("bob", 16)
+	if ann == bob {
+		t.Fatal("ann and bob are to be in different partitions")
+	}
+	for seq := 1; seq <= 3; seq++ {
+		publish(t, p, delivered("lunch", seq, `"ann","bob","cem"`))
+	}
+	publish(t, p, delivered("design", 1, `"ann","cem"`))
+	client := connect(t, p.url, "ann")
+	client.awaitTotal(4)
+	connect(t, p.url, "bob").awaitTotal(3)
+	writeLog(t, database, ann, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
+	writeLog(t, database, (ann+1)%16, delivered("astray", 1, `"ann"`)) // retrying puts it where it belongs
+	for out := ""; strings.Count(out, "\n") < 3; {
+		out = must(t, "deadletters", "list", "--database-url="+database)
+	}
+	sql(t, database, spoil, "bob")
+	hold(t, database, ann)
+	sql(t, database, `UPDATE badged.users SET mentions = 5 WHERE user_id = $1`, "ann")
+	browse(t, "admin.test.mjs", "BADGED_URL="+p.url, "BADGED_ADMIN_KEY="+adminKey, "BADGED_ADMIN_PARTITION="+fmt.Sprint(bob))
+}
