@@ -2,10 +2,10 @@ import { h, setText } from "../../page/dom.js";
 import { Chart } from "./chart.js";
 import { count, counted, duration, lagShare, rate, when } from "./format.js";
 import { KeyedList } from "./list.js";
+import { seconds, withGaps } from "./rates.js";
 import type { Horizon, Lag, Partition, Process, Rate, Server } from "./server.js";
 import type { View } from "./view.js";
 
-const POINT_SECONDS = 10;
 const KEPT_SECONDS = 3600;
 /** From this age on a transaction is shown: there is nearly always one that is about to end. */
 const HORIZON_SECONDS = 1;
@@ -167,34 +167,6 @@ export class Overview implements View {
     this.#connections.update(times, [of("websockets"), of("event_streams")]);
     this.#pushed.update(times, [of("frames_per_second"), of("repairs_per_second")]);
   }
-}
-
-function seconds({ at }: Rate): number {
-  return Date.parse(at) / 1000;
-}
-
-/** Points, with one that says nothing wherever some are missing. */
-export function withGaps(points: readonly Rate[]): Rate[] {
-  const all: Rate[] = [];
-  let last: Rate | undefined;
-  for (const point of points) {
-    if (last !== undefined && seconds(point) - seconds(last) > 1.5 * POINT_SECONDS) {
-      all.push({
-        at: new Date((seconds(last) + POINT_SECONDS) * 1000).toISOString(),
-        appended_per_second: null,
-        folded_per_second: null,
-        delay_p50_seconds: null,
-        delay_p99_seconds: null,
-        websockets: null,
-        event_streams: null,
-        frames_per_second: null,
-        repairs_per_second: null,
-      });
-    }
-    all.push(point);
-    last = point;
-  }
-  return all;
 }
 
 function describeHorizon(horizon: Horizon): string {

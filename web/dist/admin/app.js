@@ -4533,8 +4533,35 @@ function alone(chart, series) {
   return [...values.keys()].filter((i) => known(i) && !known(i - 1) && !known(i + 1));
 }
 
-// admin/src/overview.ts
+// admin/src/rates.ts
 var POINT_SECONDS = 10;
+function seconds({ at }) {
+  return Date.parse(at) / 1e3;
+}
+function withGaps(points2) {
+  const all = [];
+  let last;
+  for (const point of points2) {
+    if (last !== void 0 && seconds(point) - seconds(last) > 1.5 * POINT_SECONDS) {
+      all.push({
+        at: new Date((seconds(last) + POINT_SECONDS) * 1e3).toISOString(),
+        appended_per_second: null,
+        folded_per_second: null,
+        delay_p50_seconds: null,
+        delay_p99_seconds: null,
+        websockets: null,
+        event_streams: null,
+        frames_per_second: null,
+        repairs_per_second: null
+      });
+    }
+    all.push(point);
+    last = point;
+  }
+  return all;
+}
+
+// admin/src/overview.ts
 var KEPT_SECONDS = 3600;
 var HORIZON_SECONDS = 1;
 var LATE_SECONDS = 5;
@@ -4685,31 +4712,6 @@ var Overview = class {
     this.#pushed.update(times, [of("frames_per_second"), of("repairs_per_second")]);
   }
 };
-function seconds({ at }) {
-  return Date.parse(at) / 1e3;
-}
-function withGaps(points2) {
-  const all = [];
-  let last;
-  for (const point of points2) {
-    if (last !== void 0 && seconds(point) - seconds(last) > 1.5 * POINT_SECONDS) {
-      all.push({
-        at: new Date((seconds(last) + POINT_SECONDS) * 1e3).toISOString(),
-        appended_per_second: null,
-        folded_per_second: null,
-        delay_p50_seconds: null,
-        delay_p99_seconds: null,
-        websockets: null,
-        event_streams: null,
-        frames_per_second: null,
-        repairs_per_second: null
-      });
-    }
-    all.push(point);
-    last = point;
-  }
-  return all;
-}
 function describeHorizon(horizon) {
   const whose = horizon.prepared !== void 0 ? `the prepared transaction ${horizon.prepared}` : `the transaction of Postgres process ${horizon.pid}`;
   const known = [horizon.user, horizon.database, horizon.application, horizon.state, horizon.query];
