@@ -26,7 +26,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol "+Protocol, http.StatusUpgradeRequired)
 		return
 	}
-	conn, err := g.upgrader.Upgrade(w, r, nil)
+	protocols := websocket.Subprotocols(r)
+	speaksProtocol := slices.Contains(protocols, Protocol)
+	var chosen http.Header
+	if speaksProtocol {
+		// Our own string: a part of the request's would keep all of it, and the
+		// token beside it, for as long as the connection lasts.
+		chosen = http.Header{"Sec-Websocket-Protocol": {Protocol}}
+	}
+	conn, err := g.upgrader.Upgrade(w, r, chosen)
 	if err != nil { // the upgrader has answered
 		g.metrics.refused.Inc()
 		g.log.DebugContext(r.Context(), "upgrade refused", "remote", r.RemoteAddr, "error", err)
@@ -43,12 +51,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		k.refuse(*refusal)
 		return
 	}
-	protocols := websocket.Subprotocols(r)
-	token := tokenOf(r, protocols)
+	s.begin()
 	// The handler returns: what net/http holds for a request is worth more
 	// than the rest of a session together.
-	go s.write() //nolint:contextcheck // its own outlives the request's
-	go k.read(token, slices.Contains(protocols, Protocol))
+	go k.read(tokenOf(r, protocols), speaksProtocol)
 }
 
 // tokenOf returns the token of a request, "" where it is still to come.

@@ -7,61 +7,63 @@ import (
 	"time"
 )
 
-// handle carries out a frame of a client that has been greeted.
-func (s *session) handle(f clientFrame) {
+// handle carries out a frame of a client that has been greeted, or returns why
+// the session must end.
+func (s *session) handle(ctx context.Context, f clientFrame) *closing {
 	switch f.T {
 	case framePing:
-		s.reply(bareFrame{framePong})
-		return
+		return s.reply(bareFrame{framePong})
 	case framePong:
-		return // being heard is all there is to it
+		return nil // being heard is all there is to it
 	case frameHello:
-		s.end(closing{code: CloseProtocol, reason: "a second hello"})
-		return
+		return &closing{code: CloseProtocol, reason: "a second hello"}
 	}
-	if refused := s.limit(f); refused != nil {
-		s.reply(*refused)
-		return
+	refused, ending := s.limit(f)
+	if ending != nil {
+		return ending
+	}
+	if refused != nil {
+		return s.reply(*refused)
 	}
 	switch f.T {
 	case frameAuth:
-		s.refresh(f)
+		return s.refresh(ctx, f)
 	case frameRead, frameReadAll, frameMarkUnread:
-		if refused := s.gateway.command(s.ctx, s.userID, f); refused != nil {
-			s.reply(*refused)
-			return
+		if refused := s.gateway.command(ctx, s.userID, f); refused != nil {
+			return s.reply(*refused)
 		}
-		s.reply(okFrame{T: "ok", ID: f.ID})
-	default:
-		s.reply(errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: "unknown type of frame"})
+		return s.reply(okFrame{T: "ok", ID: f.ID})
 	}
+	return s.reply(errorFrame{T: "error", ID: f.ID, Code: codeInvalid, Message: "unknown type of frame"})
 }
 
-// reply queues an answer.
-func (s *session) reply(frame any) {
+// reply queues an answer, or returns why the session must end.
+func (s *session) reply(frame any) *closing {
 	if !s.mailbox.reply(frame) {
-		s.end(closing{code: CloseSlow, reason: "too many answers wait to be read"})
+		return &closing{code: CloseSlow, reason: "too many answers wait to be read"}
 	}
+	return nil
 }
 
-// limit counts a frame, and returns the answer to one that is too many.
-func (s *session) limit(f clientFrame) *errorFrame {
+// limit counts a frame, and returns the answer to one that is too many, or why
+// the session must end.
+func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
 	perSecond := s.gateway.cfg.Limits.Commands
 	if perSecond <= 0 {
-		return nil
+		return nil, nil
 	}
 	if s.allowance == nil {
 		s.allowance = newAllowance(perSecond)
 	}
 	wait, listens := s.allowance.take(time.Now())
 	if wait == 0 {
-		return nil
+		return nil, nil
 	}
 	s.gateway.metrics.limited.Inc()
 	if !listens {
-		s.end(*noRoom(CloseRateLimited, "too many commands", wait))
+		return nil, noRoom(CloseRateLimited, "too many commands", wait)
 	}
-	return tooMany(f, wait)
+	return tooMany(f, wait), nil
 }
 
 // tooMany is the answer to a command that may come again after a while.
@@ -72,20 +74,19 @@ func tooMany(f clientFrame, wait time.Duration) *errorFrame {
 	}
 }
 
-// refresh takes a fresh token.
-func (s *session) refresh(f clientFrame) {
-	refusal := s.authenticate(f.Token)
+// refresh takes a fresh token, or returns why the session must end.
+func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
+	refusal := s.authenticate(ctx, f.Token)
 	switch {
 	case refusal == nil:
-		s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiry()})
+		return s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiresAt()})
 	case refusal.code == CloseResync: // the old token is good still
-		s.reply(errorFrame{
+		return s.reply(errorFrame{
 			T: "error", ID: f.ID, Code: codeUnavailable, Message: refusal.reason,
 			RetryMS: refusal.reconnect.Milliseconds(),
 		})
-	default:
-		s.end(*refusal)
 	}
+	return refusal
 }
 
 // command makes what a user did durable, or returns why it is not.

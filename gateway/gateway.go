@@ -149,7 +149,8 @@ type Gateway struct {
 	sessions map[*session]string
 	// users is how many sessions each user has.
 	users map[string]int
-	// running counts the goroutines of sessions.
+	// running counts sessions until they have ended, and the readers of
+	// WebSockets until nothing more is read.
 	running sync.WaitGroup
 }
 
@@ -195,10 +196,10 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers.
-		ReadBufferSize:  512,
+		// Most frames of clients have less.
+		ReadBufferSize:  256,
 		WriteBufferPool: &sync.Pool{},
 		CheckOrigin:     cfg.AllowOrigin,
-		Subprotocols:    []string{Protocol},
 	}
 	return g, nil
 }
@@ -273,9 +274,9 @@ func (g *Gateway) meet(r *http.Request) *closing {
 	return nil
 }
 
-// admit registers a session and counts its goroutines, or returns why it may
-// not be.
-func (g *Gateway) admit(s *session, goroutines int) *closing {
+// admit registers a session, which is running until it has ended and as often as
+// its link says, or returns why it may not be.
+func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
@@ -285,7 +286,7 @@ func (g *Gateway) admit(s *session, goroutines int) *closing {
 		return noRoom(CloseCapacity, "the server has as many connections as it may", 0)
 	}
 	g.sessions[s] = ""
-	g.running.Add(goroutines)
+	g.running.Add(running)
 	g.metrics.connections.Inc()
 	return nil
 }

@@ -165,6 +165,13 @@ func (l *log) record(format string, args ...any) error {
 	return nil
 }
 
+// recorded returns what users did.
+func (l *log) recorded() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.done)
+}
+
 func (l *log) Read(_ context.Context, user, key, conversation string, upTo int64) error {
 	return l.record("%s reads %s up to %d%s", user, conversation, upTo, under(key))
 }

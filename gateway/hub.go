@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/badged/badged/pubsub"
@@ -20,9 +21,11 @@ type hub struct {
 
 // interest is a user who has sessions here, or had until a moment ago.
 type interest struct {
-	user     pubsub.User
-	sessions map[*session]struct{}
-	// joined is closed once the bus has acknowledged the interest, or cannot.
+	user pubsub.User
+	// sessions are few, mostly one.
+	sessions []*session
+	// joined is closed once the bus has acknowledged the interest, or cannot,
+	// and nil from then on.
 	joined chan struct{}
 	// leaving is not nil while the bus is told that the interest has ended,
 	// and closed after that. Whoever comes in between waits: a join and a leave
@@ -39,7 +42,7 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if in, ok := h.users[u.UserID]; ok {
-		for s := range in.sessions {
+		for _, s := range in.sessions {
 			s.mailbox.offer(u)
 		}
 	}
@@ -61,29 +64,42 @@ func (h *hub) join(ctx context.Context, s *session, user pubsub.User) error {
 		h.mu.Lock()
 		in, ok := h.users[user.ID]
 		if !ok {
-			in = &interest{user: user, sessions: map[*session]struct{}{s: {}}, joined: make(chan struct{})}
+			joined := make(chan struct{})
+			in = &interest{user: user, sessions: []*session{s}, joined: joined}
 			h.users[user.ID] = in
 			h.mu.Unlock()
-			defer close(in.joined)
-			return h.subscription.Join(ctx, user)
+			err := h.subscription.Join(ctx, user)
+			h.mu.Lock()
+			in.joined = nil
+			h.mu.Unlock()
+			close(joined)
+			return err
 		}
 		if in.leaving == nil {
-			in.sessions[s] = struct{}{}
+			in.sessions = append(in.sessions, s)
+			joined := in.joined
 			h.mu.Unlock()
-			select {
-			case <-in.joined:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			return await(ctx, joined)
 		}
 		left := in.leaving
 		h.mu.Unlock()
-		select {
-		case <-left:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := await(ctx, left); err != nil {
+			return err
 		}
+	}
+}
+
+// await returns once a channel is closed, as one that is nil was, or with the
+// error of ctx.
+func await(ctx context.Context, closed <-chan struct{}) error {
+	if closed == nil {
+		return nil
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -95,19 +111,23 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 		h.mu.Unlock()
 		return nil
 	}
-	if _, ok := in.sessions[s]; !ok {
+	at := slices.Index(in.sessions, s)
+	if at < 0 {
 		h.mu.Unlock()
 		return nil
 	}
-	delete(in.sessions, s)
+	in.sessions = slices.Delete(in.sessions, at, at+1)
 	if len(in.sessions) > 0 {
 		h.mu.Unlock()
 		return nil
 	}
 	in.leaving = make(chan struct{})
+	joined := in.joined
 	h.mu.Unlock()
 
-	<-in.joined
+	if joined != nil {
+		<-joined
+	}
 	err := h.subscription.Leave(ctx, in.user)
 
 	h.mu.Lock()
@@ -136,9 +156,5 @@ func (h *hub) sessionsOf(userID string) []*session {
 	if !ok {
 		return nil
 	}
-	sessions := make([]*session, 0, len(in.sessions))
-	for s := range in.sessions {
-		sessions = append(sessions, s)
-	}
-	return sessions
+	return slices.Clone(in.sessions)
 }

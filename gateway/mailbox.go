@@ -32,8 +32,9 @@ type mailbox struct {
 	heard      int64
 	heardEpoch string
 	replies    []any
-	// filled has a token whenever there may be something to take.
-	filled chan struct{}
+	// filled is called whenever there may be something to take, from whatever
+	// goroutine. It must neither block nor call the mailbox.
+	filled func()
 }
 
 // pending is what a client has not been told yet.
@@ -51,16 +52,7 @@ type traced struct {
 	came   time.Time
 }
 
-func newMailbox() *mailbox {
-	return &mailbox{syncing: true, filled: make(chan struct{}, 1)}
-}
-
-func (m *mailbox) signal() {
-	select {
-	case m.filled <- struct{}{}:
-	default:
-	}
-}
+func newMailbox(filled func()) *mailbox { return &mailbox{syncing: true, filled: filled} }
 
 // offer takes an update from the bus.
 func (m *mailbox) offer(u *pubsub.Update) {
@@ -88,7 +80,7 @@ func (m *mailbox) offer(u *pubsub.Update) {
 	if u.TraceParent != "" {
 		m.pending.traced = &traced{u.TraceParent, time.Now()}
 	}
-	m.signal()
+	m.filled()
 }
 
 // hear remembers how new the state is that the tables must have.
@@ -104,7 +96,7 @@ func (m *mailbox) resync() {
 	m.syncing = true
 	m.pending = nil
 	m.heard, m.heardEpoch = 0, ""
-	m.signal()
+	m.filled()
 }
 
 // behind takes note that the tables have a state, and reports whether the
@@ -146,7 +138,7 @@ func (m *mailbox) reply(frame any) bool {
 		return false
 	}
 	m.replies = append(m.replies, frame)
-	m.signal()
+	m.filled()
 	return true
 }
 

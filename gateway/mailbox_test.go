@@ -18,7 +18,7 @@ func TestMailboxDeliversTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newTables()
 		history := map[int64]map[string]int64{0: {}} // unread by version
-		m := newMailbox()
+		m := newMailbox(func() {})
 		c := heldState{conversations: map[string]int64{}}
 		var sent []pubsub.Update
 		steps := rapid.IntRange(1, 60).Draw(t, "steps")
@@ -117,7 +117,7 @@ func (c *heldState) apply(t *rapid.T, b pubsub.Badge, conversations []pubsub.Con
 // A client that does not read costs one slot: what changed, not how often.
 func TestMailboxMerges(t *testing.T) {
 	db := newTables()
-	m := newMailbox()
+	m := newMailbox(func() {})
 	m.synced("e1", 0)
 	for i := range int64(1000) {
 		u := db.commit("ann", fmt.Sprintf("c%d", i%3), i)
@@ -138,7 +138,7 @@ func TestMailboxMerges(t *testing.T) {
 }
 
 func TestMailboxBoundsAnswers(t *testing.T) {
-	m := newMailbox()
+	m := newMailbox(func() {})
 	for i := range maxReplies {
 		if !m.reply(bareFrame{"pong"}) {
 			t.Fatalf("no room for answer %d", i)

@@ -5,42 +5,39 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
-
-	"github.com/badged/badged/pubsub"
 )
 
-// session is one client that is told its badge, over whatever link. write alone
-// writes on the link; everything else only puts into the mailbox, or ends the
-// session.
+// session is one client that is told its badge, over whatever link. Its worker
+// (work.go) alone writes on the link; everything else only puts into the
+// mailbox, or ends the session.
 type session struct {
 	gateway *Gateway
 	link    link
 	mailbox *mailbox
-
-	// ctx ends with the session.
-	ctx    context.Context
-	cancel context.CancelFunc
+	worker
 
 	mu sync.Mutex
-	// closing is why the session ends, nil while it does not.
-	closing  *closing
+	// over is set once the session is to end; closing is why, nil where nobody
+	// gave a reason.
+	over    bool
+	closing *closing
+	// doing ends what is done for the client at the moment; nil where nothing is.
+	doing    map[*context.CancelFunc]struct{}
 	identity Identity
 
 	// allowance is what the client may still ask for, nil before it has asked
 	// for anything; most never do.
 	allowance *allowance
 
-	// greeted is closed once the client has said a hello that was accepted.
-	// From then on userID is whose session it is, and epoch and version are
-	// what the client said that it holds.
-	greeted chan struct{}
+	// userID is whose session it is, once the client has said a hello that was
+	// accepted, and epoch and version are what it said that it holds.
 	userID  string
 	epoch   string
 	version int64
 }
 
 // link is what carries the frames of a session to its client. Only the
-// session's write calls it, except for cut.
+// session's worker calls it, except for cut.
 type link interface {
 	// write writes a frame, and its JSON, within Config.WriteTimeout.
 	write(frame any, body []byte) error
@@ -56,34 +53,68 @@ type link interface {
 	cut()
 }
 
-// newSession returns a session whose link is still to be set.
+// newSession returns a session whose link is still to be set. Nothing is done for
+// it before it begins.
 func newSession(g *Gateway) *session {
-	// The request's context ends with its handler, which a session may outlive.
-	ctx, cancel := context.WithCancel(context.Background())
-	return &session{
-		gateway: g, mailbox: newMailbox(),
-		ctx: ctx, cancel: cancel,
-		greeted: make(chan struct{}),
-	}
+	s := &session{gateway: g, worker: worker{busy: true}}
+	s.mailbox = newMailbox(func() { s.ask(dutyTell) })
+	return s
 }
 
 // end asks for the end of the session; the first reason given counts.
 func (s *session) end(c closing) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closing == nil {
 		s.closing = &c
-		s.cancel()
+	}
+	s.mu.Unlock()
+	s.leave()
+}
+
+// leave asks for the end of the session, for no other reason than those that
+// end was given.
+func (s *session) leave() {
+	s.mu.Lock()
+	s.over = true
+	for cancel := range s.doing {
+		(*cancel)()
+	}
+	s.mu.Unlock()
+	s.ask(dutyEnd)
+}
+
+// during returns a context for something that is done for the client; it ends
+// with the session, and when done is called. A context that lasts as long as
+// the session would take more memory than the rest of it.
+func (s *session) during() (ctx context.Context, done func()) {
+	// That of the request ends with its handler, which a session may outlive.
+	ctx, cancel := context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		cancel()
+	}
+	if s.doing == nil {
+		s.doing = map[*context.CancelFunc]struct{}{}
+	}
+	s.doing[&cancel] = struct{}{}
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(s.doing, &cancel); len(s.doing) == 0 {
+			s.doing = nil
+		}
 	}
 }
 
 // cut ends the session without a goodbye.
 func (s *session) cut() {
-	s.cancel()
+	s.leave()
 	s.link.cut()
 }
 
-func (s *session) expiry() time.Time {
+func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.identity.ExpiresAt
@@ -91,8 +122,8 @@ func (s *session) expiry() time.Time {
 
 // authenticate takes a token, the first or a fresh one, or returns why the
 // session must end.
-func (s *session) authenticate(token string) *closing {
-	id, refusal := s.gateway.identify(s.ctx, token)
+func (s *session) authenticate(ctx context.Context, token string) *closing {
+	id, refusal := s.gateway.identify(ctx, token)
 	if refusal != nil {
 		return refusal
 	}
@@ -105,13 +136,14 @@ func (s *session) authenticate(token string) *closing {
 	return nil
 }
 
-// greet takes the first frame, or returns why the session must end.
-func (s *session) greet(f clientFrame) *closing {
+// greet takes the first frame, after which dutyGreet is to be asked for, or
+// returns why the session must end.
+func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	if f.T != frameHello {
 		return &closing{code: CloseProtocol, reason: "the first frame must be a hello"}
 	}
 	if f.Token != "" {
-		if refusal := s.authenticate(f.Token); refusal != nil {
+		if refusal := s.authenticate(ctx, f.Token); refusal != nil {
 			return refusal
 		}
 	}
@@ -122,85 +154,7 @@ func (s *session) greet(f clientFrame) *closing {
 		return refusal
 	}
 	s.userID, s.epoch, s.version = s.identity.UserID, f.Epoch, f.Version
-	close(s.greeted)
 	return nil
-}
-
-// write brings the client up to date, keeps it so, and says goodbye. It is the
-// only one who writes frames on the connection.
-func (s *session) write() {
-	g := s.gateway
-	defer g.running.Done()
-	defer g.dismiss(s)
-	defer s.cancel()
-
-	select {
-	case <-s.greeted:
-	case <-s.ctx.Done():
-		s.goodbye()
-		return
-	}
-	user := pubsub.User{ID: s.userID, Partition: g.cfg.PartitionOf(s.userID)}
-	joinCtx, cancel := context.WithTimeout(s.ctx, g.cfg.JoinTimeout)
-	if err := g.hub.join(joinCtx, s, user); err != nil && s.ctx.Err() == nil {
-		g.log.WarnContext(s.ctx, "the bus did not acknowledge in time; serving from the tables", "error", err)
-	}
-	cancel()
-	defer func() {
-		// The session's context is done, the bus's business is not.
-		leaveCtx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), g.cfg.JoinTimeout)
-		defer cancel()
-		if err := g.hub.leave(leaveCtx, s, user.ID); err != nil {
-			g.log.DebugContext(leaveCtx, "leave", "error", err)
-		}
-	}()
-
-	s.mailbox.signal() // there is a hello to answer
-	err := s.serve()
-	if err != nil && s.ctx.Err() == nil {
-		s.end(closing{code: CloseSlow, reason: "the connection is too slow"})
-	}
-	s.goodbye()
-}
-
-// serve writes what the mailbox has until the session ends or a write fails.
-func (s *session) serve() error {
-	g := s.gateway
-	teller := newTeller(s)
-	defer teller.due.Stop()
-	ping := time.NewTicker(g.cfg.PingInterval)
-	defer ping.Stop()
-	expiry := time.NewTimer(time.Until(s.expiry()))
-	defer expiry.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return nil
-		case <-s.mailbox.filled:
-			if err := teller.deliver(s.mailbox.take()); err != nil {
-				return err
-			}
-		case <-teller.due.C:
-			if err := teller.sync(); err != nil {
-				return err
-			}
-		case <-ping.C:
-			if !s.link.alive() {
-				s.end(closing{code: CloseNoPong, reason: "no sign of life"})
-				return nil
-			}
-			if err := s.link.ping(); err != nil {
-				return err
-			}
-		case <-expiry.C:
-			left := time.Until(s.expiry()) // a fresh token may have come
-			if left <= 0 {
-				s.end(closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()})
-				return nil
-			}
-			expiry.Reset(left)
-		}
-	}
 }
 
 // send writes one frame.

@@ -410,15 +410,13 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 func TestClientThatAsksAndDoesNotReadIsClosed(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newSession(w.gateway)
-	for range maxReplies {
-		s.handle(clientFrame{T: framePing})
+	for i := range maxReplies {
+		if refusal := s.handle(t.Context(), clientFrame{T: framePing}); refusal != nil {
+			t.Fatalf("answer %d ends the session: %+v", i, refusal)
+		}
 	}
-	if s.closing != nil {
-		t.Fatalf("%d answers end the session: %+v", maxReplies, s.closing)
-	}
-	s.handle(clientFrame{T: framePing})
-	if s.closing == nil || s.closing.code != CloseSlow {
-		t.Errorf("one more: %+v", s.closing)
+	if refusal := s.handle(t.Context(), clientFrame{T: framePing}); refusal == nil || refusal.code != CloseSlow {
+		t.Errorf("one more: %+v", refusal)
 	}
 }
 
@@ -468,3 +466,15 @@ func (deaf) Join(ctx context.Context, _ ...pubsub.User) error {
 }
 func (deaf) Leave(context.Context, ...pubsub.User) error { return nil }
 func (deaf) Close() error                                { return nil }
+
+// A gateway that does not run, not yet or no more, sends clients elsewhere.
+func TestNotOpenIsDraining(t *testing.T) {
+	w := newWorld(t, nil)
+	w.gateway.mu.Lock()
+	w.gateway.draining = true
+	w.gateway.mu.Unlock()
+	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, Protocol)
+	if code, _, bye := c.farewell(); code != CloseDraining || bye.ReconnectMS == 0 {
+		t.Errorf("closed with %d after %s", code, bye.raw)
+	}
+}

@@ -21,9 +21,10 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := newSession(g)
-	defer s.cancel()
-	defer context.AfterFunc(r.Context(), s.cancel)() // the client is gone
-	stream := &stream{timeout: g.cfg.WriteTimeout, writer: w, control: http.NewResponseController(w)}
+	stream := &stream{
+		timeout: g.cfg.WriteTimeout, writer: w, control: http.NewResponseController(w),
+		ended: make(chan struct{}),
+	}
 	s.link = stream
 
 	refusal := g.meet(r)
@@ -35,10 +36,10 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if token := bearerOf(r); token != "" {
-		refusal = s.authenticate(token)
+		refusal = s.authenticate(r.Context(), token)
 	}
 	if refusal == nil {
-		refusal = s.greet(helloOf(r))
+		refusal = s.greet(r.Context(), helloOf(r))
 	}
 	if refusal != nil {
 		g.dismiss(s)
@@ -59,7 +60,10 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
 	// An error shows with the first frame, too.
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
-	s.write() //nolint:contextcheck // its own ends with the request's, and when the gateway says so
+	defer context.AfterFunc(r.Context(), s.leave)() // the client is gone
+	s.begin()
+	s.ask(dutyGreet)
+	<-stream.ended
 }
 
 // helloOf returns the hello that a request stands for. What is no position that
@@ -78,6 +82,8 @@ type stream struct {
 	timeout time.Duration
 	writer  http.ResponseWriter
 	control *http.ResponseController
+	// ended is closed once nothing more is written.
+	ended chan struct{}
 }
 
 // write implements link. The id of an event is what the client holds with it.
@@ -115,7 +121,7 @@ func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
 func (e *stream) alive() bool { return true }
 
 // close implements link: the stream ends with its handler.
-func (e *stream) close(*closing) {}
+func (e *stream) close(*closing) { close(e.ended) }
 
 // cut implements link.
 func (e *stream) cut() {

@@ -26,7 +26,7 @@ type teller struct {
 	// greeted is set once the client's hello is answered.
 	greeted bool
 
-	// due fires when the tables are to be read again, after backoff.
+	// due has the tables read again, after backoff; nil until that is needed.
 	due     *time.Timer
 	backoff time.Duration
 	// failures is how many reads in a row have failed.
@@ -34,14 +34,12 @@ type teller struct {
 }
 
 func newTeller(s *session) *teller {
-	t := &teller{session: s, epoch: s.epoch, version: s.version, due: time.NewTimer(0)}
-	t.due.Stop()
-	return t
+	return &teller{session: s, epoch: s.epoch, version: s.version}
 }
 
 // deliver writes what was in the mailbox. An error means that the connection
 // is of no more use.
-func (t *teller) deliver(d delivery) error {
+func (t *teller) deliver(ctx context.Context, d delivery) error {
 	for _, frame := range d.replies {
 		if err := t.session.send(frame); err != nil {
 			return err
@@ -56,7 +54,7 @@ func (t *teller) deliver(d delivery) error {
 		}
 	}
 	if d.sync {
-		return t.sync()
+		return t.sync(ctx)
 	}
 	return nil
 }
@@ -79,14 +77,14 @@ func (t *teller) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversati
 
 // sync brings the client up to date from the tables. Where they cannot be read,
 // or are not yet as new as what was heard of, it is due again after a while.
-func (t *teller) sync() error {
+func (t *teller) sync(ctx context.Context) error {
 	s := t.session
-	state, whole, err := t.read()
-	if s.ctx.Err() != nil {
+	state, whole, err := t.read(ctx)
+	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
-		s.gateway.log.WarnContext(s.ctx, "cannot read the state of a client's user", "error", err)
+		s.gateway.log.WarnContext(ctx, "cannot read the state of a client's user", "error", err)
 		if t.failures++; !t.greeted && t.failures == greetingAttempts {
 			s.end(*comeBack("the state cannot be read right now"))
 			return nil
@@ -109,14 +107,25 @@ func (t *teller) sync() error {
 // again makes a sync due after a while, which grows.
 func (t *teller) again() {
 	t.backoff = min(max(2*t.backoff, firstSyncBackoff), lastSyncBackoff)
+	if t.due == nil {
+		t.due = time.AfterFunc(t.backoff, func() { t.session.ask(dutySync) })
+		return
+	}
 	t.due.Reset(t.backoff)
+}
+
+// stop makes no sync due any more.
+func (t *teller) stop() {
+	if t.due != nil {
+		t.due.Stop()
+	}
 }
 
 // read reads what the client lacks; whole says that it is all there is rather
 // than what changed.
-func (t *teller) read() (state pubsub.Snapshot, whole bool, err error) {
+func (t *teller) read(ctx context.Context) (state pubsub.Snapshot, whole bool, err error) {
 	g, s := t.session.gateway, t.session
-	ctx, cancel := context.WithTimeout(s.ctx, g.cfg.ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
 	if t.epoch != "" {
 		state, err = g.cfg.Badges.Changes(ctx, s.userID, t.version)
@@ -150,6 +159,6 @@ func (t *teller) tell(state pubsub.Snapshot, whole bool) error {
 func (t *teller) terms() connectionTerms {
 	return connectionTerms{
 		PingMS:    t.session.gateway.cfg.PingInterval.Milliseconds(),
-		ExpiresAt: t.session.expiry().UTC().Truncate(time.Second),
+		ExpiresAt: t.session.expiresAt().UTC().Truncate(time.Second),
 	}
 }

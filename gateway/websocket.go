@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +14,8 @@ import (
 )
 
 // socket is the WebSocket of a session. A goroutine of its own reads what the
-// client says; the session's writes.
+// client says, the only one that an idle client has; the session's worker
+// writes.
 type socket struct {
 	session *session
 	conn    *websocket.Conn
@@ -68,11 +70,26 @@ func (k *socket) alive() bool {
 
 // read takes the client's frames until the connection ends.
 func (k *socket) read(token string, speaksProtocol bool) {
-	s := k.session
-	defer s.gateway.running.Done()
-	defer k.exhaust()
-	defer s.cancel()
+	if !k.welcome(token, speaksProtocol) {
+		k.fallSilent()
+		return
+	}
+	k.session.ask(dutyGreet)
+	// To check a token takes a deep stack, which a goroutine then keeps.
+	go k.listen()
+}
 
+// fallSilent ends the session from the side of its reader.
+func (k *socket) fallSilent() {
+	defer k.session.gateway.running.Done()
+	k.session.leave()
+	k.exhaust()
+}
+
+// welcome returns once the client has said a hello that was accepted, and false
+// where the session ends instead.
+func (k *socket) welcome(token string, speaksProtocol bool) bool {
+	s := k.session
 	k.conn.SetReadLimit(MaxFrameBytes)
 	k.conn.SetPongHandler(func(string) error { k.heard(); return nil })
 	k.conn.SetPingHandler(func(data string) error {
@@ -86,61 +103,91 @@ func (k *socket) read(token string, speaksProtocol bool) {
 
 	if !speaksProtocol {
 		s.end(closing{code: CloseNoProtocol, reason: "offer the subprotocol " + Protocol})
-		return
+		return false
 	}
 	if token != "" {
-		if refusal := s.authenticate(token); refusal != nil {
+		ctx, done := s.during()
+		refusal := s.authenticate(ctx, token)
+		done()
+		if refusal != nil {
 			s.end(*refusal)
-			return
+			return false
 		}
 	}
 	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only on a closed one, and then so does the read
-	f, ok := k.next()
+	payload, ok := k.next()
 	if !ok {
-		return
+		return false
 	}
-	if refusal := s.greet(f); refusal != nil {
-		s.end(*refusal)
-		return
-	}
-	_ = k.conn.SetReadDeadline(time.Time{}) // from here on write watches over silence
+	_ = k.conn.SetReadDeadline(time.Time{}) // from here on pings watch over silence
+	return k.take(payload, s.greet)
+}
 
+// listen takes what a client says that has been greeted. Whatever a frame takes
+// is done aside, so that the stack on which the client is waited for stays
+// small.
+func (k *socket) listen() {
+	defer k.fallSilent()
 	for {
-		f, ok := k.next()
+		payload, ok := k.next()
 		if !ok {
 			return
 		}
-		s.handle(f)
+		done := make(chan bool)
+		go func() { done <- k.take(payload, k.session.handle) }()
+		if !<-done {
+			return
+		}
 	}
 }
 
-// next returns the next frame; ok is false where the session ends.
-func (k *socket) next() (f clientFrame, ok bool) {
-	s := k.session
+// next returns the next frame as it came; ok is false where the session ends.
+func (k *socket) next() (payload []byte, ok bool) {
 	kind, payload, err := k.conn.ReadMessage()
+	if err != nil {
+		k.silence(err)
+		return nil, false
+	}
+	k.heard()
+	if kind != websocket.TextMessage {
+		k.session.end(closing{code: CloseProtocol, reason: "frames must be text"})
+		return nil, false
+	}
+	return payload, true
+}
+
+// silence ends the session where its client took too long to say hello, or said
+// too much. Others from whom nothing can be read are gone.
+func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		s.end(closing{code: CloseProtocol, reason: "no hello in time"})
-		return f, false
+		k.session.end(closing{code: CloseProtocol, reason: "no hello in time"})
 	case errors.Is(err, websocket.ErrReadLimit): // of which the library does not always tell
-		s.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
-		return f, false
-	case err != nil:
-		return f, false
-	case kind != websocket.TextMessage:
-		s.end(closing{code: CloseProtocol, reason: "frames must be text"})
-		return f, false
-	case !utf8.Valid(payload):
+		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
+	}
+}
+
+// take understands a frame and has it carried out; false where the session ends
+// with it.
+func (k *socket) take(payload []byte, carryOut func(context.Context, clientFrame) *closing) bool {
+	s := k.session
+	if !utf8.Valid(payload) {
 		s.end(closing{code: websocket.CloseInvalidFramePayloadData, reason: "text must be UTF-8"})
-		return f, false
+		return false
 	}
-	k.heard()
-	if f, err = decodeFrame(payload); err != nil {
+	f, err := decodeFrame(payload)
+	if err != nil {
 		s.end(closing{code: CloseProtocol, reason: err.Error()})
-		return f, false
+		return false
 	}
-	return f, true
+	ctx, done := s.during()
+	defer done()
+	if refusal := carryOut(ctx, f); refusal != nil {
+		s.end(*refusal)
+		return false
+	}
+	return true
 }
 
 func (k *socket) deadline() time.Time {

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goroutinesOf counts the goroutines that run code with a name.
+func goroutinesOf(name string) int {
+	stacks := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(stacks, true)
+		if n < len(stacks) {
+			stacks = stacks[:n]
+			break
+		}
+		stacks = make([]byte, 2*len(stacks))
+	}
+	return len(slices.DeleteFunc(strings.Split(string(stacks), "\n\n"), func(stack string) bool {
+		return !strings.Contains(stack, name)
+	}))
+}
+
+// openSessions returns the sessions of a gateway.
+func (w *world) openSessions() []*session {
+	w.gateway.mu.Lock()
+	defer w.gateway.mu.Unlock()
+	var all []*session
+	for s := range w.gateway.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// A client to whom nothing happens costs one goroutine, which reads, and one
+// timer; when it is gone nothing of it is left.
+func TestIdleClientCostsOneGoroutine(t *testing.T) {
+	w := newWorld(t, nil)
+	const n = 40
+	var clients []*client
+	for i := range n {
+		c, _ := w.connect(fmt.Sprintf("u%d", i%(n/2))) // two of each user
+		clients = append(clients, c)
+	}
+	readers := func() int { return goroutinesOf("gateway.(*socket).listen") }
+	workers := func() int { return goroutinesOf("gateway.(*session).work") }
+	eventually(func() bool { return readers() == n && workers() == 0 })
+
+	sessions := w.openSessions()
+	for i, c := range clients {
+		w.send(fmt.Sprintf("u%d", i%(n/2)), "c1", 1) // who has been busy is as cheap again
+		c.say(`{"t":"read_all","id":1}`)
+	}
+	eventually(func() bool { return len(w.log.recorded()) == n && workers() == 0 && readers() == n })
+	for _, s := range sessions {
+		s.mu.Lock()
+		if s.doing != nil {
+			t.Errorf("something is kept of what was done: %v", s.doing)
+		}
+		s.mu.Unlock()
+	}
+
+	for _, c := range clients {
+		_ = c.conn.CloseNow()
+	}
+	eventually(func() bool {
+		return len(w.openSessions()) == 0 && goroutinesOf("gateway.(*socket)")+goroutinesOf("gateway.(*session)") == 0
+	})
+	w.gateway.mu.Lock()
+	if n := len(w.gateway.users); n != 0 {
+		t.Errorf("the gateway counts connections of %d users", n)
+	}
+	w.gateway.mu.Unlock()
+	if left := w.gateway.hub.userIDs(); len(left) != 0 {
+		t.Errorf("the hub knows %v", left)
+	}
+	for _, s := range sessions {
+		if s.check.Stop() || s.teller.due != nil && s.teller.due.Stop() {
+			t.Error("a timer of a session that has ended was running")
+		}
+	}
+}
