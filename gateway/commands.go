@@ -128,7 +128,7 @@ func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) er
 	if f.T == frameRead && f.UpToSeq < 1 {
 		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
 	}
-	last, err := g.cfg.Badges.LastSeq(ctx, userID, f.ConversationID)
+	last, err := g.lastSeq(ctx, userID, f.ConversationID)
 	if err != nil {
 		return err
 	}
@@ -141,4 +141,16 @@ func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) er
 	// A client cannot have read what it was not given, and must not be able to
 	// silence a conversation for ever.
 	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, min(f.UpToSeq, last))
+}
+
+// lastSeq returns the last message delivered to a user, when it is the caller's
+// turn to ask.
+func (g *Gateway) lastSeq(ctx context.Context, userID, conversationID string) (int64, error) {
+	select {
+	case g.lookups <- struct{}{}:
+		defer func() { <-g.lookups }()
+		return g.cfg.Badges.LastSeq(ctx, userID, conversationID)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 }

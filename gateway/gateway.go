@@ -25,13 +25,11 @@ import (
 
 // Badges is how the gateway reads the state of users.
 type Badges interface {
-	// Snapshot returns a user's badge and the conversations that have anything
-	// to show, as of one instant.
-	Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error)
-	// Changes returns a user's badge and the conversations that changed after
-	// a version; More is set where they are too many to bring anybody up to
-	// date.
-	Changes(ctx context.Context, userID string, since int64) (pubsub.Snapshot, error)
+	// States returns what brings those who hold a state of some users of one
+	// partition up to date, in the order given: what changed since, or the whole
+	// state where the epoch is another, or none, or the version unknown. More is
+	// set where changes are too many to bring anybody up to date.
+	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
 	// Versions returns epoch and version of each user, in the order given.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
 	// LastSeq returns the last message delivered to a user, 0 if none was.
@@ -115,7 +113,7 @@ type Config struct {
 	// the tables alone. Default 2s.
 	JoinTimeout time.Duration
 	// ReadTimeout is how long one read of the tables, or one command, may
-	// take. Default 5s.
+	// take, the wait for its turn included. Default 5s.
 	ReadTimeout time.Duration
 	// DrainTimeout is how long connections have to close when the gateway
 	// stops. Default 5s.
@@ -133,6 +131,8 @@ type Gateway struct {
 	log      *slog.Logger
 	metrics  *Metrics
 	hub      *hub
+	lobby    lobby
+	reads    *reads
 	upgrader websocket.Upgrader
 
 	// open is closed once Run accepts connections.
@@ -142,6 +142,8 @@ type Gateway struct {
 	// user.
 	connects *limiters[netip.Prefix]
 	commands *limiters[string]
+	// lookups has a token for each command that asks the tables.
+	lookups chan struct{}
 
 	mu       sync.Mutex
 	draining bool
@@ -187,6 +189,8 @@ func New(cfg Config) (*Gateway, error) {
 		log:      cfg.Logger,
 		metrics:  cfg.Metrics,
 		hub:      newHub(),
+		reads:    newReads(cfg.Badges, cfg.ReadTimeout),
+		lookups:  make(chan struct{}, readsAtOnce),
 		open:     make(chan struct{}),
 		draining: true, // until Run
 		sessions: map[*session]string{},
@@ -223,6 +227,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 	g.reconcile(ctx)
 	g.drain()
+	g.reads.stop()
 	if err := subscription.Close(); err != nil {
 		return fmt.Errorf("gateway: close the subscription: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,12 @@ type tables struct {
 	// returned: whatever it commits is news to the reader.
 	beforeReturn func()
 	reads        int
+	// queries are how many users each query read. While hold is set, queries
+	// wait until it is closed.
+	queries []int
+	hold    chan struct{}
+	// asking is how many calls of LastSeq have been held.
+	asking atomic.Int32
 }
 
 func newTables() *tables {
@@ -90,15 +97,21 @@ func (db *tables) setFail(err error) {
 	db.fail = err
 }
 
-func (db *tables) read(user string, keep func(pubsub.Conversation) bool) (pubsub.Snapshot, error) {
+// maxChanges is how many conversations the tables tell of.
+const maxChanges = 5
+
+func (db *tables) read(held pubsub.Held) (pubsub.Snapshot, error) {
 	db.mu.Lock()
 	if db.fail != nil {
 		defer db.mu.Unlock()
 		return pubsub.Snapshot{}, db.fail
 	}
 	db.reads++
-	s := *db.user(user)
-	s.Conversations = slices.DeleteFunc(slices.Clone(s.Conversations), func(c pubsub.Conversation) bool { return !keep(c) })
+	s := *db.user(held.UserID)
+	s.Whole = held.Epoch != s.Epoch || held.Version > s.Version
+	s.Conversations = slices.DeleteFunc(slices.Clone(s.Conversations), func(c pubsub.Conversation) bool {
+		return s.Whole && c.Unread == 0 || !s.Whole && c.Version <= held.Version
+	})
 	slices.SortFunc(s.Conversations, func(a, b pubsub.Conversation) int { return cmp.Compare(b.Version, a.Version) })
 	hook := db.beforeReturn
 	db.beforeReturn = nil
@@ -109,16 +122,26 @@ func (db *tables) read(user string, keep func(pubsub.Conversation) bool) (pubsub
 	return s, nil
 }
 
-func (db *tables) Snapshot(_ context.Context, user string) (pubsub.Snapshot, error) {
-	return db.read(user, func(c pubsub.Conversation) bool { return c.Unread > 0 })
-}
-
-func (db *tables) Changes(_ context.Context, user string, since int64) (pubsub.Snapshot, error) {
-	s, err := db.read(user, func(c pubsub.Conversation) bool { return c.Version > since })
-	if len(s.Conversations) > 5 {
-		s.Conversations, s.More = s.Conversations[:5], true
+func (db *tables) States(_ context.Context, _ int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
+	db.mu.Lock()
+	db.queries = append(db.queries, len(held))
+	hold := db.hold
+	db.mu.Unlock()
+	if hold != nil {
+		<-hold
 	}
-	return s, err
+	states := make([]pubsub.Snapshot, len(held))
+	for i, h := range held {
+		s, err := db.read(h)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Whole && len(s.Conversations) > maxChanges {
+			s.Conversations, s.More = s.Conversations[:maxChanges], true
+		}
+		states[i] = s
+	}
+	return states, nil
 }
 
 func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, error) {
@@ -135,6 +158,10 @@ func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, e
 }
 
 func (db *tables) LastSeq(_ context.Context, user, conversation string) (int64, error) {
+	if db.hold != nil {
+		db.asking.Add(1)
+		<-db.hold
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.fail != nil {

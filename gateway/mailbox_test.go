@@ -79,7 +79,7 @@ func (c *heldState) take(t *rapid.T, m *mailbox, db *tables, history map[int64]m
 		c.apply(t, *d.badge, d.conversations, history)
 	}
 	for d.sync {
-		state, err := db.read("ann", func(conv pubsub.Conversation) bool { return conv.Version > c.version })
+		state, err := db.read(pubsub.Held{UserID: "ann", Epoch: db.epoch, Version: c.version})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,9 @@ type session struct {
 	userID  string
 	epoch   string
 	version int64
+
+	// place is the lobby's.
+	place place
 }
 
 // link is what carries the frames of a session to its client. Only the
@@ -136,8 +139,8 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	return nil
 }
 
-// greet takes the first frame, after which dutyGreet is to be asked for, or
-// returns why the session must end.
+// greet takes the first frame, after which the session is to enter the lobby, or
+// returns why it must end.
 func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	if f.T != frameHello {
 		return &closing{code: CloseProtocol, reason: "the first frame must be a hello"}
@@ -156,6 +159,8 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	s.userID, s.epoch, s.version = s.identity.UserID, f.Epoch, f.Version
 	return nil
 }
+
+func (s *session) partition() int { return s.gateway.cfg.PartitionOf(s.userID) }
 
 // send writes one frame.
 func (s *session) send(frame any) error {

@@ -62,7 +62,7 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
 	defer context.AfterFunc(r.Context(), s.leave)() // the client is gone
 	s.begin()
-	s.ask(dutyGreet)
+	g.lobby.enter(s)
 	<-stream.ended
 }
 

@@ -79,7 +79,7 @@ func (t *teller) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversati
 // or are not yet as new as what was heard of, it is due again after a while.
 func (t *teller) sync(ctx context.Context) error {
 	s := t.session
-	state, whole, err := t.read(ctx)
+	state, err := t.read(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -93,7 +93,8 @@ func (t *teller) sync(ctx context.Context) error {
 		return nil
 	}
 	t.failures = 0
-	if err := t.tell(state, whole); err != nil {
+	s.gateway.lobby.leave(s)
+	if err := t.tell(&state); err != nil {
 		return err
 	}
 	if t.version != state.Version || !s.mailbox.synced(state.Epoch, state.Version) {
@@ -121,32 +122,28 @@ func (t *teller) stop() {
 	}
 }
 
-// read reads what the client lacks; whole says that it is all there is rather
-// than what changed.
-func (t *teller) read(ctx context.Context) (state pubsub.Snapshot, whole bool, err error) {
-	g, s := t.session.gateway, t.session
-	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
+// read reads what the client lacks.
+func (t *teller) read(ctx context.Context) (pubsub.Snapshot, error) {
+	s := t.session
+	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
 	defer cancel()
-	if t.epoch != "" {
-		state, err = g.cfg.Badges.Changes(ctx, s.userID, t.version)
-		behind := state.Version < t.version && t.greeted // the tables are, not the client
-		if err != nil || state.Epoch == t.epoch && !state.More && (state.Version >= t.version || behind) {
-			return state, false, err
-		}
+	held := pubsub.Held{UserID: s.userID, Epoch: t.epoch, Version: t.version}
+	state, err := s.gateway.reads.read(ctx, s.partition(), held)
+	if err == nil && state.More && !state.Whole {
+		return s.gateway.reads.read(ctx, s.partition(), pubsub.Held{UserID: s.userID})
 	}
-	state, err = g.cfg.Badges.Snapshot(ctx, s.userID)
-	return state, true, err
+	return state, err
 }
 
 // tell writes a state that was read, unless the client holds as much.
-func (t *teller) tell(state pubsub.Snapshot, whole bool) error {
+func (t *teller) tell(state *pubsub.Snapshot) error {
 	if t.greeted && state.Epoch == t.epoch && state.Version <= t.version {
 		return nil
 	}
 	first := !t.greeted
 	t.greeted = true
 	switch {
-	case whole:
+	case state.Whole:
 		t.epoch, t.version = state.Epoch, state.Version
 		return t.session.send(snapshotFrame{newStateFrame("snapshot", &state.Badge, state.Conversations), state.More, t.terms()})
 	case first:

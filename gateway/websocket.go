@@ -74,7 +74,7 @@ func (k *socket) read(token string, speaksProtocol bool) {
 		k.fallSilent()
 		return
 	}
-	k.session.ask(dutyGreet)
+	k.session.gateway.lobby.enter(k.session)
 	// To check a token takes a deep stack, which a goroutine then keeps.
 	go k.listen()
 }

@@ -126,7 +126,7 @@ func (s *session) join(ctx context.Context) {
 	g := s.gateway
 	joinCtx, cancel := context.WithTimeout(ctx, g.cfg.JoinTimeout)
 	defer cancel()
-	user := pubsub.User{ID: s.userID, Partition: g.cfg.PartitionOf(s.userID)}
+	user := pubsub.User{ID: s.userID, Partition: s.partition()}
 	s.joined = true
 	if err := g.hub.join(joinCtx, s, user); err != nil && ctx.Err() == nil {
 		g.log.WarnContext(ctx, "the bus did not acknowledge in time; serving from the tables", "error", err)
@@ -173,6 +173,7 @@ func (s *session) finish(ctx context.Context) {
 		s.check.Stop()
 		s.teller.stop()
 	}
+	g.lobby.leave(s)
 	s.goodbye()
 	if s.joined {
 		// The session is over, the bus's business is not.

@@ -111,38 +111,58 @@ const publicColumns = `conversation_id, unread, mentions, coalesce(unread_block[
 // hasLeft is true of conversations that are out of every list.
 const hasLeft = `(left_seq IS NOT NULL AND left_seq = last_seq)`
 
+// showsAnything is true of conversations that a client has to know of.
+const showsAnything = `((unread > 0 OR marked_unread) AND NOT ` + hasLeft + `)`
+
 // Snapshot returns the badge of a user with its conversations that have
 // anything to show: at most MaxSnapshot, most recently changed first.
 func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error) {
-	return r.snapshot(ctx, userID, `(unread > 0 OR marked_unread) AND NOT `+hasLeft)
+	states, err := r.States(ctx, events.PartitionOf(userID, r.partitions), []pubsub.Held{{UserID: userID}})
+	if err != nil {
+		return pubsub.Snapshot{}, err
+	}
+	return states[0], nil
 }
 
-// Changes returns the badge of a user with its conversations that changed
-// after a version, including those that have nothing to show any more. Where
-// they are more than MaxSnapshot, whoever holds that version cannot be brought
-// up to date by them and needs a snapshot.
-func (r *Reader) Changes(ctx context.Context, userID string, since int64) (pubsub.Snapshot, error) {
-	return r.snapshot(ctx, userID, `version > $2`, since)
-}
-
-func (r *Reader) snapshot(ctx context.Context, userID, where string, args ...any) (pubsub.Snapshot, error) {
-	p := events.PartitionOf(userID, r.partitions)
-	sql := fmt.Sprintf(`SELECT %[1]s, c.*
-FROM badged.partitions AS p
-LEFT JOIN badged.users_p%02[2]d AS u ON u.user_id = $1
+// States returns what it takes to bring those who hold a state of some users of
+// one partition up to date, in the order given, all of one instant. It is the
+// conversations that changed since, including those that have nothing to show
+// any more; or, where the epoch is another or the version is none that the
+// tables know, the whole state, as Snapshot returns it. Where more than
+// MaxSnapshot have changed, they do not bring anybody up to date: ask again with
+// no epoch.
+func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
+	userIDs, epochs, versions := make([]string, len(held)), make([]string, len(held)), make([]int64, len(held))
+	states := make([]pubsub.Snapshot, len(held))
+	for i, h := range held {
+		userIDs[i], epochs[i], versions[i] = h.UserID, h.Epoch, h.Version
+		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
+	}
+	sql := fmt.Sprintf(`SELECT k.ord, w.whole, %[1]s, c.*
+FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)
+JOIN badged.partitions AS p ON p.partition_id = %[2]d
+LEFT JOIN badged.users_p%02[2]d AS u ON u.user_id = k.user_id
+CROSS JOIN LATERAL (SELECT k.epoch <> p.epoch OR k.version > coalesce(u.version, 0) AS whole) AS w
 LEFT JOIN LATERAL (
     SELECT %[3]s
     FROM badged.conversations_p%02[2]d
-    WHERE user_id = $1 AND %[4]s
+    WHERE user_id = k.user_id AND CASE WHEN w.whole THEN %[4]s ELSE version > k.version END
     ORDER BY version DESC, conversation_id
     LIMIT %[5]d
 ) AS c ON true
-WHERE p.partition_id = %[2]d`, badgeColumns, p, publicColumns, where, MaxSnapshot+1)
-	s := pubsub.Snapshot{Badge: pubsub.Badge{UserID: userID}, Conversations: []pubsub.Conversation{}}
-	rows, err := r.q.Query(ctx, sql, append([]any{userID}, args...)...)
+ORDER BY k.ord, c.version DESC, c.conversation_id`, badgeColumns, partition, publicColumns, showsAnything, MaxSnapshot+1)
+	rows, err := r.q.Query(ctx, sql, userIDs, epochs, versions)
 	if err == nil {
-		var c nullableConversation
-		_, err = pgx.ForEachRow(rows, append(badgeTargets(&s.Badge), c.targets()...), func() error {
+		var (
+			ord   int
+			whole bool
+			b     pubsub.Badge
+			c     nullableConversation
+		)
+		_, err = pgx.ForEachRow(rows, slices.Concat([]any{&ord, &whole}, badgeTargets(&b), c.targets()), func() error {
+			s := &states[ord-1]
+			b.UserID = s.UserID
+			s.Badge, s.Whole = b, whole
 			if c.id != nil {
 				s.Conversations = append(s.Conversations, c.conversation())
 			}
@@ -150,12 +170,14 @@ WHERE p.partition_id = %[2]d`, badgeColumns, p, publicColumns, where, MaxSnapsho
 		})
 	}
 	if err != nil {
-		return pubsub.Snapshot{}, fmt.Errorf("read the state of user %q: %w", userID, err)
+		return nil, fmt.Errorf("read the states of %d users of partition %d: %w", len(held), partition, err)
 	}
-	if len(s.Conversations) > MaxSnapshot {
-		s.Conversations, s.More = s.Conversations[:MaxSnapshot], true
+	for i := range states {
+		if s := &states[i]; len(s.Conversations) > MaxSnapshot {
+			s.Conversations, s.More = s.Conversations[:MaxSnapshot], true
+		}
 	}
-	return s, nil
+	return states, nil
 }
 
 // Conversations returns a page of a user's conversations, most recently

@@ -21,13 +21,18 @@ func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
 	return s
 }
 
+// changes returns what changed for a user since a version of the present epoch.
 func (d *database) changes(t *testing.T, user string, since int64) pubsub.Snapshot {
 	t.Helper()
-	s, err := d.reader.Changes(t.Context(), user, since)
+	held := pubsub.Held{UserID: user, Epoch: d.badge(t, user).Epoch, Version: since}
+	states, err := d.reader.States(t.Context(), events.PartitionOf(user, partitions), []pubsub.Held{held})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	if states[0].Whole {
+		t.Errorf("who holds version %d of %s gets the whole state", since, user)
+	}
+	return states[0]
 }
 
 // conversationIDs returns the ids of conversations, in order.
@@ -50,11 +55,12 @@ func TestReadAStranger(t *testing.T) {
 		t.Errorf("badge (-want +got):\n%s", diff)
 	}
 	nothing := pubsub.Snapshot{Badge: want, Conversations: []pubsub.Conversation{}}
-	if diff := cmp.Diff(nothing, d.snapshot(t, "nobody")); diff != "" {
-		t.Errorf("snapshot (-want +got):\n%s", diff)
-	}
 	if diff := cmp.Diff(nothing, d.changes(t, "nobody", 0)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	nothing.Whole = true
+	if diff := cmp.Diff(nothing, d.snapshot(t, "nobody")); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
 	if page := d.pages(t, "nobody", false, 10); len(page) > 0 {
 		t.Errorf("conversations %v", page)
@@ -98,6 +104,50 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 	// A conversation is listed for what is unread, also where that adds nothing.
 	if diff := cmp.Diff([]string{"note", "shop", "room", "fans", "friend"}, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
 		t.Errorf("conversations (-want +got):\n%s", diff)
+	}
+}
+
+// One query answers for many users of a partition, each by what is held of it.
+func TestReadManyStates(t *testing.T) {
+	d := newDatabase(t)
+	ann, bob, cid := userIn(0, 0), userIn(0, 1), userIn(0, 2)
+	d.append(t, deliver("a1", 1, ann), deliver("a2", 1, ann), deliver("b1", 1, bob), deliver("c1", 1, cid))
+	d.fold(t)
+	epoch := d.badge(t, ann).Epoch
+	states, err := d.reader.States(t.Context(), 0, []pubsub.Held{
+		{UserID: bob, Epoch: epoch, Version: 1},
+		{UserID: ann, Epoch: epoch, Version: 1},
+		{UserID: ann},
+		{UserID: "stranger"},
+		{UserID: cid, Epoch: "another", Version: 1},
+		{UserID: ann, Epoch: epoch, Version: 3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		User          string
+		Version       int64
+		Whole         bool
+		Conversations []string
+	}
+	var got []answer
+	for _, s := range states {
+		got = append(got, answer{s.UserID, s.Version, s.Whole, conversationIDs(s.Conversations)})
+	}
+	want := []answer{
+		{bob, 1, false, nil},
+		{ann, 2, false, []string{"a2"}},
+		{ann, 2, true, []string{"a2", "a1"}},
+		{"stranger", 0, true, nil},
+		{cid, 1, true, []string{"c1"}},
+		{ann, 2, true, []string{"a2", "a1"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	if states[0].Categories == nil || states[1].Total != 2 {
+		t.Errorf("badges are %+v", states[:2])
 	}
 }
 

@@ -53,6 +53,13 @@ type Update struct {
 	TraceParent string `json:"traceparent,omitempty"`
 }
 
+// Held is the state of a user that somebody holds; without Epoch none.
+type Held struct {
+	UserID  string
+	Epoch   string
+	Version int64
+}
+
 // Snapshot is the state of one user, read from the tables at one instant.
 type Snapshot struct {
 	Badge
@@ -60,4 +67,7 @@ type Snapshot struct {
 	Conversations []Conversation `json:"conversations"`
 	// More says that Conversations was cut at its limit.
 	More bool `json:"more"`
+	// Whole says that Conversations are all that have anything to show, rather
+	// than those that changed since what was held.
+	Whole bool `json:"-"`
 }

@@ -1,0 +1,194 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// Who comes while the tables are being read is answered together with all
+// others of the partition, in bounded batches, by bounded queries at once.
+func TestReadsAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := newTables()
+		db.hold = make(chan struct{})
+		r := newReads(db, time.Hour)
+		const n = 1000
+		versions := make(chan string, n)
+		for i := range n {
+			user := fmt.Sprintf("u%d", i)
+			db.commit(user, "c1", 1)
+			go func() {
+				state, err := r.read(t.Context(), i%2, pubsub.Held{UserID: user})
+				if err != nil || state.UserID != user || state.Total != 1 {
+					t.Errorf("%s is answered with %+v, %v", user, state, err)
+				}
+				versions <- user
+			}()
+			synctest.Wait()
+			if len(db.queries) > readsAtOnce {
+				t.Fatalf("%d queries are under way", len(db.queries))
+			}
+		}
+		close(db.hold)
+		for range n {
+			<-versions
+		}
+		if most := n/readBatch + readsAtOnce + 2; len(db.queries) > most || slices.Max(db.queries) != readBatch {
+			t.Errorf("%d users took queries of %d, want at most %d", n, db.queries, most)
+		}
+		r.stop()
+	})
+}
+
+// Nobody is read for who does not wait any more.
+func TestReadsOfWhoHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, nil)
+		w.tables.hold = make(chan struct{})
+		for i := range readsAtOnce {
+			w.greet(fmt.Sprintf("here%d", i))
+			synctest.Wait()
+		}
+		gone := w.greet("gone")
+		synctest.Wait()
+		_ = gone.conn.CloseNow()
+		synctest.Wait()
+		close(w.tables.hold)
+		synctest.Wait()
+		w.tables.mu.Lock()
+		defer w.tables.mu.Unlock()
+		if w.tables.reads != readsAtOnce {
+			t.Errorf("%d states were read for %d clients", w.tables.reads, readsAtOnce)
+		}
+	})
+}
+
+// greet connects as a user and says hello, and does not wait for the answer.
+func (w *world) greet(user string) *client {
+	w.t.Helper()
+	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, Protocol)
+	c.say(`{"t":"hello"}`)
+	return c
+}
+
+// More clients than can be greeted at once wait, and are greeted as others make
+// room.
+func TestHerdIsGreetedInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, nil)
+		w.tables.hold = make(chan struct{})
+		var herd []*client
+		for i := range greetingsAtOnce + 100 {
+			herd = append(herd, w.greet(fmt.Sprintf("u%d", i)))
+		}
+		synctest.Wait()
+		l := &w.gateway.lobby
+		if l.inside != greetingsAtOnce || len(l.waiting) != 100 {
+			t.Errorf("%d are being greeted, %d wait", l.inside, len(l.waiting))
+		}
+		if workers := goroutinesOf("gateway.(*session).work"); workers != greetingsAtOnce {
+			t.Errorf("%d goroutines work for clients", workers)
+		}
+		close(w.tables.hold)
+		for _, c := range herd {
+			if f := c.hear(); f.T != "snapshot" {
+				t.Fatalf("heard %s", f.raw)
+			}
+		}
+		synctest.Wait()
+		if l.inside != 0 || len(l.waiting) != 0 || l.late != nil {
+			t.Errorf("afterwards %d are being greeted, %d wait, timer %v", l.inside, len(l.waiting), l.late)
+		}
+	})
+}
+
+// Who cannot be greeted in time is sent away, to come back when others do not.
+func TestHerdThatWaitsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, func(c *Config) { c.ReadTimeout = time.Hour })
+		w.tables.hold = make(chan struct{})
+		for i := range greetingsAtOnce {
+			w.greet(fmt.Sprintf("u%d", i))
+		}
+		synctest.Wait()
+		began := time.Now()
+		first, goes := w.greet("first"), w.greet("goes")
+		time.Sleep(greetingWait / 2)
+		second := w.greet("second")
+		synctest.Wait()
+		_ = goes.conn.CloseNow()
+		for i, c := range []*client{first, second} {
+			code, _, bye := c.farewell()
+			if code != CloseCapacity || bye.ReconnectMS < minRoomWait.Milliseconds() || bye.ReconnectMS > maxRoomWait.Milliseconds() {
+				t.Errorf("closed with %d after %s", code, bye.raw)
+			}
+			if took, want := time.Since(began), greetingWait+time.Duration(i)*greetingWait/2; took != want {
+				t.Errorf("it took %v, want %v", took, want)
+			}
+		}
+		close(w.tables.hold)
+		synctest.Wait()
+		w.connect("late") // and is served at once
+		if l := &w.gateway.lobby; l.inside != 0 || len(l.waiting) != 0 {
+			t.Errorf("%d are being greeted, %d wait", l.inside, len(l.waiting))
+		}
+	})
+}
+
+// A session that ends before its turn, or before it could enter, keeps no place.
+func TestLobbyForgetsWhoHasEnded(t *testing.T) {
+	w := newWorld(t, nil)
+	var l lobby
+	early := newSession(w.gateway)
+	l.leave(early)
+	l.enter(early)
+	var inside []*session
+	for range greetingsAtOnce {
+		s := newSession(w.gateway)
+		inside = append(inside, s)
+		l.enter(s)
+	}
+	gone, next := newSession(w.gateway), newSession(w.gateway)
+	l.enter(gone)
+	l.enter(next)
+	l.leave(gone)
+	l.leave(inside[0])
+	l.leave(inside[0])
+	if l.inside != greetingsAtOnce || next.place != placeInside || gone.place != placeLeft || early.place != placeLeft || l.late != nil {
+		t.Errorf("%d are inside; next is at %d, gone at %d, early at %d", l.inside, next.place, gone.place, early.place)
+	}
+}
+
+// Commands of many clients ask the tables in turns.
+func TestCommandsAskInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, nil)
+		var clients []*client
+		for i := range 3 * readsAtOnce {
+			user := fmt.Sprintf("u%d", i)
+			w.tables.commit(user, "c1", 1)
+			c, _ := w.connect(user)
+			clients = append(clients, c)
+		}
+		w.tables.hold = make(chan struct{})
+		for _, c := range clients {
+			c.say(`{"t":"read","id":1,"conversation_id":"c1","up_to_seq":1}`)
+		}
+		synctest.Wait()
+		if n := w.tables.asking.Load(); n != readsAtOnce {
+			t.Errorf("%d commands ask the tables at once", n)
+		}
+		close(w.tables.hold)
+		for _, c := range clients {
+			if f := c.hear(); f.T != "ok" {
+				t.Errorf("heard %s", f.raw)
+			}
+		}
+	})
+}
