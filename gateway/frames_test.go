@@ -49,6 +49,13 @@ func TestServerFramesAreGolden(t *testing.T) {
 			stateFrame:      newStateFrame("snapshot", empty, nil),
 			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
 		},
+		"snapshot-muted": snapshotFrame{
+			stateFrame: newStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: map[string]int64{}}, []pubsub.Conversation{
+				{ConversationID: "random", ReadSeq: 24, LastSeq: 24, Level: "none", Category: "chat", Version: 9},
+				{ConversationID: "releases", ReadSeq: 112, LastSeq: 112, Level: "mentions", Category: "updates", Version: 7},
+			}),
+			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
+		},
 		"changes-none": newStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
 		}, nil),

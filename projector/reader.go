@@ -111,8 +111,9 @@ const publicColumns = `conversation_id, unread, mentions, coalesce(unread_block[
 // hasLeft is true of conversations that are out of every list.
 const hasLeft = `(left_seq IS NOT NULL AND left_seq = last_seq)`
 
-// showsAnything is true of conversations that a client has to know of.
-const showsAnything = `((unread > 0 OR marked_unread) AND NOT ` + hasLeft + `)`
+// showsAnything is true of conversations that a client has to know of: for what
+// is unread, or for a level that is not the default.
+const showsAnything = `((unread > 0 OR marked_unread OR level <> 'all') AND NOT ` + hasLeft + `)`
 
 // Snapshot returns the badge of a user with its conversations that have
 // anything to show: at most MaxSnapshot, most recently changed first.

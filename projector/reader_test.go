@@ -107,6 +107,30 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 	}
 }
 
+// A conversation that counts in another way than others is listed for that, also
+// where nothing of it is unread, until it is left or counts like others again.
+func TestReadMutedConversations(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	listed := func(e events.Event, want ...string) {
+		t.Helper()
+		d.append(t, e)
+		d.fold(t)
+		if diff := cmp.Diff(want, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", e.Type, diff)
+		}
+	}
+	listed(deliver("room", 1, ann), "room")
+	listed(event("1", events.ConversationLevelSet, "room", level(events.LevelNone), ann), "room")
+	listed(event("2", events.ConversationRead, "room", upTo(1), ann), "room")
+	listed(event("3", events.ConversationLevelSet, "never seen", level(events.LevelMentions), ann), "never seen", "room")
+	listed(event("4", events.ConversationLeft, "room", nil, ann), "never seen")
+	listed(event("5", events.ConversationLevelSet, "never seen", level(events.LevelAll), ann))
+	if page := d.pages(t, ann, true, 10); len(page) > 0 {
+		t.Errorf("unread are %v", page)
+	}
+}
+
 // One query answers for many users of a partition, each by what is held of it.
 func TestReadManyStates(t *testing.T) {
 	d := newDatabase(t)

@@ -109,6 +109,18 @@ describe("golden frames", () => {
     assert.deepEqual(conversations, []);
   });
 
+  test("snapshot of a user who has muted conversations and read everything", () => {
+    const { badge, conversations } = decodeState("snapshot-muted");
+    assert.equal(badge.total, 0);
+    assert.deepEqual(
+      conversations.map(({ conversationId, unread, level }) => [conversationId, unread, level]),
+      [
+        ["random", 0, "none"],
+        ["releases", 0, "mentions"],
+      ],
+    );
+  });
+
   test("snapshot with seqs that a number would round", () => {
     const { conversations, more } = decodeState("snapshot-large-seqs");
     assert.equal(conversations[0]?.firstUnreadSeq, 1851234567890123777n);
