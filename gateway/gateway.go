@@ -115,11 +115,14 @@ type Config struct {
 	// ReadTimeout is how long one read of the tables, or one command, may
 	// take, the wait for its turn included. Default 5s.
 	ReadTimeout time.Duration
-	// DrainTimeout is how long connections have to close when the gateway
-	// stops. Default 5s.
+	// DrainDuration is the time over which connections are closed when the
+	// gateway stops; until it is its turn each is served as ever. Default 0:
+	// all at once.
+	DrainDuration time.Duration
+	// DrainTimeout is how long connections then have to end. Default 5s.
 	DrainTimeout time.Duration
-	// ReconnectSpread is the time over which clients are told to come back
-	// after a drain. Default 5s.
+	// ReconnectSpread is the time over which those that are closed at once are
+	// told to come back. Default 5s.
 	ReconnectSpread time.Duration
 }
 
@@ -211,9 +214,8 @@ func New(cfg Config) (*Gateway, error) {
 // Open is closed once Run accepts connections.
 func (g *Gateway) Open() <-chan struct{} { return g.open }
 
-// Run serves until ctx is done, then says goodbye to every client and returns
-// nil once their connections have ended, or DrainTimeout has passed and they
-// have been cut. It must be called once.
+// Run serves until ctx is done, then drains, and returns nil once all connections
+// have ended. It must be called once.
 func (g *Gateway) Run(ctx context.Context) error {
 	subscription, err := g.cfg.Bus.Subscribe(g.hub)
 	if err != nil {
@@ -225,45 +227,18 @@ func (g *Gateway) Run(ctx context.Context) error {
 	g.mu.Unlock()
 	close(g.open)
 
-	g.reconcile(ctx)
-	g.drain()
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var reconciling sync.WaitGroup
+	reconciling.Go(func() { g.reconcile(serving) })
+	<-ctx.Done()
+	g.drain() // and reconcile those that are still to be closed
+	stop()
+	reconciling.Wait()
 	g.reads.stop()
 	if err := subscription.Close(); err != nil {
 		return fmt.Errorf("gateway: close the subscription: %w", err)
 	}
 	return nil
-}
-
-// drain ends every session.
-func (g *Gateway) drain() {
-	g.mu.Lock()
-	g.draining = true
-	for s := range g.sessions {
-		s.end(closing{
-			code: CloseDraining, reason: "the server is going away",
-			reconnect: rand.N(g.cfg.ReconnectSpread), //nolint:gosec // spreads load, guards nothing
-		})
-	}
-	g.mu.Unlock()
-
-	ended := make(chan struct{})
-	go func() {
-		g.running.Wait()
-		close(ended)
-	}()
-	timeout := time.NewTimer(g.cfg.DrainTimeout)
-	defer timeout.Stop()
-	select {
-	case <-ended:
-		return
-	case <-timeout.C:
-	}
-	g.mu.Lock()
-	for s := range g.sessions {
-		s.cut()
-	}
-	g.mu.Unlock()
-	<-ended
 }
 
 // meet counts a client that comes, and returns why it may not now; nil if it
@@ -285,7 +260,7 @@ func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
-		return &closing{code: CloseDraining, reason: "the server is going away", reconnect: g.cfg.ReconnectSpread}
+		return g.goingAway()
 	}
 	if most := g.cfg.Limits.Connections; most > 0 && len(g.sessions) >= most {
 		return noRoom(CloseCapacity, "the server has as many connections as it may", 0)

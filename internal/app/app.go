@@ -185,7 +185,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 				Connects: cfg.ConnectsPerSecond, Commands: cfg.CommandsPerSecond,
 				TrustedProxies: cfg.TrustedProxies,
 			},
-			ReconcileInterval: cfg.ReconcileInterval, DrainTimeout: cfg.DrainTimeout,
+			ReconcileInterval: cfg.ReconcileInterval, DrainDuration: cfg.DrainDuration, DrainTimeout: cfg.DrainTimeout,
 		})
 		if err != nil {
 			return nil, err

@@ -83,7 +83,8 @@ type Server struct {
 	SelfHeal          bool          `help:"Make the badges of a user what the log says where they are found to differ; otherwise it is only logged."`
 	DedupWindow       time.Duration `help:"How long the keys of events are remembered at least, so that one that comes again changes nothing." default:"336h"`
 	Expire            []string      `help:"Conversations that are read after so long without a message, at least 1h: CATEGORY=DURATION; * stands for every category not named; comma-separated. Default: none." placeholder:"CATEGORY=DURATION"`
-	DrainTimeout      time.Duration `help:"How long connections have to close when the server stops." default:"5s"`
+	DrainDuration     time.Duration `help:"Time over which the connections of clients are closed when the server stops; 0 for all at once." default:"2s"`
+	DrainTimeout      time.Duration `help:"How long connections have to end once they are closed, and requests to be answered, when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
 	Tracing           `embed:""`
 }
@@ -138,6 +139,9 @@ func (s *Server) Validate() error {
 	}
 	if s.VerifyInterval > 0 && (s.VerifySample < 1 || s.VerifySample > 16) {
 		errs = append(errs, errors.New("--verify-sample must be from 1 to 16"))
+	}
+	if s.DrainDuration < 0 {
+		errs = append(errs, errors.New("--drain-duration must be 0s (all at once) or more"))
 	}
 	if s.DrainTimeout <= 0 {
 		errs = append(errs, errors.New("--drain-timeout must be more than 0s"))

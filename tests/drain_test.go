@@ -1,0 +1,134 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A server that is told to stop is not ready any more, but serves whom it has
+// not yet sent away: what it says is saved is, and what is published meanwhile
+// reaches everybody, at the latest when they have come back.
+func TestDrainLosesNothing(t *testing.T) {
+	const n = 6
+	database := newDatabase(t)
+	before := serve(t, database, "--drain-duration=1m")
+	var users []string
+	for i := range n {
+		users = append(users, fmt.Sprintf("u%d", i))
+	}
+	ids := `"` + strings.Join(users, `","`) + `"`
+	publish(t, before, delivered("room", 1, ids))
+	var clients []*client
+	for _, user := range users {
+		c := connect(t, before.url, user)
+		c.awaitTotal(1)
+		clients = append(clients, c)
+	}
+
+	before.signal(syscall.SIGTERM)
+	status, body := 0, ""
+	for deadline := time.Now().Add(patience); status != http.StatusServiceUnavailable; {
+		if status, _, body = request(t, http.MethodGet, before.url+"/readyz", "", ""); time.Now().After(deadline) {
+			t.Fatalf("the server is ready still: %s", body)
+		}
+	}
+	if !strings.Contains(body, `"draining"`) {
+		t.Errorf("readyz says %s", body)
+	}
+	publish(t, before, delivered("room", 2, ids))
+	saved := map[string]bool{}
+	for i, c := range clients {
+		if c.write(`{"t":"read","id":1,"conversation_id":"room","up_to_seq":1}`) != nil {
+			continue // its turn has come
+		}
+		c.await("an answer, or the end", func() bool {
+			saved[users[i]] = c.answers[1] == "ok"
+			return c.answers[1] != "" || c.err != nil || c.bye() != nil
+		})
+	}
+	if len(saved) < n-2 { // one goes at once, another after ten seconds
+		t.Errorf("%d of %d clients were served while draining", len(saved), n)
+	}
+	sentAway := 0
+	for _, c := range clients {
+		c.mu.Lock()
+		if bye := c.bye(); bye != nil {
+			if sentAway++; bye.Code != float64(4200) || bye.ReconnectMS < 0 || bye.ReconnectMS > 5000 {
+				t.Errorf("the goodbye is %+v", bye)
+			}
+		}
+		c.mu.Unlock()
+		c.close()
+	}
+	if sentAway == 0 || sentAway == n {
+		t.Errorf("%d of %d clients were sent away at first", sentAway, n)
+	}
+	<-before.done // long before a minute has passed, since all have gone
+	if before.err != nil {
+		t.Errorf("the server ended with %v", before.err)
+	}
+
+	after := serve(t, database)
+	for i, c := range clients {
+		want := int64(2)
+		if saved[users[i]] {
+			want = 1
+		}
+		c.resume(after.url).awaitTotal(want)
+	}
+	must(t, "verify", "--database-url="+database)
+}
+
+// When it is their turn all are told when to come back, each at another time,
+// and the server ends.
+func TestDrainSaysGoodbye(t *testing.T) {
+	const n = 12
+	s := serve(t, newDatabase(t), "--drain-duration=100ms")
+	var clients []*client
+	for i := range n {
+		c := connect(t, s.url, fmt.Sprintf("u%d", i))
+		c.awaitTotal(0)
+		clients = append(clients, c)
+	}
+	if err := s.stop(); err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+	times := map[int64]bool{}
+	for _, c := range clients {
+		<-c.ended
+		bye := c.bye()
+		if bye == nil || bye.Code != float64(4200) || !strings.Contains(c.err.Error(), "4200") {
+			t.Fatalf("a client was left with %v after %v", c.err, c.frames)
+		}
+		times[bye.ReconnectMS] = true
+	}
+	if len(times) < n/2 {
+		t.Errorf("%d clients come back at %d different times", n, len(times))
+	}
+}
+
+// goodbye is the frame before the end of a connection.
+type goodbye struct {
+	Code        any   `json:"code"`
+	ReconnectMS int64 `json:"reconnect_ms"`
+}
+
+// bye returns the goodbye that a client has heard, nil if it has not. The client
+// must be locked, or its connection have ended.
+func (c *client) bye() *goodbye {
+	for _, f := range c.frames {
+		if strings.HasPrefix(f, `{"t":"bye"`) {
+			var b goodbye
+			if err := json.Unmarshal([]byte(f), &b); err != nil {
+				c.t.Errorf("%s: %v", f, err)
+			}
+			return &b
+		}
+	}
+	return nil
+}
