@@ -93,7 +93,11 @@ func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []mea
 	if err != nil {
 		return nil, err
 	}
-	measures, err := c.measure(ctx, d.front, func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error) {
+	var during float64 // goroutines while all are connected and idle
+	measures, err := c.measure(ctx, d.front, func() (err error) {
+		during, err = a.counter(ctx, "go_goroutines")
+		return err
+	}, func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error) {
 		token, err := tokens.Sign(userOf(i), time.Hour, time.Now())
 		if err != nil {
 			return nil, err
@@ -118,7 +122,11 @@ func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []mea
 		}
 		// Some belong to connections to Postgres, which are many by now.
 		if left -= goroutines; open == 0 && left < 50+float64(c.n)/100 {
-			return append(measures, measure{"goroutines left", "goroutines", left}), nil
+			return append(
+				measures,
+				measure{"goroutines per connection", "goroutines", (during - goroutines) / float64(c.n)},
+				measure{"goroutines left", "goroutines", left},
+			), nil
 		}
 		if err := pause(ctx, lookInterval); err != nil {
 			return nil, fmt.Errorf("%v connections and %v goroutines are left of %d that have ended: %w", open, left, c.n, err)
@@ -148,7 +156,7 @@ func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	return c.measure(ctx, s, func(ctx context.Context, _ int, over *http.Client) (*websocket.Conn, error) {
+	return c.measure(ctx, s, func() error { return nil }, func(ctx context.Context, _ int, over *http.Client) (*websocket.Conn, error) {
 		conn, err := dialWebSocket(ctx, s.url, &websocket.DialOptions{HTTPClient: over})
 		if err != nil {
 			return nil, err
@@ -164,9 +172,10 @@ func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, e
 	})
 }
 
-// measure connects all clients, and ends them when the memory of s is measured.
+// measure connects all clients, and ends them when the memory of s is measured,
+// and what idle looks at.
 func (c idleClients) measure(
-	ctx context.Context, s *server, connect func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error),
+	ctx context.Context, s *server, idle func() error, connect func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error),
 ) ([]measure, error) {
 	warm, err := connect(ctx, 0, http.DefaultClient) // what the first one costs is not of each
 	if err != nil {
@@ -211,14 +220,17 @@ func (c idleClients) measure(
 		})
 	}
 	connected := residentMemory(s.cmd.Process.Pid)
-	idle := time.NewTimer(c.idle)
-	defer idle.Stop()
+	over := time.NewTimer(c.idle)
+	defer over.Stop()
 	select {
 	case err := <-lost:
 		return nil, fmt.Errorf("an idle client lost its connection: %w", err)
-	case <-idle.C:
+	case <-over.C:
 	}
 	after := residentMemory(s.cmd.Process.Pid)
+	if err := idle(); err != nil {
+		return nil, err
+	}
 	close(gone)
 	perConnection := func(bytes int64) float64 { return float64(bytes-before) / 1024 / float64(c.n) }
 	return []measure{

@@ -32,8 +32,10 @@ type deployment struct {
 
 	servers []*server
 	front   *server // the one that clients connect to
-	redis   *privateredis.Server
-	drop    func(context.Context) error
+	// frontArgs are those of front.
+	frontArgs []string
+	redis     *privateredis.Server
+	drop      func(context.Context) error
 }
 
 // deploy starts the product on a new database.
@@ -53,7 +55,8 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 		return nil, err
 	}
 	if t == oneProcess {
-		s, err := r.serve(ctx, "--database-url="+url)
+		d.frontArgs = []string{"--database-url=" + url}
+		s, err := r.serve(ctx, d.frontArgs...)
 		if err != nil {
 			return nil, err
 		}
@@ -65,19 +68,39 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 		return nil, err
 	}
 	for _, role := range []string{"projector", "gateway", "api"} {
-		s, err := r.serve(ctx, "--database-url="+url, "--redis-url="+d.redis.URL(), "--roles="+role)
+		args := []string{"--database-url=" + url, "--redis-url=" + d.redis.URL(), "--roles=" + role}
+		s, err := r.serve(ctx, args...)
 		if err != nil {
 			return nil, err
 		}
 		d.servers = append(d.servers, s)
 		switch role {
 		case "gateway":
-			d.gateway, d.front = s.url, s
+			d.gateway, d.front, d.frontArgs = s.url, s, args
 		case "api":
 			d.api = s.url
 		}
 	}
 	return d, nil
+}
+
+// restartFront ends the process that clients connect to as an operator would, and
+// starts another in its place, at another address.
+func (d *deployment) restartFront(ctx context.Context, r *rig) error {
+	if err := d.front.stop(); err != nil {
+		return err
+	}
+	at := slices.Index(d.servers, d.front)
+	s, err := r.serve(ctx, d.frontArgs...)
+	if err != nil {
+		d.servers = slices.Delete(d.servers, at, at+1)
+		return err
+	}
+	if d.api == d.gateway {
+		d.api = s.url
+	}
+	d.servers[at], d.front, d.gateway = s, s, s.url
+	return nil
 }
 
 // stop ends the processes, the last to start first, and drops the database.

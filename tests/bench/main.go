@@ -35,6 +35,7 @@ func scenarios() []scenario {
 		group(),
 		latency(),
 		connections(),
+		restart(),
 		reads(),
 		growth(),
 		replay(),
