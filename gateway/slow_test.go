@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mute opens a WebSocket over a TCP connection that is then left alone: its
+// kernel acknowledges until its buffers are full, and nothing reads or answers.
+func (w *world) mute(user string) *net.TCPConn {
+	w.t.Helper()
+	host := strings.TrimPrefix(w.url, "http://")
+	conn, err := new(net.Dialer).DialContext(w.t.Context(), "tcp", host)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = conn.Close() })
+	tcp := conn.(*net.TCPConn)
+	if err := tcp.SetReadBuffer(4096); err != nil { // so that little makes it full
+		w.t.Fatal(err)
+	}
+	request := fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"+
+		"Sec-WebSocket-Protocol: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, Protocol, user)
+	hello := `{"t":"hello"}`
+	masked := string([]byte{0x81, 0x80 | byte(len(hello)), 0, 0, 0, 0}) + hello
+	if _, err := conn.Write([]byte(request)); err != nil {
+		w.t.Fatal(err)
+	}
+	answer := bufio.NewReader(conn)
+	res, err := http.ReadResponse(answer, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatalf("the upgrade is answered with %v, %v", res, err)
+	}
+	_ = res.Body.Close() // there is none
+	if _, err := conn.Write([]byte(masked)); err != nil {
+		w.t.Fatal(err)
+	}
+	if first, err := answer.Peek(1); err != nil || first[0] != 0x81 { // the snapshot
+		w.t.Fatalf("the hello is answered with %x, %v", first, err)
+	}
+	return tcp
+}
+
+// awaitNobody returns once nothing is left of any client.
+func (w *world) awaitNobody() {
+	eventually(func() bool {
+		return len(w.openSessions()) == 0 && len(w.gateway.hub.userIDs()) == 0 &&
+			goroutinesOf("gateway.(*socket)")+goroutinesOf("gateway.(*session)") == 0
+	})
+}
+
+// Clients that stop reading, over real sockets, cost one goroutine each and what
+// has changed for them, are cut when a write takes too long, and leave nothing.
+// Others do not notice.
+func TestSlowClientsAreBounded(t *testing.T) {
+	const n, conversations = 8, 50
+	w := newWorld(t, func(c *Config) { c.WriteTimeout = 2 * time.Second })
+	fast, _ := w.connect("fast")
+	for i := range n {
+		w.mute(fmt.Sprintf("slow%d", i))
+	}
+	slow := w.openSessions()
+	long := strings.Repeat("x", 100)
+	cut := func() int { return int(w.counter(w.metrics.closes.WithLabelValues("4103"))) }
+	for round := 1; goroutinesOf("gateway.(*socket).write")+cut() < n; round++ { // until no kernel takes more
+		for i := range n {
+			for c := range conversations {
+				w.send(fmt.Sprintf("slow%d", i), fmt.Sprintf("%s%d", long, c), int64(round))
+			}
+		}
+		w.send("fast", "c1", int64(round))
+		if f := fast.hear(); f.unread("c1") != int64(round) {
+			t.Fatalf("who reads hears %s in round %d", f.raw, round)
+		}
+	}
+	if workers := goroutinesOf("gateway.(*session).work"); workers > n+1 {
+		t.Errorf("%d goroutines write for %d clients", workers, n)
+	}
+	for _, s := range slow {
+		s.mailbox.mu.Lock()
+		if p := s.mailbox.pending; p != nil && len(p.conversations) > conversations {
+			t.Errorf("%d conversations wait for a client, of %d", len(p.conversations), conversations)
+		}
+		s.mailbox.mu.Unlock()
+	}
+	eventually(func() bool { return cut() == n && len(w.openSessions()) == 1 })
+	w.send("fast", "c2", 1)
+	if f := fast.hear(); f.unread("c2") != 1 {
+		t.Errorf("afterwards who reads hears %s", f.raw)
+	}
+	_ = fast.conn.CloseNow()
+	w.awaitNobody()
+}
+
+// Peers that are gone without a word, and whose kernel may acknowledge still,
+// are found since they answer no ping.
+func TestHalfOpenPeersAreFound(t *testing.T) {
+	const n = 20
+	w := newWorld(t, func(c *Config) { c.PingInterval = 100 * time.Millisecond })
+	for i := range n {
+		w.mute(fmt.Sprintf("u%d", i))
+	}
+	eventually(func() bool { return w.counter(w.metrics.closes.WithLabelValues("4201")) == n })
+	w.awaitNobody()
+	if n := w.counter(w.metrics.connections); n != 0 {
+		t.Errorf("%v connections are counted", n)
+	}
+}
+
+// A peer that resets its connection is no slow one.
+func TestResetPeersAreNotSlow(t *testing.T) {
+	w := newWorld(t, nil)
+	conn := w.mute("ann")
+	if err := conn.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitNobody()
+	if n := w.counter(w.metrics.closes.WithLabelValues("4103")); n != 0 {
+		t.Errorf("%v clients were too slow", n)
+	}
+}
