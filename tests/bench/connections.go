@@ -251,19 +251,18 @@ func stay(ctx context.Context, conn *websocket.Conn) error {
 }
 
 // sources are addresses of this machine to connect from: one of them alone has
-// too few ports for everybody.
+// too few ports for everybody, and the kernel is slow to find one of the last,
+// of which those of connections that have just ended are not.
 type sources []*http.Client
 
-// connectionsPerSource is well below the ports that a system gives away.
-const connectionsPerSource = 5000
-
 func newSources() sources {
+	const enough = 32
 	var all sources
-	for i := range 8 {
+	for i := range enough {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(i+1))}}
 		all = append(all, &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}})
 	}
 	return all
 }
 
-func (s sources) of(i int) *http.Client { return s[i/connectionsPerSource%len(s)] }
+func (s sources) of(i int) *http.Client { return s[i%len(s)] }

@@ -124,7 +124,7 @@ func (h herd) run(ctx context.Context, r *rig, t topology) (_ []measure, err err
 	}
 	return append([]measure{
 		{timeUntilRight, "s", took.Seconds()},
-		{"sent away once more", "clients", float64(tries.Load()) - float64(h.n)},
+		{"tries that failed", "tries", float64(tries.Load()) - float64(h.n)},
 	}, watch.measures(took)...), nil
 }
 
