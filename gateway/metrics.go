@@ -15,7 +15,7 @@ type Metrics struct {
 	commands                 *prometheus.CounterVec
 	limited                  prometheus.Counter
 	closes                   *prometheus.CounterVec
-	repairs, gaps            prometheus.Counter
+	repairs, gaps, compared  prometheus.Counter
 	reconcileErrors          prometheus.Counter
 	snapshots, changes, rest prometheus.Counter
 }
@@ -40,12 +40,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		limited:         prometheus.NewCounter(opts("commands_limited_total", "Commands of clients that were told to come later, since there were too many.")),
 		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code, for server-sent events by that which says the same as their status."), []string{"code"}),
 		repairs:         prometheus.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were brought up to date from the tables.")),
+		compared:        prometheus.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables; each comes once in --reconcile-interval.")),
 		gaps:            prometheus.NewCounter(opts("bus_gaps_total", "Times the bus was away, after which every client was compared with the tables.")),
 		reconcileErrors: prometheus.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
+	for _, t := range []string{frameRead, frameReadAll, frameMarkUnread} {
+		m.commands.WithLabelValues(t, "ok")
+		m.commands.WithLabelValues(t, "error")
+	}
 	if r != nil {
-		r.MustRegister(m.connections, m.streams, m.refused, m.frames, m.bytes, m.commands, m.limited, m.closes, m.repairs, m.gaps, m.reconcileErrors)
+		r.MustRegister(m.connections, m.streams, m.refused, m.frames, m.bytes, m.commands, m.limited, m.closes, m.repairs, m.gaps, m.compared, m.reconcileErrors)
 	}
 	return m
 }

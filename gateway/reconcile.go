@@ -70,6 +70,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 		}
 		return
 	}
+	g.metrics.compared.Add(float64(len(userIDs)))
 	var suspects []suspect
 	for _, b := range badges {
 		for _, s := range g.hub.sessionsOf(b.UserID) {

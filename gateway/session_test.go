@@ -147,6 +147,9 @@ func TestReconciliationHealsALostUpdate(t *testing.T) {
 		t.Errorf("after reconciliation: %s", f.raw)
 	}
 	eventually(func() bool { return w.counter(w.metrics.repairs) == 1 })
+	if w.counter(w.metrics.compared) == 0 {
+		t.Error("nobody is counted as compared")
+	}
 }
 
 func TestGapOfTheBusIsHealedAtOnce(t *testing.T) {

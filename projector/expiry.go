@@ -137,6 +137,7 @@ func (x *Expiry) Run(ctx context.Context) error {
 		if time.Since(start) > lastBackoff {
 			backoff = firstBackoff
 		}
+		x.cfg.Metrics.failed.Inc()
 		x.log.WarnContext(ctx, "expiry session ended, will try again", "error", err, "in", backoff)
 		pause(ctx, backoff)
 		backoff = min(2*backoff, lastBackoff)

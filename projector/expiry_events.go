@@ -56,6 +56,7 @@ func expiryID(hour int64, conversation string, upTo int64, users []string) strin
 // ExpiryMetrics is what an expiry sweep counts.
 type ExpiryMetrics struct {
 	conversations prometheus.Counter
+	failed        prometheus.Counter
 	sweepSeconds  prometheus.Histogram
 	lastSweep     prometheus.Gauge
 }
@@ -68,6 +69,10 @@ func NewExpiryMetrics(r prometheus.Registerer) *ExpiryMetrics {
 			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
 			Help: "Conversations of users that were found stale and expired.",
 		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
+			Help: "Sweeps, and attempts to take part in sweeping, that failed and are tried again.",
+		}),
 		sweepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
 			Help: "Seconds that one sweep took, pauses included.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
@@ -78,7 +83,7 @@ func NewExpiryMetrics(r prometheus.Registerer) *ExpiryMetrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.conversations, m.sweepSeconds, m.lastSweep)
+		r.MustRegister(m.conversations, m.failed, m.sweepSeconds, m.lastSweep)
 	}
 	return m
 }

@@ -116,10 +116,14 @@ func TestOneInstanceSweeps(t *testing.T) {
 func TestExpiryComesBack(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(1, 0)
-	log, _ := d.startExpiry(t, func(cfg *ExpiryConfig) { cfg.Interval = time.Millisecond })
+	metrics := NewExpiryMetrics(nil)
+	log, _ := d.startExpiry(t, func(cfg *ExpiryConfig) { cfg.Interval, cfg.Metrics = time.Millisecond, metrics })
 	log.await(t, swept)
 	d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, expiryLockClass)
 	log.await(t, "expiry session ended, will try again")
+	if n := count(metrics.failed); n != 1 {
+		t.Errorf("%d failures are counted, want 1", n)
+	}
 	log.await(t, sweepsHere)
 	d.append(t, deliver("c", 1, ann)) // long after noon: never stale
 	log.await(t, swept)

@@ -179,6 +179,22 @@ func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	}
 }
 
+// What fails is counted and tried again until it works.
+func TestFailuresAreCounted(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.exec(t, `ALTER TABLE badged.users_p00 RENAME TO mislaid`)
+	d.append(t, deliver("c", 1, ann))
+	p, log, _ := d.startOwner(t, func(cfg *Config) { cfg.VerifyInterval = time.Millisecond })
+	log.await(t, "fold failed, will try again")
+	log.await(t, "cannot verify a sample of users")
+	if folds, samples := count(p.metrics.failed), count(p.metrics.verifyFailed); folds == 0 || samples == 0 {
+		t.Errorf("%d failures to fold and %d to verify are counted", folds, samples)
+	}
+	d.exec(t, `ALTER TABLE badged.mislaid RENAME TO users_p00`)
+	d.bus.awaitTotal(t, ann, 1)
+}
+
 // Nor does folding wait for a bus that is slow: what it cannot take is lost,
 // and counted.
 func TestFoldingDoesNotWaitForTheBus(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // Metrics is what a projector counts.
 type Metrics struct {
 	folded, duplicates, deadLetters         prometheus.Counter
-	fenced, updatesLost                     prometheus.Counter
+	fenced, failed, updatesLost             prometheus.Counter
 	batchEvents, batchSeconds, delaySeconds prometheus.Histogram
 	owned                                   prometheus.Gauge
 	deadLettersWaiting                      prometheus.Gauge
@@ -18,7 +18,7 @@ type Metrics struct {
 	dedupGeneration                         *prometheus.GaugeVec
 	dedupTablesLocked                       prometheus.Gauge
 
-	verifyUsers, verifyMismatches, verifyMended, verifyPutOff prometheus.Counter
+	verifyUsers, verifyMismatches, verifyMended, verifyPutOff, verifyFailed prometheus.Counter
 }
 
 // NewMetrics returns metrics that are registered with r, or with nothing where
@@ -45,6 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		duplicates:   counter("events_deduplicated_total", "Events that came again and changed nothing."),
 		deadLetters:  counter("dead_letters_total", "Events in the log that could not be understood and were put aside."),
 		fenced:       counter("fenced_total", "Batches rolled back because another projector was faster."),
+		failed:       counter("fold_errors_total", "Batches that could not be folded, and are tried again."),
 		updatesLost:  counter("updates_lost_total", "Updates that could not be handed to the bus; reconciliation delivers them."),
 		batchEvents:  histogram("batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
 		batchSeconds: histogram("batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
@@ -71,11 +72,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		verifyMismatches: verify("mismatches_total", "Users of the background sample whose badges were not what the log says."),
 		verifyMended:     verify("mended_total", "Users of the background sample whose badges were made what the log says."),
 		verifyPutOff:     verify("put_off_total", "Runs of the background sample put off because the log of the partition is long: they are fewer then."),
+		verifyFailed:     verify("errors_total", "Runs of the background sample that failed."),
 	}
 	if r != nil {
-		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.updatesLost,
+		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.updatesLost,
 			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.horizonSeconds, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
-			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff, m.dedupGeneration, m.dedupTablesLocked)
+			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff, m.verifyFailed, m.dedupGeneration, m.dedupTablesLocked)
 	}
 	return m
 }

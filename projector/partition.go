@@ -101,6 +101,7 @@ func (p *partition) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			p.projector.metrics.failed.Inc()
 			p.projector.log.ErrorContext(ctx, "fold failed, will try again",
 				"partition", p.id, "error", err, "in", backoff)
 			retry.Reset(backoff)

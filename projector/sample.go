@@ -47,6 +47,7 @@ func (p *Projector) sample(ctx context.Context) error {
 		partition := owned[rand.N(len(owned))] //nolint:gosec // a sample, which nobody gains from guessing
 		ran, err := p.verifySome(ctx, v, partition, time.Since(last))
 		if err != nil && ctx.Err() == nil {
+			p.metrics.verifyFailed.Inc()
 			p.log.WarnContext(ctx, "cannot verify a sample of users", "partition", partition, "error", err)
 		}
 		if ran {

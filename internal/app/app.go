@@ -82,7 +82,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer}); err != nil {
+	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Registerer: a.registry}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
 	allowOrigin, err := originCheck(cfg.AllowedOrigins)
@@ -105,6 +105,11 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if a.eventLog, err = events.Open(ctx, serving); err != nil {
 		return nil, err
 	}
+	partitions := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log, each of which some process is to fold.",
+	})
+	partitions.Set(float64(a.eventLog.Partitions()))
+	a.registry.MustRegister(partitions)
 	if err := a.openBus(); err != nil {
 		return nil, err
 	}
@@ -156,6 +161,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			return nil, err
 		}
 	}
+	requests := obs.NewHTTPMetrics(a.registry)
 	a.stage("http", a.serve)
 	if cfg.Has(config.RoleAPI) {
 		api, err := httpapi.New(httpapi.Config{
@@ -167,8 +173,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
-		a.mux.Handle("/v1/", api)
-		a.mux.Handle("/admin/v1/", api)
+		a.mux.Handle("/v1/", requests.Instrument(api))
+		a.mux.Handle("/admin/v1/", requests.Instrument(api))
 	}
 	if cfg.Has(config.RoleGateway) {
 		var trace func(traceParent string, came, written time.Time)
@@ -190,7 +196,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
-		a.handle(gatewayRoutes(g, allowOrigin))
+		routes := gatewayRoutes(g, allowOrigin)
+		for i, r := range routes {
+			if r.Path == "/v1/commands" { // the others last as long as a connection
+				routes[i].Handler = requests.Instrument(r.Handler)
+			}
+		}
+		a.handle(routes)
 		a.stage("gateway", g.Run)
 		a.opening = g.Open()
 		a.checks = append(a.checks, obs.Check{Name: "gateway", Vital: true, Run: func(context.Context) error {
@@ -273,6 +285,7 @@ func (a *App) pool(ctx context.Context, purpose string, maxConns int32) (*pgxpoo
 		return nil, fmt.Errorf("--database-url: %w", err)
 	}
 	a.pools = append(a.pools, p)
+	obs.RegisterPool(a.registry, purpose, p)
 	return p, nil
 }
 

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,9 +22,11 @@ type publisher struct {
 	projector *projector.Projector // nil where only other processes fold
 	bus       pubsub.Bus
 	// remote is set where the bus reaches other processes.
-	remote   bool
-	logger   *slog.Logger
-	appended prometheus.Counter
+	remote bool
+	logger *slog.Logger
+
+	appended, failed prometheus.Counter
+	seconds          prometheus.Histogram
 	// traces is nil where nothing is traced.
 	traces *traces
 
@@ -39,10 +43,18 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
 			Help: "Events appended to the log by this process.",
 		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "log", Name: "append_errors_total",
+			Help: "Appends to the log that failed, other than for what was to be appended.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "log", Name: "append_seconds",
+			Help: "Seconds until what was to be appended was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
 		woken: map[int]struct{}{},
 		wake:  make(chan struct{}, 1),
 	}
-	r.MustRegister(p.appended)
+	r.MustRegister(p.appended, p.failed, p.seconds)
 	return p
 }
 
@@ -55,10 +67,16 @@ func (p *publisher) Append(ctx context.Context, evs ...events.Event) (events.Rec
 }
 
 func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Receipt, error) {
+	began := time.Now()
 	receipt, err := p.log.Append(ctx, evs...)
 	if err != nil {
+		var bad *events.BatchError
+		if !errors.As(err, &bad) && !errors.Is(ctx.Err(), context.Canceled) {
+			p.failed.Inc()
+		}
 		return receipt, err
 	}
+	p.seconds.Observe(time.Since(began).Seconds())
 	p.appended.Add(float64(len(evs)))
 	p.wakeAll(receipt.Partitions)
 	return receipt, nil

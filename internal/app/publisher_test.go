@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/pgtest"
 	"github.com/badged/badged/internal/privateredis"
@@ -71,6 +73,38 @@ func TestInOneProcessTheBusIsNotWoken(t *testing.T) {
 	p.wakeAll([]int{1})
 	if len(p.wake) != 0 || len(p.woken) != 0 {
 		t.Errorf("the bus is to be told of %v", p.woken)
+	}
+}
+
+// An append that fails is counted, unless for what was to be appended.
+func TestFailedAppendsAreCounted(t *testing.T) {
+	a := open(t, settings(pgtest.NewDB(t, migrated())))
+	check := func(want float64) {
+		t.Helper()
+		if n := testutil.ToFloat64(a.publisher.failed); n != want {
+			t.Errorf("%g appends are counted as failed, want %g", n, want)
+		}
+	}
+	good := events.Event{
+		ID: "1", Source: "test", Type: events.MessageDelivered,
+		Data: events.Data{ConversationID: "lunch", Seq: 1, UserIDs: []string{"ada"}},
+	}
+	if _, err := a.publisher.Append(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	bad := good
+	bad.Data.Seq = 0
+	if _, err := a.publisher.Append(t.Context(), bad); err == nil {
+		t.Error("a message before the first is accepted")
+	}
+	check(0)
+	a.Pool().Close()
+	if _, err := a.publisher.Append(t.Context(), good); err == nil {
+		t.Error("something was appended nowhere")
+	}
+	check(1)
+	if n := testutil.ToFloat64(a.publisher.appended); n != 1 {
+		t.Errorf("%g events are counted as appended, want 1", n)
 	}
 }
 

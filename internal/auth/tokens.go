@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
 )
@@ -25,6 +26,8 @@ type TokenConfig struct {
 	// Audience and Issuer must match the claims of the same name, unless empty.
 	Audience string
 	Issuer   string
+	// Registerer is told the metrics, unless nil.
+	Registerer prometheus.Registerer
 }
 
 // Tokens verifies the JWTs of users, and signs some where it has a secret. It
@@ -34,6 +37,8 @@ type Tokens struct {
 	keys   map[string]tokenKey
 	signer string // kid of the first key that can sign
 	parser *jwt.Parser
+	// verified counts tokens by result.
+	verified *prometheus.CounterVec
 }
 
 // tokenKey is a key and the one method it is for: were the token to choose the
@@ -48,7 +53,15 @@ const minSecretBytes = 32
 
 // NewTokens reads the keys. Its errors name the key, never the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
-	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}}
+	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "Tokens of users that were looked at, by result.",
+	}, []string{"result"})}
+	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenBad} {
+		t.verified.WithLabelValues(result)
+	}
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(t.verified)
+	}
 	for i, spec := range cfg.Keys {
 		kid, rest, _ := strings.Cut(spec, "=")
 		method, value, ok := strings.Cut(rest, ":")
@@ -121,10 +134,33 @@ type Identity struct {
 	ExpiresAt time.Time
 }
 
+// What becomes of tokens.
+const (
+	tokenGood    = "ok"
+	tokenExpired = "expired"
+	tokenKeyAway = "key_away"
+	tokenBad     = "bad"
+)
+
 // Authenticate returns whose a token is and when it ends. Its errors are safe
 // to show; they never quote the token. Where the token's key is not known it
 // waits, until ctx is done, for the key set.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {
+	id, err := t.authenticate(ctx, token)
+	result := tokenGood
+	switch {
+	case errors.Is(err, ErrExpired):
+		result = tokenExpired
+	case errors.Is(err, ErrKeysAway):
+		result = tokenKeyAway
+	case err != nil:
+		result = tokenBad
+	}
+	t.verified.WithLabelValues(result).Inc()
+	return id, err
+}
+
+func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, error) {
 	var claims jwt.RegisteredClaims
 	keyOf := func(token *jwt.Token) (any, error) { return t.keyOf(ctx, token) }
 	if _, err := t.parser.ParseWithClaims(token, &claims, keyOf); err != nil {

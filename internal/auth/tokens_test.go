@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/badged/badged/internal/auth"
 )
@@ -178,6 +180,29 @@ func TestTokens(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTokensAreCountedByResult(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Registerer: registry})
+	for _, token := range []string{
+		sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(secret)),
+		sign(t, jwt.SigningMethodHS256, "h", claimsOf(jwt.MapClaims{"exp": 1}), []byte(secret)),
+		sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(otherSecret)),
+		"nothing",
+	} {
+		_, _ = tokens.Authenticate(t.Context(), token) // what it says is counted
+	}
+	const want = `# HELP badged_auth_tokens_total Tokens of users that were looked at, by result.
+# TYPE badged_auth_tokens_total counter
+badged_auth_tokens_total{result="bad"} 2
+badged_auth_tokens_total{result="expired"} 1
+badged_auth_tokens_total{result="key_away"} 0
+badged_auth_tokens_total{result="ok"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }
 

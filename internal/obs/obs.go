@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/badged/badged/internal/version"
 )
 
 // NewLogger returns a logger that writes lines of a format, "text" or "json",
@@ -32,10 +34,16 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 }
 
 // NewRegistry returns a registry with the metrics of the Go runtime and of the
-// process.
+// process, and with the version of badged.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "badged", Name: "build_info", Help: "1, with the version of this process as a label.",
+		ConstLabels: prometheus.Labels{"version": version.String()},
+	})
+	build.Set(1)
+	r.MustRegister(build)
 	return r
 }
 

@@ -92,7 +92,7 @@ func TestMetrics(t *testing.T) {
 	if w.Code != http.StatusOK {
 		t.Fatalf("answer is %d %s", w.Code, w.Body)
 	}
-	for _, want := range []string{"badged_test_total 7\n", "\ngo_goroutines ", "\nprocess_start_time_seconds "} {
+	for _, want := range []string{"badged_test_total 7\n", "\nbadged_build_info{version=\"", "\ngo_goroutines ", "\nprocess_start_time_seconds "} {
 		if !strings.Contains("\n"+w.Body.String(), want) {
 			t.Errorf("the page has no %q", want)
 		}

@@ -1,0 +1,72 @@
+package obs
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// HTTPMetrics counts requests. It is safe for concurrent use.
+type HTTPMetrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+// NewHTTPMetrics returns metrics that are registered with r.
+func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
+	m := &HTTPMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "http", Name: "requests_total",
+			Help: "Requests answered, by route and status code; without WebSockets and server-sent events.",
+		}, []string{"route", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "http", Name: "request_seconds",
+			Help:    "Seconds to answer a request, by route, the wait for at_least included; without WebSockets and server-sent events.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+		}, []string{"route"}),
+	}
+	r.MustRegister(m.requests, m.seconds)
+	return m
+}
+
+// Instrument counts what h answers. The route is the pattern of the innermost
+// http.ServeMux that handled the request, without its method, and "other" where
+// that is no more than "/": paths of strangers are not worth a time series.
+func (m *HTTPMetrics) Instrument(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		a := &answer{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(a, r)
+		route := routeOf(r.Pattern)
+		m.requests.WithLabelValues(route, strconv.Itoa(a.status)).Inc()
+		m.seconds.WithLabelValues(route).Observe(time.Since(began).Seconds())
+	})
+}
+
+func routeOf(pattern string) string {
+	if _, path, ok := strings.Cut(pattern, " "); ok {
+		pattern = path
+	}
+	if pattern == "" || pattern == "/" {
+		return "other"
+	}
+	return pattern
+}
+
+// answer remembers the status of what is written to it.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -1,0 +1,48 @@
+package obs
+
+import (
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// RegisterPool has a pool of connections to Postgres measured, under a name that
+// says what the pool is for.
+func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
+	describe := func(metric, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("badged_postgres_"+metric, help, labels, prometheus.Labels{"pool": name})
+	}
+	r.MustRegister(&poolCollector{
+		pool:        pool,
+		connections: describe("connections", "Connections to Postgres, by pool and state.", "state"),
+		most:        describe("connections_max", "Most connections that a pool may have; pool_max_conns in the database URL sets it."),
+		waits:       describe("connection_waits_total", "Times somebody waited for a connection because all of its pool were in use or still to be made."),
+		waited:      describe("connection_wait_seconds_total", "Seconds for which that was waited."),
+	})
+}
+
+// poolCollector reads what a pool counts whenever it is asked.
+type poolCollector struct {
+	pool                             *pgxpool.Pool
+	connections, most, waits, waited *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *poolCollector) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.connections, c.most, c.waits, c.waited} {
+		descriptions <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *poolCollector) Collect(metrics chan<- prometheus.Metric) {
+	s := c.pool.Stat()
+	gauge := func(d *prometheus.Desc, value int32, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	gauge(c.connections, s.AcquiredConns(), "in_use")
+	gauge(c.connections, s.IdleConns(), "idle")
+	gauge(c.connections, s.ConstructingConns(), "connecting")
+	gauge(c.most, s.MaxConns())
+	metrics <- prometheus.MustNewConstMetric(c.waits, prometheus.CounterValue, float64(s.EmptyAcquireCount()))
+	metrics <- prometheus.MustNewConstMetric(c.waited, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
+}
