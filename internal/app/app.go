@@ -70,13 +70,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 	}()
 	// The settings first: they cost nothing to check.
-	publishers, err := auth.ParseKeys(cfg.PublisherKeys)
-	if err != nil {
-		return nil, fmt.Errorf("--publisher-keys: %w", err)
-	}
-	admins, err := auth.ParseKeys(cfg.AdminKeys)
-	if err != nil {
-		return nil, fmt.Errorf("--admin-keys: %w", err)
+	given, errs := parse(cfg)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	keySet, err := a.openKeySet()
 	if err != nil {
@@ -85,17 +81,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Registerer: a.registry}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
-	allowOrigin, err := originCheck(cfg.AllowedOrigins)
-	if err != nil {
-		return nil, fmt.Errorf("--allowed-origins: %w", err)
-	}
 
 	if err := a.openTracing(ctx); err != nil {
 		return nil, err
 	}
 
 	// Folding must not wait for a connection behind requests.
-	serving, err := a.pool(ctx, "serving", 16)
+	serving, err := a.pool(ctx, "serving", config.ServingConns)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +122,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err := a.openSampler(serving); err != nil {
 		return nil, err
 	}
-	operations, err := a.openOperations(serving, admins)
+	operations, err := a.openOperations(serving, given.admins)
 	if err != nil {
 		return nil, err
 	}
 
 	if cfg.Has(config.RoleProjector) {
-		folding, err := a.pool(ctx, "folding", 8)
+		folding, err := a.pool(ctx, "folding", config.FoldingConns)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +160,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Appender: a.publisher, Badges: reader, Tokens: a.tokens,
 			Explainer:  projector.NewExplainer(serving, a.eventLog),
 			Operations: operations,
-			Publishers: publishers, Admins: admins, Logger: log,
+			Publishers: given.publishers, Admins: given.admins, Logger: log,
 		})
 		if err != nil {
 			return nil, err
@@ -184,7 +176,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		g, err := gateway.New(gateway.Config{
 			Trace:  trace,
 			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
-			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: allowOrigin,
+			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
 			Limits: gateway.Limits{
 				Connections: cfg.MaxConnections, UserConnections: cfg.MaxUserConnections,
@@ -196,7 +188,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
-		routes := gatewayRoutes(g, allowOrigin)
+		routes := gatewayRoutes(g, given.allowOrigin)
 		for i, r := range routes {
 			if r.Path == "/v1/commands" { // the others last as long as a connection
 				routes[i].Handler = requests.Instrument(r.Handler)

@@ -34,6 +34,7 @@ type commands struct {
 
 	Demo        demoCmd        `cmd:"" help:"Everything on this machine, nothing to install or configure: a private Postgres, and a page with a simulated chat and live badges."`
 	Serve       serveCmd       `cmd:"" help:"Run the server, with all roles or some."`
+	Settings    configCmd      `cmd:"" name:"config" help:"Look at settings."`
 	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
 	Replay      replayCmd      `cmd:"" help:"Feed a file of traffic through the publish path and print the totals."`
 	User        userCmd        `cmd:"" help:"Look at users."`
@@ -43,6 +44,8 @@ type commands struct {
 	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"Look after events in the log that could not be understood."`
 	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Put the log in order after a restore from a dump, or replication, into another Postgres cluster."`
 	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
+	Ready       readyCmd       `cmd:"" help:"Ask a running server whether it can serve: the health check of containers."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
 // Main runs the command line and returns the exit code. A first interrupt asks
@@ -86,6 +89,9 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
+	}
+	if rest, ok := configCheckArgs(args); ok {
+		return checkConfig(ctx, parser.Model, rest, streams)
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {

@@ -167,7 +167,7 @@ func TestConfigurationFile(t *testing.T) {
 		}
 	}
 	write("databse-url: postgres://badged:hunter2@localhost/chat")
-	const misspelt = "badged: configuration file: \"databse-url\" is not a setting\nRun `badged "
+	const misspelt = "badged: configuration file: \"databse-url\" is not a setting; did you mean database-url?\nRun `badged "
 	check(badged(t, "lag", "--config="+file), exitUsage, misspelt)
 	check(badged(t, "--config="+file, "lag"), exitUsage, misspelt)
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -106,6 +107,31 @@ func (t *Tracing) Validate() error {
 // minDedupWindow keeps generations of keys from being so short that how often
 // they are looked at matters.
 const minDedupWindow = time.Hour
+
+// PostgresConnections returns how many connections to Postgres this process
+// opens at most, where the database URL sets no other limit: for serving and,
+// with the role projector, for folding, for what it owns and for expiry.
+func (s *Server) PostgresConnections() int {
+	serving, folding := int(ServingConns), int(FoldingConns)
+	if cfg, err := s.PoolConfig(); err == nil && strings.Contains(s.DatabaseURL, "pool_max_conns") {
+		serving, folding = int(cfg.MaxConns), int(cfg.MaxConns)
+	}
+	if !s.Has(RoleProjector) {
+		return serving
+	}
+	n := serving + folding + 1
+	if len(s.Expire) > 0 {
+		n++
+	}
+	return n
+}
+
+// How many connections to Postgres a process opens at most, unless
+// pool_max_conns in the database URL says otherwise.
+const (
+	ServingConns int32 = 16
+	FoldingConns int32 = 8
+)
 
 // Has reports whether this process has a role.
 func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }

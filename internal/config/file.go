@@ -34,20 +34,10 @@ type file map[string]any
 
 // Validate implements kong.Resolver.
 func (f file) Validate(app *kong.Application) error {
-	known := map[string]bool{}
-	var visit func(n *kong.Node)
-	visit = func(n *kong.Node) {
-		for _, flag := range n.Flags {
-			known[flag.Name] = true
-		}
-		for _, child := range n.Children {
-			visit(child)
-		}
-	}
-	visit(app.Node)
+	known := namesOf(app)
 	for _, key := range slices.Sorted(maps.Keys(f)) {
-		if !known[key] || key == "help" || key == "config" {
-			return fmt.Errorf("configuration file: %q is not a setting", key)
+		if !known[key] || key == "config" {
+			return fmt.Errorf("configuration file: %q is not a setting%s", key, suggest(key, known))
 		}
 	}
 	return nil
@@ -55,10 +45,16 @@ func (f file) Validate(app *kong.Application) error {
 
 // Resolve implements kong.Resolver.
 func (f file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	value, ok := f[flag.Name]
-	if !ok || value == nil || inEnvironment(flag) {
+	if value, ok := f[flag.Name]; !ok || value == nil || inEnvironment(flag) {
 		return nil, nil //nolint:nilnil // kong's way to say: not set here
 	}
+	return f.value(flag)
+}
+
+// value returns what the file says of a flag, as it would be given on the
+// command line.
+func (f file) value(flag *kong.Flag) (any, error) {
+	value := f[flag.Name]
 	if list, ok := value.([]any); ok && flag.IsSlice() {
 		// As a list rather than as one text: a secret may hold a comma.
 		items := make([]any, len(list))

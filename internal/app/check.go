@@ -1,0 +1,63 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/pubsub"
+)
+
+// Check returns every reason for which Open or Listen would refuse settings,
+// in so far as nothing need be connected to for that.
+func Check(cfg config.Server) []error {
+	_, errs := parse(cfg)
+	if _, err := auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys}); err != nil {
+		errs = append(errs, fmt.Errorf("--jwt-keys: %w", err))
+	}
+	if cfg.JWKSURL != "" {
+		if _, err := auth.NewKeySet(auth.KeySetConfig{URL: cfg.JWKSURL}); err != nil {
+			errs = append(errs, fmt.Errorf("--jwks-url: %w", err))
+		}
+	}
+	if cfg.DatabaseURL != "" {
+		if _, err := cfg.PoolConfig(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if cfg.RedisURL != "" {
+		if bus, err := pubsub.NewRedis(pubsub.RedisConfig{URL: cfg.RedisURL}); err != nil {
+			errs = append(errs, fmt.Errorf("--redis-url: %w", err))
+		} else {
+			_ = bus.Close() // nothing was connected
+		}
+	}
+	if _, err := net.ResolveTCPAddr("tcp", cfg.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("--listen %s: %w", cfg.Listen, err))
+	}
+	return errs
+}
+
+// parsed are settings in the form in which the parts take them.
+type parsed struct {
+	publishers, admins auth.Keys
+	allowOrigin        func(*http.Request) bool
+}
+
+// parse reads settings that cost nothing to check, and returns all that is
+// wrong with them.
+func parse(cfg config.Server) (p parsed, errs []error) {
+	var err error
+	if p.publishers, err = auth.ParseKeys(cfg.PublisherKeys); err != nil {
+		errs = append(errs, fmt.Errorf("--publisher-keys: %w", err))
+	}
+	if p.admins, err = auth.ParseKeys(cfg.AdminKeys); err != nil {
+		errs = append(errs, fmt.Errorf("--admin-keys: %w", err))
+	}
+	if p.allowOrigin, err = originCheck(cfg.AllowedOrigins); err != nil {
+		errs = append(errs, fmt.Errorf("--allowed-origins: %w", err))
+	}
+	return p, errs
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/privateredis"
+)
+
+// checkArgs are good settings, and `config check`.
+func checkArgs(databaseURL string, more ...string) []string {
+	return append([]string{
+		"config", "check", "--database-url=" + databaseURL, "--jwt-keys=" + jwtKeys,
+		"--publisher-keys=chat=sha256:" + strings.Repeat("ab", 32), "--admin-keys=ops=sha256:" + strings.Repeat("cd", 32),
+	}, more...)
+}
+
+func TestConfigCheck(t *testing.T) {
+	r := badged(t, checkArgs("postgres://badged:hunter2@db.example/chat")...)
+	if r.code != exitDone || r.err != "" {
+		t.Errorf("of good settings: exit code %d, says %s", r.code, r.err)
+	}
+	for _, want := range []string{
+		"SETTING ", "\ndatabase-url          postgres://badged:***@db.example/chat ", "\ndrain-timeout         5s ", " default\n", " flag\n",
+	} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it does not print %q:\n%s", want, r.out)
+		}
+	}
+	if strings.Contains(r.out, "hunter2") || strings.Contains(r.out, "Warnings") {
+		t.Errorf("it tells a secret, or warns:\n%s", r.out)
+	}
+
+	file := filepath.Join(t.TempDir(), "badged.yaml")
+	if err := os.WriteFile(file, []byte("lissten: x\npublisher-keys: [hunter2]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--config=" + file, "config", "check", "--jwt-keys=k=HS256:hunter2", "--redis-url=ftp://x", "--listen=nowhere"},
+		{"config", "check", "--jwt-keys=k=HS256:hunter2", "--redis-url", "ftp://x", "--listen", "nowhere", "--config", file},
+	} {
+		r = badged(t, args...)
+		if want := "badged: 6 mistakes in the settings: a server would not start with them, or not do what was meant\n"; r.code != exitUsage || r.err != want {
+			t.Errorf("exit code %d, want %d; says %s", r.code, exitUsage, r.err)
+		}
+		for _, want := range []string{
+			"\nMistakes:\n", "  " + file + `:1: "lissten" is not a setting; did you mean listen?` + "\n", "  --database-url (BADGED_DATABASE_URL) is required",
+			"  --publisher-keys: key 1: want NAME=SECRET or NAME=sha256:HEX\n", "  --jwt-keys: JWT key k: the secret must have at least 32 bytes, has 7\n",
+			"  --redis-url: ", "  --listen nowhere: ", "\nWarnings:\n",
+		} {
+			if !strings.Contains(r.out, want) {
+				t.Errorf("it does not print %q:\n%s", want, r.out)
+			}
+		}
+		if strings.Contains(r.out+r.err, "hunter2") {
+			t.Errorf("it tells a secret:\n%s", r.out)
+		}
+	}
+}
+
+// looked returns what --connect finds, as JSON has it, and the exit code.
+func looked(t *testing.T, databaseURL string, more ...string) (states map[string]string, code int) {
+	t.Helper()
+	r := badged(t, checkArgs(databaseURL, append(more, "--connect", "--json")...)...)
+	var report configReport
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatalf("%v in %s%s", err, r.out, r.err)
+	}
+	states = map[string]string{}
+	for _, f := range report.Found {
+		states[f.Text] = f.State
+	}
+	return states, r.code
+}
+
+// expect fails unless something that begins so was found to be so.
+func expect(t *testing.T, found map[string]string, state, prefix string) {
+	t.Helper()
+	for text, s := range found {
+		if strings.HasPrefix(text, prefix) && s == state {
+			return
+		}
+	}
+	t.Errorf("%s %q is not among %q", state, prefix, found)
+}
+
+func TestConfigCheckConnects(t *testing.T) {
+	redis, err := privateredis.Start(t.Context(), privateredis.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Stop()
+	db := pgtest.NewDB(t, migrated())
+	found, code := looked(t, db, "--redis-url="+redis.URL())
+	if code != exitDone {
+		t.Errorf("exit code %d, want %d: %q", code, exitDone, found)
+	}
+	for _, want := range []string{"Postgres ", "max_connections leaves ", "schema: 000", "log: 2 partitions", "privileges: all tables", "Redis passes messages on"} {
+		expect(t, found, isOK, want)
+	}
+	expect(t, found, isRisk, "shared_buffers is 64 MB")
+
+	// As people read it.
+	r := badged(t, checkArgs(db, "--connect")...)
+	if r.code != exitDone || !strings.Contains(r.out, "\nok       log: 2 partitions\n") {
+		t.Errorf("exit code %d, printed:\n%s", r.code, r.out)
+	}
+	// More connections than there are.
+	found, code = looked(t, withParameter(t, db, "pool_max_conns", "500"))
+	expect(t, found, isFailure, "max_connections leaves ")
+	if code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+}
+
+func TestConfigCheckFindsWhatIsMissing(t *testing.T) {
+	found, code := looked(t, pgtest.NewDB(t, pgtest.Template{}), "--redis-url=redis://127.0.0.1:1")
+	expect(t, found, isFailure, "schema: ")
+	expect(t, found, isFailure, "Redis: ask Redis who it is: ")
+	if code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	found, _ = looked(t, "postgres://badged:hunter2@127.0.0.1:1/chat")
+	expect(t, found, isFailure, "Postgres: failed to connect to ")
+
+	// A role that may do nothing, and one that may only read.
+	server := pgtest.NewServer(t)
+	db := server.NewDB(t, migrated())
+	conn, err := pgx.Connect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA badged TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA badged TO reader`); err != nil {
+		t.Fatal(err)
+	}
+	found, _ = looked(t, withParameter(t, db, "user", "reader"))
+	expect(t, found, isFailure, "privileges: SELECT, INSERT, UPDATE or DELETE is missing on ")
+	expect(t, found, isRisk, "privileges: without GRANT pg_read_all_stats ")
+	if _, err := conn.Exec(t.Context(), `ALTER ROLE reader SET synchronous_commit = off`); err != nil {
+		t.Fatal(err)
+	}
+	found, _ = looked(t, withParameter(t, db, "user", "reader"))
+	expect(t, found, isRisk, "synchronous_commit is off")
+
+	// A newer release has been here.
+	if _, err := conn.Exec(t.Context(), `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	found, _ = looked(t, db)
+	expect(t, found, isRisk, "schema: migration 99999 is applied too")
+}
+
+// withParameter sets one parameter of a connection string.
+func withParameter(t *testing.T, databaseURL, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Scheme == "" { // pairs
+		return databaseURL + " " + name + "=" + value
+	}
+	if name == "user" {
+		u.User = nil // which the parameter goes before
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func TestVersion(t *testing.T) {
+	out := mustDo(t, "version")
+	if !strings.HasPrefix(out, "badged ") || !strings.Contains(out, "(go1.") || strings.Count(out, "\n") != 1 {
+		t.Errorf("it prints %q", out)
+	}
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/pubsub"
+)
+
+// lookTimeout bounds each of Postgres and Redis.
+const lookTimeout = 10 * time.Second
+
+// findings are gathered in the order of the looking.
+type findings []finding
+
+func (f *findings) add(state, format string, args ...any) {
+	*f = append(*f, finding{state, fmt.Sprintf(format, args...)})
+}
+
+// lookAround connects to what a server would, and changes nothing there.
+func lookAround(ctx context.Context, cfg *config.Server) []finding {
+	var found findings
+	if cfg.DatabaseURL != "" {
+		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
+		found.postgres(timeout, cfg)
+		cancel()
+	}
+	if cfg.RedisURL != "" {
+		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
+		found.redis(timeout, cfg.RedisURL)
+		cancel()
+	}
+	return found
+}
+
+func (f *findings) redis(ctx context.Context, url string) {
+	p, err := pubsub.ProbeRedis(ctx, url)
+	if p.Version != "" {
+		sharded := "without sharded pub/sub"
+		if p.Sharded {
+			sharded = "with sharded pub/sub"
+		}
+		f.add(isOK, "Redis %s, %s, %s", p.Version, p.Mode, sharded)
+	}
+	if err != nil {
+		f.add(isFailure, "Redis: %s", oneLine(err))
+		return
+	}
+	f.add(isOK, "Redis passes messages on")
+}
+
+// minPostgres is the oldest Postgres that badged runs on.
+const minPostgres = 14
+
+func (f *findings) postgres(ctx context.Context, cfg *config.Server) {
+	pool, err := cfg.PoolConfig()
+	if err != nil {
+		return // a mistake that was named
+	}
+	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
+	if err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var version, user, database string
+	var number int
+	var standby bool
+	if err := conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
+       current_user, current_database(), pg_is_in_recovery()`).Scan(&version, &number, &user, &database, &standby); err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
+	}
+	state := isOK
+	if number < minPostgres {
+		state = isFailure
+	}
+	f.add(state, "Postgres %s, database %s, role %s; version %d or later is needed", version, database, user, minPostgres)
+	if standby {
+		f.add(isFailure, "Postgres is a standby, which takes no events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
+	}
+	f.settings(ctx, conn, cfg)
+	if f.schema(ctx, conn, cfg.Database) {
+		f.privileges(ctx, conn)
+	}
+}
+
+// settings looks at what docs/operations.md asks of Postgres.
+func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server) {
+	var fsync, fullPages, commit string
+	var buffers, most, reserved int64
+	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+       pg_size_bytes(current_setting('shared_buffers')), current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int`).
+		Scan(&fsync, &fullPages, &commit, &buffers, &most, &reserved); err != nil {
+		f.add(isFailure, "Postgres: read its settings: %s", oneLine(err))
+		return
+	}
+	if fsync != "on" || fullPages != "on" {
+		f.add(isFailure, "fsync is %s and full_page_writes is %s: after a crash nothing is certain; set both on", fsync, fullPages)
+	}
+	if commit == "off" {
+		f.add(isRisk, "synchronous_commit is off: a crash of Postgres may take back events that publishers were told are durable")
+	}
+	if buffers < 512<<20 {
+		f.add(isRisk, "shared_buffers is %d MB: 512 MB or more folds up to twice as fast", buffers>>20)
+	}
+	need := cfg.PostgresConnections()
+	if free := most - reserved; int64(need) > free {
+		f.add(isFailure, "max_connections leaves %d, and this process alone may take %d: raise it, or give pool_max_conns in the database URL", free, need)
+	} else {
+		f.add(isOK, "max_connections leaves %d, of which this process may take %d: enough for %d such processes", free, need, free/int64(need))
+	}
+}
+
+// schema looks at the migrations, and reports whether there is a schema.
+func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.Database) bool {
+	all, err := migrations.Status(ctx, conn.Config())
+	if err != nil {
+		f.add(isFailure, "schema: %s", oneLine(err))
+		return false
+	}
+	pending := migrations.Pending(all)
+	if pending > 0 {
+		f.add(isFailure, "schema: %d of %d migrations are pending: run `badged migrate up`, or serve with --migrate", pending, len(all))
+		return pending < len(all)
+	}
+	f.add(isOK, "schema: %s is applied", strings.TrimSuffix(all[len(all)-1].Name, ".sql"))
+	var newest int64
+	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
+		f.add(isRisk, "schema: migration %d is applied too, of a newer release than this: finish the upgrade", newest)
+	}
+	pool, log, err := openDatabase(ctx, database)
+	if err != nil {
+		f.add(isFailure, "log: %s", oneLine(err))
+		return true
+	}
+	pool.Close()
+	f.add(isOK, "log: %d partitions", log.Partitions())
+	return true
+}
+
+// privilegesSQL finds the tables that the role may not use, but for the table of
+// migrations, which serving only reads.
+const privilegesSQL = `SELECT c.relname FROM pg_class AS c
+WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'schema_migrations'
+  AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+       AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+ORDER BY c.relname`
+
+func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, privilegesSQL)
+	if err != nil {
+		f.add(isFailure, "privileges: %s", oneLine(err))
+		return
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	var usage, stats bool
+	if err == nil {
+		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE'), pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&usage, &stats)
+	}
+	switch {
+	case err != nil:
+		f.add(isFailure, "privileges: %s", oneLine(err))
+		return
+	case !usage:
+		f.add(isFailure, "privileges: GRANT USAGE ON SCHEMA badged is missing")
+	case len(tables) > 0:
+		f.add(isFailure, "privileges: SELECT, INSERT, UPDATE or DELETE is missing on %s of the schema badged, such as %s", plural(len(tables), "table"), tables[0])
+	default:
+		f.add(isOK, "privileges: all tables can be read and written")
+	}
+	if !stats {
+		f.add(isRisk, "privileges: without GRANT pg_read_all_stats nobody is told who holds up the log, only the pid")
+	}
+}

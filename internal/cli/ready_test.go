@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/pgtest"
+)
+
+func TestReady(t *testing.T) {
+	server := startServer(t, pgtest.NewDB(t, migrated()))
+	if out := mustDo(t, "ready", "--url="+server.url+"/"); !strings.HasPrefix(out, `{"status":"ready"`) {
+		t.Errorf("it prints %q", out)
+	}
+	server.stop()
+	if r := badged(t, "ready", "--url="+server.url); r.code != exitFailed || r.out != "" || !strings.HasPrefix(r.err, "badged: ask whether it is ready: ") {
+		t.Errorf("of a server that is gone: exit code %d, printed %q, says %q", r.code, r.out, r.err)
+	}
+	draining := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(`{"status":"draining"}`))
+	}))
+	defer draining.Close()
+	if r, want := badged(t, "ready", "--url="+draining.URL), "badged: "+draining.URL+` answers 503 Service Unavailable: {"status":"draining"}`+"\n"; r.code != exitFailed || r.err != want {
+		t.Errorf("of a server that drains: exit code %d, says %q, want %q", r.code, r.err, want)
+	}
+	if r := badged(t, "ready", "--url=::"); r.code != exitFailed || !strings.HasPrefix(r.err, "badged: --url: ") {
+		t.Errorf("of no URL: exit code %d, says %q", r.code, r.err)
+	}
+}

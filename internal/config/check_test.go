@@ -1,0 +1,187 @@
+package config_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/badged/badged/internal/config"
+)
+
+// check checks settings of a file, unless that is "", and of flags.
+func check(t *testing.T, file string, args ...string) (r config.Report, path string) {
+	t.Helper()
+	parser, err := kong.New(&grammar{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file != "" {
+		path = filepath.Join(t.TempDir(), "badged.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"--config", path}, args...)
+	}
+	return config.Check(args, parser.Model), path
+}
+
+// What a check says applies is what `serve` reads.
+func TestCheckReadsWhatServeReads(t *testing.T) {
+	const file = needed + `
+listen: 127.0.0.1:0
+admin-keys: [ops=a, 'root=b,c']
+roles: [api, projector, gateway]
+trusted-proxies: 10.0.0.0/8
+reconcile-interval: 90s
+migrate: true
+batch-size: 7
+`
+	t.Setenv("BADGED_RECONCILE_INTERVAL", "45s")
+	t.Setenv("BADGED_JWT_AUDIENCE", "badges")
+	args := []string{"--listen=127.0.0.1:1", "--expire", "chat=168h", "--expire=likes=24h", "--self-heal"}
+	want, err := parse(t, file, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, path := check(t, file, args...)
+	if len(r.Mistakes) > 0 {
+		t.Fatalf("mistakes: %q", r.Mistakes)
+	}
+	if diff := cmp.Diff(want.Serve.Server, r.Server, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("settings (-serve +check):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Serve.Log, r.Log); diff != "" {
+		t.Errorf("settings of the log (-serve +check):\n%s", diff)
+	}
+	for _, s := range []config.Setting{
+		{Name: "listen", Value: "127.0.0.1:1", Source: "flag"},
+		{Name: "self-heal", Value: "true", Source: "flag"},
+		{Name: "reconcile-interval", Value: "45s", Source: "environment BADGED_RECONCILE_INTERVAL"},
+		{Name: "admin-keys", Value: "ops=***,root=***", Source: path + ":7"},
+		{Name: "drain-timeout", Value: "5s", Source: "default"},
+	} {
+		if !slices.Contains(r.Settings, s) {
+			t.Errorf("%+v is not among\n%+v", s, r.Settings)
+		}
+	}
+}
+
+// All at once, each with where it is.
+func TestCheckNamesEveryMistake(t *testing.T) {
+	t.Setenv("BADGED_DRAIN_TIMEOUT", "5")
+	t.Setenv("BADGED_JWT_KEY", "k=HS256:secret")
+	r, path := check(t, `# a comment
+databse-url: postgres://u:hunter2@localhost/chat
+reconcile-interval: 30
+roles: [api, folder]
+roles: [api]
+jwt-keys: {k: HS256:hunter2}
+cache-mib: 0
+`, "--lisen=x", "serve", "--log-level=loud", "--admin-keys")
+	want := []string{
+		"command line: unknown flag --lisen; did you mean listen?",
+		"command line: unexpected argument serve",
+		"command line: --admin-keys lacks a value",
+		path + `:2: "databse-url" is not a setting; did you mean database-url?`,
+		path + `:5: "roles" is there twice`,
+		path + ":6: --jwt-keys cannot be read",
+		path + `:4: --roles must be one of "api","projector","gateway" but got "folder"`,
+		path + `:3: --reconcile-interval: expected duration but got "30": time: missing unit in duration "30"`,
+		`environment BADGED_DRAIN_TIMEOUT: --drain-timeout: expected duration but got "5": time: missing unit in duration "5"`,
+		`flag: --log-level must be one of "debug","info","warn","error" but got "loud"`,
+		"--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat",
+		"--cache-mib must be 1 or more",
+	}
+	if diff := cmp.Diff(want, r.Mistakes); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+	if want := "environment: BADGED_JWT_KEY is not a setting; did you mean BADGED_JWT_KEYS?"; !slices.Contains(r.Warnings, want) {
+		t.Errorf("it does not warn %q, but %q", want, r.Warnings)
+	}
+	if text := strings.Join(append(r.Mistakes, r.Warnings...), "\n"); strings.Contains(text, "hunter2") {
+		t.Errorf("it tells a secret:\n%s", text)
+	}
+}
+
+func TestCheckOfAFileThatCannotBe(t *testing.T) {
+	for _, test := range []struct{ name, file, want string }{
+		{"text", `"hunter2"`, ": want settings by name, each once, such as log-level: debug"},
+		{"a list", "- hunter2", ": want settings by name, each once, such as log-level: debug"},
+		{"broken", "listen: x\n  y: z", ": line 2: mapping values are not allowed in this context"},
+		{"a file in a file", "config: x", `:1: "config" is not a setting`},
+	} {
+		r, path := check(t, test.file)
+		if len(r.Mistakes) == 0 || !strings.HasPrefix(r.Mistakes[0], path+test.want) {
+			t.Errorf("%s: mistakes are %q, want %q", test.name, r.Mistakes, path+test.want)
+		}
+	}
+	if r, _ := check(t, "", "--config=/nowhere"); r.Mistakes[0] != "--config: open /nowhere: no such file or directory" {
+		t.Errorf("a file that is not there: %q", r.Mistakes)
+	}
+	if r, _ := check(t, "# nothing\n"); len(r.Mistakes) != 3 { // what is required
+		t.Errorf("an empty file: %q", r.Mistakes)
+	}
+}
+
+func TestCheckHidesSecrets(t *testing.T) {
+	for _, test := range []struct{ name, value, want string }{
+		{"database-url", "postgres://badged:hunter2@db1,db2/chat?sslmode=require&sslpassword=hunter2", "postgres://badged:***@db1,db2/chat?sslmode=require&sslpassword=***"},
+		{"database-url", "host=db1 user=badged password='hunter2 \\'x' dbname=chat", "host=db1 user=badged password=*** dbname=chat"},
+		{"database-url", "postgres://badged:hunter2%@db1/chat", "***"},
+		{"redis-url", "redis://:hunter2@localhost", "redis://:***@localhost"},
+		{"jwt-keys", "a=HS256:hunter2,b=RS256:/etc/b.pem", "a=HS256:***,b=RS256:/etc/b.pem"},
+		{"jwt-keys", "hunter2", "***"},
+		{"publisher-keys", "chat=hunter2,push=sha256:ab12", "chat=***,push=sha256:***"},
+	} {
+		r, _ := check(t, "", "--"+test.name+"="+test.value)
+		for _, s := range r.Settings {
+			if s.Name == test.name && s.Value != test.want {
+				t.Errorf("%s is shown as %s, want %s", test.name, s.Value, test.want)
+			}
+		}
+	}
+}
+
+func TestCheckWarnsOfRisks(t *testing.T) {
+	good := []string{
+		"--database-url=postgres://localhost/chat", "--jwt-keys=k=HS256:secret",
+		"--publisher-keys=chat=sha256:ab", "--admin-keys=ops=sha256:cd",
+	}
+	if r, _ := check(t, "", good...); len(r.Warnings) > 0 || len(r.Mistakes) > 0 {
+		t.Errorf("of good settings it warns %q, and finds %q", r.Warnings, r.Mistakes)
+	}
+	for arg, want := range map[string]string{
+		"--listen=:8080":                    "badged speaks no TLS",
+		"--publisher-keys=chat=hunter2":     "shorter than 16 characters",
+		"--admin-keys=ops=0123456789abcdef": "in the clear",
+		"--admin-keys=ops=sha256:ab":        "a publisher has the same secret",
+		"--admin-keys=":                     "nobody can use /admin/v1/",
+		"--allowed-origins=*":               "any page may connect",
+		"--jwks-url=https://login.example":  "without --jwt-audience",
+		"--jwks-url=http://login.example":   "is not https",
+		"--connects-per-second=5":           "without --trusted-proxies",
+		"--reconcile-interval=10m":          "shows the old number for so long",
+		"--reconcile-interval=10ms":         "is read from Postgres as often",
+		"--verify-interval=0s":              "nobody would notice a wrong badge",
+		"--dedup-window=1h":                 "may apply twice",
+		"--drain-timeout=20s":               "may take twice as long",
+		"--roles=api --redis-url=redis://localhost --expire=chat=24h": "--expire has no effect",
+	} {
+		r, _ := check(t, "", append(slices.Clone(good), strings.Fields(arg)...)...)
+		if arg == "--publisher-keys=chat=hunter2" || strings.HasPrefix(arg, "--admin-keys") {
+			r, _ = check(t, "", append(slices.DeleteFunc(slices.Clone(good), func(a string) bool {
+				return strings.HasPrefix(a, arg[:12])
+			}), arg)...)
+		}
+		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
+			t.Errorf("with %s it does not warn %q, but %q", arg, want, r.Warnings)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package pubsub
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisProbe is what a Redis tells of itself.
+type RedisProbe struct {
+	// Version is that of the server, such as "7.0.15".
+	Version string
+	// Mode is "standalone", "sentinel" or "cluster".
+	Mode string
+	// Sharded is set where it has sharded pub/sub (Redis 7 and later).
+	Sharded bool
+}
+
+// ProbeRedis asks the Redis of a URL, as [RedisConfig] has it, who it is, and
+// has it pass a message on, which is all that badged needs of it. It waits until
+// ctx is done; each error says what did not work.
+func ProbeRedis(ctx context.Context, url string) (RedisProbe, error) {
+	client, err := openRedis(url)
+	if err != nil {
+		return RedisProbe{}, err
+	}
+	defer client.Close()
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return RedisProbe{}, fmt.Errorf("ask Redis who it is: %w", err)
+	}
+	p := RedisProbe{}
+	for line := range strings.Lines(info) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "redis_version":
+			p.Version = text
+		case "redis_mode":
+			p.Mode = text
+		}
+	}
+	major, _, _ := strings.Cut(p.Version, ".")
+	if n, err := strconv.Atoi(major); err == nil {
+		p.Sharded = n >= 7
+	}
+	return p, passOn(ctx, client)
+}
+
+// passOn subscribes to a channel of its own and publishes to it.
+func passOn(ctx context.Context, client redis.UniversalClient) error {
+	channel := "badged:probe:" + rand.Text()
+	subscription := client.Subscribe(ctx, channel)
+	defer subscription.Close()
+	if _, err := subscription.Receive(ctx); err != nil { // the acknowledgement
+		return fmt.Errorf("subscribe to %s: %w", channel, err)
+	}
+	if err := client.Publish(ctx, channel, "probe").Err(); err != nil {
+		return fmt.Errorf("publish to %s: %w", channel, err)
+	}
+	for {
+		message, err := subscription.Receive(ctx)
+		switch message.(type) {
+		case *redis.Message:
+			return nil
+		case nil:
+			if err == nil {
+				err = errors.New("nothing came")
+			}
+			return fmt.Errorf("wait for what was published to %s: %w", channel, err)
+		}
+	}
+}
