@@ -1,0 +1,116 @@
+package deploy
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/badged/badged/internal/config"
+)
+
+// settings returns the environment variables of a server, with their defaults.
+func settings(t *testing.T) map[string]string {
+	t.Helper()
+	var grammar struct {
+		config.Server `embed:""`
+		config.Log    `embed:""`
+	}
+	parser, err := kong.New(&grammar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, f := range parser.Model.Flags {
+		all["BADGED_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))] = f.Default
+	}
+	return all
+}
+
+// Whatever is deployed is told only what it understands.
+func TestDeployedSettingsExist(t *testing.T) {
+	known := settings(t)
+	known["BADGED_VERSION"] = "" // which image Compose takes
+	variable := regexp.MustCompile(`\bBADGED_[A-Z_]*[A-Z]\b`)
+	seen := 0
+	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, name := range variable.FindAllString(string(b), -1) {
+			seen++
+			if _, ok := known[name]; !ok {
+				t.Errorf("%s sets %s, which is not a setting", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 10 {
+		t.Errorf("only %d settings are there", seen)
+	}
+	// The chart takes each of its secrets to be one, and makes names of the rest.
+	secret := regexp.MustCompile(`include "badged\.secret" \(list \S+ "([a-z-]+)"`)
+	for _, s := range secret.FindAllStringSubmatch(read(t, "deploy/helm/badged/templates/deployments.yaml"), -1) {
+		if _, ok := known["BADGED_"+strings.ToUpper(strings.ReplaceAll(s[1], "-", "_"))]; !ok {
+			t.Errorf("the chart has the secret %s, which is not a setting", s[1])
+		}
+	}
+}
+
+// A stop takes up to twice the drain: nobody is killed before.
+func TestStopsAreWaitedFor(t *testing.T) {
+	drain, err := time.ParseDuration(settings(t)["BADGED_DRAIN_TIMEOUT"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, pattern := range map[string]string{
+		"deploy/systemd/badged.service": `(?m)^TimeoutStopSec=(\d+)s$`,
+		"deploy/compose.yaml":           `(?m)^  stop_grace_period: (\d+)s$`,
+	} {
+		given := regexp.MustCompile(pattern).FindStringSubmatch(read(t, file))
+		if given == nil {
+			t.Errorf("%s does not say how long a stop may take", file)
+			continue
+		}
+		if seconds, _ := strconv.Atoi(given[1]); time.Duration(seconds)*time.Second <= 2*drain {
+			t.Errorf("%s gives %d s to stop, of which draining may take %s", file, seconds, 2*drain)
+		}
+	}
+}
+
+// The image holds a static program and nothing else, runs as nobody in
+// particular, and is made from what is pinned.
+func TestDockerfile(t *testing.T) {
+	text := strings.ReplaceAll(read(t, "deploy/Dockerfile"), "\\\n", " ")
+	var from []string
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "FROM "); ok {
+			from = append(from, strings.TrimSpace(rest))
+		}
+	}
+	if len(from) != 2 || !strings.HasPrefix(from[1], "gcr.io/distroless/static-") || !strings.HasSuffix(from[1], ":nonroot") {
+		t.Fatalf("the stages are made from %q", from)
+	}
+	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
+	if !regexp.MustCompile(`golang:` + regexp.QuoteMeta(goVersion) + `\.\d+-\w+ AS build`).MatchString(from[0]) {
+		t.Errorf("it is built with %s, and not with a release of Go %s, which go.mod asks for", from[0], goVersion)
+	}
+	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "internal/version.stamp=$VERSION", "\nUSER 65532:65532\n", "\nHEALTHCHECK ", `ENTRYPOINT ["/usr/local/bin/badged"]`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+}

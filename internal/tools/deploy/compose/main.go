@@ -1,0 +1,56 @@
+// Command compose loads a Compose file as `docker compose` does, with the
+// variables of the environment, and fails where that would, where an image is
+// not pinned to a version, or where a service that is to stay has no health
+// check.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: compose FILE")
+		os.Exit(2)
+	}
+	services, err := check(context.Background(), os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compose:", err)
+		os.Exit(1)
+	}
+	fmt.Println(services, "services")
+}
+
+func check(ctx context.Context, file string) (services int, err error) {
+	options, err := cli.NewProjectOptions([]string{file}, cli.WithOsEnv)
+	if err != nil {
+		return 0, err
+	}
+	project, err := options.LoadProject(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, s := range project.Services {
+		if _, tag, ok := strings.Cut(s.Image, ":"); !ok || tag == "latest" {
+			errs = append(errs, fmt.Errorf("%s: the image %s is not pinned", s.Name, s.Image))
+		}
+		// That of badged is in its image.
+		if s.Build == nil && s.Restart != "no" && (s.HealthCheck == nil || len(s.HealthCheck.Test) == 0) {
+			errs = append(errs, fmt.Errorf("%s has no health check", s.Name))
+		}
+		for name, need := range s.DependsOn {
+			if need.Condition == types.ServiceConditionStarted {
+				errs = append(errs, fmt.Errorf("%s does not wait until %s works", s.Name, name))
+			}
+		}
+	}
+	return len(project.Services), errors.Join(errs...)
+}

@@ -1,0 +1,164 @@
+// Command manifests reads Kubernetes objects, as `helm template` prints them,
+// and fails where one has a field that its kind has not, where a selector
+// selects no pod, or where a pod has less time to stop than it takes.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+func main() {
+	n, err := check(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "manifests:", err)
+		os.Exit(1)
+	}
+	fmt.Println(n, "objects are as Kubernetes takes them")
+}
+
+// found is what was read.
+type found struct {
+	objects int
+	// pods are the labels of pods, by what makes them.
+	pods map[string]labels.Set
+	// selectors are what selects pods, by what does.
+	selectors map[string]labels.Selector
+}
+
+func check(r io.Reader) (objects int, err error) {
+	f := found{pods: map[string]labels.Set{}, selectors: map[string]labels.Selector{}}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	documents := yaml.NewYAMLReader(bufio.NewReader(r))
+	var errs []error
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if len(bytes.TrimSpace(document)) == 0 || bytes.Contains(document, []byte("apiVersion: monitoring.coreos.com/")) {
+			continue // which is the operator's to know
+		}
+		object, kind, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			if !bytes.Contains(document, []byte("\nkind:")) {
+				continue // comments
+			}
+			errs = append(errs, fmt.Errorf("%w in\n%s", err, document))
+			continue
+		}
+		f.objects++
+		name := kind.Kind + "/" + object.(metav1.Object).GetName()
+		errs = append(errs, f.add(name, object)...)
+	}
+	for name, selector := range f.selectors {
+		selected := false
+		for _, pod := range f.pods {
+			selected = selected || selector.Matches(pod)
+		}
+		if !selected {
+			errs = append(errs, fmt.Errorf("%s selects no pod: %s", name, selector))
+		}
+	}
+	if f.objects == 0 {
+		errs = append(errs, errors.New("there is no object"))
+	}
+	return f.objects, errors.Join(errs...)
+}
+
+// add notes what pods an object makes and selects.
+func (f *found) add(name string, object any) (errs []error) {
+	selects := func(s *metav1.LabelSelector) {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			return
+		}
+		f.selectors[name] = selector
+	}
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		f.pods[name] = o.Spec.Template.Labels
+		selects(o.Spec.Selector)
+		if !f.selectors[name].Matches(labels.Set(o.Spec.Template.Labels)) {
+			errs = append(errs, fmt.Errorf("%s does not select its own pods", name))
+		}
+		errs = append(errs, stops(name, &o.Spec.Template.Spec), locked(name, &o.Spec.Template.Spec))
+	case *batchv1.Job:
+		f.pods[name] = o.Spec.Template.Labels
+		errs = append(errs, locked(name, &o.Spec.Template.Spec))
+	case *corev1.Service:
+		f.selectors[name] = labels.SelectorFromSet(o.Spec.Selector)
+	case *policyv1.PodDisruptionBudget:
+		selects(o.Spec.Selector)
+	case *networkingv1.NetworkPolicy:
+		selects(&o.Spec.PodSelector)
+	}
+	return errs
+}
+
+// stops checks that a pod has the time that it takes to stop: the pause, and the
+// drain of HTTP after that of the gateway.
+func stops(name string, pod *corev1.PodSpec) error {
+	for _, c := range pod.Containers {
+		needed := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		for _, e := range c.Env {
+			if e.Name == "BADGED_DRAIN_TIMEOUT" {
+				drain, err := time.ParseDuration(e.Value)
+				if err != nil {
+					return fmt.Errorf("%s: %s: %w", name, e.Name, err)
+				}
+				needed += 2 * drain
+			}
+		}
+		if given := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; given <= needed {
+			return fmt.Errorf("%s has %s to stop, and takes up to %s", name, given, needed)
+		}
+	}
+	return nil
+}
+
+// locked checks that a pod may do no more than it needs.
+func locked(name string, pod *corev1.PodSpec) error {
+	var lacks []string
+	if pod.SecurityContext == nil || pod.SecurityContext.RunAsNonRoot == nil || !*pod.SecurityContext.RunAsNonRoot {
+		lacks = append(lacks, "runAsNonRoot")
+	}
+	for _, c := range pod.Containers {
+		s := c.SecurityContext
+		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+			lacks = append(lacks, "readOnlyRootFilesystem")
+		}
+		if s == nil || s.Capabilities == nil || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+			lacks = append(lacks, "capabilities: drop: [ALL]")
+		}
+		if c.Resources.Limits.Memory().IsZero() {
+			lacks = append(lacks, "a limit of memory")
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return errors.New(name + " lacks " + strconv.Itoa(len(lacks)) + ": " + strings.Join(lacks, ", "))
+}
