@@ -58,11 +58,17 @@ func databaseCommands(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return map[string][]string{
-		"user show":  {"user", "show", "ada"},
-		"lag":        {"lag"},
-		"repair-log": {"repair-log"},
-		"replay":     {"replay", file, "--quiet"},
-		"serve":      {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
+		"user show":           {"user", "show", "ada"},
+		"user explain":        {"user", "explain", "ada"},
+		"lag":                 {"lag"},
+		"verify":              {"verify", "--quiet"},
+		"rebuild":             {"rebuild", "--quiet"},
+		"deadletters list":    {"deadletters", "list"},
+		"deadletters retry":   {"deadletters", "retry", "--all"},
+		"deadletters discard": {"deadletters", "discard", "--all"},
+		"repair-log":          {"repair-log"},
+		"replay":              {"replay", file, "--quiet"},
+		"serve":               {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }
 
