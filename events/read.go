@@ -85,16 +85,17 @@ func Read(ctx context.Context, q Querier, partition int, after Position, limit, 
 	return batch, nil
 }
 
-// readSQL is an index range scan of the primary key, at any backlog. Rows that
-// are not settled come last, since their transactions are the youngest. The
-// order names its table: a bare transaction_id would be the column of the
+// readSQL is an index range scan of the primary key, at any backlog. The second
+// condition follows from the first, and spares it the ranges of the log that
+// are done with. Rows that are not settled come last, since their transactions
+// are the youngest. The order names its table: a bare transaction_id would be the column of the
 // result, a number, by which no index is in order.
 func readSQL(topic string) string {
 	return `SELECT transaction_id::text::bigint, "offset",
        transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS settled,
        uuid::text, payload::text, created_at
 FROM ` + messagesTable(topic) + ` AS log
-WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint)
+WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
 ORDER BY log.transaction_id, log."offset"
 LIMIT $3`
 }

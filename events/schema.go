@@ -84,6 +84,7 @@ SELECT "offset", transaction_id, uuid, payload, metadata
 FROM ` + messagesTable(topic) + `
 WHERE (transaction_id, "offset") >
       ((SELECT last_processed_transaction_id FROM last_processed), (SELECT offset_acked FROM last_processed))
+  AND transaction_id >= (SELECT last_processed_transaction_id FROM last_processed)
   AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY transaction_id, "offset"
 LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),

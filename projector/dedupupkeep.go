@@ -16,8 +16,8 @@ const (
 WHERE partition_id = $1 AND generation = $2`
 )
 
-// upkeep looks after the generations of keys of the partitions that are folded
-// here.
+// upkeep looks after the generations of keys, and the ranges of the log, of the
+// partitions that are folded here.
 func (p *Projector) upkeep(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.UpkeepInterval)
 	defer tick.Stop()
@@ -30,6 +30,10 @@ func (p *Projector) upkeep(ctx context.Context) error {
 		p.metrics.dedupGeneration.Reset() // partitions may have been given up
 		locked := 0
 		for _, id := range p.ownedPartitions() {
+			if err := p.partitions[id].extendLog(ctx); err != nil && ctx.Err() == nil {
+				p.log.WarnContext(ctx, "the log grows in a table that cannot be archived yet, will try again",
+					"partition", id, "error", err)
+			}
 			kept, err := p.partitions[id].keepGenerations(ctx)
 			if err != nil {
 				if ctx.Err() == nil {

@@ -14,8 +14,8 @@ import (
 // Lag is how far the projector is behind in one partition.
 type Lag struct {
 	Partition int `json:"partition"`
-	// Head is the position behind the last event in the log, Folded the one
-	// behind the last that is folded.
+	// Head is the position behind the last event in the log, or where all of them
+	// are archived Folded, the one behind the last that is folded.
 	Head   events.Position `json:"head"`
 	Folded events.Position `json:"folded"`
 	// Events is how many events lie between them, counted up to a limit.
@@ -37,6 +37,7 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
     SELECT FROM badged.%[2]s
     WHERE (transaction_id, "offset") > (
         SELECT last_processed_transaction_id, offset_acked FROM badged.%[2]s_offsets WHERE consumer_group = $1)
+      AND transaction_id >= (SELECT last_processed_transaction_id FROM badged.%[2]s_offsets WHERE consumer_group = $1)
       AND transaction_id < pg_snapshot_xmin(pg_current_snapshot()))`, p, events.Topic(p))
 	}
 	rows, err := q.Query(ctx, sql.String(), ConsumerGroup)
@@ -64,10 +65,10 @@ FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id:
       FROM badged.%[1]s_offsets WHERE consumer_group = $1) AS f
 LEFT JOIN LATERAL (SELECT transaction_id::text::bigint AS head_tx, "offset" AS head_offset
       FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1) AS last ON true
-CROSS JOIN LATERAL (SELECT coalesce(last.head_tx, 0) AS head_tx, coalesce(last.head_offset, 0) AS head_offset) AS h
+CROSS JOIN LATERAL (SELECT coalesce(last.head_tx, f.folded_tx) AS head_tx, coalesce(last.head_offset, f.folded_offset) AS head_offset) AS h
 CROSS JOIN LATERAL (SELECT count(*) AS n, min(created_at) FILTER (WHERE first) AS oldest
       FROM (SELECT created_at, row_number() OVER () = 1 AS first FROM badged.%[1]s
-            WHERE (transaction_id, "offset") > (f.tx, f.folded_offset)
+            WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
             ORDER BY transaction_id, "offset" LIMIT %[2]d) AS rest) AS b`
 
 // Lags returns how far the projector is behind in each of the partitions. It

@@ -315,7 +315,8 @@ WHERE p.`+s.partition+` = PARTITION AND p.transaction_id > '3'`)
 	return append(statements, `UPDATE badged.TOPIC AS e
 SET transaction_id = '3', "offset" = r.place
 FROM renumbered AS r
-WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
+WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`,
+		`SELECT badged.settle_log_ranges(PARTITION)`)
 }
 
 // finish starts new epochs, brings the sequences up to what was copied, which
@@ -345,7 +346,7 @@ BEGIN
         SELECT a.attrelid::regclass AS table_name, a.attname AS column_name,
             pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) AS sequence
         FROM pg_attribute AS a JOIN pg_class AS t ON t.oid = a.attrelid
-        WHERE t.relnamespace = 'badged'::regnamespace AND t.relkind = 'r' AND a.attidentity <> ''
+        WHERE t.relnamespace = 'badged'::regnamespace AND t.relkind IN ('r', 'p') AND NOT t.relispartition AND a.attidentity <> ''
     LOOP
         EXECUTE format('SELECT setval(%L, last) FROM (SELECT max(%I) AS last FROM %s) AS m, %s AS s WHERE last > s.last_value',
             c.sequence, c.column_name, c.table_name, c.sequence);

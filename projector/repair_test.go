@@ -254,7 +254,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 					sql = append(sql, line)
 				}
 			}
-			empty := "TRUNCATE badged.partitions, badged.dedup_generations;\n"
+			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges;\n"
 			for g := 2; g <= 3; g++ { // what was there, and ahead
 				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (key uuid PRIMARY KEY);\n", keysTable(0, g))
 			}
@@ -506,8 +506,13 @@ func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
 // Every column that holds a transaction id of the log is renumbered.
 func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
 	d := newDatabase(t)
-	want := []string{"badged.log_origin.transaction_id"}
+	want := []string{
+		"badged.log_origin.transaction_id",
+		// Which are settled anew.
+		"badged.log_ranges.starts", "badged.log_ranges.ends", "badged.log_ranges.bound", "badged.log_ranges.made_id",
+	}
 	for p := range partitions {
+		want = append(want, "badged."+events.Topic(p)+"_r1.transaction_id")
 		want = append(want, "badged."+events.Topic(p)+".transaction_id", "badged."+events.Topic(p)+"_offsets.last_processed_transaction_id")
 	}
 	for _, s := range storedPlaces() {

@@ -110,7 +110,7 @@ func (p *Projector) verifyUsers(ctx context.Context, v *Verifier, partition, n i
 // long.
 func (p *Projector) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
 	var size int64
-	err := p.cfg.Pool.QueryRow(ctx, `SELECT pg_table_size(to_regclass($1))`, "badged."+events.Topic(partition)).Scan(&size)
+	err := p.cfg.Pool.QueryRow(ctx, `SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint FROM pg_partition_tree($1)`, "badged."+events.Topic(partition)).Scan(&size)
 	if err != nil {
 		return 0, fmt.Errorf("measure the log of partition %d: %w", partition, err)
 	}

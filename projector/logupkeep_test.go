@@ -1,0 +1,195 @@
+package projector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+// extend calls extend_log for a partition until there is nothing more to do, with
+// ranges that are few ids wide, and returns how often that was.
+func (d *database) extend(t testing.TB, partition int) (calls int) {
+	t.Helper()
+	for more := true; more; calls++ {
+		if err := d.pool.QueryRow(t.Context(), extendLogSQL, partition, time.Duration(0), 4).Scan(&more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return calls
+}
+
+// ranges returns those of a partition, and how many events each has.
+func (d *database) ranges(t testing.TB, partition int) []string {
+	t.Helper()
+	var all []string
+	for _, number := range d.lines(t, `SELECT number::text FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, partition) {
+		table := fmt.Sprintf("badged.%s_r%s", events.Topic(partition), number)
+		all = append(all, d.lines(t, `SELECT 'r`+number+`: ' || (SELECT count(*) FROM `+table+`) FROM `+table+` UNION SELECT 'r`+number+`: 0' ORDER BY 1 DESC LIMIT 1`)...)
+	}
+	return all
+}
+
+// pass lets transaction ids pass until the last range of a partition is that of
+// the next one.
+func (d *database) pass(t testing.TB, partition int) {
+	t.Helper()
+	for {
+		passed := d.lines(t, `SELECT (pg_current_xact_id() >= starts)::text FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)
+		if passed[0] == "true" {
+			return
+		}
+	}
+}
+
+// The log goes on from range to range, and nobody who reads it notices: also
+// where nobody was there in time to add one.
+func TestLogRanges(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	seq := int64(0)
+	deliverSome := func() {
+		for range 3 {
+			seq++
+			d.append(t, deliver("c", seq, ann))
+		}
+	}
+	deliverSome()
+	for range 3 {
+		if calls := d.extend(t, 0); calls != 1 {
+			t.Errorf("it took %d calls", calls)
+		}
+		d.extend(t, 0) // for which there is nothing to do
+		deliverSome()
+		d.pass(t, 0)
+		deliverSome()
+	}
+	if got := d.ranges(t, 0); len(got) != 4 || got[3] != "r4: 3" || slices.ContainsFunc(got, func(r string) bool { return strings.HasSuffix(r, ": 0") }) {
+		t.Errorf("the ranges are %v", got)
+	}
+	d.fold(t)
+	if b := d.badge(t, ann); b.Total != seq || b.Version != seq {
+		t.Errorf("of %d messages the badge is %+v", seq, b)
+	}
+	d.verifyAll(t, VerifyOptions{})
+}
+
+// A log from before there were ranges is given an end while it is read and
+// written: a check proves it first, and is given up where it would refuse events.
+func TestLogRangesOfALongLog(t *testing.T) {
+	d := newDatabase(t)
+	const add = `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
+SELECT pg_current_xact_id(), gen_random_uuid(), to_json(string_agg(md5(random()::text), '')) FROM generate_series(1, 5000) AS n, generate_series(1, 120) AS m GROUP BY n`
+	d.exec(t, `ALTER TABLE badged.events_p00 ALTER payload SET STORAGE PLAIN`)
+	d.exec(t, add)
+	extend := func(want bool) {
+		t.Helper()
+		var more bool
+		if err := d.pool.QueryRow(t.Context(), extendLogSQL, 0, time.Duration(0), 4).Scan(&more); err != nil || more != want {
+			t.Fatalf("more to do: %v, %v", more, err)
+		}
+	}
+	extend(true) // adds the check
+	d.exec(t, `UPDATE badged.log_ranges SET bound = pg_current_xact_id()::text::bigint::text::xid8 WHERE partition_id = 0`)
+	extend(true) // gives it up
+	if checks := d.lines(t, `SELECT conname::text FROM pg_constraint WHERE conrelid = 'badged.events_p00_r1'::regclass AND contype = 'c'`); len(checks) > 0 {
+		t.Errorf("there still is %v", checks)
+	}
+	extend(true) // adds another
+	d.append(t, deliver("c", 1, userIn(0, 0)))
+	extend(true) // has it proved
+	extend(false)
+	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 5001", "r2: 0"}) {
+		t.Errorf("the ranges are %v", got)
+	}
+	if checks := d.lines(t, `SELECT conname::text FROM pg_constraint WHERE conrelid = 'badged.events_p00_r1'::regclass AND contype = 'c'`); len(checks) > 0 {
+		t.Errorf("it leaves %v", checks)
+	}
+}
+
+// Whoever reads the log at length keeps it from getting a range, and nobody
+// waits: neither the projector for the reader nor a publisher behind it.
+func TestLogRangesWaitForReaders(t *testing.T) {
+	d := newDatabase(t)
+	reading := connect(t, d.url)
+	mustExec(t, reading, `BEGIN; SELECT FROM badged.events_p00`)
+	p := d.projector.partitions[0]
+	if err := p.extendLog(t.Context()); err != nil {
+		t.Error(err)
+	}
+	d.append(t, deliver("c", 1, userIn(0, 0)))
+	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 1"}) {
+		t.Errorf("the ranges are %v", got)
+	}
+	mustExec(t, reading, `COMMIT`)
+	if err := p.extendLog(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 1", "r2: 0"}) {
+		t.Errorf("then the ranges are %v", got)
+	}
+}
+
+// A log that was there before is the first range; its rights are those of the
+// whole, and numbers go on.
+func TestLogRangesOfAnOlderDatabase(t *testing.T) {
+	url := pgtest.NewDB(t, pgtest.Template{})
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrations.UpTo(t.Context(), cfg, partitions, 12); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, url)
+	mustExec(t, conn, `GRANT INSERT ON badged.events_p00 TO PUBLIC`)
+	mustExec(t, conn, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) SELECT pg_current_xact_id(), gen_random_uuid(), '{}' FROM generate_series(1, 5)`)
+	if _, err := migrations.Up(t.Context(), cfg, 0); err != nil {
+		t.Fatal(err)
+	}
+	d := openDatabase(t, url)
+	d.append(t, deliver("c", 1, userIn(0, 0)))
+	if got := d.lines(t, `SELECT string_agg("offset"::text, ' ' ORDER BY "offset") || ' ' || has_table_privilege('public', 'badged.events_p00', 'INSERT') FROM badged.events_p00`); got[0] != "1 2 3 4 5 6 true" {
+		t.Errorf("the log has %v", got)
+	}
+	d.fold(t)
+	if b := d.badge(t, userIn(0, 0)); b.Total != 1 {
+		t.Errorf("the badge is %+v", b)
+	}
+}
+
+// A repaired log has the ids of another cluster, whose ranges were far ahead: all
+// of it is one range, which gets an end like any other.
+func TestRepairLogSettlesRanges(t *testing.T) {
+	from, original := newOriginal(t)
+	for range 2 {
+		original.extend(t, 0)
+		original.pass(t, 0)
+		original.append(t, deliver("ranges", 1, userIn(0, 0)))
+	}
+	before := original.keys(t, 0)
+	url := restores()["custom"](t, from, original.url, pgtest.NewServer(t))
+	if _, _, err := repaired(t, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	d := openDatabase(t, url)
+	if got, want := d.ranges(t, 0), []string{fmt.Sprint("r1: ", len(before))}; !slices.Equal(got, want) {
+		t.Errorf("the ranges are %v, want %v", got, want)
+	}
+	d.extend(t, 0)
+	d.append(t, deliver("ranges", 2, userIn(0, 0)))
+	d.pass(t, 0)
+	d.append(t, deliver("ranges", 3, userIn(0, 0)))
+	if got, want := d.ranges(t, 0), []string{fmt.Sprint("r1: ", len(before)+1), "r2: 1"}; !slices.Equal(got, want) {
+		t.Errorf("then the ranges are %v, want %v", got, want)
+	}
+	d.fold(t)
+	d.verifyAll(t, VerifyOptions{})
+}
