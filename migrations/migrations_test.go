@@ -82,9 +82,9 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"audit", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "jobs", "log_origin", "log_ranges", "mended_users", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
+	tables := []string{"archived_files", "audit", "bases", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "jobs", "log_identity", "log_origin", "log_ranges", "mended_users", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
 	for p := range partitions {
-		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "dedup_keys_p%02d_g1"} {
+		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "users_p%02d_base", "conversations_p%02d_base", "keys_p%02d_base", "dedup_keys_p%02d_g1"} {
 			tables = append(tables, fmt.Sprintf(name, p))
 		}
 	}

@@ -51,8 +51,8 @@ type chunk struct {
 // chunks sends the rows of users.
 func (s *shadow) chunks(ctx context.Context, users []*user, to chan<- chunk) error {
 	userFields, conversationFields := userFields(), conversationFields()
-	ofUsers := chunk{sql: copySQL(fmt.Sprintf("users_p%02d_rebuild", s.partition), "", userFields)}
-	ofConversations := chunk{sql: copySQL(fmt.Sprintf("conversations_p%02d_rebuild", s.partition), ", conversation_id", conversationFields)}
+	ofUsers := chunk{sql: copySQL(fmt.Sprintf("users_p%02d_%s", s.partition, s.suffix), "", userFields)}
+	ofConversations := chunk{sql: copySQL(fmt.Sprintf("conversations_p%02d_%s", s.partition, s.suffix), ", conversation_id", conversationFields)}
 	send := func(c *chunk) error {
 		select {
 		case to <- *c:

@@ -12,10 +12,14 @@ import (
 // whoever folds a partition's log again. It holds the keys of the generations
 // that are probed, 16 bytes and the cost of a map each.
 type keyMemory struct {
+	// present is the number of the present generation, 0 for none.
+	present int
 	// ahead are the generations that begin behind what it was asked last.
 	ahead []generation
 	// keys are by generation, the present one first.
 	keys [probedGenerations]map[uuid.UUID]struct{}
+	// wants, where not nil, is which keys are of interest.
+	wants func(uuid.UUID) bool
 }
 
 // newKeyMemory returns a memory without keys. The generations are those of
@@ -32,6 +36,7 @@ func (m *keyMemory) duplicate(key uuid.UUID, at events.Position) bool {
 	for len(m.ahead) > 0 && m.ahead[0].after.Before(at) {
 		copy(m.keys[1:], m.keys[:])
 		m.keys[0] = map[uuid.UUID]struct{}{}
+		m.present = m.ahead[0].number
 		m.ahead = m.ahead[1:]
 	}
 	for _, keys := range m.keys {
@@ -41,6 +46,14 @@ func (m *keyMemory) duplicate(key uuid.UUID, at events.Position) bool {
 	}
 	m.keys[0][key] = struct{}{}
 	return false
+}
+
+// restore remembers a key of a generation that has begun already, where that is
+// still probed.
+func (m *keyMemory) restore(key uuid.UUID, generation int) {
+	if age := m.present - generation; age < probedGenerations && (m.wants == nil || m.wants(key)) {
+		m.keys[age][key] = struct{}{}
+	}
 }
 
 // extend adds generations that have begun since the memory was made.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -30,6 +31,8 @@ const (
 type Explainer struct {
 	pool *pgxpool.Pool
 	log  *events.Log
+	// archive, where not nil, is what was cut off the log.
+	archive *archive.Archive
 	// slots bounds how many searches of the log are under way.
 	slots chan struct{}
 }
@@ -43,12 +46,32 @@ func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
 	return &Explainer{pool: pool, log: log, slots: make(chan struct{}, explanationsAtOnce)}
 }
 
+// From returns an explainer that folds an archive of the log, and then the log:
+// so it can name events that are cut off.
+func (x *Explainer) From(a *archive.Archive) *Explainer {
+	return &Explainer{pool: x.pool, log: x.log, archive: a, slots: x.slots}
+}
+
+// ArchivedError says that what is asked for is not in the log any more.
+type ArchivedError struct {
+	// Until is when the latest of what is archived was appended.
+	Until time.Time
+}
+
+// Error implements error.
+func (e *ArchivedError) Error() string {
+	return fmt.Sprintf("what was appended until %s is archived, and cannot be told apart without the archive: give --archive DIR, or a later time", e.Until.UTC().Format(time.RFC3339))
+}
+
 // Explanation is why the badge of a user is what it is.
 type Explanation struct {
 	UserID    string     `json:"user_id" doc:"The user."`
 	Partition int        `json:"partition" minimum:"0" doc:"The partition of the user."`
 	At        *time.Time `json:"at,omitempty" doc:"The time as of which it holds; absent for now."`
 	Position  string     `json:"position" doc:"How far the log of the partition was folded, such as 1234/56."`
+	// ArchivedUntil is where the log begins; nil where nothing is archived, or the
+	// archive was gone through.
+	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"What was appended until then is archived: it is counted, and cannot be named. Absent where nothing is."`
 
 	// What the log says. Version is that of the tables as of now; in the past,
 	// what it would have been.
@@ -154,8 +177,20 @@ func (x *Explainer) Explain(ctx context.Context, userID string, at time.Time) (E
 	e := Explanation{UserID: userID, Partition: partition, Agrees: true}
 	err := atInstant(ctx, x.pool, partition, x.log.Partitions(), func(in *instant) error {
 		e.Position = in.position.String()
-		s := newSearch(userID, in.generations)
-		err := in.eachOf(ctx, []string{userID}, func(r *events.Record, it item, dead error) error {
+		if err := in.from(ctx, x.archive); err != nil {
+			return err
+		}
+		s := newSearch(userID, in)
+		if in.archive == nil && in.base.events > 0 {
+			until := in.base.until
+			if e.ArchivedUntil = &until; !at.IsZero() && at.Before(until) {
+				return &ArchivedError{Until: until}
+			}
+		}
+		if err := in.restoreUsers(ctx, &refold{users: map[string]*user{userID: s.user}, wants: func(id string) bool { return id == userID }}, []string{userID}, func() {}); err != nil {
+			return err
+		}
+		err := in.eachOf(ctx, []string{userID}, s.keys, func(r *events.Record, it item, dead error) error {
 			if at.IsZero() || !r.AppendedAt.After(at) {
 				s.visit(r, &it, dead)
 			}
@@ -202,7 +237,11 @@ WHERE partition_id = $1 AND user_id = $2`, in.partition, e.UserID).Scan(&m.ahead
 type search struct {
 	user *user
 	keys *keyMemory
-	// folded are where each key was folded last.
+	// everything is set where all events are visited, and not only those that may
+	// matter.
+	everything bool
+	// folded are where each key was folded last; where everything is visited, of
+	// events that name the user.
 	folded map[uuid.UUID]events.Position
 	traces map[string]*trace
 	// uncounted are the last events that changed nothing, before them were more.
@@ -219,8 +258,11 @@ type trace struct {
 	markedBy, levelBy *LoggedEvent
 }
 
-func newSearch(userID string, generations []generation) *search {
-	return &search{user: newUser(userID), keys: newKeyMemory(generations), folded: map[uuid.UUID]events.Position{}, traces: map[string]*trace{}}
+func newSearch(userID string, in *instant) *search {
+	return &search{
+		user: newUser(userID), keys: in.newKeys(), everything: in.archive != nil,
+		folded: map[uuid.UUID]events.Position{}, traces: map[string]*trace{},
+	}
 }
 
 func (s *search) trace(conversationID string) *trace {
@@ -245,17 +287,21 @@ func (s *search) visit(r *events.Record, it *item, dead error) {
 	}
 	e := &it.event
 	repeated := s.keys.duplicate(it.key, r.Position)
-	if !repeated {
+	named := slices.Contains(e.Data.UserIDs, s.user.id)
+	if !repeated && (named || !s.everything) {
 		s.folded[it.key] = r.Position
 	}
-	if !slices.Contains(e.Data.UserIDs, s.user.id) {
+	if !named {
 		return
 	}
 	logged := LoggedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
 		AppendedAt: r.AppendedAt.UTC(), Position: r.Position.String(),
 	}
-	why, detail := WhyDuplicate, fmt.Sprintf("the same source and id came before, at %s", s.folded[it.key])
+	why, detail := WhyDuplicate, "the same source and id came before"
+	if at, ok := s.folded[it.key]; ok {
+		detail += fmt.Sprintf(", at %s", at)
+	}
 	if !repeated {
 		if why, detail = s.fold(e, logged); why == "" {
 			return

@@ -72,6 +72,9 @@ func (v *Verifier) Mend(ctx context.Context, userID string) (update pubsub.Updat
 		var at events.Position
 		err = atInstant(ctx, v.pool, partition, v.log.Partitions(), func(in *instant) error {
 			at = in.position
+			if err := in.from(ctx, v.archive); err != nil {
+				return err
+			}
 			log, err = in.refoldUser(ctx, userID)
 			return err
 		})
@@ -110,6 +113,9 @@ func (v *Verifier) mend(ctx context.Context, partition int, userID string, log *
 			return err
 		}
 		if log == nil {
+			if err := in.from(ctx, v.archive); err != nil {
+				return err
+			}
 			if log, err = in.refoldUser(ctx, userID); err != nil {
 				return err
 			}
@@ -132,6 +138,9 @@ func (v *Verifier) mend(ctx context.Context, partition int, userID string, log *
 func (in *instant) happenedSince(ctx context.Context, userID string, at events.Position) (bool, error) {
 	if at == in.position {
 		return false, nil
+	}
+	if at.Before(in.base.position) { // what happened is not in the log any more
+		return true, nil
 	}
 	where, args := named([]string{userID}, 5)
 	var happened bool

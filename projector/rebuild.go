@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -19,6 +20,9 @@ import (
 type RebuildConfig struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
+	// Archive, where not nil, is folded before the log, which otherwise begins
+	// with what the tables were at the cut.
+	Archive *archive.Archive
 	// Bus, where there is one, is told of the users whose badges were wrong, so
 	// that their clients take a snapshot at once. All other clients of a
 	// partition with a new epoch do when they are reconciled.
@@ -69,7 +73,7 @@ type RebuiltPartition struct {
 	Held time.Duration `json:"-"`
 }
 
-// RebuildRunningError says that another rebuild is under way.
+// RebuildRunningError says that another rebuild, or an archiving, is under way.
 type RebuildRunningError struct {
 	// PID is the Postgres process of its session, and Application its
 	// application_name.
@@ -79,7 +83,7 @@ type RebuildRunningError struct {
 
 // Error implements error.
 func (e *RebuildRunningError) Error() string {
-	return fmt.Sprintf("another rebuild is under way: %q (Postgres process %d); wait for it, or end it with SELECT pg_terminate_backend(%[2]d)",
+	return fmt.Sprintf("another rebuild or archiving is under way: %q (Postgres process %d); wait for it, or end it with SELECT pg_terminate_backend(%[2]d)",
 		e.Application, e.PID)
 }
 
@@ -114,7 +118,7 @@ func RebuildRunning(ctx context.Context, q events.Querier) error {
 func Rebuild(ctx context.Context, cfg RebuildConfig) (err error) {
 	cfg.setDefaults()
 	r := &rebuild{cfg: cfg, partitions: cfg.Log.Partitions()}
-	if err := r.connect(ctx); err != nil {
+	if err := r.connect(ctx, "badged rebuild"); err != nil {
 		return err
 	}
 	defer func() {
@@ -170,9 +174,9 @@ type rebuild struct {
 }
 
 // connect opens the session that holds the lock.
-func (r *rebuild) connect(ctx context.Context) (err error) {
+func (r *rebuild) connect(ctx context.Context, application string) (err error) {
 	cfg := r.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["application_name"] = "badged rebuild"
+	cfg.RuntimeParams["application_name"] = application
 	if r.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
@@ -184,7 +188,7 @@ func (r *rebuild) connect(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		r.disconnect(ctx)
-		return fmt.Errorf("begin the rebuild: %w", err)
+		return fmt.Errorf("begin %s: %w", application, err)
 	}
 	return nil
 }

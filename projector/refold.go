@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -14,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
@@ -23,108 +21,9 @@ import (
 // This file folds the log again, in memory and beside the live tables, through
 // the fold that fills them. Verifying, mending and explaining are what for.
 
-// instant is one partition at one instant: its tables, how far they are folded,
-// and the log up to there.
-type instant struct {
-	tx                    pgx.Tx
-	partition, partitions int
-	position              events.Position
-	// buried are the records that wait as dead letters: also those that this
-	// release would understand are not in the tables.
-	buried map[events.Position]struct{}
-	// generations are where those of the keys begin.
-	generations []generation
-}
-
-// atInstant calls f with a partition as it is now, in a transaction that only
-// reads: one that had written would hide new events from every reader of the
-// log until it ends.
-func atInstant(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*instant) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		// Nobody waits for it, however long f works between its queries.
-		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
-			return fmt.Errorf("set up the transaction: %w", err)
-		}
-		// Before the first look, which is what all others see: tables that a
-		// rebuild swaps later would have been filled at another position.
-		if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.users_p%02[1]d, badged.conversations_p%02[1]d IN ACCESS SHARE MODE`, partition)); err != nil {
-			return fmt.Errorf("keep the tables of partition %d: %w", partition, err)
-		}
-		in := &instant{tx: tx, partition: partition, partitions: partitions}
-		if err := in.open(ctx, ""); err != nil {
-			return err
-		}
-		return f(in)
-	})
-}
-
-// open reads what identifies the instant. lock is how the row of the position
-// is locked, "" for not at all.
-func (in *instant) open(ctx context.Context, lock string) error {
-	// Unlike the projector's own, these queries are not all lookups by key. No
-	// parallel workers: nobody waits for these as they wait for appends.
-	if _, err := in.tx.Exec(ctx, `SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
-SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off`); err != nil {
-		return fmt.Errorf("set up the transaction: %w", err)
-	}
-	err := in.tx.QueryRow(ctx, `SELECT last_processed_transaction_id::text::bigint, offset_acked
-FROM badged.`+events.Topic(in.partition)+`_offsets WHERE consumer_group = $1 `+lock, ConsumerGroup).
-		Scan(&in.position.TransactionID, &in.position.Offset)
-	if err != nil {
-		return fmt.Errorf("read the position of partition %d: %w", in.partition, err)
-	}
-	rows, err := in.tx.Query(ctx, `SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1`, in.partition)
-	if err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
-	}
-	var p events.Position
-	in.buried = map[events.Position]struct{}{}
-	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset}, func() error {
-		in.buried[p] = struct{}{}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
-	}
-	in.generations, err = loadGenerations(ctx, in.tx, in.partition)
-	return err
-}
-
-// scanTables says whether what follows goes through whole tables, which beats
-// an index only where the order of rows does not matter.
-func (in *instant) scanTables(ctx context.Context, on bool) error {
-	if _, err := in.tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
-		return fmt.Errorf("set up the transaction: %w", err)
-	}
-	return nil
-}
-
-// errBuried is why a record that waits as a dead letter is not folded.
-var errBuried = errors.New("it was put aside as a dead letter")
-
-// item decodes a record as a batch does, or says why it is not folded.
-func (in *instant) item(r *events.Record) (item, error) {
-	it, err := newItem(r, in.partition, in.partitions)
-	if _, buried := in.buried[r.Position]; buried && err == nil {
-		return item{}, errBuried
-	}
-	return it, err
-}
-
 // visit is called for a record of the log, decoded; dead is why it is not
 // folded, in which case it is no item.
 type visit func(r *events.Record, it item, dead error) error
-
-// length returns how many records the log has up to the position.
-func (in *instant) length(ctx context.Context) (int64, error) {
-	var n int64
-	err := in.tx.QueryRow(ctx, `SELECT count(*) FROM badged.`+events.Topic(in.partition)+`
-WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2)`, in.position.TransactionID, in.position.Offset).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count the events of partition %d: %w", in.partition, err)
-	}
-	return n, nil
-}
 
 // What is read of the log at once.
 const (
@@ -132,30 +31,37 @@ const (
 	refoldPageBytes = 8 << 20
 )
 
-// each visits every record of the log up to the position, in order. done is
-// called now and then with how many were visited since. While some records are
-// visited the next are decoded and those after them read, so v and done must
-// not use the transaction.
-func (in *instant) each(ctx context.Context, v visit, done func(records int)) error {
+// each visits every record behind the base up to the position, in order, those
+// of the archive first where there is one. keys, if not nil, are what newKeys has
+// returned, and get what was remembered before. done is called now and then with
+// how many records were visited since. While some are visited the next are
+// decoded and those after them read, so v and done must not use the transaction.
+func (in *instant) each(ctx context.Context, keys *keyMemory, v visit, done func(records int)) error {
+	if err := in.restoreKeys(ctx, keys, nil); err != nil {
+		return err
+	}
 	if err := in.scanTables(ctx, false); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	pages, decoded := make(chan []events.Record), make(chan []decodedRecord)
+	pages, decoded := make(chan page), make(chan decodedPage)
 	g.Go(func() error {
 		defer close(pages)
+		if err := in.archivedPages(ctx, pages); err != nil {
+			return err
+		}
 		return in.pages(ctx, pages)
 	})
 	g.Go(func() error {
 		defer close(decoded)
-		for page := range pages {
-			records := make([]decodedRecord, len(page))
-			for i := range page {
-				records[i].record = &page[i]
-				records[i].item, records[i].dead = in.item(&page[i])
+		for p := range pages {
+			records := make([]decodedRecord, len(p.records))
+			for i := range p.records {
+				records[i].record = &p.records[i]
+				records[i].item, records[i].dead = in.item(&p.records[i])
 			}
 			select {
-			case decoded <- records:
+			case decoded <- decodedPage{records, p.generations}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -163,17 +69,33 @@ func (in *instant) each(ctx context.Context, v visit, done func(records int)) er
 		return nil
 	})
 	g.Go(func() error {
-		for records := range decoded {
-			for i := range records {
-				if err := v(records[i].record, records[i].item, records[i].dead); err != nil {
+		for p := range decoded {
+			if keys != nil {
+				keys.extend(p.generations)
+			}
+			for i := range p.records {
+				if err := v(p.records[i].record, p.records[i].item, p.records[i].dead); err != nil {
 					return err
 				}
 			}
-			done(len(records))
+			done(len(p.records))
 		}
 		return nil
 	})
 	return g.Wait()
+}
+
+// page are records that are read at once, and the generations of keys of which
+// some may begin among them or those that follow.
+type page struct {
+	records     []events.Record
+	generations []generation
+}
+
+// decodedPage is a page, decoded.
+type decodedPage struct {
+	records     []decodedRecord
+	generations []generation
 }
 
 // decodedRecord is a record with its item, or why there is none.
@@ -183,42 +105,32 @@ type decodedRecord struct {
 	dead   error
 }
 
-// pages sends every record of the log up to the position, in order.
-func (in *instant) pages(ctx context.Context, to chan<- []events.Record) error {
-	var at events.Position
+// pages sends every record of the log behind the base up to the position, in
+// order.
+func (in *instant) pages(ctx context.Context, to chan<- page) error {
+	at := in.base.position
 	for at.Before(in.position) {
-		page, err := events.Read(ctx, in.tx, in.partition, at, refoldPage, refoldPageBytes)
+		read, err := events.Read(ctx, in.tx, in.partition, at, refoldPage, refoldPageBytes)
 		if err != nil {
 			return err
 		}
-		if len(page.Records) == 0 {
+		if len(read.Records) == 0 {
 			return nil
 		}
-		at = page.Records[len(page.Records)-1].Position
+		at = read.Records[len(read.Records)-1].Position
 		if in.position.Before(at) {
-			page.Records = in.upTo(page.Records)
+			read.Records = in.upTo(read.Records)
 		}
 		select {
-		case to <- page.Records:
+		case to <- page{records: read.Records}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if !page.More {
+		if !read.More {
 			return nil
 		}
 	}
 	return nil
-}
-
-// upTo returns those of records, which are in order, that are not behind the
-// position.
-func (in *instant) upTo(records []events.Record) []events.Record {
-	for i := range records {
-		if in.position.Before(records[i].Position) {
-			return records[:i]
-		}
-	}
-	return records
 }
 
 // maxSought is for how many users the log is searched; beyond, reading all of
@@ -226,9 +138,13 @@ func (in *instant) upTo(records []events.Record) []events.Record {
 const maxSought = 16
 
 // eachOf visits, in order, the records up to the position that name any of up
-// to maxSought users, and some others: all that it takes to fold these users.
-// It goes through the partition twice, in the server.
-func (in *instant) eachOf(ctx context.Context, users []string, v visit) error {
+// to maxSought users, and some others: all that it takes to fold these users
+// from the base. It goes through the partition twice, in the server; with an
+// archive, which nobody searches, it visits everything. keys are as in each.
+func (in *instant) eachOf(ctx context.Context, users []string, keys *keyMemory, v visit) error {
+	if in.archive != nil {
+		return in.each(ctx, keys, v, func(int) {})
+	}
 	if err := in.scanTables(ctx, true); err != nil {
 		return err
 	}
@@ -240,11 +156,14 @@ func (in *instant) eachOf(ctx context.Context, users []string, v visit) error {
 	for id := range wanted {
 		uuids = append(uuids, id)
 	}
+	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
+		return err
+	}
 	rows, err := in.tx.Query(ctx, `SELECT log.transaction_id::text::bigint, log."offset", log.uuid::text, log.payload::text, log.created_at
 FROM unnest($3::uuid[]) AS wanted (uuid)
 JOIN badged.`+events.Topic(in.partition)+` AS log USING (uuid)
-WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2)
-ORDER BY log.transaction_id, log."offset"`, in.position.TransactionID, in.position.Offset, uuids)
+WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2) AND (log.transaction_id, log."offset") > ($4::bigint::text::xid8, $5)
+ORDER BY log.transaction_id, log."offset"`, in.position.TransactionID, in.position.Offset, uuids, in.base.position.TransactionID, in.base.position.Offset)
 	if err != nil {
 		return fmt.Errorf("read partition %d: %w", in.partition, err)
 	}
@@ -263,11 +182,12 @@ ORDER BY log.transaction_id, log."offset"`, in.position.TransactionID, in.positi
 // name the users, and those under the same key, of which an earlier one makes
 // a later one a duplicate whomever it names.
 func (in *instant) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
-	where, args := named(users, 3)
+	where, args := named(users, 5)
 	rows, err := in.tx.Query(ctx, `SELECT uuid, CASE WHEN `+foreign+` THEN payload::text END
 FROM badged.`+events.Topic(in.partition)+`
-WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (`+foreign+` OR `+where+`)`,
-		append([]any{in.position.TransactionID, in.position.Offset}, args...)...)
+WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)
+  AND (`+foreign+` OR `+where+`)`,
+		append([]any{in.position.TransactionID, in.position.Offset, in.base.position.TransactionID, in.base.position.Offset}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("search partition %d: %w", in.partition, err)
 	}
@@ -351,11 +271,11 @@ type refold struct {
 	repeats map[events.Position]struct{}
 }
 
-// newRefold returns an empty one; repeats may be nil.
+// newRefold returns one without users; repeats may be nil.
 func (in *instant) newRefold(wants func(user string) bool, repeats map[events.Position]struct{}) *refold {
 	r := &refold{users: map[string]*user{}, wants: wants, repeats: repeats}
 	if repeats == nil {
-		r.keys = newKeyMemory(in.generations)
+		r.keys = in.newKeys()
 	}
 	return r
 }
@@ -401,7 +321,10 @@ func (r *refold) user(id string) *user {
 // refoldOf folds the log again for up to maxSought users.
 func (in *instant) refoldOf(ctx context.Context, users []string) (*refold, error) {
 	r := in.newRefold(func(id string) bool { return slices.Contains(users, id) }, nil)
-	err := in.eachOf(ctx, users, func(rec *events.Record, it item, dead error) error {
+	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
+		return nil, err
+	}
+	err := in.eachOf(ctx, users, r.keys, func(rec *events.Record, it item, dead error) error {
 		if dead == nil {
 			r.fold(rec.Position, &it)
 		}
@@ -420,16 +343,18 @@ const (
 	foldWeight = userWeight + conversationWeight + 3*rangeWeight
 )
 
-// repeats returns the records whose key was remembered. It holds so many keys at a
+// repeats returns the records whose key was remembered, of as many keys as length
+// says there are. It holds so many keys at a
 // time as weigh budget bytes, and goes through the log as often as that takes.
 func (in *instant) repeats(ctx context.Context, length, budget int64, done func(records int)) (map[events.Position]struct{}, error) {
 	repeats := map[events.Position]struct{}{}
 	passes := uint64(length*keyWeight/budget) + 1 //nolint:gosec // neither is negative
 	for pass := range passes {
-		keys := newKeyMemory(in.generations)
-		err := in.each(ctx, func(r *events.Record, it item, dead error) error {
-			// Keys are hashes: their last bytes spread them evenly.
-			if dead != nil || binary.BigEndian.Uint64(it.key[8:])%passes != pass {
+		keys := in.newKeys()
+		// Keys are hashes: their last bytes spread them evenly.
+		keys.wants = func(key uuid.UUID) bool { return binary.BigEndian.Uint64(key[8:])%passes == pass }
+		err := in.each(ctx, keys, func(r *events.Record, it item, dead error) error {
+			if dead != nil || !keys.wants(it.key) {
 				return nil
 			}
 			if keys.duplicate(it.key, r.Position) {
@@ -486,12 +411,9 @@ func (in *instant) refoldShare(ctx context.Context, s *share, wants func(string)
 	r := in.newRefold(func(id string) bool { return s.has(id) && wants(id) }, repeats)
 	// Weighing takes long, and is done when the excess can be an eighth.
 	folded, weighAfter := 0, budget/8/foldWeight
-	err := in.each(ctx, func(rec *events.Record, it item, dead error) error {
-		if dead != nil {
-			return nil
-		}
-		if folded += r.fold(rec.Position, &it); int64(folded) < weighAfter {
-			return nil
+	weigh := func(more int) {
+		if folded += more; int64(folded) < weighAfter {
+			return
 		}
 		folded = 0
 		for len(r.users) > 1 && r.weight() > budget && s.narrow() {
@@ -500,6 +422,14 @@ func (in *instant) refoldShare(ctx context.Context, s *share, wants func(string)
 					delete(r.users, id)
 				}
 			}
+		}
+	}
+	if err := in.restoreUsers(ctx, r, nil, func() { weigh(1) }); err != nil {
+		return nil, err
+	}
+	err := in.each(ctx, r.keys, func(rec *events.Record, it item, dead error) error {
+		if dead == nil {
+			weigh(r.fold(rec.Position, &it))
 		}
 		return nil
 	}, done)

@@ -223,6 +223,7 @@ func storedPlaces() []storedPlace {
 	return []storedPlace{
 		{table: "badged.dead_letters", partition: "partition_id", event: true},
 		{table: "badged.dedup_generations", partition: "partition_id"},
+		{table: "badged.bases", partition: "partition_id"},
 	}
 }
 

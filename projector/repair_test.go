@@ -254,7 +254,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 					sql = append(sql, line)
 				}
 			}
-			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges;\n"
+			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges, badged.log_identity;\n"
 			for g := 2; g <= 3; g++ { // what was there, and ahead
 				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (key uuid PRIMARY KEY);\n", keysTable(0, g))
 			}

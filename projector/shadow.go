@@ -23,7 +23,9 @@ import (
 type shadow struct {
 	rebuild   *rebuild
 	partition int
-	tables    *tables
+	// suffix is the end of the names of the tables.
+	suffix string
+	tables *tables
 
 	at events.Position
 	// keys are those remembered at the position, and generations how many there
@@ -47,7 +49,7 @@ const (
 
 func newShadow(r *rebuild, partition int) *shadow {
 	return &shadow{
-		rebuild: r, partition: partition,
+		rebuild: r, partition: partition, suffix: "rebuild",
 		tables:    tablesNamed(partition, fmt.Sprintf("%02d_rebuild", partition)),
 		different: map[string]struct{}{},
 		result:    RebuiltPartition{Partition: partition},
@@ -70,7 +72,10 @@ func (s *shadow) build(ctx context.Context) error {
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	blocked := blocking{shadow: s}
+	blocked := blocking{rebuild: s.rebuild, partition: s.partition, tables: []string{
+		"badged.users", fmt.Sprintf("badged.users_p%02d", s.partition),
+		"badged.conversations", fmt.Sprintf("badged.conversations_p%02d", s.partition),
+	}}
 	for attempt := 0; ; {
 		if err := s.catchUp(ctx); err != nil {
 			return err
@@ -96,18 +101,25 @@ func (s *shadow) build(ctx context.Context) error {
 
 // fill folds the log into the empty tables, up to where the live ones are now.
 func (s *shadow) fill(ctx context.Context) error {
-	r := s.rebuild
 	var in instant
-	err := atInstant(ctx, r.cfg.Pool, s.partition, r.partitions, func(now *instant) error {
+	err := atInstant(ctx, s.rebuild.cfg.Pool, s.partition, s.rebuild.partitions, func(now *instant) error {
 		in = *now
-		return nil
+		return in.from(ctx, s.rebuild.cfg.Archive)
 	})
 	if err != nil {
 		return err
 	}
-	s.at, s.generations = in.position, len(in.generations)
-	// Of one statement after the other, as the log up to here stays as it is:
-	// one view throughout would keep everything from being vacuumed.
+	s.generations = len(in.generations)
+	return s.fillUpTo(ctx, &in)
+}
+
+// fillUpTo folds the log into the empty tables, up to the position of in.
+func (s *shadow) fillUpTo(ctx context.Context, in *instant) error {
+	r := s.rebuild
+	s.at = in.position
+	// Of one statement after the other, as the log up to here stays as it is, and
+	// nobody cuts it off beside a rebuild: one view throughout would keep everything
+	// from being vacuumed.
 	return pgx.BeginTxFunc(ctx, r.cfg.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("set up the transaction: %w", err)
@@ -370,9 +382,9 @@ const (
 // reported is how many different users are reported with what differs.
 const reported = 10
 
-// swapPatience is how long readers may have to wait behind a rebuild that waits
-// for other readers.
-const swapPatience = 100 * time.Millisecond
+// setSwapPatienceSQL says how long others may have to wait behind whoever swaps or
+// drops tables, and waits for those who read them.
+const setSwapPatienceSQL = `SET LOCAL lock_timeout = '100ms'`
 
 // SQLSTATEs of a lock that cannot be had.
 const (
@@ -405,8 +417,7 @@ func (s *shadow) finish(ctx context.Context, limit int) (end ending, err error) 
 		}
 		// A lock that cannot be had undoes the swap, not the catching up.
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return s.settle(ctx, in, tx) })
-		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && (pgErr.Code == lockNotAvailable || pgErr.Code == deadlockDetected) {
+		if isLocked(err) {
 			end = locked
 			return nil
 		}
@@ -429,7 +440,7 @@ func (s *shadow) settle(ctx context.Context, in *instant, tx pgx.Tx) error {
 		slices.SortStableFunc(s.result.First, func(a, b Difference) int { return cmp.Compare(a.UserID, b.UserID) })
 		end = swapShadowSQL
 	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d`, swapPatience.Milliseconds())); err != nil {
+	if _, err := tx.Exec(ctx, setSwapPatienceSQL); err != nil {
 		return fmt.Errorf("set up the transaction: %w", err)
 	}
 	if _, err := tx.Exec(ctx, end, s.partition); err != nil {
@@ -455,14 +466,17 @@ WHERE partition_id = $1`, s.partition)
 	return nil
 }
 
-// blocking waits for those who read the live tables.
+// blocking waits for those who read tables that are to be locked.
 type blocking struct {
-	shadow *shadow
+	rebuild   *rebuild
+	partition int
+	// tables are their names, of whole tables those of all parts.
+	tables []string
 	pause  time.Duration
 	told   time.Time
 }
 
-// Between attempts to lock the live tables.
+// Between attempts to lock tables.
 const (
 	firstLockPause = 50 * time.Millisecond
 	lastLockPause  = time.Second
@@ -471,18 +485,17 @@ const (
 )
 
 func (b *blocking) wait(ctx context.Context) error {
-	if s := b.shadow; time.Since(b.told) > blockedInterval {
+	if time.Since(b.told) > blockedInterval {
 		var pid int
 		var application string
-		err := s.rebuild.conn.QueryRow(ctx, fmt.Sprintf(`SELECT a.pid, a.application_name
+		err := b.rebuild.conn.QueryRow(ctx, `SELECT a.pid, a.application_name
 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-WHERE l.granted AND l.pid <> pg_backend_pid()
-  AND l.relation IN ('badged.users'::regclass, 'badged.users_p%02[1]d'::regclass, 'badged.conversations'::regclass, 'badged.conversations_p%02[1]d'::regclass)
+WHERE l.granted AND l.pid <> pg_backend_pid() AND l.relation = ANY ($1::text[]::regclass[])
 ORDER BY a.xact_start
-LIMIT 1`, s.partition)).Scan(&pid, &application)
+LIMIT 1`, b.tables).Scan(&pid, &application)
 		if err == nil {
 			b.told = time.Now()
-			s.rebuild.cfg.Blocked(s.partition, pid, application)
+			b.rebuild.cfg.Blocked(b.partition, pid, application)
 		} else if !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("find out who reads the tables: %w", err)
 		}
@@ -496,4 +509,10 @@ LIMIT 1`, s.partition)).Scan(&pid, &application)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// isLocked reports whether an error is that of a lock that cannot be had.
+func isLocked(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == lockNotAvailable || pgErr.Code == deadlockDetected)
 }

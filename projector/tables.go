@@ -129,14 +129,24 @@ VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)`
 
 // scanUsers reads the result of loadUsersSQL into the users that it is about.
 func scanUsers(rows pgx.Rows, users map[string]*user) error {
+	return scanUsersInto(rows, func(id string) *user { return users[id] }, func(u *user) { u.stored = u.version })
+}
+
+// scanUsersInto reads users into what of returns, leaves out those of whom that
+// is nil, and calls read with each.
+func scanUsersInto(rows pgx.Rows, of func(id string) *user, read func(*user)) error {
 	var id, categories string
 	var version, total, mentions int64
 	_, err := pgx.ForEachRow(rows, []any{&id, &version, &total, &mentions, &categories}, func() error {
-		u := users[id]
-		u.version, u.stored, u.total, u.mentions = version, version, total, mentions
+		u := of(id)
+		if u == nil {
+			return nil
+		}
+		u.version, u.total, u.mentions = version, total, mentions
 		if err := json.Unmarshal([]byte(categories), &u.categories); err != nil {
 			return fmt.Errorf("categories of user %q: %w", id, err)
 		}
+		read(u)
 		return nil
 	})
 	return err
@@ -145,6 +155,12 @@ func scanUsers(rows pgx.Rows, users map[string]*user) error {
 // scanConversations reads the result of loadConversationsSQL or loadUnreadSQL
 // into the users that it is about.
 func scanConversations(rows pgx.Rows, users map[string]*user) error {
+	return scanConversationsInto(rows, func(id string) *user { return users[id] }, func(_ *user, c *conversation) { c.stored = true })
+}
+
+// scanConversationsInto reads conversationColumns into what of returns, leaves out
+// those of users of whom that is nil, and calls read with each.
+func scanConversationsInto(rows pgx.Rows, of func(userID string) *user, read func(*user, *conversation)) error {
 	var userID, level, unread, mentions, recalled, unreadBlock, mentionBlock string
 	var c conversation
 	_, err := pgx.ForEachRow(rows, []any{
@@ -152,8 +168,12 @@ func scanConversations(rows pgx.Rows, users map[string]*user) error {
 		&c.category, &level, &c.marked, &unread, &mentions, &recalled, &unreadBlock, &mentionBlock,
 		&c.deliveredHour,
 	}, func() error {
+		u := of(userID)
+		if u == nil {
+			return nil
+		}
 		loaded := c
-		loaded.stored, loaded.level = true, events.Level(level)
+		loaded.level = events.Level(level)
 		for _, set := range []struct {
 			into    *rangeSet
 			literal string
@@ -170,11 +190,11 @@ func scanConversations(rows pgx.Rows, users map[string]*user) error {
 		if loaded.mentions.block, err = parseBlock(mentionBlock); err != nil {
 			return fmt.Errorf("conversation %q of user %q: %w", c.id, userID, err)
 		}
-		known := users[userID].conversations
-		if before, ok := known[c.id]; ok {
+		if before, ok := u.conversations[c.id]; ok {
 			loaded.weighed = before.weighed
 		}
-		known[c.id] = &loaded
+		u.conversations[c.id] = &loaded
+		read(u, &loaded)
 		return nil
 	})
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
 )
 
 // Verifier compares the tables of one database with its log. It is safe for
@@ -19,11 +20,19 @@ import (
 type Verifier struct {
 	pool *pgxpool.Pool
 	log  *events.Log
+	// archive, where not nil, is what was cut off the log.
+	archive *archive.Archive
 }
 
 // NewVerifier returns a verifier of a database and its log.
 func NewVerifier(pool *pgxpool.Pool, log *events.Log) *Verifier {
 	return &Verifier{pool: pool, log: log}
+}
+
+// From returns a verifier that folds an archive of the log, and then the log,
+// where the other begins with what the tables were at the cut.
+func (v *Verifier) From(a *archive.Archive) *Verifier {
+	return &Verifier{pool: v.pool, log: v.log, archive: a}
 }
 
 // VerifyOptions says what is verified of a partition, and how.
@@ -118,7 +127,10 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 	err := atInstant(ctx, v.pool, partition, v.log.Partitions(), func(in *instant) error {
 		c.in = in
 		c.result.Position = in.position
-		var err error
+		err := in.from(ctx, v.archive)
+		if err != nil {
+			return err
+		}
 		if c.mends, err = in.mends(ctx); err != nil {
 			return err
 		}
@@ -175,9 +187,13 @@ func (c *comparison) many(ctx context.Context) error {
 	// pass of its own where the keys of all fit in.
 	var repeats map[events.Position]struct{}
 	half := max(c.options.Memory/2, keyWeight)
-	if length*keyWeight > half {
-		c.options.Planned(length * (length*keyWeight/half + 1))
-		if repeats, err = c.in.repeats(ctx, length, half, c.options.Done); err != nil {
+	keys, err := c.in.countKeys(ctx)
+	if err != nil {
+		return err
+	}
+	if keys += length; keys*keyWeight > half {
+		c.options.Planned(length * (keys*keyWeight/half + 1))
+		if repeats, err = c.in.repeats(ctx, keys, half, c.options.Done); err != nil {
 			return err
 		}
 	}

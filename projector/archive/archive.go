@@ -1,0 +1,239 @@
+// Package archive keeps events that were cut off the log in files: a directory
+// with compressed NDJSON, a file for each range of a partition's log, and a
+// manifest that says what is in them and how to tell that nothing is missing.
+//
+// It knows nothing of the database; package projector writes archives and folds
+// them.
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	manifestName = "manifest.json"
+	format       = "badged archive 1"
+)
+
+// ErrNone is returned for a directory without a manifest.
+var ErrNone = errors.New("there is no archive: " + manifestName + " is missing")
+
+// Archive is a directory of files and its manifest. It is not safe for
+// concurrent use while it is being added to.
+type Archive struct {
+	dir      string
+	manifest manifest
+}
+
+// manifest is the file of that name.
+type manifest struct {
+	Format string `json:"format"`
+	// LogID names the log, also in a copy of its database.
+	LogID      uuid.UUID `json:"log_id"`
+	Partitions int       `json:"partitions"`
+	Files      []File    `json:"files"`
+}
+
+// File is what the manifest says of a file.
+type File struct {
+	Partition int `json:"partition"`
+	// Number counts the files of a partition from 1, in the order of the log.
+	Number int `json:"number"`
+	// Name is that of the file in the directory.
+	Name string `json:"name"`
+	// Events is how many there are, First and Last the positions of the first and
+	// the last, such as "1234/56", AppendedUntil when the latest came.
+	Events        int64     `json:"events"`
+	First         string    `json:"first"`
+	Last          string    `json:"last"`
+	AppendedUntil time.Time `json:"appended_until"`
+	// Bytes and SHA256 are of the file as it is stored; Previous is the SHA256 of
+	// the file before, empty for the first of a partition.
+	Bytes    int64  `json:"bytes"`
+	SHA256   string `json:"sha256"`
+	Previous string `json:"previous"`
+	// Generations are those of event keys that begin in the file: a repeated event
+	// changes nothing while the key of the first is remembered.
+	Generations []Generation `json:"generations,omitempty"`
+	// DeadLetters are the positions of events that were put aside.
+	DeadLetters []string `json:"dead_letters,omitempty"`
+}
+
+// Generation is a generation of event keys and the position behind which it
+// begins.
+type Generation struct {
+	Number int    `json:"number"`
+	After  string `json:"after"`
+}
+
+// FileError says what is wrong with a file of an archive.
+type FileError struct {
+	Path   string
+	Reason string
+}
+
+// Error implements error.
+func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.Path, e.Reason) }
+
+// Open reads the manifest of a directory, and makes sure that the files follow
+// one another. It does not look at them; [Archive.Check] does. It fails with
+// ErrNone where there is no manifest.
+func Open(dir string) (*Archive, error) {
+	a := &Archive{dir: dir}
+	path := filepath.Join(dir, manifestName)
+	text, err := os.ReadFile(path) //nolint:gosec // the directory that the user named
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	if err := json.Unmarshal(text, &a.manifest); err != nil {
+		return nil, &FileError{path, "is no manifest: " + err.Error()}
+	}
+	if a.manifest.Format != format {
+		return nil, &FileError{path, fmt.Sprintf("has the format %q, this release reads %q", a.manifest.Format, format)}
+	}
+	last := map[int]File{}
+	for _, f := range a.manifest.Files {
+		before := last[f.Partition]
+		if f.Number != before.Number+1 || f.Previous != before.SHA256 || f.Name != filepath.Base(f.Name) {
+			return nil, &FileError{path, fmt.Sprintf("is broken: file %d of partition %d does not follow the one before it", f.Number, f.Partition)}
+		}
+		last[f.Partition] = f
+	}
+	return a, nil
+}
+
+// Create makes an archive without files of a log, in a directory that may have
+// to be made.
+func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("create the archive: %w", err)
+	}
+	a := &Archive{dir: dir, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
+	return a, a.save()
+}
+
+// LogID returns what names the log.
+func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
+
+// Partitions returns how many partitions the log has.
+func (a *Archive) Partitions() int { return a.manifest.Partitions }
+
+// Files returns the files of a partition in order.
+func (a *Archive) Files(partition int) []File {
+	var files []File
+	for _, f := range a.manifest.Files {
+		if f.Partition == partition {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// Add adds a file that has been written to the manifest, durably: in the place of
+// one of that number, which a run that was interrupted has left, and if that was
+// another, of all behind it.
+func (a *Archive) Add(f File) error {
+	before := a.Files(f.Partition)
+	other := len(before) >= f.Number && before[f.Number-1].SHA256 != f.SHA256
+	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(old File) bool {
+		return old.Partition == f.Partition && other && old.Number >= f.Number
+	})
+	i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
+	if i >= 0 {
+		a.manifest.Files[i] = f
+	} else {
+		a.manifest.Files = append(a.manifest.Files, f)
+	}
+	return a.save()
+}
+
+// Check returns a [*FileError] unless a file is what the manifest says, to the
+// last bit.
+func (a *Archive) Check(ctx context.Context, f File) error {
+	path := a.path(f)
+	size, sum, err := digest(ctx, path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return &FileError{path, "is missing"}
+	case err != nil:
+		return fmt.Errorf("check archive file %s: %w", path, err)
+	case size != f.Bytes || sum != f.SHA256:
+		return &FileError{path, fmt.Sprintf("is not what was written: it has %d bytes with SHA-256 %s, and should have %d with %s", size, sum, f.Bytes, f.SHA256)}
+	}
+	return nil
+}
+
+func (a *Archive) path(f File) string { return filepath.Join(a.dir, f.Name) }
+
+// save writes the manifest, whole or not at all.
+func (a *Archive) save() error {
+	text, err := json.MarshalIndent(a.manifest, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the manifest: %w", err)
+	}
+	f, err := os.CreateTemp(a.dir, manifestName+".*")
+	if err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Chmod(0o640), f.Sync(), f.Close()); err == nil {
+		err = a.place(f.Name(), manifestName)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what is wrong is known
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	return nil
+}
+
+// place gives a file its name, durably.
+func (a *Archive) place(path, name string) error {
+	if err := os.Rename(path, filepath.Join(a.dir, name)); err != nil {
+		return err
+	}
+	d, err := os.Open(a.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// digest returns the size and the SHA-256 of a file.
+func digest(ctx context.Context, path string) (size int64, sum string, err error) {
+	f, err := os.Open(path) //nolint:gosec // a file of the archive
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	hash := sha256.New()
+	size, err = io.Copy(hash, contextReader{ctx, f})
+	return size, hex.EncodeToString(hash.Sum(nil)), err
+}
+
+// contextReader reads until a context is done.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

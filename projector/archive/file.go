@@ -1,0 +1,258 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/badged/badged/events"
+)
+
+// Record is a row of the log.
+type Record struct {
+	events.Record
+	// Metadata is that of the message, JSON, nil where there is none.
+	Metadata []byte
+}
+
+// line is a record as it is in a file. The event is the text of the log; it is
+// not there where that has none.
+type line struct {
+	Position   string          `json:"position"`
+	AppendedAt time.Time       `json:"appended_at"`
+	UUID       string          `json:"uuid"`
+	Metadata   json.RawMessage `json:"metadata,omitempty"`
+	Event      json.RawMessage `json:"event,omitempty"`
+}
+
+// Line prefixes, by which a line of an archive is told from a bare event.
+var linePrefix = []byte(`{"position":"`)
+
+// EventOf returns the event in a line of an archive file, and any other line as
+// it is.
+func EventOf(text []byte) ([]byte, error) {
+	if !bytes.HasPrefix(text, linePrefix) {
+		return text, nil
+	}
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return nil, fmt.Errorf("a line of an archive: %w", err)
+	}
+	return l.Event, nil
+}
+
+// appendRecord appends the line of a record. The text of the event stays as it
+// is but for line ends, which JSON has only between its tokens.
+func appendRecord(b []byte, r *Record) []byte {
+	b = append(b, linePrefix...)
+	b = append(b, r.Position.String()...)
+	b = append(b, `","appended_at":"`...)
+	b = r.AppendedAt.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","uuid":"`...)
+	b = append(b, r.UUID...)
+	b = append(b, '"')
+	if r.Metadata != nil {
+		b = appendLine(append(b, `,"metadata":`...), r.Metadata)
+	}
+	if r.Payload != nil {
+		b = appendLine(append(b, `,"event":`...), r.Payload)
+	}
+	return append(b, '}', '\n')
+}
+
+func appendLine(b, text []byte) []byte {
+	begin := len(b)
+	b = append(b, text...)
+	for i := begin; i < len(b); i++ {
+		if b[i] == '\n' || b[i] == '\r' {
+			b[i] = ' '
+		}
+	}
+	return b
+}
+
+// parseRecord reads a line.
+func parseRecord(text []byte) (Record, error) {
+	var l line
+	var r Record
+	if err := json.Unmarshal(text, &l); err != nil {
+		return r, err
+	}
+	var err error
+	if r.Position, err = ParsePosition(l.Position); err != nil {
+		return r, err
+	}
+	r.UUID, r.AppendedAt, r.Payload, r.Metadata = l.UUID, l.AppendedAt, l.Event, l.Metadata
+	return r, nil
+}
+
+// ParsePosition reads a position as [events.Position.String] writes it.
+func ParsePosition(text string) (events.Position, error) {
+	var p events.Position
+	if n, err := fmt.Sscanf(text, "%d/%d", &p.TransactionID, &p.Offset); n != 2 || err != nil || p.String() != text {
+		return p, fmt.Errorf("%q is no position", text)
+	}
+	return p, nil
+}
+
+// Write writes a file of a partition, whose number follows that of another or of
+// none, durably, and reads it back. each
+// calls its argument with every record, in order, as often as it is called. What
+// is returned says what the manifest is to say, but for generations and dead
+// letters; it is not in it yet.
+//
+// A file that is there under the name, since an earlier call was not added to the
+// manifest, is taken where it holds the same, and is an error otherwise.
+func (a *Archive) Write(ctx context.Context, partition, number int, each func(func(*Record) error) error) (File, error) {
+	f := File{Partition: partition, Number: number}
+	if number > 1 {
+		f.Previous = a.Files(partition)[number-2].SHA256
+	}
+	f.Name = fmt.Sprintf("%s.%05d.ndjson.zst", events.Topic(partition), f.Number)
+	path, written := a.path(f), ""
+	_, err := os.Stat(path)
+	if there := !errors.Is(err, os.ErrNotExist); err != nil && there {
+		return f, fmt.Errorf("write archive file %s: %w", path, err)
+	} else if !there {
+		written = path + ".part"
+		path = written
+	}
+	content, err := f.write(written, each)
+	if err != nil {
+		return f, fmt.Errorf("write archive file %s: %w", a.path(f), err)
+	}
+	read := sha256.New()
+	if err := decompress(ctx, path, func(r io.Reader) error {
+		_, err := io.Copy(read, r)
+		return err
+	}); err != nil {
+		return f, &FileError{path, "cannot be read back: " + err.Error()}
+	}
+	if !bytes.Equal(read.Sum(nil), content) {
+		return f, &FileError{path, "holds other events than the log; take another directory"}
+	}
+	if f.Bytes, f.SHA256, err = digest(ctx, path); err == nil && written != "" {
+		err = a.place(written, f.Name)
+	}
+	if err != nil {
+		return f, fmt.Errorf("write archive file %s: %w", a.path(f), err)
+	}
+	return f, nil
+}
+
+// write writes the records to a file, nowhere where path is empty, and returns
+// the SHA-256 of what is in it.
+func (f *File) write(path string, each func(func(*Record) error) error) (content []byte, err error) {
+	var to io.Writer = io.Discard
+	finish := func() error { return nil }
+	if path != "" {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) //nolint:gosec // a file of the archive
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close() //nolint:errcheck // closed before, where nothing failed
+		// Alike, whatever machine writes it.
+		z, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		to, finish = z, func() error { return errors.Join(z.Close(), file.Sync(), file.Close()) }
+	}
+	hash := sha256.New()
+	buffered := bufio.NewWriterSize(io.MultiWriter(hash, to), 1<<20)
+	var text []byte
+	err = each(func(r *Record) error {
+		if f.Events == 0 {
+			f.First = r.Position.String()
+		}
+		f.Events++
+		f.Last = r.Position.String()
+		if r.AppendedAt.After(f.AppendedUntil) {
+			f.AppendedUntil = r.AppendedAt.UTC()
+		}
+		text = appendRecord(text[:0], r)
+		_, err := buffered.Write(text)
+		return err
+	})
+	if err = errors.Join(err, buffered.Flush(), finish()); err != nil {
+		return nil, err
+	}
+	return hash.Sum(nil), nil
+}
+
+// readPage is how many records Read hands over at once.
+const readPage = 5000
+
+// Read calls visit with the records of a file, in order, some at a time, which
+// visit may keep. It fails with a [*FileError] where the file does not hold what
+// the manifest says.
+func (a *Archive) Read(ctx context.Context, f File, visit func([]events.Record) error) error {
+	var visited error
+	count, last := int64(0), ""
+	err := decompress(ctx, a.path(f), func(r io.Reader) error {
+		page := make([]events.Record, 0, readPage)
+		flush := func() error {
+			if len(page) > 0 {
+				count += int64(len(page))
+				last = page[len(page)-1].Position.String()
+				visited = visit(page)
+				page = make([]events.Record, 0, readPage)
+			}
+			return visited
+		}
+		lines := bufio.NewReaderSize(r, 1<<20)
+		for {
+			text, err := lines.ReadBytes('\n')
+			if errors.Is(err, io.EOF) && len(text) == 0 {
+				return flush()
+			}
+			if err != nil {
+				return err
+			}
+			record, err := parseRecord(text)
+			if err != nil {
+				return err
+			}
+			if page = append(page, record.Record); len(page) == readPage {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	switch {
+	case visited != nil:
+		return visited
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return &FileError{a.path(f), "cannot be read: " + err.Error()}
+	case count != f.Events || last != f.Last:
+		return &FileError{a.path(f), fmt.Sprintf("has %d events up to %s, and should have %d up to %s", count, last, f.Events, f.Last)}
+	}
+	return nil
+}
+
+// decompress calls f with what is in a file.
+func decompress(ctx context.Context, path string, f func(io.Reader) error) error {
+	file, err := os.Open(path) //nolint:gosec // a file of the archive
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	z, err := zstd.NewReader(contextReader{ctx, file}, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	return f(z)
+}
