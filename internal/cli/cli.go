@@ -41,6 +41,7 @@ type commands struct {
 	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and who folds it."`
 	Verify      verifyCmd      `cmd:"" help:"Fold the log again and compare the badges with it."`
 	Rebuild     rebuildCmd     `cmd:"" help:"Fold the log again and make the badges what it says, while the service runs."`
+	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, and cut them off, while the service runs."`
 	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"Look after events in the log that could not be understood."`
 	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Put the log in order after a restore from a dump, or replication, into another Postgres cluster."`
 	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`

@@ -21,7 +21,8 @@ type userExplainCmd struct {
 	config.Database `embed:""`
 	User            string    `arg:"" help:"Id of the user."`
 	At              time.Time `help:"Explain the badge as of when the log had what was appended until then, such as 2026-01-31T23:59:59Z." placeholder:"TIME" env:"-"`
-	JSON            bool      `name:"json" help:"Print JSON." env:"-"`
+	archived        `embed:""`
+	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
 // Run prints why the badge of a user is what it is. It fails where the tables
@@ -35,7 +36,11 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer pool.Close()
-	e, err := projector.NewExplainer(pool, log).Explain(ctx, c.User, c.At)
+	archive, err := c.open()
+	if err != nil {
+		return err
+	}
+	e, err := projector.NewExplainer(pool, log).From(archive).Explain(ctx, c.User, c.At)
 	if err != nil {
 		return err
 	}
@@ -87,6 +92,9 @@ func printExplanation(w io.Writer, e projector.Explanation) error {
 		rows = append(rows, "as of\t"+stamp(*e.At))
 	}
 	p.table(append(rows, fmt.Sprintf("log\tpartition %d up to %s", e.Partition, e.Position))...)
+	if e.ArchivedUntil != nil {
+		p.line("\nWhat was appended until %s is archived: it is counted, and only --archive DIR can name it.", stamp(*e.ArchivedUntil))
+	}
 	if len(e.Conversations) == 0 {
 		p.line("\nNothing is unread.")
 	}

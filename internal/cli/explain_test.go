@@ -22,6 +22,19 @@ func TestPrintExplanation(t *testing.T) {
 		explanation projector.Explanation
 		want        string
 	}{
+		"with an archive": {
+			projector.Explanation{UserID: "ann", Position: "9/9", ArchivedUntil: &at, Agrees: true},
+			`user      ann
+total     0
+mentions  0
+version   0
+log       partition 0 up to 9/9
+
+What was appended until 2026-01-31T12:00:00.000Z is archived: it is counted, and only --archive DIR can name it.
+
+Nothing is unread.
+`,
+		},
 		"everything": {
 			projector.Explanation{
 				UserID: "ann", Partition: 3, At: &at, Position: "9/9", Version: 7, Total: 205, Mentions: 1,

@@ -23,8 +23,9 @@ type rebuildCmd struct {
 	Anew            bool    `help:"Begin with the first partition, even where an earlier rebuild was interrupted." env:"-"`
 	MaxLoad         float64 `help:"The part of the time, from 0.01 to 1, that it works rather than pauses." default:"1" env:"-"`
 	RedisURL        string  `name:"redis-url" help:"Redis of the servers, over which clients of users who were wrong hear of it at once." placeholder:"URL"`
-	JSON            bool    `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
-	Quiet           bool    `short:"q" help:"Show no progress." env:"-"`
+	archived        `embed:""`
+	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
+	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 
 // Validate implements kong's validation.
@@ -67,11 +68,15 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		defer func() { err = errors.Join(err, redis.Close()) }()
 		bus = redis
 	}
+	archive, err := c.open()
+	if err != nil {
+		return err
+	}
 	return admin.Audited(ctx, pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
 		if c.User != "" {
-			return c.mend(ctx, streams.Out, projector.NewVerifier(pool, log), log.PartitionOf(c.User), bus)
+			return c.mend(ctx, streams.Out, projector.NewVerifier(pool, log).From(archive), log.PartitionOf(c.User), bus)
 		}
-		return c.rebuild(ctx, streams, projector.RebuildConfig{Pool: pool, Log: log, Bus: bus})
+		return c.rebuild(ctx, streams, projector.RebuildConfig{Pool: pool, Log: log, Bus: bus, Archive: archive})
 	})
 }
 

@@ -20,8 +20,9 @@ type verifyCmd struct {
 	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
 	User            []string `help:"Only this user; may be given more than once." sep:"none" placeholder:"USER" env:"-"`
 	Sample          int      `help:"Only so many users, drawn at random from the tables." placeholder:"N" env:"-"`
-	JSON            bool     `name:"json" help:"Print JSON: a line for each difference, and one with the summary." env:"-"`
-	Quiet           bool     `short:"q" help:"Show no progress." env:"-"`
+	archived        `embed:""`
+	JSON            bool `name:"json" help:"Print JSON: a line for each difference, and one with the summary." env:"-"`
+	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 
 // Validate implements kong's validation.
@@ -52,6 +53,10 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()) {
 		return fmt.Errorf("--partition must be from 0 to %d", log.Partitions()-1)
 	}
+	archive, err := c.open()
+	if err != nil {
+		return err
+	}
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
@@ -59,7 +64,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	meter := progress.New(watched, "verify", nil)
 	defer meter.Close()
 	options := admin.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample}
-	sum, err := admin.Verify(ctx, projector.NewVerifier(pool, log), log, options, meter, func(d projector.Difference) {
+	sum, err := admin.Verify(ctx, projector.NewVerifier(pool, log).From(archive), log, options, meter, func(d projector.Difference) {
 		meter.Lines()
 		c.print(streams.Out, d)
 	})

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -93,6 +94,10 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, at)
+	var archived *projector.ArchivedError
+	if errors.As(err, &archived) {
+		return &problem{Status: http.StatusBadRequest, Detail: "what was appended until " + archived.Until.UTC().Format(time.RFC3339) + " is archived: give a later time, or ask `badged user explain` with the archive"}
+	}
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -106,6 +107,10 @@ func TestExplainRefuses(t *testing.T) {
 	}
 	if e.user != "" {
 		t.Error("what was refused was explained")
+	}
+	e.err = fmt.Errorf("explain: %w", &projector.ArchivedError{Until: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)})
+	if got, want := explain(t, api, adminKey, "ada/explain?at=2026-01-01T00:00:00Z").story(t), "400 what was appended until 2026-01-31T00:00:00Z is archived: give a later time, or ask `badged user explain` with the archive"; got != want {
+		t.Errorf("of what is archived: %s", got)
 	}
 	e.err = errors.New("password=hunter2")
 	if got, want := explain(t, api, adminKey, "ada/explain").story(t), "500 something failed here; it has been logged"; got != want {

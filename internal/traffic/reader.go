@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
 )
 
 // errEmpty is the error of a file without any traffic.
@@ -50,8 +51,8 @@ type Record struct {
 // the fields. A line that begins with '#' is a comment. See [mapping] for the
 // events that a message becomes.
 //
-// Events, one a line, CloudEvents JSON as the API takes it. They keep their
-// own ids.
+// Events, one a line, CloudEvents JSON as the API takes it, or as an archive of
+// the log has it. They keep their own ids.
 //
 // The first line that is not blank decides: '{' begins events. Blank lines are
 // skipped. Reading takes memory by the number of conversations, and not by the
@@ -124,7 +125,11 @@ func (r *Reader) parseLine(line []byte) error {
 }
 
 func (r *Reader) parseEvent(line []byte) error {
-	e, err := events.Decode(line)
+	event, err := archive.EventOf(line)
+	if err != nil {
+		return err
+	}
+	e, err := events.Decode(event)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/archive"
+)
+
+// archiveCmd is `badged archive`.
+type archiveCmd struct {
+	config.Database `embed:""`
+	Before          time.Time `help:"Archive what was appended before, such as 2026-01-31T00:00:00Z; ranges of the log that also have later events stay whole." required:"" placeholder:"TIME" env:"-"`
+	To              string    `help:"Directory of the archive, which goes on where it ends." required:"" placeholder:"DIR" env:"-"`
+	JSON            bool      `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
+	Quiet           bool      `short:"q" help:"Show no progress." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *archiveCmd) Validate() error {
+	errs := []error{c.Database.Validate()}
+	if c.Before.After(time.Now()) {
+		errs = append(errs, errors.New("--before must be in the past"))
+	}
+	return errors.Join(errs...)
+}
+
+// archivedSum sums up an archiving, as `badged archive --json` prints it last.
+type archivedSum struct {
+	Partitions int   `json:"partitions"`
+	Files      int   `json:"files"`
+	Events     int64 `json:"events"`
+	Bytes      int64 `json:"bytes"`
+	Dropped    int   `json:"dropped"`
+	// kept is why the log of the first partition goes on where it does.
+	kept string
+}
+
+func (s *archivedSum) add(p projector.ArchivedPartition) {
+	if s.Partitions == 0 {
+		s.kept = p.Kept
+	}
+	s.Partitions++
+	s.Files += p.Files
+	s.Events += p.Events
+	s.Bytes += p.Bytes
+	s.Dropped += p.Dropped
+}
+
+// Run archives what it can, and prints what that was.
+func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var watched io.Writer
+	if !c.Quiet {
+		watched = streams.Err
+	}
+	meter := progress.New(watched, "archive", nil)
+	defer meter.Close()
+	const whole = 1000 // of one partition
+	var sum archivedSum
+	var written error
+	var planned, done int64
+	meter.Begin("archive", whole*int64(log.Partitions()), true)
+	err = projector.Archive(ctx, projector.ArchiveConfig{
+		Pool: pool, Log: log, Dir: c.To, Before: c.Before,
+		Planned: func(_ int, work int64) { planned += work },
+		Done: func(work, events int) {
+			done += int64(work)
+			meter.Advance(whole*int64(sum.Partitions)+whole*done/max(planned, done, 1), events)
+		},
+		Blocked: func(partition, pid int, application string) {
+			meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d), which reads its log and does not end", partition, application, pid))
+		},
+		Archived: func(p projector.ArchivedPartition) {
+			sum.add(p)
+			planned, done = 0, 0
+			meter.Advance(whole*int64(sum.Partitions), 0)
+			if c.JSON || p.Files > 0 || p.Dropped > 0 {
+				meter.Lines()
+				written = errors.Join(written, c.print(streams.Out, p))
+			}
+		},
+	})
+	meter.Close()
+	if err = errors.Join(err, written); err != nil {
+		return err
+	}
+	return c.finish(streams.Out, sum)
+}
+
+// print prints what was archived of a partition.
+func (c *archiveCmd) print(w io.Writer, p projector.ArchivedPartition) error {
+	if c.JSON {
+		return json.NewEncoder(w).Encode(p)
+	}
+	_, err := fmt.Fprintf(w, "partition %d: %s in %s archived, %s cut off the log; %s\n",
+		p.Partition, counted(p.Events, "event"), counted(int64(p.Files), "file"), counted(int64(p.Dropped), "table"), p.Kept)
+	return err
+}
+
+// finish prints the summary.
+func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
+	if c.JSON {
+		return json.NewEncoder(w).Encode(sum)
+	}
+	if sum.Files == 0 && sum.Dropped == 0 {
+		_, err := fmt.Fprintf(w, "nothing to archive; of the first partition, %s\n", sum.kept)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s of %s archived in %s, %s bytes\n", counted(sum.Events, "event"),
+		counted(int64(sum.Partitions), "partition"), counted(int64(sum.Files), "file"), progress.Count(sum.Bytes))
+	return err
+}
+
+// archived is the flag of commands that fold the log again.
+type archived struct {
+	Archive string `help:"Directory of the archive: fold it and then the log, rather than begin with the tables as they were when the log was cut." placeholder:"DIR" env:"-"`
+}
+
+// open opens the archive; nil where none is named.
+func (c *archived) open() (*archive.Archive, error) {
+	if c.Archive == "" {
+		return nil, nil //nolint:nilnil // no archive is what is wanted
+	}
+	return archive.Open(c.Archive)
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/projector"
+)
+
+func TestArchivePrints(t *testing.T) {
+	some := projector.ArchivedPartition{Partition: 3, Files: 2, Events: 12345, Bytes: 1234567, Dropped: 3, Kept: "its range from transaction 700 on is not complete yet"}
+	none := projector.ArchivedPartition{Partition: 4, Kept: "its range from transaction 1 on has an event of 2026-01-31T00:00:00Z"}
+	for _, tc := range []struct {
+		cmd        archiveCmd
+		partitions []projector.ArchivedPartition
+		want       string
+	}{
+		{archiveCmd{}, []projector.ArchivedPartition{none}, "nothing to archive; of the first partition, its range from transaction 1 on has an event of 2026-01-31T00:00:00Z\n"},
+		{
+			archiveCmd{},
+			[]projector.ArchivedPartition{some, none},
+			`partition 3: 12,345 events in 2 files archived, 3 tables cut off the log; its range from transaction 700 on is not complete yet
+12,345 events of 2 partitions archived in 2 files, 1,234,567 bytes
+`,
+		},
+		{
+			archiveCmd{JSON: true},
+			[]projector.ArchivedPartition{some},
+			`{"partition":3,"files":2,"events":12345,"bytes":1234567,"dropped":3,"kept":"its range from transaction 700 on is not complete yet"}
+{"partitions":1,"files":2,"events":12345,"bytes":1234567,"dropped":3}
+`,
+		},
+	} {
+		var out strings.Builder
+		var sum archivedSum
+		for _, p := range tc.partitions {
+			sum.add(p)
+			if p.Files == 0 {
+				continue
+			}
+			if err := tc.cmd.print(&out, p); err != nil {
+				t.Error(err)
+			}
+			if err := tc.cmd.print(full{}, p); !errors.Is(err, errFull) {
+				t.Errorf("where nothing can be written: %v", err)
+			}
+		}
+		if err := tc.cmd.finish(&out, sum); err != nil || out.String() != tc.want {
+			t.Errorf("it fails with %v and prints\n%s", err, out.String())
+		}
+		if err := tc.cmd.finish(full{}, sum); !errors.Is(err, errFull) {
+			t.Errorf("where nothing can be written: %v", err)
+		}
+	}
+}
+
+func TestArchiveUsage(t *testing.T) {
+	const db = " --database-url=postgres://localhost/chat"
+	for args, want := range map[string]string{
+		"archive" + db: "missing flags: --before=TIME, --to=DIR",
+		"archive --before=2026-01-31T00:00:00Z" + db:            "missing flags: --to=DIR",
+		"archive --before=2999-01-31T00:00:00Z --to=dir" + db:   "--before must be in the past",
+		"archive --before=yesterday --to=dir" + db:              "--before",
+		"archive --before=2026-01-31T00:00:00Z --to=dir":        "--database-url (BADGED_DATABASE_URL) is required",
+		"archive --before=2026-01-31T00:00:00Z --to=dir x" + db: "unexpected argument x",
+	} {
+		if r := badged(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
+			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package archive_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+)
+
+// records are such as a log can have.
+func records() []archive.Record {
+	at := time.Date(2026, 1, 31, 23, 59, 59, 123456000, time.UTC)
+	record := func(offset int64, payload, metadata []byte) archive.Record {
+		return archive.Record{Record: events.Record{
+			Position: events.Position{TransactionID: 1 << 40, Offset: offset},
+			UUID:     "0193a1c2-7d5e-8c3b-9a41-5e0f5b7b9ad1", AppendedAt: at.Add(time.Duration(offset) * time.Microsecond), Payload: payload,
+		}, Metadata: metadata}
+	}
+	return []archive.Record{
+		record(1, []byte(`{"id": "\u0000 <&>", "id":1,  "é":[1e400]}`), nil),
+		record(2, nil, nil),
+		record(3, []byte(`null`), []byte(`{"event":"}","traceparent": "00-a"}`)),
+		record(4, []byte("{\r\n\"a\":\n1}"), nil),
+		record(5, []byte(`"text"`), nil),
+	}
+}
+
+func each(rs []archive.Record) func(func(*archive.Record) error) error {
+	return func(visit func(*archive.Record) error) error {
+		for i := range rs {
+			if err := visit(&rs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func newArchive(t *testing.T) (*archive.Archive, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	a, err := archive.Create(dir, uuid.New(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, dir
+}
+
+func write(t *testing.T, a *archive.Archive, number int, rs []archive.Record) archive.File {
+	t.Helper()
+	f, err := a.Write(t.Context(), 3, number, each(rs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Add(f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Whatever was in the log is in the archive, but for line ends between tokens.
+func TestRecordsComeBack(t *testing.T) {
+	a, dir := newArchive(t)
+	f := write(t, a, 1, records())
+	if f.Events != 5 || f.First != "1099511627776/1" || f.Last != "1099511627776/5" || !f.AppendedUntil.Equal(records()[4].AppendedAt) || f.Name != "events_p03.00001.ndjson.zst" {
+		t.Errorf("the manifest is to say %+v", f)
+	}
+	b, err := archive.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(a.Files(3), b.Files(3)); diff != "" || b.LogID() != a.LogID() || b.Partitions() != 4 || len(b.Files(2)) > 0 {
+		t.Errorf("opened again (-want +got):\n%s", diff)
+	}
+	if err := b.Check(t.Context(), f); err != nil {
+		t.Error(err)
+	}
+	var got, want []events.Record
+	if err := b.Read(t.Context(), f, func(page []events.Record) error {
+		got = append(got, page...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records() {
+		want = append(want, r.Record)
+	}
+	want[3].Payload = []byte(`{  "a": 1}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// What an interrupted run has left is gone on with where it is the same, and
+// otherwise neither overwritten nor taken.
+func TestWriteAgain(t *testing.T) {
+	a, dir := newArchive(t)
+	first := write(t, a, 1, records()[:2])
+	second := write(t, a, 2, records()[2:])
+	if second.Previous != first.SHA256 {
+		t.Errorf("%+v does not follow %+v", second, first)
+	}
+	if again := write(t, a, 1, records()[:2]); again.SHA256 != first.SHA256 || len(a.Files(3)) != 2 {
+		t.Errorf("again it is %+v of %v", again, a.Files(3))
+	}
+	_, err := a.Write(t.Context(), 3, 1, each(records()[:1]))
+	var wrong *archive.FileError
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "holds other events than the log") {
+		t.Errorf("writing something else ended with %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, first.Name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, first.Name+".part"), []byte("left by one that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if other := write(t, a, 1, records()[:1]); other.Events != 1 || len(a.Files(3)) != 1 {
+		t.Errorf("in the place of a file that is gone, it is %+v of %v", other, a.Files(3))
+	}
+	if _, err := archive.Open(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// Errors of the log, and an end of patience, leave no file.
+func TestWriteFails(t *testing.T) {
+	a, dir := newArchive(t)
+	gone := errors.New("the log is gone")
+	if _, err := a.Write(t.Context(), 3, 1, func(func(*archive.Record) error) error { return gone }); !errors.Is(err, gone) {
+		t.Errorf("it ended with %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Write(ctx, 3, 1, each(records())); err == nil {
+		t.Error("it was written by one who is gone")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "events_p03.00001.ndjson.zst")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+}
+
+// What a file does not have is noticed while reading, too.
+func TestReadNoticesWhatIsMissing(t *testing.T) {
+	a, _ := newArchive(t)
+	f := write(t, a, 1, records())
+	f.Events++
+	if err := a.Read(t.Context(), f, func([]events.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "has 5 events up to 1099511627776/5, and should have 6") {
+		t.Errorf("it ended with %v", err)
+	}
+	stop := errors.New("enough")
+	if err := a.Read(t.Context(), f, func([]events.Record) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestParsePosition(t *testing.T) {
+	if p, err := archive.ParsePosition("12/34"); err != nil || p != (events.Position{TransactionID: 12, Offset: 34}) {
+		t.Errorf("%v, %v", p, err)
+	}
+	for _, text := range []string{"", "12", "12/", "/34", "12/34/56", "12/34 ", "a/b", "012/34"} {
+		if p, err := archive.ParsePosition(text); err == nil {
+			t.Errorf("%q is %v", text, p)
+		}
+	}
+}

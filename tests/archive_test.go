@@ -1,0 +1,247 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// cutLog ends the range of every partition's log that new events go to.
+func cutLog(t *testing.T, database string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for p := range 16 {
+		if _, err := conn.Exec(t.Context(), `SELECT badged.extend_log($1, '0', 4)`, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for passed := false; !passed; {
+		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id() > max(starts::text::bigint)::text::xid8 FROM badged.log_ranges WHERE ends IS NULL`).Scan(&passed); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// logged returns how many events there are in the log.
+func logged(t *testing.T, database string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for p := range 16 {
+		var inPartition int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.`+events.Topic(p)).Scan(&inPartition); err != nil {
+			t.Fatal(err)
+		}
+		n += inPartition
+	}
+	return n
+}
+
+// archiving are the arguments that archive everything there has been.
+func archiving(database, dir string) []string {
+	return []string{"archive", "-q", "--database-url=" + database, "--to=" + dir, "--before=" + time.Now().UTC().Format(time.RFC3339Nano)}
+}
+
+// The log is archived under a running server, and cut: clients notice nothing, and
+// what is rebuilt, from what the tables were at the cut or from the archive, is
+// what it was. What is in the archive can be replayed.
+func TestArchive(t *testing.T) {
+	database, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
+	p := serve(t, database)
+	ann := connect(t, p.url, "ann")
+	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
+	publish(t, p, delivered("lunch", 2, `"ann"`))
+	ann.awaitTotal(2)
+	if out := must(t, archiving(database, dir)...); !strings.HasPrefix(out, "nothing to archive; of the first partition, its range from transaction 0 on ") {
+		t.Errorf("before any range has ended it says %s", out)
+	}
+	cutLog(t, database)
+	out := must(t, archiving(database, dir)...)
+	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", 16))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
+		!strings.Contains(out, "3 events of 16 partitions archived in 2 files, ") {
+		t.Errorf("%d events are left; it says %s", got, out)
+	}
+	publish(t, p, delivered("lunch", 3, `"ann","bob"`))
+	publish(t, p, delivered("lunch", 2, `"ann"`)) // again
+	ann.awaitTotal(3)
+	for _, from := range [][]string{{}, {"--archive=" + dir}} {
+		run := func(args ...string) string {
+			t.Helper()
+			return must(t, append(append(args, "--database-url="+database), from...)...)
+		}
+		if out := run("verify"); !strings.HasPrefix(out, "2 users and 2 conversations of 16 partitions compared with the log: no difference") {
+			t.Errorf("with %v, verifying says %s", from, out)
+		}
+		explained := run("user", "explain", "ann")
+		if named := strings.Contains(explained, "What was appended until "); named != (len(from) == 0) || !strings.Contains(explained, "lunch adds 3: 3 unread") {
+			t.Errorf("with %v, it explains\n%s", from, explained)
+		}
+		sql(t, database, spoil, "ann")
+		if out := run("rebuild", "-q"); !strings.Contains(out, ": 1 user repaired, 1 partition with a new epoch") {
+			t.Errorf("with %v, rebuilding says %s", from, out)
+		}
+		ann.awaitTotal(3)
+		sql(t, database, spoil, "ann")
+		if out := run("rebuild", "--user=ann"); !strings.Contains(out, `user "ann" was made what the log says`) {
+			t.Errorf("with %v, rebuilding her says %s", from, out)
+		}
+		run("verify")
+	}
+	cutLog(t, database)
+	if out := must(t, append(archiving(database, dir), "--json")...); !strings.Contains(out, `{"partitions":16,"files":2,"events":3,`) {
+		t.Errorf("the second time it says %s", out)
+	}
+	must(t, "verify", "--database-url="+database, "--archive="+dir)
+
+	other := newDatabase(t)
+	serve(t, other)
+	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", 16))+".00001.ndjson.zst")
+	if out := must(t, "replay", file, "-q", "--json", "--database-url="+other); !strings.Contains(out, `"total_unread": 2`) {
+		t.Errorf("replaying it says %s", out)
+	}
+}
+
+// Killed with -9 anywhere, archiving drops nothing that is not kept elsewhere, and
+// goes on when it is run again.
+func TestArchiveIsKilled(t *testing.T) {
+	partition := events.PartitionOf("ann", 16)
+	for stage, hold := range map[string]string{
+		"with files written":        fmt.Sprintf(`LOCK TABLE badged.users_p%02d_base, badged.keys_p%02[1]d_base IN EXCLUSIVE MODE; SELECT badged.create_base_tables(%[1]d)`, partition),
+		"while it becomes the base": fmt.Sprintf(`LOCK TABLE badged.users_p%02d_base IN ROW SHARE MODE`, partition),
+		"before ranges are dropped": fmt.Sprintf(`LOCK TABLE badged.%s IN ROW SHARE MODE`, events.Topic(partition)),
+	} {
+		t.Run(stage, func(t *testing.T) {
+			database, dir := newDatabase(t), t.TempDir()
+			p := serve(t, database)
+			ann := connect(t, p.url, "ann")
+			publish(t, p, delivered("lunch", 1, `"ann"`))
+			ann.awaitTotal(1)
+			cutLog(t, database)
+			holding, err := pgx.Connect(t.Context(), database)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holding.Close(context.WithoutCancel(t.Context()))
+			if _, err := holding.Exec(t.Context(), `BEGIN; `+hold); err != nil {
+				t.Fatal(err)
+			}
+			args := archiving(database, dir)
+			first := start(t, nil, append([]string{"archive"}, args[2:]...)...)
+			if strings.Contains(hold, "create_base_tables") {
+				awaitBlocked(t, database)
+			} else {
+				first.awaitSays(fmt.Sprintf("partition %d waits for ", partition))
+			}
+			first.kill()
+			sql(t, database, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'badged archive' AND datname = current_database()`)
+			if _, err := holding.Exec(t.Context(), `COMMIT`); err != nil {
+				t.Fatal(err)
+			}
+			if got := logged(t, database); got != 1 {
+				t.Errorf("killed, it leaves %d events", got)
+			}
+			must(t, "verify", "--database-url="+database)
+			publish(t, p, delivered("lunch", 2, `"ann"`))
+			ann.awaitTotal(2)
+
+			must(t, args...)
+			if got := logged(t, database); got != 1 {
+				t.Errorf("the next one leaves %d events", got)
+			}
+			must(t, "verify", "--database-url="+database)
+			must(t, "verify", "--database-url="+database, "--archive="+dir)
+		})
+	}
+}
+
+// awaitBlocked waits until archiving waits for a lock.
+func awaitBlocked(t *testing.T, database string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for blocked, until := false, time.Now().Add(patience); !blocked; {
+		if err := conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+WHERE application_name = 'badged archive' AND wait_event_type = 'Lock' AND datname = current_database())`).Scan(&blocked); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(until) {
+			t.Fatal("it does not wait for a lock")
+		}
+	}
+}
+
+// What is wrong with an archive is an error that says so, and nothing is dropped.
+func TestArchiveRefuses(t *testing.T) {
+	database, dir := newDatabase(t), t.TempDir()
+	p := serve(t, database)
+	ann := connect(t, p.url, "ann")
+	for seq := 1; seq <= 2; seq++ {
+		publish(t, p, delivered("lunch", seq, `"ann"`))
+		ann.awaitTotal(int64(seq))
+		cutLog(t, database)
+		if seq == 1 {
+			must(t, archiving(database, dir)...)
+		}
+	}
+	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", 16))+".00001.ndjson.zst")
+	intact, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := t.TempDir()
+	other := newDatabase(t)
+	must(t, "migrate", "up", "--database-url="+other)
+	must(t, archiving(other, foreign)...)
+	refused := func(dir, want string) {
+		t.Helper()
+		commands := [][]string{archiving(database, dir)}
+		for _, c := range []string{"verify", "rebuild", "rebuild --user=ann", "user explain ann"} {
+			commands = append(commands, append(strings.Fields(c), "--database-url="+database, "--archive="+dir))
+		}
+		for _, c := range commands {
+			if out, stderr, code := command(t, c...); code != 1 || out != "" || !strings.Contains(stderr, want) {
+				t.Errorf("%v exits with %d: %s%s", c, code, out, stderr)
+			}
+		}
+		if got := logged(t, database); got != 1 {
+			t.Errorf("%d events are left", got)
+		}
+	}
+	refused(t.TempDir(), "there is no archive: manifest.json is missing")
+	refused(foreign, "the archive is of another log: of ")
+	if err := os.WriteFile(file, append([]byte{}, intact[:len(intact)-1]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(dir, "archive file "+file+" is not what was written: it has ")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	refused(dir, "archive file "+file+" is missing")
+	must(t, "verify", "--database-url="+database)
+	if err := os.WriteFile(file, intact, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, archiving(database, dir)...)
+	if got := logged(t, database); got != 0 {
+		t.Errorf("of a whole archive, %d events are left", got)
+	}
+	must(t, "verify", "--database-url="+database, "--archive="+dir)
+}
