@@ -28,19 +28,22 @@ type Lag struct {
 
 // Behind returns which of the partitions have events that can be folded now.
 func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, error) {
+	positions, err := positionsOf(ctx, q, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("find partitions that are behind: %w", err)
+	}
 	var sql strings.Builder
+	var args []any
 	for i, p := range partitions {
 		if i > 0 {
 			sql.WriteString("\nUNION ALL\n")
 		}
-		fmt.Fprintf(&sql, `SELECT %[1]d WHERE EXISTS (
-    SELECT FROM badged.%[2]s
-    WHERE (transaction_id, "offset") > (
-        SELECT last_processed_transaction_id, offset_acked FROM badged.%[2]s_offsets WHERE consumer_group = $1)
-      AND transaction_id >= (SELECT last_processed_transaction_id FROM badged.%[2]s_offsets WHERE consumer_group = $1)
-      AND transaction_id < pg_snapshot_xmin(pg_current_snapshot()))`, p, events.Topic(p))
+		fmt.Fprintf(&sql, `SELECT %d WHERE EXISTS (
+    SELECT FROM badged.%s
+    WHERE %s AND transaction_id < pg_snapshot_xmin(pg_current_snapshot()))`, p, events.Topic(p), isBehind(len(args)+1))
+		args = append(args, positions[p].TransactionID, positions[p].Offset)
 	}
-	rows, err := q.Query(ctx, sql.String(), ConsumerGroup)
+	rows, err := q.Query(ctx, sql.String(), args...)
 	if err != nil {
 		return nil, fmt.Errorf("find partitions that are behind: %w", err)
 	}
@@ -49,6 +52,40 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 		return nil, fmt.Errorf("find partitions that are behind: %w", err)
 	}
 	return behind, nil
+}
+
+// positionsOf returns the positions of the projector in partitions. They are asked
+// for by themselves: only of values that it is given does Postgres know which
+// ranges of a log it can leave alone, before it opens them all.
+func positionsOf(ctx context.Context, q events.Querier, partitions []int) (map[int]events.Position, error) {
+	var sql strings.Builder
+	for i, p := range partitions {
+		if i > 0 {
+			sql.WriteString("\nUNION ALL\n")
+		}
+		fmt.Fprintf(&sql, `SELECT %d, last_processed_transaction_id::text::bigint, offset_acked
+FROM badged.%s_offsets WHERE consumer_group = $1`, p, events.Topic(p))
+	}
+	rows, err := q.Query(ctx, sql.String(), ConsumerGroup)
+	if err != nil {
+		return nil, fmt.Errorf("read positions: %w", err)
+	}
+	positions := make(map[int]events.Position, len(partitions))
+	var partition int
+	var at events.Position
+	if _, err := pgx.ForEachRow(rows, []any{&partition, &at.TransactionID, &at.Offset}, func() error {
+		positions[partition] = at
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read positions: %w", err)
+	}
+	return positions, nil
+}
+
+// isBehind is the condition on an event that it is behind the position whose
+// transaction is the argument of a number, and whose offset is the next one.
+func isBehind(argument int) string {
+	return fmt.Sprintf(`(transaction_id, "offset") > ($%[1]d::bigint::text::xid8, $%[2]d::bigint) AND transaction_id >= $%[1]d::bigint::text::xid8`, argument, argument+1)
 }
 
 // lagSQL describes one partition. Advisory locks belong to a database, and

@@ -241,18 +241,26 @@ WHERE user_id = $1 AND conversation_id = $2`, events.PartitionOf(userID, r.parti
 // Folded reports whether everything that a transaction, or one before it,
 // appended for all of these users is in their badges.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error) {
-	partitions := r.partitionsOf(userIDs)
+	var partitions []int
+	for _, p := range r.partitionsOf(userIDs) {
+		partitions = append(partitions, int(p))
+	}
 	slices.Sort(partitions)
+	partitions = slices.Compact(partitions)
+	positions, err := positionsOf(ctx, r.q, partitions)
+	if err != nil {
+		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
+	}
+	args := []any{transactionID}
 	var behind []string
-	for _, p := range slices.Compact(partitions) {
+	for _, p := range partitions {
 		behind = append(behind, fmt.Sprintf(`EXISTS (
-    SELECT FROM badged.%[1]s
-    WHERE (transaction_id, "offset") > (
-        SELECT last_processed_transaction_id, offset_acked FROM badged.%[1]s_offsets WHERE consumer_group = $1)
-      AND transaction_id <= $2::bigint::text::xid8)`, events.Topic(int(p))))
+    SELECT FROM badged.%s
+    WHERE %s AND transaction_id <= $1::bigint::text::xid8)`, events.Topic(p), isBehind(len(args)+1)))
+		args = append(args, positions[p].TransactionID, positions[p].Offset)
 	}
 	var folded bool
-	err := r.q.QueryRow(ctx, `SELECT NOT (`+strings.Join(behind, " OR ")+`)`, ConsumerGroup, transactionID).Scan(&folded)
+	err = r.q.QueryRow(ctx, `SELECT NOT (`+strings.Join(behind, " OR ")+`)`, args...).Scan(&folded)
 	if err != nil {
 		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
 	}

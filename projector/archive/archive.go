@@ -219,7 +219,7 @@ func digest(ctx context.Context, path string) (size int64, sum string, err error
 	if err != nil {
 		return 0, "", err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	hash := sha256.New()
 	size, err = io.Copy(hash, contextReader{ctx, f})
 	return size, hex.EncodeToString(hash.Sum(nil)), err

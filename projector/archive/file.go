@@ -152,14 +152,14 @@ func (a *Archive) Write(ctx context.Context, partition, number int, each func(fu
 // write writes the records to a file, nowhere where path is empty, and returns
 // the SHA-256 of what is in it.
 func (f *File) write(path string, each func(func(*Record) error) error) (content []byte, err error) {
-	var to io.Writer = io.Discard
+	to := io.Discard
 	finish := func() error { return nil }
 	if path != "" {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) //nolint:gosec // a file of the archive
 		if err != nil {
 			return nil, err
 		}
-		defer file.Close() //nolint:errcheck // closed before, where nothing failed
+		defer file.Close()
 		// Alike, whatever machine writes it.
 		z, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1))
 		if err != nil {
@@ -248,7 +248,7 @@ func decompress(ctx context.Context, path string, f func(io.Reader) error) error
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // it is only read
+	defer file.Close()
 	z, err := zstd.NewReader(contextReader{ctx, file}, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
