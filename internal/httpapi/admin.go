@@ -34,7 +34,7 @@ func (a *API) adminRoutes() []describe.Route {
 		a.forAdmins(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
 			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
-			Doc: "What `badged user explain --json` prints. It goes through the log of the user's partition, about a second for every million events; two run at a time, and others wait.",
+			Doc: "What `badged user explain --json` prints. It goes through the log of the user's partition, about a second for every million events; two run at a time, and others wait. Of a time before what is archived it answers 400.",
 			Params: []describe.Param{
 				userParam(),
 				{
