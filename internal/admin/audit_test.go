@@ -91,7 +91,7 @@ func TestAudited(t *testing.T) {
 	d := newDatabase(t)
 	errBroken := errors.New("it is broken")
 	err := admin.Audited(t.Context(), d.pool, ops, "mend", map[string]int{"id": 1}, func(context.Context) (any, error) {
-		if diff := cmp.Diff([]string{`api by ops: mend {"id":1}: under way`}, d.trail(t)); diff != "" {
+		if diff := cmp.Diff([]string{`api by ops: mend {"id":1}: under way`}, d.trail(t)); diff != "" { //nolint:contextcheck // the test's own
 			t.Errorf("while it is under way (-want +got):\n%s", diff)
 		}
 		return map[string]bool{"mended": true}, nil

@@ -66,18 +66,16 @@ var ErrNotRunning = errors.New("this process takes no jobs: it is starting or st
 // Run lets jobs run until ctx is done, and returns once they have ended.
 func (r *Runner) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	r.setBase(base)
+	r.mu.Lock()
+	r.base = base
+	r.mu.Unlock()
 	<-ctx.Done()
-	r.setBase(nil)
+	r.mu.Lock()
+	r.base = nil
+	r.mu.Unlock()
 	stop(errStopping)
 	r.jobs.Wait()
 	return nil
-}
-
-func (r *Runner) setBase(base context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.base = base
 }
 
 // work is what a job does. It returns what came of it, also where it fails, nil
@@ -104,7 +102,7 @@ WHERE id = $1 AND state = 'running'`
 
 // start begins a job and returns it as it begins. allowed, where not nil, is
 // asked in the transaction that writes the record, one at a time.
-func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) {
+func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) { //nolint:contextcheck // a job outlives its request
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.base == nil {

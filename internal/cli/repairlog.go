@@ -66,7 +66,7 @@ func (c *repairLogCmd) repair(ctx context.Context, cfg *pgx.ConnConfig, report f
 	if err != nil {
 		return false, fmt.Errorf("connect to the database: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // everything was said
+	defer conn.Close(context.WithoutCancel(ctx))
 	err = admin.Audited(ctx, conn, admin.OSUser(), "repair-log", struct{}{}, repair)
 	return needed, err
 }
