@@ -181,12 +181,10 @@ func TestStatusOfAnEmptyDatabase(t *testing.T) {
 	if len(all) == 0 {
 		t.Error("there are no migrations")
 	}
-	last := int64(0)
 	for i, m := range all {
-		if m.Version <= last || !strings.HasPrefix(m.Name, fmt.Sprintf("%05d_", m.Version)) {
+		if m.Version != int64(i+1) || !strings.HasPrefix(m.Name, fmt.Sprintf("%05d_", i+1)) {
 			t.Errorf("migration %d is %d %s", i+1, m.Version, m.Name)
 		}
-		last = m.Version
 		if !m.AppliedAt.IsZero() {
 			t.Errorf("%s was applied at %v", m.Name, m.AppliedAt)
 		}

@@ -145,7 +145,7 @@ func TestLogRangesOfAnOlderDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.UpTo(t.Context(), cfg, partitions, 12); err != nil {
+	if _, err := migrations.UpTo(t.Context(), cfg, partitions, 9); err != nil {
 		t.Fatal(err)
 	}
 	conn := connect(t, url)

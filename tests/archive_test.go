@@ -52,6 +52,22 @@ func logged(t *testing.T, database string) (n int) {
 	return n
 }
 
+// audited returns how many actions of a kind operators have ended without an
+// error.
+func audited(t *testing.T, database, action string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.audit
+WHERE action = $1 AND ended_at IS NOT NULL AND error IS NULL`, action).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // archiving are the arguments that archive everything there has been.
 func archiving(database, dir string) []string {
 	return []string{"archive", "-q", "--database-url=" + database, "--to=" + dir, "--before=" + time.Now().UTC().Format(time.RFC3339Nano)}
@@ -75,6 +91,9 @@ func TestArchive(t *testing.T) {
 	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", 16))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
 		!strings.Contains(out, "3 events of 16 partitions archived in 2 files, ") {
 		t.Errorf("%d events are left; it says %s", got, out)
+	}
+	if n := audited(t, database, "archive"); n != 2 {
+		t.Errorf("the audit trail has %d archivings, of 2", n)
 	}
 	publish(t, p, delivered("lunch", 3, `"ann","bob"`))
 	publish(t, p, delivered("lunch", 2, `"ann"`)) // again

@@ -8,6 +8,10 @@ import (
 	"io"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector"
@@ -61,6 +65,18 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer pool.Close()
+	return admin.Audited(ctx, pool, admin.OSUser(), "archive", archiveArguments{c.Before, c.To}, func(ctx context.Context) (any, error) {
+		return c.archive(ctx, streams, pool, log)
+	})
+}
+
+// archiveArguments are those that the audit trail has.
+type archiveArguments struct {
+	Before time.Time `json:"before"`
+	To     string    `json:"to"`
+}
+
+func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool.Pool, log *events.Log) (archivedSum, error) {
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
@@ -72,7 +88,7 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	var written error
 	var planned, done int64
 	meter.Begin("archive", whole*int64(log.Partitions()), true)
-	err = projector.Archive(ctx, projector.ArchiveConfig{
+	err := projector.Archive(ctx, projector.ArchiveConfig{
 		Pool: pool, Log: log, Dir: c.To, Before: c.Before,
 		Planned: func(_ int, work int64) { planned += work },
 		Done: func(work, events int) {
@@ -94,9 +110,9 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	})
 	meter.Close()
 	if err = errors.Join(err, written); err != nil {
-		return err
+		return sum, err
 	}
-	return c.finish(streams.Out, sum)
+	return sum, c.finish(streams.Out, sum)
 }
 
 // print prints what was archived of a partition.

@@ -63,6 +63,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"lag":                 {"lag"},
 		"verify":              {"verify", "--quiet"},
 		"rebuild":             {"rebuild", "--quiet"},
+		"archive":             {"archive", "--before=2026-01-31T00:00:00Z", "--to=" + filepath.Dir(file)},
 		"deadletters list":    {"deadletters", "list"},
 		"deadletters retry":   {"deadletters", "retry", "--all"},
 		"deadletters discard": {"deadletters", "discard", "--all"},
