@@ -64,7 +64,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	for _, change := range options {
 		change(a)
 	}
-	defer func() { //nolint:contextcheck // what is left is sent also where ctx is done
+	defer func() {
 		if err != nil {
 			a.Close()
 		}

@@ -172,6 +172,7 @@ func TestCheckWarnsOfRisks(t *testing.T) {
 		"--verify-interval=0s":              "nobody would notice a wrong badge",
 		"--dedup-window=1h":                 "may apply twice",
 		"--drain-timeout=20s":               "may take twice as long",
+
 		"--roles=api --redis-url=redis://localhost --expire=chat=24h": "--expire has no effect",
 	} {
 		r, _ := check(t, "", append(slices.Clone(good), strings.Fields(arg)...)...)
