@@ -427,7 +427,7 @@ func (t *trace) count(seq int64, e LoggedEvent) {
 // explain tells what was found.
 func (s *search) explain(e *Explanation) {
 	u := s.user
-	e.Version, e.Total, e.Mentions, e.Categories = u.version, u.total, u.mentions, u.categories
+	e.Version, e.Total, e.Mentions, e.Categories = u.version, u.total, u.mentions, u.categories.byName()
 	var unread []*conversation
 	for _, c := range u.conversations {
 		if c.unread.len() > 0 || c.marked {

@@ -17,12 +17,11 @@ import (
 // user is the state of one user: what its badge shows, and those of its
 // conversations that the events at hand need.
 type user struct {
-	id       string
-	version  int64
-	total    int64
-	mentions int64
-	// categories is the total by category, without zeros.
-	categories map[string]int64
+	id         string
+	version    int64
+	total      int64
+	mentions   int64
+	categories categoryTotals
 	// conversations are by conversation id.
 	conversations map[string]*conversation
 	// changed are those of them that were touched since the rows were read or
@@ -73,7 +72,7 @@ type conversation struct {
 const never = -1
 
 func newUser(id string) *user {
-	return &user{id: id, categories: map[string]int64{}, conversations: map[string]*conversation{}}
+	return &user{id: id, conversations: map[string]*conversation{}}
 }
 
 // conversation returns the state of a conversation, new where there was none.
@@ -185,11 +184,7 @@ func (u *user) settle() {
 func (u *user) add(c *conversation, sign int64) {
 	if n := c.adds(); n != 0 {
 		u.total += sign * n
-		if sum := u.categories[c.category] + sign*n; sum != 0 {
-			u.categories[c.category] = sum
-		} else {
-			delete(u.categories, c.category)
-		}
+		u.categories.add(c.category, sign*n)
 	}
 	if c.level != events.LevelNone {
 		u.mentions += sign * c.mentions.len()

@@ -81,9 +81,7 @@ func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.
 func reload(t rapid.TB, u *user) user {
 	again := newUser(u.id)
 	again.version, again.stored, again.total, again.mentions = u.version, u.version, u.total, u.mentions
-	for k, v := range u.categories {
-		again.categories[k] = v
-	}
+	again.categories = slices.Clone(u.categories)
 	for id, c := range u.conversations {
 		copied := *c
 		copied.touched = false

@@ -230,7 +230,7 @@ SET version = excluded.version, ahead = excluded.ahead, mended_at = excluded.men
 	return pubsub.Update{
 		Badge: pubsub.Badge{
 			UserID: log.id, Epoch: epoch, Version: m.version,
-			Total: log.total, Mentions: log.mentions, Categories: log.categories,
+			Total: log.total, Mentions: log.mentions, Categories: log.categories.byName(),
 		},
 		Partition: in.partition,
 		// Nobody holds this version: everybody reads the state again.

@@ -163,7 +163,7 @@ func describeUser(u *user) string {
 		lines = append(lines, conversationLine(c.id, int(v.unread), int(v.mentions), v.firstUnread,
 			v.readSeq, v.lastSeq, v.level, v.category, v.marked, v.left))
 	}
-	return describe(int(u.total), int(u.mentions), fmt.Sprint(u.categories), lines)
+	return describe(int(u.total), int(u.mentions), fmt.Sprint(u.categories.byName()), lines)
 }
 
 func describe(total, mentions int, categories string, lines []string) string {

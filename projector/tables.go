@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -143,9 +142,11 @@ func scanUsersInto(rows pgx.Rows, of func(id string) *user, read func(*user)) er
 			return nil
 		}
 		u.version, u.total, u.mentions = version, total, mentions
-		if err := json.Unmarshal([]byte(categories), &u.categories); err != nil {
+		var totals map[string]int64
+		if err := json.Unmarshal([]byte(categories), &totals); err != nil {
 			return fmt.Errorf("categories of user %q: %w", id, err)
 		}
+		u.categories = totalsOf(totals)
 		read(u)
 		return nil
 	})
@@ -236,12 +237,11 @@ type userColumns struct {
 }
 
 func (a *userColumns) add(u *user) {
-	categories, _ := json.Marshal(u.categories) // a map of numbers always encodes
 	a.ids = append(a.ids, u.id)
 	a.versions = append(a.versions, u.version)
 	a.totals = append(a.totals, u.total)
 	a.mentions = append(a.mentions, u.mentions)
-	a.categories = append(a.categories, string(categories))
+	a.categories = append(a.categories, u.categories.String())
 }
 
 func (a *userColumns) queue(batch *pgx.Batch, sql string) {
@@ -307,7 +307,7 @@ func (a *conversationRows) queue(batch *pgx.Batch, sql string) {
 // updatesOf returns what clients must be told of users since their rows were
 // read or written.
 func updatesOf(users []*user, partition int, epoch string) []pubsub.Update {
-	var updates []pubsub.Update
+	updates := make([]pubsub.Update, 0, len(users))
 	for _, u := range users {
 		if u.version == u.stored {
 			continue
@@ -316,11 +316,12 @@ func updatesOf(users []*user, partition int, epoch string) []pubsub.Update {
 			Badge: pubsub.Badge{
 				UserID: u.id, Epoch: epoch, Version: u.version,
 				// The user's own goes on changing while this is on its way.
-				Total: u.total, Mentions: u.mentions, Categories: maps.Clone(u.categories),
+				Total: u.total, Mentions: u.mentions, Categories: u.categories.byName(),
 			},
 			Partition:   partition,
 			BaseVersion: u.stored,
 		}
+		update.Conversations = make([]pubsub.Conversation, 0, len(u.changed))
 		for _, c := range u.changed {
 			if c.version > u.stored {
 				update.Conversations = append(update.Conversations, c.public())
@@ -352,14 +353,18 @@ func (c *conversation) public() pubsub.Conversation {
 
 // sorted returns the values of m in the order of their keys.
 func sorted[V any](m map[string]V) []V {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+	type entry struct {
+		key   string
+		value V
 	}
-	slices.Sort(keys)
-	values := make([]V, len(keys))
-	for i, k := range keys {
-		values[i] = m[k]
+	entries := make([]entry, 0, len(m))
+	for k, v := range m {
+		entries = append(entries, entry{k, v})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	values := make([]V, len(entries))
+	for i := range entries {
+		values[i] = entries[i].value
 	}
 	return values
 }

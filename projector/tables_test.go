@@ -219,7 +219,7 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *user) string 
 	t.Helper()
 	badge := pubsub.Badge{
 		UserID: want.id, Epoch: d.badge(t, want.id).Epoch, Version: want.version,
-		Total: want.total, Mentions: want.mentions, Categories: want.categories,
+		Total: want.total, Mentions: want.mentions, Categories: want.categories.byName(),
 	}
 	since := rapid.Int64Range(0, want.version).Draw(rt, "since")
 	snapshot, err := d.reader.Snapshot(t.Context(), want.id)

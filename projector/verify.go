@@ -260,7 +260,7 @@ func userFields() []field[*user] {
 	return []field[*user]{
 		{"total", `total::text`, func(u *user) string { return number(u.total) }},
 		{"mentions", `mentions::text`, func(u *user) string { return number(u.mentions) }},
-		{"categories", `categories::text`, func(u *user) string { return encodeCategories(u.categories) }},
+		{"categories", `categories::text`, func(u *user) string { return u.categories.String() }},
 	}
 }
 
@@ -294,12 +294,6 @@ func conversationFields() []field[*conversation] {
 			func(c *conversation) string { return number(c.deliveredHour) },
 		},
 	}
-}
-
-// encodeCategories returns totals by category as text, always in one order.
-func encodeCategories(totals map[string]int64) string {
-	b, _ := json.Marshal(totals) // numbers by name always encode
-	return string(b)
 }
 
 // columns returns what is selected of fields, and where it goes.
@@ -422,14 +416,14 @@ FROM badged.users_p%02d WHERE %s`, sql, c.in.partition, where), args...)
 	return nil
 }
 
-// normalCategories returns totals by category in the order of encodeCategories,
+// normalCategories returns totals by category in the order of categoryTotals,
 // and anything else as it is.
 func normalCategories(text string) string {
 	var totals map[string]int64
 	if json.Unmarshal([]byte(text), &totals) != nil {
 		return text
 	}
-	return encodeCategories(totals)
+	return totalsOf(totals).String()
 }
 
 // differing returns the fields of a row that are not what the log says.
