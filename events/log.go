@@ -84,11 +84,16 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	// round trip.
 	r := receiptOf(inserts)
 	var batch pgx.Batch
+	size := 0
 	for _, in := range inserts {
+		size += in.rows.size()
 		batch.Queue(insertSQL(Topic(in.partition)), in.rows.arrays()...)
 	}
 	batch.Queue(transactionIDSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&r.TransactionID) })
-	if err := l.pool.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := l.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		Reserve(conn.Conn(), size)
+		return conn.SendBatch(ctx, &batch).Close()
+	}); err != nil {
 		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), notMigrated(err))
 	}
 	return r, nil

@@ -95,6 +95,7 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 // rows are messages as columns, the way insertSQL takes them.
 type rows struct {
 	uuids, payloads, metadata []string
+	bytes                     int // of the texts
 }
 
 func newRows(n int) *rows {
@@ -104,6 +105,7 @@ func newRows(n int) *rows {
 func (r *rows) add(uuid, payload, metadata string) {
 	r.uuids = append(r.uuids, uuid)
 	r.payloads = append(r.payloads, payload)
+	r.bytes += len(uuid) + len(payload) + len(metadata)
 	if metadata == "" {
 		return
 	}
@@ -112,6 +114,10 @@ func (r *rows) add(uuid, payload, metadata string) {
 	}
 	r.metadata = append(r.metadata, metadata)
 }
+
+// size is about what they take on their way to Postgres, in bytes: each text
+// goes with its length, and some more goes with each statement.
+func (r *rows) size() int { return 512 + r.bytes + 4*(len(r.uuids)+len(r.payloads)+len(r.metadata)) }
 
 // arrays are the arguments of insertSQL for pgx.
 func (r *rows) arrays() []any { return []any{r.uuids, r.payloads, r.metadata} }

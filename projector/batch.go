@@ -142,12 +142,13 @@ func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache,
 
 	touched := sorted(users)
 	var writes pgx.Batch
-	t.queueWrites(&writes, touched)
+	bytes := t.queueWrites(&writes, touched)
 	for _, d := range b.dead {
 		writes.Queue(buryDeadLetterSQL, t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
 			d.record.UUID, textOrNull(d.record.Payload), d.reason)
 	}
 	writes.Queue(`COMMIT`)
+	events.Reserve(conn, bytes)
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
 		return result{}, fmt.Errorf("write: %w", err)
 	}
@@ -290,6 +291,8 @@ func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, known stand
 		reads.Queue(t.loadUnreadSQL, m.readAll).
 			Query(func(rows pgx.Rows) error { return scanConversations(rows, users) })
 	}
+	const key, id, rest = 20, 32, 4096 // bytes, roughly
+	events.Reserve(conn, key*len(b.items)+id*(len(m.users)+len(m.pairUsers)+len(m.pairConversations)+len(m.readAll))+rest)
 	if err := conn.SendBatch(ctx, &reads).Close(); err != nil {
 		return loaded{}, fmt.Errorf("load: %w", repeated(err))
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -162,6 +163,10 @@ func ConfigurePool(cfg *pgxpool.Config) {
 	params["enable_hashjoin"] = "off"
 	params["enable_mergejoin"] = "off"
 	params["plan_cache_mode"] = "force_generic_plan"
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		events.RegisterArrays(conn.TypeMap())
+		return nil
+	}
 }
 
 // Wake says that a partition has new events. It does not block, is safe for

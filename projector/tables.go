@@ -202,8 +202,9 @@ func scanConversationsInto(rows pgx.Rows, of func(userID string) *user, read fun
 }
 
 // queueWrites adds the statements to batch that write what has changed in
-// users since their rows were read or written.
-func (t *tables) queueWrites(batch *pgx.Batch, users []*user) {
+// users since their rows were read or written. It returns about what that takes
+// on its way to Postgres, in bytes.
+func (t *tables) queueWrites(batch *pgx.Batch, users []*user) int {
 	var newUsers, knownUsers userColumns
 	var newRows, knownRows conversationRows
 	for _, u := range users {
@@ -227,6 +228,8 @@ func (t *tables) queueWrites(batch *pgx.Batch, users []*user) {
 	knownUsers.queue(batch, t.updateUsersSQL)
 	newRows.queue(batch, t.insertConversationsSQL)
 	knownRows.queue(batch, t.updateConversationsSQL)
+	const userBytes, conversationBytes, rest = 100, 170, 4096
+	return userBytes*(len(newUsers.ids)+len(knownUsers.ids)) + conversationBytes*(len(newRows.ids)+len(knownRows.ids)) + rest
 }
 
 // userColumns are users as the arrays that userValues takes.

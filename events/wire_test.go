@@ -1,0 +1,127 @@
+package events_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgtest"
+)
+
+// Arrays are encoded to the byte as pgx does, wherever they begin in a buffer.
+func TestArraysAreThoseOfPgx(t *testing.T) {
+	usual, ours := pgtype.NewMap(), pgtype.NewMap()
+	events.RegisterArrays(ours)
+	texts := []string{"", "a", `{"quoted": "}"}`, "Zoë", strings.Repeat("long ", 1000)}
+	documents := []string{`{}`, `{"chat":5}`, `null`}
+	for _, tc := range []struct {
+		oid    uint32
+		values []any
+	}{
+		{pgtype.TextArrayOID, []any{[]string(nil), []string{}, texts, []*string{&texts[1], nil}, "{a,b}"}},
+		{pgtype.JSONArrayOID, []any{[]string(nil), []string{}, documents}},
+		{pgtype.JSONBArrayOID, []any{[]string(nil), []string{}, documents}},
+		{pgtype.Int8ArrayOID, []any{[]int64(nil), []int64{}, []int64{0, -1, 1 << 40}, []int{7}}},
+		{pgtype.UUIDArrayOID, []any{[][16]byte(nil), [][16]byte{}, [][16]byte{{1}, {15: 0xff}}}},
+		{pgtype.BoolArrayOID, []any{[]bool{true, false}}},
+	} {
+		for _, format := range []int16{pgtype.BinaryFormatCode, pgtype.TextFormatCode} {
+			for _, value := range tc.values {
+				want, wantErr := usual.Encode(tc.oid, format, value, []byte("before"))
+				got, err := ours.Encode(tc.oid, format, value, []byte("before"))
+				if !bytes.Equal(got, want) || (err == nil) != (wantErr == nil) {
+					t.Errorf("type %d, format %d, %T %v is\n%q, %v, want\n%q, %v", tc.oid, format, value, value, got, err, want, wantErr)
+				}
+			}
+		}
+	}
+}
+
+// A pool whose connections are set up for it appends what any other does.
+func TestAppendWithRegisteredArrays(t *testing.T) {
+	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, migrated))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		events.RegisterArrays(conn.TypeMap())
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := userIn(0, 0)
+	var want []string
+	for round := range 2 { // before statements are prepared, and after
+		var evs []events.Event
+		for i := range 100 {
+			e := delivered(fmt.Sprintf(`"%d/%d" of Zoë`, round, i), ann)
+			if i == 50 {
+				e.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			}
+			evs = append(evs, e)
+			want = append(want, e.ID)
+		}
+		if _, err := log.Append(t.Context(), evs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch, err := events.Read(t.Context(), pool, 0, events.Position{}, 1000, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, ids(t, batch.Records)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// To reserve room sends nothing, and leaves what is sent next as it is.
+func TestReserve(t *testing.T) {
+	_, pool := openLog(t, pgtest.NewDB(t, migrated))
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for range 2 {
+		events.Reserve(conn.Conn(), 1<<20)
+		var n int
+		if err := conn.QueryRow(t.Context(), `SELECT $1::int + 1`, 1).Scan(&n); err != nil || n != 2 {
+			t.Fatalf("1 + 1 = %d, %v", n, err)
+		}
+	}
+	usual := testing.AllocsPerRun(1, func() { send(t, conn.Conn(), 0) })
+	if reserved := testing.AllocsPerRun(1, func() { send(t, conn.Conn(), 11<<20) }); reserved >= usual {
+		t.Errorf("sending takes %v allocations with room for it, %v without", reserved, usual)
+	}
+}
+
+// send sends a thousand texts of 10 KiB, with room for so many bytes.
+func send(t *testing.T, conn *pgx.Conn, reserve int) {
+	t.Helper()
+	text := strings.Repeat("x", 10<<10)
+	var batch pgx.Batch
+	for range 1000 {
+		batch.Queue(`SELECT length($1::text)`, text)
+	}
+	if reserve > 0 {
+		events.Reserve(conn, reserve)
+	}
+	if err := conn.SendBatch(t.Context(), &batch).Close(); err != nil {
+		t.Fatal(err)
+	}
+}
