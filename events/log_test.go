@@ -83,7 +83,7 @@ func TestAppend(t *testing.T) {
 		if r.Position.TransactionID != receipt.TransactionID {
 			t.Errorf("event %d is of transaction %d, the receipt says %d", i, r.Position.TransactionID, receipt.TransactionID)
 		}
-		if want := evs[i].Key().String(); r.UUID != want {
+		if want := evs[i].Key(); r.UUID != want {
 			t.Errorf("the uuid of event %d is %s, want its key %s", i, r.UUID, want)
 		}
 		if r.AppendedAt.IsZero() {
@@ -153,7 +153,7 @@ func TestAppendStoresAGroupMessageOncePerPartition(t *testing.T) {
 		if diff := cmp.Diff(want[p], decodeAll(t, records)[0].Data); diff != "" {
 			t.Errorf("partition %d (-want +got):\n%s", p, diff)
 		}
-		if records[0].UUID != message.Key().String() {
+		if records[0].UUID != message.Key() {
 			t.Errorf("partition %d has the uuid %s, want the key of the event in each", p, records[0].UUID)
 		}
 		if records[0].Position.TransactionID != receipt.TransactionID {

@@ -205,7 +205,7 @@ func TestStockPublisherWritesToTheLog(t *testing.T) {
 			t.Errorf("error %v, event (-published +read):\n%s", err, diff)
 		}
 		for i, msg := range []*message.Message{plain, garbage} {
-			if records[i].UUID != msg.UUID || string(records[i].Payload) != string(msg.Payload) {
+			if records[i].UUID.String() != msg.UUID || string(records[i].Payload) != string(msg.Payload) {
 				t.Errorf("record %d is %s %s, want %s %s", i, records[i].UUID, records[i].Payload, msg.UUID, msg.Payload)
 			}
 		}

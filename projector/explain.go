@@ -279,7 +279,7 @@ func (s *search) visit(r *events.Record, it *item, dead error) {
 	if dead != nil {
 		if mayName(r.Payload, []string{s.user.id}) {
 			s.leaveOut(UncountedEvent{
-				LoggedEvent: LoggedEvent{ID: r.UUID, AppendedAt: r.AppendedAt.UTC(), Position: r.Position.String()},
+				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), Position: r.Position.String()},
 				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
 			})
 		}

@@ -159,7 +159,7 @@ func (in *instant) eachOf(ctx context.Context, users []string, keys *keyMemory, 
 	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
 		return err
 	}
-	rows, err := in.tx.Query(ctx, `SELECT log.transaction_id::text::bigint, log."offset", log.uuid::text, log.payload::text, log.created_at
+	rows, err := in.tx.Query(ctx, `SELECT log.transaction_id::text::bigint, log."offset", log.uuid, log.payload::text, log.created_at
 FROM unnest($3::uuid[]) AS wanted (uuid)
 JOIN badged.`+events.Topic(in.partition)+` AS log USING (uuid)
 WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2) AND (log.transaction_id, log."offset") > ($4::bigint::text::xid8, $5)
@@ -168,7 +168,7 @@ ORDER BY log.transaction_id, log."offset"`, in.position.TransactionID, in.positi
 		return fmt.Errorf("read partition %d: %w", in.partition, err)
 	}
 	var r events.Record
-	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, &r.UUID, &r.Payload, &r.AppendedAt}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), &r.Payload, &r.AppendedAt}, func() error {
 		it, dead := in.item(&r)
 		return v(&r, it, dead)
 	})

@@ -22,7 +22,7 @@ func records() []archive.Record {
 	record := func(offset int64, payload, metadata []byte) archive.Record {
 		return archive.Record{Record: events.Record{
 			Position: events.Position{TransactionID: 1 << 40, Offset: offset},
-			UUID:     "0193a1c2-7d5e-8c3b-9a41-5e0f5b7b9ad1", AppendedAt: at.Add(time.Duration(offset) * time.Microsecond), Payload: payload,
+			UUID:     uuid.MustParse("0193a1c2-7d5e-8c3b-9a41-5e0f5b7b9ad1"), AppendedAt: at.Add(time.Duration(offset) * time.Microsecond), Payload: payload,
 		}, Metadata: metadata}
 	}
 	return []archive.Record{

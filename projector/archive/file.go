@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/badged/badged/events"
@@ -29,7 +30,7 @@ type Record struct {
 type line struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
-	UUID       string          `json:"uuid"`
+	UUID       uuid.UUID       `json:"uuid"`
 	Metadata   json.RawMessage `json:"metadata,omitempty"`
 	Event      json.RawMessage `json:"event,omitempty"`
 }
@@ -58,7 +59,7 @@ func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, `","appended_at":"`...)
 	b = r.AppendedAt.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","uuid":"`...)
-	b = append(b, r.UUID...)
+	b = append(b, r.UUID.String()...)
 	b = append(b, '"')
 	if r.Metadata != nil {
 		b = appendLine(append(b, `,"metadata":`...), r.Metadata)
