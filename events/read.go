@@ -83,7 +83,7 @@ func Read(ctx context.Context, q Querier, partition int, after Position, limit, 
 			batch.Hidden = true
 			break
 		}
-		r.Position.TransactionID = int64(transactionID) //nolint:gosec // far from the end
+		r.Position.TransactionID = int64(transactionID)
 		// JSON is the same in either format; these bytes are the next row's soon.
 		r.Payload = nil
 		if payload := rows.RawValues()[payloadColumn]; payload != nil {
