@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -52,7 +53,8 @@ type Config struct {
 	// shared out evenly among all partitions. Default 256 MiB.
 	CacheBytes int
 	// Concurrency is how many partitions are folded at once, each on a
-	// connection of its own. Default 4.
+	// connection of its own. Default: as many as there are processors, but 2 to
+	// 4. More would get in each other's way, and in that of requests.
 	Concurrency int
 	// OwnershipInterval is how often the projector looks how many others there
 	// are, and takes or gives up partitions until it has its share. An owner that
@@ -119,7 +121,7 @@ func New(cfg Config) (*Projector, error) {
 		cfg.CacheBytes = 256 << 20
 	}
 	if cfg.Concurrency <= 0 {
-		cfg.Concurrency = 4
+		cfg.Concurrency = min(max(2, runtime.GOMAXPROCS(0)), 4)
 	}
 	if cfg.OwnershipInterval <= 0 {
 		cfg.OwnershipInterval = time.Second
