@@ -94,8 +94,8 @@ func RepairLog(ctx context.Context, cfg RepairConfig) (needed bool, err error) {
 // taken.
 type PartitionOwnedError struct {
 	Partition int
-	// PID is the Postgres process of the owner's session, 0 if it has gone
-	// meanwhile, and Application its application_name.
+	// PID is the Postgres process of the owner's session, and Application its
+	// application_name.
 	PID         int
 	Application string
 }
@@ -120,28 +120,32 @@ type repair struct {
 
 // takeAll takes every partition for as long as the session lasts.
 func (r *repair) takeAll(ctx context.Context) error {
-	all := make([]int, r.partitions)
-	for i := range all {
-		all[i] = i
+	missing := make([]int, r.partitions)
+	for i := range missing {
+		missing[i] = i
 	}
-	rows, err := r.conn.Query(ctx, takeSQL, all, lockClass, len(all))
-	if err != nil {
-		return fmt.Errorf("take the partitions: %w", err)
+	for {
+		rows, err := r.conn.Query(ctx, takeSQL, missing, lockClass, len(missing))
+		if err != nil {
+			return fmt.Errorf("take the partitions: %w", err)
+		}
+		taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		if err != nil {
+			return fmt.Errorf("take the partitions: %w", err)
+		}
+		missing = slices.DeleteFunc(missing, func(p int) bool { return slices.Contains(taken, p) })
+		if len(missing) == 0 {
+			return nil
+		}
+		owned := &PartitionOwnedError{Partition: missing[0]}
+		err = r.conn.QueryRow(ctx, ownerSQL, lockClass, owned.Partition).Scan(&owned.PID, &owned.Application)
+		switch {
+		case err == nil:
+			return owned
+		case !errors.Is(err, pgx.ErrNoRows): // where it has gone meanwhile
+			return fmt.Errorf("find the owner of partition %d: %w", owned.Partition, err)
+		}
 	}
-	taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return fmt.Errorf("take the partitions: %w", err)
-	}
-	missing := slices.DeleteFunc(all, func(p int) bool { return slices.Contains(taken, p) })
-	if len(missing) == 0 {
-		return nil
-	}
-	owned := &PartitionOwnedError{Partition: missing[0]}
-	err = r.conn.QueryRow(ctx, ownerSQL, lockClass, owned.Partition).Scan(&owned.PID, &owned.Application)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("find the owner of partition %d: %w", owned.Partition, err)
-	}
-	return owned
 }
 
 const ownerSQL = `SELECT a.pid, a.application_name
