@@ -209,6 +209,51 @@ func TestLaggingTablesAreNotBelieved(t *testing.T) {
 	}
 }
 
+// A read of the tables that was due, and that another has come before, does not
+// overtake an update that waits in the mailbox.
+func TestReadThatIsNotNeededAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, nil)
+		ann, _ := w.connect("ann")
+		versions := make(chan int64, 10)
+		go func() {
+			for f, err := ann.listen(); err == nil; f, err = ann.listen() {
+				if f.T == "changes" {
+					versions <- f.Version
+				}
+			}
+		}()
+		synctest.Wait()
+		mailbox := w.openSessions()[0].mailbox
+		w.tables.setFail(errors.New("away"))
+		w.tables.commit("ann", "c1", 1) // and the bus loses it
+		mailbox.repair("e1", 1)
+		synctest.Wait() // until the tables are to be read again
+
+		w.tables.setFail(nil)
+		ann.say(`{"t":"ping"}`) // has them read before that
+		synctest.Wait()
+		second, third := w.tables.commit("ann", "c1", 2), w.tables.commit("ann", "c1", 3)
+		w.tables.mu.Lock()
+		w.tables.beforeReturn = func() { mailbox.offer(&second) }
+		w.tables.mu.Unlock()
+		time.Sleep(lastSyncBackoff)
+		mailbox.offer(&third)
+		synctest.Wait()
+		close(versions)
+		held := int64(0)
+		for v := range versions {
+			if v <= held {
+				t.Errorf("version %d came after version %d", v, held)
+			}
+			held = v
+		}
+		if held != 3 {
+			t.Errorf("the client holds version %d, want 3", held)
+		}
+	})
+}
+
 func TestCommands(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.commit("ann", "c1", 7)

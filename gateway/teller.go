@@ -105,11 +105,13 @@ func (t *teller) sync(ctx context.Context) error {
 	return nil
 }
 
-// again makes a sync due after a while, which grows.
+// again makes a sync due after a while, which grows. Whether one is needed then,
+// the mailbox knows: what asks for something else meanwhile has it read too, and
+// a read while the mailbox takes updates would overtake them.
 func (t *teller) again() {
 	t.backoff = min(max(2*t.backoff, firstSyncBackoff), lastSyncBackoff)
 	if t.due == nil {
-		t.due = time.AfterFunc(t.backoff, func() { t.session.ask(dutySync) })
+		t.due = time.AfterFunc(t.backoff, func() { t.session.ask(dutyTell) })
 		return
 	}
 	t.due.Reset(t.backoff)

@@ -15,8 +15,7 @@ type duty uint8
 
 const (
 	dutyGreet duty = 1 << iota // answer the hello
-	dutyTell                   // the mailbox may have something
-	dutySync                   // the tables are to be read again
+	dutyTell                   // the mailbox may have something, or waits for the tables
 	dutyCheck                  // ask whether the client is there, look whether its token ends
 	dutyEnd                    // say goodbye; nothing follows
 )
@@ -97,11 +96,6 @@ func (s *session) do(ctx context.Context, d duty) error {
 	}
 	if d&(dutyGreet|dutyTell) != 0 {
 		if err := s.teller.deliver(ctx, s.mailbox.take()); err != nil {
-			return err
-		}
-	}
-	if d&dutySync != 0 {
-		if err := s.teller.sync(ctx); err != nil {
 			return err
 		}
 	}
