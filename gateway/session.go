@@ -3,8 +3,10 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // session is one client that is told its badge, over whatever link. Its worker
@@ -156,8 +158,21 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
 		return refusal
 	}
-	s.userID, s.epoch, s.version = s.identity.UserID, f.Epoch, f.Version
+	s.userID = s.identity.UserID
+	if canBeEpoch(f.Epoch) {
+		s.epoch, s.version = f.Epoch, f.Version
+	}
 	return nil
+}
+
+// maxEpochBytes is more than any epoch has.
+const maxEpochBytes = 128
+
+// canBeEpoch reports whether a client can have an epoch from a server. Text that
+// tables cannot hold must not come before them: a query with it fails, and with
+// it everybody who is answered by the same one.
+func canBeEpoch(text string) bool {
+	return len(text) <= maxEpochBytes && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
 func (s *session) partition() int { return s.gateway.cfg.PartitionOf(s.userID) }

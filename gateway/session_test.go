@@ -105,6 +105,17 @@ func TestResume(t *testing.T) {
 	}
 }
 
+func TestWhatCanBeAnEpoch(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "9a6c36fbe39f": true, "é": true, strings.Repeat("e", maxEpochBytes): true,
+		"\x00": false, "e\x001": false, "\xff": false, strings.Repeat("e", maxEpochBytes+1): false,
+	} {
+		if got := canBeEpoch(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 // A message commits after the state was read for the snapshot, and its update
 // arrives before the snapshot is sent: it is seen once, after the snapshot.
 func TestUpdateBetweenSubscribeAndSnapshot(t *testing.T) {

@@ -139,6 +139,24 @@ func TestClientSeesWhatIsPublishedAndRead(t *testing.T) {
 	c.next(t, "bye")
 }
 
+// Postgres takes no text with a zero byte. A client that says it holds such an
+// epoch fails no query, its own or that of others who are answered with it.
+func TestHelloWithWhatIsNoEpoch(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
+	dial(t, s, "ada").next(t, "snapshot")
+	conn, status, err := upgrade(t, s, http.Header{"Authorization": {"Bearer " + s.token(t, "ada")}})
+	if err != nil {
+		t.Fatalf("dial: %d, %v", status, err)
+	}
+	c := &client{conn: conn}
+	defer c.close()
+	c.write(t, `{"t":"hello","epoch":"\u0000","version":1}`)
+	if f := c.next(t, "snapshot"); f.Total != 1 {
+		t.Errorf("the snapshot is %+v", f)
+	}
+}
+
 // A client whose connection broke before the answer sends the command again
 // over the next one. Meanwhile the user may have read the conversation
 // elsewhere, which the second coming must not undo.
