@@ -233,6 +233,10 @@ func (a *API) startRebuild(ctx context.Context, by admin.Operator, body []byte) 
 	return a.cfg.Operations.Rebuild(ctx, by, options)
 }
 
+// maxSample is the largest sample that is verified; the ids of its users are in
+// memory. Everybody can be verified too.
+const maxSample = 100_000
+
 func (a *API) startVerification(ctx context.Context, by admin.Operator, body []byte) (admin.Job, error) {
 	var options admin.VerifyOptions
 	if err := decodeStrict(body, &options); err != nil {
@@ -243,8 +247,8 @@ func (a *API) startVerification(ctx context.Context, by admin.Operator, body []b
 		return admin.Job{}, badRequest("users go with neither partition nor sample")
 	case len(options.Users) > projector.MaxBadges:
 		return admin.Job{}, badRequest(fmt.Sprintf("users must name at most %d", projector.MaxBadges))
-	case options.Sample < 0:
-		return admin.Job{}, badRequest("sample must be 1 or more")
+	case options.Sample < 0 || options.Sample > maxSample:
+		return admin.Job{}, badRequest(fmt.Sprintf("sample must be from 1 to %d", maxSample))
 	}
 	for i, u := range options.Users {
 		if reason := events.CheckID(u); reason != "" {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -148,9 +149,19 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 	}
 }
 
-// forOperators gives a route to admins, and says who it is.
+// actionTimeout bounds an action of an operator, so that none waits for ever.
+const actionTimeout = 30 * time.Second
+
+// forOperators gives a route that does something to admins, and says who it is.
+// What has begun is finished although who asked for it has gone, so that the
+// audit trail says what came of it.
 func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
-	r.Access, r.Handler = []string{AdminAccess}, a.operator(h)
+	r.Access = []string{AdminAccess}
+	r.Handler = a.operator(func(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
+		defer cancel()
+		return h(w, r.WithContext(ctx), by)
+	})
 	return r
 }
 

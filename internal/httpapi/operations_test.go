@@ -51,8 +51,8 @@ func (o *operations) DeadLetters(_ context.Context, after int64, limit int) ([]a
 	return nil, o.ask("%d dead letters after %d", limit, after)
 }
 
-func (o *operations) RetryDeadLetter(_ context.Context, by admin.Operator, id int64) error {
-	return o.ask("%s %s retries %d", by.Via, by.Name, id)
+func (o *operations) RetryDeadLetter(ctx context.Context, by admin.Operator, id int64) error {
+	return errors.Join(o.ask("%s %s retries %d", by.Via, by.Name, id), ctx.Err())
 }
 
 func (o *operations) DiscardDeadLetter(_ context.Context, by admin.Operator, id int64) (admin.DeadLetter, error) {
@@ -198,7 +198,8 @@ func TestOperationsRefuse(t *testing.T) {
 		{"POST verifications", `{"user":"ada"}`, `400 unknown field "user"`},
 		{"POST verifications", `{"users":["ada"],"sample":1}`, "400 users go with neither partition nor sample"},
 		{"POST verifications", `{"users":["ada",""]}`, "400 users[1] must not be empty"},
-		{"POST verifications", `{"sample":-1}`, "400 sample must be 1 or more"},
+		{"POST verifications", `{"sample":-1}`, "400 sample must be from 1 to 100000"},
+		{"POST verifications", `{"sample":100001}`, "400 sample must be from 1 to 100000"},
 		{"POST verifications", `{"partition":9}`, "400 partition must be from 0 to 3"},
 	} {
 		o := &operations{}
@@ -233,6 +234,18 @@ func TestOperationsRefuse(t *testing.T) {
 		if got := call(t, newOperationsAPI(t, o), adminKey, tc.request, "").story(t); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.request, got, tc.want)
 		}
+	}
+}
+
+// What an operator has begun is finished although they hang up.
+func TestOperationsOutliveTheirRequest(t *testing.T) {
+	o := &operations{}
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	r := newRequest(t, http.MethodPost, "/admin/v1/deadletters/7/retry", nil).WithContext(ctx)
+	r.Header.Set("Authorization", "Bearer "+adminKey)
+	if got := send(t, newOperationsAPI(t, o), r); got.status != http.StatusNoContent {
+		t.Errorf("it answers %s", got.story(t))
 	}
 }
 
