@@ -139,6 +139,13 @@ type logRange struct {
 	until  time.Time
 }
 
+// of returns the FROM of a query of what is in the range, which has an end. It
+// names the whole log, for which there are rights, and bounds that leave only the
+// table of the range to be looked at.
+func (r *logRange) of(partition int) string {
+	return fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends)
+}
+
 // partition archives what it can of a partition.
 func (a *archiving) partition(ctx context.Context, partition int) (done ArchivedPartition, err error) {
 	done.Partition = partition
@@ -148,15 +155,21 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Archived
 	if done.Dropped, err = a.drop(ctx, partition); err != nil {
 		return done, err
 	}
+	from, err := loadBase(ctx, a.host.conn, partition)
+	if err != nil {
+		return done, err
+	}
+	ranges, kept, err := a.complete(ctx, partition, from)
+	if done.Kept = kept; err != nil || len(ranges) == 0 {
+		return done, err
+	}
+	// Afterwards, so that it knows the dead letters and the generations of all that
+	// is folded in the ranges.
 	var in instant
 	if err := atInstant(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions(), func(now *instant) error {
 		in = *now
 		return nil
 	}); err != nil {
-		return done, err
-	}
-	ranges, kept, err := a.complete(ctx, &in)
-	if done.Kept = kept; err != nil || len(ranges) == 0 {
 		return done, err
 	}
 	known, err := archivedFiles(ctx, a.host.conn, a.archive, partition)
@@ -189,13 +202,13 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Archived
 	return done, err
 }
 
-// complete returns the ranges that can be archived and have events, and why those
-// that follow cannot.
-func (a *archiving) complete(ctx context.Context, in *instant) (ranges []logRange, kept string, err error) {
+// complete returns the ranges behind a base that can be archived and have events,
+// and why those that follow cannot.
+func (a *archiving) complete(ctx context.Context, partition int, from base) (ranges []logRange, kept string, err error) {
 	conn := a.host.conn
 	rows, err := conn.Query(ctx, `SELECT number, starts::text::bigint, coalesce(ends::text::bigint, 0), 0, now(),
     ends <= pg_snapshot_xmin(pg_current_snapshot())::text::xid8
-FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, in.partition)
+FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, partition)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the ranges of the log: %w", err)
 	}
@@ -213,10 +226,9 @@ FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, in.partition)
 		if !settled[r.number] {
 			return ranges, fmt.Sprintf("its range from transaction %d on is not complete yet", r.starts), nil
 		}
-		table := fmt.Sprintf("badged.%s_r%d", events.Topic(in.partition), r.number)
 		var latest *time.Time
-		err := conn.QueryRow(ctx, `SELECT count(*), max(created_at) FROM `+table+` WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2)`,
-			in.base.position.TransactionID, in.base.position.Offset).Scan(&r.events, &latest)
+		err := conn.QueryRow(ctx, `SELECT count(*), max(created_at) FROM `+r.of(partition)+` AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)`,
+			from.position.TransactionID, from.position.Offset).Scan(&r.events, &latest)
 		if err != nil {
 			return nil, "", fmt.Errorf("measure range %d of the log: %w", r.number, err)
 		}
@@ -227,8 +239,8 @@ FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, in.partition)
 			return ranges, fmt.Sprintf("its range from transaction %d on has an event of %s", r.starts, r.until.UTC().Format(time.RFC3339)), nil
 		}
 		var group string
-		err = conn.QueryRow(ctx, `SELECT consumer_group FROM badged.`+events.Topic(in.partition)+`_offsets AS o
-WHERE EXISTS (SELECT FROM `+table+` WHERE (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
+		err = conn.QueryRow(ctx, `SELECT consumer_group FROM badged.`+events.Topic(partition)+`_offsets AS o
+WHERE EXISTS (SELECT FROM `+r.of(partition)+` AND (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
 ORDER BY consumer_group LIMIT 1`).Scan(&group)
 		if err == nil {
 			return ranges, fmt.Sprintf("the consumer group %q has not read its range from transaction %d on", group, r.starts), nil
@@ -276,10 +288,9 @@ func (a *archiving) records(ctx context.Context, in *instant, r logRange, visit 
 	at := in.base.position
 	for {
 		rows, err := a.cfg.Pool.Query(ctx, fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid::text, payload::text, metadata::text, created_at
-FROM badged.%s_r%d AS log
-WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
+FROM %s AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
 ORDER BY log.transaction_id, log."offset"
-LIMIT $3`, events.Topic(in.partition), r.number), at.TransactionID, at.Offset, archivePage)
+LIMIT $3`, r.of(in.partition)), at.TransactionID, at.Offset, archivePage)
 		if err != nil {
 			return fmt.Errorf("read range %d of the log: %w", r.number, err)
 		}
