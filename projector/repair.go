@@ -277,13 +277,17 @@ FROM badged.TOPIC, `+nextID+` AS n`), r.copiedBy).Scan(&done.Copied, &done.Appen
 // those that it could not see yet would be lost otherwise, and the rest come
 // twice, which is harmless.
 func renumberSQL() []string {
-	const (
-		base = `coalesce((SELECT max("offset") FROM badged.TOPIC WHERE transaction_id = '3'), 0)`
-		// The place of a row's transaction_id and "offset", as columns of p.
-		behind = `coalesce((SELECT r.place FROM renumbered AS r
+	// The last place of what an earlier repair renumbered: also of events that are
+	// archived, and in the log no more.
+	taken := `SELECT "offset" FROM badged.TOPIC WHERE transaction_id = '3'`
+	for _, s := range storedPlaces() {
+		taken += ` UNION ALL SELECT "offset" FROM ` + s.table + ` WHERE ` + s.partition + ` = PARTITION AND transaction_id = '3'`
+	}
+	base := `coalesce((SELECT max("offset") FROM (` + taken + `) AS taken), 0)`
+	// The place of a row's transaction_id and "offset", as columns of p.
+	behind := `coalesce((SELECT r.place FROM renumbered AS r
         WHERE (r.transaction_id, r."offset") <= (p.transaction_id, coalesce(p."offset", 0))
-        ORDER BY r.transaction_id DESC, r."offset" DESC LIMIT 1), ` + base + `)`
-	)
+        ORDER BY r.transaction_id DESC, r."offset" DESC LIMIT 1), (SELECT min(place) - 1 FROM renumbered), ` + base + `)`
 	statements := []string{
 		// A subscriber that is reading now ends first. One that waits here has
 		// an old view of the log, in which what is renumbered cannot be seen

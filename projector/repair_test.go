@@ -447,6 +447,40 @@ func TestRepairLogTwice(t *testing.T) {
 	}
 }
 
+// A log that was repaired, archived, and restored into yet another cluster: what
+// is renumbered comes behind what is archived, which was renumbered too.
+func TestArchiveBetweenTwoRepairs(t *testing.T) {
+	from, original := newOriginal(t)
+	second, third, dir := pgtest.NewServer(t), pgtest.NewServer(t), t.TempDir()
+	restore := restores()["custom"]
+	url := restore(t, from, original.url, second)
+	if _, _, err := repaired(t, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	d := openDatabase(t, url)
+	d.fold(t)
+	d.exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group = 'audit'`)
+	d.cut(t, 0)
+	if done := d.archived(t, dir); done[0].Events != 7 || done[0].Dropped != 1 {
+		t.Fatalf("archiving says %+v", done[0])
+	}
+	advance(t, url, ahead)
+	appendEach(t, d, recent())
+	url = restore(t, second, url, third)
+	if _, _, err := repaired(t, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	d = openDatabase(t, url)
+	d.awaitVisible(t, 0)
+	d.fold(t)
+	appendEach(t, original, recent())
+	original.fold(t)
+	if got, want := d.badge(t, userIn(0, 0)), original.badge(t, userIn(0, 0)); got.Total != want.Total || got.Version != want.Version {
+		t.Errorf("the badge is %+v, want %+v", got, want)
+	}
+	d.checkArchived(t, dir, userIn(0, 0), userIn(0, 1))
+}
+
 // In the cluster that it came from a log keeps its order, but clients have seen
 // more than the dump holds.
 func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
