@@ -112,8 +112,9 @@ $$;
 -- The end of an empty table is set at once. Where there is much in it, since it
 -- is from before there were ranges or nobody looked after them for long, a check
 -- proves first that all ids are below the end, while others go on reading and
--- writing. Should everybody die in the middle, the check would refuse events
--- when ids get there: it is far ahead, and given up where it comes near.
+-- writing. Should everybody die in the middle, or somebody read the table for as
+-- long, the check would refuse events when ids get there: it is about a span
+-- ahead, and given up where less than a quarter of that is left.
 --
 -- It waits for locks for 100 ms, since whoever publishes waits behind it, and
 -- then fails with lock_not_available.
@@ -125,9 +126,9 @@ AS $$
 DECLARE
     -- What is scanned in less time than others would notice.
     small_table    CONSTANT bigint := 16 * 1024 * 1024;
-    -- How far ahead a check is, and when it is too near.
-    check_ahead    CONSTANT bigint := 4 * 1024 * 1024;
-    check_too_near CONSTANT bigint := 1024 * 1024;
+    -- How far ahead a check is at least, and at most.
+    check_least    CONSTANT bigint := 4 * 1024 * 1024;
+    check_most     CONSTANT bigint := 512 * 1024 * 1024;
     -- A burst is not to make a range that lasts for ever.
     most_ids       CONSTANT bigint := 128 * 1024 * 1024;
     topic   text := badged.log_table(partition);
@@ -136,6 +137,8 @@ DECLARE
     starts  bigint;
     made    bigint;
     next    bigint;
+    rate    bigint; -- ids a span
+    ahead   bigint; -- of a check
     width   bigint;
     till    bigint;
 BEGIN
@@ -153,14 +156,16 @@ BEGIN
             RETURN false;
         END IF;
         name := badged.log_range_table(partition, last.number);
+        rate := (next - made) * extract(epoch FROM span) / greatest(extract(epoch FROM clock_timestamp() - last.made_at), 1);
+        ahead := least(greatest(rate, check_least), check_most);
         IF turn = 1 THEN
-            IF last.bound IS NOT NULL AND last.bound::text::bigint < next + check_too_near THEN
+            IF last.bound IS NOT NULL AND last.bound::text::bigint < next + ahead / 4 THEN
                 EXECUTE format('ALTER TABLE badged.%I DROP CONSTRAINT IF EXISTS bound', name);
                 UPDATE badged.log_ranges AS r SET bound = NULL WHERE r.partition_id = partition AND r.number = last.number;
                 RETURN true;
             ELSIF last.bound IS NULL AND pg_relation_size(format('badged.%I', name)::regclass) > small_table THEN
-                EXECUTE format('ALTER TABLE badged.%I ADD CONSTRAINT bound CHECK (transaction_id < %L) NOT VALID', name, next + check_ahead);
-                UPDATE badged.log_ranges AS r SET bound = (next + check_ahead)::text::xid8 WHERE r.partition_id = partition AND r.number = last.number;
+                EXECUTE format('ALTER TABLE badged.%I ADD CONSTRAINT bound CHECK (transaction_id >= %L AND transaction_id < %L) NOT VALID', name, starts, next + ahead);
+                UPDATE badged.log_ranges AS r SET bound = (next + ahead)::text::xid8 WHERE r.partition_id = partition AND r.number = last.number;
                 RETURN true;
             ELSIF EXISTS (SELECT FROM pg_constraint WHERE conrelid = format('badged.%I', name)::regclass AND conname = 'bound' AND NOT convalidated) THEN
                 EXECUTE format('ALTER TABLE badged.%I VALIDATE CONSTRAINT bound', name);
@@ -170,7 +175,7 @@ BEGIN
         END IF;
     END LOOP;
     width := least(
-        greatest(((next - made) * extract(epoch FROM span) / greatest(extract(epoch FROM clock_timestamp() - last.made_at), 1))::bigint, least_ids),
+        greatest(rate, least_ids),
         4 * greatest(starts - made, least_ids), greatest(most_ids, least_ids));
     till := coalesce(last.bound::text::bigint, greatest(next, starts) + width);
     EXECUTE format('ALTER TABLE badged.%I DETACH PARTITION badged.%I', topic, name);

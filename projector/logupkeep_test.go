@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgtest"
@@ -111,6 +112,55 @@ SELECT pg_current_xact_id(), gen_random_uuid(), to_json(string_agg(md5(random():
 	}
 	if checks := d.lines(t, `SELECT conname::text FROM pg_constraint WHERE conrelid = 'badged.events_p00_r1'::regclass AND contype = 'c'`); len(checks) > 0 {
 		t.Errorf("it leaves %v", checks)
+	}
+}
+
+// Where the last range filled up before it got an end, nothing is read while
+// others are locked out, and the check is so far ahead as ids of a span.
+func TestLogRangesOfALongLastRange(t *testing.T) {
+	d := newDatabase(t)
+	d.extend(t, 0)
+	d.pass(t, 0)
+	d.exec(t, `ALTER TABLE badged.events_p00_r2 ALTER payload SET STORAGE PLAIN`)
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
+SELECT pg_current_xact_id(), gen_random_uuid(), to_json(string_agg(md5(random()::text), '')) FROM generate_series(1, 5000) AS n, generate_series(1, 120) AS m GROUP BY n`)
+	var notices []string
+	cfg, err := pgx.ParseConfig(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notices = append(notices, n.Message) }
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	extend := func(span time.Duration, want bool) {
+		t.Helper()
+		var more bool
+		if err := conn.QueryRow(t.Context(), extendLogSQL, 0, span, 4).Scan(&more); err != nil || more != want {
+			t.Fatalf("more to do: %v, %v", more, err)
+		}
+	}
+	ahead := func() bool {
+		return d.lines(t, `SELECT (max(bound::text::bigint) > 16 * 1024 * 1024)::text FROM badged.log_ranges`)[0] == "true"
+	}
+	mustExec(t, conn, `UPDATE badged.log_ranges SET made_at = now(), made_id = '3' WHERE partition_id = 0 AND number = 2`)
+	extend(365*24*time.Hour, true)
+	if !ahead() {
+		t.Error("the check is near")
+	}
+	mustExec(t, conn, `UPDATE badged.log_ranges SET bound = (bound::text::bigint / 8)::text::xid8 WHERE bound IS NOT NULL`)
+	extend(365*24*time.Hour, true) // gives it up, with days to go
+	extend(365*24*time.Hour, true)
+	extend(0, true)
+	mustExec(t, conn, `SET client_min_messages = debug1`)
+	extend(0, false)
+	if implied := `partition constraint for table "events_p00_r2" is implied by existing constraints`; !slices.Contains(notices, implied) {
+		t.Errorf("it reads the table with everybody locked out: %q", notices)
+	}
+	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 0", "r2: 5000", "r3: 0"}) {
+		t.Errorf("the ranges are %v", got)
 	}
 }
 
