@@ -120,11 +120,37 @@ func Open(dir string) (*Archive, error) {
 // Create makes an archive without files of a log, in a directory that may have
 // to be made.
 func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("create the archive: %w", err)
 	}
 	a := &Archive{dir: dir, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
 	return a, a.save()
+}
+
+// makeDir makes a directory and those above it that are missing, durably: an
+// archive whose directory is lost with the power would be lost with it.
+func makeDir(dir string) error {
+	dir = filepath.Clean(dir)
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if err := makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return syncDir(parent)
+}
+
+// syncDir makes durable which names there are in a directory.
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the directory that the user named, or one above it
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // LogID returns what names the log.
@@ -206,11 +232,7 @@ func (a *Archive) place(path, name string) error {
 	if err := os.Rename(path, filepath.Join(a.dir, name)); err != nil {
 		return err
 	}
-	d, err := os.Open(a.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return syncDir(a.dir)
 }
 
 // digest returns the size and the SHA-256 of a file.
