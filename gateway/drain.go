@@ -74,6 +74,6 @@ func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 func (g *Gateway) goingAway() *closing {
 	return &closing{
 		code: CloseDraining, reason: "the server is going away",
-		reconnect: rand.N(g.cfg.ReconnectSpread), //nolint:gosec // spreads load, guards nothing
+		reconnect: time.Millisecond + rand.N(g.cfg.ReconnectSpread), //nolint:gosec // spreads load, guards nothing
 	}
 }

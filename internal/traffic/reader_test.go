@@ -27,7 +27,7 @@ func TestReader(t *testing.T) {
 		{"blank lines and comments", "# from: x\n\n  # to y\na b 1\n \n#\nc d 2\n", "a:b: 1 from a to b\nc:d: 1 from c to d\n"},
 		{"byte order mark", "\ufeffa b 1\n", "a:b: 1 from a to b\n"},
 		{"events", "\n" + delivered + "\r\n\n" + marked, "c: 1 from  to u,v\nconversation.marked_unread\n"},
-		{"an archive", `{"position":"1/2","appended_at":"2026-01-31T00:00:00Z","uuid":"x","event":` + delivered + "}\n", "c: 1 from  to u,v\n"},
+		{"an archive", `{"position":"1/2","appended_at":"2026-01-31T00:00:00Z","uuid":"0195b3a0-0000-7000-8000-000000000001","event":` + delivered + "}\n", "c: 1 from  to u,v\n"},
 		{"a line beyond the buffer", "a b 1" + strings.Repeat(" ", 1<<17) + "\nc d 2\n", "a:b: 1 from a to b\nc:d: 1 from c to d\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
