@@ -4,8 +4,9 @@ SHELL := bash
 # Development tools, at the versions of their own module; go caches the builds.
 TOOL := go tool -modfile=internal/tools/go.mod
 
-# The packages to test, and more flags for go test.
-PKGS      ?= ./...
+# The packages to test, and more flags for go test. It begins with those that
+# take longest, and wait most, so that others run beside them.
+PKGS      ?= ./tests ./projector ./...
 TESTFLAGS ?=
 # How long each fuzz target runs.
 FUZZTIME  ?= 5s
@@ -35,7 +36,7 @@ build: ## build bin/badged
 .PHONY: test
 test: needs web ## run every test with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race $(TESTFLAGS) $(PKGS)
-ifeq ($(PKGS),./...)
+ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector -rapid.checks=$(HISTORIES)
 endif
 

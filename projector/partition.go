@@ -198,11 +198,11 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(read.Records), p.position, err)
 	}
 	p.position, p.standing.generation = b.to, b.generation
+	p.account(b, r, time.Since(start)) // before anybody is told, who might look
 	p.trace(b, r, start)
 	p.projector.enqueue(r.updates)
 	p.projector.settled()
 	p.commits++ // its own hid nothing from it
-	p.account(b, r, time.Since(start))
 	return read.More, read.Hidden, nil
 }
 
