@@ -60,6 +60,9 @@ func growth() scenario {
 				{conversations, s.pick(5000, 20), 1000, 0},
 				{log, s.pick(10_000, 100), 10, rows},
 			} {
+				if !s.runs(size.name) {
+					continue
+				}
 				cfg := stream.Config{
 					Users: size.users, Conversations: size.conversations, Before: 1,
 					Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 4,
@@ -79,6 +82,9 @@ func growth() scenario {
 				name  string
 				ahead int // events that are there besides those to be folded
 			}{{noBacklog, 0}, {backlog, s.pick(5_000_000, 5000)}} {
+				if !s.runs(size.name) {
+					continue
+				}
 				b := backlogged{fold: s.pick(100_000, 500)}
 				if b.grownDatabase, err = r.grow(ctx, stream.Config{
 					Users: s.pick(100_000, 100), Conversations: 10, Before: 1, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 5,

@@ -38,10 +38,15 @@ func durable() map[string]string {
 
 // startPostgres starts a server with the settings of `badged demo`, but with
 // room for a run between two checkpoints, and reads back what it runs with.
-// statements makes it keep statistics of them, which takes some of its time.
-func startPostgres(ctx context.Context, dir string, statements bool) (_ *embedpg.Server, says postgres, err error) {
+// sharedBuffers are as on a machine that is there for it, empty for those of the
+// demo; statements makes it keep statistics of them, which takes some of its
+// time.
+func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says postgres, err error) {
 	settings := durable()
 	settings["max_wal_size"] = "8GB"
+	if sharedBuffers != "" {
+		settings["shared_buffers"] = sharedBuffers
+	}
 	if statements {
 		settings["shared_preload_libraries"] = "pg_stat_statements"
 		settings["pg_stat_statements.max"] = "20000"

@@ -71,7 +71,7 @@ func newRig(ctx context.Context, o options, log progress) (_ *rig, err error) {
 		return nil, err
 	}
 	log.say("starting Postgres in %s (%s)", r.dir, r.setting.Disk.Filesystem)
-	if r.pg, r.setting.Postgres, err = startPostgres(ctx, filepath.Join(r.dir, "postgres"), r.profileDir != ""); err != nil {
+	if r.pg, r.setting.Postgres, err = startPostgres(ctx, filepath.Join(r.dir, "postgres"), o.scale.sharedBuffers(), r.profileDir != ""); err != nil {
 		return nil, err
 	}
 	if r.setting.Redis, err = examineRedis(ctx); err != nil {

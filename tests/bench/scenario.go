@@ -73,6 +73,18 @@ type scale struct {
 	small bool
 }
 
+// runs reports whether the side of a name runs.
+func (s scale) runs(name string) bool { return s.sides == nil || s.sides.MatchString(name) }
+
+// sharedBuffers are those of Postgres: what it needs to keep the tables of
+// millions of users in memory, but for a small run.
+func (s scale) sharedBuffers() string {
+	if s.small {
+		return ""
+	}
+	return "4GB"
+}
+
 // pick returns one of two sizes.
 func (s scale) pick(full, small int) int {
 	if s.small {
@@ -145,9 +157,7 @@ func (c scenario) run(ctx context.Context, r *rig, s scale) (out result) {
 			fail("%v", err)
 		}
 	}()
-	if s.sides != nil {
-		open.sides = slices.DeleteFunc(open.sides, func(side side) bool { return !s.sides.MatchString(side.name) })
-	}
+	open.sides = slices.DeleteFunc(open.sides, func(side side) bool { return !s.runs(side.name) })
 	for _, side := range open.sides {
 		out.Sides = append(out.Sides, sideResult{Name: side.name, Says: side.says})
 	}
