@@ -37,11 +37,13 @@ func NewDeadLetters(pool *pgxpool.Pool, log *events.Log) *DeadLetters {
 	return &DeadLetters{pool: pool, log: log}
 }
 
+// deadLetterColumns are what scanDeadLetter scans.
+const deadLetterColumns = `id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`
+
 // List returns up to limit dead letters with an id above after, in the order in
 // which they were put aside.
 func (d *DeadLetters) List(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
-	rows, err := d.pool.Query(ctx, `SELECT id, partition_id, transaction_id::text::bigint, "offset", uuid::text,
-       payload::text, reason, created_at
+	rows, err := d.pool.Query(ctx, `SELECT `+deadLetterColumns+`
 FROM badged.dead_letters
 WHERE id > $1
 ORDER BY id
@@ -60,6 +62,17 @@ LIMIT $2`, after, limit)
 // more.
 var ErrNoDeadLetter = errors.New("there is no such dead letter")
 
+// Find returns a dead letter, or [ErrNoDeadLetter].
+func (d *DeadLetters) Find(ctx context.Context, id int64) (DeadLetter, error) {
+	letter, err := oneDeadLetter(d.pool.Query(ctx, `SELECT `+deadLetterColumns+` FROM badged.dead_letters WHERE id = $1`, id))
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("find dead letter %d: %w", id, err)
+	}
+	return letter, nil
+}
+
+const removeDeadLetterSQL = `DELETE FROM badged.dead_letters WHERE id = $1 RETURNING ` + deadLetterColumns
+
 // Retry publishes a dead letter again and removes it, in one transaction: it
 // goes through the log like any event, as of now. It fails with an
 // [*events.InvalidError], and leaves the letter, where this release cannot
@@ -67,15 +80,7 @@ var ErrNoDeadLetter = errors.New("there is no such dead letter")
 func (d *DeadLetters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 	var receipt events.Receipt
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `DELETE FROM badged.dead_letters WHERE id = $1
-RETURNING id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`, id)
-		if err != nil {
-			return err
-		}
-		letter, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrNoDeadLetter
-		}
+		letter, err := oneDeadLetter(tx.Query(ctx, removeDeadLetterSQL, id))
 		if err != nil {
 			return err
 		}
@@ -92,22 +97,26 @@ RETURNING id, partition_id, transaction_id::text::bigint, "offset", uuid::text, 
 	return receipt, nil
 }
 
-// Discard removes a dead letter for good and returns it, so that whoever
-// decides so can keep what it was.
+// Discard removes a dead letter for good and returns it.
 func (d *DeadLetters) Discard(ctx context.Context, id int64) (DeadLetter, error) {
-	rows, err := d.pool.Query(ctx, `DELETE FROM badged.dead_letters WHERE id = $1
-RETURNING id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`, id)
-	if err != nil {
-		return DeadLetter{}, fmt.Errorf("discard dead letter %d: %w", id, err)
-	}
-	letter, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNoDeadLetter
-	}
+	letter, err := oneDeadLetter(d.pool.Query(ctx, removeDeadLetterSQL, id))
 	if err != nil {
 		return DeadLetter{}, fmt.Errorf("discard dead letter %d: %w", id, err)
 	}
 	return letter, nil
+}
+
+// oneDeadLetter returns the dead letter that a query has found, or
+// ErrNoDeadLetter.
+func oneDeadLetter(rows pgx.Rows, err error) (DeadLetter, error) {
+	if err != nil {
+		return DeadLetter{}, err
+	}
+	letter, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return DeadLetter{}, ErrNoDeadLetter
+	}
+	return letter, err
 }
 
 func scanDeadLetter(row pgx.CollectableRow) (DeadLetter, error) {

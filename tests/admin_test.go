@@ -167,6 +167,7 @@ func TestAdmin(t *testing.T) {
 	for _, want := range []string{
 		`"who":"ops","via":"api","action":"deadletters.retry","arguments":{"id":`,
 		`"who":"ops","via":"api","action":"deadletters.discard","arguments":{"id":`,
+		`"payload":["not","an","event"],`,
 		`"action":"verification.start","arguments":{},`,
 		fmt.Sprintf(`"result":{"job":%d}`, first.ID),
 		`another rebuild is under way: job`,

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/badged/badged/events"
@@ -40,16 +41,20 @@ func RetryDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters,
 	return receipt, err
 }
 
-// DiscardDeadLetter has an operator remove a dead letter for good; the audit
-// trail keeps what it was. See [projector.DeadLetters.Discard].
+// DiscardDeadLetter has an operator remove a dead letter for good. The audit
+// trail has all of it before it is removed. See [projector.DeadLetters.Discard].
 func DiscardDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters, by Operator, id int64) (letter DeadLetter, err error) {
-	err = Audited(ctx, db, by, "deadletters.discard", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
+	var arguments any = oneDeadLetter{id}
+	switch l, err := letters.Find(ctx, id); {
+	case err == nil:
+		arguments = NewDeadLetter(l)
+	case !errors.Is(err, projector.ErrNoDeadLetter): // which is for the trail too
+		return DeadLetter{}, err
+	}
+	err = Audited(ctx, db, by, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {
 		l, err := letters.Discard(ctx, id)
-		if err != nil {
-			return nil, err
-		}
 		letter = NewDeadLetter(l)
-		return letter, nil
+		return nil, err
 	})
 	return letter, err
 }

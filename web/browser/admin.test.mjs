@@ -221,6 +221,9 @@ test("the audit trail has all of it", async () => {
     await trail.getByText(action, { exact: true }).first().waitFor();
   }
   await trail.getByText("another rebuild is under way").waitFor();
+  const discarded = trail.getByRole("row", { name: "deadletters.discard" });
+  await discarded.locator("summary").click();
+  await discarded.getByText('"specversion": "1.0"').waitFor();
   assert.equal(await trail.getByText("ops", { exact: true }).count(), 9);
   await shoot(page, "audit");
 });

@@ -50,6 +50,9 @@ export class Audit implements View {
   }
 }
 
+/** How many characters of an object are shown at most, before it is unfolded. */
+const shown = 60;
+
 function row(a: Action): HTMLElement {
   return h(
     "tr",
@@ -62,7 +65,7 @@ function row(a: Action): HTMLElement {
       h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell"),
     ),
     h("td", { class: "mono" }, a.action),
-    h("td", { class: "mono wide" }, told(a.arguments)),
+    h("td", { class: "wide" }, folded(a.arguments, `${told(a.arguments).slice(0, shown)}…`)),
     h("td", { class: "wide" }, outcome(a)),
   );
 }
@@ -79,13 +82,16 @@ function outcome(a: Action): Node {
   if (a.ended_at === undefined)
     return document.createTextNode("not known: under way, or its process has ended");
   if (a.result === undefined) return document.createTextNode("done");
-  const text = JSON.stringify(a.result);
-  if (text.length <= 60)
-    return h("span", { class: "mono" }, told(a.result as Record<string, unknown>));
+  return folded(a.result as Record<string, unknown>, "done");
+}
+
+/** An object in words, or where that is long, behind a summary. */
+function folded(fields: Readonly<Record<string, unknown>>, summary: string): HTMLElement {
+  if (JSON.stringify(fields).length <= shown) return h("span", { class: "mono" }, told(fields));
   return h(
     "details",
     {},
-    h("summary", {}, "done"),
-    h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(a.result, null, 2)),
+    h("summary", {}, summary),
+    h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(fields, null, 2)),
   );
 }

@@ -4832,6 +4832,7 @@ var Audit = class {
     this.#rows.update(actions);
   }
 };
+var shown = 60;
 function row(a) {
   return h(
     "tr",
@@ -4844,7 +4845,7 @@ function row(a) {
       h("span", { class: "soft" }, a.via === "api" ? " · key" : " · shell")
     ),
     h("td", { class: "mono" }, a.action),
-    h("td", { class: "mono wide" }, told(a.arguments)),
+    h("td", { class: "wide" }, folded(a.arguments, `${told(a.arguments).slice(0, shown)}…`)),
     h("td", { class: "wide" }, outcome(a))
   );
 }
@@ -4856,14 +4857,15 @@ function outcome(a) {
   if (a.ended_at === void 0)
     return document.createTextNode("not known: under way, or its process has ended");
   if (a.result === void 0) return document.createTextNode("done");
-  const text = JSON.stringify(a.result);
-  if (text.length <= 60)
-    return h("span", { class: "mono" }, told(a.result));
+  return folded(a.result, "done");
+}
+function folded(fields, summary) {
+  if (JSON.stringify(fields).length <= shown) return h("span", { class: "mono" }, told(fields));
   return h(
     "details",
     {},
-    h("summary", {}, "done"),
-    h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(a.result, null, 2))
+    h("summary", {}, summary),
+    h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(fields, null, 2))
   );
 }
 
