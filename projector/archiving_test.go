@@ -194,6 +194,33 @@ func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 	d.checkArchived(t, dir, ann)
 }
 
+// A build that does not know that the log begins behind a base, and so does not
+// keep that where it is, cannot rebuild a partition that was cut, nor mend a
+// user of it.
+func TestTablesOfACutLogAreKeptFromOlderBuilds(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann), deliver("c", 1, userIn(1, 0)))
+	d.fold(t)
+	d.cut(t, 0)
+	d.archived(t, t.TempDir())
+	for _, sql := range []string{
+		`SELECT badged.create_rebuild_tables($1)`,
+		`UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`,
+	} {
+		_, err := d.pool.Exec(t.Context(), sql, 0)
+		if err == nil || !strings.Contains(err.Error(), "the log of partition 0 has been cut") {
+			t.Errorf("%s ends with %v", sql, err)
+		}
+		d.exec(t, sql, 1) // which is whole
+	}
+	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	if rebuilt := d.rebuild(t, onlyPartition(0)); rebuilt[0].DifferentUsers != 1 {
+		t.Errorf("rebuilt %+v", rebuilt)
+	}
+	d.verifyAll(t, VerifyOptions{})
+}
+
 // Explaining tells from when on events can be named, and names all with the
 // archive.
 func TestExplainWhatIsArchived(t *testing.T) {

@@ -55,9 +55,8 @@ func atInstant(ctx context.Context, pool *pgxpool.Pool, partition, partitions in
 // open reads what identifies the instant. lock is how the row of the position
 // is locked, "" for not at all.
 func (in *instant) open(ctx context.Context, lock string) error {
-	// Nothing is cut off the log meanwhile.
-	if _, err := in.tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.events_p%02[1]d, badged.users_p%02[1]d_base, badged.conversations_p%02[1]d_base, badged.keys_p%02[1]d_base IN ACCESS SHARE MODE`, in.partition)); err != nil {
-		return fmt.Errorf("keep the log of partition %d: %w", in.partition, err)
+	if err := keepLog(ctx, in.tx, in.partition); err != nil {
+		return err
 	}
 	// Unlike the projector's own, these queries are not all lookups by key. No
 	// parallel workers: nobody waits for these as they wait for appends.
@@ -88,6 +87,17 @@ FROM badged.`+events.Topic(in.partition)+`_offsets WHERE consumer_group = $1 `+l
 	}
 	in.base, err = loadBase(ctx, in.tx, in.partition)
 	return err
+}
+
+// keepLog sees to it that nothing is cut off the log of a partition until the
+// transaction ends. Without it the database lets nobody write what the log says
+// where it has been cut: a build from before there were archives does not know
+// that it begins behind a base.
+func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.events_p%02[1]d, badged.users_p%02[1]d_base, badged.conversations_p%02[1]d_base, badged.keys_p%02[1]d_base IN ACCESS SHARE MODE`, partition)); err != nil {
+		return fmt.Errorf("keep the log of partition %d: %w", partition, err)
+	}
+	return nil
 }
 
 // scanTables says whether what follows goes through whole tables, which beats

@@ -66,7 +66,13 @@ const (
 // build makes the live tables what the log says, and says in result what they
 // were.
 func (s *shadow) build(ctx context.Context) error {
-	if _, err := s.rebuild.conn.Exec(ctx, createShadowSQL, s.partition); err != nil {
+	if err := pgx.BeginFunc(ctx, s.rebuild.conn, func(tx pgx.Tx) error {
+		if err := keepLog(ctx, tx, s.partition); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, createShadowSQL, s.partition)
+		return err
+	}); err != nil {
 		return fmt.Errorf("create tables: %w", err)
 	}
 	if err := s.fill(ctx); err != nil {
