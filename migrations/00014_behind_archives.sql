@@ -1,5 +1,5 @@
 -- Keeps builds that know nothing of archives from making the tables what is left
--- of a log that was cut.
+-- of a log that was cut, and repairs of a log from holding up publishers.
 
 -- +goose Up
 
@@ -71,5 +71,42 @@ $$;
 -- +goose StatementEnd
 CREATE TRIGGER behind_base BEFORE UPDATE OF revision ON badged.partitions
     FOR EACH ROW EXECUTE FUNCTION badged.revise_behind_base();
+
+-- As before, but it waits for locks for 100 ms, since whoever publishes waits
+-- behind it, and then fails with lock_not_available.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION badged.settle_log_ranges(partition integer) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    topic text    := badged.log_table(partition);
+    first integer := (SELECT min(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
+    name  text    := badged.log_range_table(partition, first);
+    next  xid8    := pg_snapshot_xmax(pg_current_snapshot())::text::xid8;
+    other integer;
+    alone boolean := true;
+    found boolean;
+BEGIN
+    EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', topic);
+    FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I)', badged.log_range_table(partition, other)) INTO found;
+        alone := alone AND NOT found;
+    END LOOP;
+    IF alone THEN
+        FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first LOOP
+            EXECUTE format('DROP TABLE badged.%I', badged.log_range_table(partition, other));
+        END LOOP;
+        DELETE FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first;
+        EXECUTE format('ALTER TABLE badged.%I DETACH PARTITION badged.%I', topic, name);
+        EXECUTE format('ALTER TABLE badged.%I DROP CONSTRAINT IF EXISTS bound', name);
+        EXECUTE format('ALTER TABLE badged.%I ATTACH PARTITION badged.%I FOR VALUES FROM (MINVALUE) TO (MAXVALUE)', topic, name);
+    END IF;
+    UPDATE badged.log_ranges AS r SET ends = CASE WHEN NOT alone THEN ends END, bound = CASE WHEN NOT alone THEN bound END,
+        made_at = current_timestamp, made_id = next
+    WHERE r.partition_id = partition AND number = (SELECT max(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
+END
+$$;
+-- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION badged.require_base(integer), badged.revise_behind_base() FROM PUBLIC;

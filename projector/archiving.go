@@ -339,7 +339,7 @@ func (a *archiving) rebase(ctx context.Context, in *instant, files []archive.Fil
 		}
 	}
 	nn := fmt.Sprintf("%02d", in.partition)
-	blocked := blocking{rebuild: a.host, partition: in.partition, tables: []string{
+	blocked := blocking{conn: a.host.conn, tell: a.host.cfg.Blocked, partition: in.partition, tables: []string{
 		"badged.users_p" + nn + "_base", "badged.conversations_p" + nn + "_base", "badged.keys_p" + nn + "_base",
 	}}
 	for {
@@ -391,7 +391,7 @@ func (a *archiving) copyKeys(ctx context.Context, partition int, keys *keyMemory
 
 // drop drops the ranges that the base has made needless, and returns how many.
 func (a *archiving) drop(ctx context.Context, partition int) (dropped int, err error) {
-	blocked := blocking{rebuild: a.host, partition: partition, tables: []string{"badged." + events.Topic(partition)}}
+	blocked := blocking{conn: a.host.conn, tell: a.host.cfg.Blocked, partition: partition, tables: []string{"badged." + events.Topic(partition)}}
 	for {
 		err := pgx.BeginFunc(ctx, a.host.conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, setSwapPatienceSQL); err != nil {

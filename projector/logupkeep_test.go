@@ -243,3 +243,25 @@ func TestRepairLogSettlesRanges(t *testing.T) {
 	d.fold(t)
 	d.verifyAll(t, VerifyOptions{})
 }
+
+// Whoever reads the log at length is waited for, by the repair alone.
+func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
+	from, original := newOriginal(t)
+	url := restores()["custom"](t, from, original.url, pgtest.NewServer(t))
+	reading := connect(t, url)
+	mustExec(t, reading, `BEGIN; SELECT FROM badged.events_p00`)
+	publishing := connect(t, url)
+	mustExec(t, publishing, `SET lock_timeout = '10s'`) // rather than wait for ever
+	told := 0
+	if _, _, err := repaired(t, url, func(cfg *RepairConfig) {
+		cfg.Blocked = func(partition, pid int, _ string) {
+			if told++; partition != 0 || pid != int(reading.PgConn().PID()) {
+				t.Errorf("it waits for process %d, with partition %d", pid, partition)
+			}
+			mustExec(t, publishing, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{}')`)
+			mustExec(t, reading, `COMMIT`)
+		}
+	}); err != nil || told != 1 {
+		t.Errorf("told %d times, it ends with %v", told, err)
+	}
+}

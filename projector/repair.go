@@ -22,6 +22,9 @@ type RepairConfig struct {
 	// Report, if there is one, is told of each partition that is renumbered,
 	// after its commit; in a dry run, of each that would be.
 	Report func(PartitionRepair)
+	// Blocked, if there is one, is told now and then whom the repair of a partition
+	// waits for: a session that reads its log and does not end.
+	Blocked func(partition, pid int, application string)
 }
 
 // PartitionRepair is what is done to one partition.
@@ -49,6 +52,9 @@ type PartitionRepair struct {
 // [*PartitionOwnedError] where it cannot. Appending may go on; consumers beside
 // the projector wait, or have to try again.
 func RepairLog(ctx context.Context, cfg RepairConfig) (needed bool, err error) {
+	if cfg.Blocked == nil {
+		cfg.Blocked = func(int, int, string) {}
+	}
 	r := repair{cfg: cfg}
 	conn := cfg.Conn.Copy()
 	conn.RuntimeParams["application_name"] = "badged repair-log"
@@ -263,12 +269,31 @@ FROM badged.TOPIC, `+nextID+` AS n`), r.copiedBy).Scan(&done.Copied, &done.Appen
 				return err
 			}
 		}
-		return nil
+		return r.settle(ctx, tx, partition)
 	})
 	if err == nil && r.cfg.Report != nil {
 		r.cfg.Report(done)
 	}
 	return err
+}
+
+// settle puts the ranges of the log of a partition in order. Whoever appends waits
+// behind it while it waits for those who read: so it does that for an instant at
+// a time.
+func (r *repair) settle(ctx context.Context, tx pgx.Tx, partition int) error {
+	blocked := blocking{conn: r.conn, tell: r.cfg.Blocked, partition: partition, tables: []string{"badged." + events.Topic(partition)}}
+	for {
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT badged.settle_log_ranges($1)`, partition)
+			return err
+		})
+		if !isLocked(err) {
+			return err
+		}
+		if err := blocked.wait(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // renumberSQL are the statements that renumber a partition. A position goes
@@ -324,8 +349,7 @@ WHERE p.`+s.partition+` = PARTITION AND p.transaction_id > '3'`)
 	return append(statements, `UPDATE badged.TOPIC AS e
 SET transaction_id = '3', "offset" = r.place
 FROM renumbered AS r
-WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`,
-		`SELECT badged.settle_log_ranges(PARTITION)`)
+WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
 }
 
 // finish starts new epochs, brings the sequences up to what was copied, which

@@ -3,14 +3,12 @@ package projector
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
 )
@@ -78,7 +76,7 @@ func (s *shadow) build(ctx context.Context) error {
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	blocked := blocking{rebuild: s.rebuild, partition: s.partition, tables: []string{
+	blocked := blocking{conn: s.rebuild.conn, tell: s.rebuild.cfg.Blocked, partition: s.partition, tables: []string{
 		"badged.users", fmt.Sprintf("badged.users_p%02d", s.partition),
 		"badged.conversations", fmt.Sprintf("badged.conversations_p%02d", s.partition),
 	}}
@@ -388,16 +386,6 @@ const (
 // reported is how many different users are reported with what differs.
 const reported = 10
 
-// setSwapPatienceSQL says how long others may have to wait behind whoever swaps or
-// drops tables, and waits for those who read them.
-const setSwapPatienceSQL = `SET LOCAL lock_timeout = '100ms'`
-
-// SQLSTATEs of a lock that cannot be had.
-const (
-	lockNotAvailable = "55P03"
-	deadlockDetected = "40P01"
-)
-
 // finish decides, with the fence held, whether the shadow takes the place of the
 // live tables, and makes it so. It catches up with at most limit events, and
 // otherwise has done only that.
@@ -470,55 +458,4 @@ WHERE partition_id = $1`, s.partition)
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
-}
-
-// blocking waits for those who read tables that are to be locked.
-type blocking struct {
-	rebuild   *rebuild
-	partition int
-	// tables are their names, of whole tables those of all parts.
-	tables []string
-	pause  time.Duration
-	told   time.Time
-}
-
-// Between attempts to lock tables.
-const (
-	firstLockPause = 50 * time.Millisecond
-	lastLockPause  = time.Second
-	// blockedInterval is how often it is told who is in the way.
-	blockedInterval = 5 * time.Second
-)
-
-func (b *blocking) wait(ctx context.Context) error {
-	if time.Since(b.told) > blockedInterval {
-		var pid int
-		var application string
-		err := b.rebuild.conn.QueryRow(ctx, `SELECT a.pid, a.application_name
-FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-WHERE l.granted AND l.pid <> pg_backend_pid() AND l.relation = ANY ($1::text[]::regclass[])
-ORDER BY a.xact_start
-LIMIT 1`, b.tables).Scan(&pid, &application)
-		if err == nil {
-			b.told = time.Now()
-			b.rebuild.cfg.Blocked(b.partition, pid, application)
-		} else if !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("find out who reads the tables: %w", err)
-		}
-	}
-	b.pause = min(max(2*b.pause, firstLockPause), lastLockPause)
-	timer := time.NewTimer(b.pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// isLocked reports whether an error is that of a lock that cannot be had.
-func isLocked(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == lockNotAvailable || pgErr.Code == deadlockDetected)
 }

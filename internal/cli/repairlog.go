@@ -35,8 +35,14 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 	if c.DryRun {
 		did = "would renumber"
 	}
-	needed, err := c.repair(ctx, cfg.ConnConfig, func(p projector.PartitionRepair) {
-		fmt.Fprintf(streams.Out, "partition %d: %s %d events; %d appended here come after them\n", p.Partition, did, p.Copied, p.Appended)
+	needed, err := c.repair(ctx, projector.RepairConfig{
+		Conn: cfg.ConnConfig, DryRun: c.DryRun,
+		Report: func(p projector.PartitionRepair) {
+			fmt.Fprintf(streams.Out, "partition %d: %s %d events; %d appended here come after them\n", p.Partition, did, p.Copied, p.Appended)
+		},
+		Blocked: func(partition, pid int, application string) {
+			fmt.Fprintf(streams.Err, "partition %d waits for %q (Postgres process %d), which reads its log and does not end\n", partition, application, pid)
+		},
 	})
 	switch {
 	case err != nil:
@@ -53,16 +59,16 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 
 // repair repairs the log, and says so in the audit trail where it may change
 // anything.
-func (c *repairLogCmd) repair(ctx context.Context, cfg *pgx.ConnConfig, report func(projector.PartitionRepair)) (needed bool, err error) {
+func (c *repairLogCmd) repair(ctx context.Context, cfg projector.RepairConfig) (needed bool, err error) {
 	repair := func(ctx context.Context) (any, error) {
-		needed, err = projector.RepairLog(ctx, projector.RepairConfig{Conn: cfg, DryRun: c.DryRun, Report: report})
+		needed, err = projector.RepairLog(ctx, cfg)
 		return map[string]bool{"repaired": needed}, err
 	}
 	if c.DryRun {
 		_, err = repair(ctx)
 		return needed, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgx.ConnectConfig(ctx, cfg.Conn)
 	if err != nil {
 		return false, fmt.Errorf("connect to the database: %w", err)
 	}
