@@ -77,6 +77,11 @@ func Archive(ctx context.Context, cfg ArchiveConfig) (err error) {
 		return err
 	}
 	defer a.host.disconnect(ctx)
+	defer func() {
+		if a.archive != nil {
+			_ = a.archive.Close() // what is written is synced
+		}
+	}()
 	if err := a.open(ctx); err != nil {
 		return err
 	}
@@ -108,7 +113,7 @@ func (a *archiving) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read what is archived: %w", err)
 	}
-	a.archive, err = archive.Open(a.cfg.Dir)
+	a.archive, err = archive.Continue(a.cfg.Dir)
 	if errors.Is(err, archive.ErrNone) && archived == 0 {
 		a.archive, err = archive.Create(a.cfg.Dir, id, a.cfg.Log.Partitions())
 	}

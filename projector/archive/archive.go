@@ -35,6 +35,8 @@ var ErrNone = errors.New("there is no archive: " + manifestName + " is missing")
 type Archive struct {
 	dir      string
 	manifest manifest
+	// lock is nil where it is only read.
+	lock *os.File
 }
 
 // manifest is the file of that name.
@@ -89,7 +91,7 @@ func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.
 
 // Open reads the manifest of a directory, and makes sure that the files follow
 // one another. It does not look at them; [Archive.Check] does. It fails with
-// ErrNone where there is no manifest.
+// ErrNone where there is no manifest. What it returns is not to be added to.
 func Open(dir string) (*Archive, error) {
 	a := &Archive{dir: dir}
 	path := filepath.Join(dir, manifestName)
@@ -117,15 +119,50 @@ func Open(dir string) (*Archive, error) {
 	return a, nil
 }
 
+// Continue opens an archive to add to it: until it is closed another call, by
+// whatever process, fails with ErrInUse. It fails with ErrNone where there is
+// none, and leaves nothing there.
+func Continue(dir string) (*Archive, error) {
+	if _, err := Open(dir); err != nil {
+		return nil, err
+	}
+	l, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	a, err := Open(dir) // which nobody changes from here on
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	a.lock = l
+	return a, nil
+}
+
 // Create makes an archive without files of a log, in a directory that may have
-// to be made.
+// to be made, and leaves it open as Continue does. It fails with os.ErrExist
+// where there is one.
 func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("create the archive: %w", err)
 	}
-	a := &Archive{dir: dir, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
-	return a, a.save()
+	l, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	a := &Archive{dir: dir, lock: l, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
+	if _, err = os.Stat(filepath.Join(dir, manifestName)); err == nil {
+		err = fmt.Errorf("create the archive %s: %w", dir, os.ErrExist)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = a.save()
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return a, nil
 }
+
+// Close lets others add to an archive that was opened for that.
+func (a *Archive) Close() error { return a.lock.Close() }
 
 // makeDir makes a directory and those above it that are missing, durably: an
 // archive whose directory is lost with the power would be lost with it.

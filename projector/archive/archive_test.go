@@ -52,6 +52,7 @@ func newArchive(t *testing.T) (*archive.Archive, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = a.Close() }) // which a test may have done
 	return a, dir
 }
 
@@ -128,6 +129,43 @@ func TestWriteAgain(t *testing.T) {
 	}
 	if _, err := archive.Open(dir); err != nil {
 		t.Error(err)
+	}
+}
+
+// One adds to an archive at a time, also where two databases have the same log,
+// and neither begins it twice. Others read meanwhile.
+func TestOneAddsAtATime(t *testing.T) {
+	a, dir := newArchive(t)
+	f := write(t, a, 1, records())
+	if _, err := archive.Continue(dir); !errors.Is(err, archive.ErrInUse) {
+		t.Errorf("beside it another opens with %v", err)
+	}
+	if _, err := archive.Create(dir, uuid.New(), 4); !errors.Is(err, archive.ErrInUse) {
+		t.Errorf("beside it another begins with %v", err)
+	}
+	if _, err := archive.Open(dir); err != nil {
+		t.Errorf("reading ends with %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := archive.Create(dir, uuid.New(), 4); !errors.Is(err, os.ErrExist) {
+		t.Errorf("once it is there, it begins anew with %v", err)
+	}
+	b, err := archive.Continue(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if b.LogID() != a.LogID() || len(b.Files(3)) != 1 || b.Files(3)[0].SHA256 != f.SHA256 {
+		t.Errorf("then it opens as %+v", b)
+	}
+	empty := t.TempDir()
+	if _, err := archive.Continue(empty); !errors.Is(err, archive.ErrNone) {
+		t.Errorf("where there is none it opens with %v", err)
+	}
+	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
 	}
 }
 
