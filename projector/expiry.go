@@ -162,11 +162,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 // that one that has lost the lock finds out before it appends another batch.
 // That is economy: what two append at once counts once, or changes nothing.
 func (x *Expiry) session(ctx context.Context) error {
-	cfg := x.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["application_name"] = "badged expiry"
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := OpenSession(ctx, x.cfg.Pool.Config().ConnConfig, "badged expiry")
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer func() { // which also releases the lock, and says so at once
 		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

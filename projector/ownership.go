@@ -83,11 +83,10 @@ func (p *Projector) own(ctx context.Context) error {
 // done, whereupon it gives them up and returns nil, or the connection fails.
 func (p *Projector) session(ctx context.Context) error {
 	cfg := p.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["application_name"] = ApplicationName()
 	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt((silence * p.cfg.OwnershipInterval).Milliseconds(), 10)
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := OpenSession(ctx, cfg, ApplicationName())
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer func() { // which also releases the locks
 		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

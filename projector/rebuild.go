@@ -175,10 +175,8 @@ type rebuild struct {
 
 // connect opens the session that holds the lock.
 func (r *rebuild) connect(ctx context.Context, application string) (err error) {
-	cfg := r.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["application_name"] = application
-	if r.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+	if r.conn, err = OpenSession(ctx, r.cfg.Pool.Config().ConnConfig, application); err != nil {
+		return err
 	}
 	for taken := false; err == nil && !taken; {
 		if err = r.conn.QueryRow(ctx, takeRebuildSQL, rebuildClass).Scan(&taken); err != nil || taken {

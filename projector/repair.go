@@ -56,10 +56,8 @@ func RepairLog(ctx context.Context, cfg RepairConfig) (needed bool, err error) {
 		cfg.Blocked = func(int, int, string) {}
 	}
 	r := repair{cfg: cfg}
-	conn := cfg.Conn.Copy()
-	conn.RuntimeParams["application_name"] = "badged repair-log"
-	if r.conn, err = pgx.ConnectConfig(ctx, conn); err != nil {
-		return false, fmt.Errorf("connect to the database: %w", err)
+	if r.conn, err = OpenSession(ctx, cfg.Conn.Copy(), "badged repair-log"); err != nil {
+		return false, err
 	}
 	defer func() { // which also gives the partitions up
 		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

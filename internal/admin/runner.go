@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -113,11 +114,9 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
 	// A connection of its own holds the lock for as long as the job runs.
-	cfg := r.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["application_name"] = "badged job " + r.cfg.Process
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := projector.OpenSession(ctx, r.cfg.Pool.Config().ConnConfig, "badged job "+r.cfg.Process)
 	if err != nil {
-		return Job{}, fmt.Errorf("connect for a job: %w", err)
+		return Job{}, fmt.Errorf("begin a job: %w", err)
 	}
 	var job Job
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -198,6 +197,10 @@ func (j *running) run(base context.Context, do work) {
 
 // beat writes down how far the job is. Its error is why the job has to end.
 func (j *running) beat(ctx context.Context) error {
+	// A session that does not answer is as good as lost, and must not keep the job
+	// from being canceled, or from ending.
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
 	var cancelRequested bool
 	err := j.conn.QueryRow(ctx, beatJobSQL, j.job.ID, j.meter.text()).Scan(&cancelRequested)
 	if err != nil {
