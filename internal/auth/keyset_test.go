@@ -68,6 +68,10 @@ type login struct {
 	fetches int
 	// hold, if set, keeps answers back until it is closed.
 	hold chan struct{}
+	// served is how often the present answer was given, and taken is closed with
+	// the second time.
+	served int
+	taken  chan struct{}
 }
 
 func newLogin(t *testing.T, keys ...map[string]any) *login {
@@ -77,6 +81,9 @@ func newLogin(t *testing.T, keys ...map[string]any) *login {
 	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		l.mu.Lock()
 		l.fetches++
+		if l.served++; l.served == 2 {
+			close(l.taken)
+		}
 		status, body, hold := l.status, l.body, l.hold
 		l.mu.Unlock()
 		if hold != nil {
@@ -102,6 +109,16 @@ func (l *login) answer(status int, body string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status, l.body = status, body
+	l.served, l.taken = 0, make(chan struct{})
+}
+
+// awaitTaken returns once a set that is fetched again and again has taken the
+// present answer: it then asks for the next.
+func (l *login) awaitTaken() {
+	l.mu.Lock()
+	taken := l.taken
+	l.mu.Unlock()
+	<-taken
 }
 
 func (l *login) asked() int {
@@ -353,8 +370,9 @@ func TestLoginServiceThatIsDownAtStart(t *testing.T) {
 	}
 	// It is tried again and again, without anybody asking.
 	l.publish(t, webKey(t, "e", es.private.Public(), nil))
-	for set.Check(t.Context()) != nil {
-		time.Sleep(time.Millisecond) // nothing signals it
+	l.awaitTaken()
+	if err := set.Check(t.Context()); err != nil {
+		t.Errorf("once it is back, Check: %v", err)
 	}
 	if _, err := tokens.Authenticate(t.Context(), good); err != nil {
 		t.Errorf("once it is back: %v", err)
