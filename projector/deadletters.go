@@ -40,14 +40,19 @@ func NewDeadLetters(pool *pgxpool.Pool, log *events.Log) *DeadLetters {
 // deadLetterColumns are what scanDeadLetter scans.
 const deadLetterColumns = `id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`
 
+// MaxPageBytes is how large a page of what has no size of its own is, such as
+// dead letters, before the last that is in it: their events have up to 1 MiB.
+const MaxPageBytes = 4 << 20
+
 // List returns up to limit dead letters with an id above after, in the order in
-// which they were put aside.
+// which they were put aside: fewer where they are larger than MaxPageBytes
+// together, and none only behind the last.
 func (d *DeadLetters) List(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
 	rows, err := d.pool.Query(ctx, `SELECT `+deadLetterColumns+`
-FROM badged.dead_letters
-WHERE id > $1
-ORDER BY id
-LIMIT $2`, after, limit)
+FROM (SELECT *, sum(coalesce(octet_length(payload::text), 0) + octet_length(reason)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+      FROM (SELECT * FROM badged.dead_letters WHERE id > $1 ORDER BY id LIMIT $2) AS page) AS page
+WHERE coalesce(before, 0) < $3
+ORDER BY id`, after, limit, MaxPageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}

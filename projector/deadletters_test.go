@@ -227,3 +227,22 @@ func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	step(t, p, 10)
 	theDeadLetter(t, NewDeadLetters(d.pool, d.log))
 }
+
+// However large dead letters are, a page of them is not.
+func TestPagesOfLargeDeadLetters(t *testing.T) {
+	d := newDatabase(t)
+	for i, size := range []int{3, 3, 5, 0} {
+		d.exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
+VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x', $2 << 20)) END, 'odd')`, i, size)
+	}
+	letters, after := NewDeadLetters(d.pool, d.log), int64(0)
+	for _, want := range []int{2, 1, 1, 0} {
+		page, err := letters.List(t.Context(), after, 100)
+		if err != nil || len(page) != want {
+			t.Errorf("after %d there are %d, %v, want %d", after, len(page), err, want)
+		}
+		for _, l := range page {
+			after = l.ID
+		}
+	}
+}

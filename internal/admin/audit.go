@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/projector"
 )
 
 // DB runs statements: a pgx connection, pool or transaction.
@@ -111,13 +113,15 @@ func jsonText(v any) (*string, error) {
 }
 
 // Audit returns up to limit actions with an id below before, the newest first;
-// before 0 is none.
+// before 0 is none. It returns fewer where they are larger than
+// projector.MaxPageBytes together, and none only behind the oldest.
 func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
 	rows, err := db.Query(ctx, `SELECT id, at, who, via, action, arguments, ended_at, result, error
-FROM badged.audit
-WHERE id < $1 OR $1 = 0
-ORDER BY id DESC
-LIMIT $2`, before, limit)
+FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
+          OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
+      FROM (SELECT * FROM badged.audit WHERE id < $1 OR $1 = 0 ORDER BY id DESC LIMIT $2) AS page) AS page
+WHERE coalesce(newer, 0) < $3
+ORDER BY id DESC`, before, limit, projector.MaxPageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit trail: %w", err)
 	}

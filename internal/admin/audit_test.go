@@ -158,3 +158,21 @@ func TestOSUser(t *testing.T) {
 		t.Errorf("it is %+v", u)
 	}
 }
+
+// However large what was done is, a page of it is not.
+func TestPagesOfALargeTrail(t *testing.T) {
+	d := newDatabase(t)
+	for range 4 {
+		d.exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', 'deadletters.discard', json_build_object('payload', repeat('x', 3 << 20)))`)
+	}
+	before := int64(0)
+	for _, want := range []int{2, 2, 0} {
+		page, err := admin.Audit(t.Context(), d.pool, before, 100)
+		if err != nil || len(page) != want {
+			t.Fatalf("before %d there are %d, %v, want %d", before, len(page), err, want)
+		}
+		for _, e := range page {
+			before = e.ID
+		}
+	}
+}

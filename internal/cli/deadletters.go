@@ -76,14 +76,14 @@ func (s selection) Validate() error {
 // each calls do for each that is selected and joins the errors.
 func (s selection) each(ctx context.Context, letters deadLetters, do func(id int64) error) error {
 	var errs []error
-	if s.All {
-		err := eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
-			errs = append(errs, do(l.ID))
+	ids := s.ID
+	if s.All { // that there are by now: one that is retried may come back
+		errs = append(errs, eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
+			ids = append(ids, l.ID)
 			return nil
-		})
-		return errors.Join(append(errs, err)...)
+		}))
 	}
-	for _, id := range s.ID {
+	for _, id := range ids {
 		errs = append(errs, do(id))
 	}
 	return errors.Join(errs...)
@@ -166,14 +166,14 @@ func eachDeadLetter(ctx context.Context, letters deadLetters, do func(projector.
 		if err != nil {
 			return err
 		}
+		if len(page) == 0 {
+			return nil
+		}
 		for _, l := range page {
 			if err := do(l); err != nil {
 				return err
 			}
 			after = l.ID
-		}
-		if len(page) < deadLetterPage {
-			return nil
 		}
 	}
 }

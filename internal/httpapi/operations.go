@@ -81,7 +81,7 @@ func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	after, limit, err := pageOf(q, "after")
+	after, limit, err := pageOf(q, "after", rowBits)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) retryDeadLetter(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
-	id, err := idOf(r)
+	id, err := idOf(r, rowBits)
 	if err == nil {
 		err = a.cfg.Operations.RetryDeadLetter(r.Context(), by, id)
 	}
@@ -106,7 +106,7 @@ func (a *API) retryDeadLetter(w http.ResponseWriter, r *http.Request, by admin.O
 }
 
 func (a *API) discardDeadLetter(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
-	id, err := idOf(r)
+	id, err := idOf(r, rowBits)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	before, limit, err := pageOf(q, "before")
+	before, limit, err := pageOf(q, "before", rowBits)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (j jobRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	before, limit, err := pageOf(q, "before")
+	before, limit, err := pageOf(q, "before", jobBits)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (j jobRoutes) get(w http.ResponseWriter, r *http.Request) error {
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
-	id, err := idOf(r)
+	id, err := idOf(r, jobBits)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by admin.Operato
 }
 
 func (j jobRoutes) cancel(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
-	id, err := idOf(r)
+	id, err := idOf(r, jobBits)
 	if err != nil {
 		return err
 	}
@@ -301,19 +301,26 @@ func badRequest(detail string) error {
 	return &problem{Status: http.StatusBadRequest, Detail: detail}
 }
 
-// idOf returns the {id} of the path.
-func idOf(r *http.Request) (int64, error) {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 32)
+// Of how many bits ids are.
+const (
+	rowBits = 64 // of dead letters and actions
+	jobBits = 32
+)
+
+// idOf returns the {id} of the path, which has so many bits.
+func idOf(r *http.Request, bits int) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
 	if err != nil || id < 1 {
 		return 0, badRequest("an id is a number from 1 on")
 	}
 	return id, nil
 }
 
-// pageOf returns the limits of a page, 100 where none is given.
-func pageOf(q url.Values, from string) (after int64, limit int, err error) {
+// pageOf returns the limits of a page, 100 where none is given, of what has ids
+// of so many bits.
+func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {
-		if after, err = strconv.ParseInt(s, 10, 32); err != nil || after < 0 {
+		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 {
 			return 0, 0, badRequest(from + " must be an id of the list")
 		}
 	}

@@ -69,6 +69,7 @@ func (a *API) operationRoutes() []describe.Route {
 		a.forAdmins(a.getDeadLetters, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/deadletters",
 			Name: "listDeadLetters", Group: GroupAdmin, Summary: "List dead letters",
+			Doc:     "A page ends early where it has 4 MiB; behind the last it is empty.",
 			Params:  pageParams("after"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, by id.", Content: describe.JSON(deadLettersPage{}, `{"dead_letters":[`+deadLetter+`]}`)}, unread),
 		}),
@@ -90,7 +91,7 @@ func (a *API) operationRoutes() []describe.Route {
 		a.forAdmins(a.getAudit, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/audit",
 			Name: "listActions", Group: GroupAdmin, Summary: "List what operators have done",
-			Doc:     "Here and on command lines. An action without `ended_at` is under way, or its process has ended before it.",
+			Doc:     "Here and on command lines. An action without `ended_at` is under way, or its process has ended before it. A page ends early where it has 4 MiB; behind the oldest action it is empty.",
 			Params:  pageParams("before"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, the newest first.", Content: describe.JSON(auditPage{}, anAction)}, unread),
 		}),

@@ -41,7 +41,7 @@ export class Audit implements View {
     const oldest = newest.at(-1)?.id ?? 0;
     const first = this.#actions.length === 0;
     this.#show([...newest, ...this.#actions.filter(({ id }) => id < oldest)]);
-    if (first) this.#more.hidden = newest.length < 50;
+    if (first) this.#more.hidden = newest.length === 0;
   }
 
   #show(actions: readonly Action[]): void {

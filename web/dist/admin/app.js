@@ -4825,7 +4825,7 @@ var Audit = class {
     const oldest = newest.at(-1)?.id ?? 0;
     const first = this.#actions.length === 0;
     this.#show([...newest, ...this.#actions.filter(({ id }) => id < oldest)]);
-    if (first) this.#more.hidden = newest.length < 50;
+    if (first) this.#more.hidden = newest.length === 0;
   }
   #show(actions) {
     this.#actions = actions;
