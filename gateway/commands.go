@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // handle carries out a frame of a client that has been greeted, or returns why
@@ -12,6 +14,9 @@ import (
 func (s *session) handle(ctx context.Context, f clientFrame) *closing {
 	switch f.T {
 	case framePing:
+		if ending := s.pinged(); ending != nil {
+			return ending
+		}
 		return s.reply(bareFrame{framePong})
 	case framePong:
 		return nil // being heard is all there is to it
@@ -64,6 +69,18 @@ func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
 		return nil, noRoom(CloseRateLimited, "too many commands", wait)
 	}
 	return tooMany(f, wait), nil
+}
+
+// pinged counts a ping, which is not a command, or returns why the session must
+// end.
+func (s *session) pinged() *closing {
+	if s.pings == nil {
+		s.pings = rate.NewLimiter(pingsPerSecond, burstOf(pingsPerSecond))
+	}
+	if wait := take(s.pings, time.Now()); wait > 0 {
+		return noRoom(CloseRateLimited, "too many pings", wait)
+	}
+	return nil
 }
 
 // tooMany is the answer to a command that may come again after a while.

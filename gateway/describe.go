@@ -118,7 +118,7 @@ func CloseCodes() []CodeInfo {
 		{CloseForbidden, "forbidden", "a fresh token of another user", never},
 		{CloseNoProtocol, "no common subprotocol", "the subprotocol `badge.v1` was not offered", never + "; fix the client"},
 		{CloseCapacity, "over capacity", "the server has as many connections as it may", later},
-		{CloseRateLimited, "rate limited", "too many connections come from your address, or too many commands from you", later},
+		{CloseRateLimited, "rate limited", "too many connections come from your address, or too many commands or pings from you", later},
 		{CloseUserConnections, "too many connections of this user", "the user has as many connections as a user may; those that were there stay", later},
 		{CloseSlow, "too slow", "the client reads too slowly", backOff},
 		{CloseDraining, "draining", "the server is going away", asTold},

@@ -102,6 +102,11 @@ type allowance struct {
 	refused int
 }
 
+// pingsPerSecond is how often a client may ask for a sign of life, by frames and
+// by pings of the protocol, in the long run. One that wants to know soon whether
+// the connection is good asks every few seconds.
+const pingsPerSecond = 10
+
 // maxRefused is how many commands may be told to come later before a client
 // counts as one that does not listen.
 const maxRefused = 100

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coder/websocket"
 )
 
 func TestConnectionsThatAreTooMany(t *testing.T) {
@@ -253,5 +255,40 @@ func TestAddressOf(t *testing.T) {
 		if n := networkOf(netip.MustParseAddr(a)); n.String() != want {
 			t.Errorf("%s counts as %v", a, n)
 		}
+	}
+}
+
+// Pings of both kinds are answered until there are too many of them.
+func TestPingsThatAreTooMany(t *testing.T) {
+	for name, ping := range map[string]func(*client) error{
+		"frames": func(c *client) error {
+			return c.conn.Write(c.t.Context(), websocket.MessageText, []byte(`{"t":"ping"}`))
+		},
+		"protocol": func(c *client) error { return c.conn.Ping(c.t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newPipedWorld(t, nil)
+				c, _ := w.connect("ann")
+				ended := make(chan string, 1)
+				go func() {
+					code, reason, _ := c.farewell()
+					ended <- fmt.Sprint(code, " ", reason)
+				}()
+				for i := range burstSeconds*pingsPerSecond + 1 {
+					if i == burstSeconds*pingsPerSecond {
+						time.Sleep(time.Second / pingsPerSecond) // of the bubble: there is room for another
+					}
+					if err := ping(c); err != nil {
+						t.Fatalf("ping %d: %v", i, err)
+					}
+					synctest.Wait()
+				}
+				_ = ping(c) // which may end with the connection
+				if got := <-ended; got != "4101 too many pings" {
+					t.Errorf("it ends with %s", got)
+				}
+			})
+		})
 	}
 }

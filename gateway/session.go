@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/time/rate"
 )
 
 // session is one client that is told its badge, over whatever link. Its worker
@@ -30,6 +32,9 @@ type session struct {
 	// allowance is what the client may still ask for, nil before it has asked
 	// for anything; most never do.
 	allowance *allowance
+
+	// pings limits those of the client, nil before the first; few clients ask.
+	pings *rate.Limiter
 
 	// userID is whose session it is, once the client has said a hello that was
 	// accepted, and epoch and version are what it said that it holds.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -126,5 +128,19 @@ func TestResetPeersAreNotSlow(t *testing.T) {
 	w.awaitNobody()
 	if n := w.counter(w.metrics.closes.WithLabelValues("4103")); n != 0 {
 		t.Errorf("%v clients were too slow", n)
+	}
+}
+
+// A client of which the kernel has given up hope has said hello all the same.
+func TestKernelTimeoutsAreNoMissingHello(t *testing.T) {
+	w := newWorld(t, nil)
+	gone := os.NewSyscallError("read", syscall.ETIMEDOUT)
+	for userID, want := range map[string]int{"": CloseProtocol, "ann": CloseNoPong} {
+		s := newSession(w.gateway)
+		s.userID = userID
+		newSocket(s, nil).silence(gone)
+		if s.closing == nil || s.closing.code != want {
+			t.Errorf("of user %q it ends with %+v, want %d", userID, s.closing, want)
+		}
 	}
 }

@@ -94,6 +94,10 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	k.conn.SetPongHandler(func(string) error { k.heard(); return nil })
 	k.conn.SetPingHandler(func(data string) error {
 		k.heard()
+		if refusal := k.session.pinged(); refusal != nil {
+			k.session.end(*refusal)
+			return errors.New(refusal.reason) // which ends the read
+		}
 		err := k.conn.WriteControl(websocket.PongMessage, []byte(data), k.deadline())
 		if errors.Is(err, websocket.ErrCloseSent) {
 			return nil
@@ -156,13 +160,16 @@ func (k *socket) next() (payload []byte, ok bool) {
 	return payload, true
 }
 
-// silence ends the session where its client took too long to say hello, or said
-// too much. Others from whom nothing can be read are gone.
+// silence ends the session where its client took too long to say hello, said too
+// much, or does not answer the kernel's probes either, which is a timeout too.
+// Others from whom nothing can be read are gone.
 func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case errors.As(err, &timeout) && timeout.Timeout() && k.session.userID == "":
 		k.session.end(closing{code: CloseProtocol, reason: "no hello in time"})
+	case errors.As(err, &timeout) && timeout.Timeout():
+		k.session.end(closing{code: CloseNoPong, reason: "no sign of life"})
 	case errors.Is(err, websocket.ErrReadLimit): // of which the library does not always tell
 		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
 	}
