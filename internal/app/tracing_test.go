@@ -180,7 +180,8 @@ func TestEventIsOneTraceThroughThreeProcesses(t *testing.T) {
 }
 
 // An event that brings a context goes on with that, whatever request it came in;
-// one whose publisher does not sample is left alone, and so is what nobody began.
+// one whose publisher does not sample is left alone, and so is what nobody began,
+// or a stranger.
 func TestTracesAreThoseOfTheirPublishers(t *testing.T) {
 	r := newReceiver(t)
 	cfg := settings(pgtest.NewDB(t, migrated()))
@@ -198,6 +199,12 @@ func TestTracesAreThoseOfTheirPublishers(t *testing.T) {
 	c.next(t, "changes")
 	s.publishTraced(t, strings.Replace(message("lunch", 4, "ada"), `{`, `{"traceparent":"nonsense",`, 1), "")
 	c.next(t, "changes")
+	stranger := newRequest(t, http.MethodPost, s.url+"/v1/events", message("lunch", 5, "ada"))
+	stranger.Header.Set("Authorization", "Bearer a guess")
+	stranger.Header.Set("traceparent", "00-"+other+"-"+parentID+"-01")
+	if a := send(t, stranger); a.status != http.StatusUnauthorized {
+		t.Errorf("a stranger is answered with %d %s", a.status, a.body)
+	}
 	finish(t, s)
 
 	if got, want := way(r.trace(traceID), "deliver"), []string{"deliver", "publish update", "fold", parentID}; !slices.Equal(got, want) {

@@ -77,7 +77,9 @@ func (t *Tracing) Close() {
 }
 
 // Handler makes a span of each request to one of the routes, "METHOD PATH",
-// which goes on with the trace of its traceparent header.
+// which goes on with the trace of its traceparent header. A request that is
+// refused for who sent it, or as one too many, leaves none: strangers could
+// have any number of them made, and stored.
 func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	traced := map[string]bool{}
 	for _, r := range routes {
@@ -92,8 +94,14 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, route, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 			attribute.String("http.request.method", r.Method), attribute.String("http.route", r.URL.Path)))
-		defer span.End()
 		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			switch answer.status {
+			case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+			default:
+				span.End() // only then it is sent
+			}
+		}()
 		h.ServeHTTP(answer, r.WithContext(ctx))
 		span.SetAttributes(attribute.Int("http.response.status_code", answer.status))
 		if answer.status >= http.StatusInternalServerError {
