@@ -65,7 +65,8 @@ type ArchivedPartition struct {
 // Nothing is dropped before its events are in a file that is synced, read back
 // and in the manifest, and the base is committed. Interrupted anywhere, called
 // again, it goes on. It does not run beside a rebuild, or another of its kind:
-// the second fails with a [*RebuildRunningError].
+// the second fails with a [*RebuildRunningError]; nor beside that of another
+// database into the same directory: the second fails with [archive.ErrInUse].
 func Archive(ctx context.Context, cfg ArchiveConfig) (err error) {
 	if cfg.Archived == nil {
 		cfg.Archived = func(ArchivedPartition) {}

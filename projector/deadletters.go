@@ -40,8 +40,8 @@ func NewDeadLetters(pool *pgxpool.Pool, log *events.Log) *DeadLetters {
 // deadLetterColumns are what scanDeadLetter scans.
 const deadLetterColumns = `id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`
 
-// MaxPageBytes is how large a page of what has no size of its own is, such as
-// dead letters, before the last that is in it: their events have up to 1 MiB.
+// MaxPageBytes ends a page of dead letters, or of what else may be large: once a
+// page has so many bytes, nothing is added to it. An event may have 1 MiB.
 const MaxPageBytes = 4 << 20
 
 // List returns up to limit dead letters with an id above after, in the order in
