@@ -8,6 +8,9 @@ TOOL := go tool -modfile=internal/tools/go.mod
 # take longest, and wait most, so that others run beside them.
 PKGS      ?= ./tests ./projector ./...
 TESTFLAGS ?=
+# How long the tests of a package may take; those of ./tests take seven minutes
+# on two cores that do nothing else, and go's own bound is ten.
+TIMEOUT   ?= 30m
 # How long each fuzz target runs.
 FUZZTIME  ?= 5s
 # How many histories a run folds without I/O, and through real tables.
@@ -37,6 +40,8 @@ build: ## build bin/badged
 test: needs web ## run every test with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race $(TESTFLAGS) $(PKGS)
 ifneq ($(filter ./...,$(PKGS)),)
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
+ifeq ($(PKGS),./...)
 	go test -count=1 -run '$(FOLDING)' ./projector -rapid.checks=$(HISTORIES)
 endif
 
@@ -55,7 +60,7 @@ docs: ## write docs/reference anew from the code, and the help in docs/cli.md
 
 .PHONY: cover
 cover: needs ## run every test and write coverage.html
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -coverpkg=./... -coverprofile=coverage.out $(TESTFLAGS) $(PKGS)
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -coverpkg=./... -coverprofile=coverage.out -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 	go tool cover -html=coverage.out -o coverage.html
 	go tool cover -func=coverage.out | tail -n 1
 
