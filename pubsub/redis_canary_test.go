@@ -88,8 +88,9 @@ func TestRedisConnectionThatWentDeaf(t *testing.T) {
 	srv := startRedis(t)
 	d := newDeafening(t, srv.Addr())
 	bus := newRedis(t, pubsub.RedisConfig{
-		URL:          strings.Replace(srv.URL(), srv.Addr(), d.listener.Addr().String(), 1) + patient,
-		PingInterval: 50 * time.Millisecond, PongTimeout: pubsubtest.Patience,
+		URL: strings.Replace(srv.URL(), srv.Addr(), d.listener.Addr().String(), 1) + patient,
+		// Longer than a message takes to arrive on a busy machine.
+		PingInterval: 200 * time.Millisecond, PongTimeout: pubsubtest.Patience,
 	})
 	u := usersOf(1)[0]
 	_, r := subscribe(t, bus, u)

@@ -70,7 +70,6 @@ func newFaultyWith(t *testing.T, cfg pubsub.RedisConfig) *faulty {
 	srv := startRedis(t)
 	lost := make(chan struct{}, 1)
 	cfg.URL = srv.URL() + patient
-	cfg.PublishTimeout = pubsubtest.Patience
 	cfg.Logger = slog.New(lossLog{Handler: slog.DiscardHandler, lost: lost})
 	return &faulty{Redis: newRedis(t, cfg), srv: srv, lost: lost}
 }
@@ -224,7 +223,9 @@ func TestRedisFrozenClose(t *testing.T) {
 	}
 }
 
-// TestRedisPings has a subscription that nobody talks to show that it lives.
+// TestRedisPings has a subscription that nobody talks to show that it lives. Of
+// canaries that are due so often two may be late on a busy machine, which ends a
+// connection: nothing else may.
 func TestRedisPings(t *testing.T) {
 	f := newFaultyWith(t, pubsub.RedisConfig{PingInterval: time.Millisecond, PongTimeout: pubsubtest.Patience})
 	client := newClient(t, f.srv)
@@ -247,8 +248,8 @@ func TestRedisPings(t *testing.T) {
 			t.Fatalf("no pings have come; Redis counted\n%s", info)
 		}
 	}
-	if gaps := r.Gaps(); gaps != 0 {
-		t.Errorf("HandleGap was called %d times, though Redis answers", gaps)
+	if gaps, missed := r.Gaps(), f.Stats().CanariesMissed; uint64(gaps) > missed/2 { //nolint:gosec // never negative
+		t.Errorf("HandleGap was called %d times, though Redis answers and %d canaries were late", gaps, missed)
 	}
 }
 

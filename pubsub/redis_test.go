@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
@@ -25,9 +26,15 @@ func startRedis(t testing.TB, args ...string) *privateredis.Server {
 	return srv
 }
 
-// newRedis returns a bus that ends with the test.
+// newRedis returns a bus that ends with the test. Timeouts that cfg leaves open
+// are so long that no machine is too busy for them.
 func newRedis(t testing.TB, cfg pubsub.RedisConfig) *pubsub.Redis {
 	t.Helper()
+	for _, timeout := range []*time.Duration{&cfg.PublishTimeout, &cfg.PongTimeout} {
+		if *timeout == 0 {
+			*timeout = pubsubtest.Patience
+		}
+	}
 	bus, err := pubsub.NewRedis(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +87,7 @@ func publish(t testing.TB, bus pubsub.Bus, updates ...pubsub.Update) {
 func TestRedis(t *testing.T) {
 	srv := startRedis(t)
 	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
-		return newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+		return newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
 	})
 }
 
@@ -97,8 +104,8 @@ func TestRedisUnixSocket(t *testing.T) {
 // TestRedisJoinsProcesses has what one process publishes arrive at another.
 func TestRedisJoinsProcesses(t *testing.T) {
 	srv := startRedis(t)
-	projector := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
-	gateway := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	projector := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
+	gateway := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
 	u := pubsub.User{ID: "alice", Partition: 3}
 	_, r := subscribe(t, gateway, u)
 	publish(t, projector, pubsubtest.NewUpdate(u, 1))
@@ -116,7 +123,7 @@ func TestRedisJoinsProcesses(t *testing.T) {
 // TestRedisWire pins what other programs see on the wire.
 func TestRedisWire(t *testing.T) {
 	srv := startRedis(t)
-	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
 	client := newClient(t, srv)
 	channels := []string{"badged:{p03}:u:alice", "badged:{p12}:u:{b}:c", "badged:{p100}:u:x", "badged:wake"}
 	ps := client.Subscribe(t.Context(), channels...)
@@ -158,7 +165,7 @@ func TestRedisWire(t *testing.T) {
 
 func TestRedisMalformedMessages(t *testing.T) {
 	srv := startRedis(t)
-	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL()})
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
 	client := newClient(t, srv)
 	u := pubsub.User{ID: "alice", Partition: 3}
 	_, r := subscribe(t, bus, u)

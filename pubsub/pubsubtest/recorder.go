@@ -12,7 +12,7 @@ import (
 
 // Patience is how long a test waits for what must happen before it fails. It is
 // not a measure of anything.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Recorder is a [pubsub.Handler] that keeps what it is told. It is safe for
 // concurrent use, and notices when its methods are called concurrently.
