@@ -2,13 +2,13 @@
 // tells it what happens; see tests/foreign_test.go.
 
 import { createInterface } from "node:readline";
-import { launch } from "../../web/browser/chromium.mjs";
+import { launch, patient } from "../../web/browser/chromium.mjs";
 
 const tell = (event) => console.log(JSON.stringify(event));
 
 const browser = await launch();
 try {
-  const page = await browser.newPage();
+  const page = patient(await browser.newPage());
   await page.exposeFunction("tell", tell);
   for await (const line of createInterface({ input: process.stdin })) {
     const command = JSON.parse(line);

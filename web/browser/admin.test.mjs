@@ -7,7 +7,7 @@ import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, test } from "node:test";
-import { launch } from "./chromium.mjs";
+import { launch, patient } from "./chromium.mjs";
 
 const { BADGED_URL: url, BADGED_ADMIN_KEY: key, BADGED_ADMIN_PARTITION: bobs } = process.env;
 if (!url || !key || !bobs) {
@@ -31,7 +31,7 @@ before(async () => {
 after(() => browser?.close());
 
 beforeEach(async () => {
-  context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  context = patient(await browser.newContext({ viewport: { width: 1440, height: 900 } }));
   page = await newPage(context);
 });
 
@@ -284,7 +284,7 @@ for (const [colorScheme, width, height] of [
   ["dark", 390, 844],
 ]) {
   test(`it fits ${width} pixels, ${colorScheme}`, async () => {
-    const narrow = await browser.newContext({ viewport: { width, height }, colorScheme });
+    const narrow = patient(await browser.newContext({ viewport: { width, height }, colorScheme }));
     try {
       const page = await newPage(narrow);
       await signIn(page);

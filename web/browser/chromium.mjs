@@ -12,11 +12,20 @@ const PLACES = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
+/** How long to wait for what must happen, however busy the machine is. */
+const PATIENCE_MS = 60_000;
+
 export function launch() {
   const executablePath = PLACES.find((place) => place && existsSync(place));
   if (!executablePath) throw new Error("there is no Chromium here: install it, or set CHROMIUM");
   // Root may not use the sandbox, and the pages are our own.
-  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  return chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: PATIENCE_MS });
+}
+
+/** A context or a page of its own in which nothing is waited for in haste. */
+export function patient(contextOrPage) {
+  contextOrPage.setDefaultTimeout(PATIENCE_MS);
+  return contextOrPage;
 }
 
 /** A page of the demo, and what it does beside what is to be seen. */
