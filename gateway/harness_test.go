@@ -273,6 +273,10 @@ func (b *lossy) Publish(ctx context.Context, updates []pubsub.Update) error {
 	return b.Bus.Publish(ctx, updates)
 }
 
+// patience is how long a test waits for what must happen, however busy the
+// machine is.
+const patience = time.Minute
+
 // world is a running gateway with all around it.
 type world struct {
 	t        *testing.T
@@ -351,6 +355,7 @@ func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change 
 		Metrics:     w.metrics,
 		// Long, so that only tests that are about them meet them.
 		ReconcileInterval: time.Hour, PingInterval: time.Hour,
+		HelloTimeout: patience, DrainTimeout: patience,
 		ReconnectSpread: time.Second,
 	}
 	if change != nil {
@@ -418,7 +423,7 @@ type client struct {
 // dial connects without a word.
 func (w *world) dial(header http.Header, protocols ...string) *client {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, w.url, &websocket.DialOptions{HTTPClient: w.http, HTTPHeader: header, Subprotocols: protocols})
 	if err != nil {
@@ -473,7 +478,7 @@ func (c *client) hear() frame {
 }
 
 func (c *client) listen() (frame, error) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	_, b, err := c.conn.Read(ctx)
 	if err != nil {

@@ -343,7 +343,11 @@ func TestRefusals(t *testing.T) {
 		"expired since":         {http.Header{"Authorization": {"Bearer ann/10ms"}}, []string{Protocol}, text(`{"t":"hello"}`), 4202, "the token has expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *Config) { c.HelloTimeout = 200 * time.Millisecond })
+			w := newWorld(t, func(c *Config) {
+				if name == "no hello in time" {
+					c.HelloTimeout = 10 * time.Millisecond
+				}
+			})
 			c := w.dial(tc.header, tc.protocols...)
 			if tc.do != nil {
 				tc.do(c)

@@ -235,7 +235,9 @@ func TestDrainingCutsAStreamThatIsNotRead(t *testing.T) {
 		}
 		began := time.Now()
 		w.stop()
-		if took := time.Since(began); took > w.gateway.cfg.DrainTimeout {
+		// The server of net/http, which stops last, looks only now and then
+		// whether its connections have ended.
+		if took := time.Since(began); took > w.gateway.cfg.DrainTimeout+time.Second {
 			t.Errorf("draining took %v", took)
 		}
 	})
