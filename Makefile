@@ -38,10 +38,8 @@ build: ## build bin/badged
 
 .PHONY: test
 test: needs web ## run every test with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race $(TESTFLAGS) $(PKGS)
-ifneq ($(filter ./...,$(PKGS)),)
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
-ifeq ($(PKGS),./...)
+ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector -rapid.checks=$(HISTORIES)
 endif
 

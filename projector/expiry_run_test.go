@@ -90,7 +90,8 @@ func TestOneInstanceSweeps(t *testing.T) {
 	first.await(t, swept)
 	same(t, "still unread", []string{}, d.unread(t))
 
-	second, _ := d.startExpiry(t, nil)
+	var l link
+	second, _ := d.startExpiry(t, func(cfg *ExpiryConfig) { cfg.Pool = l.pool(t, d) })
 	d.appendAgo(t, week+time.Hour, deliver("c", 2, ann))
 	d.fold(t)
 	same(t, "unread while the first waits", []string{"c: 1"}, d.unread(t))
@@ -102,9 +103,11 @@ func TestOneInstanceSweeps(t *testing.T) {
 	third, _ := d.startExpiry(t, nil)
 	d.appendAgo(t, week+time.Hour, deliver("c", 3, ann))
 	d.fold(t)
+	l.shut.Store(true) // or it might be back before the third has looked
 	same(t, "sessions killed", []string{"true"},
 		d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, expiryLockClass))
 	third.await(t, sweepsHere)
+	l.shut.Store(false)
 	third.await(t, swept)
 	same(t, "still unread", []string{}, d.unread(t))
 	if n := len(d.lines(t, `SELECT pid::text FROM (`+expiryLocksSQL+`) AS holder`, expiryLockClass)); n != 1 {

@@ -21,10 +21,10 @@ const (
 	memberClass = 0x6261646d // "badm"
 )
 
-// silence is how many intervals the session of an owner may be silent until
-// Postgres ends it, so that the partitions of a host that vanished, or of a
+// silentIntervals is how many intervals the session of an owner may be silent
+// until Postgres ends it, so that the partitions of a host that vanished, or of a
 // process that was stopped, go to others. The owner gives itself as long.
-const silence = 3
+const silentIntervals = 3
 
 // joinSQL makes the session a member; its pid is nobody else's.
 const joinSQL = `SELECT pg_advisory_lock($1, pg_backend_pid())`
@@ -83,7 +83,7 @@ func (p *Projector) own(ctx context.Context) error {
 // done, whereupon it gives them up and returns nil, or the connection fails.
 func (p *Projector) session(ctx context.Context) error {
 	cfg := p.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt((silence * p.cfg.OwnershipInterval).Milliseconds(), 10)
+	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt(p.silence.Milliseconds(), 10)
 	conn, err := OpenSession(ctx, cfg, ApplicationName())
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ type holding struct {
 func (h *holdings) rebalance(ctx context.Context) error {
 	// A session that does not answer is as good as lost: others may have its
 	// locks already.
-	queryCtx, cancel := context.WithTimeout(ctx, silence*h.projector.cfg.OwnershipInterval)
+	queryCtx, cancel := context.WithTimeout(ctx, h.projector.silence)
 	defer cancel()
 	var members, before int
 	if err := h.conn.QueryRow(queryCtx, membersSQL, memberClass).Scan(&members, &before); err != nil {

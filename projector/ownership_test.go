@@ -47,20 +47,25 @@ const (
 	givenUp = "ownership session ended, partitions are given up"
 )
 
-// startOwner runs a projector on a pool of its own, once it owns partitions,
-// or has found that others do.
+// startOwner runs a projector that owns partitions, and does not give them up
+// only because the machine is busy; change may be nil.
 func (d *database) startOwner(t *testing.T, change func(*Config)) (*Projector, *diary, func()) {
+	t.Helper()
+	return d.startOwnerOf(t, patience, change)
+}
+
+// startOwnerOf is startOwner with how long its session may be silent.
+func (d *database) startOwnerOf(t *testing.T, silence time.Duration, change func(*Config)) (*Projector, *diary, func()) {
 	t.Helper()
 	log := newDiary()
 	p := d.newProjector(t, func(cfg *Config) {
 		cfg.Logger = slog.New(log)
-		// An owner whose session is silent for five of these gives up; it must
-		// not do so only because the machine is busy.
 		cfg.OwnershipInterval = 200 * time.Millisecond
 		if change != nil {
 			change(cfg)
 		}
 	})
+	p.silence = silence
 	return p, log, run(t, p)
 }
 
@@ -89,6 +94,9 @@ func (d *database) awaitUnowned(t *testing.T) {
 		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1, $2)`, lockClass, p); err != nil {
 			t.Fatalf("partition %d is not given up: %v", p, err)
 		}
+	}
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -233,8 +241,10 @@ func (l *link) dial(ctx context.Context, network, address string) (net.Conn, err
 	return &linked{conn, l}, err
 }
 
-func (l *link) configure(t *testing.T, d *database, cfg *Config) {
-	cfg.Pool = newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })
+// pool returns a pool whose connections go over l.
+func (l *link) pool(t *testing.T, d *database) *pgxpool.Pool {
+	t.Helper()
+	return newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })
 }
 
 type linked struct {
@@ -255,7 +265,7 @@ func TestTakeOverFromOneThatIsKilled(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(2, 0)
 	var l link
-	p, log, _ := d.startOwner(t, func(cfg *Config) { l.configure(t, d, cfg) })
+	p, log, _ := d.startOwner(t, func(cfg *Config) { cfg.Pool = l.pool(t, d) })
 	first := &owner{p, log, partitions}
 	awaitShares(t, first)
 	p, log, stopSecond := d.startOwner(t, nil)
@@ -314,7 +324,7 @@ func TestTakeOverFromOneThatIsSilent(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(2, 0)
 	var l link
-	p, log, _ := d.startOwner(t, func(cfg *Config) { l.configure(t, d, cfg) })
+	p, log, _ := d.startOwnerOf(t, 600*time.Millisecond, func(cfg *Config) { cfg.Pool = l.pool(t, d) })
 	first := &owner{p, log, partitions}
 	awaitShares(t, first)
 	l.lossy.Store(true)

@@ -90,6 +90,8 @@ type Projector struct {
 	log        *slog.Logger
 	metrics    *Metrics
 	partitions []*partition
+	// silence is for how long the session of an owner may be silent.
+	silence time.Duration
 	// slots bounds how many partitions are folded at once.
 	slots chan struct{}
 	// connections are what batches run on.
@@ -139,6 +141,7 @@ func New(cfg Config) (*Projector, error) {
 		cfg:         cfg,
 		log:         cfg.Logger,
 		metrics:     cfg.Metrics,
+		silence:     silentIntervals * cfg.OwnershipInterval,
 		slots:       make(chan struct{}, cfg.Concurrency),
 		connections: newConnections(cfg.Pool),
 		updates:     make(chan []pubsub.Update, 256),
