@@ -80,11 +80,7 @@ func TestAppendWithRegisteredArrays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	batch, err := events.Read(t.Context(), pool, 0, events.Position{}, 1000, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, ids(t, batch.Records)); diff != "" {
+	if diff := cmp.Diff(want, ids(t, readAll(t, pool, 0, events.Position{}))); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

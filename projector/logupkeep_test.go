@@ -39,11 +39,13 @@ func (d *database) ranges(t testing.TB, partition int) []string {
 }
 
 // pass lets transaction ids pass until the last range of a partition is that of
-// the next one.
+// the next one, and nobody, such as the server's own upkeep, can write into the
+// one before it.
 func (d *database) pass(t testing.TB, partition int) {
 	t.Helper()
 	for {
-		passed := d.lines(t, `SELECT (pg_current_xact_id() >= starts)::text FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)
+		passed := d.lines(t, `SELECT (pg_current_xact_id() >= starts AND pg_snapshot_xmin(pg_current_snapshot()) >= starts)::text
+FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)
 		if passed[0] == "true" {
 			return
 		}
@@ -72,7 +74,8 @@ func TestLogRanges(t *testing.T) {
 		d.pass(t, 0)
 		deliverSome()
 	}
-	if got := d.ranges(t, 0); len(got) != 4 || got[3] != "r4: 3" || slices.ContainsFunc(got, func(r string) bool { return strings.HasSuffix(r, ": 0") }) {
+	// How many are in each the server's own upkeep decides too, which uses up ids.
+	if got := d.ranges(t, 0); len(got) != 4 || slices.ContainsFunc(got, func(r string) bool { return strings.HasSuffix(r, ": 0") }) {
 		t.Errorf("the ranges are %v", got)
 	}
 	d.fold(t)

@@ -346,6 +346,7 @@ func TestRepairLog(t *testing.T) {
 
 func readAll(t testing.TB, d *database, partition int) []events.Record {
 	t.Helper()
+	d.awaitVisible(t, partition)
 	batch, err := events.Read(t.Context(), d.pool, partition, events.Position{}, 1000, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -532,6 +533,7 @@ func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
 		t.Errorf("repairing while a projector runs: %v", err)
 	}
 	stop()
+	d.awaitUnowned(t)
 	if _, _, err := repaired(t, d.url, nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
