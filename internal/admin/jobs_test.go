@@ -74,7 +74,7 @@ func (r *runner) ended(t *testing.T, job admin.Job) admin.Job {
 // fold publishes a message for users and folds it.
 func (d *database) fold(t *testing.T, conversation string, users ...string) {
 	t.Helper()
-	_, err := d.log.Append(t.Context(), events.Event{
+	receipt, err := d.log.Append(t.Context(), events.Event{
 		ID: conversation, Source: "test", Type: events.MessageDelivered,
 		Data: events.Data{ConversationID: conversation, Seq: 1, UserIDs: users},
 	})
@@ -88,8 +88,9 @@ func (d *database) fold(t *testing.T, conversation string, users ...string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	for behind := []int{0}; len(behind) > 0; {
-		if behind, err = projector.Behind(t.Context(), d.pool, []int{0, 1}); err != nil {
+	reader := projector.NewReader(d.pool, partitions)
+	for folded := false; !folded; {
+		if folded, err = reader.Folded(t.Context(), users, receipt.TransactionID); err != nil {
 			t.Fatal(err)
 		}
 	}

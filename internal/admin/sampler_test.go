@@ -82,10 +82,8 @@ func TestSampler(t *testing.T) {
 
 func TestReadRates(t *testing.T) {
 	d := newDatabase(t)
-	for seconds := 60; seconds >= 5; seconds -= 5 {
-		d.exec(t, `INSERT INTO badged.samples VALUES (clock_timestamp() - make_interval(secs => $1), 'db1/1', '2026-01-01', '{api}',
-    json_build_object('logged', (60 - $1::int) * 2, 'folded', (60 - $1::int)))`, seconds)
-	}
+	d.exec(t, `INSERT INTO badged.samples SELECT now() - make_interval(secs => seconds), 'db1/1', '2026-01-01', '{api}',
+    json_build_object('logged', (60 - seconds) * 2, 'folded', 60 - seconds) FROM generate_series(5, 60, 5) AS seconds`)
 	all, err := admin.ReadRates(t.Context(), d.pool, time.Time{})
 	if err != nil {
 		t.Fatal(err)
