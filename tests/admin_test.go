@@ -18,7 +18,7 @@ import (
 // asAdmin sends a request to the admin API and returns the answer.
 func asAdmin(t *testing.T, p *process, method, path, body string) (status int, answer string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, p.url+"/admin/"+path, strings.NewReader(body))
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// cutLog ends the range of every partition's log that new events go to.
+// cutLog ends the range of every partition's log that new events go to, and waits
+// until nobody, such as the server's own upkeep, can write into it.
 func cutLog(t *testing.T, database string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -28,7 +29,8 @@ func cutLog(t *testing.T, database string) {
 		}
 	}
 	for passed := false; !passed; {
-		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id() > max(starts::text::bigint)::text::xid8 FROM badged.log_ranges WHERE ends IS NULL`).Scan(&passed); err != nil {
+		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id() > starts AND pg_snapshot_xmin(pg_current_snapshot()) > starts
+FROM (SELECT max(starts::text::bigint)::text::xid8 AS starts FROM badged.log_ranges WHERE ends IS NULL) AS last`).Scan(&passed); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -93,7 +93,7 @@ func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 
 // open is dial for a connection that whoever called closes.
 func open(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/v1/ws", &websocket.DialOptions{
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + jwt}}, Subprotocols: []string{"badge.v1"}, HTTPClient: over,
@@ -163,7 +163,7 @@ func (c *client) say(text string) {
 }
 
 func (c *client) write(text string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return c.conn.Write(ctx, websocket.MessageText, []byte(text))
 }

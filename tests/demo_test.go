@@ -91,7 +91,7 @@ func TestDemo(t *testing.T) {
 	ben.awaitTotal(1)
 	postmaster := postmasterOf(t, dir)
 	p.kill()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	for syscall.Kill(postmaster, 0) == nil {
 		select {
 		case <-deadline:

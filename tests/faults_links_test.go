@@ -238,7 +238,7 @@ func attempt(t *testing.T, p *process, body string) bool {
 // returned in its place.
 func (c *client) untilTotal(url string, n int64) *client {
 	c.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(patience)
 	for {
 		c.mu.Lock()
 		total, changed, lost := c.total, c.changed, c.err

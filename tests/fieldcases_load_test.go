@@ -320,7 +320,7 @@ func slowClientMemory(t *testing.T) {
 // the meantime are in the first frame, which is what has changed and no more.
 func restartHerd(t *testing.T) {
 	database := newDatabase(t)
-	p := serve(t, database)
+	p := serve(t, database, "--drain-timeout=1m")
 	address := strings.TrimPrefix(p.url, "http://")
 	const conversations, herdSize = 3, 300
 	ids, quoted := users(herdSize / 3) // three devices each

@@ -176,7 +176,7 @@ func awaitFrame(t *testing.T, c foreign, typ string) frame {
 // Clients of many kinds connect, are told, read, come back and are sent away,
 // and all understand the same.
 func TestForeignClients(t *testing.T) {
-	p := serve(t, newDatabase(t))
+	p := serve(t, newDatabase(t), "--drain-timeout=1m")
 	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
 	kinds := []struct {
 		name  string

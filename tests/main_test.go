@@ -282,7 +282,7 @@ func newRedis(t *testing.T) *privateredis.Server {
 // request sends a request with the publisher's key and returns the answer.
 func request(t *testing.T, method, url, contentType, body string) (status int, header http.Header, answer string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

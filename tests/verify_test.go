@@ -35,7 +35,7 @@ func sql(t *testing.T, database, statement string, args ...any) {
 // getAs sends a GET with a key and returns the answer.
 func getAs(t *testing.T, key, url string) (status int, answer string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
