@@ -143,7 +143,7 @@ func TestCommandsByHTTPThatAreTooMany(t *testing.T) {
 		for range 2 {
 			checkProblem(t, post("ann"), http.StatusOK, "")
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // after none, five seconds would be rounded up
 		res := post("ann")
 		checkProblem(t, res, http.StatusTooManyRequests, "too many commands; try again")
 		if after := res.header.Get("Retry-After"); after != "5" {
