@@ -248,7 +248,7 @@ func TestRedisPings(t *testing.T) {
 			t.Fatalf("no pings have come; Redis counted\n%s", info)
 		}
 	}
-	if gaps, missed := r.Gaps(), f.Stats().CanariesMissed; uint64(gaps) > missed/2 { //nolint:gosec // never negative
+	if gaps, missed := r.Gaps(), f.Stats().CanariesMissed; uint64(gaps) > missed/2 {
 		t.Errorf("HandleGap was called %d times, though Redis answers and %d canaries were late", gaps, missed)
 	}
 }
