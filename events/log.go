@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -186,7 +187,7 @@ type encoder struct {
 // encode adds e to the rows of each partition that holds some of its users,
 // with just those users: a message to a large group is one row a partition.
 func (enc *encoder) encode(e *Event) error {
-	key := e.Key().String()
+	key := e.Key()
 	metadata, err := e.metadata()
 	if err != nil {
 		return err
@@ -210,7 +211,7 @@ func (enc *encoder) encode(e *Event) error {
 }
 
 // add adds e with data in place of its own to a partition.
-func (enc *encoder) add(partition int, e *Event, data *Data, key, metadata string) (err error) {
+func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, metadata string) (err error) {
 	if enc.payload, err = appendEvent(enc.payload[:0], e, data); err != nil {
 		return err
 	}

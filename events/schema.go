@@ -1,12 +1,14 @@
 package events
 
 import (
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
 )
 
 // Schema is the watermill-sql schema of the log: stock publishers and
@@ -50,8 +52,8 @@ func offsetsTable(topic string) string { return `badged."` + topic + `_offsets"`
 // would be put aside as a whole first.
 func insertSQL(topic string) string {
 	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, transaction_id)
-SELECT m.uuid::uuid, m.payload, nullif(m.metadata, '')::json, pg_current_xact_id()
-FROM (SELECT unnest($1::text[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata) AS m`
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, pg_current_xact_id()
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata) AS m`
 }
 
 // InsertQuery implements the watermill-sql schema adapter. No messages are an
@@ -62,6 +64,10 @@ func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Q
 	}
 	rows := newRows(len(msgs))
 	for _, msg := range msgs {
+		key, err := uuid.Parse(msg.UUID)
+		if err != nil {
+			return watermillsql.Query{}, fmt.Errorf("insert into topic %s: the UUID of message %q: %w; take that of events.Event.Key, or a new one", topic, msg.UUID, err)
+		}
 		var metadata string
 		if len(msg.Metadata) > 0 {
 			b, err := json.Marshal(msg.Metadata)
@@ -70,7 +76,7 @@ func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Q
 			}
 			metadata = string(b)
 		}
-		rows.add(msg.UUID, string(msg.Payload), metadata)
+		rows.add(key, string(msg.Payload), metadata)
 	}
 	return watermillsql.Query{Query: insertSQL(topic), Args: rows.literals()}, nil
 }
@@ -94,18 +100,19 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 
 // rows are messages as columns, the way insertSQL takes them.
 type rows struct {
-	uuids, payloads, metadata []string
-	bytes                     int // of the texts
+	uuids              uuids
+	payloads, metadata []string
+	bytes              int // of the texts
 }
 
 func newRows(n int) *rows {
-	return &rows{uuids: make([]string, 0, n), payloads: make([]string, 0, n)}
+	return &rows{uuids: make(uuids, 0, n), payloads: make([]string, 0, n)}
 }
 
-func (r *rows) add(uuid, payload, metadata string) {
-	r.uuids = append(r.uuids, uuid)
+func (r *rows) add(key uuid.UUID, payload, metadata string) {
+	r.uuids = append(r.uuids, key)
 	r.payloads = append(r.payloads, payload)
-	r.bytes += len(uuid) + len(payload) + len(metadata)
+	r.bytes += len(payload) + len(metadata)
 	if metadata == "" {
 		return
 	}
@@ -115,16 +122,32 @@ func (r *rows) add(uuid, payload, metadata string) {
 	r.metadata = append(r.metadata, metadata)
 }
 
-// size is about what they take on their way to Postgres, in bytes: each text
+// size is about what they take on their way to Postgres, in bytes: each element
 // goes with its length, and some more goes with each statement.
-func (r *rows) size() int { return 512 + r.bytes + 4*(len(r.uuids)+len(r.payloads)+len(r.metadata)) }
+func (r *rows) size() int {
+	return 512 + r.bytes + 20*len(r.uuids) + 4*(len(r.payloads)+len(r.metadata))
+}
 
 // arrays are the arguments of insertSQL for pgx.
 func (r *rows) arrays() []any { return []any{r.uuids, r.payloads, r.metadata} }
 
 // literals are the arguments of insertSQL for any database/sql driver.
 func (r *rows) literals() []any {
-	return []any{arrayLiteral(r.uuids), arrayLiteral(r.payloads), arrayLiteral(r.metadata)}
+	return []any{r.uuids, arrayLiteral(r.payloads), arrayLiteral(r.metadata)}
+}
+
+// uuids are sent as the 16 bytes that each is, where the type of the parameter
+// is known before.
+type uuids [][16]byte
+
+// Value implements [driver.Valuer]: the array literal, for drivers and modes of
+// pgx that send texts.
+func (u uuids) Value() (driver.Value, error) {
+	texts := make([]string, len(u))
+	for i := range u {
+		texts[i] = uuid.UUID(u[i]).String()
+	}
+	return arrayLiteral(texts), nil
 }
 
 // arrayLiteral returns the Postgres array literal of texts.

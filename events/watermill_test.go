@@ -3,6 +3,7 @@ package events_test
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -246,5 +247,14 @@ func TestStockPublisherWithinATransaction(t *testing.T) {
 func TestInsertQueryOfNoMessages(t *testing.T) {
 	if q, err := events.NewSchema(0).InsertQuery(events.Topic(0), nil); err == nil {
 		t.Errorf("got %q", q.Query)
+	}
+}
+
+// What is not a UUID could not be the key of an event: it is refused before it
+// is sent, by the UUID that it is.
+func TestInsertQueryOfNoUUID(t *testing.T) {
+	_, err := events.NewSchema(0).InsertQuery(events.Topic(0), message.Messages{message.NewMessage("order-7", nil)})
+	if err == nil || !strings.Contains(err.Error(), `"order-7"`) {
+		t.Errorf("got %v, want an error about the UUID", err)
 	}
 }

@@ -50,7 +50,7 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 			if element == pgtype.Int8OID {
 				return numbersPlan{}
 			}
-		case [][16]byte:
+		case [][16]byte, uuids:
 			if element == pgtype.UUIDOID {
 				return keysPlan{}
 			}
@@ -125,7 +125,10 @@ type keysPlan struct{}
 
 // Encode implements [pgtype.EncodePlan].
 func (keysPlan) Encode(value any, buf []byte) ([]byte, error) {
-	keys := value.([][16]byte) //nolint:forcetypeassert // made for these
+	keys, ok := value.([][16]byte)
+	if !ok {
+		keys = value.(uuids) //nolint:forcetypeassert // made for these
+	}
 	if 20*len(keys) > math.MaxInt32 {
 		return nil, errTooLong
 	}
