@@ -1,9 +1,11 @@
 package projector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -142,13 +144,13 @@ func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache,
 
 	touched := sorted(users)
 	var writes pgx.Batch
-	bytes := t.queueWrites(&writes, touched)
+	size := t.queueWrites(&writes, touched)
 	for _, d := range b.dead {
 		writes.Queue(buryDeadLetterSQL, t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
 			d.record.UUID, textOrNull(d.record.Payload), d.reason)
 	}
 	writes.Queue(`COMMIT`)
-	events.Reserve(conn, bytes)
+	events.Reserve(conn, size)
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
 		return result{}, fmt.Errorf("write: %w", err)
 	}
@@ -225,7 +227,8 @@ func (b *batch) doubt(recent *recentKeys, all bool) {
 }
 
 // keys returns the keys of the events that are doubtful, or of those that are
-// not.
+// not, in ascending order: neighbours in an index are found and written in the
+// same pages, which halves what an entry costs.
 func (b *batch) keys(doubtful bool) [][16]byte {
 	keys := make([][16]byte, 0, len(b.items))
 	for i := range b.items {
@@ -233,6 +236,7 @@ func (b *batch) keys(doubtful bool) [][16]byte {
 			keys = append(keys, b.items[i].key)
 		}
 	}
+	slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 	return keys
 }
 

@@ -1,8 +1,10 @@
 package projector
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -137,5 +139,19 @@ func TestCaution(t *testing.T) {
 	c.failed()
 	if got := careful(); got != shortCaution {
 		t.Errorf("after a long time without a failure %d batches are careful, want %d", got, shortCaution)
+	}
+}
+
+// An index takes neighbours for less, so keys go to the tables in its order.
+func TestKeysGoInOrder(t *testing.T) {
+	var b batch
+	for range 100 {
+		b.items = append(b.items, item{key: uuid.New()}, item{key: uuid.New(), doubtful: true})
+	}
+	for _, doubtful := range []bool{false, true} {
+		keys := b.keys(doubtful)
+		if len(keys) != 100 || !slices.IsSortedFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }) {
+			t.Errorf("doubtful %t: %d keys are not in order, or not 100", doubtful, len(keys))
+		}
 	}
 }
