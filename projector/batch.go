@@ -228,7 +228,7 @@ func (b *batch) doubt(recent *recentKeys, all bool) {
 
 // keys returns the keys of the events that are doubtful, or of those that are
 // not, in ascending order: neighbours in an index are found and written in the
-// same pages, which halves what an entry costs.
+// same pages, which saves a third of what an entry costs.
 func (b *batch) keys(doubtful bool) [][16]byte {
 	keys := make([][16]byte, 0, len(b.items))
 	for i := range b.items {
