@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
 )
 
 // traffic is n messages to n/10 users, each in one of ten conversations, and
@@ -48,6 +51,64 @@ func BenchmarkFold(b *testing.B) {
 		i = (i + 1) % n
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkBatch is what a batch does besides waiting for Postgres: 5,000
+// messages to one user each, and one message to 5,000, all of them remembered.
+// ns/op is that of a batch.
+func BenchmarkBatch(b *testing.B) {
+	const n = 5000
+	for _, bench := range []struct {
+		name   string
+		events func(round int) []events.Event
+	}{
+		{"events=5000", func(round int) []events.Event { return traffic(n, round) }},
+		{"members=5000", func(round int) []events.Event {
+			members := make([]string, n)
+			for i := range members {
+				members[i] = fmt.Sprintf("user-%d", i*7919%n)
+			}
+			return []events.Event{deliver("group", int64(round+1), members...)}
+		}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			tables, remembered := newTables(0), newCache(1<<30)
+			bus := pubsub.NewMemory()
+			b.ReportAllocs()
+			round := 0
+			for b.Loop() {
+				b.StopTimer()
+				records := recordsOf(b, bench.events(round))
+				round++
+				b.StartTimer()
+				batch := newBatch(events.Position{}, records, 0, 1)
+				users, _ := batch.users(remembered)
+				for i := range batch.items {
+					fold(&batch.items[i].event, users)
+				}
+				touched := sorted(users)
+				tables.queueWrites(&pgx.Batch{}, touched)
+				if err := bus.Publish(b.Context(), updatesOf(touched, 0, "epoch")); err != nil {
+					b.Fatal(err)
+				}
+				remembered.keep(touched)
+			}
+		})
+	}
+}
+
+// recordsOf returns events as they are read from the log.
+func recordsOf(b *testing.B, evs []events.Event) []events.Record {
+	b.Helper()
+	records := make([]events.Record, len(evs))
+	for i := range evs {
+		payload, err := evs[i].MarshalJSON()
+		if err != nil {
+			b.Fatal(err)
+		}
+		records[i] = events.Record{Payload: payload, AppendedAt: time.Now()}
+	}
+	return records
 }
 
 // BenchmarkAppendAndFold appends so many events in one transaction and folds

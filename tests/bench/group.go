@@ -56,7 +56,8 @@ func (g groupChat) run(ctx context.Context, r *rig, single bool) (_ []measure, e
 	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
 
 	// The first message makes the rows, which are there for all others.
-	if err := g.send(ctx, server, 1, single); err != nil {
+	witnesses := server.witnesses(g.users())
+	if err := g.send(ctx, server, witnesses, 1, single); err != nil {
 		return nil, err
 	}
 	logged, err := logBytes(ctx, url, server.log.Partitions())
@@ -65,7 +66,7 @@ func (g groupChat) run(ctx context.Context, r *rig, single bool) (_ []measure, e
 	}
 	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
 		for seq := range g.messages {
-			if err := g.send(ctx, server, seq+2, single); err != nil {
+			if err := g.send(ctx, server, witnesses, seq+2, single); err != nil {
 				return 0, err
 			}
 		}
@@ -83,7 +84,7 @@ func (g groupChat) run(ctx context.Context, r *rig, single bool) (_ []measure, e
 }
 
 // send publishes a message and waits until it counts for everybody.
-func (g groupChat) send(ctx context.Context, server *embedded, seq int, single bool) error {
+func (g groupChat) send(ctx context.Context, server *embedded, witnesses []string, seq int, single bool) error {
 	message := events.Event{
 		ID: fmt.Sprintf("m-%d", seq), Source: eventSource, Type: events.MessageDelivered, Time: time.Now(),
 		Data: events.Data{ConversationID: "group", Seq: int64(seq), SenderID: "somebody", UserIDs: g.users()},
@@ -98,10 +99,7 @@ func (g groupChat) send(ctx context.Context, server *embedded, seq int, single b
 			batch = append(batch, e)
 		}
 	}
-	if err := server.publish(ctx, batch); err != nil {
-		return err
-	}
-	return server.Settle(ctx)
+	return server.deliver(ctx, batch, witnesses)
 }
 
 func (g groupChat) users() []string {

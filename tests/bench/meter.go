@@ -88,8 +88,9 @@ func (r *rig) walUsage(ctx context.Context) (u walUsage, err error) {
 	return u, nil
 }
 
-// memoryInterval is how often memory is looked at.
-const memoryInterval = 500 * time.Millisecond
+// memoryInterval is how often memory is looked at, which takes 10 ms where many
+// processes run.
+const memoryInterval = 2 * time.Second
 
 // watchMemory watches the memory of this process and its descendants until the
 // function that it returns is called, which tells the most of each program.
@@ -100,13 +101,16 @@ func watchMemory() func() []measure {
 	watching.Go(func() {
 		tick := time.NewTicker(memoryInterval)
 		defer tick.Stop()
-		for {
+		for ended := false; ; {
 			for program, bytes := range readMemory() {
 				most[program] = max(most[program], bytes)
 			}
+			if ended {
+				return
+			}
 			select {
 			case <-stop:
-				return
+				ended = true
 			case <-tick.C:
 			}
 		}
