@@ -120,9 +120,10 @@ type standing struct {
 // at all. It takes two round trips, and returns errFenced or errRevised where
 // the partition does not stand as known says, and errRepeated where an event
 // came before that is not marked doubtful. Rows that c remembers are not loaded.
-// After an error c must be cleared, and conn, which may be inside a
+// Updates are made for those users only of whom heard, asked after the commit,
+// says that anybody would hear. After an error c must be cleared, and conn, which may be inside a
 // transaction, closed: which is what releasing it to its pool does.
-func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache, known standing) (result, error) {
+func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache, known standing, heard func(pubsub.User) bool) (result, error) {
 	users, missing := b.users(c)
 	state, err := b.load(ctx, conn, t, known, users, missing)
 	if err != nil {
@@ -154,7 +155,7 @@ func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache,
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
 		return result{}, fmt.Errorf("write: %w", err)
 	}
-	r.updates = updatesOf(touched, t.partition, state.epoch)
+	r.updates = updatesOf(touched, t.partition, state.epoch, heard)
 	c.keep(touched)
 	return r, nil
 }

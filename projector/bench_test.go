@@ -88,7 +88,7 @@ func BenchmarkBatch(b *testing.B) {
 				}
 				touched := sorted(users)
 				tables.queueWrites(&pgx.Batch{}, touched)
-				if err := bus.Publish(b.Context(), updatesOf(touched, 0, "epoch")); err != nil {
+				if err := bus.Publish(b.Context(), updatesOf(touched, 0, "epoch", bus.Heard)); err != nil {
 					b.Fatal(err)
 				}
 				remembered.keep(touched)

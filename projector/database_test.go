@@ -307,6 +307,9 @@ func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update) error
 	return b.err
 }
 
+// Heard says that everybody is, since the test is.
+func (b *recordingBus) Heard(pubsub.User) bool { return true }
+
 func (b *recordingBus) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

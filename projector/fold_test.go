@@ -72,10 +72,13 @@ func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.
 	for id, u := range state {
 		m.rows[id] = u
 	}
-	for _, update := range updatesOf(sorted(state), 0, "epoch") {
+	for _, update := range updatesOf(sorted(state), 0, "epoch", allHeard) {
 		m.told[update.UserID] = update
 	}
 }
+
+// allHeard says that everybody is heard of.
+func allHeard(pubsub.User) bool { return true }
 
 // reload returns u as it comes back from the tables.
 func reload(t rapid.TB, u *user) user {

@@ -188,7 +188,7 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 	// A batch that has begun is finished: what is committed must be told.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
-	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)
+	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing, p.projector.cfg.Bus.Heard)
 	if errors.Is(err, errRepeated) {
 		p.caution.failed()
 	}

@@ -308,11 +308,11 @@ func (a *conversationRows) queue(batch *pgx.Batch, sql string) {
 }
 
 // updatesOf returns what clients must be told of users since their rows were
-// read or written.
-func updatesOf(users []*user, partition int, epoch string) []pubsub.Update {
-	updates := make([]pubsub.Update, 0, len(users))
+// read or written. Of most users nobody hears, as their apps are closed.
+func updatesOf(users []*user, partition int, epoch string, heard func(pubsub.User) bool) []pubsub.Update {
+	var updates []pubsub.Update
 	for _, u := range users {
-		if u.version == u.stored {
+		if u.version == u.stored || !heard(pubsub.User{ID: u.id, Partition: partition}) {
 			continue
 		}
 		update := pubsub.Update{

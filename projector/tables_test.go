@@ -309,3 +309,17 @@ WHERE unread <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unread
 		t.Error(wrong)
 	}
 }
+
+// No update is made of a user of whom nobody hears, nor of one of whom nothing
+// can be seen to have changed.
+func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
+	users := map[string]*user{"ann": newUser("ann"), "ben": newUser("ben"), "eve": newUser("eve")}
+	e := deliver("c", 1, "ann", "ben")
+	fold(&e, users)
+	updates := updatesOf(sorted(users), 3, "epoch", func(u pubsub.User) bool {
+		return u == pubsub.User{ID: "ben", Partition: 3} || u.ID == "eve"
+	})
+	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
+		t.Errorf("the updates are %+v, want one of ben", updates)
+	}
+}

@@ -67,6 +67,14 @@ func (m *Memory) Publish(ctx context.Context, updates []Update) error {
 	return nil
 }
 
+// Heard implements [Bus]. It is exact.
+func (m *Memory) Heard(u User) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	_, ok := m.joined[u]
+	return ok
+}
+
 // Subscribe implements [Bus].
 func (m *Memory) Subscribe(h Handler) (Subscription, error) {
 	m.mu.Lock()

@@ -11,6 +11,35 @@ func TestMemory(t *testing.T) {
 	pubsubtest.Run(t, func(*testing.T) pubsub.Bus { return pubsub.NewMemory() })
 }
 
+// TestMemoryHearsOfNobodyElse makes sure that no update is made in vain.
+func TestMemoryHearsOfNobodyElse(t *testing.T) {
+	bus := pubsub.NewMemory()
+	defer bus.Close()
+	u := pubsub.User{ID: "alice", Partition: 1}
+	heard := func(want bool, when string) {
+		t.Helper()
+		if got := bus.Heard(u); got != want {
+			t.Errorf("%v, want %v, %s", got, want, when)
+		}
+	}
+	heard(false, "where nobody is joined")
+	s, err := bus.Subscribe(&stuck{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Join(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	heard(true, "joined")
+	if bus.Heard(pubsub.User{ID: "alice", Partition: 2}) {
+		t.Error("a user of another partition is heard of")
+	}
+	if err := s.Leave(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	heard(false, "left")
+}
+
 // stuck is a handler that does not return from its first update until it is let
 // go. It keeps what it was told, in order; version -1 stands for a gap.
 type stuck struct {

@@ -28,6 +28,12 @@ type Bus interface {
 	// been sent.
 	Publish(ctx context.Context, updates []Update) error
 
+	// Heard reports whether an update of a user, published now, could reach
+	// anybody: one that could not need not be made. It is true of everybody who
+	// was joined by a Join that has returned, and may be true of others: a bus
+	// that does not know says so of all. It does not block.
+	Heard(u User) bool
+
 	// Subscribe opens a subscription that has joined nobody yet. Its handler
 	// is called from one goroutine at a time until Close returns.
 	Subscribe(h Handler) (Subscription, error)

@@ -146,6 +146,9 @@ func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 	return nil
 }
 
+// Heard implements [Bus]. Who listens, only Redis knows.
+func (r *Redis) Heard(User) bool { return true }
+
 // Wake implements [Bus]. It does not block longer than
 // [RedisConfig].PublishTimeout.
 func (r *Redis) Wake(ctx context.Context, partitions []int) error {

@@ -147,15 +147,15 @@ var mutants = []mutant{
 		{
 			batchFile,
 			"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return result{}, fmt.Errorf(\"write: %w\", err)\n	}\n" +
-				"	r.updates = updatesOf(touched, t.partition, state.epoch)\n",
-			"	r.updates = updatesOf(touched, t.partition, state.epoch)\n" +
+				"	r.updates = updatesOf(touched, t.partition, state.epoch, heard)\n",
+			"	r.updates = updatesOf(touched, t.partition, state.epoch, heard)\n" +
 				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", err)\n	}\n",
 		},
 		{stepFile, "	p.projector.enqueue(r.updates)\n", ""},
 		{
 			stepFile,
-			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)\n",
-			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing)\n	p.projector.enqueue(r.updates)\n",
+			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing, p.projector.cfg.Bus.Heard)\n",
+			"	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing, p.projector.cfg.Bus.Heard)\n	p.projector.enqueue(r.updates)\n",
 		},
 	}, crashes},
 

@@ -77,6 +77,25 @@ func testSeveralSubscriptions(t *testing.T, bus pubsub.Bus) {
 	}
 }
 
+// testHeard makes sure that a bus never takes somebody for unheard who is not.
+func testHeard(t *testing.T, bus pubsub.Bus) {
+	u := users(t, 1)[0]
+	heard := func(when string) {
+		t.Helper()
+		if !bus.Heard(u) {
+			t.Errorf("nobody hears of a user %s", when)
+		}
+	}
+	a, _ := subscribe(t, bus, u)
+	heard("that is joined")
+	b, _ := subscribe(t, bus, u)
+	leave(t, a, u)
+	heard("that another subscription has left")
+	join(t, a, u)
+	leave(t, b, u)
+	heard("that was joined again")
+}
+
 func testJoinTwice(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 2)
 	s, r := subscribe(t, bus, u[0], u[0])

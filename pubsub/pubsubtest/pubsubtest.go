@@ -27,6 +27,7 @@ func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 		{"what is published after a join arrives", testJoinBeforePublish},
 		{"only what was joined arrives", testOnlyJoined},
 		{"each subscription has its own users", testSeveralSubscriptions},
+		{"whoever is joined is heard", testHeard},
 		{"joining twice is joining once", testJoinTwice},
 		{"leaving and joining again misses nothing", testRejoin},
 		{"many users join at once", testManyUsers},
