@@ -2,7 +2,7 @@ package events
 
 import (
 	"strconv"
-	"time"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -20,9 +20,9 @@ func decodeOwn(b []byte) (e Event, ok bool) {
 	r.skip(`,"type":`)
 	e.Type = r.eventType()
 	if r.has(`,"time":`) {
-		t, err := time.Parse(time.RFC3339Nano, r.text())
+		err := e.Time.UnmarshalText(r.bytes())
 		r.failed = r.failed || err != nil
-		e.Time = t.UTC()
+		e.Time = e.Time.UTC()
 	}
 	if r.has(`,"traceparent":`) {
 		e.TraceParent = r.text()
@@ -102,18 +102,23 @@ func (r *ownReader) eventType() Type {
 	return Type(b)
 }
 
-// texts reads an array of strings, which has at least one.
+// texts reads an array of strings, which has at least one. They share their
+// memory: who keeps one for longer than the others copies it.
 func (r *ownReader) texts() []string {
 	r.skip(`[`)
-	texts := make([]string, 0, 1)
+	rest := r.rest
 	for !r.failed {
-		texts = append(texts, r.text())
+		r.bytes()
 		if !r.has(`,`) {
 			break
 		}
 	}
+	array := rest[:len(rest)-len(r.rest)]
 	r.skip(`]`)
-	return texts
+	if r.failed {
+		return nil
+	}
+	return strings.Split(string(array[1:len(array)-1]), `","`) // which no string holds
 }
 
 // number reads a whole number from 0.

@@ -87,8 +87,11 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	var batch pgx.Batch
 	size := 0
 	for _, in := range inserts {
-		size += in.rows.size()
-		batch.Queue(insertSQL(Topic(in.partition)), in.rows.arrays()...)
+		bytes := in.rows.size()
+		size += bytes
+		arrays := in.rows.arrays()
+		arrays[0] = Leading{[][16]byte(in.rows.uuids), bytes}
+		batch.Queue(insertSQL(Topic(in.partition)), arrays...)
 	}
 	batch.Queue(transactionIDSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&r.TransactionID) })
 	if err := l.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {

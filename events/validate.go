@@ -286,12 +286,24 @@ func checkText(s string, maxBytes int) string {
 		return "must not be empty"
 	case len(s) > maxBytes:
 		return fmt.Sprintf("must have at most %d bytes, has %d", maxBytes, len(s))
+	case isPlain(s): // as most are, and which is quick to see
+		return ""
 	case !utf8.ValidString(s):
 		return "must be valid UTF-8"
 	case strings.ContainsFunc(s, isControl):
 		return "must not hold control characters"
 	}
 	return ""
+}
+
+// isPlain reports whether s is printable ASCII.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // isControl reports whether r is a C0 or C1 control character or DEL. It is

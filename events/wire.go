@@ -1,8 +1,10 @@
 package events
 
 import (
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -46,6 +48,13 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 			if element == pgtype.TextOID || element == pgtype.JSONOID || element == pgtype.JSONBOID {
 				return textsPlan{element}
 			}
+		case Leading:
+			switch element {
+			case pgtype.TextOID:
+				return leadingPlan{textsPlan{element}}
+			case pgtype.UUIDOID:
+				return leadingPlan{keysPlan{}}
+			}
 		case []int64:
 			if element == pgtype.Int8OID {
 				return numbersPlan{}
@@ -63,10 +72,13 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 const arrayHeader = 20
 
 // appendArray appends the header of an array of n elements, which take so many
-// bytes without their lengths. It makes room for those, and for three times what
-// is there, so that the arrays of a statement grow the buffer a few times only.
+// bytes without their lengths. It makes room for those where there is none, and
+// then for three times what is there, so that the arrays of a statement grow the
+// buffer a few times only.
 func appendArray(buf []byte, element uint32, n, bytes int) []byte {
-	buf = slices.Grow(buf, arrayHeader+4*n+bytes+3*len(buf))
+	if need := arrayHeader + 4*n + bytes; cap(buf)-len(buf) < need {
+		buf = slices.Grow(buf, need+3*len(buf))
+	}
 	buf = append(buf, 0, 0, 0, 1, 0, 0, 0, 0) // one dimension, no nulls
 	buf = binary.BigEndian.AppendUint32(buf, element)
 	buf = appendLength(buf, n)
@@ -104,6 +116,44 @@ func (p textsPlan) Encode(value any, buf []byte) ([]byte, error) {
 		buf = append(buf, s...)
 	}
 	return buf, nil
+}
+
+// Leading is the first array of a statement, and about how many bytes all of its
+// arrays take: pgx encodes the parameters of a statement into one buffer, which
+// begins small.
+type Leading struct {
+	// Array is of texts, as a []string, or of keys, as a [][16]byte.
+	Array any
+	Bytes int
+}
+
+// Value implements [driver.Valuer], for connections without RegisterArrays.
+func (l Leading) Value() (driver.Value, error) {
+	switch array := l.Array.(type) {
+	case []string:
+		return arrayLiteral(array), nil
+	case [][16]byte:
+		return uuids(array).Value()
+	}
+	return nil, fmt.Errorf("an array of %T cannot lead", l.Array)
+}
+
+// leadingPlan makes room before the plan of the array.
+type leadingPlan struct{ array pgtype.EncodePlan }
+
+// Encode implements [pgtype.EncodePlan].
+func (p leadingPlan) Encode(value any, buf []byte) ([]byte, error) {
+	l := value.(Leading) //nolint:forcetypeassert // made for these
+	return p.array.Encode(l.Array, slices.Grow(buf, l.Bytes))
+}
+
+// ArrayBytes is what an array of texts takes on its way to Postgres.
+func ArrayBytes(texts []string) int {
+	bytes := arrayHeader + 4*len(texts)
+	for _, s := range texts {
+		bytes += len(s)
+	}
+	return bytes
 }
 
 type numbersPlan struct{}

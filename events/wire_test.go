@@ -45,6 +45,46 @@ func TestArraysAreThoseOfPgx(t *testing.T) {
 	}
 }
 
+// The first array of a statement is as any other, also where it has no room, or
+// connections are not set up for it.
+func TestLeadingIsAnArray(t *testing.T) {
+	usual, ours := pgtype.NewMap(), pgtype.NewMap()
+	events.RegisterArrays(ours)
+	for _, texts := range [][]string{{}, {"", "a", `{"quoted": "\\"}`, "Zoë"}} {
+		for _, bytes := range []int{0, 1 << 10} {
+			want, err := ours.Encode(pgtype.TextArrayOID, pgtype.BinaryFormatCode, texts, []byte("before"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			leading := events.Leading{Array: texts, Bytes: bytes}
+			got, err := ours.Encode(pgtype.TextArrayOID, pgtype.BinaryFormatCode, leading, []byte("before"))
+			if !cmp.Equal(got, want) || err != nil || cap(got) < bytes {
+				t.Errorf("%q with room for %d is %q, with room for %d, %v; want %q", texts, bytes, got, cap(got), err, want)
+			}
+			for _, oid := range []uint32{0, pgtype.TextArrayOID} { // not known, and known
+				literal, err := usual.Encode(oid, pgtype.TextFormatCode, leading, nil)
+				var again []string
+				if err == nil {
+					err = usual.Scan(pgtype.TextArrayOID, pgtype.TextFormatCode, literal, &again)
+				}
+				if err != nil || !cmp.Equal(again, texts) {
+					t.Errorf("%q comes back from %q as %q, %v", texts, literal, again, err)
+				}
+			}
+		}
+	}
+
+	keys := [][16]byte{{1}, {2}}
+	want, err := ours.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, keys, nil)
+	got, err2 := ours.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, events.Leading{Array: keys, Bytes: 1 << 10}, nil)
+	if !cmp.Equal(got, want) || cap(got) < 1<<10 || err != nil || err2 != nil {
+		t.Errorf("keys are %q with room for %d, %v; want %q, %v", got, cap(got), err2, want, err)
+	}
+	if _, err := (events.Leading{Array: []int64{1}}).Value(); err == nil {
+		t.Error("numbers can lead")
+	}
+}
+
 // A pool whose connections are set up for it appends what any other does.
 func TestAppendWithRegisteredArrays(t *testing.T) {
 	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, migrated))

@@ -227,18 +227,22 @@ func (b *batch) doubt(recent *recentKeys, all bool) {
 	}
 }
 
-// keys returns the keys of the events that are doubtful, or of those that are
-// not, in ascending order: neighbours in an index are found and written in the
-// same pages, which saves a third of what an entry costs.
-func (b *batch) keys(doubtful bool) [][16]byte {
-	keys := make([][16]byte, 0, len(b.items))
+// keys returns the keys of the events that are most likely new, and of those that
+// are doubtful, in ascending order: neighbours in an index are found and written
+// in the same pages, which saves a third of what an entry costs.
+func (b *batch) keys() (likelyNew, doubtful [][16]byte) {
+	likelyNew = make([][16]byte, 0, len(b.items)) // as nearly all are
 	for i := range b.items {
-		if b.items[i].doubtful == doubtful {
-			keys = append(keys, b.items[i].key)
+		if it := &b.items[i]; it.doubtful {
+			doubtful = append(doubtful, it.key)
+		} else {
+			likelyNew = append(likelyNew, it.key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
-	return keys
+	for _, keys := range [][][16]byte{likelyNew, doubtful} {
+		slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	}
+	return likelyNew, doubtful
 }
 
 // loaded is what the tables said at the start of a batch, besides the rows.
@@ -277,11 +281,12 @@ func (b *batch) load(ctx context.Context, conn *pgx.Conn, t *tables, known stand
 	if b.begins {
 		reads.Queue(beginGenerationSQL, t.partition, b.generation, b.from.TransactionID, b.from.Offset)
 	}
-	if keys := b.keys(false); len(keys) > 0 {
-		reads.Queue(rememberNewKeysSQL(t.partition, b.generation), keys).Exec(expectNewKeys(len(keys)))
+	likelyNew, doubtful := b.keys()
+	if len(likelyNew) > 0 {
+		reads.Queue(rememberNewKeysSQL(t.partition, b.generation), likelyNew).Exec(expectNewKeys(len(likelyNew)))
 	}
-	if keys := b.keys(true); len(keys) > 0 { // which may be of those
-		reads.Queue(rememberKeysSQL(t.partition, b.generation), keys).
+	if len(doubtful) > 0 { // which may be of those
+		reads.Queue(rememberKeysSQL(t.partition, b.generation), doubtful).
 			Query(func(rows pgx.Rows) error { return scanKeys(rows, state.fresh) })
 	}
 	if len(m.users) > 0 {

@@ -40,11 +40,10 @@ func (c *cache) keep(users []*user) {
 	for _, u := range users {
 		before := u.weight
 		u.settle()
-		if _, ok := c.young[u.id]; ok {
-			c.weight -= before
+		if before == 0 { // else it is among the young, where user has put it
+			c.young[u.id] = u
 		}
-		c.young[u.id] = u
-		c.weight += u.weight
+		c.weight += u.weight - before
 	}
 	if c.weight > c.limit {
 		c.old, c.young, c.weight = c.young, map[string]*user{}, 0

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/badged/badged/events"
@@ -49,7 +50,6 @@ type conversation struct {
 	// while lastSeq still is leftSeq; a flag would make the order of deliveries
 	// and reads matter.
 	leftSeq int64
-	marked  bool
 	// deliveredHour is when the latest delivery or mark was appended, in hours
 	// since 1970: no client sees it, and the expiry sweep goes by it. A late
 	// delivery counts as of when it came, whatever its seq, so that order does
@@ -60,18 +60,24 @@ type conversation struct {
 	mentions boundedSet // those of unread that mention the user
 	recalled rangeSet   // above readSeq, delivered or not
 
+	// first is what unread begins with: one range is what it mostly has, and an
+	// array of its own would be one more object for the garbage collector.
+	first [1]seqRange
+
+	marked bool
 	// touched is set where anything changed, seen by clients or not.
 	touched bool
 	// stored is set where there is a row.
 	stored bool
 	// weighed are the ranges that are part of the weight of the user.
-	weighed int
+	weighed int32
 }
 
 // never is a leftSeq that no lastSeq equals.
 const never = -1
 
 func newUser(id string) *user {
+	id = strings.Clone(id) // which may be part of that of a whole group
 	return &user{id: id, conversations: map[string]*conversation{}}
 }
 
@@ -80,6 +86,7 @@ func (u *user) conversation(id string) *conversation {
 	c, ok := u.conversations[id]
 	if !ok {
 		c = &conversation{id: id, category: events.DefaultCategory, level: events.LevelAll, leftSeq: never}
+		c.unread.ranges = c.first[:0]
 		u.conversations[id] = c
 	}
 	return c
@@ -172,8 +179,8 @@ func (u *user) settle() {
 	for _, c := range u.changed {
 		c.touched, c.stored = false, true
 		n := len(c.unread.ranges) + len(c.mentions.ranges) + len(c.recalled.ranges)
-		u.ranges += n - c.weighed
-		c.weighed = n
+		u.ranges += n - int(c.weighed)
+		c.weighed = int32(n) //nolint:gosec // at most three times maxRanges
 	}
 	u.changed = u.changed[:0]
 	u.stored = u.version

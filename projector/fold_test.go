@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -344,5 +345,14 @@ func TestStories(t *testing.T) {
 				t.Errorf("the model says otherwise (-model +fold):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A user that is remembered keeps its own id in memory, and not those of a whole
+// group that it was decoded with.
+func TestUserKeepsItsOwnID(t *testing.T) {
+	group := "ann,ben"
+	if u := newUser(group[:3]); u.id != "ann" || unsafe.StringData(u.id) == unsafe.StringData(group) {
+		t.Errorf("%q is in the memory of %q", u.id, group)
 	}
 }

@@ -127,7 +127,11 @@ func (s *rangeSet) String() string {
 	if len(s.ranges) == 0 {
 		return emptySet
 	}
-	b := make([]byte, 0, 24*len(s.ranges))
+	var few [64]byte // which most sets fit, and which costs no memory
+	b := few[:0]
+	if need := 24 * len(s.ranges); need > len(few) {
+		b = make([]byte, 0, need)
+	}
 	for i, r := range s.ranges {
 		b = append(b, ",["...)
 		if i == 0 {

@@ -35,7 +35,7 @@ func newRecentKeys(bytes int) *recentKeys {
 // time, and its place in the order be that.
 func (r *recentKeys) turn() {
 	if len(r.young) >= r.limit {
-		r.old, r.young = r.young, map[uint64]struct{}{}
+		r.old, r.young = r.young, make(map[uint64]struct{}, len(r.young))
 	}
 }
 

@@ -292,7 +292,8 @@ func (r *refold) fold(at events.Position, it *item) int {
 	}
 	for _, id := range d.UserIDs {
 		if r.users[id] == nil {
-			r.users[id] = newUser(id)
+			u := newUser(id)
+			r.users[u.id] = u
 		}
 	}
 	fold(&it.event, r.users)

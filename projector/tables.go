@@ -207,6 +207,12 @@ func scanConversationsInto(rows pgx.Rows, of func(userID string) *user, read fun
 func (t *tables) queueWrites(batch *pgx.Batch, users []*user) int {
 	var newUsers, knownUsers userColumns
 	var newRows, knownRows conversationRows
+	conversations := 0
+	for _, u := range users {
+		conversations += len(u.changed)
+	}
+	knownUsers.reserve(len(users)) // as most are
+	knownRows.reserve(conversations)
 	for _, u := range users {
 		switch {
 		case u.version == u.stored:
@@ -224,12 +230,9 @@ func (t *tables) queueWrites(batch *pgx.Batch, users []*user) int {
 			}
 		}
 	}
-	newUsers.queue(batch, t.insertUsersSQL)
-	knownUsers.queue(batch, t.updateUsersSQL)
-	newRows.queue(batch, t.insertConversationsSQL)
-	knownRows.queue(batch, t.updateConversationsSQL)
-	const userBytes, conversationBytes, rest = 100, 170, 4096
-	return userBytes*(len(newUsers.ids)+len(knownUsers.ids)) + conversationBytes*(len(newRows.ids)+len(knownRows.ids)) + rest
+	const rest = 4096 // of the statements, and of what else a batch sends
+	return newUsers.queue(batch, t.insertUsersSQL) + knownUsers.queue(batch, t.updateUsersSQL) +
+		newRows.queue(batch, t.insertConversationsSQL) + knownRows.queue(batch, t.updateConversationsSQL) + rest
 }
 
 // userColumns are users as the arrays that userValues takes.
@@ -237,6 +240,12 @@ type userColumns struct {
 	ids                        []string
 	versions, totals, mentions []int64
 	categories                 []string
+}
+
+// reserve makes room for n users.
+func (a *userColumns) reserve(n int) {
+	a.ids, a.categories = make([]string, 0, n), make([]string, 0, n)
+	a.versions, a.totals, a.mentions = make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n)
 }
 
 func (a *userColumns) add(u *user) {
@@ -247,11 +256,21 @@ func (a *userColumns) add(u *user) {
 	a.categories = append(a.categories, u.categories.String())
 }
 
-func (a *userColumns) queue(batch *pgx.Batch, sql string) {
-	if len(a.ids) > 0 {
-		batch.Queue(sql, a.ids, a.versions, a.totals, a.mentions, a.categories)
+// queue adds a statement that takes the users to batch, and returns about what
+// they take on their way to Postgres, in bytes.
+func (a *userColumns) queue(batch *pgx.Batch, sql string) int {
+	if len(a.ids) == 0 {
+		return 0
 	}
+	const numbers, jsonb = 3 * (4 + 8), 1
+	bytes := arraysBytes + events.ArrayBytes(a.ids) + events.ArrayBytes(a.categories) + (numbers+jsonb)*len(a.ids)
+	batch.Queue(sql, events.Leading{Array: a.ids, Bytes: bytes}, a.versions, a.totals, a.mentions, a.categories)
+	return bytes
 }
+
+// arraysBytes is more than what the arrays of a statement take without their
+// elements.
+const arraysBytes = 512
 
 // conversationRows are conversations as the arrays that conversationValues
 // takes.
@@ -264,6 +283,17 @@ type conversationRows struct {
 	unreadSets, mentionSets, recalledSets  []string
 	unreadBlocks, mentionBlocks            []string
 	deliveredHours                         []int32
+}
+
+// reserve makes room for n conversations, in the columns that all have.
+func (a *conversationRows) reserve(n int) {
+	for _, column := range []*[]string{&a.users, &a.ids, &a.categories, &a.unreadSets} {
+		*column = make([]string, 0, n)
+	}
+	for _, column := range []*[]int64{&a.versions, &a.readSeqs, &a.lastSeqs, &a.unread} {
+		*column = make([]int64, 0, n)
+	}
+	a.deliveredHours = make([]int32, 0, n)
 }
 
 func (a *conversationRows) add(u *user, c *conversation) {
@@ -299,12 +329,23 @@ func addRare[T comparable](column []T, n int, value, usual T) []T {
 	return append(column, value)
 }
 
-func (a *conversationRows) queue(batch *pgx.Batch, sql string) {
-	if len(a.users) > 0 {
-		batch.Queue(sql, a.users, a.ids, a.versions, a.readSeqs, a.lastSeqs, a.leftSeqs,
-			a.categories, a.levels, a.marked, a.unread, a.mentions, a.unreadSets, a.mentionSets, a.recalledSets, a.unreadBlocks, a.mentionBlocks,
-			a.deliveredHours)
+// queue does for conversations what that of users does for these.
+func (a *conversationRows) queue(batch *pgx.Batch, sql string) int {
+	if len(a.users) == 0 {
+		return 0
 	}
+	bytes := arraysBytes + (4+4)*len(a.deliveredHours) + (4+1)*len(a.marked) +
+		(4+8)*(len(a.versions)+len(a.readSeqs)+len(a.lastSeqs)+len(a.leftSeqs)+len(a.unread)+len(a.mentions))
+	for _, texts := range [][]string{
+		a.users, a.ids, a.categories, a.levels,
+		a.unreadSets, a.mentionSets, a.recalledSets, a.unreadBlocks, a.mentionBlocks,
+	} {
+		bytes += events.ArrayBytes(texts)
+	}
+	batch.Queue(sql, events.Leading{Array: a.users, Bytes: bytes}, a.ids, a.versions, a.readSeqs, a.lastSeqs, a.leftSeqs,
+		a.categories, a.levels, a.marked, a.unread, a.mentions, a.unreadSets, a.mentionSets, a.recalledSets, a.unreadBlocks, a.mentionBlocks,
+		a.deliveredHours)
+	return bytes
 }
 
 // updatesOf returns what clients must be told of users since their rows were

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
@@ -321,5 +323,65 @@ func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
 	})
 	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
 		t.Errorf("the updates are %+v, want one of ben", updates)
+	}
+}
+
+// The room that is made for the arrays of a statement is enough, and not much
+// more, whatever the rows.
+func TestArraysFitTheirRoom(t *testing.T) {
+	types := pgtype.NewMap()
+	events.RegisterArrays(types)
+	oid := func(value any) uint32 {
+		switch value.(type) {
+		case []int64:
+			return pgtype.Int8ArrayOID
+		case []int32:
+			return pgtype.Int4ArrayOID
+		case []bool:
+			return pgtype.BoolArrayOID
+		}
+		return pgtype.TextArrayOID
+	}
+	users := map[string]*user{}
+	for i := range 2000 {
+		u := newUser(fmt.Sprint("user ", i))
+		users[u.id] = u
+		if i%2 == 0 { // there are rows of it
+			u.stored = 1
+			u.conversation("c").stored = true
+		}
+		for _, e := range []events.Event{
+			deliver("c", 1, u.id), deliver("c", 3, u.id), deliver("other", 1, u.id),
+			event("1", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 3 }, u.id),
+			event("2", events.ConversationLevelSet, "c", level(events.LevelMentions), u.id),
+			event("3", events.ConversationLeft, "other", nil, u.id),
+		} {
+			e.Data.MentionedUserIDs = e.Data.UserIDs
+			fold(&e, users)
+		}
+	}
+	var batch pgx.Batch
+	all := newTables(0).queueWrites(&batch, sorted(users))
+	sum := 0
+	for _, q := range batch.QueuedQueries {
+		bytes := 0
+		for i, value := range q.Arguments {
+			of := oid(value)
+			if i == 4 && len(q.Arguments) == 5 { // the categories of users
+				of = pgtype.JSONBArrayOID
+			}
+			b, err := types.Encode(of, pgtype.BinaryFormatCode, value, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(b)
+		}
+		if room := q.Arguments[0].(events.Leading).Bytes; room < bytes || room > bytes+arraysBytes*2 {
+			t.Errorf("there is room for %d bytes, of %d, in %.60s", room, bytes, q.SQL)
+		}
+		sum += bytes
+	}
+	if len(batch.QueuedQueries) != 4 || all < sum {
+		t.Errorf("%d statements take %d bytes, not %d", len(batch.QueuedQueries), sum, all)
 	}
 }
