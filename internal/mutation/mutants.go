@@ -117,7 +117,7 @@ var mutants = []mutant{
 	{"whoever folds again never forgets a key", []edit{{
 		"projector/dedupmemory.go", "		m.keys[0] = map[uuid.UUID]struct{}{}\n", "",
 	}}, pure},
-	{"the position moves without the rows", []edit{{batchFile, "bytes := t.queueWrites(&writes, touched)", "bytes := 0"}}, inTables},
+	{"the position moves without the rows", []edit{{batchFile, "size := t.queueWrites(&writes, touched)", "size := 0"}}, inTables},
 	{"read_all does not load what it reads", []edit{{batchFile, "if len(m.readAll) > 0 {", "if false {"}}, fetched},
 	{"a bad event is dropped silently", []edit{{
 		batchFile, "b.dead = append(b.dead, deadLetter{record: records[i], reason: err.Error()})", "",
