@@ -26,7 +26,7 @@ type parameter struct {
 func shown() []string {
 	return []string{
 		"fsync", "synchronous_commit", "full_page_writes", "wal_compression", "wal_sync_method", "wal_level", "commit_delay",
-		"shared_buffers", "wal_buffers", "work_mem", "max_wal_size", "checkpoint_timeout",
+		"shared_buffers", "wal_buffers", "work_mem", "max_wal_size", "min_wal_size", "checkpoint_timeout",
 		"autovacuum", "random_page_cost", "jit", "max_connections",
 	}
 }
@@ -43,7 +43,7 @@ func durable() map[string]string {
 // time.
 func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says postgres, err error) {
 	settings := durable()
-	settings["max_wal_size"] = "8GB"
+	settings["max_wal_size"], settings["min_wal_size"] = "8GB", "8GB"
 	if sharedBuffers != "" {
 		settings["shared_buffers"] = sharedBuffers
 	}

@@ -29,7 +29,7 @@ func reads() scenario {
 				Users: s.pick(100_000, 1000), Conversations: 20,
 				Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 3,
 			}
-			server, err := r.remote(ctx, overHTTP.workers+readers)
+			server, err := r.remote(ctx, bulk.workers+readers)
 			if err != nil {
 				return nil, err
 			}
@@ -63,7 +63,7 @@ type badgeReads struct {
 // calibrate finds out how fast the server is, and so gives its users badges.
 func (b *badgeReads) calibrate(ctx context.Context) error {
 	began := time.Now()
-	n, err := overHTTP.drive(ctx, b.server, b.stream, b.duration/2)
+	n, err := bulk.drive(ctx, b.server, b.stream, b.duration/2)
 	b.full = float64(n) / time.Since(began).Seconds()
 	return err
 }

@@ -9,11 +9,8 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// How a chat backend publishes in bulk.
-var (
-	bulk     = driver{workers: 4, batch: 500}
-	overHTTP = driver{workers: 4, batch: 1000}
-)
+// bulk is how a chat backend publishes in bulk.
+var bulk = driver{workers: 4, batch: 1000}
 
 // sustained is publishing and folding together for as long as is asked for,
 // against the usual ways to count.
@@ -36,8 +33,8 @@ func sustained() scenario {
 			return contestOf(
 				r.counting(ours, "the server in this process, events.Log.Append; "+cfg.String(), r.ours, bulk, cfg, s.duration),
 				r.counting("badged, HTTP", "the binary, NDJSON", func(ctx context.Context) (way, error) {
-					return r.remote(ctx, overHTTP.workers)
-				}, overHTTP, cfg, s.duration),
+					return r.remote(ctx, bulk.workers)
+				}, bulk, cfg, s.duration),
 				r.counting(lua, "one EVALSHA: dedup, counters, read position; no persistence of a write before its answer",
 					r.redis(func(ctx context.Context, url string) (way, error) { return rival.NewLua(ctx, url) }),
 					driver{rival.Connections, 1}, cfg, s.duration),
@@ -46,7 +43,7 @@ func sustained() scenario {
 					driver{rival.Connections, 100}, cfg, s.duration),
 				r.counting(stock, "stock publisher and subscribers, a handler per message, in the transaction that read it",
 					r.rows(func(ctx context.Context, url string) (way, error) { return rival.NewWatermill(ctx, url, cfg.Users) }),
-					driver{4, 500}, cfg, s.duration),
+					bulk, cfg, s.duration),
 			)
 		},
 	}
