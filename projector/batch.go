@@ -121,8 +121,9 @@ type standing struct {
 // the partition does not stand as known says, and errRepeated where an event
 // came before that is not marked doubtful. Rows that c remembers are not loaded.
 // Updates are made for those users only of whom heard, asked after the commit,
-// says that anybody would hear. After an error c must be cleared, and conn, which may be inside a
-// transaction, closed: which is what releasing it to its pool does.
+// says that anybody would hear. After an error c must be cleared, and conn,
+// which may be inside a transaction, closed: which is what releasing it to its
+// pool does.
 func (b *batch) commit(ctx context.Context, conn *pgx.Conn, t *tables, c *cache, known standing, heard func(pubsub.User) bool) (result, error) {
 	users, missing := b.users(c)
 	state, err := b.load(ctx, conn, t, known, users, missing)
