@@ -68,13 +68,19 @@ func (b *badgeReads) calibrate(ctx context.Context) error {
 	return err
 }
 
+// run reads, while events are published at a rate, and says how many were: one
+// publisher falls behind where the machine is too busy for it.
 func (b *badgeReads) run(ctx context.Context, r *rig, rate float64) ([]measure, error) {
+	published := 0
 	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, b.duration, errEnough)
 		defer cancel()
 		group, ctx := errgroup.WithContext(ctx)
 		if rate > 0 {
-			group.Go(func() error { return b.publish(ctx, rate) })
+			group.Go(func() (err error) {
+				published, err = b.publish(ctx, rate)
+				return err
+			})
 		}
 		counts := make([]int, readers)
 		for i := range counts {
@@ -102,7 +108,11 @@ func (b *badgeReads) run(ctx context.Context, r *rig, rate float64) ([]measure, 
 	if err := b.server.Settle(ctx); err != nil {
 		return nil, err
 	}
-	return used.all(), checkTotals(ctx, b.server, b.stream)
+	all := used.all()
+	if rate > 0 {
+		all = append(all, measure{"published", "events/s", float64(published) / b.duration.Seconds()})
+	}
+	return all, checkTotals(ctx, b.server, b.stream)
 }
 
 // errEnough ends a run whose time is over.
@@ -116,9 +126,9 @@ func enough(ctx context.Context, err error) error {
 	return err
 }
 
-// publish publishes at a steady rate until ctx is done. What has begun is
-// finished, so that it is known what was published.
-func (b *badgeReads) publish(ctx context.Context, rate float64) error {
+// publish publishes at a steady rate until ctx is done, and returns how many
+// events. What has begun is finished, so that it is known what was published.
+func (b *badgeReads) publish(ctx context.Context, rate float64) (published int, err error) {
 	const perSecond = 20
 	chunk := make([]stream.Event, max(1, int(rate/perSecond)))
 	tick := time.NewTicker(time.Second / perSecond)
@@ -127,11 +137,12 @@ func (b *badgeReads) publish(ctx context.Context, rate float64) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil
+			return published, nil
 		}
 		b.stream.Next(chunk)
 		if err := b.server.Apply(context.WithoutCancel(ctx), chunk); err != nil {
-			return err
+			return published, err
 		}
+		published += len(chunk)
 	}
 }
