@@ -2,7 +2,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # Development tools, at the versions of their own module; go caches the builds.
-TOOL := go tool -modfile=internal/tools/go.mod
+TOOL := go tool -modfile=$(CURDIR)/internal/devtest/tools/go.mod
 
 # The packages to test, and more flags for go test. It begins with those that
 # take longest, and wait most, so that others run beside them.
@@ -16,6 +16,8 @@ FUZZTIME  ?= 5s
 # How many histories a run folds without I/O, and through real tables.
 HISTORIES       ?= 5000
 TABLE_HISTORIES ?= 2000
+# How many databases are dumped and restored in the night, several times each.
+JOURNEYS ?= 200
 # How long instances come and go in the night, and for how long no partition may
 # be without an owner meanwhile: a machine that does much else needs more.
 CHURN   ?= 60s
@@ -30,14 +32,14 @@ TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
 
 .PHONY: help
 help: ## list what make can do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/badged
 	go build -trimpath -o bin/badged ./cmd/badged
 
 .PHONY: test
-test: needs web ## run every test with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
+test: needs web ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector -rapid.checks=$(HISTORIES)
@@ -57,7 +59,7 @@ docs: ## write docs/reference anew from the code, and the help in docs/cli.md
 	go test -count=1 -run '^TestHelpInDocs$$' ./internal/cli -update
 
 .PHONY: cover
-cover: needs ## run every test and write coverage.html
+cover: needs ## run every test of the product and write coverage.html
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -coverpkg=./... -coverprofile=coverage.out -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 	go tool cover -html=coverage.out -o coverage.html
 	go tool cover -func=coverage.out | tail -n 1
@@ -68,13 +70,14 @@ fuzz: needs ## run each fuzz target for FUZZTIME
 
 .PHONY: mutate
 mutate: needs ## break badged in listed ways; a test must fail for each (MUTANT='regular expression')
-	go run ./internal/mutation -only '$(MUTANT)'
+	go run ./internal/devtest/mutation -only '$(MUTANT)'
 
 .PHONY: nightly
 nightly: HISTORIES := 1000000
 nightly: needs ## fold a million histories, thousands through real tables, and let instances come and go
 	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
+	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./projector -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	$(MAKE) mutate
 
@@ -84,11 +87,17 @@ soak: needs ## disturb CLIENTS connections and RATE events a second for SOAK, an
 
 .PHONY: bench
 bench: needs ## compare with other ways to count, see docs/benchmarks.md (BENCH='-scenario sustained -rounds 3')
-	go run ./tests/bench -out docs/benchmarks $(BENCH)
+	go -C tests/bench build -o $(CURDIR)/bin/bench .
+	bin/bench -out docs/benchmarks $(value BENCH)
+
+.PHONY: test-bench
+test-bench: needs ## run the tests of the benchmarks with the race detector
+	cd tests/bench && $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: lint
 lint: ## run the linters
 	$(TOOL) golangci-lint run ./...
+	cd tests/bench && $(TOOL) golangci-lint run ./...
 
 .PHONY: fmt
 fmt: ## format the code

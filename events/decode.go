@@ -18,8 +18,10 @@ import (
 // without effect. The error is an [*InvalidError].
 //
 // Besides the attributes of [Event] it accepts, and ignores, the CloudEvents
-// attributes datacontenttype (which must be JSON), dataschema and subject. As
-// CloudEvents wants it, an attribute that is null is one that was not given.
+// attributes datacontenttype (which must be JSON), dataschema and subject. A
+// null is the same as absent, as CloudEvents requires of attributes: for each
+// of them, for data itself and for each field of data. An element of an array
+// cannot be null.
 func Decode(b []byte) (Event, error) {
 	if e, ok := decodeOwn(b); ok {
 		return e, nil
@@ -27,7 +29,7 @@ func Decode(b []byte) (Event, error) {
 	return decode(b)
 }
 
-// decode is Decode for any form.
+// decode decodes an event in any JSON form.
 func decode(b []byte) (Event, error) {
 	var p problems
 	var e Event
@@ -42,7 +44,7 @@ func decode(b []byte) (Event, error) {
 		}
 	}
 	if d.err != nil {
-		p = nil // what was found in half an event only distracts
+		p = nil // problems of half an event only distract
 		p.add("", "is not valid JSON: %s", describeSyntax(d.err))
 		return Event{}, p.err()
 	}
@@ -79,14 +81,10 @@ type decoder struct {
 }
 
 // event reads the envelope and returns which fields of data were given; ok is
-// false where there is no envelope to speak of.
+// false if there is no envelope.
 func (d *decoder) event(e *Event) (present fields, ok bool) {
 	var hasSpecVersion, hasID, hasSource, hasType, hasData bool
 	ok = d.object("", func(name string) {
-		if name != "data" && d.dec.PeekKind() == jsontext.KindNull {
-			d.skip()
-			return
-		}
 		switch name {
 		case "specversion":
 			hasSpecVersion = true
@@ -176,6 +174,8 @@ func (d *decoder) data(data *Data) (present fields) {
 		case fieldLevel:
 			v, _ := d.text(path)
 			data.Level = Level(v)
+		case fieldByApp:
+			data.ByApp = d.bool(path)
 		default:
 			d.unknown(path)
 		}
@@ -183,8 +183,8 @@ func (d *decoder) data(data *Data) (present fields) {
 	return present
 }
 
-// object reads an object and calls member for each name; member must read the
-// value. It reports whether there was an object.
+// object reads an object and calls member for each name whose value is not
+// null; member must read the value. It reports whether there was an object.
 func (d *decoder) object(path string, member func(name string)) bool {
 	if d.err != nil || !d.kind(path, jsontext.KindBeginObject, "a JSON object") {
 		return false
@@ -194,6 +194,10 @@ func (d *decoder) object(path string, member func(name string)) bool {
 		name := d.read()
 		if d.err != nil {
 			return false
+		}
+		if d.dec.PeekKind() == jsontext.KindNull {
+			d.skip()
+			continue
 		}
 		member(name.String())
 	}
@@ -250,6 +254,15 @@ func (d *decoder) int64(path string) int64 {
 		return 0
 	}
 	return n
+}
+
+func (d *decoder) bool(path string) bool {
+	if k := d.dec.PeekKind(); k == jsontext.KindTrue || k == jsontext.KindFalse {
+		d.read()
+		return k == jsontext.KindTrue
+	}
+	d.kind(path, jsontext.KindTrue, "true or false")
+	return false
 }
 
 func (d *decoder) time(path string) time.Time {

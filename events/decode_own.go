@@ -103,7 +103,7 @@ func (r *ownReader) eventType() Type {
 }
 
 // texts reads an array of strings, which has at least one. They share their
-// memory: who keeps one for longer than the others copies it.
+// memory: copy one to keep it longer than the others.
 func (r *ownReader) texts() []string {
 	r.skip(`[`)
 	rest := r.rest
@@ -163,6 +163,9 @@ func (r *ownReader) data(data *Data) (present fields) {
 			data.SenderID = r.text()
 		case fieldLevel:
 			data.Level = Level(r.text())
+		case fieldByApp:
+			r.skip(`true`)
+			data.ByApp = true
 		}
 	}
 	return present

@@ -3,14 +3,13 @@ package events
 // TypeInfo describes a type of event.
 type TypeInfo struct {
 	Type Type
-	// Does says in a sentence what it does to each of its users.
+	// Does is a sentence on its effect on each of its users.
 	Does string
-	// Example is one.
+	// Example is an example of it.
 	Example Event
 	// Required and Optional are the JSON names of the fields of its data.
 	Required, Optional []string
-	// Reserved is set where badged alone writes it: it can be read in the log,
-	// and is refused where it is published.
+	// Reserved is set if only badged may write it: [Publish] rejects it.
 	Reserved bool
 }
 
@@ -23,7 +22,7 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/42", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{
-			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back.",
+			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. By an app, the position moves up to the last message delivered, and further with what is delivered within the next minute.",
 			Example: Event{ID: "design-crew/read/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
@@ -31,7 +30,7 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
-			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until the next read.",
+			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further.",
 			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{
@@ -39,15 +38,15 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
 		},
 		{
-			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message and leaves every list, until a later delivery.",
-			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
+			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered.",
+			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
 			Type: UserReadAll, Does: "Every conversation, or every one of a category, is read up to its last delivered message.",
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
 		},
 		{
-			Type: ConversationExpired, Does: "Like a read, of a conversation that went without a message for so long that it expired.", Reserved: true,
+			Type: ConversationExpired, Does: "Like a read up to the last message delivered, of a conversation that went without a message for so long that it expired.", Reserved: true,
 			Example: Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 	}
@@ -69,8 +68,7 @@ func (set fields) names() []string {
 	return names
 }
 
-// Envelope has the attributes of an event in its JSON form, for whoever
-// describes it to others; [Event] is what is worked with.
+// Envelope describes the JSON form of an [Event], for generated documentation.
 type Envelope struct {
 	SpecVersion     string `json:"specversion" doc:"The version of CloudEvents."`
 	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within source; with it, what the event is known by: one that comes again changes nothing."`

@@ -58,6 +58,9 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 			a.text(f.name, data.SenderID)
 		case fieldLevel:
 			a.text(f.name, string(data.Level))
+		case fieldByApp:
+			a.name(f.name)
+			a.b = append(a.b, "true"...)
 		}
 	}
 	a.b = append(a.b, '}', '}')

@@ -3,6 +3,7 @@ package events_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -61,4 +62,22 @@ func ExamplePublish_databaseSQL() {
 		return tx.Commit()
 	}
 	_ = send
+}
+
+// Decode reports every field at fault.
+func ExampleDecode() {
+	_, err := events.Decode([]byte(`{
+		"specversion": "1.0", "id": "design-crew/42", "source": "chat", "type": "message.delivered",
+		"data": {"conversation_id": "design-crew", "seq": 0, "user_id": "ada"}
+	}`))
+	var invalid *events.InvalidError
+	if errors.As(err, &invalid) {
+		for _, f := range invalid.Fields {
+			fmt.Println(f.Field, f.Message)
+		}
+	}
+	// Output:
+	// data.user_id is not a known field
+	// data.user_ids is required
+	// data.seq must be at least 1, is 0
 }

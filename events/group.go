@@ -8,45 +8,44 @@ import (
 	"time"
 )
 
-// Group appends to a log, and commits small appends that come while another is
-// under way together: one commit, which is what an append of one event mostly
-// costs, for all who wait. It is safe for concurrent use.
+// Group appends to a log. It combines small appends that come while another runs
+// into one transaction: the commit is most of the cost of a small append. It is safe
+// for concurrent use.
 type Group struct {
 	log *Log
 
 	mu sync.Mutex
-	// busy is set while an append of the group is under way, next is what is
-	// to follow it.
+	// busy is set while an append of the group runs; next follows it.
 	busy bool
 	next *company
 }
 
-// company are appends that are committed together.
+// company is a set of appends with one commit.
 type company struct {
 	evs []Event
-	// turn is closed when the append before has ended, done when this has.
+	// turn is closed when the previous append has ended, done when this one has.
 	turn, done chan struct{}
 	receipt    Receipt
 	err        error
 }
 
 const (
-	// smallAppend is the most events of an append that waits for others: a large
-	// one is its own company, and best done beside them.
+	// smallAppend is the most events of an append that is combined with others.
+	// Larger ones run concurrently.
 	smallAppend = 100
-	// largeCompany is when a company takes no more.
+	// largeCompany is the most events of a company.
 	largeCompany = 5000
-	// groupTimeout ends an append that no caller's context does, since it is
-	// that of others too. A database that answers takes far less.
+	// groupTimeout bounds a combined append, which no caller's context can
+	// cancel. A healthy database takes far less.
 	groupTimeout = 30 * time.Second
 )
 
 // NewGroup returns a group that appends to log.
 func NewGroup(log *Log) *Group { return &Group{log: log} }
 
-// Append is [Log.Append], except that the transaction, and so the receipt, may
-// hold the events of others too, and that it goes on where ctx is done first:
-// then, too, the events may have been appended.
+// Append is like [Log.Append], but the transaction and so the receipt may include
+// events of other callers. It returns when ctx is done; the events may be appended
+// nevertheless.
 func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	if len(evs) > smallAppend {
 		return g.log.Append(ctx, evs...)
@@ -64,14 +63,14 @@ func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 		return Receipt{}, context.Cause(ctx)
 	}
 	var bad *BatchError
-	if errors.As(c.err, &bad) { // somebody's; who it was, each finds out alone
+	if errors.As(c.err, &bad) { // of some caller: each retries alone
 		return g.log.Append(ctx, evs...)
 	}
 	return c.receipt, c.err
 }
 
-// join adds evs to the company that is next, and reports whether the caller is
-// the one to append it. It returns nil where that has no room.
+// join adds evs to the next company. leads reports whether the caller must append
+// it. It returns nil if the company is full.
 func (g *Group) join(evs []Event) (c *company, leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +92,7 @@ func (g *Group) join(evs []Event) (c *company, leads bool) {
 	return c, true
 }
 
-// lead appends a company when it is its turn, and gives the turn on.
+// lead appends a company in its turn, and starts the next.
 func (g *Group) lead(ctx context.Context, c *company) {
 	<-c.turn
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)

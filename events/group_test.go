@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // blockLog keeps everybody from appending to partition 0 until release is

@@ -10,9 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pgwire"
 )
 
-// ErrNotMigrated is returned where the database has no log.
+// ErrNotMigrated is returned if the database has no log.
 var ErrNotMigrated = errors.New("the database has no badged schema; run `badged migrate up`")
 
 // Log is the event log of one database: an append-only table per partition,
@@ -22,15 +24,14 @@ type Log struct {
 	partitions int
 }
 
-// Open returns the log in the database of pool. It fails with ErrNotMigrated
-// where there is none, and with ErrRestored where its order is not to be
-// trusted.
+// Open returns the log in the database of pool. It fails with [ErrNotMigrated] if
+// there is none, and with [ErrRestored] if its order cannot be trusted.
 func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	var n int
 	if err := pool.QueryRow(ctx, partitionsSQL).Scan(&n); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", notMigrated(err))
 	}
-	if err := checkOrigin(ctx, pool, n); err != nil {
+	if err := checkOrigin(ctx, pool); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 	return &Log{pool: pool, partitions: n}, nil
@@ -55,7 +56,7 @@ func notMigrated(err error) error {
 	return err
 }
 
-// Receipt says where an append landed.
+// Receipt describes an append.
 type Receipt struct {
 	// TransactionID is the transaction that appended. All its events have been
 	// folded once every partition's position has passed it.
@@ -64,15 +65,15 @@ type Receipt struct {
 	Partitions []int
 }
 
-// Append validates evs and appends them in a transaction of its own. When it
-// returns nil they are durable, all of them; otherwise none is, except where
-// the connection broke while committing: then append again, since events that
-// come twice count once.
+// Append validates evs and appends them in a transaction of its own: all or none.
+// If the connection breaks during the commit, it returns an error although the
+// events may be durable; append them again, since repeated events count once.
 //
-// It is for badged itself, which may write any type, or for whoever has checked
-// what others may not; publishers use [Log.Publish].
+// Append accepts every type, including [ConversationExpired], which only badged may
+// write. To append in a transaction of your own, use [Publish].
 //
-// Errors: a [*BatchError] for invalid events, otherwise what Postgres said.
+// It returns a [*BatchError] if events are invalid, and otherwise wraps the error of
+// Postgres.
 func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	inserts, err := l.prepare(evs, true)
 	if err != nil {
@@ -81,8 +82,7 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	if len(inserts) == 0 {
 		return Receipt{}, nil
 	}
-	// One pipeline without BEGIN is one implicit transaction, in a single
-	// round trip.
+	// A pipeline without BEGIN is one implicit transaction in one round trip.
 	r := receiptOf(inserts)
 	var batch pgx.Batch
 	size := 0
@@ -90,12 +90,12 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 		bytes := in.rows.size()
 		size += bytes
 		arrays := in.rows.arrays()
-		arrays[0] = Leading{[][16]byte(in.rows.uuids), bytes}
-		batch.Queue(insertSQL(Topic(in.partition)), arrays...)
+		arrays[0] = pgwire.Leading{Array: [][16]byte(in.rows.uuids), Bytes: bytes}
+		batch.Queue(in.sql(), arrays...)
 	}
 	batch.Queue(transactionIDSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&r.TransactionID) })
 	if err := l.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		Reserve(conn.Conn(), size)
+		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
 	}); err != nil {
 		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), notMigrated(err))
@@ -105,10 +105,18 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 
 const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
 
-// insert is what one append adds to one partition.
+// insert is the part of an append that goes to one partition.
 type insert struct {
 	partition int
 	rows      *rows
+}
+
+// sql returns the statement that inserts it.
+func (in insert) sql() string {
+	if in.rows.own != nil {
+		return insertOwnSQL(Topic(in.partition))
+	}
+	return insertSQL(Topic(in.partition))
 }
 
 func receiptOf(inserts []insert) Receipt {
@@ -119,13 +127,12 @@ func receiptOf(inserts []insert) Receipt {
 	return r
 }
 
-// BatchError says which of the events given to one call are invalid; none was
-// appended.
+// BatchError lists the invalid events of a call. None of its events was appended.
 type BatchError struct {
 	Events []IndexedError
 }
 
-// IndexedError is what is wrong with the event at Index.
+// IndexedError is the error of the event at Index.
 type IndexedError struct {
 	Index int
 	Err   *InvalidError
@@ -140,9 +147,8 @@ func (e *BatchError) Error() string {
 	return fmt.Sprintf("%d events are invalid; event %d: %v", len(e.Events), first.Index, first.Err)
 }
 
-// prepare validates evs and encodes them as the rows of each partition, in
-// ascending order of partitions. Unless they are badged's own, types that it
-// alone may write are as good as invalid.
+// prepare validates evs and encodes them as rows by partition, in ascending order.
+// Unless own is set, it rejects types that only badged may write.
 func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 	now := time.Now()
 	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*rows, l.partitions)}
@@ -184,11 +190,11 @@ type encoder struct {
 	// expect is about how many rows a partition will have.
 	expect      int
 	byPartition []*rows
-	payload     []byte // of the last row, to be used again
+	payload     []byte // buffer, reused for each row
 }
 
-// encode adds e to the rows of each partition that holds some of its users,
-// with just those users: a message to a large group is one row a partition.
+// encode adds e to each partition of its users, with only the users of that
+// partition: a message to a large group is one row per partition.
 func (enc *encoder) encode(e *Event) error {
 	key := e.Key()
 	metadata, err := e.metadata()
@@ -222,6 +228,9 @@ func (enc *encoder) add(partition int, e *Event, data *Data, key uuid.UUID, meta
 		enc.byPartition[partition] = newRows(enc.expect + enc.expect/4)
 	}
 	enc.byPartition[partition].add(key, string(enc.payload), metadata)
+	if e.Type == ConversationExpired {
+		enc.byPartition[partition].markOwn()
+	}
 	return nil
 }
 

@@ -14,9 +14,17 @@ const MaxPartitions = 256
 // PartitionOf returns the partition of a user among n: the first four bytes of
 // the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has it
 // built in, in every version and on every architecture.
-func PartitionOf(userID string, n int) int {
-	sum := sha256.Sum256([]byte(userID))
-	return int(uint64(binary.BigEndian.Uint32(sum[:4])) % uint64(n)) //nolint:gosec // n is positive, and the result below it
+func PartitionOf(userID string, n int) int { return HashUser(userID).Partition(n) }
+
+// UserHash is the SHA-256 of a user's id.
+type UserHash [sha256.Size]byte
+
+// HashUser returns the hash of a user.
+func HashUser(userID string) UserHash { return sha256.Sum256([]byte(userID)) }
+
+// Partition returns the partition of the user among n.
+func (h UserHash) Partition(n int) int {
+	return int(uint64(binary.BigEndian.Uint32(h[:4])) % uint64(n)) //nolint:gosec // n is positive, and the result below it
 }
 
 // Topic returns the watermill topic that is the log of a partition.

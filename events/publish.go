@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Publish validates evs and appends them within tx, a [pgx.Tx] or a
-// [*sql.Tx]: the events come to exist if and only if tx commits. The
-// transaction must be on the database that holds the log; with database/sql
-// any Postgres driver will do.
+// Publish validates evs and appends them in tx, a [pgx.Tx] or a [*sql.Tx] of any
+// Postgres driver: the events exist if and only if tx commits. tx must be on the
+// database that has the log.
 //
-// Until tx ends, events appended later by anybody wait behind it, since the
-// log is read in the order of transactions: publish last and commit soon.
+// The log is read in the order of transactions, so all later events of all
+// publishers wait until tx ends: publish last and commit soon.
 //
-// Errors are those of [Log.Append], and a [*BatchError] for a
-// [ConversationExpired], which badged alone writes.
+// It returns a [*BatchError] if events are invalid or of type [ConversationExpired],
+// which only badged may write; tx is then still usable. Any other error wraps that of
+// Postgres: roll back.
 func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
@@ -31,7 +31,7 @@ func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	return l.publish(ctx, conn, evs)
 }
 
-// Publish is the function of the same name without its look for the number of
+// Publish is like the function [Publish], but saves its query for the number of
 // partitions.
 func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
@@ -61,7 +61,7 @@ func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt
 	return r, nil
 }
 
-// transaction is what appending needs of a caller's transaction.
+// transaction is a caller's transaction.
 type transaction interface {
 	insert(ctx context.Context, in insert) error
 	queryRow(ctx context.Context, query string, dest any) error
@@ -99,8 +99,7 @@ func (t sqlTransaction) queryRow(ctx context.Context, query string, dest any) er
 	return t.tx.QueryRowContext(ctx, query).Scan(dest)
 }
 
-// metadata returns the message metadata of e in the log: its trace context,
-// or "" where it has none.
+// metadata returns the message metadata of e in the log: its trace context, or "".
 func (e *Event) metadata() (string, error) {
 	if e.TraceParent == "" {
 		return "", nil

@@ -124,7 +124,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"no fields", left(``), bad},
 		{"a field of another type", left(who + `,"seq":0`), bad},
 		{"mentions of another type", left(who + `,"mentioned_user_ids":["bob",7]`), bad},
-		{"every field", envelope(events.UserReadAll, `"conversation_id":"","user_ids":["ann"],"seq":0,"up_to_seq":0,"mentioned_user_ids":[],"category":"","message_id":"","sender_id":"","level":""`), bad},
+		{"every field", envelope(events.UserReadAll, `"conversation_id":"","user_ids":["ann"],"seq":0,"up_to_seq":0,"mentioned_user_ids":[],"category":"","message_id":"","sender_id":"","level":"","by_app":true`), bad},
 		{"users of every bad kind", left(`"conversation_id":"c","user_ids":["",7,null,["a"],{},"a\u0001","\u007f","\u0085","\u00a0"]`), bad},
 		{"users nested", left(`"conversation_id":"c","user_ids":[["ann"]]`), bad},
 		{"no list of users", left(`"conversation_id":"c","user_ids":"ann"`), bad},
@@ -154,6 +154,13 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"up_to_seq 0", replace(`7`, `0`), bad},
 		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), bad},
 		{"a level of 64 bytes", envelope(events.ConversationLevelSet, who+`,"level":"`+long(64)+`"`), bad},
+		{"by an app", replace(`7`, `7,"by_app":true`), good},
+		{"by no app", replace(`7`, `7,"by_app":false`), good},
+		{"by an app in words", replace(`7`, `7,"by_app":"true"`), bad},
+		{"by an app that is null", replace(`7`, `7,"by_app":null`), good},
+		{"a mark by an app", envelope(events.ConversationMarkedUnread, who+`,"by_app":false`), bad},
+		{"left up to a message", left(who + `,"up_to_seq":7`), good},
+		{"left up to 0", left(who + `,"up_to_seq":0`), bad},
 		{"an empty level", envelope(events.ConversationLevelSet, who+`,"level":""`), bad},
 
 		{"a time", attribute(`"time":"2026-01-31T23:59:59.123456789+01:00"`), good},
@@ -316,7 +323,7 @@ var almostAnEvent = rapid.Custom(func(t *rapid.T) string {
 		t.Fatal(err)
 	}
 	for name, value := range anyObject("conversation_id", "user_ids", "seq", "up_to_seq", "mentioned_user_ids",
-		"category", "message_id", "sender_id", "level").Draw(t, "fields") {
+		"category", "message_id", "sender_id", "level", "by_app").Draw(t, "fields") {
 		data[name] = value
 	}
 	delete(data, rapid.SampledFrom([]string{"", "conversation_id", "user_ids", "seq", "level"}).Draw(t, "field that is missing"))
@@ -334,7 +341,7 @@ var almostAnEvent = rapid.Custom(func(t *rapid.T) string {
 var plainEvent = rapid.Custom(func(t *rapid.T) events.Event {
 	return rapid.SampledFrom([]events.Event{
 		{ID: "1", Source: "/chat", Type: events.MessageDelivered, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann", "bob"}, Seq: 1, MentionedUserIDs: []string{"bob"}}},
-		{ID: "1", Source: "/chat", Type: events.ConversationRead, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, UpToSeq: 1}},
+		{ID: "1", Source: "/chat", Type: events.ConversationRead, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, UpToSeq: 1, ByApp: true}},
 		{ID: "1", Source: "/chat", Type: events.ConversationLeft, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}}},
 		{ID: "1", Source: "/chat", Type: events.ConversationLevelSet, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, Level: events.LevelNone}},
 		{ID: "1", Source: "/chat", Type: events.UserReadAll, Data: events.Data{UserIDs: []string{"ann"}}},

@@ -4,22 +4,35 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
-// Position is a place in the log of one partition: just behind the event with
-// these ids. The zero position is the start. Positions order by transaction
-// first: offsets alone are not the order of the log.
+// Position is a place in the log of one partition: right after the event with these
+// ids. The zero position is the start. Positions are ordered by transaction first:
+// offsets alone are not the order of the log.
 type Position struct {
 	TransactionID int64
 	Offset        int64
 }
 
-// String returns the position as people see it, such as "1234/56".
+// String returns the position as text, such as "1234/56".
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.TransactionID, p.Offset) }
+
+// ParsePosition parses the text of [Position.String].
+func ParsePosition(text string) (Position, error) {
+	transaction, offset, ok := strings.Cut(text, "/")
+	t, err := strconv.ParseInt(transaction, 10, 64)
+	o, offsetErr := strconv.ParseInt(offset, 10, 64)
+	if !ok || err != nil || offsetErr != nil || t < 0 || o < 0 {
+		return Position{}, fmt.Errorf("%q is no position: it must be two numbers such as 1234/56", text)
+	}
+	return Position{TransactionID: t, Offset: o}, nil
+}
 
 // Before reports whether p comes before q.
 func (p Position) Before(q Position) bool {
@@ -29,12 +42,16 @@ func (p Position) Before(q Position) bool {
 // Record is one row of the log.
 type Record struct {
 	Position Position
-	// UUID is the message id: the event's key, unless something else than
-	// badged appended it.
+	// UUID is the message id. It is the event's key if badged appended it.
 	UUID uuid.UUID
-	// Payload is the event's CloudEvents JSON; it is whatever was appended.
+	// Payload is the event as CloudEvents JSON. It may be invalid if something
+	// other than badged appended it.
 	Payload []byte
-	// AppendedAt is when the transaction that appended it began.
+	// Own is set if badged itself wrote the event, as it must have for a
+	// [ConversationExpired].
+	Own bool
+	// AppendedAt is when the statement appended it. Readers see it after its
+	// transaction, and all earlier ones, have ended.
 	AppendedAt time.Time
 }
 
@@ -44,24 +61,24 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Batch is what one read of the log found.
+// Batch is the result of a read of the log.
 type Batch struct {
 	Records []Record
-	// More is set where there may be more to read now: a limit cut the batch.
+	// More is set if a limit cut the batch: there may be more to read now.
 	More bool
-	// Hidden is set where more has been appended that cannot be read yet: an
-	// older transaction is open, which might still put something in front.
+	// Hidden is set if more was appended that cannot be read yet: an older
+	// transaction is open, which might still insert events before it.
 	Hidden bool
 }
 
-// arenaBytes is the most memory that payloads share: those that are read together
-// are mostly done with together.
+// arenaBytes is the most memory that payloads share. Payloads that are read together
+// mostly become garbage together.
 const arenaBytes = 64 << 10
 
-// Read returns up to limit records of a partition after a position, in order,
-// and fewer where they add up to more than maxBytes, but at least one if there
-// is one. It returns only what no open transaction can still put something in
-// front of, so that nothing is ever skipped.
+// Read returns records of a partition after a position, in order: at most limit, and
+// no more once their payloads reach maxBytes. It stops before anything that an open
+// transaction might still precede, so that no event is ever skipped. It fails with
+// [ErrNotMigrated] if there is no log.
 func Read(ctx context.Context, q Querier, partition int, after Position, limit, maxBytes int) (Batch, error) {
 	rows, err := q.Query(ctx, readSQL(Topic(partition)), after.TransactionID, after.Offset, limit)
 	if err != nil {
@@ -73,7 +90,7 @@ func Read(ctx context.Context, q Querier, partition int, after Position, limit, 
 	var r Record
 	var transactionID uint64
 	var settled bool
-	row := []any{&transactionID, &r.Position.Offset, &settled, (*[16]byte)(&r.UUID), nil, &r.AppendedAt}
+	row := []any{&transactionID, &r.Position.Offset, &settled, (*[16]byte)(&r.UUID), nil, &r.AppendedAt, &r.Own}
 	size := 0
 	for size < maxBytes && rows.Next() {
 		if err := rows.Scan(row...); err != nil {
@@ -118,14 +135,18 @@ const payloadColumn = 4
 func readSQL(topic string) string {
 	return `SELECT transaction_id, "offset",
        transaction_id < (SELECT pg_snapshot_xmin(pg_current_snapshot())) AS settled,
-       uuid, payload, created_at
+       uuid, payload, created_at, own
 FROM ` + messagesTable(topic) + ` AS log
 WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
 ORDER BY transaction_id, "offset"
 LIMIT $3`
 }
 
-// PositionOf returns how far a consumer group has read a partition; the zero
+// ProjectorGroup is the watermill consumer group under which the positions of
+// the projector are kept.
+const ProjectorGroup = "projector"
+
+// PositionOf returns how far a consumer group has read a partition, or the zero
 // position if it never has.
 func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup string) (Position, error) {
 	var p Position
@@ -135,14 +156,4 @@ FROM `+offsetsTable(Topic(partition))+` WHERE consumer_group = $1`, consumerGrou
 		return Position{}, fmt.Errorf("read the position of %s in partition %d: %w", consumerGroup, partition, notMigrated(err))
 	}
 	return p, nil
-}
-
-// MoveSQL is the fence of a consumer: it moves the position of group $1 of a
-// partition from ($2, $3) to ($4, $5), and affects no row where it is no
-// longer there, so that whoever runs it knows that another has been faster and
-// rolls back.
-func MoveSQL(partition int) string {
-	return `UPDATE ` + offsetsTable(Topic(partition)) + `
-SET last_processed_transaction_id = $4::bigint::text::xid8, offset_acked = $5
-WHERE consumer_group = $1 AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3`
 }

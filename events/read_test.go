@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 func TestPositionsOrderByTransactionFirst(t *testing.T) {
@@ -327,44 +327,6 @@ func TestReadSkipsNothingUnderLoad(t *testing.T) {
 	}
 	if len(got) != writers*appends {
 		t.Errorf("read %d events of %d", len(got), writers*appends)
-	}
-}
-
-// The fence of a consumer moves its position from where it is, and from
-// nowhere else.
-func TestMoveSQLIsAFence(t *testing.T) {
-	_, pool := newLog(t)
-	position := func() events.Position {
-		t.Helper()
-		p, err := events.PositionOf(t.Context(), pool, 0, "projector")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	for _, step := range []struct {
-		from, to events.Position
-		moves    bool
-	}{
-		{events.Position{}, events.Position{TransactionID: 5, Offset: 7}, true},
-		{events.Position{}, events.Position{TransactionID: 6, Offset: 8}, false},
-		{events.Position{TransactionID: 5, Offset: 6}, events.Position{TransactionID: 6, Offset: 8}, false},
-		{events.Position{TransactionID: 4, Offset: 7}, events.Position{TransactionID: 6, Offset: 8}, false},
-		{events.Position{TransactionID: 5, Offset: 7}, events.Position{TransactionID: 6, Offset: 2}, true},
-	} {
-		before := position()
-		tag, err := pool.Exec(t.Context(), events.MoveSQL(0), "projector",
-			step.from.TransactionID, step.from.Offset, step.to.TransactionID, step.to.Offset)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := before
-		if step.moves {
-			want = step.to
-		}
-		if moved := tag.RowsAffected() == 1; moved != step.moves || position() != want {
-			t.Errorf("from %v to %v: moved %v to %v, want %v", step.from, step.to, moved, position(), want)
-		}
 	}
 }
 

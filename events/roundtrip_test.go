@@ -60,8 +60,15 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
 	case events.MessageRecalled:
 		d.Seq = seq.Draw(t, "seq")
-	case events.ConversationRead, events.ConversationExpired:
+	case events.ConversationRead:
 		d.UpToSeq = seq.Draw(t, "up_to_seq")
+		d.ByApp = rapid.Bool().Draw(t, "by_app")
+	case events.ConversationExpired:
+		d.UpToSeq = seq.Draw(t, "up_to_seq")
+	case events.ConversationLeft:
+		if rapid.Bool().Draw(t, "ahead of the log") {
+			d.UpToSeq = seq.Draw(t, "up_to_seq")
+		}
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
 	case events.UserReadAll:
@@ -164,6 +171,8 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 		{"a negative seq", with(events.MessageRecalled, func(e *events.Event) { e.Data.Seq = -1 }), ""},
 		{"no up_to_seq", with(events.ConversationRead, func(*events.Event) {}), envelope(events.ConversationRead, who+`,"up_to_seq":0`)},
 		{"a negative up_to_seq", with(events.ConversationExpired, func(e *events.Event) { e.Data.UpToSeq = -1 }), ""},
+		{"a last message that is negative", with(events.ConversationLeft, func(e *events.Event) { e.Data.UpToSeq = -1 }), ""},
+		{"a mark by an app", with(events.ConversationMarkedUnread, func(e *events.Event) { e.Data.ByApp = true }), ""},
 		{"no level", with(events.ConversationLevelSet, func(*events.Event) {}), envelope(events.ConversationLevelSet, who+`,"level":""`)},
 		{"an unknown level", with(events.ConversationLevelSet, func(e *events.Event) { e.Data.Level = "loud" }), ""},
 		{"mentions of others", with(events.MessageDelivered, func(e *events.Event) { e.Data.Seq, e.Data.MentionedUserIDs = 1, []string{"bob"} }), ""},
@@ -239,6 +248,9 @@ func FuzzDecode(f *testing.F) {
 		envelope(events.MessageDelivered, who+`,"seq":9223372036854775807,"mentioned_user_ids":["ann"],"category":"likes","message_id":"m","sender_id":"bob"`),
 		envelope(events.MessageRecalled, who+`,"seq":-0`),
 		envelope(events.ConversationLevelSet, who+`,"level":"none"`),
+		envelope(events.ConversationRead, who+`,"up_to_seq":7,"by_app":true`),
+		envelope(events.ConversationRead, who+`,"by_app":false,"up_to_seq":7`),
+		envelope(events.ConversationLeft, who+`,"up_to_seq":7`),
 		envelope(events.UserReadAll, `"user_ids":["\u0000","\ud83d\udc4b","\ud83d"]`),
 		envelope(events.ConversationLeft, `"\u0000":{"a":[1e400]},"user_ids":[[]]`),
 		attribute(`"time":"2026-01-31T23:59:59.5+01:00","traceparent":"a","tracestate":null`),
@@ -246,6 +258,9 @@ func FuzzDecode(f *testing.F) {
 		strings.Replace(read, "ann", "\xff\x00", 1),
 	} {
 		f.Add([]byte(seed))
+	}
+	for _, tc := range nullCases(f) {
+		f.Add([]byte(tc.Event))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkAgreement(t, b)

@@ -1,14 +1,14 @@
 package events
 
 import (
-	"database/sql/driver"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
+
+	"github.com/badged/badged/internal/pgwire"
 )
 
 // Schema is the watermill-sql schema of the log: stock publishers and
@@ -50,14 +50,23 @@ func offsetsTable(topic string) string { return `badged."` + topic + `_offsets"`
 // null, and so are those after the last that is not. The arrays are unnested side
 // by side in the list of what is selected: as a function of a FROM clause they
 // would be put aside as a whole first.
+//
+// The other columns have defaults, and publishers have no right to them.
 func insertSQL(topic string) string {
-	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, transaction_id)
-SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, pg_current_xact_id()
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata)
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata) AS m`
 }
 
+// insertOwnSQL is insertSQL with a fourth array, which marks badged's own messages.
+func insertOwnSQL(topic string) string {
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, own)
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.own, false)
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::boolean[]) AS own) AS m`
+}
+
 // InsertQuery implements the watermill-sql schema adapter. No messages are an
-// error: the query would do nothing, and whoever asks for it expects something.
+// error: the query would have no effect.
 func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Query, error) {
 	if len(msgs) == 0 {
 		return watermillsql.Query{}, fmt.Errorf("insert into topic %s: no messages", topic)
@@ -98,15 +107,17 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 	}
 }
 
-// rows are messages as columns, the way insertSQL takes them.
+// rows are messages as the columns of insertSQL.
 type rows struct {
-	uuids              uuids
+	uuids              pgwire.UUIDs
 	payloads, metadata []string
-	bytes              int // of the texts
+	// own marks events that only badged may write; nil if there are none.
+	own   []bool
+	bytes int // of the texts
 }
 
 func newRows(n int) *rows {
-	return &rows{uuids: make(uuids, 0, n), payloads: make([]string, 0, n)}
+	return &rows{uuids: make(pgwire.UUIDs, 0, n), payloads: make([]string, 0, n)}
 }
 
 func (r *rows) add(key uuid.UUID, payload, metadata string) {
@@ -122,56 +133,27 @@ func (r *rows) add(key uuid.UUID, payload, metadata string) {
 	r.metadata = append(r.metadata, metadata)
 }
 
-// size is about what they take on their way to Postgres, in bytes: each element
-// goes with its length, and some more goes with each statement.
+// markOwn marks the last message as one that only badged may write.
+func (r *rows) markOwn() {
+	r.own = append(r.own, make([]bool, len(r.uuids)-len(r.own))...)
+	r.own[len(r.own)-1] = true
+}
+
+// size returns about how many bytes they take in the Postgres protocol: each element
+// has a length, each statement some overhead.
 func (r *rows) size() int {
 	return 512 + r.bytes + 20*len(r.uuids) + 4*(len(r.payloads)+len(r.metadata))
 }
 
 // arrays are the arguments of insertSQL for pgx.
-func (r *rows) arrays() []any { return []any{r.uuids, r.payloads, r.metadata} }
+func (r *rows) arrays() []any {
+	if r.own != nil {
+		return []any{r.uuids, r.payloads, r.metadata, r.own}
+	}
+	return []any{r.uuids, r.payloads, r.metadata}
+}
 
 // literals are the arguments of insertSQL for any database/sql driver.
 func (r *rows) literals() []any {
-	return []any{r.uuids, arrayLiteral(r.payloads), arrayLiteral(r.metadata)}
-}
-
-// uuids are sent as the 16 bytes that each is, where the type of the parameter
-// is known before.
-type uuids [][16]byte
-
-// Value implements [driver.Valuer]: the array literal, for drivers and modes of
-// pgx that send texts.
-func (u uuids) Value() (driver.Value, error) {
-	texts := make([]string, len(u))
-	for i := range u {
-		texts[i] = uuid.UUID(u[i]).String()
-	}
-	return arrayLiteral(texts), nil
-}
-
-// arrayLiteral returns the Postgres array literal of texts.
-func arrayLiteral(texts []string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, s := range texts {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('"')
-		for {
-			j := strings.IndexAny(s, `"\`)
-			if j < 0 {
-				break
-			}
-			b.WriteString(s[:j])
-			b.WriteByte('\\')
-			b.WriteByte(s[j])
-			s = s[j+1:]
-		}
-		b.WriteString(s)
-		b.WriteByte('"')
-	}
-	b.WriteByte('}')
-	return b.String()
+	return []any{r.uuids, pgwire.ArrayLiteral(r.payloads), pgwire.ArrayLiteral(r.metadata)}
 }

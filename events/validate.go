@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// FieldError says what is wrong with one field of an event.
+// FieldError is the error of one field of an event.
 type FieldError struct {
 	// Field is the path of the field, such as "data.user_ids[3]", or empty
 	// where the event as a whole is at fault.
@@ -24,8 +24,7 @@ func (e FieldError) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-// InvalidError says why an event cannot be accepted: every field at fault, at
-// least one.
+// InvalidError lists the fields at fault of a rejected event, at least one.
 type InvalidError struct {
 	Fields []FieldError
 }
@@ -39,7 +38,7 @@ func (e *InvalidError) Error() string {
 	return "invalid event: " + strings.Join(parts, "; ")
 }
 
-// maxFieldErrors bounds what one bad event can make us say about it.
+// maxFieldErrors bounds the size of an InvalidError.
 const maxFieldErrors = 20
 
 // problems collects field errors, the first of each field, up to
@@ -76,6 +75,7 @@ const (
 	fieldMessageID
 	fieldSenderID
 	fieldLevel
+	fieldByApp
 )
 
 // fieldNames are the JSON names of the fields of Data, in the order in which
@@ -94,6 +94,7 @@ var fieldNames = [...]struct {
 	{fieldMessageID, "message_id", `,"message_id":`},
 	{fieldSenderID, "sender_id", `,"sender_id":`},
 	{fieldLevel, "level", `,"level":`},
+	{fieldByApp, "by_app", `,"by_app":`},
 }
 
 // schemaOf returns which fields the data of an event of type t must and may
@@ -103,12 +104,16 @@ func schemaOf(t Type) (required, optional fields, ok bool) {
 	case MessageDelivered:
 		return fieldConversationID | fieldUserIDs | fieldSeq,
 			fieldMentionedUserIDs | fieldCategory | fieldMessageID | fieldSenderID, true
-	case ConversationRead, ConversationExpired:
+	case ConversationRead:
+		return fieldConversationID | fieldUserIDs | fieldUpToSeq, fieldByApp, true
+	case ConversationExpired:
 		return fieldConversationID | fieldUserIDs | fieldUpToSeq, 0, true
 	case MessageRecalled:
 		return fieldConversationID | fieldUserIDs | fieldSeq, 0, true
-	case ConversationMarkedUnread, ConversationLeft:
+	case ConversationMarkedUnread:
 		return fieldConversationID | fieldUserIDs, 0, true
+	case ConversationLeft:
+		return fieldConversationID | fieldUserIDs, fieldUpToSeq, true
 	case ConversationLevelSet:
 		return fieldConversationID | fieldUserIDs | fieldLevel, 0, true
 	case UserReadAll:
@@ -127,7 +132,8 @@ func (d *Data) present() fields {
 		fieldCategory.when(d.Category != "") |
 		fieldMessageID.when(d.MessageID != "") |
 		fieldSenderID.when(d.SenderID != "") |
-		fieldLevel.when(d.Level != "")
+		fieldLevel.when(d.Level != "") |
+		fieldByApp.when(d.ByApp)
 }
 
 // when returns set, or the empty set.
@@ -149,8 +155,7 @@ func (e *Event) Validate() error {
 	return p.err()
 }
 
-// checkPublished returns an [*InvalidError] where e is of a type that nobody but
-// badged writes.
+// checkPublished returns an [*InvalidError] if only badged may write the type of e.
 func (e *Event) checkPublished() error {
 	if e.Type != ConversationExpired {
 		return nil
@@ -158,8 +163,7 @@ func (e *Event) checkPublished() error {
 	return &InvalidError{Fields: []FieldError{{Field: "type", Message: "is written by badged itself only"}}}
 }
 
-// validate adds to p what is wrong with e, of whose data the fields in present
-// were given.
+// validate adds the errors of e to p. present are the fields of data that were given.
 func (e *Event) validate(p *problems, present fields) {
 	p.text("id", e.ID, MaxNameBytes)
 	p.text("source", e.Source, MaxNameBytes)
@@ -196,7 +200,7 @@ func (e *Event) validate(p *problems, present fields) {
 	e.Data.validate(p, present&(required|optional))
 }
 
-// validate adds to p what is wrong with the given fields of d.
+// validate adds the errors of the given fields of d to p.
 func (d *Data) validate(p *problems, given fields) {
 	if given&fieldConversationID != 0 {
 		p.text("data.conversation_id", d.ConversationID, MaxIDBytes)
@@ -271,13 +275,12 @@ func (p *problems) text(field, s string, maxBytes int) {
 	}
 }
 
-// CheckID says what keeps s from being the id of a user, conversation,
-// message or sender: 1–128 bytes of UTF-8 without control characters. It
-// returns "" for a good one.
+// CheckID returns why s cannot be the id of a user, conversation, message or sender,
+// or "". An id is 1–128 bytes of UTF-8 without control characters.
 func CheckID(s string) string { return checkText(s, MaxIDBytes) }
 
-// CheckCategory says what keeps s from being a category: 1–64 bytes of UTF-8
-// without control characters. It returns "" for a good one.
+// CheckCategory returns why s cannot be a category, or "". A category is 1–64 bytes
+// of UTF-8 without control characters.
 func CheckCategory(s string) string { return checkText(s, MaxCategoryBytes) }
 
 func checkText(s string, maxBytes int) string {

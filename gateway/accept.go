@@ -8,16 +8,16 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// bearerProtocol is how a browser, which cannot set headers, passes its token:
-// as a subprotocol that it offers beside the real one.
+// bearerProtocol is the prefix of the subprotocol that carries a browser's token:
+// browsers cannot set headers.
 const bearerProtocol = "bearer."
 
 // webSocketVersion is that of RFC 6455.
 const webSocketVersion = "13"
 
-// ServeHTTP upgrades a request to a WebSocket. What is wrong with the token or
-// the subprotocol is said with a close code rather than an HTTP status, since
-// browsers show scripts nothing of the latter.
+// ServeHTTP upgrades a request to a WebSocket. A bad token or subprotocol is
+// reported with a close code after the upgrade: browsers hide HTTP statuses from
+// scripts.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !websocket.IsWebSocketUpgrade(r) || r.Header.Get("Sec-WebSocket-Version") != webSocketVersion {
 		w.Header().Set("Upgrade", "websocket")
@@ -29,12 +29,17 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protocols := websocket.Subprotocols(r)
 	speaksProtocol := slices.Contains(protocols, Protocol)
 	var chosen http.Header
-	if speaksProtocol {
-		// Our own string: a part of the request's would keep all of it, and the
-		// token beside it, for as long as the connection lasts.
+	switch {
+	case speaksProtocol:
+		// A constant: a substring of the request would keep all of its headers,
+		// token included, in memory as long as the connection lasts.
 		chosen = http.Header{"Sec-Websocket-Protocol": {Protocol}}
+	case len(protocols) > 0:
+		// A client fails a handshake without one of its protocols, and would not
+		// see the close code.
+		chosen = http.Header{"Sec-Websocket-Protocol": {protocols[0]}}
 	}
-	conn, err := g.upgrader.Upgrade(w, r, chosen)
+	conn, err := g.upgrader.Upgrade(g.meter(w), r, chosen)
 	if err != nil { // the upgrader has answered
 		g.metrics.refused.Inc()
 		g.log.DebugContext(r.Context(), "upgrade refused", "remote", r.RemoteAddr, "error", err)
@@ -52,12 +57,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.begin()
-	// The handler returns: what net/http holds for a request is worth more
-	// than the rest of a session together.
-	go k.read(tokenOf(r, protocols), speaksProtocol)
+	// The handler returns, because net/http holds more memory for a request than
+	// the rest of a session takes.
+	go k.read(tokenOf(r, protocols), speaksProtocol) //nolint:contextcheck // the session outlives its request
 }
 
-// tokenOf returns the token of a request, "" where it is still to come.
+// tokenOf returns the token of a request, or "": the hello may carry it.
 func tokenOf(r *http.Request, protocols []string) string {
 	if token := bearerOf(r); token != "" {
 		return token
@@ -70,7 +75,7 @@ func tokenOf(r *http.Request, protocols []string) string {
 	return ""
 }
 
-// bearerOf returns the token in the header of a request, "" where there is none.
+// bearerOf returns the token in the Authorization header, or "".
 func bearerOf(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

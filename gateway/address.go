@@ -7,13 +7,23 @@ import (
 	"strings"
 )
 
-// addressOf returns where a request comes from: the peer, or whom trusted
-// proxies say that they speak for. ok is false where there is no address, such
-// as on a Unix socket.
+// ClientOf returns the network that a request comes from, which counts as one
+// client: an IPv4 address, or the /64 of an IPv6 address, which is what one
+// household gets. It is that of the peer, or of the client that trusted proxies
+// name in X-Forwarded-For. ok is false if there is no address, as on a Unix socket.
+func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
+	address, ok := addressOf(r, trusted)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	return networkOf(address), true
+}
+
+// addressOf returns the address that a request comes from; see ClientOf.
 func addressOf(r *http.Request, trusted []netip.Prefix) (address netip.Addr, ok bool) {
 	address, ok = parseAddress(r.RemoteAddr)
-	// Each proxy adds whom it heard at the end. What stands before the last one
-	// that is not trusted anybody can have written.
+	// Each proxy appends its peer. Anything before the last untrusted address may
+	// be forged.
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(forwarded) {
 		if !ok || !isTrusted(address, trusted) {
@@ -41,8 +51,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// networkOf returns those addresses that count as one client: of IPv6 the 64
-// bits that one household is given.
+// networkOf returns the network that counts as one client; see ClientOf.
 func networkOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {

@@ -9,17 +9,20 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// handle carries out a frame of a client that has been greeted, or returns why
-// the session must end.
+// handle executes a frame after the hello, or returns why the session must end.
 func (s *session) handle(ctx context.Context, f clientFrame) *closing {
+	// The worker checks this too, but may be busy with a slow client.
+	if !time.Now().Before(s.expiresAt()) {
+		return tokenEnded()
+	}
 	switch f.T {
 	case framePing:
-		if ending := s.pinged(); ending != nil {
+		if ending := s.gaveSign(); ending != nil {
 			return ending
 		}
 		return s.reply(bareFrame{framePong})
 	case framePong:
-		return nil // being heard is all there is to it
+		return s.gaveSign() // its arrival is all that counts
 	case frameHello:
 		return &closing{code: CloseProtocol, reason: "a second hello"}
 	}
@@ -50,44 +53,38 @@ func (s *session) reply(frame any) *closing {
 	return nil
 }
 
-// limit counts a frame, and returns the answer to one that is too many, or why
+// limit counts a frame. It returns the answer if the client sends too many, or why
 // the session must end.
 func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
-	perSecond := s.gateway.cfg.Limits.Commands
-	if perSecond <= 0 {
-		return nil, nil
-	}
-	if s.allowance == nil {
-		s.allowance = newAllowance(perSecond)
-	}
-	wait, listens := s.allowance.take(time.Now())
+	wait := s.gateway.commands.turn(s.userID, time.Now())
 	if wait == 0 {
+		s.refused = max(0, s.refused-1)
 		return nil, nil
 	}
 	s.gateway.metrics.limited.Inc()
-	if !listens {
+	if s.refused++; s.refused > maxRefused {
 		return nil, noRoom(CloseRateLimited, "too many commands", wait)
 	}
 	return tooMany(f, wait), nil
 }
 
-// pinged counts a ping, which is not a command, or returns why the session must
-// end.
-func (s *session) pinged() *closing {
-	if s.pings == nil {
-		s.pings = rate.NewLimiter(pingsPerSecond, burstOf(pingsPerSecond))
+// gaveSign counts a sign of life: a ping or pong, as a frame of the protocol or of
+// WebSockets. It returns why the session must end if there are too many.
+func (s *session) gaveSign() *closing {
+	if s.signs == nil {
+		s.signs = rate.NewLimiter(signsPerSecond, burstOf(signsPerSecond))
 	}
-	if wait := take(s.pings, time.Now()); wait > 0 {
-		return noRoom(CloseRateLimited, "too many pings", wait)
+	if wait := take(s.signs, time.Now()); wait > 0 {
+		return noRoom(CloseRateLimited, "too many pings and pongs", wait)
 	}
 	return nil
 }
 
-// tooMany is the answer to a command that may come again after a while.
+// tooMany is the answer to a command over the limit.
 func tooMany(f clientFrame, wait time.Duration) *errorFrame {
 	return &errorFrame{
 		T: "error", ID: f.ID, Code: codeRateLimited, Message: "too many commands; try again",
-		RetryMS: wait.Milliseconds() + 1, // rather late than refused once more
+		RetryMS: wait.Milliseconds() + 1, // round up, or it would be refused again
 	}
 }
 
@@ -96,8 +93,9 @@ func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
 	refusal := s.authenticate(ctx, f.Token)
 	switch {
 	case refusal == nil:
+		s.schedule(taskCheck) // the fresh one may expire sooner
 		return s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiresAt()})
-	case refusal.code == CloseResync: // the old token is good still
+	case refusal.code == CloseResync: // the old token is still valid
 		return s.reply(errorFrame{
 			T: "error", ID: f.ID, Code: codeUnavailable, Message: refusal.reason,
 			RetryMS: refusal.reconnect.Milliseconds(),
@@ -106,7 +104,7 @@ func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
 	return refusal
 }
 
-// command makes what a user did durable, or returns why it is not.
+// command executes a command, or returns the error frame.
 func (g *Gateway) command(ctx context.Context, userID string, f clientFrame) *errorFrame {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
@@ -117,6 +115,8 @@ func (g *Gateway) command(ctx context.Context, userID string, f clientFrame) *er
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errBehind):
+		return notSaved(f, errBehind.Error())
 	case errors.As(err, &refused):
 		return &errorFrame{T: "error", ID: f.ID, Code: refused.code, Message: refused.message}
 	case errors.As(err, &invalid):
@@ -125,13 +125,18 @@ func (g *Gateway) command(ctx context.Context, userID string, f clientFrame) *er
 	if ctx.Err() == nil {
 		g.log.WarnContext(ctx, "a client's command failed", "command", f.T, "error", err)
 	}
+	return notSaved(f, "not saved; try again")
+}
+
+// notSaved is the answer to a command that the client should repeat.
+func notSaved(f clientFrame, message string) *errorFrame {
 	return &errorFrame{
-		T: "error", ID: f.ID, Code: codeUnavailable, Message: "not saved; try again",
+		T: "error", ID: f.ID, Code: codeUnavailable, Message: message,
 		RetryMS: (time.Second + rand.N(time.Second)).Milliseconds(), //nolint:gosec // spreads load, guards nothing
 	}
 }
 
-// commandError is a refusal of the gateway itself.
+// commandError is a refusal by the gateway.
 type commandError struct{ code, message string }
 
 // Error implements error.
@@ -139,35 +144,19 @@ func (e *commandError) Error() string { return e.message }
 
 func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) error {
 	key := f.key()
-	if f.T == frameReadAll {
+	switch f.T {
+	case frameReadAll:
 		return g.cfg.Commands.ReadAll(ctx, userID, key, f.Category)
-	}
-	if f.T == frameRead && f.UpToSeq < 1 {
-		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
-	}
-	last, err := g.lastSeq(ctx, userID, f.ConversationID)
-	if err != nil {
-		return err
-	}
-	if last == 0 { // or a client could make up conversations without end
-		return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
-	}
-	if f.T == frameMarkUnread {
+	case frameMarkUnread:
+		if err := g.mayMark(ctx, userID, f.ConversationID); err != nil {
+			return err
+		}
 		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID)
 	}
-	// A client cannot have read what it was not given, and must not be able to
-	// silence a conversation for ever.
-	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, min(f.UpToSeq, last))
-}
-
-// lastSeq returns the last message delivered to a user, when it is the caller's
-// turn to ask.
-func (g *Gateway) lastSeq(ctx context.Context, userID, conversationID string) (int64, error) {
-	select {
-	case g.lookups <- struct{}{}:
-		defer func() { <-g.lookups }()
-		return g.cfg.Badges.LastSeq(ctx, userID, conversationID)
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if f.UpToSeq < 1 {
+		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
 	}
+	// The fold caps the read at what was delivered before it in the log: the
+	// tables may be behind the log.
+	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, f.UpToSeq)
 }

@@ -2,17 +2,17 @@ package gateway
 
 // FrameInfo describes a type of frame.
 type FrameInfo struct {
-	// T is its name.
+	// T is the name of the type.
 	T string
-	// Means says what it says.
+	// Means is its meaning, as a sentence.
 	Means string
-	// Of is a value of its Go type, whose fields are described by tags; of those
-	// only the ones that are named, where any are.
-	Of                 any
+	// Of is a value of its Go type; tags describe the fields.
+	Of any
+	// Required and Optional name its fields; both are empty if it has all of Of.
 	Required, Optional []string
-	// Command is set where it is also what POST /v1/commands takes.
+	// Command is set if POST /v1/commands accepts it.
 	Command bool
-	// Example is such a frame.
+	// Example is a frame as JSON.
 	Example string
 }
 
@@ -26,7 +26,7 @@ func ClientFrames() []FrameInfo {
 		},
 		{
 			T: frameRead, Of: clientFrame{}, Required: []string{"t", "conversation_id", "up_to_seq"}, Optional: []string{"id"}, Command: true,
-			Means:   "The user has read a conversation up to a message. It is cut to the last message that was delivered to the user.",
+			Means:   "The user has read a conversation up to a message. It covers what is delivered to the user by then, and within the next minute; ok says that it is saved, also where there is no such conversation.",
 			Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":1}`,
 		},
 		{
@@ -36,7 +36,7 @@ func ClientFrames() []FrameInfo {
 		},
 		{
 			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id"}, Command: true,
-			Means:   "The conversation is to count at least 1 until it is read.",
+			Means:   "The conversation is to count at least 1 until it is read up to the read position or further.",
 			Example: `{"t":"mark_unread","id":3,"conversation_id":"tea"}`,
 		},
 		{
@@ -60,7 +60,7 @@ func ServerFrames() []FrameInfo {
 	return []FrameInfo{
 		{
 			T: "snapshot", Of: snapshotFrame{},
-			Means:   "The whole state: the answer to a hello that holds nothing, another epoch, or too old a version. Replace what you hold.",
+			Means:   "The whole state: the answer to a hello that holds nothing, another epoch, or a version that is too old or not known, and what corrects a client later. Replace what you hold, whatever the version.",
 			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"categories":{"chat":1},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_at":"2026-11-21T04:50:22Z"}`,
 		},
 		{
@@ -97,10 +97,11 @@ func ServerFrames() []FrameInfo {
 
 // CodeInfo describes a code.
 type CodeInfo struct {
-	// Code is a close code, or 0 for an error code, which Name is.
+	// Code is a close code, or 0 for an error code.
 	Code int
+	// Name is the error code, or a short name of the close code.
 	Name string
-	// Means says what happened, Then what the client does about it.
+	// Means says what happened, Then what the client does.
 	Means, Then string
 }
 
@@ -118,13 +119,13 @@ func CloseCodes() []CodeInfo {
 		{CloseForbidden, "forbidden", "a fresh token of another user", never},
 		{CloseNoProtocol, "no common subprotocol", "the subprotocol `badge.v1` was not offered", never + "; fix the client"},
 		{CloseCapacity, "over capacity", "the server has as many connections as it may", later},
-		{CloseRateLimited, "rate limited", "too many connections come from your address, or too many commands or pings from you", later},
+		{CloseRateLimited, "rate limited", "too many connections come from your address, or too many commands, pings and pongs or bytes from you", later},
 		{CloseUserConnections, "too many connections of this user", "the user has as many connections as a user may; those that were there stay", later},
 		{CloseSlow, "too slow", "the client reads too slowly", backOff},
 		{CloseDraining, "draining", "the server is going away", asTold},
 		{CloseNoPong, "no pong", "no sign of life", "come back"},
 		{CloseTokenExpired, "token expired", "the token has expired", "come back with a fresh one"},
-		{CloseResync, "resync", "the state cannot be read, or whose the token is cannot be told, right now", asTold},
+		{CloseResync, "resync", "the state cannot be read, or the token cannot be verified, right now", asTold},
 		{1007, "invalid text", "a frame that is not UTF-8", "fix the client"},
 		{1009, "too large", "a frame of more than 4 KiB", "fix the client"},
 	}
@@ -134,7 +135,7 @@ func CloseCodes() []CodeInfo {
 func ErrorCodes() []CodeInfo {
 	return []CodeInfo{
 		{Name: codeInvalid, Means: "the frame makes no sense", Then: "do not repeat it"},
-		{Name: codeNotFound, Means: "no message of this conversation was ever delivered to this user", Then: "do not repeat it"},
+		{Name: codeNotFound, Means: "a mark: no message of this conversation was delivered to this user, or the user has left it", Then: "do not repeat it"},
 		{Name: codeUnavailable, Means: "not saved; of `auth`: the token could not be checked, and the old one holds for as long as it does", Then: "try again after `retry_ms`"},
 		{Name: codeRateLimited, Means: "not saved, since you send too many; a client that goes on regardless is closed with 4101", Then: "try again after `retry_ms`: then there is room for it"},
 	}

@@ -8,14 +8,13 @@ import (
 // drainStep is how often connections are closed while draining.
 const drainStep = 10 * time.Millisecond
 
-// drain lets nobody in any more, says goodbye to every client over
-// DrainDuration, and returns once their connections have ended. Those that have
-// not after DrainTimeout are cut.
+// drain refuses new connections, closes all others over DrainDuration, and
+// returns when they have ended. It cuts those that are left after DrainTimeout.
 func (g *Gateway) drain() {
 	g.mu.Lock()
 	g.draining = true
 	open := make([]*session, 0, len(g.sessions))
-	for s := range g.sessions { // in no order, so that no kind of client is the last
+	for s := range g.sessions { // in random order, so that no kind of client is always last
 		open = append(open, s)
 	}
 	g.mu.Unlock()
@@ -43,8 +42,8 @@ func (g *Gateway) drain() {
 	<-ended
 }
 
-// sayGoodbye ends sessions, evenly over DrainDuration, and returns true as soon
-// as all have ended.
+// sayGoodbye ends sessions evenly over DrainDuration. It returns true early if all
+// have ended.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
@@ -68,9 +67,8 @@ func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	}
 }
 
-// goingAway returns the end of a session of a gateway that drains. Clients come
-// back at different times, to another gateway or to what takes the place of this
-// one.
+// goingAway closes a session of a draining gateway. Clients come back at different
+// times, to another gateway or the successor of this one.
 func (g *Gateway) goingAway() *closing {
 	return &closing{
 		code: CloseDraining, reason: "the server is going away",

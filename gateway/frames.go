@@ -15,7 +15,7 @@ import (
 // Protocol is the WebSocket subprotocol that the gateway speaks.
 const Protocol = "badge.v1"
 
-// MaxFrameBytes is the most that one frame of a client may have.
+// MaxFrameBytes is the most bytes of a frame of a client.
 const MaxFrameBytes = 4096
 
 // The frames of clients, by their field t.
@@ -42,10 +42,10 @@ type clientFrame struct {
 	Category       string          `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`
 }
 
-// maxIDBytes bounds what is echoed.
+// maxIDBytes is the longest id, which is echoed.
 const maxIDBytes = 128
 
-// decodeFrame reads a frame of a client. Its errors are safe to show.
+// decodeFrame decodes a frame of a client. Its errors are for the client.
 func decodeFrame(b []byte) (clientFrame, error) {
 	var f clientFrame
 	if err := json.Unmarshal(b, &f); err != nil {
@@ -69,8 +69,8 @@ func decodeFrame(b []byte) (clientFrame, error) {
 	return f, nil
 }
 
-// key returns what names the command for good: the id where it is a UUID, in
-// one spelling, and "" for ids that are good for one connection only.
+// key returns the idempotency key of a command: its id in canonical form if that is
+// a UUID, else "", since other ids are unique within a connection only.
 func (f *clientFrame) key() string {
 	const uuidBytes = 36 // without braces and the like
 	var s string
@@ -84,28 +84,29 @@ func (f *clientFrame) key() string {
 	return id.String()
 }
 
-// stateFrame is a snapshot or changes.
+// stateFrame is the common part of snapshots and changes.
 type stateFrame struct {
 	T             string                `json:"t" doc:"The type of the frame."`
 	Epoch         string                `json:"epoch" doc:"The sequence that version counts in."`
-	Version       int64                 `json:"version" minimum:"0" doc:"The version of this state: apply it only if it is greater than yours, or the epoch is another."`
+	Version       int64                 `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
 	Total         int64                 `json:"total" minimum:"0" doc:"The badge."`
 	Mentions      int64                 `json:"mentions" minimum:"0" doc:"How many unread messages mention the user, over the conversations whose level is not none."`
 	Categories    map[string]int64      `json:"categories" doc:"The total by category; categories that add nothing are absent."`
 	Conversations []pubsub.Conversation `json:"conversations" maxItems:"500" doc:"Of a snapshot those with anything to show, of changes those that changed, also where nothing is left to show; most recently changed first."`
 }
 
-// position names the state that a client holds with the frame.
+// position names the state that a client holds after the frame.
 func (f stateFrame) position() string { return f.Epoch + ":" + strconv.FormatInt(f.Version, 10) }
 
-// snapshotFrame is the whole state, for a client that holds none of it.
+// snapshotFrame is the whole state.
 type snapshotFrame struct {
 	stateFrame
 	More bool `json:"more" doc:"There are conversations with something to show beyond these."`
 	connectionTerms
 }
 
-// resumedFrame is what changed since what a client held when it connected.
+// resumedFrame has the changes since the state that a client held when it
+// connected.
 type resumedFrame struct {
 	stateFrame
 	connectionTerms
@@ -128,14 +129,14 @@ func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 	}
 }
 
-// okFrame says that what the client did is durable.
+// okFrame confirms a command: it is durable.
 type okFrame struct {
 	T         string          `json:"t" doc:"The type of the frame."`
 	ID        json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of what it answers."`
 	ExpiresAt time.Time       `json:"expires_at,omitzero" doc:"When a fresh token ends; in the answer to auth only."`
 }
 
-// errorFrame says that it is not.
+// errorFrame rejects a command: it is not durable.
 type errorFrame struct {
 	T       string          `json:"t" doc:"The type of the frame."`
 	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of what it answers."`
@@ -146,13 +147,13 @@ type errorFrame struct {
 
 // The codes of error frames.
 const (
-	codeInvalid     = "invalid"      // the frame makes no sense; do not repeat it
-	codeNotFound    = "not_found"    // nothing was ever delivered there
+	codeInvalid     = "invalid"      // the frame is invalid; do not repeat it
+	codeNotFound    = "not_found"    // there is no such conversation to mark
 	codeUnavailable = "unavailable"  // not durable; try again after retry_ms
 	codeRateLimited = "rate_limited" // too many; try again after retry_ms
 )
 
-// byeFrame comes before the close frame.
+// byeFrame precedes the close frame.
 type byeFrame struct {
 	T           string `json:"t" doc:"The type of the frame."`
 	Code        int    `json:"code" minimum:"1000" maximum:"4999" doc:"The code of the close frame that follows."`
@@ -165,11 +166,11 @@ type bareFrame struct {
 	T string `json:"t" doc:"The type of the frame."`
 }
 
-// closing is why a connection ends, as its close frame says it.
+// closing is the reason why a connection ends, as in its close frame.
 type closing struct {
 	code   int
 	reason string
-	// reconnect is a hint after which time to come back; 0 is none.
+	// reconnect is when the client should come back; 0 is no hint.
 	reconnect time.Duration
 }
 

@@ -29,6 +29,8 @@ func TestServerFramesAreGolden(t *testing.T) {
 	}
 	read := designCrew
 	read.Unread, read.Mentions, read.FirstUnreadSeq, read.ReadSeq, read.Version = 0, 0, 0, 42, 59
+	left := read
+	left.Left, left.Version = true, 60
 	cafe := pubsub.Conversation{
 		ConversationID: "Café ☕", Unread: 2, FirstUnreadSeq: 9, ReadSeq: 8, LastSeq: 10, Level: "all", Category: "chat", Version: 58,
 	}
@@ -62,6 +64,9 @@ func TestServerFramesAreGolden(t *testing.T) {
 		"changes": newStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 59, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
 		}, []pubsub.Conversation{read, cafe}),
+		"changes-left": newStateFrame("changes", &pubsub.Badge{
+			Epoch: "e1", Version: 60, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
+		}, []pubsub.Conversation{left}),
 	} {
 		b, err := json.Marshal(frame)
 		if err != nil {

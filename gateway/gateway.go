@@ -1,10 +1,10 @@
-// Package gateway tells clients their badges over WebSockets and server-sent
-// events: at once when they connect, and with every change.
+// Package gateway sends clients their badges over WebSockets and server-sent
+// events: when they connect, and after every change.
 //
-// A connection is a session (session.go) over a link (websocket.go, sse.go),
-// with a mailbox (mailbox.go), into which the hub (hub.go) merges what the bus
-// brings. Since a bus may lose anything, the gateway also compares what its
-// clients hold with the tables from time to time (reconcile.go).
+// A connection is a session (session.go) over a link (websocket.go, sse.go). The
+// hub (hub.go) merges updates from the bus into the session's mailbox
+// (mailbox.go). A bus may lose updates, so the gateway also compares the state of
+// its clients with the tables (reconcile.go).
 package gateway
 
 import (
@@ -23,58 +23,76 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Badges is how the gateway reads the state of users.
+// Badges reads the state of users. It must be safe for concurrent use. A read must
+// see every commit before it began: a standby that lags will not do.
 type Badges interface {
-	// States returns what brings those who hold a state of some users of one
-	// partition up to date, in the order given: what changed since, or the whole
-	// state where the epoch is another, or none, or the version unknown. More is
-	// set where changes are too many to bring anybody up to date.
+	// States returns the state of users of one partition, in the order given:
+	// the changes since the held state, or the whole state if the held epoch is
+	// empty or another, or the version is unknown. More is set if there are too
+	// many changes; the gateway then reads the whole state.
 	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
-	// Versions returns epoch and version of each user, in the order given.
+	// Versions returns the badge of each user, in the order given. Categories
+	// may be missing.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
-	// LastSeq returns the last message delivered to a user, 0 if none was.
-	LastSeq(ctx context.Context, userID, conversationID string) (int64, error)
+	// Now returns the time on the clock of the database.
+	Now(ctx context.Context) (time.Time, error)
+	// Conversation returns a conversation of a user, or the zero value.
+	Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error)
+	// Head returns a position at or after everything committed so far. Folded
+	// reports whether the badges of users include everything up to a position.
+	Head(ctx context.Context) (position int64, err error)
+	Folded(ctx context.Context, userIDs []string, position int64) (bool, error)
 }
 
-// Commands makes what a user does durable. When a method returns nil it is. A
-// command that comes again under the same key, over whatever connection, is
-// the same one and has no further effect; an empty key names nothing.
+// Commands stores what users do. It must be safe for concurrent use. When a method
+// returns nil, the command is durable. A command with the key of an earlier one of
+// the same user must have no further effect; commands with an empty key are all
+// different. Return an [InvalidError] to blame the client; after any other error
+// the client tries again.
 type Commands interface {
+	// Read marks a conversation read up to upToSeq, but no further than messages
+	// are delivered: apps are not trusted.
 	Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error
-	// ReadAll reads every conversation of a category, or all where it is empty.
+	// ReadAll marks every conversation of a category read, or all if category is
+	// empty.
 	ReadAll(ctx context.Context, userID, key, category string) error
+	// MarkUnread marks a conversation unread.
 	MarkUnread(ctx context.Context, userID, key, conversationID string) error
 }
 
-// InvalidError is an error of Commands that the client is to blame for; its
-// message is safe to show.
+// InvalidError is an error of [Commands] that the client has caused and should
+// not retry.
 type InvalidError interface {
 	error
+	// Invalid returns the message for the client.
 	Invalid() string
 }
 
-// Identity is who a token speaks for.
+// Identity is the user that a token authenticates.
 type Identity struct {
 	UserID string
-	// ExpiresAt is when the token ends, and with it the connection.
+	// ExpiresAt is when the token expires, which ends the connection.
 	ExpiresAt time.Time
 }
 
-// ErrTokenExpired is what an Authenticator's error wraps where age is all that
-// is wrong with a token: its client may come back with a fresh one.
+// ErrTokenExpired is wrapped by the error of an [Authenticator] if a token was
+// valid until it expired. The client comes back with a fresh one.
 var ErrTokenExpired = errors.New("the token has expired")
 
-// ErrAuthenticatorAway is what an Authenticator's error wraps where it cannot
-// tell at present whether a token is good: its client may come back with it.
-var ErrAuthenticatorAway = errors.New("whose the token is cannot be told right now")
+// ErrAuthenticatorAway is wrapped by the error of an [Authenticator] that cannot
+// verify a token at the moment. The client comes back with the same token.
+var ErrAuthenticatorAway = errors.New("the token cannot be verified right now; try again")
 
-// Authenticator tells whose a token is. Its errors are safe to show.
+// Authenticator verifies tokens. It must be safe for concurrent use, and is called
+// with tokens of any form and length. Clients see the text of its errors, other
+// than those that wrap [ErrTokenExpired] or [ErrAuthenticatorAway], and do not
+// come back after them.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Identity, error)
 }
 
-// Config is what a gateway serves and how. Badges, Commands, Authenticator, Bus
-// and PartitionOf are required.
+// Config configures a gateway. Badges, Commands, Authenticator, Bus and
+// PartitionOf are required. Durations of zero or less mean the defaults.
 type Config struct {
 	Badges        Badges
 	Commands      Commands
@@ -82,84 +100,86 @@ type Config struct {
 	Bus           pubsub.Bus
 	// PartitionOf returns the partition of a user.
 	PartitionOf func(userID string) int
-	// AllowOrigin decides about the Origin header of a browser. Default: the
-	// request's own host only.
+	// AllowOrigin accepts or rejects the Origin header of a browser. Default:
+	// only the host of the request.
 	AllowOrigin func(r *http.Request) bool
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Metrics defaults to metrics that nobody sees.
+	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// Trace is told of an update with a trace context when a frame with it was
-	// written: when it came from the bus, and when it was written. It must not
-	// block. Nobody is told by default.
+	// Trace, if set, is called when a frame with a traced update is written, with
+	// the times when the update came from the bus and when the frame was written.
+	// It must not block, and is called concurrently.
 	Trace func(traceParent string, came, written time.Time)
 
-	// Limits are none by default.
+	// Limits default to none.
 	Limits Limits
 
-	// ReconcileInterval is how long a lost update can stay unnoticed. Default
-	// 30s.
+	// ReconcileInterval is how often each client is compared with the tables: a
+	// lost update stays unnoticed at most about this long. Default 30s.
 	ReconcileInterval time.Duration
-	// PingInterval is how often a client is asked whether it is there; after
-	// two without a word from it the connection ends. Default 25s, below the
-	// 60s after which proxies cut what is idle.
+	// PingInterval is how often a client is pinged; one that stays silent for two
+	// intervals is disconnected. Default 25s, below the 60s after which proxies
+	// close idle connections.
 	PingInterval time.Duration
-	// HelloTimeout is how long a client may take to say hello. Default 5s.
+	// HelloTimeout bounds the wait for a client's hello. Default 5s.
 	HelloTimeout time.Duration
-	// WriteTimeout is how long a frame may take to be written. Default 10s.
+	// WriteTimeout bounds the write of a frame. Default 10s.
 	WriteTimeout time.Duration
-	// JoinTimeout is how long to wait for the bus before serving a client from
+	// JoinTimeout is how long a client waits for the bus before it is served from
 	// the tables alone. Default 2s.
 	JoinTimeout time.Duration
-	// ReadTimeout is how long one read of the tables, or one command, may
-	// take, the wait for its turn included. Default 5s.
+	// ReadTimeout bounds a read of the tables, and a command, including the wait
+	// for a free query. Default 5s.
 	ReadTimeout time.Duration
-	// DrainDuration is the time over which connections are closed when the
-	// gateway stops; until it is its turn each is served as ever. Default 0:
-	// all at once.
+	// DrainDuration is the time over which a stopping gateway closes its
+	// connections, one after the other. Default 0: all at once.
 	DrainDuration time.Duration
-	// DrainTimeout is how long connections then have to end. Default 5s.
+	// DrainTimeout is how long closed connections may then take to end. Default
+	// 5s.
 	DrainTimeout time.Duration
-	// ReconnectSpread is the time over which those that are closed at once are
-	// told to come back. Default 5s.
+	// ReconnectSpread is the time over which closed clients are told to come
+	// back. Default 5s.
 	ReconnectSpread time.Duration
 }
 
-// Gateway serves clients. It is the http.Handler of WebSockets; those of
-// server-sent events are ServeSSE and ServeCommands. It is safe for concurrent
-// use.
+// Gateway serves clients. It is an [http.Handler] for WebSockets; ServeSSE serves
+// server-sent events, ServeCommands their commands. It is safe for concurrent use.
 type Gateway struct {
-	cfg      Config
-	log      *slog.Logger
-	metrics  *Metrics
-	hub      *hub
-	lobby    lobby
-	reads    *reads
-	upgrader websocket.Upgrader
+	cfg       Config
+	log       *slog.Logger
+	metrics   *Metrics
+	hub       *hub
+	admission admission
+	reads     *reads
+	clock     databaseClock
+	upgrader  websocket.Upgrader
 
 	// open is closed once Run accepts connections.
 	open chan struct{}
 
-	// connects are by where clients come from; commands are those by HTTP, by
-	// user.
+	// connects limits connections by address, commands by user, over all
+	// transports.
 	connects *limiters[netip.Prefix]
 	commands *limiters[string]
-	// lookups has a token for each command that asks the tables.
+	// lookups holds a token for each query of a command in progress.
 	lookups chan struct{}
 
 	mu       sync.Mutex
 	draining bool
-	// sessions are the open ones, each with its user once that is known.
+	// sessions are the open sessions with their users, "" before the hello.
 	sessions map[*session]string
-	// users is how many sessions each user has.
-	users map[string]int
-	// running counts sessions until they have ended, and the readers of
-	// WebSockets until nothing more is read.
+	// users counts the sessions of each user, claimed those of all users.
+	users   map[string]int
+	claimed int
+	// running counts the sessions and the readers of WebSockets that have not
+	// ended.
 	running sync.WaitGroup
 }
 
-// New returns a gateway. It accepts connections only while Run runs.
+// New returns a gateway, or an error if a required field is missing. It accepts
+// connections only while Run runs.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Badges == nil || cfg.Commands == nil || cfg.Authenticator == nil || cfg.Bus == nil || cfg.PartitionOf == nil {
 		return nil, errors.New("gateway: Badges, Commands, Authenticator, Bus and PartitionOf are required")
@@ -202,8 +222,8 @@ func New(cfg Config) (*Gateway, error) {
 		commands: newLimiters[string](cfg.Limits.Commands),
 	}
 	g.upgrader = websocket.Upgrader{
-		// An idle connection keeps its read buffer, and shares write buffers.
-		// Most frames of clients have less.
+		// An idle connection keeps its read buffer, and shares write buffers. Most
+		// frames of clients are smaller.
 		ReadBufferSize:  256,
 		WriteBufferPool: &sync.Pool{},
 		CheckOrigin:     cfg.AllowOrigin,
@@ -214,8 +234,8 @@ func New(cfg Config) (*Gateway, error) {
 // Open is closed once Run accepts connections.
 func (g *Gateway) Open() <-chan struct{} { return g.open }
 
-// Run serves until ctx is done, then drains, and returns nil once all connections
-// have ended. It must be called once.
+// Run serves until ctx is done, then drains, and returns when all connections have
+// ended. Call it once. It fails only if the bus does.
 func (g *Gateway) Run(ctx context.Context) error {
 	subscription, err := g.cfg.Bus.Subscribe(g.hub)
 	if err != nil {
@@ -231,7 +251,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var reconciling sync.WaitGroup
 	reconciling.Go(func() { g.reconcile(serving) })
 	<-ctx.Done()
-	g.drain() // and reconcile those that are still to be closed
+	g.drain() // while reconcile serves the connections not closed yet
 	stop()
 	reconciling.Wait()
 	g.reads.stop()
@@ -241,29 +261,28 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// meet counts a client that comes, and returns why it may not now; nil if it
-// may.
+// meet counts a new connection, and returns why it is refused, or nil.
 func (g *Gateway) meet(r *http.Request) *closing {
-	from, ok := addressOf(r, g.cfg.Limits.TrustedProxies)
+	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
 	if !ok {
 		return nil
 	}
-	if wait := g.connects.take(networkOf(from), time.Now()); wait > 0 {
+	if wait := g.connects.take(from, time.Now()); wait > 0 {
 		return noRoom(CloseRateLimited, "too many connections come from your address", wait)
 	}
 	return nil
 }
 
-// admit registers a session, which is running until it has ended and as often as
-// its link says, or returns why it may not be.
+// admit registers a session, or returns why it is refused. running is how many
+// goroutines of its link must end before the session has.
 func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
 		return g.goingAway()
 	}
-	if most := g.cfg.Limits.Connections; most > 0 && len(g.sessions) >= most {
-		return noRoom(CloseCapacity, "the server has as many connections as it may", 0)
+	if refusal := g.full(); refusal != nil {
+		return refusal
 	}
 	g.sessions[s] = ""
 	g.running.Add(running)
@@ -271,18 +290,32 @@ func (g *Gateway) admit(s *session, running int) *closing {
 	return nil
 }
 
-// claim makes a session that of a user, or returns why it may not be.
+// full returns why there is no room for another session, or nil. Sessions without
+// a user do not count: the server bounds unauthenticated connections. The caller
+// holds the mutex.
+func (g *Gateway) full() *closing {
+	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
+		return noRoom(CloseCapacity, "the server has as many connections as it may", 0)
+	}
+	return nil
+}
+
+// claim assigns a session to a user, or returns why it is refused.
 func (g *Gateway) claim(s *session, userID string) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.sessions[s]; !ok {
-		return nil // it has ended meanwhile
+		return nil // it has ended
+	}
+	if refusal := g.full(); refusal != nil {
+		return refusal
 	}
 	if most := g.cfg.Limits.UserConnections; most > 0 && g.users[userID] >= most {
 		return noRoom(CloseUserConnections, "you have as many connections as a user may", 0)
 	}
 	g.sessions[s] = userID
 	g.users[userID]++
+	g.claimed++
 	return nil
 }
 
@@ -291,6 +324,7 @@ func (g *Gateway) dismiss(s *session) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if userID := g.sessions[s]; userID != "" {
+		g.claimed--
 		if g.users[userID]--; g.users[userID] == 0 {
 			delete(g.users, userID)
 		}
@@ -299,12 +333,12 @@ func (g *Gateway) dismiss(s *session) {
 	g.metrics.connections.Dec()
 }
 
-// identify returns whose a token is, or why its client may not stay.
+// identify returns the user of a token, or why the session must end.
 func (g *Gateway) identify(ctx context.Context, token string) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {
 	case errors.Is(err, ErrTokenExpired):
-		return Identity{}, &closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()}
+		return Identity{}, tokenEnded()
 	case errors.Is(err, ErrAuthenticatorAway):
 		return Identity{}, comeBack(ErrAuthenticatorAway.Error())
 	case err != nil:
@@ -313,7 +347,12 @@ func (g *Gateway) identify(ctx context.Context, token string) (Identity, *closin
 	return id, nil
 }
 
-// comeBack returns the end of a session that cannot be served right now.
+// tokenEnded closes a session with an expired token.
+func tokenEnded() *closing {
+	return &closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()}
+}
+
+// comeBack closes a session that cannot be served at the moment.
 func comeBack(reason string) *closing {
 	return &closing{
 		code: CloseResync, reason: reason,

@@ -30,16 +30,26 @@ type tables struct {
 	users map[string]*pubsub.Snapshot
 	// fail is returned by every read while it is set.
 	fail error
+	// ahead is how far their clock is ahead.
+	ahead time.Duration
 	// beforeReturn, if set, runs after the state was read and before it is
 	// returned: whatever it commits is news to the reader.
 	beforeReturn func()
-	reads        int
+	// afterVersions, if set, runs after versions were read and before they are
+	// returned.
+	afterVersions func()
+	reads         int
 	// queries are how many users each query read. While hold is set, queries
 	// wait until it is closed.
 	queries []int
 	hold    chan struct{}
-	// asking is how many calls of LastSeq have been held.
-	asking atomic.Int32
+	// heldCalls is how many calls of Conversation wait for hold.
+	heldCalls atomic.Int32
+	// head is the position of the log; behind is how often the tables say that
+	// they have not folded it, and catchUp what then happens to a user.
+	head    int64
+	behind  int
+	catchUp func(*pubsub.Snapshot)
 }
 
 func newTables() *tables {
@@ -146,33 +156,66 @@ func (db *tables) States(_ context.Context, _ int, held []pubsub.Held) ([]pubsub
 
 func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, error) {
 	db.mu.Lock()
-	defer db.mu.Unlock()
 	if db.fail != nil {
+		defer db.mu.Unlock()
 		return nil, db.fail
 	}
 	badges := make([]pubsub.Badge, len(users))
 	for i, id := range users {
 		badges[i] = db.user(id).Badge
 	}
+	hook := db.afterVersions
+	db.afterVersions = nil
+	db.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
 	return badges, nil
 }
 
-func (db *tables) LastSeq(_ context.Context, user, conversation string) (int64, error) {
+// Now is not of the clock here.
+func (db *tables) Now(context.Context) (time.Time, error) { return time.Now().Add(db.ahead), nil }
+
+func (db *tables) Conversation(_ context.Context, user, conversation string) (pubsub.Conversation, error) {
 	if db.hold != nil {
-		db.asking.Add(1)
+		db.heldCalls.Add(1)
 		<-db.hold
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.fail != nil {
-		return 0, db.fail
+		return pubsub.Conversation{}, db.fail
 	}
 	for _, c := range db.user(user).Conversations {
 		if c.ConversationID == conversation {
-			return c.LastSeq, nil
+			return c, nil
 		}
 	}
-	return 0, nil
+	return pubsub.Conversation{}, nil
+}
+
+// Head is how often it was asked for.
+func (db *tables) Head(context.Context) (int64, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.head++
+	return db.head, db.fail
+}
+
+func (db *tables) Folded(_ context.Context, users []string, position int64) (bool, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if position != db.head {
+		return false, fmt.Errorf("folded up to %d of %d?", position, db.head)
+	}
+	if db.behind > 0 {
+		db.behind--
+		return false, db.fail
+	}
+	if db.catchUp != nil {
+		db.catchUp(db.user(users[0]))
+	}
+	return true, db.fail
 }
 
 // log stands for the event log: it records what users do.

@@ -88,7 +88,7 @@ func TestHerdIsGreetedInTurns(t *testing.T) {
 			herd = append(herd, w.greet(fmt.Sprintf("u%d", i)))
 		}
 		synctest.Wait()
-		l := &w.gateway.lobby
+		l := &w.gateway.admission
 		if l.inside != greetingsAtOnce || len(l.waiting) != 100 {
 			t.Errorf("%d are being greeted, %d wait", l.inside, len(l.waiting))
 		}
@@ -135,16 +135,16 @@ func TestHerdThatWaitsTooLong(t *testing.T) {
 		close(w.tables.hold)
 		synctest.Wait()
 		w.connect("late") // and is served at once
-		if l := &w.gateway.lobby; l.inside != 0 || len(l.waiting) != 0 {
+		if l := &w.gateway.admission; l.inside != 0 || len(l.waiting) != 0 {
 			t.Errorf("%d are being greeted, %d wait", l.inside, len(l.waiting))
 		}
 	})
 }
 
 // A session that ends before its turn, or before it could enter, keeps no place.
-func TestLobbyForgetsWhoHasEnded(t *testing.T) {
+func TestAdmissionForgetsWhoHasEnded(t *testing.T) {
 	w := newWorld(t, nil)
-	var l lobby
+	var l admission
 	early := newSession(w.gateway)
 	l.leave(early)
 	l.enter(early)
@@ -178,10 +178,10 @@ func TestCommandsAskInTurns(t *testing.T) {
 		}
 		w.tables.hold = make(chan struct{})
 		for _, c := range clients {
-			c.say(`{"t":"read","id":1,"conversation_id":"c1","up_to_seq":1}`)
+			c.say(`{"t":"mark_unread","id":1,"conversation_id":"c1"}`)
 		}
 		synctest.Wait()
-		if n := w.tables.asking.Load(); n != readsAtOnce {
+		if n := w.tables.heldCalls.Load(); n != readsAtOnce {
 			t.Errorf("%d commands ask the tables at once", n)
 		}
 		close(w.tables.hold)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 )
 
-// ServeCommands takes a command of a user who listens by server-sent events: the
-// same frame that a WebSocket would carry. The answer is its ok frame, or a
-// problem of RFC 9457.
+// ServeCommands executes a command of a client that uses server-sent events. The
+// body is the frame that a WebSocket would carry; the answer is its ok frame, or a
+// [Refusal].
 func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodPost) {
 		return
@@ -32,8 +33,16 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
 		return
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		answerProblem(w, &Refusal{Status: http.StatusRequestTimeout, Detail: "the body came too slowly"})
+		return
+	}
 	if err != nil {
-		return // nobody is there any more
+		return // the client is gone
+	}
+	if !time.Now().Before(id.ExpiresAt) { // it expired while the body came
+		answerProblem(w, problemOf(tokenEnded()))
+		return
 	}
 	f, err := decodeFrame(body)
 	if err != nil {
@@ -47,7 +56,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var refused *errorFrame
-	if wait := g.commands.take(id.UserID, time.Now()); wait > 0 {
+	if wait := g.commands.turn(id.UserID, time.Now()); wait > 0 {
 		g.metrics.limited.Inc()
 		refused = tooMany(f, wait)
 	} else {
@@ -63,7 +72,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, "application/json", okFrame{T: "ok", ID: f.ID})
 }
 
-// Refusal is an RFC 9457 answer to a stream or a command that is refused.
+// Refusal is the RFC 9457 problem that answers a refused stream or command.
 type Refusal struct {
 	Type    string `json:"type" enum:"about:blank" doc:"Always about:blank: the status says what kind of problem it is."`
 	Title   string `json:"title" doc:"The status in words."`
@@ -73,13 +82,13 @@ type Refusal struct {
 	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"After how many milliseconds to try again; absent where there is no point in it."`
 }
 
-// refuse answers a client that is not let in.
+// refuse answers a client that may not connect.
 func (g *Gateway) refuse(w http.ResponseWriter, c *closing) {
 	g.metrics.closed(c.code)
 	answerProblem(w, problemOf(c))
 }
 
-// problemOf says what a close code would.
+// problemOf returns the problem that corresponds to a close code.
 func problemOf(c *closing) *Refusal {
 	p := &Refusal{Detail: c.reason, RetryMS: c.reconnect.Milliseconds()}
 	switch c.code {
@@ -93,7 +102,7 @@ func problemOf(c *closing) *Refusal {
 	return p
 }
 
-// statusOf returns the status that says what the code of an error frame would.
+// statusOf returns the status that corresponds to the code of an error frame.
 func statusOf(code string) int {
 	switch code {
 	case codeInvalid:
@@ -109,7 +118,7 @@ func statusOf(code string) int {
 func answerProblem(w http.ResponseWriter, p *Refusal) {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	if p.RetryMS > 0 {
-		seconds := (p.RetryMS + 999) / 1000 // the header knows no less
+		seconds := (p.RetryMS + 999) / 1000 // the header has whole seconds
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	if p.Status == http.StatusUnauthorized {
@@ -126,8 +135,7 @@ func answer(w http.ResponseWriter, status int, contentType string, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// allow reports whether a request has the method of its route, and answers it
-// where it has another.
+// allow reports whether a request has the right method, and answers it if not.
 func allow(w http.ResponseWriter, r *http.Request, method string) bool {
 	if r.Method == method {
 		return true

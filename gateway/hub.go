@@ -8,28 +8,26 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// hub knows which sessions each user has here, and keeps the subscription to
-// exactly those users. It is the bus's handler.
+// hub maps users to their sessions here, and keeps the bus subscribed to exactly
+// those users. It is the handler of the subscription.
 type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
-	// gap is told, without blocking, that updates may have been lost.
+	// gap holds a token after updates may have been lost.
 	gap chan struct{}
-	// subscription is set before the first session comes.
+	// subscription is set before the first session joins.
 	subscription pubsub.Subscription
 }
 
-// interest is a user who has sessions here, or had until a moment ago.
+// interest is a user with sessions here, or whose last session is leaving.
 type interest struct {
 	user pubsub.User
-	// sessions are few, mostly one.
+	// sessions has mostly one element.
 	sessions []*session
-	// joined is closed once the bus has acknowledged the interest, or cannot,
-	// and nil from then on.
+	// joined is closed when Join has returned, and nil from then on.
 	joined chan struct{}
-	// leaving is not nil while the bus is told that the interest has ended,
-	// and closed after that. Whoever comes in between waits: a join and a leave
-	// under way at once might be carried out in either order.
+	// leaving is set while Leave runs, and closed after it. New sessions wait for
+	// it: a concurrent Join and Leave might take effect in either order.
 	leaving chan struct{}
 }
 
@@ -52,13 +50,13 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 func (h *hub) HandleGap() {
 	select {
 	case h.gap <- struct{}{}:
-	default: // a sweep is due already
+	default: // it holds one already
 	}
 }
 
-// join adds a session and returns once the bus has acknowledged its user: from
-// then on every update reaches the session's mailbox. An error means that the
-// bus did not, and that the session lives off reconciliation for now.
+// join adds a session and returns when the bus has acknowledged its user: from
+// then on every update reaches the session's mailbox. After an error, updates
+// reach it by reconciliation until the bus is back.
 func (h *hub) join(ctx context.Context, s *session, user pubsub.User) error {
 	for {
 		h.mu.Lock()
@@ -89,8 +87,7 @@ func (h *hub) join(ctx context.Context, s *session, user pubsub.User) error {
 	}
 }
 
-// await returns once a channel is closed, as one that is nil was, or with the
-// error of ctx.
+// await returns when a channel is nil or closed, or with the error of ctx.
 func await(ctx context.Context, closed <-chan struct{}) error {
 	if closed == nil {
 		return nil
@@ -103,7 +100,7 @@ func await(ctx context.Context, closed <-chan struct{}) error {
 	}
 }
 
-// leave removes a session, and ends the interest in its user with the last.
+// leave removes a session, and leaves the user on the bus with the last one.
 func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	h.mu.Lock()
 	in, ok := h.users[userID]
@@ -137,7 +134,7 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	return err
 }
 
-// userIDs returns the users who have sessions, in no set order.
+// userIDs returns the users with sessions, in any order.
 func (h *hub) userIDs() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

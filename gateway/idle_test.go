@@ -78,7 +78,7 @@ func TestIdleClientCostsOneGoroutine(t *testing.T) {
 		t.Errorf("the hub knows %v", left)
 	}
 	for _, s := range sessions {
-		if s.check.Stop() || s.teller.due != nil && s.teller.due.Stop() {
+		if s.check.Stop() || s.sender.due != nil && s.sender.due.Stop() {
 			t.Error("a timer of a session that has ended was running")
 		}
 	}

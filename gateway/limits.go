@@ -11,32 +11,31 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits is what clients may ask of a gateway at most. Where a number is 0
-// there is no limit. Rates are per second, and may be exceeded for a moment:
-// what was not used in the last ten seconds is still there.
+// Limits bound what clients may do; 0 is no limit. Rates are per second, and allow
+// bursts of ten seconds' worth.
 type Limits struct {
-	// Connections is how many may be open at once.
+	// Connections is the most open connections, counted from an accepted hello.
 	Connections int
-	// UserConnections is how many of those may be one user's.
+	// UserConnections is the most open connections of one user.
 	UserConnections int
-	// Connects is how many connections per second may come from one address.
+	// Connects is the rate of new connections from one client; see ClientOf.
 	Connects float64
-	// Commands is how many commands per second a connection may bring; for
-	// those that come by HTTP, how many a user.
+	// Commands is the rate of commands of one user, over all connections to this
+	// gateway and over HTTP.
 	Commands float64
-	// TrustedProxies are those whose X-Forwarded-For is believed.
+	// TrustedProxies are the proxies whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 }
 
-// burstSeconds is for how long what was not used of a rate is kept.
+// burstSeconds is how many seconds' worth of a rate may be used at once.
 const burstSeconds = 10
 
-// burstOf returns how much may come at once under a rate.
+// burstOf returns the burst of a rate.
 func burstOf(perSecond float64) int {
 	return max(1, int(math.Ceil(burstSeconds*perSecond)))
 }
 
-// take takes one from l, or returns after which time there will be one.
+// take takes one token of l, or returns how long until there is one.
 func take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 	r := l.ReserveN(now, 1)
 	if wait = r.DelayFrom(now); wait > 0 {
@@ -45,36 +44,65 @@ func take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// limiters are one limiter for each key, such as an address. Whoever was not
-// seen for as long as a limiter takes to fill is forgotten: a new one would be
-// the same. Safe for concurrent use.
+// limiters has a limiter for each key, such as an address. It forgets a key that
+// was not used for as long as a limiter takes to fill: a new limiter is equal. It
+// is safe for concurrent use.
 type limiters[K comparable] struct {
 	perSecond float64
 
 	mu sync.Mutex
-	// Keys are in current if they came since turned, else in previous if they
-	// came in the period before.
-	current, previous map[K]*rate.Limiter
+	// current has the keys used since turned, previous others used in the period
+	// before.
+	current, previous map[K]*allowance
 	turned            time.Time
 }
 
-// maxLimiters bounds how many keys are in one of the two maps, and with it what
-// an attacker with many addresses can make the gateway remember. Beyond, those
-// that came first are forgotten early.
+// maxLimiters is the most keys in each of the two maps. It bounds the memory that
+// an attacker with many addresses can take: the oldest keys are forgotten early.
 const maxLimiters = 1 << 16
 
-// newLimiters returns limiters of a rate; 0 is no limit.
-func newLimiters[K comparable](perSecond float64) *limiters[K] {
-	return &limiters[K]{perSecond: perSecond, current: map[K]*rate.Limiter{}}
+// allowance is the limit of one key.
+type allowance struct {
+	limiter *rate.Limiter
+	// refused estimates how many were told to come later and have yet to come.
+	refused int
 }
 
-// take counts one more of a key, or returns after which time there may be one.
+// newLimiters returns limiters with a rate; 0 is no limit.
+func newLimiters[K comparable](perSecond float64) *limiters[K] {
+	return &limiters[K]{perSecond: perSecond, current: map[K]*allowance{}}
+}
+
+// take counts one for a key, or returns how long to wait.
 func (ls *limiters[K]) take(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	return take(ls.of(key, now).limiter, now)
+}
+
+// turn is take for clients that come back when told to: consecutive refusals get
+// different times, so that all find room.
+func (ls *limiters[K]) turn(key K, now time.Time) (wait time.Duration) {
+	if ls.perSecond <= 0 {
+		return 0
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	a := ls.of(key, now)
+	if wait = take(a.limiter, now); wait == 0 {
+		a.refused = max(0, a.refused-1)
+		return 0
+	}
+	wait += time.Duration(float64(a.refused) / ls.perSecond * float64(time.Second))
+	a.refused = min(a.refused+1, maxRefused)
+	return wait
+}
+
+// of returns the allowance of a key. The caller holds the mutex.
+func (ls *limiters[K]) of(key K, now time.Time) *allowance {
 	burst := burstOf(ls.perSecond)
 	fills := time.Duration(float64(burst) / ls.perSecond * float64(time.Second))
 	if age := now.Sub(ls.turned); age >= fills || len(ls.current) >= maxLimiters {
@@ -82,60 +110,34 @@ func (ls *limiters[K]) take(key K, now time.Time) (wait time.Duration) {
 		if age >= 2*fills {
 			ls.previous = nil
 		}
-		ls.current, ls.turned = map[K]*rate.Limiter{}, now
+		ls.current, ls.turned = map[K]*allowance{}, now
 	}
-	l, ok := ls.current[key]
+	a, ok := ls.current[key]
 	if !ok {
-		if l, ok = ls.previous[key]; !ok {
-			l = rate.NewLimiter(rate.Limit(ls.perSecond), burst)
+		if a, ok = ls.previous[key]; !ok {
+			a = &allowance{limiter: rate.NewLimiter(rate.Limit(ls.perSecond), burst)}
 		}
-		ls.current[key] = l
+		ls.current[key] = a
 	}
-	return take(l, now)
+	return a
 }
 
-// allowance is what a connection may still bring. Not safe for concurrent use.
-type allowance struct {
-	limiter *rate.Limiter
-	// refused is how many commands were told to come later and are still to
-	// come, as far as can be known.
-	refused int
-}
+// signsPerSecond is the rate of pings and pongs that a client may send. One that
+// checks its connection often pings every few seconds.
+const signsPerSecond = 10
 
-// pingsPerSecond is how often a client may ask for a sign of life, by frames and
-// by pings of the protocol, in the long run. One that wants to know soon whether
-// the connection is good asks every few seconds.
-const pingsPerSecond = 10
-
-// maxRefused is how many commands may be told to come later before a client
-// counts as one that does not listen.
+// maxRefused is how many refused commands close a connection: its client ignores
+// the refusals.
 const maxRefused = 100
 
-func newAllowance(perSecond float64) *allowance {
-	return &allowance{limiter: rate.NewLimiter(rate.Limit(perSecond), burstOf(perSecond))}
-}
-
-// take counts one more, or returns after which time it may come. Commands that
-// are refused in a row are given different times, so that all find room when
-// they come again. ok is false where the client does not listen.
-func (a *allowance) take(now time.Time) (wait time.Duration, ok bool) {
-	if wait = take(a.limiter, now); wait == 0 {
-		a.refused = max(0, a.refused-1)
-		return 0, true
-	}
-	wait += time.Duration(float64(a.refused) / float64(a.limiter.Limit()) * float64(time.Second))
-	a.refused++
-	return wait, a.refused <= maxRefused
-}
-
-// After which time to come back to a gateway that has no room.
+// When to come back to a gateway that has no room.
 const (
 	minRoomWait = 5 * time.Second
 	maxRoomWait = 30 * time.Second
 )
 
-// noRoom returns the refusal of a connection that is one too many. It comes
-// back after a time of its own, at least after atLeast.
+// noRoom refuses a connection over a limit. The client comes back at a random time,
+// but not before atLeast.
 func noRoom(code int, reason string, atLeast time.Duration) *closing {
 	atLeast = cmp.Or(atLeast, minRoomWait)
 	return &closing{

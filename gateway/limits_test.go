@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +63,19 @@ func TestConnectionsThatAreTooMany(t *testing.T) {
 			})
 			w.connect("ann")
 		})
+	}
+}
+
+// Unauthenticated connections take no room from authenticated ones.
+func TestStrangersDoNotCountAsConnections(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Limits.Connections = 1 })
+	for range 3 {
+		w.dial(nil, Protocol)
+	}
+	w.connect("ann")
+	c := w.dial(nil, Protocol, "bearer.bob")
+	if code, _, _ := c.farewell(); code != CloseCapacity {
+		t.Errorf("one more is closed with %d", code)
 	}
 }
 
@@ -261,13 +275,17 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// Pings of both kinds are answered until there are too many of them.
-func TestPingsThatAreTooMany(t *testing.T) {
-	for name, ping := range map[string]func(*client) error{
-		"frames": func(c *client) error {
-			return c.conn.Write(c.t.Context(), websocket.MessageText, []byte(`{"t":"ping"}`))
-		},
-		"protocol": func(c *client) error { return c.conn.Ping(c.t.Context()) },
+// Pings are answered and pongs taken until there are too many of them.
+func TestSignsOfLifeThatAreTooMany(t *testing.T) {
+	frame := func(text string) func(*client) error {
+		return func(c *client) error {
+			return c.conn.Write(c.t.Context(), websocket.MessageText, []byte(text))
+		}
+	}
+	for name, say := range map[string]func(*client) error{
+		"ping frames":    frame(`{"t":"ping"}`),
+		"pong frames":    frame(`{"t":"pong"}`),
+		"protocol pings": func(c *client) error { return c.conn.Ping(c.t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -278,20 +296,62 @@ func TestPingsThatAreTooMany(t *testing.T) {
 					code, reason, _ := c.farewell()
 					ended <- fmt.Sprint(code, " ", reason)
 				}()
-				for i := range burstSeconds*pingsPerSecond + 1 {
-					if i == burstSeconds*pingsPerSecond {
-						time.Sleep(time.Second / pingsPerSecond) // of the bubble: there is room for another
+				for i := range burstSeconds*signsPerSecond + 1 {
+					if i == burstSeconds*signsPerSecond {
+						time.Sleep(time.Second / signsPerSecond) // of the bubble: there is room for another
 					}
-					if err := ping(c); err != nil {
-						t.Fatalf("ping %d: %v", i, err)
+					if err := say(c); err != nil {
+						t.Fatalf("sign %d: %v", i, err)
 					}
 					synctest.Wait()
 				}
-				_ = ping(c) // which may end with the connection
-				if got := <-ended; got != "4101 too many pings" {
+				_ = say(c) // which may end with the connection
+				if got := <-ended; got != "4101 too many pings and pongs" {
 					t.Errorf("it ends with %s", got)
 				}
 			})
 		})
 	}
+}
+
+// What a user does counts once, whatever brings it.
+func TestCommandsOfAUserAreCountedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPipedWorld(t, func(c *Config) { c.Limits.Commands = 1 })
+		for id := range burstSeconds {
+			if id == 0 {
+				checkProblem(t, w.request(http.MethodPost, "/v1/commands", "ann", `{"t":"read_all"}`), http.StatusOK, "")
+				continue
+			}
+			c, _ := w.connect("ann")
+			c.say(`{"t":"read_all","id":1}`)
+			if f := c.hear(); f.T != "ok" {
+				t.Fatalf("command %d is answered with %s", id, f.raw)
+			}
+		}
+		c, _ := w.connect("ann")
+		c.say(`{"t":"read_all","id":1}`)
+		if f := c.hear(); f.Code != "rate_limited" {
+			t.Errorf("one too many is answered with %s", f.raw)
+		}
+		checkProblem(t, w.request(http.MethodPost, "/v1/commands", "ann", `{"t":"read_all"}`), http.StatusTooManyRequests, "too many commands; try again")
+		checkProblem(t, w.request(http.MethodPost, "/v1/commands", "bob", `{"t":"read_all"}`), http.StatusOK, "")
+	})
+}
+
+// What no frame counts is counted by its bytes.
+func TestTooMuchAtOnce(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Limits.Commands = 1 })
+	c, _ := w.connect("ann")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for writer, err := c.conn.Writer(context.Background(), websocket.MessageText); err == nil; {
+			_, err = writer.Write(nil) // a piece of a message without a byte
+		}
+	}()
+	if code, reason, _ := c.farewell(); code != CloseRateLimited || reason != "too much at once" {
+		t.Errorf("it ends with %d %s", code, reason)
+	}
+	<-ended
 }

@@ -10,43 +10,68 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// mailbox holds what is still to be told to one client: one slot, into which
-// updates are merged by conversation. A client that reads slowly costs what
-// has changed, not how often, and always gets the newest state.
+// mailbox holds what has yet to be sent to one client: one slot that merges
+// updates by conversation. A slow client costs memory for what changed, not for
+// how often, and always gets the newest state.
 //
-// It also decides what a client must not be told: nothing older than what it
-// holds, and no update that does not follow on what it holds. In the latter
-// case, as at the start, the mailbox is syncing: it only remembers how new the
-// state is that it has heard of, until a read of the tables has caught up.
+// The mailbox drops updates older than what the client holds. After an update that
+// does not follow on what the client holds, and at the start, it is syncing: it
+// only remembers the newest version announced, until a read of the tables has
+// caught up. The tables are authoritative: a version that they never have was
+// forged.
 //
 // All methods are safe for concurrent use.
 type mailbox struct {
 	mu sync.Mutex
-	// epoch and held are the state that the client holds once it has got what
-	// is pending.
-	epoch   string
-	held    int64
+	// held is the state that the client holds after what is pending.
+	held    holding
 	pending *pending
 	syncing bool
-	// heard is the newest version heard of while syncing, of heardEpoch.
+	// syncs counts how often the mailbox began to sync.
+	syncs uint32
+	// whole is set while syncing if the tables lack the state that the client
+	// holds, so that it needs the whole state instead of changes.
+	whole bool
+	// heard is the newest version of heardEpoch announced while syncing, since the
+	// last read of the tables began.
 	heard      int64
 	heardEpoch string
-	replies    []any
-	// filled is called whenever there may be something to take, from whatever
-	// goroutine. It must neither block nor call the mailbox.
+	// since is when the oldest change that the client lacks while syncing was
+	// appended; equal is when it last held what the tables have. See stale.go.
+	since, equal moment
+	replies      []any
+	// filled is called, from any goroutine, when there may be something to take.
+	// It must not block or call the mailbox.
 	filled func()
 }
 
-// pending is what a client has not been told yet.
+// holding identifies a state for comparison with the tables. Within an epoch, a
+// version has exactly one state.
+type holding struct {
+	epoch                    string
+	version, total, mentions int64
+}
+
+func holdingOf(b *pubsub.Badge) holding { return holding{b.Epoch, b.Version, b.Total, b.Mentions} }
+
+// denies reports whether tables with state h never had other: it has a later
+// version, or the same version with other numbers. It is valid only for a state
+// that was held before the read of the tables began.
+func (h holding) denies(other holding) bool {
+	return h.epoch == other.epoch && (h.version < other.version || h.version == other.version && h != other)
+}
+
+// pending is what has yet to be sent.
 type pending struct {
+	// since is when the oldest of the changes was appended.
+	since         moment
 	badge         pubsub.Badge
 	conversations map[string]pubsub.Conversation
-	// traced is the newest traced update among what is pending, nil where there
-	// is none.
+	// traced is the newest traced update in it, or nil.
 	traced *traced
 }
 
-// traced is an update that is traced.
+// traced is an update with a trace context.
 type traced struct {
 	parent string
 	came   time.Time
@@ -54,18 +79,19 @@ type traced struct {
 
 func newMailbox(filled func()) *mailbox { return &mailbox{syncing: true, filled: filled} }
 
-// offer takes an update from the bus.
+// offer merges an update from the bus.
 func (m *mailbox) offer(u *pubsub.Update) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.syncing:
 		m.hear(u.Epoch, u.Version)
+		m.since = m.since.older(moment(u.AppendedAt))
 		return
-	case u.Epoch == m.epoch && u.Version <= m.held:
-		return // old news
-	case u.Epoch != m.epoch || u.BaseVersion > m.held:
-		m.resync()
+	case u.Epoch == m.held.epoch && u.Version <= m.held.version:
+		return // the client has it
+	case u.Epoch != m.held.epoch || u.BaseVersion > m.held.version:
+		m.resync(moment(u.AppendedAt))
 		m.hear(u.Epoch, u.Version)
 		return
 	}
@@ -73,7 +99,8 @@ func (m *mailbox) offer(u *pubsub.Update) {
 		m.pending = &pending{conversations: make(map[string]pubsub.Conversation, len(u.Conversations))}
 	}
 	m.pending.badge = u.Badge
-	m.held = u.Version
+	m.pending.since = m.pending.since.older(moment(u.AppendedAt))
+	m.held = holdingOf(&u.Badge)
 	for _, c := range u.Conversations {
 		m.pending.conversations[c.ConversationID] = c
 	}
@@ -83,7 +110,7 @@ func (m *mailbox) offer(u *pubsub.Update) {
 	m.filled()
 }
 
-// hear remembers how new the state is that the tables must have.
+// hear records a version that the tables must have.
 func (m *mailbox) hear(epoch string, version int64) {
 	if epoch != m.heardEpoch {
 		m.heardEpoch, m.heard = epoch, 0
@@ -91,46 +118,84 @@ func (m *mailbox) hear(epoch string, version int64) {
 	m.heard = max(m.heard, version)
 }
 
-// resync gives up on updates until the tables have been read.
-func (m *mailbox) resync() {
+// resync ignores updates until the tables have been read. since is when the oldest
+// change that the client lacks was appended, 0 if unknown.
+func (m *mailbox) resync(since moment) {
 	m.syncing = true
-	m.pending = nil
+	m.syncs++
+	if m.pending != nil {
+		since = since.older(m.pending.since)
+		m.pending = nil
+	}
+	m.since = since
 	m.heard, m.heardEpoch = 0, ""
 	m.filled()
 }
 
-// behind takes note that the tables have a state, and reports whether the
-// client holds, pending updates included, an older one. One who is syncing will
-// have to catch up with it: the read under way may be from before.
-func (m *mailbox) behind(epoch string, version int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.syncing {
-		m.hear(epoch, version)
-		return false
-	}
-	return m.epoch != epoch || m.held < version
+// mark is what a client held at some time, pending updates included. It is
+// meaningless if the mailbox was syncing.
+type mark struct {
+	held    holding
+	syncing bool
+	syncs   uint32
 }
 
-// repair makes the client be brought up to date from the tables if it is
-// behind a state of theirs, and reports whether it was.
-func (m *mailbox) repair(epoch string, version int64) bool {
+// mark returns what the client holds now.
+func (m *mailbox) mark() mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.syncing || m.epoch == epoch && m.held >= version {
+	return mark{m.held, m.syncing, m.syncs}
+}
+
+// comparison is the result of comparing a client with the tables.
+type comparison int
+
+const (
+	upToDate comparison = iota
+	// behind: the tables have a newer state, whose update may be on its way.
+	behind
+	// denied: the tables never had the state that the client holds.
+	denied
+)
+
+// compare compares the client with a state of the tables, read at the time at,
+// after before was marked. A denied client is made to sync. A syncing client must
+// catch up with that state: its read may have begun before.
+func (m *mailbox) compare(before mark, tables holding, at moment) comparison {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.syncing:
+		m.hear(tables.epoch, tables.version)
+		return upToDate
+	case m.held.epoch != tables.epoch || m.held.version < tables.version:
+		return behind
+	case !before.syncing && before.syncs == m.syncs && tables.denies(before.held):
+		m.resync(m.equal)
+		m.whole = true
+		return denied
+	}
+	m.equal = at
+	return upToDate
+}
+
+// repair makes the client sync if it is behind a state of the tables, and reports
+// whether it was.
+func (m *mailbox) repair(tables holding) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.syncing || m.held.epoch == tables.epoch && m.held.version >= tables.version {
 		return false
 	}
-	m.resync()
-	m.hear(epoch, version)
+	m.resync(m.equal)
+	m.hear(tables.epoch, tables.version)
 	return true
 }
 
-// maxReplies is how many answers may wait for a client that asks but does not
-// read.
+// maxReplies is the most answers that wait for a client that does not read.
 const maxReplies = 64
 
-// reply queues a frame that answers one of the client's, and reports false
-// where too many wait already.
+// reply queues an answer, and returns false if too many wait.
 func (m *mailbox) reply(frame any) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,14 +207,15 @@ func (m *mailbox) reply(frame any) bool {
 	return true
 }
 
-// delivery is what there is to tell a client now.
+// delivery is what to send now.
 type delivery struct {
 	replies []any
-	// sync is set where the tables must be read first.
+	// sync is set if the tables must be read.
 	sync bool
-	// badge and conversations are what changed; badge is nil where nothing did.
+	// badge and conversations are what changed; badge is nil if nothing did.
 	badge         *pubsub.Badge
 	conversations []pubsub.Conversation
+	since         moment
 	traced        *traced
 }
 
@@ -161,26 +227,43 @@ func (m *mailbox) take() delivery {
 	m.replies = nil
 	if p := m.pending; p != nil {
 		m.pending = nil
-		d.badge = &p.badge
+		d.badge, d.since = &p.badge, p.since
 		d.conversations, d.traced = newestFirst(p.conversations), p.traced
 	}
 	return d
 }
 
-// synced says that the tables had the state of a version, which is what the
-// client is told next. It reports false where something newer was heard of
-// meanwhile: the tables must be read again, until they have it too.
-func (m *mailbox) synced(epoch string, version int64) bool {
+// reading is the state of a sync when a read of the tables begins.
+type reading struct {
+	whole bool
+	// heard is the newest version of heardEpoch announced before: the tables have
+	// it, unless it was forged.
+	heard      int64
+	heardEpoch string
+	since      moment
+}
+
+// read begins a read of the tables.
+func (m *mailbox) read() reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.epoch, m.held = epoch, version
-	if m.heardEpoch == epoch && m.heard > version {
+	r := reading{m.whole, m.heard, m.heardEpoch, m.since}
+	m.heard, m.heardEpoch, m.since = 0, "", 0
+	return r
+}
+
+// synced records that the client was sent a state that the tables had at or after
+// the time at. It returns false if a newer version was announced since the read
+// began: the tables must be read again.
+func (m *mailbox) synced(tables holding, at moment) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held, m.equal, m.whole = tables, at, false
+	if m.heardEpoch == tables.epoch && m.heard > tables.version {
 		return false
 	}
-	if m.heardEpoch != "" && m.heardEpoch != epoch {
-		// Which of the two is the old one, only another read can tell.
-		m.heard, m.heardEpoch = 0, ""
-		return false
+	if m.heardEpoch != "" && m.heardEpoch != tables.epoch {
+		return false // only another read can tell which epoch is the old one
 	}
 	m.syncing = false
 	return true

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics is what a gateway counts.
+// Metrics are the metrics of a gateway.
 type Metrics struct {
 	connections, streams     prometheus.Gauge
 	refused                  prometheus.Counter
@@ -18,10 +18,13 @@ type Metrics struct {
 	repairs, gaps, compared  prometheus.Counter
 	reconcileErrors          prometheus.Counter
 	snapshots, changes, rest prometheus.Counter
+
+	stale                                  prometheus.Histogram
+	aheadHello, aheadUpdate, aheadCompared prometheus.Counter
 }
 
-// NewMetrics returns metrics that are registered with r, or with nothing where
-// it is nil.
+// NewMetrics returns metrics and registers them with r unless that is nil. It panics
+// if r has them already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "badged", Subsystem: "gateway", Name: name, Help: help}
@@ -31,26 +34,33 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Namespace: "badged", Subsystem: "gateway", Name: "connections", Help: "Open client connections.",
 		}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "gateway", Name: "event_streams", Help: "Open client connections that are server-sent events.",
+			Namespace: "badged", Subsystem: "gateway", Name: "event_streams", Help: "Open client connections over server-sent events.",
 		}),
-		refused:         prometheus.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded, such as those of a foreign origin.")),
+		refused:         prometheus.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded, for example from a foreign origin.")),
 		frames:          prometheus.NewCounterVec(opts("frames_sent_total", "Frames sent to clients, by type."), []string{"type"}),
 		bytes:           prometheus.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
 		commands:        prometheus.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
-		limited:         prometheus.NewCounter(opts("commands_limited_total", "Commands of clients that were told to come later, since there were too many.")),
-		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code, for server-sent events by that which says the same as their status."), []string{"code"}),
-		repairs:         prometheus.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were brought up to date from the tables.")),
-		compared:        prometheus.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables; each comes once in --reconcile-interval.")),
-		gaps:            prometheus.NewCounter(opts("bus_gaps_total", "Times the bus was away, after which every client was compared with the tables.")),
+		limited:         prometheus.NewCounter(opts("commands_limited_total", "Commands of clients rejected by the rate limit.")),
+		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code; for server-sent events the code that matches the status."), []string{"code"}),
+		repairs:         prometheus.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
+		compared:        prometheus.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each once per --reconcile-interval.")),
+		gaps:            prometheus.NewCounter(opts("bus_gaps_total", "Outages of the bus, after each of which every client was compared with the tables.")),
 		reconcileErrors: prometheus.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
+	m.stale = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "badged", Subsystem: "gateway", Name: "staleness_seconds",
+		Help:    "Seconds from the append of a change to the frame that showed it, by the clock of the database.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	})
+	ahead := prometheus.NewCounterVec(opts("clients_ahead_total", "Clients with a state that the tables do not have, which got a snapshot, by how it was found."), []string{"found"})
+	m.aheadHello, m.aheadUpdate, m.aheadCompared = ahead.WithLabelValues("hello"), ahead.WithLabelValues("update"), ahead.WithLabelValues("reconciliation")
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
 	for _, t := range []string{frameRead, frameReadAll, frameMarkUnread} {
 		m.commands.WithLabelValues(t, "ok")
 		m.commands.WithLabelValues(t, "error")
 	}
 	if r != nil {
-		r.MustRegister(m.connections, m.streams, m.refused, m.frames, m.bytes, m.commands, m.limited, m.closes, m.repairs, m.gaps, m.compared, m.reconcileErrors)
+		r.MustRegister(m.connections, m.streams, m.refused, m.frames, m.bytes, m.commands, m.limited, m.closes, m.repairs, m.gaps, m.compared, m.reconcileErrors, m.stale, ahead)
 	}
 	return m
 }

@@ -9,19 +9,17 @@ import (
 )
 
 const (
-	// readsAtOnce is how many queries for states, and how many for commands, are
-	// under way at most: a part of the connections that a process has to the
-	// database, so that those who ask over HTTP find one free.
+	// readsAtOnce is the most concurrent queries for states, and for commands. It
+	// is less than the connections of a process, so that HTTP requests find some.
 	readsAtOnce = 4
-	// readBatch is how many users one query reads at most. With it, what is held
-	// in memory of those whose snapshots are large is bounded.
+	// readBatch is the most users of one query. It bounds the memory of large
+	// snapshots.
 	readBatch = 100
 )
 
-// reads reads the states of users. Who asks while others do waits, and is
-// answered together with all others of the partition by one query: when
-// everybody comes at once, queries are few. Partitions take turns. It is safe
-// for concurrent use.
+// reads reads the states of users. Calls that come while queries run wait, and one
+// query answers all of a partition: when many clients come at once, queries are
+// few. Partitions take turns. It is safe for concurrent use.
 type reads struct {
 	badges  Badges
 	timeout time.Duration
@@ -32,16 +30,16 @@ type reads struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// waiting are by partition; turns are the partitions that have some, each
+	// waiting has the calls by partition, turns the partitions with any, each
 	// once.
 	waiting map[int][]*stateRead
 	turns   []int
 	queries int // under way
 }
 
-// stateRead is one state that somebody waits for.
+// stateRead is a call that waits for a state.
 type stateRead struct {
-	ctx  context.Context // of who waits
+	ctx  context.Context // of the caller
 	held pubsub.Held
 
 	done  chan struct{} // closed once there is an answer
@@ -54,7 +52,7 @@ func newReads(badges Badges, timeout time.Duration) *reads {
 	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}}
 }
 
-// read returns what brings who holds a state up to date; see Badges.States.
+// read returns the changes since a held state, or the whole; see Badges.States.
 func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubsub.Snapshot, error) {
 	q := &stateRead{ctx: ctx, held: held, done: make(chan struct{})}
 	r.mu.Lock()
@@ -75,13 +73,13 @@ func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubs
 	}
 }
 
-// stop ends the queries under way. Nothing may be read from then on.
+// stop cancels running queries. Do not call read after it.
 func (r *reads) stop() {
 	r.cancel()
 	r.running.Wait()
 }
 
-// run answers batch after batch until nobody waits.
+// run answers batches until no call waits.
 func (r *reads) run() {
 	for {
 		partition, batch := r.next()
@@ -92,7 +90,7 @@ func (r *reads) run() {
 	}
 }
 
-// next takes a batch, or ends the caller's turn with nil where nobody waits.
+// next takes a batch. It returns nil if no call waits: then the caller must end.
 func (r *reads) next() (partition int, batch []*stateRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,22 +110,22 @@ func (r *reads) next() (partition int, batch []*stateRead) {
 	return partition, waiting[:n]
 }
 
-// answer reads the states of a batch, but for whom nobody waits any more.
+// answer reads the states of a batch, except for calls that were cancelled.
 func (r *reads) answer(partition int, batch []*stateRead) {
-	var asked []*stateRead
+	var live []*stateRead
 	var held []pubsub.Held
 	for _, q := range batch {
 		if q.ctx.Err() == nil {
-			asked, held = append(asked, q), append(held, q.held)
+			live, held = append(live, q), append(held, q.held)
 		}
 	}
-	if len(asked) == 0 {
+	if len(live) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
 	defer cancel()
 	states, err := r.badges.States(ctx, partition, held)
-	for i, q := range asked {
+	for i, q := range live {
 		if q.err = err; err == nil {
 			q.state = states[i]
 		}

@@ -4,31 +4,29 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
-
-	"github.com/badged/badged/pubsub"
 )
 
 const (
-	// reconcileBatch is how many users are compared in one query.
+	// reconcileBatch is the most users of one query.
 	reconcileBatch = 1000
-	// reconcileGrace is how long an update may be on its way before it counts
-	// as lost.
+	// reconcileGrace is how long an update may take before it counts as lost.
 	reconcileGrace = 250 * time.Millisecond
-	// gapPace is the pause between batches after the bus has been away, when
-	// everybody may have missed something: soon, but not all at once.
+	// gapPace is the pause between batches after a gap of the bus, when every
+	// client may have missed something.
 	gapPace = 20 * time.Millisecond
 )
 
-// reconcile compares, until ctx is done, what clients hold with the tables:
-// each user once in every interval, and everybody soon after a gap of the bus.
+// reconcile compares clients with the tables until ctx is done: each user once in
+// every interval, and all users soon after a gap of the bus.
 func (g *Gateway) reconcile(ctx context.Context) {
 	for {
+		g.measureClock(ctx)
 		users := g.hub.userIDs()
 		rand.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] }) //nolint:gosec // spreads load, guards nothing
 		batches := max(1, (len(users)+reconcileBatch-1)/reconcileBatch)
 		pause := g.cfg.ReconcileInterval / time.Duration(batches)
 		for first := true; first || len(users) > 0; first = false {
-			// Jitter, so that many gateways do not ask in step.
+			// Jitter keeps gateways out of step.
 			wait := time.NewTimer(pause/2 + rand.N(pause/2+1)) //nolint:gosec // as above
 			select {
 			case <-ctx.Done():
@@ -48,20 +46,45 @@ func (g *Gateway) reconcile(ctx context.Context) {
 	}
 }
 
-// suspect is a client that was behind the tables a moment ago.
+// suspect is a client that was behind the tables.
 type suspect struct {
 	session *session
-	badge   pubsub.Badge
+	tables  holding
 }
 
-// compare brings those clients of some users up to date that have missed an
-// update.
+// marked is a client and what it held before a read of the tables.
+type marked struct {
+	session *session
+	mark    mark
+}
+
+// mark records what the clients of users hold.
+func (g *Gateway) mark(userIDs []string) map[string][]marked {
+	all := make(map[string][]marked, len(userIDs))
+	for _, id := range userIDs {
+		for _, s := range g.hub.sessionsOf(id) {
+			all[id] = append(all[id], marked{s, s.mailbox.mark()})
+		}
+	}
+	return all
+}
+
+// measureClock updates the offset to the clock of the database.
+func (g *Gateway) measureClock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
+	defer cancel()
+	g.clock.measure(ctx, g.cfg.Badges.Now)
+}
+
+// compare brings clients of users up to date that have missed an update, or hold a
+// state that the tables lack: it was forged, or Postgres has lost the commit.
 func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	if len(userIDs) == 0 {
 		return
 	}
 	readCtx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
+	marks, at := g.mark(userIDs), g.clock.now()
 	badges, err := g.cfg.Badges.Versions(readCtx, userIDs)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -72,12 +95,23 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	}
 	g.metrics.compared.Add(float64(len(userIDs)))
 	var suspects []suspect
-	for _, b := range badges {
-		for _, s := range g.hub.sessionsOf(b.UserID) {
-			if s.mailbox.behind(b.Epoch, b.Version) {
-				suspects = append(suspects, suspect{s, b})
+	ahead := 0
+	for i := range badges {
+		tables := holdingOf(&badges[i])
+		for _, m := range marks[badges[i].UserID] {
+			switch m.session.mailbox.compare(m.mark, tables, at) {
+			case behind:
+				suspects = append(suspects, suspect{m.session, tables})
+			case denied:
+				ahead++
+			case upToDate:
 			}
 		}
+	}
+	if ahead > 0 {
+		g.metrics.aheadCompared.Add(float64(ahead))
+		g.log.WarnContext(ctx, "clients held states that the tables do not have, and get snapshots: Postgres has lost commits, or messages on the bus are forged",
+			"clients", ahead)
 	}
 	if len(suspects) == 0 {
 		return
@@ -90,9 +124,9 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	case <-grace.C:
 	}
 	for _, s := range suspects {
-		if s.session.mailbox.repair(s.badge.Epoch, s.badge.Version) {
+		if s.session.mailbox.repair(s.tables) {
 			g.metrics.repairs.Inc()
-			g.log.DebugContext(ctx, "a client had missed an update", "version", s.badge.Version)
+			g.log.DebugContext(ctx, "a client had missed an update", "version", s.tables.version)
 		}
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// session is one client that is told its badge, over whatever link. Its worker
-// (work.go) alone writes on the link; everything else only puts into the
-// mailbox, or ends the session.
+// session is a connected client. Only its worker (work.go) writes to the link; all
+// other code puts something into the mailbox or ends the session.
 type session struct {
 	gateway *Gateway
 	link    link
@@ -21,57 +20,55 @@ type session struct {
 	worker
 
 	mu sync.Mutex
-	// over is set once the session is to end; closing is why, nil where nobody
-	// gave a reason.
+	// over is set when the session is to end; closing is the reason, nil if there
+	// is none.
 	over    bool
 	closing *closing
-	// doing ends what is done for the client at the moment; nil where nothing is.
+	// doing cancels what runs for the client; nil while nothing does.
 	doing    map[*context.CancelFunc]struct{}
 	identity Identity
 
-	// allowance is what the client may still ask for, nil before it has asked
-	// for anything; most never do.
-	allowance *allowance
+	// refused estimates how many commands were told to come later and have yet to
+	// come. Only the reader uses it.
+	refused int
 
-	// pings limits those of the client, nil before the first; few clients ask.
-	pings *rate.Limiter
+	// signs limits the client's signs of life; nil before the first. Only the
+	// reader uses it.
+	signs *rate.Limiter
 
-	// userID is whose session it is, once the client has said a hello that was
-	// accepted, and epoch and version are what it said that it holds.
+	// userID is the user, set by an accepted hello; epoch and version are the
+	// state that the client held then.
 	userID  string
 	epoch   string
 	version int64
 
-	// place is the lobby's.
+	// place is guarded by the mutex of admission.
 	place place
 }
 
-// link is what carries the frames of a session to its client. Only the
-// session's worker calls it, except for cut.
+// link carries the frames of a session to its client. Only the session's worker
+// calls it, except for cut.
 type link interface {
-	// write writes a frame, and its JSON, within Config.WriteTimeout.
+	// write writes a frame, whose JSON is body, within Config.WriteTimeout.
 	write(frame any, body []byte) error
-	// ping shows the client a sign of life, and asks for one where it can give
-	// any.
+	// ping sends a sign of life, and asks the client for one if the link can.
 	ping() error
-	// alive reports whether the client has given signs of life as it should.
+	// alive reports whether the client has answered recent pings.
 	alive() bool
-	// close ends the link once everything is written; c says why, nil where
-	// nobody gave a reason.
+	// close ends the link after everything is written; c is the reason or nil.
 	close(c *closing)
-	// cut ends the link at once. It may be called at any time, and again.
+	// cut ends the link at once. It is idempotent and safe for concurrent use.
 	cut()
 }
 
-// newSession returns a session whose link is still to be set. Nothing is done for
-// it before it begins.
+// newSession returns a session without a link. No task runs before begin.
 func newSession(g *Gateway) *session {
 	s := &session{gateway: g, worker: worker{busy: true}}
-	s.mailbox = newMailbox(func() { s.ask(dutyTell) })
+	s.mailbox = newMailbox(func() { s.schedule(taskSend) })
 	return s
 }
 
-// end asks for the end of the session; the first reason given counts.
+// end schedules the end of the session. The first reason counts.
 func (s *session) end(c closing) {
 	s.mu.Lock()
 	if s.closing == nil {
@@ -81,8 +78,7 @@ func (s *session) end(c closing) {
 	s.leave()
 }
 
-// leave asks for the end of the session, for no other reason than those that
-// end was given.
+// leave schedules the end of the session without a reason of its own.
 func (s *session) leave() {
 	s.mu.Lock()
 	s.over = true
@@ -90,14 +86,14 @@ func (s *session) leave() {
 		(*cancel)()
 	}
 	s.mu.Unlock()
-	s.ask(dutyEnd)
+	s.schedule(taskEnd)
 }
 
-// during returns a context for something that is done for the client; it ends
-// with the session, and when done is called. A context that lasts as long as
-// the session would take more memory than the rest of it.
+// during returns a context for work on behalf of the client. It ends with the
+// session or when done is called. A context for the whole session would take more
+// memory than the rest of it.
 func (s *session) during() (ctx context.Context, done func()) {
-	// That of the request ends with its handler, which a session may outlive.
+	// The request's context ends with its handler, which a session outlives.
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +114,7 @@ func (s *session) during() (ctx context.Context, done func()) {
 	}
 }
 
-// cut ends the session without a goodbye.
+// cut ends the session at once, without a goodbye.
 func (s *session) cut() {
 	s.leave()
 	s.link.cut()
@@ -130,8 +126,8 @@ func (s *session) expiresAt() time.Time {
 	return s.identity.ExpiresAt
 }
 
-// authenticate takes a token, the first or a fresh one, or returns why the
-// session must end.
+// authenticate accepts a first or fresh token, or returns why the session must
+// end.
 func (s *session) authenticate(ctx context.Context, token string) *closing {
 	id, refusal := s.gateway.identify(ctx, token)
 	if refusal != nil {
@@ -146,8 +142,8 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	return nil
 }
 
-// greet takes the first frame, after which the session is to enter the lobby, or
-// returns why it must end.
+// greet takes the first frame, or returns why the session must end. On success
+// the session enters admission.
 func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	if f.T != frameHello {
 		return &closing{code: CloseProtocol, reason: "the first frame must be a hello"}
@@ -173,9 +169,8 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 // maxEpochBytes is more than any epoch has.
 const maxEpochBytes = 128
 
-// canBeEpoch reports whether a client can have an epoch from a server. Text that
-// tables cannot hold must not come before them: a query with it fails, and with
-// it everybody who is answered by the same one.
+// canBeEpoch reports whether text may be an epoch. It rejects text that Postgres
+// cannot store, which would fail the whole shared query.
 func canBeEpoch(text string) bool {
 	return len(text) <= maxEpochBytes && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
@@ -195,16 +190,15 @@ func (s *session) send(frame any) error {
 	return nil
 }
 
-// goodbye says why the session ends, if anybody gave a reason, and ends the
-// link. One that is broken already does not carry it.
+// goodbye sends the reason for the end, if there is one, and closes the link.
 func (s *session) goodbye() {
 	s.mu.Lock()
 	c := s.closing
 	s.mu.Unlock()
 	if c != nil {
 		s.gateway.metrics.closed(c.code)
-		if c.code != CloseSlow { // who is too slow gets no further frame either
-			_ = s.send(byeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) // nobody else is to be told
+		if c.code != CloseSlow { // a slow client cannot take another frame
+			_ = s.send(byeFrame{T: "bye", Code: c.code, Reason: c.reason, ReconnectMS: c.reconnect.Milliseconds()}) // the link ends anyway
 		}
 	}
 	s.link.close(c)

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// lastEventID is the header by which a client that comes back says what it
-// holds, as EPOCH:VERSION.
+// lastEventID is the header in which a client that reconnects names the state that
+// it holds, as EPOCH:VERSION.
 const lastEventID = "Last-Event-ID"
 
-// ServeSSE tells a client its badge by server-sent events, for networks that
-// break WebSockets. Each event is a frame; comments take the place of pings.
+// ServeSSE serves a client with server-sent events, for networks that break
+// WebSockets. Each event is a frame; comments replace pings.
 func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet) {
 		return
@@ -51,23 +51,22 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx passes each event on at once
-	// What comes after a stream has no use for its connection, which may have
-	// ended in the middle of a frame.
+	h.Set("X-Accel-Buffering", "no") // nginx must not buffer events
+	// The connection cannot be reused: the stream may end in the middle of a frame.
 	h.Set("Connection", "close")
 	g.metrics.streams.Inc()
 	defer g.metrics.streams.Dec()
 	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
-	// An error shows with the first frame, too.
+	// If this fails, so does the first frame.
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
 	defer context.AfterFunc(r.Context(), s.leave)() // the client is gone
 	s.begin()
-	g.lobby.enter(s)
+	g.admission.enter(s)
 	<-stream.ended
 }
 
-// helloOf returns the hello that a request stands for. What is no position that
-// this server gave holds nothing.
+// helloOf returns the hello of a request. A malformed Last-Event-ID counts as no
+// state.
 func helloOf(r *http.Request) clientFrame {
 	hello := clientFrame{T: frameHello}
 	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")
@@ -82,7 +81,7 @@ type stream struct {
 	timeout time.Duration
 	writer  http.ResponseWriter
 	control *http.ResponseController
-	// ended is closed once nothing more is written.
+	// ended is closed after the last write.
 	ended chan struct{}
 }
 
@@ -116,8 +115,8 @@ func (e *stream) send(b []byte) error {
 // ping implements link.
 func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
 
-// alive implements link. A client that only listens cannot be asked: that it is
-// gone shows when its connection ends, or takes no more.
+// alive implements link. A client that only listens cannot answer pings; it is gone
+// when its connection ends or accepts no more writes.
 func (e *stream) alive() bool { return true }
 
 // close implements link: the stream ends with its handler.
@@ -125,5 +124,5 @@ func (e *stream) close(*closing) { close(e.ended) }
 
 // cut implements link.
 func (e *stream) cut() {
-	_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // what cannot be cut has ended
+	_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // fails only if the connection has ended
 }

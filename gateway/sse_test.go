@@ -253,7 +253,7 @@ func TestStreamsAreRefusedWithAStatus(t *testing.T) {
 		"no token":        {http.MethodGet, "", 401, "no token given"},
 		"a bad token":     {http.MethodGet, "bad", 401, "bad token: its signature is wrong"},
 		"an old token":    {http.MethodGet, "old", 401, "the token has expired"},
-		"no answer now":   {http.MethodGet, "away", 503, "whose the token is cannot be told right now"},
+		"no answer now":   {http.MethodGet, "away", 503, "the token cannot be verified right now; try again"},
 		"another method":  {http.MethodPost, "ann", 405, "POST is not a method of /v1/sse; use GET"},
 		"as it should be": {http.MethodGet, "ann", 200, ""},
 	} {
@@ -309,7 +309,7 @@ func TestCommandsByHTTP(t *testing.T) {
 		status            int
 		detail, done      string
 	}{
-		{"read", "ann", `{"t":"read","id":1,"conversation_id":"c1","up_to_seq":9}`, 200, "", "ann reads c1 up to 7"},
+		{"read", "ann", `{"t":"read","id":1,"conversation_id":"c1","up_to_seq":9}`, 200, "", "ann reads c1 up to 9"},
 		{"read all", "ann", `{"t":"read_all","id":"0B7D5A4E-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, 200, "", `ann reads all of "" as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10`},
 		{"mark", "ann", `{"t":"mark_unread","id":"x","conversation_id":"c1","since":"tomorrow"}`, 200, "", "ann marks c1"},
 		{"nowhere", "ann", `{"t":"mark_unread","id":2,"conversation_id":"c2"}`, 404, "no message of this conversation was delivered to you", ""},
@@ -321,7 +321,7 @@ func TestCommandsByHTTP(t *testing.T) {
 		{"no token", "", `{"t":"read_all"}`, 401, "give a user's token in the header Authorization: Bearer …", ""},
 		{"bad token", "bad", `{"t":"read_all"}`, 401, "bad token: its signature is wrong", ""},
 		{"old token", "old", `{"t":"read_all"}`, 401, "the token has expired", ""},
-		{"nobody can tell", "away", `{"t":"read_all"}`, 503, "whose the token is cannot be told right now", ""},
+		{"not verifiable now", "away", `{"t":"read_all"}`, 503, "the token cannot be verified right now; try again", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w.log.done = nil

@@ -13,18 +13,17 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// socket is the WebSocket of a session. A goroutine of its own reads what the
-// client says, the only one that an idle client has; the session's worker
-// writes.
+// socket is the WebSocket of a session. One goroutine reads, the only one that an
+// idle client has; the session's worker writes.
 type socket struct {
 	session *session
 	conn    *websocket.Conn
 
 	mu sync.Mutex
-	// heardAt is when the client was last heard of.
+	// heardAt is when the last frame arrived.
 	heardAt time.Time
 
-	// silent is closed once nothing more is read from the connection.
+	// silent is closed after the last read.
 	silent chan struct{}
 }
 
@@ -32,26 +31,32 @@ func newSocket(s *session, conn *websocket.Conn) *socket {
 	return &socket{session: s, conn: conn, heardAt: time.Now(), silent: make(chan struct{})}
 }
 
-// refuse says goodbye on a connection that never became a session.
+// refuse says goodbye on a connection that was not admitted.
 func (k *socket) refuse(c closing) {
 	k.session.end(c)
 	go k.exhaust()
 	k.session.goodbye()
 }
 
-// exhaust reads whatever comes until the connection ends. A connection that is
-// closed with something unread is reset, and the client may not see why.
+// maxExhaust is the most bytes discarded after the last frame: more than what is
+// in flight, but bounded.
+const maxExhaust = 1 << 20
+
+// exhaust discards what comes until the connection ends. TCP resets a connection
+// that is closed with unread data, and the client may not see the close code.
 func (k *socket) exhaust() {
 	defer close(k.silent)
 	for {
 		_, _, err := k.conn.NextReader()
-		if errors.Is(err, websocket.ErrReadLimit) {
-			// The rest of the frame is still to come, and no frame after it.
-			_, _ = io.Copy(io.Discard, k.conn.NetConn())
+		if err == nil {
+			continue
 		}
-		if err != nil {
-			return
+		var closed *websocket.CloseError
+		if !errors.As(err, &closed) {
+			// The frame was too long or a flood: no frames can follow.
+			_, _ = io.CopyN(io.Discard, unmetered(k.conn.NetConn()), maxExhaust)
 		}
+		return
 	}
 }
 
@@ -74,29 +79,35 @@ func (k *socket) read(token string, speaksProtocol bool) {
 		k.fallSilent()
 		return
 	}
-	k.session.gateway.lobby.enter(k.session)
-	// To check a token takes a deep stack, which a goroutine then keeps.
+	k.session.gateway.admission.enter(k.session)
+	// A new goroutine: this one has kept the deep stack of checking a token.
 	go k.listen()
 }
 
-// fallSilent ends the session from the side of its reader.
+// fallSilent ends the session and the reader.
 func (k *socket) fallSilent() {
 	defer k.session.gateway.running.Done()
 	k.session.leave()
 	k.exhaust()
 }
 
-// welcome returns once the client has said a hello that was accepted, and false
-// where the session ends instead.
+// welcome waits for the hello and returns true if it is accepted, false if the
+// session ends.
 func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
 	k.conn.SetReadLimit(MaxFrameBytes)
-	k.conn.SetPongHandler(func(string) error { k.heard(); return nil })
-	k.conn.SetPingHandler(func(data string) error {
+	sign := func() error {
 		k.heard()
-		if refusal := k.session.pinged(); refusal != nil {
-			k.session.end(*refusal)
-			return errors.New(refusal.reason) // which ends the read
+		if refusal := s.gaveSign(); refusal != nil {
+			s.end(*refusal)
+			return errors.New(refusal.reason) // ends the read
+		}
+		return nil
+	}
+	k.conn.SetPongHandler(func(string) error { return sign() })
+	k.conn.SetPingHandler(func(data string) error {
+		if err := sign(); err != nil {
+			return err
 		}
 		err := k.conn.WriteControl(websocket.PongMessage, []byte(data), k.deadline())
 		if errors.Is(err, websocket.ErrCloseSent) {
@@ -117,19 +128,31 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 			s.end(*refusal)
 			return false
 		}
+		k.vouch()
 	}
-	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only on a closed one, and then so does the read
+	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // fails only if it is closed: then the read fails too
 	payload, ok := k.next()
 	if !ok {
 		return false
 	}
-	_ = k.conn.SetReadDeadline(time.Time{}) // from here on pings watch over silence
-	return k.take(payload, s.greet)
+	_ = k.conn.SetReadDeadline(time.Time{}) // from here on pings detect silence
+	if !k.take(payload, s.greet) {
+		return false
+	}
+	k.vouch()
+	return true
 }
 
-// listen takes what a client says that has been greeted. Whatever a frame takes
-// is done aside, so that the stack on which the client is waited for stays
-// small.
+// vouch tells the listener of the connection, if it has a method Vouch, that the
+// client has authenticated.
+func (k *socket) vouch() {
+	if conn, ok := unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
+		conn.Vouch()
+	}
+}
+
+// listen handles frames after the hello, each in a goroutine of its own: the stack
+// of the one that waits stays small.
 func (k *socket) listen() {
 	defer k.fallSilent()
 	for {
@@ -145,7 +168,7 @@ func (k *socket) listen() {
 	}
 }
 
-// next returns the next frame as it came; ok is false where the session ends.
+// next returns the next frame; ok is false if the session ends.
 func (k *socket) next() (payload []byte, ok bool) {
 	kind, payload, err := k.conn.ReadMessage()
 	if err != nil {
@@ -160,9 +183,9 @@ func (k *socket) next() (payload []byte, ok bool) {
 	return payload, true
 }
 
-// silence ends the session where its client took too long to say hello, said too
-// much, or does not answer the kernel's probes either, which is a timeout too.
-// Others from whom nothing can be read are gone.
+// silence ends the session with a reason after a read failed: no hello in time, no
+// answer to the kernel's keepalive probes (also a timeout), or too much data. After
+// any other error the client is gone.
 func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
@@ -170,13 +193,14 @@ func (k *socket) silence(err error) {
 		k.session.end(closing{code: CloseProtocol, reason: "no hello in time"})
 	case errors.As(err, &timeout) && timeout.Timeout():
 		k.session.end(closing{code: CloseNoPong, reason: "no sign of life"})
-	case errors.Is(err, websocket.ErrReadLimit): // of which the library does not always tell
+	case errors.Is(err, errFlood):
+		k.session.end(*noRoom(CloseRateLimited, "too much at once", 0))
+	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame
 		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
 	}
 }
 
-// take understands a frame and has it carried out; false where the session ends
-// with it.
+// take decodes a frame and executes it. It returns false if the session ends.
 func (k *socket) take(payload []byte, carryOut func(context.Context, clientFrame) *closing) bool {
 	s := k.session
 	if !utf8.Valid(payload) {
@@ -209,8 +233,8 @@ func (k *socket) write(_ any, body []byte) error {
 	return k.conn.WriteMessage(websocket.TextMessage, body)
 }
 
-// ping implements link. There is one for browsers, which cannot see pings, and
-// one for clients that do not answer frames they have no use for.
+// ping implements link. It sends a frame for browsers, which cannot see the pings
+// of WebSockets, and such a ping for clients that do not answer unknown frames.
 func (k *socket) ping() error {
 	if err := k.session.send(bareFrame{framePing}); err != nil {
 		return err
@@ -221,12 +245,12 @@ func (k *socket) ping() error {
 // closeTimeout is how long the closing handshake may take.
 const closeTimeout = time.Second
 
-// close implements link. It gives the client a moment to close from its side.
+// close implements link. It waits up to closeTimeout for the client's close frame.
 func (k *socket) close(c *closing) {
 	defer k.cut()
 	if c != nil {
 		message := websocket.FormatCloseMessage(c.code, cutReason(c.reason))
-		_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // there is no one else to tell
+		_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // the connection ends anyway
 	}
 	moment := time.NewTimer(closeTimeout)
 	defer moment.Stop()
@@ -237,9 +261,9 @@ func (k *socket) close(c *closing) {
 }
 
 // cut implements link.
-func (k *socket) cut() { _ = k.conn.Close() } // what it fails to close is closed
+func (k *socket) cut() { _ = k.conn.Close() } // fails only if it is closed
 
-// cutReason bounds a reason to what a close frame can hold.
+// cutReason shortens a reason to fit into a close frame.
 func cutReason(reason string) string {
 	const most = 123
 	for len(reason) > most {

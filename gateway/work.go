@@ -10,112 +10,112 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// duty is something that is to be done for a client, or several such things.
-type duty uint8
+// task is a set of things to do for a client.
+type task uint8
 
 const (
-	dutyGreet duty = 1 << iota // answer the hello
-	dutyTell                   // the mailbox may have something, or waits for the tables
-	dutyCheck                  // ask whether the client is there, look whether its token ends
-	dutyEnd                    // say goodbye; nothing follows
+	taskGreet task = 1 << iota // answer the hello
+	taskSend                   // the mailbox may have something, or waits for the tables
+	taskCheck                  // ping the client, check whether its token has expired
+	taskEnd                    // say goodbye; nothing follows
 )
 
-// worker does a session's duties: one goroutine that lives while there is
-// anything to do. A client to whom nothing happens, as to most at any moment,
-// thus has none, and keeps no stack of the depth that reading the tables takes.
+// worker runs a session's tasks in one goroutine, which lives only while there
+// are any. Most clients are idle at any moment: they have no goroutine, and no
+// stack as deep as a read of the tables needs.
 type worker struct {
-	asking sync.Mutex
-	asked  duty
-	// busy is set while the goroutine lives, before the session begins, and for
-	// good once it has said goodbye.
+	taskMu    sync.Mutex
+	scheduled task
+	// busy is set while the goroutine lives, before the session begins and after
+	// it has ended: then schedule starts no goroutine.
 	busy bool
 
-	// The rest is the goroutine's own.
+	// Only the goroutine uses the rest.
 
-	// teller is nil until the session is one of its user's.
-	teller *teller
+	// sender is nil until the session has joined.
+	sender *stateSender
 	// joined is set once the hub knows the session.
 	joined bool
-	// check asks for dutyCheck: when the next ping is due, at pingAt, and when the
-	// token ends. Set together with teller.
+	// check schedules taskCheck at pingAt, when the next ping is due, or when the
+	// token expires if that is earlier. Set together with sender.
 	check  *time.Timer
 	pingAt time.Time
 }
 
-// begin has what was asked for already, and what will be, done.
+// begin runs the tasks scheduled so far, and those to come.
 func (s *session) begin() {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	if s.busy = s.asked != 0; s.busy {
+	s.taskMu.Lock()
+	defer s.taskMu.Unlock()
+	if s.busy = s.scheduled != 0; s.busy {
 		go s.work()
 	}
 }
 
-// ask has duties done soon. It does not block.
-func (s *session) ask(d duty) {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	s.asked |= d
+// schedule makes the worker run tasks soon. It does not block.
+func (s *session) schedule(tasks task) {
+	s.taskMu.Lock()
+	defer s.taskMu.Unlock()
+	s.scheduled |= tasks
 	if !s.busy {
 		s.busy = true
 		go s.work()
 	}
 }
 
-// work does what is asked until nothing more is.
+// work runs tasks until none is scheduled.
 func (s *session) work() {
 	for {
-		s.asking.Lock()
-		d := s.asked
-		s.asked = 0
-		s.busy = d != 0
-		s.asking.Unlock()
-		if d == 0 {
+		s.taskMu.Lock()
+		tasks := s.scheduled
+		s.scheduled = 0
+		s.busy = tasks != 0
+		s.taskMu.Unlock()
+		if tasks == 0 {
 			return
 		}
 		ctx, done := s.during()
-		if d&dutyEnd != 0 {
+		if tasks&taskEnd != 0 {
 			s.finish(ctx)
 			done()
-			return // still busy: whatever is asked from now on, nobody does
+			return // still busy: no task runs from here on
 		}
-		if err := s.do(ctx, d); err != nil {
+		if err := s.do(ctx, tasks); err != nil {
 			s.fail(err)
 		}
 		done()
 	}
 }
 
-// do does duties other than the last. Its errors are those of writing.
-func (s *session) do(ctx context.Context, d duty) error {
-	if d&dutyGreet != 0 {
+// do runs tasks other than taskEnd. Its errors are those of writing.
+func (s *session) do(ctx context.Context, tasks task) error {
+	if tasks&taskGreet != 0 {
 		s.join(ctx)
 	}
-	if s.teller == nil {
-		return nil // the hello is still to come, and will be answered from the tables
+	if s.sender == nil {
+		return nil // the answer to the hello, still to come, reads the tables
 	}
-	if d&(dutyGreet|dutyTell) != 0 {
-		if err := s.teller.deliver(ctx, s.mailbox.take()); err != nil {
+	if tasks&(taskGreet|taskSend) != 0 {
+		if err := s.sender.deliver(ctx, s.mailbox.take()); err != nil {
 			return err
 		}
 	}
-	if d&dutyCheck != 0 {
+	if tasks&taskCheck != 0 {
 		return s.checkClient()
 	}
 	return nil
 }
 
-// fail ends the session since a frame could not be written: in time, or at all.
+// fail ends the session after a frame could not be written.
 func (s *session) fail(err error) {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		s.end(closing{code: CloseSlow, reason: "the connection is too slow"})
 		return
 	}
-	s.leave() // there is no one left to be told why
+	s.leave() // the connection is broken: no reason can be sent
 }
 
-// join makes the session one of its user's.
+// join adds the session to those of its user in the hub, and makes its sender.
 func (s *session) join(ctx context.Context) {
 	g := s.gateway
 	joinCtx, cancel := context.WithTimeout(ctx, g.cfg.JoinTimeout)
@@ -125,23 +125,22 @@ func (s *session) join(ctx context.Context) {
 	if err := g.hub.join(joinCtx, s, user); err != nil && ctx.Err() == nil {
 		g.log.WarnContext(ctx, "the bus did not acknowledge in time; serving from the tables", "error", err)
 	}
-	s.teller = newTeller(s)
+	s.sender = newStateSender(s)
 	s.pingAt = time.Now().Add(g.cfg.PingInterval)
-	s.check = time.AfterFunc(s.untilCheck(), func() { s.ask(dutyCheck) })
+	s.check = time.AfterFunc(s.untilCheck(), func() { s.schedule(taskCheck) })
 }
 
-// untilCheck is how long until the client is to be looked after.
+// untilCheck returns the time until the next taskCheck.
 func (s *session) untilCheck() time.Duration {
 	return min(time.Until(s.pingAt), time.Until(s.expiresAt()))
 }
 
-// checkClient asks the client whether it is there. It ends the session where the
-// client has not said a word since it was asked twice, and with its token unless
-// a fresh one has come.
+// checkClient pings the client. It ends the session when the client has been
+// silent for two pings, or when its token has expired.
 func (s *session) checkClient() error {
 	now := time.Now()
 	if !now.Before(s.expiresAt()) {
-		s.end(closing{code: CloseTokenExpired, reason: ErrTokenExpired.Error()})
+		s.end(*tokenEnded())
 		return nil
 	}
 	if due := !now.Before(s.pingAt); due {
@@ -158,19 +157,19 @@ func (s *session) checkClient() error {
 	return nil
 }
 
-// finish says goodbye, and gives back all that the session has.
+// finish says goodbye and releases all that the session holds.
 func (s *session) finish(ctx context.Context) {
 	g := s.gateway
 	defer g.running.Done()
 	defer g.dismiss(s)
-	if s.teller != nil {
+	if s.sender != nil {
 		s.check.Stop()
-		s.teller.stop()
+		s.sender.stop()
 	}
-	g.lobby.leave(s)
+	g.admission.leave(s)
 	s.goodbye()
 	if s.joined {
-		// The session is over, the bus's business is not.
+		// The session has ended; leaving the bus has not.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.JoinTimeout)
 		defer cancel()
 		if err := g.hub.leave(ctx, s, s.userID); err != nil {

@@ -76,6 +76,11 @@ func UpTo(ctx context.Context, conn *pgx.ConnConfig, partitions int, version int
 			return nil, fmt.Errorf("the database has %d partitions, not %d: the number is settled when the database is created and cannot change", have, wanted)
 		}
 	}
+	if len(results) > 0 {
+		if err := grantAgain(ctx, conn); err != nil {
+			return nil, err
+		}
+	}
 	applied := make([]Migration, len(results))
 	for i, r := range results {
 		applied[i] = Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: time.Now()}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
 )
 
@@ -82,7 +82,7 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"archived_files", "audit", "bases", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "jobs", "log_identity", "log_origin", "log_ranges", "mended_users", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
+	tables := []string{"archived_files", "audit", "audit_ends", "bases", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "jobs", "granted_roles", "late_folds", "log_home", "log_identity", "log_origin", "log_ranges", "mended_users", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
 	for p := range partitions {
 		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "users_p%02d_base", "conversations_p%02d_base", "keys_p%02d_base", "dedup_keys_p%02d_g1"} {
 			tables = append(tables, fmt.Sprintf(name, p))

@@ -40,7 +40,8 @@ func TestLogOriginOfALogThatIsAhead(t *testing.T) {
 			}
 			up(t, cfg, 0)
 			var home bool
-			err = conn.QueryRow(t.Context(), `SELECT xmin::text = transaction_id::text AND tableoid = table_id FROM badged.log_origin`).Scan(&home)
+			err = conn.QueryRow(t.Context(), `SELECT xmin::text = transaction_id::text AND tableoid = table_id 
+    AND (SELECT settled_era FROM badged.settings) = (SELECT era FROM badged.log_home) FROM badged.log_origin`).Scan(&home)
 			if err != nil || home != test.home {
 				t.Errorf("at home: %v, %v; want %v", home, err, test.home)
 			}

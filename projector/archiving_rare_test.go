@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/archiving"
 )
 
 // onQuery does something just before the first statement that holds a text.
@@ -44,7 +45,7 @@ func TestArchiveWhileKeysRotate(t *testing.T) {
 
 	looking := &onQuery{of: "FROM badged.log_ranges WHERE", do: func() { drain(t, p) }}
 	pool := newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = looking })
-	if _, err := d.tryArchive(t.Context(), dir, func(cfg *ArchiveConfig) { cfg.Pool = pool }); err != nil {
+	if _, err := d.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Pool = pool }); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.lines(t, `SELECT b.events || ' ' || (b.generation = max(g.generation)) FROM badged.bases AS b JOIN badged.dedup_generations AS g USING (partition_id) WHERE partition_id = 0 GROUP BY b.partition_id`); len(got) != 1 || got[0] != "3 true" {
@@ -72,7 +73,7 @@ GRANT EXECUTE ON FUNCTION badged.create_base_tables(integer), badged.drop_base_t
 		owner.append(t, deliver("c", seq+1, ann))
 		owner.fold(t)
 		owner.cut(t, 0)
-		done, err := owner.tryArchive(t.Context(), dir, func(cfg *ArchiveConfig) { cfg.Pool = pool })
+		done, err := owner.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Pool = pool })
 		if err != nil || done[0].Events != 1 || done[0].Dropped == 0 {
 			t.Fatalf("archiving says %+v, %v", done, err)
 		}

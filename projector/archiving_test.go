@@ -14,15 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 )
 
 // later is a time before which everything in these tests was appended.
 func later() time.Time { return time.Now().Add(time.Hour) }
 
 // archived archives what it can, into dir.
-func (d *database) archived(t testing.TB, dir string) []ArchivedPartition {
+func (d *database) archived(t testing.TB, dir string) []archiving.Result {
 	t.Helper()
 	done, err := d.tryArchive(t.Context(), dir, nil)
 	if err != nil {
@@ -31,12 +34,12 @@ func (d *database) archived(t testing.TB, dir string) []ArchivedPartition {
 	return done
 }
 
-func (d *database) tryArchive(ctx context.Context, dir string, change func(*ArchiveConfig)) (done []ArchivedPartition, err error) {
-	cfg := ArchiveConfig{Pool: d.pool, Log: d.log, Dir: dir, Before: later(), Archived: func(p ArchivedPartition) { done = append(done, p) }}
+func (d *database) tryArchive(ctx context.Context, dir string, change func(*archiving.Config)) (done []archiving.Result, err error) {
+	cfg := archiving.Config{Pool: d.pool, Log: d.log, Dir: dir, Before: later(), Archived: func(p archiving.Result) { done = append(done, p) }}
 	if change != nil {
 		change(&cfg)
 	}
-	return done, Archive(ctx, cfg)
+	return done, archiving.Run(ctx, cfg)
 }
 
 // cut ends the last range of a partition that has events behind what was
@@ -61,24 +64,24 @@ func openArchive(t testing.TB, dir string) *archive.Archive {
 // log say, in every way in which they are folded again.
 func (d *database) checkArchived(t testing.TB, dir string, users ...string) {
 	t.Helper()
-	d.verifyAll(t, VerifyOptions{})
-	d.verifyAll(t, VerifyOptions{Memory: 1})
-	d.verifyAll(t, VerifyOptions{Users: users})
-	v := NewVerifier(d.pool, d.log).From(openArchive(t, dir))
-	x := NewExplainer(d.pool, d.log)
+	d.verifyAll(t, replay.VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{Memory: 1})
+	d.verifyAll(t, replay.VerifyOptions{Users: users})
+	v := replay.NewVerifier(d.pool, d.log).WithArchive(openArchive(t, dir))
+	x := replay.NewExplainer(d.pool, d.log)
 	for p := range partitions {
 		for _, memory := range []int64{0, 1} {
-			if _, err := v.Verify(t.Context(), p, VerifyOptions{Memory: memory, Found: func(d Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
+			if _, err := v.Verify(t.Context(), p, replay.VerifyOptions{Memory: memory, Found: func(d replay.Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	for _, user := range users {
-		if _, err := v.Verify(t.Context(), d.log.PartitionOf(user), VerifyOptions{Users: []string{user}, Found: func(d Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
+		if _, err := v.Verify(t.Context(), d.log.PartitionOf(user), replay.VerifyOptions{Users: []string{user}, Found: func(d replay.Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
 			t.Error(err)
 		}
-		for _, x := range []*Explainer{x, x.From(openArchive(t, dir))} {
-			if e, err := x.Explain(t.Context(), user, time.Time{}); err != nil || !e.Agrees {
+		for _, x := range []*replay.Explainer{x, x.WithArchive(openArchive(t, dir))} {
+			if e, err := x.Explain(t.Context(), user, replay.Question{}); err != nil || !e.Agrees {
 				t.Errorf("of %s it explains %+v, %v", user, e, err)
 			}
 		}
@@ -118,7 +121,7 @@ func TestArchive(t *testing.T) {
 		d.fold(t)
 		if turn == 1 {
 			d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, bob)
-			d.mend(t, bob)
+			d.heal(t, bob)
 		}
 		if turn > 1 {
 			d.rotate(t, p)
@@ -142,7 +145,7 @@ func TestArchive(t *testing.T) {
 		for _, memory := range []int64{0, 1} {
 			d.exec(t, `DELETE FROM badged.conversations_p00`)
 			d.exec(t, `DELETE FROM badged.mended_users`)
-			if rebuilt := d.rebuild(t, func(cfg *RebuildConfig) { cfg.Archive, cfg.Memory = a, memory }); rebuilt[0].DifferentUsers < 2 {
+			if rebuilt := d.rebuild(t, func(cfg *rebuild.Config) { cfg.Archive, cfg.Memory = a, memory }); rebuilt[0].DifferentUsers < 2 {
 				t.Errorf("rebuilt %+v", rebuilt)
 			}
 			got := d.dump(t)
@@ -154,7 +157,7 @@ func TestArchive(t *testing.T) {
 			}
 		}
 		d.exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-		if _, mended, err := NewVerifier(d.pool, d.log).From(a).Mend(t.Context(), ann); err != nil || !mended {
+		if _, mended, err := replay.NewVerifier(d.pool, d.log).WithArchive(a).Heal(t.Context(), ann); err != nil || !mended {
 			t.Errorf("mended %v, %v", mended, err)
 		}
 		d.checkArchived(t, dir, ann, bob)
@@ -169,7 +172,7 @@ func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 	d.append(t, deliver("c", 1, ann))
 	wantKept := func(before time.Time, want string) {
 		t.Helper()
-		done, err := d.tryArchive(t.Context(), dir, func(cfg *ArchiveConfig) { cfg.Before = before })
+		done, err := d.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Before = before })
 		if err != nil || done[0].Events != 0 || done[0].Dropped != 0 || !strings.Contains(done[0].Kept, want) {
 			t.Errorf("it says %+v, %v, want that %s", done, err, want)
 		}
@@ -218,7 +221,7 @@ func TestTablesOfACutLogAreKeptFromOlderBuilds(t *testing.T) {
 	if rebuilt := d.rebuild(t, onlyPartition(0)); rebuilt[0].DifferentUsers != 1 {
 		t.Errorf("rebuilt %+v", rebuilt)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // Explaining tells from when on events can be named, and names all with the
@@ -234,19 +237,19 @@ func TestExplainWhatIsArchived(t *testing.T) {
 	d.fold(t)
 	e := d.explain(t, ann, time.Time{})
 	if e.ArchivedUntil == nil || e.Total != 3 || !e.Agrees || len(e.Conversations[0].Messages) != 1 || e.Conversations[0].MoreMessages != 2 ||
-		len(e.Uncounted) != 1 || e.Uncounted[0].Detail != "the same source and id came before" {
+		len(e.Uncounted) != 1 || e.Uncounted[0].Detail != "the user had an event of the same source and id before" {
 		t.Errorf("from the base it explains %+v", e)
 	}
-	var archivedErr *ArchivedError
-	if _, err := NewExplainer(d.pool, d.log).Explain(t.Context(), ann, e.ArchivedUntil.Add(-time.Second)); !errors.As(err, &archivedErr) {
+	var archivedErr *replay.ArchivedError
+	if _, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), ann, replay.Question{At: e.ArchivedUntil.Add(-time.Second)}); !errors.As(err, &archivedErr) {
 		t.Errorf("of what is archived it explains %v", err)
 	}
-	x := NewExplainer(d.pool, d.log).From(openArchive(t, dir))
-	e, err := x.Explain(t.Context(), ann, time.Time{})
+	x := replay.NewExplainer(d.pool, d.log).WithArchive(openArchive(t, dir))
+	e, err := x.Explain(t.Context(), ann, replay.Question{})
 	if err != nil || e.ArchivedUntil != nil || len(e.Conversations[0].Messages) != 3 || !strings.Contains(e.Uncounted[0].Detail, ", at ") {
 		t.Errorf("from the archive it explains %+v, %v", e, err)
 	}
-	if e, err := x.Explain(t.Context(), ann, archivedErr.Until.Add(-time.Second)); err != nil || e.Total != 0 {
+	if e, err := x.Explain(t.Context(), ann, replay.Question{At: archivedErr.Until.Add(-time.Second)}); err != nil || e.Total != 0 {
 		t.Errorf("before anything, it explains %+v, %v", e, err)
 	}
 }
@@ -290,19 +293,19 @@ func TestArchiveIsChecked(t *testing.T) {
 		name, dir, want string
 		damage          func()
 	}{
-		{"another directory", t.TempDir(), "there is no archive: manifest.json is missing", func() {}},
-		{"that of another log", foreign, "the archive is of another log", func() {}},
+		{"another directory", t.TempDir(), "not an archive: manifest.json is missing", func() {}},
+		{"that of another log", foreign, "the archive belongs to another log", func() {}},
 		{"a missing file", dir, "is missing", func() {
 			if err := os.Remove(first); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"a damaged file", dir, "is not what was written", func() { write(first, damaged) }},
-		{"half a file", dir, "is not what was written", func() { write(first, intact[:len(intact)/2]) }},
-		{"another number of partitions", dir, "the archive is of another log", func() {
+		{"a damaged file", dir, "has changed since it was written", func() { write(first, damaged) }},
+		{"half a file", dir, "has changed since it was written", func() { write(first, intact[:len(intact)/2]) }},
+		{"another number of partitions", dir, "the archive belongs to another log", func() {
 			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"partitions": 4`, `"partitions": 5`, 1)))
 		}},
-		{"another manifest", dir, "file events_p00.00001.ndjson.zst is another than then", func() {
+		{"another manifest", dir, "file events_p00.00001.ndjson.zst has changed since it was written", func() {
 			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"sha256": "`, `"sha256": "0`, 1)))
 		}},
 		{"a manifest without files", dir, "it has 0 of 1 files", func() {
@@ -311,7 +314,7 @@ func TestArchiveIsChecked(t *testing.T) {
 		{"a broken chain", dir, "file 1 of partition 0 does not follow", func() {
 			write(filepath.Join(dir, "manifest.json"), []byte(strings.Replace(string(manifest), `"previous": "`, `"previous": "0`, 1)))
 		}},
-		{"no JSON", dir, "is no manifest", func() { write(filepath.Join(dir, "manifest.json"), []byte(`{`)) }},
+		{"no JSON", dir, "is not a manifest", func() { write(filepath.Join(dir, "manifest.json"), []byte(`{`)) }},
 		{"another format", dir, `has the format ""`, func() { write(filepath.Join(dir, "manifest.json"), []byte(`{}`)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -321,7 +324,7 @@ func TestArchiveIsChecked(t *testing.T) {
 			}
 			a, err := archive.Open(tc.dir)
 			if err == nil {
-				_, err = NewVerifier(d.pool, d.log).From(a).Verify(t.Context(), 0, VerifyOptions{Found: func(d Difference) { t.Error(d) }})
+				_, err = replay.NewVerifier(d.pool, d.log).WithArchive(a).Verify(t.Context(), 0, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }})
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("verifying ended with %v", err)
@@ -388,7 +391,7 @@ END $$`)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			planned, done := 0, 0
-			_, err := d.tryArchive(ctx, dir, func(cfg *ArchiveConfig) {
+			_, err := d.tryArchive(ctx, dir, func(cfg *archiving.Config) {
 				cfg.Planned = func(int, int64) {
 					if planned++; planned == stage.planned {
 						cancel()
@@ -404,10 +407,10 @@ END $$`)
 				t.Fatal("nothing killed it")
 			}
 			d.exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 			d.append(t, deliver("c", 99, ann))
 			d.fold(t)
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 
 			d.archived(t, dir)
 			if got := d.lines(t, `SELECT count(*) || ' in ' || sum(events) FROM badged.archived_files`); got[0] != "2 in 18" {

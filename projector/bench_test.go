@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -32,17 +34,17 @@ func traffic(n, round int) []events.Event {
 func BenchmarkFold(b *testing.B) {
 	const n = 10_000
 	evs := traffic(n, 0)
-	users := map[string]*user{}
+	users := map[string]*badge.User{}
 	for i := range evs {
 		for _, id := range evs[i].Data.UserIDs {
-			users[id] = newUser(id)
+			users[id] = badge.NewUser(id)
 		}
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		e := &evs[i]
-		fold(e, users)
+		store.Fold(e, users)
 		if e.Type == events.MessageDelivered { // a later one the next time around
 			e.Data.Seq += n
 		} else {
@@ -72,7 +74,7 @@ func BenchmarkBatch(b *testing.B) {
 		}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			tables, remembered := newTables(0), newCache(1<<30)
+			tables, remembered := store.NewTables(0), store.NewCache(1<<30)
 			bus := pubsub.NewMemory()
 			b.ReportAllocs()
 			round := 0
@@ -81,17 +83,17 @@ func BenchmarkBatch(b *testing.B) {
 				records := recordsOf(b, bench.events(round))
 				round++
 				b.StartTimer()
-				batch := newBatch(events.Position{}, records, 0, 1)
-				users, _ := batch.users(remembered)
-				for i := range batch.items {
-					fold(&batch.items[i].event, users)
+				batch := store.NewBatch(events.Position{}, records, 0, 1)
+				users, _ := store.UsersIn(batch.Items, remembered)
+				for i := range batch.Items {
+					store.Fold(&batch.Items[i].Event, users)
 				}
-				touched := sorted(users)
-				tables.queueWrites(&pgx.Batch{}, touched)
-				if err := bus.Publish(b.Context(), updatesOf(touched, 0, "epoch", bus.Heard)); err != nil {
+				touched := store.Sorted(users)
+				tables.QueueWrites(&pgx.Batch{}, touched)
+				if err := bus.Publish(b.Context(), store.ClientUpdates(touched, 0, "epoch", bus.HasSubscribers)); err != nil {
 					b.Fatal(err)
 				}
-				remembered.keep(touched)
+				remembered.Keep(touched)
 			}
 		})
 	}
@@ -174,11 +176,11 @@ func BenchmarkDeliverAndRead(b *testing.B) {
 func (d *database) rememberKeys(b *testing.B, keys int) {
 	b.Helper()
 	for _, p := range d.projector.partitions {
-		for g := 1; g <= probedGenerations; g++ {
+		for g := 1; g <= store.ProbedGenerations; g++ {
 			if g > 1 {
 				d.rotate(b, p)
 			}
-			d.exec(b, `INSERT INTO `+keysTable(p.id, g)+` SELECT gen_random_uuid() FROM generate_series(1, $1)`, keys)
+			d.exec(b, `INSERT INTO `+store.KeysTable(p.id, g)+` SELECT gen_random_uuid() FROM generate_series(1, $1)`, keys)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // disturb does to the owner of a partition, or in its stead, what may happen to
@@ -26,16 +28,16 @@ func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 	case 1:
 		d.revise(t, p.id)
 	case 2:
-		p.cache.limit = rapid.SampledFrom([]int{0, 3000, 1 << 20}).Draw(rt, "memory")
+		p.cache.Limit = rapid.SampledFrom([]int{0, 3000, 1 << 20}).Draw(rt, "memory")
 	case 3:
-		p.recent, p.caution = newRecentKeys(rapid.SampledFrom([]int{0, 100, 1 << 20}).Draw(rt, "keys known")), caution{}
+		p.keys, p.backoff = store.NewKeyCache(rapid.SampledFrom([]int{0, 100, 1 << 20}).Draw(rt, "keys known")), store.Backoff{}
 	}
 }
 
 // notKnown reports whether a batch failed since its owner did not know how the
 // partition stands, which it then finds out.
 func notKnown(err error) bool {
-	return errors.Is(err, errFenced) || errors.Is(err, errRevised) || errors.Is(err, errRepeated)
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, store.ErrRepeated)
 }
 
 // stepAgain folds a batch, once the owner has found out how the partition
@@ -64,14 +66,18 @@ func (d *database) revise(t *testing.T, partition int) {
 }
 
 // missingFor returns what a batch of e would have to load.
-func missingFor(p *partition, e events.Event) missing {
-	b := &batch{items: []item{{event: e, key: e.Key()}}}
-	_, m := b.users(p.cache)
+func missingFor(p *partition, e events.Event) store.Missing {
+	it, err := store.ItemOf(e, p.id, partitions)
+	if err != nil {
+		panic(err) // of a test
+	}
+	_, m := store.UsersIn([]store.Item{it}, p.cache)
 	return m
 }
 
-func (m missing) String() string {
-	return fmt.Sprintf("%d users, %d conversations, %d users' unread", len(m.users), len(m.pairUsers), len(m.readAll))
+// shortage says what is missing.
+func shortage(m store.Missing) string {
+	return fmt.Sprintf("%d users, %d conversations, %d users' unread", len(m.Users), len(m.PairUsers), len(m.ReadAll))
 }
 
 // What has been folded need not be loaded again, also what turned out not to be
@@ -91,7 +97,7 @@ func TestCacheSavesLoading(t *testing.T) {
 		{deliver("d", 1, ann), "0 users, 1 conversations, 0 users' unread"},
 		{deliver("c", 1, userIn(0, 1)), "1 users, 1 conversations, 0 users' unread"},
 	} {
-		if got := missingFor(p, tc.event).String(); got != tc.want {
+		if got := shortage(missingFor(p, tc.event)); got != tc.want {
 			t.Errorf("for %s %s of %s: %s have to be loaded, want %s", tc.event.Type, tc.event.Data.ConversationID, tc.event.Data.UserIDs, got, tc.want)
 		}
 	}
@@ -101,20 +107,20 @@ func TestCacheSavesLoading(t *testing.T) {
 // are active stay.
 func TestCacheIsBounded(t *testing.T) {
 	d := newDatabase(t)
-	const each = userWeight + conversationWeight + rangeWeight
+	const each = badge.UserWeight + badge.ConversationWeight + badge.RangeWeight
 	p := d.newProjector(t, func(cfg *Config) { cfg.CacheBytes = partitions * 20 * each }).partitions[0]
 	active := userIn(0, 0)
 	for i := range 60 {
 		d.append(t, deliver("c", int64(i+1), active), deliver("c", 1, userIn(0, i+1)))
 		drain(t, p)
-		if n := len(p.cache.young) + len(p.cache.old); n > 22 {
+		if n := len(p.cache.Young) + len(p.cache.Old); n > 22 {
 			t.Fatalf("after %d others %d users are remembered", i+1, n)
 		}
-		if p.cache.user(active) == nil {
+		if p.cache.User(active) == nil {
 			t.Fatalf("after %d others the one who is active is forgotten", i+1)
 		}
 	}
-	if p.cache.user(userIn(0, 1)) != nil {
+	if p.cache.User(userIn(0, 1)) != nil {
 		t.Error("the first of the others is remembered")
 	}
 	if b := d.badge(t, active); b.Total != 60 || b.Version != 60 {
@@ -179,7 +185,7 @@ func TestCacheGoesWithThePartition(t *testing.T) {
 	p.Wake(0)
 	d.bus.awaitTotal(t, ann, 1)
 	stop()
-	if m := missingFor(p.partitions[0], deliver("c", 2, ann)); len(m.users) != 1 {
+	if m := missingFor(p.partitions[0], deliver("c", 2, ann)); len(m.Users) != 1 {
 		t.Errorf("after the end %s would have to be loaded", m)
 	}
 }

@@ -9,22 +9,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// connections are those that batches run on. They are kept from one batch to
-// the next, and the one used last goes first: a session that folds a partition
-// for the first time plans its statements, which takes ten times as long as
-// folding an event. Given back to the pool, a connection would come back from
-// whoever else uses that, and partitions would go round all of its sessions.
-// It is safe for concurrent use.
+// connections are those that batches run on. They are kept between batches,
+// and the one used last is taken first: a session that folds a partition for
+// the first time plans its statements, which takes ten times as long as
+// folding an event. Through the pool, which others use too, partitions would
+// wander over all sessions. It is safe for concurrent use.
 type connections struct {
 	pool *pgxpool.Pool
-	// limit is how many are kept at most; the pool has others to serve too.
+	// limit is the most that are kept; the pool serves others too.
 	limit int
 
 	mu   sync.Mutex
 	kept []keptConnection // the one used last is the last
 }
 
-// newConnections keeps up to half of what a pool can have.
+// newConnections keeps up to half of a pool's connections.
 func newConnections(pool *pgxpool.Pool) *connections {
 	return &connections{pool: pool, limit: int(pool.Config().MaxConns) / 2}
 }
@@ -34,10 +33,10 @@ type keptConnection struct {
 	used time.Time
 }
 
-// trusted is for how long a connection that is not used is taken to be good.
+// trusted is how long an unused connection is assumed to work.
 const trusted = time.Second
 
-// take returns a connection, which is to be kept or released.
+// take returns a connection, which the caller must keep or release.
 func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	c.mu.Lock()
 	var k keptConnection
@@ -49,8 +48,8 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 		if time.Since(k.used) <= trusted {
 			return k.conn, nil
 		}
-		_ = k.conn.Ping(ctx) // closes it if it is broken
-		k.conn.Release()     // ends it if it is closed, or too old for the pool
+		_ = k.conn.Ping(ctx) // closes a broken one
+		k.conn.Release()     // the pool drops it if it is closed or too old
 	}
 	conn, err := c.pool.Acquire(ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ func (c *connections) keep(conn *pgxpool.Conn) {
 	c.kept = append(c.kept, keptConnection{conn, time.Now()})
 }
 
-// release gives all that are kept back to the pool.
+// release returns all kept connections to the pool.
 func (c *connections) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -213,7 +213,7 @@ func TestAnyAnswerIsLost(t *testing.T) {
 			l.answers.Store(-1)
 			pool := newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })
 			p := d.newProjector(t, func(cfg *Config) { cfg.Pool = pool }).partitions[0]
-			p.recent = d.projector.partitions[0].recent // it knows what came before
+			p.keys = d.projector.partitions[0].keys // it knows what came before
 			if err := pool.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}

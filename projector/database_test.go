@@ -16,8 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -40,7 +41,7 @@ type database struct {
 	url    string
 	pool   *pgxpool.Pool
 	log    *events.Log
-	reader *Reader
+	reader *badges.Reader
 	bus    *recordingBus
 	// projector folds when told to by fold, and never runs; rival, if there is
 	// one, takes turns with it.
@@ -59,7 +60,7 @@ func openDatabase(t testing.TB, url string) *database {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &database{url: url, pool: pool, log: log, reader: NewReader(pool, partitions), bus: newRecordingBus(t)}
+	d := &database{url: url, pool: pool, log: log, reader: badges.NewReader(pool, partitions), bus: newRecordingBus(t)}
 	d.projector = d.newProjector(t, nil)
 	return d
 }
@@ -224,7 +225,7 @@ func (d *database) badge(t testing.TB, user string) pubsub.Badge {
 
 func (d *database) position(t testing.TB, partition int) events.Position {
 	t.Helper()
-	p, err := events.PositionOf(t.Context(), d.pool, partition, ConsumerGroup)
+	p, err := events.PositionOf(t.Context(), d.pool, partition, events.ProjectorGroup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +278,11 @@ func event(id string, typ events.Type, conversation string, change func(*events.
 
 func upTo(seq int64) func(*events.Data) { return func(d *events.Data) { d.UpToSeq = seq } }
 
+// byApp is UpTo of an app.
+func byApp(seq int64) func(*events.Data) {
+	return func(d *events.Data) { d.UpToSeq, d.ByApp = seq, true }
+}
+
 func level(l events.Level) func(*events.Data) { return func(d *events.Data) { d.Level = l } }
 
 // recordingBus is the in-process bus, which also keeps what is published on it
@@ -307,8 +313,8 @@ func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update) error
 	return b.err
 }
 
-// Heard says that everybody is, since the test is.
-func (b *recordingBus) Heard(pubsub.User) bool { return true }
+// HasSubscribers says that everybody is, since the test is.
+func (b *recordingBus) HasSubscribers(pubsub.User) bool { return true }
 
 func (b *recordingBus) fail(err error) {
 	b.mu.Lock()

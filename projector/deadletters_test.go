@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/replay"
 )
 
 // What is wrong with an event that is in the log already, as SQL or a newer
@@ -60,7 +64,7 @@ func TestBadEventsArePutAside(t *testing.T) {
 	if b := d.badge(t, ann); b.Total != int64(len(badPayloads)+1) {
 		t.Errorf("the total is %d, want the %d good events", b.Total, len(badPayloads)+1)
 	}
-	letters, err := NewDeadLetters(d.pool, d.log).List(t.Context(), 0, 100)
+	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 100)
 	if err != nil || len(letters) != len(badPayloads) {
 		t.Fatalf("%d dead letters, want %d; error %v", len(letters), len(badPayloads), err)
 	}
@@ -113,7 +117,7 @@ func TestListDeadLettersByPages(t *testing.T) {
 		d.insertPayload(t, payload)
 	}
 	d.fold(t)
-	letters := NewDeadLetters(d.pool, d.log)
+	letters := deadletters.New(d.pool, d.log)
 	var got []string
 	for after := int64(0); ; {
 		page, err := letters.List(t.Context(), after, 2)
@@ -134,7 +138,7 @@ func TestListDeadLettersByPages(t *testing.T) {
 }
 
 // theDeadLetter returns the only one there is.
-func theDeadLetter(t *testing.T, letters *DeadLetters) DeadLetter {
+func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Letter {
 	t.Helper()
 	all, err := letters.List(t.Context(), 0, 10)
 	if err != nil || len(all) != 1 {
@@ -154,7 +158,7 @@ func TestRetryADeadLetter(t *testing.T) {
 	}
 	d.insertPayload(t, string(strayed)) // bob is of another partition
 	d.fold(t)
-	letters := NewDeadLetters(d.pool, d.log)
+	letters := deadletters.New(d.pool, d.log)
 	l := theDeadLetter(t, letters)
 	receipt, err := letters.Retry(t.Context(), l.ID)
 	if err != nil {
@@ -172,7 +176,7 @@ func TestRetryADeadLetter(t *testing.T) {
 	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
 		t.Errorf("dead letters %v, error %v", all, err)
 	}
-	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, ErrNoDeadLetter) {
+	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
 		t.Errorf("retried again: %v", err)
 	}
 }
@@ -182,7 +186,7 @@ func TestRetryADeadLetterInVain(t *testing.T) {
 	d := newDatabase(t)
 	d.insertPayload(t, `{}`)
 	d.fold(t)
-	letters := NewDeadLetters(d.pool, d.log)
+	letters := deadletters.New(d.pool, d.log)
 	l := theDeadLetter(t, letters)
 	var invalid *events.InvalidError
 	if _, err := letters.Retry(t.Context(), l.ID); !errors.As(err, &invalid) {
@@ -197,7 +201,7 @@ func TestDiscardADeadLetter(t *testing.T) {
 	d := newDatabase(t)
 	d.insertPayload(t, `{}`)
 	d.fold(t)
-	letters := NewDeadLetters(d.pool, d.log)
+	letters := deadletters.New(d.pool, d.log)
 	l := theDeadLetter(t, letters)
 	discarded, err := letters.Discard(t.Context(), l.ID)
 	if diff := cmp.Diff(l, discarded); diff != "" || err != nil {
@@ -206,7 +210,7 @@ func TestDiscardADeadLetter(t *testing.T) {
 	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
 		t.Errorf("dead letters %v, error %v", all, err)
 	}
-	if _, err := letters.Discard(t.Context(), l.ID); !errors.Is(err, ErrNoDeadLetter) {
+	if _, err := letters.Discard(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
 		t.Errorf("discarded again: %v", err)
 	}
 }
@@ -225,7 +229,7 @@ func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	d.exec(t, `ALTER TABLE badged.dead_letters DROP CONSTRAINT no_room`)
 	step(t, p, 10)
 	step(t, p, 10)
-	theDeadLetter(t, NewDeadLetters(d.pool, d.log))
+	theDeadLetter(t, deadletters.New(d.pool, d.log))
 }
 
 // However large dead letters are, a page of them is not.
@@ -235,7 +239,7 @@ func TestPagesOfLargeDeadLetters(t *testing.T) {
 		d.exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
 VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x', $2 << 20)) END, 'odd')`, i, size)
 	}
-	letters, after := NewDeadLetters(d.pool, d.log), int64(0)
+	letters, after := deadletters.New(d.pool, d.log), int64(0)
 	for _, want := range []int{2, 1, 1, 0} {
 		page, err := letters.List(t.Context(), after, 100)
 		if err != nil || len(page) != want {
@@ -244,5 +248,42 @@ VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x',
 		for _, l := range page {
 			after = l.ID
 		}
+	}
+}
+
+// An event that badged alone writes is not folded where something else wrote it,
+// nor when the log is folded again, and cannot be retried.
+func TestForgedExpiryIsADeadLetter(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	expired := event("x", events.ConversationExpired, "c", upTo(1), ann)
+	expired.Time = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+	payload, err := expired.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.append(t, deliver("c", 1, ann))
+	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES ($1, $2::text::json)`, expired.Key(), string(payload))
+	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), $1::text::json)`, string(payload))
+	d.fold(t)
+	if n := d.badge(t, ann).Total; n != 1 {
+		t.Errorf("the total is %d, want 1", n)
+	}
+	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
+	if err != nil || len(letters) != 2 || letters[0].Reason != store.ErrForged.Error() {
+		t.Fatalf("dead letters: %+v, %v", letters, err)
+	}
+	if _, err := deadletters.New(d.pool, d.log).Retry(t.Context(), letters[0].ID); err == nil {
+		t.Error("it can be retried")
+	}
+	for _, users := range [][]string{nil, {ann}} {
+		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), 0, replay.VerifyOptions{Users: users, Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
+			t.Error(err)
+		}
+	}
+	d.append(t, event("y", events.ConversationExpired, "c", upTo(1), ann)) // badged's own
+	d.fold(t)
+	if n := d.badge(t, ann).Total; n != 0 {
+		t.Errorf("the total is %d after badged has expired it", n)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/replay"
 )
 
 // age lets the present generation of a partition have had its span, long ago,
@@ -29,7 +31,7 @@ func (d *database) tend(t testing.TB, p *partition) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	k, err := p.keepGenerations(ctx)
+	k, err := p.rotateGenerations(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +54,12 @@ func (d *database) rotate(t testing.TB, p *partition) {
 func (d *database) present(t testing.TB, partition int) int {
 	t.Helper()
 	all := d.generations(t, partition)
-	return all[len(all)-1].number
+	return all[len(all)-1].Number
 }
 
-func (d *database) generations(t testing.TB, partition int) []generation {
+func (d *database) generations(t testing.TB, partition int) []store.Generation {
 	t.Helper()
-	all, err := loadGenerations(t.Context(), d.pool, partition)
+	all, err := store.LoadGenerations(t.Context(), d.pool, partition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,17 +83,17 @@ func (d *database) records(t testing.TB, partition int, after events.Position) [
 	return batch.Records
 }
 
-// refold folds the log of a partition after a position again, one by one, with
+// replay folds the log of a partition after a position again, one by one, with
 // the keys in memory.
-func (d *database) refold(t testing.TB, partition int, after events.Position) *memory {
+func (d *database) replay(t testing.TB, partition int, after events.Position) *memory {
 	t.Helper()
 	m := newMemory(d.generations(t, partition)...)
 	for _, r := range d.records(t, partition, after) {
-		it, err := newItem(&r, partition, partitions)
+		it, err := store.NewItem(&r, partition, partitions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.commitAt(t, []events.Event{it.event}, func(int) events.Position { return r.Position })
+		m.commitAt(t, []events.Event{it.Event}, func(int) events.Position { return r.Position })
 	}
 	return m
 }
@@ -108,8 +110,8 @@ func (d *database) generationsOf(t testing.TB, history []events.Event, partition
 			continue
 		}
 		for _, g := range generations {
-			if g.after.Before(records[0].Position) {
-				of[i] = g.number
+			if g.After.Before(records[0].Position) {
+				of[i] = g.Number
 			}
 		}
 		records = records[1:]
@@ -117,11 +119,11 @@ func (d *database) generationsOf(t testing.TB, history []events.Event, partition
 	return of
 }
 
-// checkRefold compares users in the tables with what the log of partition 0
+// checkReplay compares users in the tables with what the log of partition 0
 // gives when it is folded again, here, in verifying and in explaining.
-func (d *database) checkRefold(t *testing.T, users ...string) {
+func (d *database) checkReplay(t *testing.T, users ...string) {
 	t.Helper()
-	again := d.refold(t, 0, events.Position{})
+	again := d.replay(t, 0, events.Position{})
 	for _, user := range users {
 		if diff := cmp.Diff(again.describe(user), d.describe(t, user)); diff != "" {
 			t.Errorf("%s has (-folded again +tables):\n%s", user, diff)
@@ -129,7 +131,7 @@ func (d *database) checkRefold(t *testing.T, users ...string) {
 		if diff := cmp.Diff(versionsOf(again.rows[user]), d.versions(t, user)); diff != "" {
 			t.Errorf("versions of %s (-folded again +tables):\n%s", user, diff)
 		}
-		for _, options := range []VerifyOptions{{Users: []string{user}}, {Memory: 1000}} {
+		for _, options := range []replay.VerifyOptions{{Users: []string{user}}, {Memory: 1000}} {
 			if differences, _ := d.verify(t, 0, options); len(differences) > 0 {
 				t.Errorf("verifying found %s", differences)
 			}
@@ -174,7 +176,7 @@ func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
 	if n := count(d.projector.metrics.duplicates); n != 5 {
 		t.Errorf("%d events were taken for duplicates, want 5", n)
 	}
-	d.checkRefold(t, ann)
+	d.checkReplay(t, ann)
 	if got, want := d.keyTables(t), "g2 g3 g4 g5"; got != want {
 		t.Errorf("the tables are %s, want %s", got, want)
 	}
@@ -235,7 +237,7 @@ func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
 		if got := d.present(t, 0); got != len(rotations) {
 			t.Errorf("in batches of %d it is generation %d, want %d", size, got, len(rotations))
 		}
-		d.checkRefold(t, ann, bob)
+		d.checkReplay(t, ann, bob)
 		if n := count(d.projector.metrics.duplicates); n == 0 || n > len(history)-17-5-7-1 {
 			t.Errorf("%d of %d events were duplicates: none was forgotten, or all were", n, len(history))
 		}
@@ -274,13 +276,13 @@ func TestInterruptedRotation(t *testing.T) {
 				if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != position {
 					t.Errorf("the position was at %v and is at %v; of the batch was kept (-before +after):\n%s", position, d.position(t, 0), diff)
 				}
-				if diff := cmp.Diff(generations, d.generations(t, 0), cmp.AllowUnexported(generation{})); diff != "" {
+				if diff := cmp.Diff(generations, d.generations(t, 0), cmp.AllowUnexported(store.Generation{})); diff != "" {
 					t.Errorf("generations (-before +after):\n%s", diff)
 				}
 
 				d.tend(t, p)
 				drain(t, p)
-				if got := d.generations(t, 0); len(got) != 2 || got[1].after != position {
+				if got := d.generations(t, 0); len(got) != 2 || got[1].After != position {
 					t.Errorf("the generations are %v, want the second after %v", got, position)
 				}
 				if diff := cmp.Diff(want, d.dump(t)); diff != "" {
@@ -313,5 +315,5 @@ func TestRotationWaitsForItsTable(t *testing.T) {
 			t.Errorf("in generation %d with a total of %d, want %d with %d", got, total, want, seq+2)
 		}
 	}
-	d.checkRefold(t, ann)
+	d.checkReplay(t, ann)
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // connect returns a connection beside the pool.
@@ -127,7 +129,7 @@ func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
 
 			_, _, err := former.step(t.Context())
 			var pgErr *pgconn.PgError
-			if gone := errors.As(err, &pgErr) && pgErr.Code == "42P01"; !gone && !errors.Is(err, errFenced) {
+			if gone := errors.As(err, &pgErr) && pgErr.Code == "42P01"; !gone && !errors.Is(err, store.ErrFenced) {
 				t.Errorf("the former owner ended with %v", err)
 			}
 			if diff := cmp.Diff(before, d.dump(t)); diff != "" {
@@ -135,8 +137,8 @@ func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
 			}
 			former.known = false // as drain does after a fence, and step after an error
 			drain(t, former)
-			d.checkRefold(t, ann)
-			if got, want := d.badge(t, ann).Total, d.refold(t, 0, events.Position{}).rows[ann].total; got != want || want == 0 {
+			d.checkReplay(t, ann)
+			if got, want := d.badge(t, ann).Total, d.replay(t, 0, events.Position{}).rows[ann].Total; got != want || want == 0 {
 				t.Errorf("the total is %d, want %d", got, want)
 			}
 		})
@@ -153,8 +155,8 @@ func TestGenerationIsFenced(t *testing.T) {
 	d.append(t, deliver("c", 1, ann))
 	d.awaitVisible(t, 0)
 	d.exec(t, `INSERT INTO badged.dedup_generations SELECT partition_id, 2, transaction_id, "offset" FROM badged.dedup_generations WHERE partition_id = 0`)
-	if _, _, err := p.step(t.Context()); !errors.Is(err, errFenced) {
-		t.Errorf("the batch ended with %v, want %v", err, errFenced)
+	if _, _, err := p.step(t.Context()); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("the batch ended with %v, want %v", err, store.ErrFenced)
 	}
 	p.known = false
 	drain(t, p)
@@ -190,14 +192,14 @@ func TestTwoOwnersRotate(t *testing.T) {
 		d.foldTogether(t, projectors)
 	}
 
-	d.checkRefold(t, users...)
+	d.checkReplay(t, users...)
 	all := d.generations(t, 0)
 	if len(all) != rounds+1 {
 		t.Errorf("there are %d generations, want %d", len(all), rounds+1)
 	}
 	for i, g := range all[1:] {
-		if g.number != i+2 || !all[i].after.Before(g.after) && i > 0 {
-			t.Errorf("generation %d after %v follows %d after %v", g.number, g.after, all[i].number, all[i].after)
+		if g.Number != i+2 || !all[i].After.Before(g.After) && i > 0 {
+			t.Errorf("generation %d after %v follows %d after %v", g.Number, g.After, all[i].Number, all[i].After)
 		}
 	}
 	folded := 0
@@ -215,7 +217,7 @@ func TestUpkeepByItself(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(0, 0)
 	p := d.newProjector(t, func(cfg *Config) {
-		cfg.DedupWindow, cfg.UpkeepInterval = 2*time.Microsecond, time.Millisecond
+		cfg.DedupWindow, cfg.MaintenanceInterval = 2*time.Microsecond, time.Millisecond
 	})
 	run(t, p)
 	deadline := time.Now().Add(patience)
@@ -234,7 +236,7 @@ func TestUpkeepByItself(t *testing.T) {
 	if got := d.present(t, 1); got != 1 {
 		t.Errorf("a partition without events is in generation %d, want 1", got)
 	}
-	d.checkRefold(t, ann)
+	d.checkReplay(t, ann)
 }
 
 // A role that does not own the schema serves with rights to its tables and to
@@ -253,7 +255,7 @@ func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
 	owner.append(t, deliver("c", 1, ann), mark)
 	drain(t, p)
-	_, err := p.keepGenerations(t.Context())
+	_, err := p.rotateGenerations(t.Context())
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), "create_dedup_generation") {
 		t.Errorf("without the right to create: %v", err)
@@ -267,7 +269,7 @@ func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	if b := owner.badge(t, ann); b.Total != 1 {
 		t.Errorf("the total is %d, want 1", b.Total)
 	}
-	owner.checkRefold(t, ann)
+	owner.checkReplay(t, ann)
 	if got, want := owner.keyTables(t), "g3 g4 g5 g6"; got != want {
 		t.Errorf("the tables are %s, want %s", got, want)
 	}
@@ -288,14 +290,14 @@ func TestProbesAreIndexLookups(t *testing.T) {
 		switch state {
 		case "grown":
 			for g := 1; g <= 3; g++ {
-				d.exec(t, `INSERT INTO `+keysTable(0, g)+` SELECT gen_random_uuid() FROM generate_series(1, 20000)`)
+				d.exec(t, `INSERT INTO `+store.KeysTable(0, g)+` SELECT gen_random_uuid() FROM generate_series(1, 20000)`)
 			}
 		case "analyzed":
 			for g := 1; g <= 3; g++ {
-				d.exec(t, `VACUUM ANALYZE `+keysTable(0, g))
+				d.exec(t, `VACUUM ANALYZE `+store.KeysTable(0, g))
 			}
 		}
-		plan := strings.Join(d.lines(t, `EXPLAIN `+rememberKeysSQL(0, 3), keys), "\n")
+		plan := strings.Join(d.lines(t, `EXPLAIN `+store.RememberNewKeysSQL(0, 3), keys, make(pgwire.Bytes, len(keys))), "\n")
 		for g := 1; g <= 2; g++ {
 			if want := fmt.Sprintf("Index Only Scan using dedup_keys_p00_g%d_pkey", g); !strings.Contains(plan, want) || strings.Contains(plan, "Seq Scan") {
 				t.Errorf("with %s tables the plan has no %s:\n%s", state, want, plan)
@@ -303,6 +305,12 @@ func TestProbesAreIndexLookups(t *testing.T) {
 		}
 		if n := strings.Count(plan, "Index Cond: (key = "); n != 2 {
 			t.Errorf("with %s tables the plan has %d lookups by key, want 2:\n%s", state, n, plan)
+		}
+		plan = strings.Join(d.lines(t, `EXPLAIN `+store.FindKeysSQL(0, 3), keys), "\n")
+		for g := 1; g <= 3; g++ {
+			if want := fmt.Sprintf("Scan using dedup_keys_p00_g%d_pkey", g); !strings.Contains(plan, want) || strings.Contains(plan, "Seq Scan") {
+				t.Errorf("with %s tables the plan has no %s:\n%s", state, want, plan)
+			}
 		}
 	}
 }
@@ -320,7 +328,7 @@ func TestUpkeepAtOnce(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				<-start
-				if _, err := p.keepGenerations(t.Context()); err != nil {
+				if _, err := p.rotateGenerations(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -33,9 +33,9 @@ func TestDeliveredHourDoesNotDependOnOrder(t *testing.T) {
 		m.commit(t, rapid.Permutation(history).Draw(t, "shuffled"))
 		got := map[string]int64{}
 		for id, u := range m.rows {
-			for _, c := range u.conversations {
-				if c.deliveredHour > 0 {
-					got[id+" "+c.id] = c.deliveredHour
+			for _, c := range u.Conversations {
+				if c.DeliveredHour > 0 {
+					got[id+" "+c.ID] = c.DeliveredHour
 				}
 			}
 		}

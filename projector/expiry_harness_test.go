@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/expiry"
+	"github.com/badged/badged/projector/internal/badge"
 )
 
 // noon is the time of the sweeps in these tests, in the middle of an hour.
@@ -35,16 +37,16 @@ func (d *database) folding(t *testing.T) appender {
 
 // newExpiry returns a sweep at noon of chats of a week, whose events are folded
 // at once; change may be nil.
-func (d *database) newExpiry(t *testing.T, change func(*ExpiryConfig)) *Expiry {
+func (d *database) newExpiry(t *testing.T, change func(*expiry.Config)) *expiry.Sweeper {
 	t.Helper()
-	cfg := ExpiryConfig{
+	cfg := expiry.Config{
 		Pool: d.pool, Log: d.folding(t), Partitions: partitions, After: map[string]time.Duration{"chat": week},
 		Now: func() time.Time { return noon }, Pause: time.Nanosecond,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	x, err := NewExpiry(cfg)
+	x, err := expiry.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +54,9 @@ func (d *database) newExpiry(t *testing.T, change func(*ExpiryConfig)) *Expiry {
 }
 
 // sweep sweeps once.
-func (d *database) sweep(t *testing.T, x *Expiry) {
+func (d *database) sweep(t *testing.T, x *expiry.Sweeper) {
 	t.Helper()
-	if err := x.sweep(t.Context(), d.connect(t)); err != nil {
+	if err := x.Sweep(t.Context(), d.connect(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,7 +111,7 @@ func (d *database) progress(t *testing.T) []string {
 }
 
 // hourAgo is the hour so long before noon.
-func hourAgo(ago time.Duration) string { return fmt.Sprint(hourOf(noon.Add(-ago))) }
+func hourAgo(ago time.Duration) string { return fmt.Sprint(badge.HourOf(noon.Add(-ago))) }
 
 // same fails the test where two lists differ.
 func same(t *testing.T, what string, want, got []string) {

@@ -6,13 +6,17 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/expiry"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/replay"
 )
 
 // sweepChats sweeps with a limit on chats.
 func (d *database) sweepChats(t *testing.T, after time.Duration) {
 	t.Helper()
-	d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.After["chat"] = after }))
+	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.After["chat"] = after }))
 }
 
 // What has been looked at is not looked at again, but for the last two hours:
@@ -33,7 +37,7 @@ func TestSweepsGoOn(t *testing.T) {
 	same(t, "unread after the second", []string{"behind: 1"}, d.unread(t))
 	d.appendAgo(t, 0, deliver("behind", 2, ann))
 	d.fold(t)
-	d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.Now = func() time.Time { return noon.Add(week + time.Hour) } }))
+	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.Now = func() time.Time { return noon.Add(week + time.Hour) } }))
 	same(t, "unread after something new", []string{}, d.unread(t))
 }
 
@@ -54,7 +58,7 @@ func TestSweepsAfterLimitsChange(t *testing.T) {
 	d.sweepChats(t, 5*week)
 	d.sweepChats(t, 4*week)
 	same(t, "progress of partition 0", []string{"0 chat " + hourAgo(3*week)}, d.progress(t)[:1])
-	d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week} }))
+	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week} }))
 	same(t, "unread with likes that expire", []string{"chat 2: 1"}, d.unread(t))
 }
 
@@ -62,16 +66,16 @@ func TestSweepsAfterLimitsChange(t *testing.T) {
 func TestSweepsWaitForWhatIsNotFolded(t *testing.T) {
 	d := newDatabase(t)
 	ann, now := userIn(0, 0), time.Now()
-	x := d.newExpiry(t, func(cfg *ExpiryConfig) {
+	x := d.newExpiry(t, func(cfg *expiry.Config) {
 		cfg.Log, cfg.Now = d.log, func() time.Time { return now }
 	})
 	d.append(t, deliver("c", 1, ann), deliver("d", 1, userIn(1, 0)))
 	d.exec(t, `UPDATE badged.events_p00 SET created_at = $1`, now.Add(-2*week))
 	d.sweep(t, x)
-	hour := func(ago time.Duration) string { return fmt.Sprint(hourOf(now.Add(-ago))) }
+	hour := func(ago time.Duration) string { return fmt.Sprint(badge.HourOf(now.Add(-ago))) }
 	same(t, "progress", []string{"0 chat " + hour(2*week), "1 chat " + hour(week)}, d.progress(t)[:2])
 	d.fold(t)
-	x.cfg.Log = d.folding(t)
+	x.Cfg.Log = d.folding(t)
 	d.sweep(t, x)
 	same(t, "unread", []string{"d: 1"}, d.unread(t))
 	same(t, "progress", []string{"0 chat " + hour(week), "1 chat " + hour(week)}, d.progress(t)[:2])
@@ -84,16 +88,16 @@ func TestProgressIsTakenAway(t *testing.T) {
 	x, conn := d.newExpiry(t, nil), d.connect(t)
 	advance := func(from, to int64, want string) {
 		t.Helper()
-		if _, err := x.progress(t.Context(), conn, 0, "chat"); err != nil {
+		if _, err := x.Progress(t.Context(), conn, 0, "chat"); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.advance(t.Context(), conn, 0, "chat", from, to); err != nil {
+		if err := x.Advance(t.Context(), conn, 0, "chat", from, to); err != nil {
 			t.Fatal(err)
 		}
 		same(t, "progress", []string{"0 chat " + want}, d.progress(t))
 	}
 	advance(0, 10, "10")
-	d.exec(t, resetExpirySQL, 0)
+	d.exec(t, store.ResetExpirySQL, 0)
 	advance(10, 20, "0")
 }
 
@@ -103,14 +107,14 @@ func TestSettled(t *testing.T) {
 	server := pgtest.NewServer(t) // where nobody else writes
 	d := openDatabase(t, server.NewDB(t, migrated))
 	x, conn := d.newExpiry(t, nil), d.connect(t)
-	sharp := time.Unix(hourOf(noon)*3600, 0) // the least age is of the hour before
+	sharp := time.Unix(badge.HourOf(noon)*3600, 0) // the least age is of the hour before
 	settled := func(p int) int64 {
 		t.Helper()
-		hour, err := x.settled(t.Context(), conn, p, sharp)
+		hour, err := x.Settled(t.Context(), conn, p, sharp)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hour - hourOf(sharp)
+		return hour - badge.HourOf(sharp)
 	}
 	if n := settled(0); n != 0 {
 		t.Errorf("with nothing to wait for, it is %d hours from now", n)
@@ -140,7 +144,7 @@ func TestSettled(t *testing.T) {
 
 // Whom mending gives back what is unread from long ago has that expire: after a
 // sweep has gone past it, and also while one does.
-func TestMendedConversationsExpire(t *testing.T) {
+func TestHealedConversationsExpire(t *testing.T) {
 	for name, during := range map[string]bool{"after a sweep": false, "during a sweep": true} {
 		t.Run(name, func(t *testing.T) {
 			d := newDatabase(t)
@@ -150,21 +154,21 @@ func TestMendedConversationsExpire(t *testing.T) {
 			d.fold(t)
 			d.exec(t, `UPDATE badged.conversations SET unread = 0, unread_set = '{}' WHERE user_id = $1`, ann)
 			folding := d.folding(t)
-			d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) {
+			d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
 				cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
 					if during {
-						d.mend(t, ann)
+						d.heal(t, ann)
 					}
 					return folding(evs...)
 				})
 			}))
 			if !during {
-				d.mend(t, ann)
+				d.heal(t, ann)
 			}
 			same(t, "unread, mended", []string{"c: 1"}, d.unread(t))
 			d.sweepChats(t, week)
 			same(t, "unread after another sweep", []string{}, d.unread(t))
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/expiry"
 )
 
 func in(category string, e events.Event) events.Event {
@@ -66,7 +67,7 @@ func TestExpiresExactlyWhatIsStale(t *testing.T) {
 	d.appendAgo(t, time.Hour, late, event("10", events.ConversationMarkedUnread, "marked just now", nil, ann))
 	d.fold(t)
 
-	x := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.After["likes"] = day })
+	x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.After["likes"] = day })
 	d.sweep(t, x)
 	same(t, "still unread", []string{
 		"delivered again: 3", "marked just now: marked", "not for another half hour: 1", "system: 1", "young chat: 1", "young likes: 1",
@@ -83,7 +84,7 @@ func TestExpiresExactlyWhatIsStale(t *testing.T) {
 		`old likes up to 1 for ["` + ann + `"]`,
 		`read in part up to 2 for ["` + ann + `"]`,
 	}, found)
-	if n := count(x.cfg.Metrics.conversations); n != 8 {
+	if n := count(x.Cfg.Metrics.Conversations); n != 8 {
 		t.Errorf("the metric says %d, want 8", n)
 	}
 	if b := d.badge(t, ann); b.Total != 8 || b.Mentions != 0 {
@@ -105,7 +106,7 @@ func TestOtherCategoriesExpire(t *testing.T) {
 	d.appendAgo(t, 2*week, deliver("chat", 1, ann), in("likes", deliver("likes", 1, ann)), in("*", deliver("star", 1, ann)), in("system", deliver("system", 1, ann)))
 	d.appendAgo(t, week/2, in("likes", deliver("young likes", 1, ann)), in("zebra", deliver("zebra", 1, ann)))
 	d.fold(t)
-	d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) {
+	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
 		cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week, "zebra": time.Hour, "nobody's": time.Hour}
 	}))
 	same(t, "still unread", []string{"chat: 1", "young likes: 1"}, d.unread(t))
@@ -139,7 +140,7 @@ func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
 			ann := userIn(2, 0)
 			d.appendAgo(t, 2*week, deliver("c", 1, ann), deliver("c", 2, ann))
 			d.fold(t)
-			d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) {
+			d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
 				cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
 					if first {
 						d.append(t, deliver("c", 3, ann))
@@ -171,9 +172,12 @@ func TestMarksExpireToo(t *testing.T) {
 		event("2", events.ConversationMarkedUnread, "never delivered to", nil, ann))
 	d.fold(t)
 	d.sweep(t, d.newExpiry(t, nil))
-	same(t, "expired", []string{`c up to 1 for ["` + ann + `"]`, `c up to 1 for ["` + ann + `"]`}, d.expired(t))
-	// No event could end it without taking the first message for read.
-	same(t, "still unread", []string{"never delivered to: marked"}, d.unread(t))
+	same(t, "expired", []string{`c up to 1 for ["` + ann + `"]`, `c up to 1 for ["` + ann + `"]`, `never delivered to up to 1 for ["` + ann + `"]`}, d.expired(t))
+	same(t, "still unread", []string{}, d.unread(t))
+	// Its first message is not taken for read.
+	d.append(t, deliver("never delivered to", 1, ann))
+	d.fold(t)
+	same(t, "unread", []string{"never delivered to: 1"}, d.unread(t))
 }
 
 // A sweep has one batch in the log at a time, of no more than it may, however
@@ -185,7 +189,7 @@ func TestSweepsArePaced(t *testing.T) {
 	d.fold(t)
 	var batches []int
 	folding := d.folding(t)
-	x := d.newExpiry(t, func(cfg *ExpiryConfig) {
+	x := d.newExpiry(t, func(cfg *expiry.Config) {
 		cfg.BatchSize = 4
 		cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
 			batches = append(batches, len(evs))
@@ -195,7 +199,7 @@ func TestSweepsArePaced(t *testing.T) {
 			return folding(evs...)
 		})
 	})
-	x.pageSize = 6
+	x.PageSize = 6
 	d.sweep(t, x)
 	if !slices.Equal(batches, []int{4, 2, 4}) {
 		t.Errorf("batches of %v, want 4, 2 and 4", batches)
@@ -210,13 +214,13 @@ func TestSweepLeavesAPartitionThatIsNotFolded(t *testing.T) {
 	d.appendAgo(t, 2*week, deliver("c", 1, userIn(1, 0)))
 	d.fold(t)
 	log := newDiary()
-	x := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.log, slog.New(log) })
-	x.foldTimeout = 0
+	x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.log, slog.New(log) })
+	x.FoldTimeout = 0
 	d.sweep(t, x)
 	if n := len(d.expired(t)); n != 5 {
 		t.Errorf("%d were expired, want a batch of 4 and 1", n)
 	}
-	log.await(t, "expired conversations are not folded; the rest of the partition is left to the next sweep")
+	log.await(t, "the projector does not fold expired conversations; the next sweep continues with the partition")
 	same(t, "progress", []string{"0 chat 0", "1 chat 0", "2 chat " + hourAgo(week), "3 chat " + hourAgo(week)}, d.progress(t))
 	d.sweep(t, d.newExpiry(t, nil))
 	same(t, "still unread", []string{}, d.unread(t))
@@ -235,11 +239,11 @@ func TestSweepAgainAfterACrash(t *testing.T) {
 			d.appendAgo(t, 2*week, deliver("c", 1, users...))
 			d.fold(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			x := d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.BatchSize, cfg.Log = 4, cancelling{d.log, cancel} })
-			if err := x.sweep(ctx, d.connect(t)); !errors.Is(err, context.Canceled) {
+			x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize, cfg.Log = 4, cancelling{d.log, cancel} })
+			if err := x.Sweep(ctx, d.connect(t)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the sweep ended with %v", err)
 			}
-			d.sweep(t, d.newExpiry(t, func(cfg *ExpiryConfig) { cfg.BatchSize = second }))
+			d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize = second }))
 			same(t, "still unread", []string{}, d.unread(t))
 			for _, user := range users {
 				if b := d.badge(t, user); b.Total != 0 || b.Version != 2 {
@@ -255,7 +259,7 @@ func TestSweepAgainAfterACrash(t *testing.T) {
 
 // cancelling cancels a context after an append.
 type cancelling struct {
-	Appender
+	expiry.Appender
 	cancel context.CancelFunc
 }
 

@@ -13,11 +13,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/replay"
 )
 
-func (d *database) explain(t testing.TB, user string, at time.Time) Explanation {
+func (d *database) explain(t testing.TB, user string, at time.Time) replay.Explanation {
 	t.Helper()
-	e, err := NewExplainer(d.pool, d.log).Explain(t.Context(), user, at)
+	e, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), user, replay.Question{At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +27,7 @@ func (d *database) explain(t testing.TB, user string, at time.Time) Explanation 
 }
 
 // tellExplanation tells an explanation in lines, without times and positions.
-func tellExplanation(e Explanation) string {
+func tellExplanation(e replay.Explanation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "total %d, mentions %d\n", e.Total, e.Mentions)
 	for _, c := range e.Conversations {
@@ -81,19 +83,23 @@ c adds 2 of 2 at level all, read up to 1 by r; 3 by c/3; 2 by c/2
 `},
 		{"a duplicate", []events.Event{deliver("c", 1, ann), deliver("c", 1, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
-not c/1: duplicate, the same source and id came before, at POSITION
+not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
 		{"a duplicate twice", []events.Event{deliver("c", 1, ann), deliver("c", 1, ann), deliver("c", 1, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
-not c/1: duplicate, the same source and id came before, at POSITION
-not c/1: duplicate, the same source and id came before, at POSITION
+not c/1: duplicate, the user had an event of the same source and id before, at POSITION
+not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
 		{"a duplicate that says something else", []events.Event{deliver("c", 1, ann), named(deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
-not c/1: duplicate, the same source and id came before, at POSITION
+not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
-		{"a duplicate of what named somebody else", []events.Event{deliver("c", 1, bob), named(deliver("d", 7, ann), "c/1")}, `total 0, mentions 0
-not c/1: duplicate, the same source and id came before, at POSITION
+		{"an event of the same name for another user", []events.Event{deliver("c", 1, bob), named(deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
+d adds 1 of 1 at level all; 7 by c/1
+`},
+		{"an event that comes again for more users", []events.Event{deliver("c", 1, ann), deliver("c", 1, bob, ann)}, `total 1, mentions 0
+c adds 1 of 1 at level all; 1 by c/1
+not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
 		{"a message that comes again under another id", []events.Event{deliver("c", 1, ann), named(deliver("c", 1, ann), "again")}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
@@ -113,6 +119,20 @@ not y: recalled, the message was recalled before
 		{"recalled before it came", []events.Event{recall("x", 1), deliver("c", 1, ann)}, `total 0, mentions 0
 not c/1: recalled, the message was recalled before
 not x: not_delivered, the message was not delivered; if it comes, it does not count
+`},
+		{"read by an app before it was delivered", []events.Event{
+			event("r", events.ConversationRead, "c", byApp(2), ann), deliver("c", 1, ann), deliver("c", 2, ann), deliver("c", 3, ann),
+		}, `total 1, mentions 0
+c adds 1 of 1 at level all, read up to 2 by r; 3 by c/3
+not c/2: already_read, an app had read the message before it was delivered
+not c/1: already_read, an app had read the message before it was delivered
+not r: not_delivered, no message above 0 was delivered before; those up to 2 are read if they come within 1m0s
+`},
+		{"left before it was delivered", []events.Event{
+			deliver("c", 1, ann), event("l", events.ConversationLeft, "c", upTo(2), ann), deliver("c", 2, ann), deliver("c", 3, ann),
+		}, `total 1, mentions 0
+c adds 1 of 1 at level all, read up to 2 by l; 3 by c/3
+not c/2: left, the user had left the conversation up to 2
 `},
 		{"recalled after it was read", []events.Event{deliver("c", 1, ann), event("r", events.ConversationRead, "c", upTo(1), ann), recall("x", 1)}, `total 0, mentions 0
 not x: already_read, the conversation was read up to 1 before
@@ -220,7 +240,7 @@ func TestExplainedMessagesAreTheUnreadSets(t *testing.T) {
 				rt.Fatalf("after\n%s%s does not agree (%v), the table (-want +got):\n%s", story(history), id, e.Agrees, diff)
 			}
 			for _, c := range e.Conversations {
-				if fault := faultOf(c, history, id); fault != "" {
+				if fault := faultOf(c, truth.foldedFor(id)); fault != "" {
 					rt.Fatalf("after\n%sthe explanation of %s for %s is wrong: %s\n%+v", story(history), c.ConversationID, id, fault, c)
 				}
 			}
@@ -243,7 +263,7 @@ func unreadSets(conversations map[string]*modelConversation) map[string]map[int6
 	return sets
 }
 
-func explainedSets(e Explanation) map[string]map[int64]bool {
+func explainedSets(e replay.Explanation) map[string]map[int64]bool {
 	sets := map[string]map[int64]bool{}
 	for _, c := range e.Conversations {
 		sets[c.ConversationID] = map[int64]bool{}
@@ -255,16 +275,16 @@ func explainedSets(e Explanation) map[string]map[int64]bool {
 }
 
 // faultOf returns what the events that an explanation names do not bear out.
-func faultOf(c ExplainedConversation, history []events.Event, user string) string {
-	find := func(id string) *events.Event {
-		i := slices.IndexFunc(history, func(e events.Event) bool { return e.ID == id })
-		if i < 0 || !slices.Contains(history[i].Data.UserIDs, user) {
-			return &events.Event{}
-		}
-		return &history[i]
+// Which of the events of one name it means only its position would tell: some
+// of those that were folded, which are given, must bear it out.
+func faultOf(c replay.ExplainedConversation, folded []events.Event) string {
+	find := func(id string, fits func(*events.Event) bool) bool {
+		return slices.ContainsFunc(folded, func(e events.Event) bool { return e.ID == id && fits(&e) })
 	}
 	for _, m := range c.Messages {
-		if e := find(m.ID); e.Type != events.MessageDelivered || e.Data.ConversationID != c.ConversationID || e.Data.Seq != m.Seq || e.Source != m.Source {
+		if !find(m.ID, func(e *events.Event) bool {
+			return e.Type == events.MessageDelivered && e.Data.ConversationID == c.ConversationID && e.Data.Seq == m.Seq && e.Source == m.Source
+		}) {
 			return "message " + m.ID
 		}
 	}
@@ -272,20 +292,21 @@ func faultOf(c ExplainedConversation, history []events.Event, user string) strin
 		return "last read"
 	}
 	if c.LastRead != nil {
-		switch e := find(c.LastRead.ID); e.Type {
-		case events.ConversationRead, events.ConversationExpired:
-			if e.Data.UpToSeq != c.ReadSeq || e.Data.ConversationID != c.ConversationID {
-				return "last read " + e.ID
+		if !find(c.LastRead.ID, func(e *events.Event) bool {
+			switch e.Type {
+			case events.ConversationRead, events.ConversationExpired:
+				trusted := e.Type == events.ConversationRead && !e.Data.ByApp
+				return e.Data.ConversationID == c.ConversationID && (e.Data.UpToSeq == c.ReadSeq || !trusted && e.Data.UpToSeq > c.ReadSeq)
 			}
-		case events.UserReadAll, events.ConversationLeft:
-		default:
+			return e.Type == events.UserReadAll || e.Type == events.ConversationLeft
+		}) {
 			return "last read " + c.LastRead.ID
 		}
 	}
-	if c.MarkedUnread != (c.MarkedBy != nil) || c.MarkedBy != nil && find(c.MarkedBy.ID).Type != events.ConversationMarkedUnread {
+	if c.MarkedUnread != (c.MarkedBy != nil) || c.MarkedBy != nil && !find(c.MarkedBy.ID, func(e *events.Event) bool { return e.Type == events.ConversationMarkedUnread }) {
 		return "mark"
 	}
-	if c.LevelBy != nil && string(find(c.LevelBy.ID).Data.Level) != c.Level || c.LevelBy == nil && c.Level != string(events.LevelAll) {
+	if c.LevelBy != nil && !find(c.LevelBy.ID, func(e *events.Event) bool { return string(e.Data.Level) == c.Level }) || c.LevelBy == nil && c.Level != string(events.LevelAll) {
 		return "level"
 	}
 	return ""
@@ -310,6 +331,7 @@ func TestExplainThePast(t *testing.T) {
 			}
 		}
 		d.fold(t)
+		d.exec(t, `DELETE FROM badged.late_folds`) // as if each had been folded at once
 		happened := rapid.IntRange(0, len(history)).Draw(rt, "events until then")
 		truth := model{events: history[:happened]}
 		for _, id := range users {
@@ -367,7 +389,7 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 	d.insertPayload(t, message("1", ann, 2)) // a duplicate
 	d.insertPayload(t, message("2", strings.ReplaceAll(slash, "/", `\/`), 1))
 	d.insertPayload(t, message("3", userIn(0, 1), 1))
-	d.insertPayload(t, message("3", ann, 3)) // a duplicate of what names another
+	d.insertPayload(t, message("3", ann, 3)) // for another user first
 	key := (&events.Event{Source: "php", ID: "4"}).Key()
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
 		[16]byte(key), message("4", escaped, 4))
@@ -380,18 +402,18 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 	e = deliver("c", 9, userIn(0, 1))
 	e.Source, e.ID = "php", "9"
 	d.append(t, e)
-	d.insertPayload(t, message("9", ann, 9)) // a duplicate of what names another
+	d.insertPayload(t, message("9", ann, 9)) // for another user first
 	d.insertPayload(t, fmt.Sprintf(`{"specversion":"1.0","id":"7","source":"php","type":"message.teleported","data":{"user_ids":["%s"]}}`, ann))
 	d.insertPayload(t, `{"specversion":"1.0","id":"8","source":"php","type":"message.teleported","data":{}}`)
 	d.insertPayload(t, "")
 	d.fold(t)
 
 	x := d.explain(t, ann, time.Time{})
-	reasons := map[Why]int{}
+	reasons := map[replay.Why]int{}
 	for _, u := range x.Uncounted {
 		reasons[u.Why]++
 	}
-	if diff := cmp.Diff(map[Why]int{WhyDuplicate: 4, WhyDeadLetter: 1}, reasons); diff != "" || !x.Agrees || x.Total != 2 {
+	if diff := cmp.Diff(map[replay.Why]int{replay.WhyDuplicate: 2, replay.WhyDeadLetter: 1}, reasons); diff != "" || !x.Agrees || x.Total != 4 {
 		t.Errorf("the explanation is (%v)\n%sreasons (-want +got):\n%s", x.Agrees, tellExplanation(x), diff)
 	}
 	if x := d.explain(t, slash, time.Time{}); !x.Agrees || x.Total != 2 {
@@ -407,11 +429,11 @@ func TestExplanationIsLimited(t *testing.T) {
 	for seq := int64(1); seq <= 2500; seq++ {
 		evs = append(evs, deliver("busy", seq, ann))
 	}
-	for i := range MaxExplained + 5 {
+	for i := range replay.MaxExplained + 5 {
 		evs = append(evs, deliver(fmt.Sprint("quiet-", i), 1, ann))
 	}
 	d.append(t, evs...)
-	for i := range 3 * MaxUncounted {
+	for i := range 3 * replay.MaxUncounted {
 		e := deliver("busy", 2500, ann)
 		e.ID = fmt.Sprint("again-", i)
 		d.append(t, e)
@@ -420,17 +442,17 @@ func TestExplanationIsLimited(t *testing.T) {
 	d.fold(t)
 
 	e := d.explain(t, ann, time.Time{})
-	if e.Total != 2499+MaxExplained+5 || !e.Agrees {
+	if e.Total != 2499+replay.MaxExplained+5 || !e.Agrees {
 		t.Errorf("the total is %d (%v)", e.Total, e.Agrees)
 	}
-	if len(e.Conversations) != MaxExplained || e.MoreConversations != 6 || e.MoreAdds != 6 || e.Conversations[0].ConversationID != "busy" {
+	if len(e.Conversations) != replay.MaxExplained || e.MoreConversations != 6 || e.MoreAdds != 6 || e.Conversations[0].ConversationID != "busy" {
 		t.Errorf("%d conversations, the first %s; %d more, which add %d", len(e.Conversations), e.Conversations[0].ConversationID, e.MoreConversations, e.MoreAdds)
 	}
 	busy := e.Conversations[0]
-	if len(busy.Messages) != MaxCounted || busy.Messages[0].Seq != 2499 || busy.Messages[MaxCounted-1].Seq != 2400 || busy.MoreMessages != 2399 {
-		t.Errorf("%d messages from %d to %d; %d more", len(busy.Messages), busy.Messages[0].Seq, busy.Messages[MaxCounted-1].Seq, busy.MoreMessages)
+	if len(busy.Messages) != replay.MaxCounted || busy.Messages[0].Seq != 2499 || busy.Messages[replay.MaxCounted-1].Seq != 2400 || busy.MoreMessages != 2399 {
+		t.Errorf("%d messages from %d to %d; %d more", len(busy.Messages), busy.Messages[0].Seq, busy.Messages[replay.MaxCounted-1].Seq, busy.MoreMessages)
 	}
-	if n := len(e.Uncounted); n != MaxUncounted || e.Uncounted[0].ID != "again-299" || e.Uncounted[n-1].ID != "again-200" || e.MoreUncounted != 2*MaxUncounted {
+	if n := len(e.Uncounted); n != replay.MaxUncounted || e.Uncounted[0].ID != "again-299" || e.Uncounted[n-1].ID != "again-200" || e.MoreUncounted != 2*replay.MaxUncounted {
 		t.Errorf("%d uncounted events from %s; %d more", n, e.Uncounted[0].ID, e.MoreUncounted)
 	}
 }
@@ -440,13 +462,13 @@ func TestExplainASparseRoom(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(0, 0)
 	var evs []events.Event
-	for i := range int64(maxRanges + 50) {
+	for i := range int64(badge.MaxRanges + 50) {
 		evs = append(evs, deliver("c", 2*i+1, ann))
 	}
 	d.append(t, evs...)
 	d.fold(t)
 	e := d.explain(t, ann, time.Time{})
-	if c := e.Conversations[0]; !e.Agrees || c.Adds != maxRanges+50 || c.MoreMessages != maxRanges+50-MaxCounted || c.FirstUnreadSeq != 1 {
+	if c := e.Conversations[0]; !e.Agrees || c.Adds != badge.MaxRanges+50 || c.MoreMessages != badge.MaxRanges+50-replay.MaxCounted || c.FirstUnreadSeq != 1 {
 		t.Errorf("the explanation (%v) is\n%s", e.Agrees, tellExplanation(e))
 	}
 }
@@ -491,20 +513,20 @@ func TestExplainAsFarAsFolded(t *testing.T) {
 
 func TestExplanationsWaitForEachOther(t *testing.T) {
 	d := newDatabase(t)
-	x := NewExplainer(d.pool, d.log)
-	for range explanationsAtOnce {
-		x.slots <- struct{}{}
+	x := replay.NewExplainer(d.pool, d.log)
+	for range replay.ExplanationsAtOnce {
+		x.Slots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.Explain(ctx, "ann", time.Time{}); !errors.Is(err, context.Canceled) {
+	if _, err := x.Explain(ctx, "ann", replay.Question{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with all slots taken it fails with %v", err)
 	}
-	<-x.slots
-	if _, err := x.Explain(t.Context(), "ann", time.Time{}); err != nil {
+	<-x.Slots
+	if _, err := x.Explain(t.Context(), "ann", replay.Question{}); err != nil {
 		t.Error(err)
 	}
-	if len(x.slots) != explanationsAtOnce-1 {
+	if len(x.Slots) != replay.ExplanationsAtOnce-1 {
 		t.Error("it did not give its slot back")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // A projector whose position another has moved finds out before it has
@@ -29,8 +30,8 @@ func TestFence(t *testing.T) {
 	before := d.dump(t)
 
 	second.limit = 3
-	if _, _, err := second.step(t.Context()); !errors.Is(err, errFenced) {
-		t.Errorf("the second ended with %v, want %v", err, errFenced)
+	if _, _, err := second.step(t.Context()); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("the second ended with %v, want %v", err, store.ErrFenced)
 	}
 	if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != first.position {
 		t.Errorf("the position is %v, want %v; rows (-before +after):\n%s", d.position(t, 0), first.position, diff)
@@ -176,6 +177,43 @@ func TestTwoLoopsOnOnePartition(t *testing.T) {
 		}
 		if !advanced {
 			t.Fatalf("no update starts at version %d", next)
+		}
+	}
+}
+
+// The fence moves the position only from where it is.
+func TestMoveSQLIsAFence(t *testing.T) {
+	d := newDatabase(t)
+	position := func() events.Position {
+		t.Helper()
+		p, err := events.PositionOf(t.Context(), d.pool, 0, events.ProjectorGroup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, step := range []struct {
+		from, to events.Position
+		moves    bool
+	}{
+		{events.Position{}, events.Position{TransactionID: 5, Offset: 7}, true},
+		{events.Position{}, events.Position{TransactionID: 6, Offset: 8}, false},
+		{events.Position{TransactionID: 5, Offset: 6}, events.Position{TransactionID: 6, Offset: 8}, false},
+		{events.Position{TransactionID: 4, Offset: 7}, events.Position{TransactionID: 6, Offset: 8}, false},
+		{events.Position{TransactionID: 5, Offset: 7}, events.Position{TransactionID: 6, Offset: 2}, true},
+	} {
+		before := position()
+		tag, err := d.pool.Exec(t.Context(), store.MoveSQL(0), events.ProjectorGroup,
+			step.from.TransactionID, step.from.Offset, step.to.TransactionID, step.to.Offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := before
+		if step.moves {
+			want = step.to
+		}
+		if moved := tag.RowsAffected() == 1; moved != step.moves || position() != want {
+			t.Errorf("from %v to %v: moved %v to %v, want %v", step.from, step.to, moved, position(), want)
 		}
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -19,31 +22,31 @@ var users = []string{"ann", "bob"}
 // memory folds as the batch transaction does, with maps for tables: what a
 // batch needs is loaded from literals, folded and written back.
 type memory struct {
-	keys *keyMemory
-	rows map[string]*user
+	keys *store.DedupReplay
+	rows map[string]*badge.User
 	// folded is how many events were, repetitions included.
 	folded int
 	// told is the last update of each user.
 	told map[string]pubsub.Update
 }
 
-func newMemory(generations ...generation) *memory {
-	return &memory{keys: newKeyMemory(generations), rows: map[string]*user{}, told: map[string]pubsub.Update{}}
+func newMemory(generations ...store.Generation) *memory {
+	return &memory{keys: store.NewDedupReplay(generations), rows: map[string]*badge.User{}, told: map[string]pubsub.Update{}}
 }
 
 // clone returns what a transaction on m begins with: to be committed in its
 // place, or dropped. The rows are shared, since a commit replaces them and
 // changes none.
 func (m *memory) clone() *memory {
-	keys := keyMemory{ahead: m.keys.ahead}
-	for i, generation := range m.keys.keys {
-		keys.keys[i] = maps.Clone(generation)
+	keys := store.DedupReplay{Ahead: m.keys.Ahead}
+	for i, generation := range m.keys.Keys {
+		keys.Keys[i] = maps.Clone(generation)
 	}
 	return &memory{keys: &keys, rows: maps.Clone(m.rows), folded: m.folded, told: maps.Clone(m.told)}
 }
 
 // begin begins a generation, the last there is.
-func (m *memory) begin(g generation) { m.keys.ahead = append(slices.Clip(m.keys.ahead), g) }
+func (m *memory) begin(g store.Generation) { m.keys.Ahead = append(slices.Clip(m.keys.Ahead), g) }
 
 // commit folds evs as one batch; the nth event ever is at offset n.
 func (m *memory) commit(t rapid.TB, evs []events.Event) {
@@ -53,27 +56,31 @@ func (m *memory) commit(t rapid.TB, evs []events.Event) {
 
 // commitAt folds evs as one batch, each at its position.
 func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.Position) {
-	b := &batch{}
+	var items []store.Item
 	for _, e := range evs {
-		b.items = append(b.items, item{event: e, key: e.Key()})
+		it, err := store.ItemOf(e, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
 	}
-	state, _ := b.users(newCache(0))
+	state, _ := store.UsersIn(items, store.NewCache(0))
 	for id, u := range state {
-		clear(u.conversations) // there are no rows to load
+		clear(u.Conversations) // there are no rows to load
 		if row, ok := m.rows[id]; ok {
 			*u = reload(t, row)
 		}
 	}
-	for i := range b.items {
+	for i := range items {
 		m.folded++
-		if it := &b.items[i]; !m.keys.duplicate(it.key, at(i)) {
-			fold(&it.event, state)
+		if it := &items[i]; m.keys.First(it, at(i)) {
+			store.Fold(&it.Event, state)
 		}
 	}
 	for id, u := range state {
 		m.rows[id] = u
 	}
-	for _, update := range updatesOf(sorted(state), 0, "epoch", allHeard) {
+	for _, update := range store.ClientUpdates(store.Sorted(state), 0, "epoch", allHeard) {
 		m.told[update.UserID] = update
 	}
 }
@@ -82,28 +89,27 @@ func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.
 func allHeard(pubsub.User) bool { return true }
 
 // reload returns u as it comes back from the tables.
-func reload(t rapid.TB, u *user) user {
-	again := newUser(u.id)
-	again.version, again.stored, again.total, again.mentions = u.version, u.version, u.total, u.mentions
-	again.categories = slices.Clone(u.categories)
-	for id, c := range u.conversations {
+func reload(t rapid.TB, u *badge.User) badge.User {
+	again := badge.NewUser(u.ID)
+	again.Version, again.Stored, again.Total, again.Mentions = u.Version, u.Version, u.Total, u.Mentions
+	again.Categories = slices.Clone(u.Categories)
+	var err error
+	if again.Claims, err = badge.ParseClaims(u.Claims.String()); err != nil {
+		t.Fatal(err)
+	}
+	for id, c := range u.Conversations {
 		copied := *c
-		copied.touched = false
-		for _, set := range []*rangeSet{&copied.unread.rangeSet, &copied.mentions.rangeSet, &copied.recalled} {
-			parsed, err := parseRangeSet(set.String())
-			if err != nil {
+		copied.Touched = false
+		var err error
+		if copied.Recalled, err = badge.ParseRangeSet(c.Recalled.String()); err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range []*badge.BoundedSet{&copied.Unread, &copied.Mentions} {
+			if *set, err = badge.ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText()); err != nil {
 				t.Fatal(err)
 			}
-			*set = parsed
 		}
-		for _, b := range []*block{&copied.unread.block, &copied.mentions.block} {
-			parsed, err := parseBlock(b.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			*b = parsed
-		}
-		again.conversations[id] = &copied
+		again.Conversations[id] = &copied
 	}
 	return *again
 }
@@ -112,16 +118,16 @@ func (m *memory) describe(id string) string {
 	if u, ok := m.rows[id]; ok {
 		return describeUser(u)
 	}
-	return describeUser(newUser(id))
+	return describeUser(badge.NewUser(id))
 }
 
 // versions are the versions of everything there is.
 func (m *memory) versions() string {
 	s := ""
-	for _, u := range sorted(m.rows) {
-		s += fmt.Sprintf("%s at %d:", u.id, u.version)
-		for _, c := range sorted(u.conversations) {
-			s += fmt.Sprintf(" %s at %d", c.id, c.version)
+	for _, u := range store.Sorted(m.rows) {
+		s += fmt.Sprintf("%s at %d:", u.ID, u.Version)
+		for _, c := range store.Sorted(u.Conversations) {
+			s += fmt.Sprintf(" %s at %d", c.ID, c.Version)
 		}
 		s += "\n"
 	}
@@ -133,13 +139,13 @@ func (m *memory) versions() string {
 // exactly when a client can see a difference.
 func TestFoldAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawHistory(t, every, users)
+		history := drawTimes(t, drawHistory(t, every, users))
 		generations, begin := drawGenerations(t, len(history))
 		m, truth := newMemory(begin...), &model{generations: generations}
 		for i, e := range history {
-			before := map[string]*user{}
+			before := map[string]*badge.User{}
 			for _, id := range users {
-				before[id] = newUser(id)
+				before[id] = badge.NewUser(id)
 				if row, ok := m.rows[id]; ok {
 					*before[id] = reload(t, row)
 				}
@@ -156,23 +162,26 @@ func TestFoldAgreesWithTheModel(t *testing.T) {
 	})
 }
 
-func checkVersion(t *rapid.T, before, after *user, history []events.Event) {
+func checkVersion(t *rapid.T, before, after *badge.User, history []events.Event) {
 	if after == nil {
 		return
 	}
-	grown := after.version - before.version
+	grown := after.Version - before.Version
 	seen := describeUser(before) != describeUser(after)
 	if seen && grown != 1 || !seen && grown != 0 {
 		t.Fatalf("after\n%sthe version of %s grew by %d, but a client sees a difference: %v",
-			story(history), after.id, grown, seen)
+			story(history), after.ID, grown, seen)
 	}
 }
 
 // Deliveries, reads and recalls: any order and any repetition of them gives
-// the same numbers.
+// the same numbers, if reads by apps are at most a minute from deliveries.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := drawHistory(t, commuting, users)
+		for i := range history {
+			history[i].AppendedAt = noon.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "appended")))
+		}
 		shuffled := rapid.Permutation(history).Draw(t, "shuffled")
 		shuffled = append(shuffled, rapid.SliceOfN(rapid.SampledFrom(history), 0, 10).Draw(t, "repeated")...)
 		inOrder, outOfOrder := newMemory(), newMemory()
@@ -191,7 +200,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 // the same.
 func TestBatchesCannotBeObserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawHistory(t, every, users)
+		history := drawTimes(t, drawHistory(t, every, users))
 		single, cut := newMemory(), newMemory()
 		for i := range history {
 			single.commit(t, history[i:i+1])
@@ -218,7 +227,7 @@ func TestBatchesCannotBeObserved(t *testing.T) {
 // starts from nothing and applies each update has every number at the end.
 func TestUpdatesCarryEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawHistory(t, every, users)
+		history := drawTimes(t, drawHistory(t, every, users))
 		m := newMemory()
 		held := map[string]map[string]pubsub.Conversation{"ann": {}, "bob": {}}
 		version := map[string]int64{}
@@ -245,12 +254,12 @@ func TestUpdatesCarryEverything(t *testing.T) {
 			}
 		}
 		for id, u := range m.rows {
-			for _, c := range u.conversations {
-				if c.version == 0 {
+			for _, c := range u.Conversations {
+				if c.Version == 0 {
 					continue // nothing a client could see
 				}
-				if diff := cmp.Diff(c.public(), held[id][c.id]); diff != "" {
-					t.Fatalf("after\n%sthe updates leave %s of %s at (-folded +told):\n%s", story(history), c.id, id, diff)
+				if diff := cmp.Diff(store.Public(c), held[id][c.ID]); diff != "" {
+					t.Fatalf("after\n%sthe updates leave %s of %s at (-folded +told):\n%s", story(history), c.ID, id, diff)
 				}
 			}
 		}
@@ -302,9 +311,27 @@ func TestStories(t *testing.T) {
 		{"marked unread adds nothing to what counts", []events.Event{
 			deliver("1", 1), deliver("2", 2), event("3", events.ConversationMarkedUnread, nil),
 		}, 2},
-		{"any read ends a mark", []events.Event{
-			event("1", events.ConversationRead, upTo(5)), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationRead, upTo(1)),
+		{"a read up to the read position ends a mark", []events.Event{
+			event("1", events.ConversationRead, upTo(5)), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationRead, upTo(5)),
 		}, 0},
+		{"an older read ends no mark", []events.Event{
+			event("1", events.ConversationRead, upTo(5)), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationRead, upTo(4)),
+		}, 1},
+		{"an older read by an app ends no mark", []events.Event{
+			deliver("0", 5), event("1", events.ConversationRead, byApp(5)), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationRead, byApp(4)),
+		}, 1},
+		{"reading all ends a mark, also where the read position is ahead", []events.Event{
+			deliver("1", 1), event("2", events.ConversationRead, upTo(5)), event("3", events.ConversationMarkedUnread, nil), event("4", events.UserReadAll, func(d *events.Data) { d.ConversationID = "" }),
+		}, 0},
+		{"an app ends the mark of a conversation without a message", []events.Event{
+			event("1", events.ConversationMarkedUnread, nil), event("2", events.ConversationRead, byApp(1)),
+		}, 0},
+		{"the mark of a conversation without a message expires, and silences nothing", []events.Event{
+			event("1", events.ConversationMarkedUnread, nil), event("2", events.ConversationExpired, upTo(1)), deliver("3", 1),
+		}, 1},
+		{"a mark that is set after an app said that it read ahead stays", []events.Event{
+			deliver("1", 1), event("2", events.ConversationRead, byApp(2)), event("3", events.ConversationMarkedUnread, nil), deliver("4", 2),
+		}, 1},
 		{"level none adds nothing, marked or not", []events.Event{
 			deliver("1", 1), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationLevelSet, level(events.LevelNone)),
 		}, 0},
@@ -315,6 +342,12 @@ func TestStories(t *testing.T) {
 		{"an old message does not bring a left conversation back", []events.Event{
 			deliver("1", 5), event("2", events.ConversationLeft, nil), deliver("3", 4), event("4", events.ConversationMarkedUnread, nil),
 		}, 0},
+		{"messages up to where the user left do not bring it back", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLeft, upTo(3)), deliver("3", 2), deliver("4", 3),
+		}, 0},
+		{"a message beyond where the user left brings it back, alone", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLeft, upTo(3)), deliver("3", 2), deliver("4", 4),
+		}, 1},
 		{"a new message brings a left conversation back", []events.Event{
 			deliver("1", 1), event("2", events.ConversationLeft, nil), deliver("3", 2),
 		}, 1},
@@ -329,16 +362,16 @@ func TestStories(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			u := newUser("ann")
+			u := badge.NewUser("ann")
 			seen := map[string]bool{}
 			for _, e := range tc.story {
 				if !seen[e.ID] {
 					seen[e.ID] = true
-					fold(&e, map[string]*user{"ann": u})
+					store.Fold(&e, map[string]*badge.User{"ann": u})
 				}
 			}
-			if u.total != tc.total {
-				t.Errorf("after\n%sthe total is %d, want %d", story(tc.story), u.total, tc.total)
+			if u.Total != tc.total {
+				t.Errorf("after\n%sthe total is %d, want %d", story(tc.story), u.Total, tc.total)
 			}
 			truth := model{events: slices.Clone(tc.story)}
 			if diff := cmp.Diff(truth.describe("ann"), describeUser(u)); diff != "" {
@@ -352,7 +385,7 @@ func TestStories(t *testing.T) {
 // group that it was decoded with.
 func TestUserKeepsItsOwnID(t *testing.T) {
 	group := "ann,ben"
-	if u := newUser(group[:3]); u.id != "ann" || unsafe.StringData(u.id) == unsafe.StringData(group) {
-		t.Errorf("%q is in the memory of %q", u.id, group)
+	if u := badge.NewUser(group[:3]); u.ID != "ann" || unsafe.StringData(u.ID) == unsafe.StringData(group) {
+		t.Errorf("%q is in the memory of %q", u.ID, group)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // simulation is badged without I/O: a log of several partitions, what its
@@ -18,7 +19,7 @@ type simulation struct {
 	tables   [simulated]*memory
 	position [simulated]int // in logs
 	// generations of keys that have begun.
-	generations [simulated][]generation
+	generations [simulated][]store.Generation
 	// known are the positions as each projector knows them, or unknown.
 	known [2][simulated]int
 }
@@ -36,7 +37,7 @@ func home(user string) int { return slices.Index(inhabitants, user) % simulated 
 func newSimulation() *simulation {
 	s := &simulation{}
 	for p := range s.tables {
-		s.generations[p] = []generation{{number: 1}}
+		s.generations[p] = []store.Generation{{Number: 1}}
 		s.tables[p] = newMemory(s.generations[p]...)
 		s.known[0][p], s.known[1][p] = unknown, unknown
 	}
@@ -79,7 +80,7 @@ func (s *simulation) step(t *rapid.T, projector, p, limit int, begins bool, outc
 	}
 	tables, generations := s.tables[p].clone(), s.generations[p]
 	if begins {
-		next := generation{number: len(generations) + 1, after: events.Position{Offset: int64(from)}}
+		next := store.Generation{Number: len(generations) + 1, After: events.Position{Offset: int64(from)}}
 		generations = append(generations, next)
 		tables.begin(next)
 	}
@@ -100,7 +101,7 @@ func (s *simulation) model(p int) *model {
 	m := &model{events: s.logs[p]}
 	number := 0
 	for i := range m.events {
-		for number < len(s.generations[p]) && s.generations[p][number].after.Offset <= int64(i) {
+		for number < len(s.generations[p]) && s.generations[p][number].After.Offset <= int64(i) {
 			number++
 		}
 		m.generations = append(m.generations, number)
@@ -117,7 +118,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulation()
 		var open [3][]events.Event
-		for _, e := range drawHistory(t, every, inhabitants) {
+		for _, e := range drawTimes(t, drawHistory(t, every, inhabitants)) {
 			publisher := rapid.IntRange(0, len(open)-1).Draw(t, "publisher")
 			open[publisher] = append(open[publisher], e)
 			switch rapid.IntRange(0, 7).Draw(t, "end of a transaction") {

@@ -6,12 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/lag"
 )
 
 func (d *database) behind(t *testing.T, of ...int) []int {
 	t.Helper()
-	behind, err := Behind(t.Context(), d.pool, of)
+	behind, err := lag.Behind(t.Context(), d.pool, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +24,7 @@ func (d *database) behind(t *testing.T, of ...int) []int {
 func TestLags(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(2, 0)
-	if diff := cmp.Diff([]Lag{{Partition: 0}, {Partition: 1}, {Partition: 2}, {Partition: 3}}, d.lags(t)); diff != "" {
+	if diff := cmp.Diff([]lag.Lag{{Partition: 0}, {Partition: 1}, {Partition: 2}, {Partition: 3}}, d.lags(t)); diff != "" {
 		t.Errorf("of an empty log (-want +got):\n%s", diff)
 	}
 	for seq := int64(1); seq <= 5; seq++ {
@@ -39,11 +40,11 @@ func TestLags(t *testing.T) {
 		t.Errorf("with 2 of 5 folded, up to %v: %+v", folded, l)
 	}
 	for _, p := range []int{0, 1, 3} {
-		if diff := cmp.Diff(Lag{Partition: p}, lags[p]); diff != "" {
+		if diff := cmp.Diff(lag.Lag{Partition: p}, lags[p]); diff != "" {
 			t.Errorf("of a partition without events (-want +got):\n%s", diff)
 		}
 	}
-	if bounded, err := Lags(t.Context(), d.pool, []int{2}, 1); err != nil || bounded[0].Events != 1 {
+	if bounded, err := lag.Measure(t.Context(), d.pool, []int{2}, 1); err != nil || bounded[0].Events != 1 {
 		t.Errorf("counting up to 1 event: %+v, error %v", bounded, err)
 	}
 
@@ -52,7 +53,7 @@ func TestLags(t *testing.T) {
 	if l.Folded != l.Head || l.Events != 0 || l.Age != 0 {
 		t.Errorf("with all folded: %+v", l)
 	}
-	if none, err := Lags(t.Context(), d.pool, nil, 1); len(none) > 0 || err != nil {
+	if none, err := lag.Measure(t.Context(), d.pool, nil, 1); len(none) > 0 || err != nil {
 		t.Errorf("of no partition: %v, error %v", none, err)
 	}
 }

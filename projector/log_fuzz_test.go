@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // FuzzLog writes anything that SQL takes into the log, between two good events.
@@ -49,7 +50,7 @@ VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '
 		}
 		want := 0
 		if refused == nil {
-			if _, err := newItem(&events.Record{Payload: []byte(payload)}, 0, partitions); err != nil {
+			if _, err := store.NewItem(&events.Record{Payload: []byte(payload)}, 0, partitions); err != nil {
 				want = 1
 			}
 		}

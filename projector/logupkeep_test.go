@@ -11,8 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector/replay"
 )
 
 // extend calls extend_log for a partition until there is nothing more to do, with
@@ -82,7 +84,7 @@ func TestLogRanges(t *testing.T) {
 	if b := d.badge(t, ann); b.Total != seq || b.Version != seq {
 		t.Errorf("of %d messages the badge is %+v", seq, b)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // A log from before there were ranges is given an end while it is read and
@@ -244,7 +246,7 @@ func TestRepairLogSettlesRanges(t *testing.T) {
 		t.Errorf("then the ranges are %v, want %v", got, want)
 	}
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // Whoever reads the log at length is waited for, by the repair alone.
@@ -256,7 +258,7 @@ func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
 	publishing := connect(t, url)
 	mustExec(t, publishing, `SET lock_timeout = '10s'`) // rather than wait for ever
 	told := 0
-	if _, _, err := repaired(t, url, func(cfg *RepairConfig) {
+	if _, _, err := repaired(t, url, func(cfg *renumber.Config) {
 		cfg.Blocked = func(partition, pid int, _ string) {
 			if told++; partition != 0 || pid != int(reading.PgConn().PID()) {
 				t.Errorf("it waits for process %d, with partition %d", pid, partition)
@@ -266,5 +268,27 @@ func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
 		}
 	}); err != nil || told != 1 {
 		t.Errorf("told %d times, it ends with %v", told, err)
+	}
+}
+
+// An event with a transaction id that was not given out yet, which only the owner
+// of the schema can write, becomes a dead letter: folding and the ranges go on.
+func TestEventWithAnIDToComeIsPutAside(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES ('99999999999', gen_random_uuid(), '{"ahead": true}')`)
+	d.append(t, deliver("c", 2, ann))
+	if err := d.projector.partitions[0].buryUnissued(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.extend(t, 0)
+	d.fold(t)
+	if n := d.badge(t, ann).Total; n != 2 {
+		t.Errorf("the total is %d, want 2", n)
+	}
+	want := []string{`{"ahead": true} because it had the transaction id 99999999999, which was not given out yet`}
+	if got := d.lines(t, `SELECT payload::text || ' because ' || reason FROM badged.dead_letters`); !slices.Equal(got, want) {
+		t.Errorf("dead letters: %q, want %q", got, want)
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
-func (d *database) mend(t testing.TB, user string) (pubsub.Update, bool) {
+func (d *database) heal(t testing.TB, user string) (pubsub.Update, bool) {
 	t.Helper()
-	update, mended, err := NewVerifier(d.pool, d.log).Mend(t.Context(), user)
+	update, mended, err := replay.NewVerifier(d.pool, d.log).Heal(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,18 +25,18 @@ func (d *database) mend(t testing.TB, user string) (pubsub.Update, bool) {
 // Whatever was wrong: mending makes the rows what the log says, under a version
 // above all that was told, and they stay right when more happens. Whoever held
 // the state from before learns of every conversation that has changed.
-func TestMend(t *testing.T) {
+func TestHeal(t *testing.T) {
 	for _, p := range plants {
 		t.Run(p.name, func(t *testing.T) {
 			d, ann := startPlants(t)
 			d.fold(t)
-			if _, mended := d.mend(t, ann); mended {
+			if _, mended := d.heal(t, ann); mended {
 				t.Error("it mended what was right")
 			}
 			right := d.describe(t, ann)
 			d.exec(t, p.sql, ann)
 			told := max(d.versions(t, ann)[""], 8)
-			update, mended := d.mend(t, ann)
+			update, mended := d.heal(t, ann)
 			if !mended {
 				t.Fatal("it mended nothing")
 			}
@@ -59,10 +61,10 @@ func TestMend(t *testing.T) {
 			if got := d.describe(t, ann); got != right {
 				t.Errorf("mended, the tables are\n%s\nbefore they were\n%s", got, right)
 			}
-			if _, again := d.mend(t, ann); again {
+			if _, again := d.heal(t, ann); again {
 				t.Error("it mended twice")
 			}
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 			if e := d.explain(t, ann, time.Time{}); !e.Agrees {
 				t.Errorf("the explanation disagrees: %+v", e)
 			}
@@ -70,7 +72,7 @@ func TestMend(t *testing.T) {
 			d.append(t, deliver("c", 5, ann), deliver("zombie", 1, ann), event("r9", events.ConversationRead, "likes", upTo(1), ann),
 				event("x9", events.MessageRecalled, "new", func(d *events.Data) { d.Seq = 1 }, ann))
 			d.fold(t)
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 			if n := d.badge(t, ann).Version; n != b.Version+3 {
 				t.Errorf("after three more changes the version is %d, it was %d", n, b.Version)
 			}
@@ -80,21 +82,21 @@ func TestMend(t *testing.T) {
 
 // A conversation that the log does not know stays as a row that says nothing,
 // and what happens to it later counts as if it had never been.
-func TestMendAConversationTooMany(t *testing.T) {
+func TestHealAConversationTooMany(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	d.exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, '{"conversation_id": "zombie", "marked_unread": true}')).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-	if _, mended := d.mend(t, ann); !mended {
+	if _, mended := d.heal(t, ann); !mended {
 		t.Fatal("it mended nothing")
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	d.append(t, event("xz", events.MessageRecalled, "zombie", func(d *events.Data) { d.Seq = 3 }, ann))
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	d.append(t, event("mz", events.ConversationMarkedUnread, "zombie", nil, ann))
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	if n := d.badge(t, ann).Total; n != 5 {
 		t.Errorf("the total is %d", n)
 	}
@@ -102,49 +104,49 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, an
 
 // A user whom the log does not name: nothing has happened to it, but its
 // version does not go back.
-func TestMendAUserTooMany(t *testing.T) {
+func TestHealAUserTooMany(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	stranger := userIn(0, 9)
 	d.exec(t, `INSERT INTO badged.users SELECT partition_id, version, total, mentions, $2, categories FROM badged.users WHERE user_id = $1`, ann, stranger)
-	if _, mended := d.mend(t, stranger); !mended {
+	if _, mended := d.heal(t, stranger); !mended {
 		t.Fatal("it mended nothing")
 	}
 	if b := d.badge(t, stranger); b.Total != 0 || b.Mentions != 0 || len(b.Categories) != 0 || b.Version != 9 {
 		t.Errorf("the badge is %+v", b)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	d.append(t, deliver("c", 9, stranger))
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	if b := d.badge(t, stranger); b.Total != 1 || b.Version != 10 {
 		t.Errorf("the badge is %+v", b)
 	}
 }
 
 // A corruption after a mending is found, and mended again.
-func TestMendTwice(t *testing.T) {
+func TestHealTwice(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	for i := range 3 {
 		before := d.badge(t, ann).Version
 		d.exec(t, `UPDATE badged.users SET version = version + 1, total = 0, categories = '{}' WHERE user_id = $1`, ann)
 		d.exec(t, `UPDATE badged.conversations SET version = version - 1, unread = 99 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-		if found, _ := d.verify(t, 0, VerifyOptions{}); len(found) != 5 {
+		if found, _ := d.verify(t, 0, replay.VerifyOptions{}); len(found) != 5 {
 			t.Errorf("round %d: %v", i, found)
 		}
-		if update, mended := d.mend(t, ann); !mended || update.Version <= before+1 {
+		if update, mended := d.heal(t, ann); !mended || update.Version <= before+1 {
 			t.Errorf("round %d: version %d after %d", i, update.Version, before+1)
 		}
 		d.append(t, deliver("c", int64(10+i), ann))
 		d.fold(t)
-		d.verifyAll(t, VerifyOptions{})
+		d.verifyAll(t, replay.VerifyOptions{})
 	}
 }
 
 // While things keep happening to the user, nothing is lost and no version goes
 // back.
-func TestMendWhileEventsPourIn(t *testing.T) {
+func TestHealWhileEventsPourIn(t *testing.T) {
 	d := newDatabase(t)
 	p, _, stop := d.startOwner(t, nil)
 	ann := userIn(0, 0)
@@ -167,7 +169,7 @@ func TestMendWhileEventsPourIn(t *testing.T) {
 		d.exec(t, `WITH held AS MATERIALIZED (SELECT FROM badged.events_p00_offsets FOR UPDATE),
 revised AS (UPDATE badged.partitions SET revision = revision + 1 FROM held WHERE partition_id = 0)
 UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
-		if _, mended := d.mend(t, ann); !mended {
+		if _, mended := d.heal(t, ann); !mended {
 			t.Error("it mended nothing")
 		}
 	}
@@ -175,7 +177,7 @@ UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
 	pouring.Wait()
 	stop()
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	version := int64(0)
 	for _, u := range d.bus.of(ann) {
 		if u.Version <= version {
@@ -187,42 +189,42 @@ UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
 
 // What is folded beside the projector holds only while nothing happens to the
 // user; with the partition held up it holds whatever has.
-func TestMendIsOvertaken(t *testing.T) {
+func TestHealIsOvertaken(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
-	v := NewVerifier(d.pool, d.log)
-	var stale *user
+	v := replay.NewVerifier(d.pool, d.log)
+	var stale *badge.User
 	var at events.Position
-	if err := atInstant(t.Context(), d.pool, 0, partitions, func(in *instant) (err error) {
-		at = in.position
-		stale, err = in.refoldUser(t.Context(), ann)
+	if err := replay.WithSnapshot(t.Context(), d.pool, 0, partitions, func(in *replay.Snapshot) (err error) {
+		at = in.Position
+		stale, err = in.ReplayUser(t.Context(), ann)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	d.append(t, deliver("d", 2, userIn(0, 1))) // of somebody else
 	d.fold(t)
-	if _, mended, err := v.mend(t.Context(), 0, ann, stale, at); mended || err != nil {
+	if _, mended, err := v.HealUser(t.Context(), 0, ann, stale, at); mended || err != nil {
 		t.Errorf("after something happened to another: %v, %v", mended, err)
 	}
 	d.append(t, deliver("c", 5, ann))
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	if _, mended, err := v.mend(t.Context(), 0, ann, stale, at); mended || !errors.Is(err, errOvertaken) {
+	if _, mended, err := v.HealUser(t.Context(), 0, ann, stale, at); mended || !errors.Is(err, replay.ErrOvertaken) {
 		t.Errorf("after something happened to the user: %v, %v", mended, err)
 	}
 	if n := d.badge(t, ann).Total; n != 99 {
 		t.Errorf("the total was set to %d all the same", n)
 	}
-	if update, mended, err := v.mend(t.Context(), 0, ann, nil, events.Position{}); !mended || err != nil || update.Total != 5 {
+	if update, mended, err := v.HealUser(t.Context(), 0, ann, nil, events.Position{}); !mended || err != nil || update.Total != 5 {
 		t.Errorf("with the partition held up: %v, %v, %+v", mended, err, update)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // A batch that reads before a mending is committed waits for it, and folds what
 // was mended.
-func TestMendHoldsUpTheProjector(t *testing.T) {
+func TestHealHoldsUpTheProjector(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
@@ -233,8 +235,8 @@ func TestMendHoldsUpTheProjector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &instant{tx: conn, partition: 0, partitions: partitions}
-	if err := in.open(t.Context(), "FOR UPDATE"); err != nil {
+	in := &replay.Snapshot{Tx: conn, Partition: 0, Partitions: partitions}
+	if err := in.Open(t.Context(), "FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	folded := make(chan error, 1)
@@ -247,11 +249,11 @@ func TestMendHoldsUpTheProjector(t *testing.T) {
 			t.Fatal("a batch went by a mending")
 		}
 	}
-	log, err := in.refoldUser(t.Context(), ann)
+	log, err := in.ReplayUser(t.Context(), ann)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.write(t.Context(), log); err != nil {
+	if _, err := in.Write(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Commit(t.Context()); err != nil {
@@ -260,7 +262,7 @@ func TestMendHoldsUpTheProjector(t *testing.T) {
 	if err := await(t, folded, "the batch"); err != nil {
 		t.Fatal(err)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	if b := d.badge(t, ann); b.Total != 5 {
 		t.Errorf("the badge is %+v", b)
 	}

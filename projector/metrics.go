@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics is what a projector counts.
+// Metrics are the metrics of a projector.
 type Metrics struct {
 	folded, duplicates, deadLetters         prometheus.Counter
 	fenced, failed, updatesLost             prometheus.Counter
@@ -17,18 +17,14 @@ type Metrics struct {
 	horizonSeconds                          prometheus.Gauge
 	dedupGeneration                         *prometheus.GaugeVec
 	dedupTablesLocked                       prometheus.Gauge
-
-	verifyUsers, verifyMismatches, verifyMended, verifyPutOff, verifyFailed prometheus.Counter
+	epochs                                  *prometheus.CounterVec
 }
 
-// NewMetrics returns metrics that are registered with r, or with nothing where
-// it is nil.
+// NewMetrics returns metrics registered with r, or unregistered ones if r is
+// nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "projector", Name: name, Help: help})
-	}
-	verify := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "verify", Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -42,11 +38,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		folded:       counter("events_folded_total", "Events folded into the badges."),
-		duplicates:   counter("events_deduplicated_total", "Events that came again and changed nothing."),
-		deadLetters:  counter("dead_letters_total", "Events in the log that could not be understood and were put aside."),
-		fenced:       counter("fenced_total", "Batches rolled back because another projector was faster."),
-		failed:       counter("fold_errors_total", "Batches that could not be folded, and are tried again."),
-		updatesLost:  counter("updates_lost_total", "Updates that could not be handed to the bus; reconciliation delivers them."),
+		duplicates:   counter("events_deduplicated_total", "Repeated events, which changed nothing."),
+		deadLetters:  counter("dead_letters_total", "Events in the log that could not be decoded and became dead letters."),
+		fenced:       counter("fenced_total", "Batches rolled back because another projector had moved the position."),
+		failed:       counter("fold_errors_total", "Batches that failed and are retried."),
+		updatesLost:  counter("updates_lost_total", "Updates that the bus did not accept; reconciliation delivers them."),
 		batchEvents:  histogram("batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
 		batchSeconds: histogram("batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
 		delaySeconds: histogram("delay_seconds", "Seconds from the append of the oldest event of a batch to its commit.", prometheus.ExponentialBuckets(0.001, 2.5, 14)),
@@ -56,33 +52,34 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		owner: gauge("partition_owned", "1 for each partition that this process folds."),
 		horizonSeconds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "log", Name: "horizon_seconds",
-			Help: "Age in seconds of the oldest transaction in the Postgres cluster that has written: newer events cannot be folded before it ends. Measured every 5 s.",
+			Help: "Age in seconds of the oldest writing transaction in the Postgres cluster; newer events cannot be folded before it ends. Measured every 5 s.",
 		}),
 		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters that were neither retried nor discarded.",
+			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters neither retried nor discarded.",
 		}),
-		lagEvents:       gauge("lag_events", "Events in the log that are not folded, by partition that this process folds."),
-		lagSeconds:      gauge("lag_seconds", "Age in seconds of the oldest event that is not folded, by partition that this process folds."),
-		dedupGeneration: gauge("dedup_generation", "Generation that takes the keys of events, by partition that this process folds; it grows by one every half --dedup-window."),
+		lagEvents:       gauge("lag_events", "Unfolded events in the log, by partition that this process folds."),
+		lagSeconds:      gauge("lag_seconds", "Age in seconds of the oldest unfolded event, by partition that this process folds."),
+		dedupGeneration: gauge("dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window."),
+		epochs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "projector", Name: "epochs_begun_total",
+			Help: "Epochs that this process began, by reason: restart, because Postgres may have lost commits, or rewind, because it has lost some.",
+		}, []string{"reason"}),
 		dedupTablesLocked: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "dedup_tables_locked", Help: "Tables of forgotten keys that could not be dropped yet, since another session has a lock on them.",
+			Namespace: "badged", Subsystem: "projector", Name: "dedup_tables_locked", Help: "Tables of expired keys not dropped yet because another session holds a lock on them.",
 		}),
-
-		verifyUsers:      verify("users_total", "Users of the background sample whose badges were folded again and compared."),
-		verifyMismatches: verify("mismatches_total", "Users of the background sample whose badges were not what the log says."),
-		verifyMended:     verify("mended_total", "Users of the background sample whose badges were made what the log says."),
-		verifyPutOff:     verify("put_off_total", "Runs of the background sample put off because the log of the partition is long: they are fewer then."),
-		verifyFailed:     verify("errors_total", "Runs of the background sample that failed."),
+	}
+	for _, reason := range []string{epochRestart, epochRewind} {
+		m.epochs.WithLabelValues(reason)
 	}
 	if r != nil {
-		r.MustRegister(m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.updatesLost,
+		r.MustRegister(m.epochs, m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.updatesLost,
 			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.horizonSeconds, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
-			m.verifyUsers, m.verifyMismatches, m.verifyMended, m.verifyPutOff, m.verifyFailed, m.dedupGeneration, m.dedupTablesLocked)
+			m.dedupGeneration, m.dedupTablesLocked)
 	}
 	return m
 }
 
-// own keeps the metrics of what is owned.
+// own sets the metrics of the owned partitions.
 func (m *Metrics) own(held map[int]holding) {
 	m.owned.Set(float64(len(held)))
 	m.owner.Reset()

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // model is the fold, too simple to be wrong: it keeps every event and, asked
@@ -25,10 +28,48 @@ type modelConversation struct {
 	unread, mentions map[int64]bool
 	recalled         map[int64]bool
 	read, last       int64
-	left             bool
-	marked           bool
-	level            events.Level
-	category         string
+	// leftAt is up to where messages do not bring it back, or never.
+	leftAt   int64
+	marked   bool
+	level    events.Level
+	category string
+}
+
+// left reports whether the user is out.
+func (c *modelConversation) left() bool { return c.last <= c.leftAt }
+
+// ShowsLeft reports whether a client knows a conversation that the user left.
+func (c *modelConversation) showsLeft() bool {
+	return c.left() && (c.last > 0 || c.read > 0 || c.level != events.LevelAll)
+}
+
+// modelRead is a read by an app, which reaches a minute ahead.
+type modelRead struct {
+	conversation string
+	upTo         int64
+	at           time.Time
+}
+
+// foldedFor returns the events that are folded for a user: those that name it,
+// but of those of one name only the first, until that is forgotten.
+func (m *model) foldedFor(user string) (evs []events.Event) {
+	folded := map[[2]string]int{} // in which generation
+	for i, e := range m.events {
+		generation := 0
+		if m.generations != nil {
+			generation = m.generations[i]
+		}
+		if !slices.Contains(e.Data.UserIDs, user) {
+			continue
+		}
+		key := [2]string{e.Source, e.ID}
+		if last, ok := folded[key]; ok && generation <= last+2 {
+			continue
+		}
+		folded[key] = generation
+		evs = append(evs, e)
+	}
+	return evs
 }
 
 // conversations works out the conversations of a user.
@@ -38,26 +79,18 @@ func (m *model) conversations(user string) map[string]*modelConversation {
 		if all[id] == nil {
 			all[id] = &modelConversation{
 				unread: map[int64]bool{}, mentions: map[int64]bool{}, recalled: map[int64]bool{},
-				level: events.LevelAll, category: "chat",
+				level: events.LevelAll, category: "chat", leftAt: badge.Never,
 			}
 		}
 		return all[id]
 	}
-	folded := map[[2]string]int{} // in which generation
-	for i, e := range m.events {
-		generation := 0
-		if m.generations != nil {
-			generation = m.generations[i]
-		}
-		key := [2]string{e.Source, e.ID}
-		if last, ok := folded[key]; ok && generation <= last+2 {
-			continue
-		}
-		folded[key] = generation
+	var reads []modelRead
+	// since drops the reads that a minute had passed since.
+	since := func(at time.Time) {
+		reads = slices.DeleteFunc(reads, func(r modelRead) bool { return at.Sub(r.at) > time.Minute })
+	}
+	for _, e := range m.foldedFor(user) {
 		d := e.Data
-		if !slices.Contains(d.UserIDs, user) {
-			continue
-		}
 		switch e.Type {
 		case events.MessageDelivered:
 			if d.SenderID == user {
@@ -69,9 +102,16 @@ func (m *model) conversations(user string) map[string]*modelConversation {
 				category = "chat"
 			}
 			if d.Seq > c.last {
-				c.last, c.category, c.left = d.Seq, category, false
+				c.last, c.category = d.Seq, category
 			} else if d.Seq == c.last && category > c.category {
 				c.category = category
+			}
+			since(e.AppendedAt)
+			c.readUpTo(min(d.Seq, c.leftAt))
+			for _, r := range reads {
+				if r.conversation == d.ConversationID {
+					c.readUpTo(min(r.upTo, d.Seq))
+				}
 			}
 			if d.Seq > c.read && !c.recalled[d.Seq] {
 				c.unread[d.Seq] = true
@@ -80,26 +120,39 @@ func (m *model) conversations(user string) map[string]*modelConversation {
 				}
 			}
 		case events.ConversationRead, events.ConversationExpired:
-			get(d.ConversationID).readUpTo(d.UpToSeq)
+			c, upTo := get(d.ConversationID), d.UpToSeq
+			if upTo >= c.read {
+				c.marked = false
+			}
+			if d.ByApp {
+				since(e.AppendedAt)
+				reads = append(reads, modelRead{d.ConversationID, upTo, e.AppendedAt})
+			}
+			if d.ByApp || e.Type == events.ConversationExpired {
+				upTo = min(upTo, c.last)
+			}
+			c.readUpTo(upTo)
 		case events.MessageRecalled:
 			c := get(d.ConversationID)
 			c.recalled[d.Seq] = true
 			delete(c.unread, d.Seq)
 			delete(c.mentions, d.Seq)
 		case events.ConversationMarkedUnread:
-			if c := get(d.ConversationID); !c.left {
+			if c := get(d.ConversationID); !c.left() {
 				c.marked = true
 			}
 		case events.ConversationLevelSet:
 			get(d.ConversationID).level = d.Level
 		case events.ConversationLeft:
 			c := get(d.ConversationID)
+			c.leftAt = max(c.leftAt, c.last, d.UpToSeq)
 			c.readUpTo(c.last)
-			c.left = true
+			c.marked = false
 		case events.UserReadAll:
 			for _, c := range all {
 				if d.Category == "" || d.Category == c.category {
 					c.readUpTo(c.last)
+					c.marked = false
 				}
 			}
 		}
@@ -108,7 +161,6 @@ func (m *model) conversations(user string) map[string]*modelConversation {
 }
 
 func (c *modelConversation) readUpTo(seq int64) {
-	c.marked = false
 	c.read = max(c.read, seq)
 	for s := range c.unread {
 		if s <= seq {
@@ -121,7 +173,7 @@ func (c *modelConversation) readUpTo(seq int64) {
 // adds is what the conversation adds to the total.
 func (c *modelConversation) adds() int {
 	switch {
-	case c.left || c.level == events.LevelNone:
+	case c.left() || c.level == events.LevelNone:
 		return 0
 	case c.level == events.LevelMentions:
 		return len(c.mentions)
@@ -150,20 +202,20 @@ func (m *model) describe(user string) string {
 				first = s
 			}
 		}
-		lines = append(lines, conversationLine(id, len(c.unread), len(c.mentions), first, c.read, c.last, c.level, c.category, c.marked, c.left))
+		lines = append(lines, conversationLine(id, len(c.unread), len(c.mentions), first, c.read, c.last, c.level, c.category, c.marked, c.showsLeft()))
 	}
 	return describe(total, mentions, fmt.Sprint(categories), lines)
 }
 
 // describeUser says the same of folded state.
-func describeUser(u *user) string {
+func describeUser(u *badge.User) string {
 	var lines []string
-	for _, c := range u.conversations {
-		v := c.view()
-		lines = append(lines, conversationLine(c.id, int(v.unread), int(v.mentions), v.firstUnread,
-			v.readSeq, v.lastSeq, v.level, v.category, v.marked, v.left))
+	for _, c := range u.Conversations {
+		v := c.View()
+		lines = append(lines, conversationLine(c.ID, int(v.Unread), int(v.Mentions), v.FirstUnread,
+			v.ReadSeq, v.LastSeq, v.Level, v.Category, v.Marked, v.Left))
 	}
-	return describe(int(u.total), int(u.mentions), fmt.Sprint(u.categories.byName()), lines)
+	return describe(int(u.Total), int(u.Mentions), fmt.Sprint(u.Categories.ByName()), lines)
 }
 
 func describe(total, mentions int, categories string, lines []string) string {
@@ -201,6 +253,9 @@ func tell(e *events.Event) string {
 		}
 	case events.ConversationRead:
 		what = fmt.Sprintf("%s read %s up to %d", who, d.ConversationID, d.UpToSeq)
+		if d.ByApp {
+			what += ", says an app"
+		}
 	case events.ConversationExpired:
 		what = fmt.Sprintf("%s expires for %s up to %d", d.ConversationID, who, d.UpToSeq)
 	case events.MessageRecalled:
@@ -211,10 +266,13 @@ func tell(e *events.Event) string {
 		what = fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
 	case events.ConversationLeft:
 		what = fmt.Sprintf("%s leave %s", who, d.ConversationID)
+		if d.UpToSeq > 0 {
+			what += fmt.Sprintf(" up to %d", d.UpToSeq)
+		}
 	case events.UserReadAll:
 		what = fmt.Sprintf("%s read all of category %q", who, d.Category)
 	}
-	return fmt.Sprintf("%s: %s", e.ID, what)
+	return fmt.Sprintf("%s at %s: %s", e.ID, e.AppendedAt.Format(time.TimeOnly), what)
 }
 
 // story tells events one a line.
@@ -236,14 +294,30 @@ var (
 
 // drawHistory draws a history among few users, conversations and messages, so
 // that everything that can meet does. Some events come more than once under
-// one name, some again under another.
+// one name, of which some name other users then or say something else, and some
+// come again under another name.
 func drawHistory(t *rapid.T, types []events.Type, users []string) []events.Event {
 	n := rapid.IntRange(1, 40).Draw(t, "number of events")
 	history := make([]events.Event, 0, n)
 	for i := range n {
 		if i > 0 && rapid.IntRange(0, 9).Draw(t, "again") == 0 {
 			e := history[rapid.IntRange(0, i-1).Draw(t, "which")]
-			if rapid.Bool().Draw(t, "under another name") {
+			how := []string{"the same", "for others", "another name"}
+			if len(types) == len(every) { // of two events of one name the first counts
+				how = append(how, "another event")
+			}
+			switch rapid.SampledFrom(how).Draw(t, "how") {
+			case "for others":
+				// The first attempt says whom the message mentions: a later one may
+				// have lost a mention with the user.
+				e = history[slices.IndexFunc(history, func(first events.Event) bool { return first.ID == e.ID })]
+				e.Data.UserIDs = drawUsers(t, users)
+				e.Data.MentionedUserIDs = slices.DeleteFunc(slices.Clone(e.Data.MentionedUserIDs), func(u string) bool {
+					return !slices.Contains(e.Data.UserIDs, u)
+				})
+			case "another event":
+				e = drawEvent(t, e.ID, rapid.SampledFrom(types).Draw(t, "type"), users)
+			case "another name":
 				e.ID = fmt.Sprintf("e%d", i)
 			}
 			history = append(history, e)
@@ -254,25 +328,40 @@ func drawHistory(t *rapid.T, types []events.Type, users []string) []events.Event
 	return history
 }
 
+// drawTimes draws when the log took each event of a history: now and then, and
+// not always in order.
+func drawTimes(t *rapid.T, history []events.Event) []events.Event {
+	at := noon
+	for i := range history {
+		at = at.Add(rapid.SampledFrom([]time.Duration{0, time.Microsecond, 20 * time.Second, time.Minute, -30 * time.Second}).Draw(t, "after"))
+		history[i].AppendedAt = at
+	}
+	return history
+}
+
 // drawGenerations draws in which generation each of n events is, and where the
 // generations begin: event i is at offset i+1.
-func drawGenerations(t *rapid.T, n int) (of []int, begin []generation) {
+func drawGenerations(t *rapid.T, n int) (of []int, begin []store.Generation) {
 	number := 1
-	begin = []generation{{number: number}}
+	begin = []store.Generation{{Number: number}}
 	for i := range n {
 		if rapid.IntRange(0, 4).Draw(t, "rotate") == 0 {
 			number++
-			begin = append(begin, generation{number: number, after: events.Position{Offset: int64(i)}})
+			begin = append(begin, store.Generation{Number: number, After: events.Position{Offset: int64(i)}})
 		}
 		of = append(of, number)
 	}
 	return of, begin
 }
 
+func drawUsers(t *rapid.T, users []string) []string {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(users), 1, len(users), rapid.ID).Draw(t, "users")
+}
+
 func drawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Event {
 	e := events.Event{ID: id, Source: "test", Type: typ}
 	d := &e.Data
-	d.UserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(users), 1, len(users), rapid.ID).Draw(t, "users")
+	d.UserIDs = drawUsers(t, users)
 	conversations := rapid.SampledFrom([]string{"c1", "c2"})
 	seqs := rapid.Int64Range(1, 8)
 	if typ != events.UserReadAll {
@@ -286,8 +375,15 @@ func drawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		d.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(d.UserIDs), 0, len(d.UserIDs), rapid.ID).Draw(t, "mentioned")
 	case events.MessageRecalled:
 		d.Seq = seqs.Draw(t, "seq")
-	case events.ConversationRead, events.ConversationExpired:
+	case events.ConversationRead:
 		d.UpToSeq = seqs.Draw(t, "up to")
+		d.ByApp = rapid.Bool().Draw(t, "by an app")
+	case events.ConversationExpired:
+		d.UpToSeq = seqs.Draw(t, "up to")
+	case events.ConversationLeft:
+		if rapid.Bool().Draw(t, "ahead") {
+			d.UpToSeq = seqs.Draw(t, "up to")
+		}
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
 	case events.UserReadAll:

@@ -11,40 +11,37 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pgsession"
 )
 
-// First keys of advisory locks. Of lockClass the second is a partition, and
-// whoever holds the lock owns it; of memberClass it is the session of a
-// projector that is there to own some.
-const (
-	lockClass   = 0x62616467 // "badg"
-	memberClass = 0x6261646d // "badm"
-)
+// memberClass is the first key of the advisory locks of projector sessions;
+// the second is the session's pid.
+const memberClass = 0x6261646d // "badm"
 
 // silentIntervals is how many intervals the session of an owner may be silent
-// until Postgres ends it, so that the partitions of a host that vanished, or of a
-// process that was stopped, go to others. The owner gives itself as long.
+// until Postgres ends it. Then others take the partitions of a host that
+// vanished or a process that was stopped. The owner uses the same limit.
 const silentIntervals = 3
 
-// joinSQL makes the session a member; its pid is nobody else's.
+// silenceSQL makes Postgres end the session after so many idle milliseconds.
+const silenceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
+
+// joinSQL makes the session a member, under its own pid.
 const joinSQL = `SELECT pg_advisory_lock($1, pg_backend_pid())`
 
 // membersSQL counts the sessions that share the partitions, and those of them
-// that come before this one. Advisory locks belong to a database, and there may
-// be others in the cluster.
+// that come before this one. Advisory locks belong to a database, and pg_locks
+// shows those of the whole cluster.
 const membersSQL = `SELECT count(*), count(*) FILTER (WHERE pid < pg_backend_pid())
 FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// takeSQL takes the locks of up to $3 of the partitions that nobody owns. It
-// looks at one after the other and stops when it has enough.
-const takeSQL = `SELECT p FROM unnest($1::int[]) AS p WHERE pg_try_advisory_lock($2, p) LIMIT $3`
-
 const releaseSQL = `SELECT pg_advisory_unlock($1, p) FROM unnest($2::int[]) AS p`
 
-// ApplicationName names a projector's ownership session in Postgres, so that
-// the owner of a partition can be told from pg_locks.
+// ApplicationName is the application_name of a projector's ownership session,
+// which identifies the owner of a partition in pg_stat_activity.
 func ApplicationName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -53,10 +50,10 @@ func ApplicationName() string {
 	return fmt.Sprintf("badged projector %s/%d", host, os.Getpid())
 }
 
-// own keeps a session that holds the locks of the partitions that this
-// projector owns, and folds them while it does. An owner that dies loses its
-// session and so its locks, and others take over. The locks save work; that
-// counts are right is the fence's doing.
+// own keeps a session that holds the locks of the owned partitions, and folds
+// them while it lasts. An owner that dies loses its session and its locks, and
+// others take over. The locks only save work; the fence keeps the counts
+// right.
 func (p *Projector) own(ctx context.Context) error {
 	backoff := firstBackoff
 	for ctx.Err() == nil {
@@ -68,7 +65,7 @@ func (p *Projector) own(ctx context.Context) error {
 		if time.Since(start) > lastBackoff {
 			backoff = firstBackoff
 		}
-		p.log.WarnContext(ctx, "ownership session ended, partitions are given up",
+		p.log.WarnContext(ctx, "the ownership session ended; its partitions are given up",
 			"error", err, "retry_in", backoff)
 		select {
 		case <-ctx.Done():
@@ -80,11 +77,10 @@ func (p *Projector) own(ctx context.Context) error {
 }
 
 // session owns a fair share of the partitions on one connection until ctx is
-// done, whereupon it gives them up and returns nil, or the connection fails.
+// done or the connection fails. When ctx is done it gives them up and returns
+// nil.
 func (p *Projector) session(ctx context.Context) error {
-	cfg := p.cfg.Pool.Config().ConnConfig
-	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt(p.silence.Milliseconds(), 10)
-	conn, err := OpenSession(ctx, cfg, ApplicationName())
+	conn, err := pgsession.OpenSession(ctx, p.cfg.Pool.Config().ConnConfig, ApplicationName())
 	if err != nil {
 		return err
 	}
@@ -93,6 +89,9 @@ func (p *Projector) session(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closeCtx) // it may be broken already
 	}()
+	if _, err := conn.Exec(ctx, silenceSQL, strconv.FormatInt(p.silence.Milliseconds(), 10)); err != nil {
+		return fmt.Errorf("set up the session: %w", err)
+	}
 	if _, err := conn.Exec(ctx, joinSQL, memberClass); err != nil {
 		return fmt.Errorf("join the projectors: %w", err)
 	}
@@ -123,15 +122,14 @@ type holdings struct {
 // holding is a partition being folded.
 type holding struct {
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when the batch at hand is done
+	stopped chan struct{} // closed when the current batch is done
 }
 
-// rebalance gives up what is above a fair share of the partitions, and takes
-// what is free below it. With nothing to do it still finds out whether the
-// session is alive.
+// rebalance gives up partitions above a fair share, or takes free ones below
+// it. Its query also checks that the session is alive.
 func (h *holdings) rebalance(ctx context.Context) error {
-	// A session that does not answer is as good as lost: others may have its
-	// locks already.
+	// Treat a session that does not answer as lost: others may have its locks
+	// already.
 	queryCtx, cancel := context.WithTimeout(ctx, h.projector.silence)
 	defer cancel()
 	var members, before int
@@ -149,8 +147,8 @@ func (h *holdings) rebalance(ctx context.Context) error {
 	return nil
 }
 
-// fairShare returns how many of so many partitions the member behind so many
-// others gets: as many as each other, or one more.
+// fairShare returns how many partitions a member gets that comes after so many
+// others: an equal share, or one more.
 func fairShare(partitions, members, before int) int {
 	share := partitions / members
 	if before < partitions%members {
@@ -159,8 +157,7 @@ func fairShare(partitions, members, before int) int {
 	return share
 }
 
-// take takes up to n partitions that are free, and begins to fold them until
-// ctx is done.
+// take takes up to n free partitions and folds them until ctx is done.
 func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
 	p := h.projector
 	var missing []int
@@ -169,9 +166,9 @@ func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
 			missing = append(missing, id)
 		}
 	}
-	// Those who take at the same time should not run after the same ones.
+	// Projectors that take at the same time should not try the same ones.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] }) //nolint:gosec // spreads load, guards nothing
-	rows, err := h.conn.Query(queryCtx, takeSQL, missing, lockClass, n)
+	rows, err := h.conn.Query(queryCtx, pgsession.TakeSQL, missing, pgsession.LockClass, n)
 	if err != nil {
 		return fmt.Errorf("take partitions: %w", err)
 	}
@@ -184,7 +181,7 @@ func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
 	}
 	slices.Sort(taken)
 	for _, id := range taken {
-		workCtx, stop := context.WithCancel(ctx) //nolint:gosec // whoever stops the holding calls it
+		workCtx, stop := context.WithCancel(ctx) //nolint:gosec // holdings.stop calls it
 		hold := holding{stop, make(chan struct{})}
 		h.held[id] = hold
 		go func() {
@@ -197,24 +194,24 @@ func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
 	return nil
 }
 
-// release gives up n partitions, each after the batch at hand.
+// release gives up n partitions, each after its current batch.
 func (h *holdings) release(ctx context.Context, n, members int) error {
 	ids := slices.Sorted(maps.Keys(h.held))
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) //nolint:gosec // spreads load, guards nothing
 	ids = ids[:n]
 	slices.Sort(ids)
 	h.stop(ids)
-	if _, err := h.conn.Exec(ctx, releaseSQL, lockClass, ids); err != nil {
+	if _, err := h.conn.Exec(ctx, releaseSQL, pgsession.LockClass, ids); err != nil {
 		return fmt.Errorf("give up partitions: %w", err)
 	}
 	h.projector.log.InfoContext(ctx, "giving up partitions for other projectors", "given_up", ids, "owned", len(h.held), "projectors", members)
 	return nil
 }
 
-// drop stops folding everything.
+// drop stops folding all partitions.
 func (h *holdings) drop() { h.stop(slices.Collect(maps.Keys(h.held))) }
 
-// stop stops folding partitions, and returns when that is done.
+// stop stops folding partitions and waits until they have stopped.
 func (h *holdings) stop(ids []int) {
 	for _, id := range ids {
 		h.held[id].stop()

@@ -18,7 +18,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/lag"
 )
 
 // diary is a logger that tells what is logged, so that a test can wait for it.
@@ -44,7 +46,7 @@ func (d *diary) await(t *testing.T, message string) {
 
 const (
 	owning  = "owning partitions"
-	givenUp = "ownership session ended, partitions are given up"
+	givenUp = "the ownership session ended; its partitions are given up"
 )
 
 // startOwner runs a projector that owns partitions, and does not give them up
@@ -76,7 +78,7 @@ WHERE locktype = 'advisory' AND granted AND classid = $1 AND database = (SELECT 
 // locked returns the partitions that are owned.
 func (d *database) locked(t *testing.T) []string {
 	t.Helper()
-	return d.lines(t, `SELECT partition FROM (`+locksSQL+`) AS locks ORDER BY partition`, lockClass)
+	return d.lines(t, `SELECT partition FROM (`+locksSQL+`) AS locks ORDER BY partition`, pgsession.LockClass)
 }
 
 // awaitUnowned waits until nobody owns a partition, by taking them all. The
@@ -91,7 +93,7 @@ func (d *database) awaitUnowned(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	for p := range partitions {
-		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1, $2)`, lockClass, p); err != nil {
+		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1, $2)`, pgsession.LockClass, p); err != nil {
 			t.Fatalf("partition %d is not given up: %v", p, err)
 		}
 	}
@@ -100,13 +102,13 @@ func (d *database) awaitUnowned(t *testing.T) {
 	}
 }
 
-func (d *database) lags(t *testing.T) []Lag {
+func (d *database) lags(t *testing.T) []lag.Lag {
 	t.Helper()
 	all := make([]int, partitions)
 	for i := range all {
 		all[i] = i
 	}
-	lags, err := Lags(t.Context(), d.pool, all, 1000)
+	lags, err := lag.Measure(t.Context(), d.pool, all, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestOwnership(t *testing.T) {
 	}
 	stop()
 	d.awaitUnowned(t)
-	if n := count(p.metrics.owned); n != 0 || len(p.ownedPartitions()) != 0 {
+	if n := count(p.metrics.owned); n != 0 || len(p.OwnedPartitions()) != 0 {
 		t.Errorf("the projector says that it owns %d partitions after its end", n)
 	}
 	goleak.VerifyNone(t, leaks)
@@ -275,12 +277,12 @@ func TestTakeOverFromOneThatIsKilled(t *testing.T) {
 
 	l.shut.Store(true) // or it would be back at once
 	killed := d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+locksSQL+`) AS locks
-WHERE partition = ANY ($2) GROUP BY pid`, lockClass, labels(first.ownedPartitions()))
+WHERE partition = ANY ($2) GROUP BY pid`, pgsession.LockClass, labels(first.OwnedPartitions()))
 	if diff := cmp.Diff([]string{"true"}, killed); diff != "" {
 		t.Fatalf("sessions killed (-want +got):\n%s", diff)
 	}
 	first.log.await(t, givenUp)
-	if owned := first.ownedPartitions(); len(owned) > 0 {
+	if owned := first.OwnedPartitions(); len(owned) > 0 {
 		t.Errorf("the first still folds %v", owned)
 	}
 	second.share = partitions

@@ -10,20 +10,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 )
 
-// What a batch may take. A transaction in progress hides what was appended
-// after it began, in every partition, so none should take long.
+// The duration of a batch. An open transaction hides what was appended after it
+// began, in every partition, so batches should be short.
 const (
-	batchBytes   = 8 << 20 // of payload, read at once
-	firstBatch   = 500     // events, until it is known how fast they go
 	fastBatch    = 100 * time.Millisecond
 	slowBatch    = 250 * time.Millisecond
-	batchTimeout = 30 * time.Second // a database that answers takes far less
-	smallestRun  = 50               // events; below, the fixed cost of a transaction rules
+	batchTimeout = 30 * time.Second // far more than a healthy database takes
+	smallestRun  = 50               // events; in smaller batches the fixed cost dominates
 )
 
-// Waiting for older transactions to settle, and for a database that is away.
+// Waits for older transactions to settle, and for a database that does not answer.
 const (
 	firstSettle  = 2 * time.Millisecond
 	lastSettle   = 20 * time.Millisecond
@@ -35,24 +34,26 @@ const (
 type partition struct {
 	id        int
 	projector *Projector
-	tables    *tables
+	tables    *store.Tables
 	wakes     chan struct{}
 	owned     atomic.Bool
 	// hidden is set while the loop waits for older transactions to settle.
 	hidden atomic.Bool
-	// next is the generation of keys that the next batch is to begin, if it is
-	// the one after the present one; 0 for none.
+	// next is the generation of keys that the next batch begins, if it is the
+	// one after the present; 0 for none.
 	next atomic.Int64
 
-	// Of the loop only.
+	// Only the loop uses the fields below.
 	position events.Position
-	standing standing
-	known    bool // whether position and standing are
-	cache    *cache
-	recent   *recentKeys
-	caution  caution
-	limit    int   // events of the next batch
-	commits  int64 // of the projector, as of the last read; see settled
+	state    store.PartitionState
+	known    bool // whether position and state are current
+	// reached is the furthest position seen committed in this epoch.
+	reached events.Position
+	cache   *store.Cache
+	keys    *store.KeyCache
+	backoff store.Backoff
+	limit   int   // events of the next batch
+	commits int64 // Projector.commits at the last read; see settled
 }
 
 func newPartition(id int, p *Projector) *partition {
@@ -60,16 +61,16 @@ func newPartition(id int, p *Projector) *partition {
 	return &partition{
 		id:        id,
 		projector: p,
-		tables:    newTables(id),
+		tables:    store.NewTables(id),
 		wakes:     make(chan struct{}, 1),
-		cache:     newCache(memory - memory/recentShare),
-		recent:    newRecentKeys(memory / recentShare),
-		limit:     min(firstBatch, p.cfg.MaxBatch),
+		cache:     store.NewCache(memory - memory/store.KeyCacheShare),
+		keys:      store.NewKeyCache(memory / store.KeyCacheShare),
+		limit:     min(store.FirstBatch, p.cfg.MaxBatch),
 	}
 }
 
-// wake makes the loop look for events; wakes that come while one is waiting
-// are one.
+// wake makes the loop look for events. Wakes that arrive while one is pending
+// are merged.
 func (p *partition) wake() {
 	select {
 	case p.wakes <- struct{}{}:
@@ -77,11 +78,11 @@ func (p *partition) wake() {
 	}
 }
 
-// run folds the partition until ctx is done; ctx lasts as long as the
-// ownership does.
+// run folds the partition until ctx, which lasts as long as the ownership, is
+// done.
 func (p *partition) run(ctx context.Context) {
 	p.known = false
-	defer p.cache.clear() // what another owner does it would not know
+	defer p.cache.Clear() // another owner may change the rows
 	p.owned.Store(true)
 	defer p.owned.Store(false)
 	p.wake() // there may be a backlog
@@ -102,7 +103,7 @@ func (p *partition) run(ctx context.Context) {
 			return
 		case err != nil:
 			p.projector.metrics.failed.Inc()
-			p.projector.log.ErrorContext(ctx, "fold failed, will try again",
+			p.projector.log.ErrorContext(ctx, "cannot fold, will try again",
 				"partition", p.id, "error", err, "in", backoff)
 			retry.Reset(backoff)
 			backoff = min(2*backoff, lastBackoff)
@@ -116,10 +117,9 @@ func (p *partition) run(ctx context.Context) {
 	}
 }
 
-// awaitSettled asks for a wake by the next batch that commits in any partition
-// here: a batch that is under way is mostly what hides events, and the fewer
-// then look for them in vain. One that has committed since they were read for
-// wakes at once.
+// awaitSettled asks for a wake when the next batch of this process commits in
+// any partition. Hidden events mostly wait for such a batch, so this saves
+// polling. If one has committed since the read, it wakes at once.
 func (p *partition) awaitSettled() {
 	p.hidden.Store(true)
 	if p.projector.commits.Load() != p.commits {
@@ -128,12 +128,11 @@ func (p *partition) awaitSettled() {
 	}
 }
 
-// drain folds batch after batch until nothing more can be read. It reports
-// whether there is something that will become readable by itself.
+// drain folds batches until there is nothing more to read. It reports whether
+// events are hidden that will become readable by themselves.
 func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
 	for {
-		// A slot is taken for each batch, so that partitions with much to do take
-		// turns with the others.
+		// Take a slot per batch, so that busy partitions take turns with others.
 		select {
 		case p.projector.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -141,16 +140,21 @@ func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
 		}
 		more, hidden, err := p.step(ctx)
 		<-p.projector.slots
-		switch {
-		case errors.Is(err, errFenced):
+		if errors.Is(err, store.ErrFenced) {
 			p.projector.metrics.fenced.Inc()
-			p.projector.log.WarnContext(ctx, "another projector folds this partition too; taking up its position",
+			p.projector.log.WarnContext(ctx, "another projector folds this partition too; continuing from its position",
 				"partition", p.id)
-		case errors.Is(err, errRevised), errors.Is(err, errRepeated): // and is read again
-		case err != nil || !more:
+		}
+		if !readAgain(err) && (err != nil || !more) {
 			return hidden, err
 		}
 	}
+}
+
+// readAgain reports whether a batch that failed with err is read and folded again
+// at once.
+func readAgain(err error) bool {
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, store.ErrRepeated)
 }
 
 // step folds one batch and reports whether there may be more to read now.
@@ -173,63 +177,80 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 		}
 	}
 	p.commits = p.projector.commits.Load()
-	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, batchBytes)
+	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, store.BatchBytes)
 	if err != nil || len(read.Records) == 0 {
 		return false, read.Hidden, err
 	}
 
 	start := time.Now()
-	b := newBatch(p.position, read.Records, p.id, len(p.projector.partitions))
-	b.generation = p.standing.generation
-	if next := int(p.next.Load()); next == b.generation+1 {
-		b.generation, b.begins = next, true
+	b := store.NewBatch(p.position, read.Records, p.id, len(p.projector.partitions))
+	b.Generation = p.state.Generation
+	if next := int(p.next.Load()); next == b.Generation+1 {
+		b.Generation, b.Begins = next, true
 	}
-	b.doubt(p.recent, p.caution.advised())
-	// A batch that has begun is finished: what is committed must be told.
+	b.MarkSuspects(p.keys, p.backoff.Next())
+	// Finish a batch once it has begun: a committed batch must be published.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
-	r, err := b.commit(batchCtx, conn.Conn(), p.tables, p.cache, p.standing, p.projector.cfg.Bus.Heard)
-	if errors.Is(err, errRepeated) {
-		p.caution.failed()
+	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.state, p.projector.cfg.Bus.HasSubscribers)
+	if errors.Is(err, store.ErrRepeated) {
+		p.backoff.Failed()
 	}
 	if err != nil {
-		p.known = false // the commit may have succeeded all the same
-		p.next.Store(0) // if its table is what is wrong, the present one will do
+		p.known = false // the commit may have succeeded
+		if !readAgain(err) {
+			p.next.Store(0) // the table of the next generation may be the cause
+		}
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(read.Records), p.position, err)
 	}
-	p.position, p.standing.generation = b.to, b.generation
-	p.account(b, r, time.Since(start)) // before anybody is told, who might look
+	p.position, p.state.Generation = b.To, b.Generation
+	p.reached = b.To
+	p.account(b, r, time.Since(start)) // before clients hear of it and look
 	p.trace(b, r, start)
-	p.projector.enqueue(r.updates)
+	p.projector.Tell(r.Updates)
 	p.projector.settled()
-	p.commits++ // its own hid nothing from it
+	p.commits++ // its own commit hid nothing from it
 	return read.More, read.Hidden, nil
 }
 
-// learn finds out how the partition stands, and forgets what was known.
-func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) (err error) {
-	p.cache.clear()
-	if p.position, err = events.PositionOf(ctx, conn, p.id, ConsumerGroup); err != nil {
+// learn reads the state of the partition and clears the cache. It begins a new
+// epoch if the tables may be older than what clients were told.
+func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
+	p.cache.Clear()
+	if err := p.look(ctx, conn); err != nil {
 		return err
 	}
-	s := &p.standing
-	if err := conn.QueryRow(ctx, p.tables.standingSQL).Scan(&s.epoch, &s.revision, &s.generation); err != nil {
-		return fmt.Errorf("read how partition %d stands: %w", p.id, err)
+	if _, is := p.rewound(); is {
+		if err := p.beginEpoch(ctx, conn); err != nil {
+			return err
+		}
 	}
+	p.reached = p.position
 	p.known = true
 	return nil
 }
 
+// look reads the position and the state of the partition.
+func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
+	if p.position, err = events.PositionOf(ctx, q, p.id, events.ProjectorGroup); err != nil {
+		return err
+	}
+	if err := q.QueryRow(ctx, p.tables.StateSQL).Scan(p.state.Targets()...); err != nil {
+		return fmt.Errorf("read the state of partition %d: %w", p.id, err)
+	}
+	return nil
+}
+
 // account adds a batch to the metrics and adapts the size of the next one.
-func (p *partition) account(b *batch, r result, took time.Duration) {
+func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) {
 	m := p.projector.metrics
-	n := len(b.items) + len(b.dead)
-	m.folded.Add(float64(r.folded))
-	m.duplicates.Add(float64(r.duplicates))
-	m.deadLetters.Add(float64(len(b.dead)))
+	n := len(b.Items) + len(b.Dead)
+	m.folded.Add(float64(r.Folded))
+	m.duplicates.Add(float64(r.Duplicates))
+	m.deadLetters.Add(float64(len(b.Dead)))
 	m.batchEvents.Observe(float64(n))
 	m.batchSeconds.Observe(took.Seconds())
-	m.delaySeconds.Observe(time.Since(b.oldest).Seconds())
+	m.delaySeconds.Observe(time.Since(b.Oldest).Seconds())
 
 	switch {
 	case took > slowBatch:

@@ -1,10 +1,13 @@
-// Package projector folds the event log into the badges: how many messages
-// each user has not read, by conversation and in total.
+// Package projector folds the event log into badges: how many messages each
+// user has not read, by conversation and in total.
 //
-// The fold itself is pure (fold.go). Around it, one transaction per batch
-// moves the position of the partition and writes every row that changed
-// (batch.go, tables.go), one owner per partition runs batches (partition.go,
-// ownership.go), and [Reader] answers what the numbers are.
+// A [Projector] owns partitions and folds them in batches. One transaction per
+// batch moves the position of the partition and writes every row that changed.
+// The packages below it each have one subject: internal/badge has the pure
+// fold and internal/store the tables; badges reads the numbers; replay
+// verifies, heals and explains them from the log; rebuild makes the tables
+// anew; archive and archiving move old events into files; expiry, lag and
+// deadletters do what their names say.
 package projector
 
 import (
@@ -19,86 +22,77 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/pubsub"
 )
 
-// ConsumerGroup is the watermill consumer group under which the positions of
-// the projector are kept.
-const ConsumerGroup = "projector"
-
-// Config is what a projector works on and how. Pool, Log and Bus are required.
+// Config configures a Projector. Pool, Log and Bus are required.
 type Config struct {
-	// Pool connects to the database. Its sessions should be set up by
-	// ConfigurePool.
+	// Pool connects to the database. Set up its sessions with ConfigurePool.
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Bus is told of every change after its commit.
+	// Bus gets every update after its commit.
 	Bus pubsub.Bus
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Metrics defaults to metrics that nobody sees.
+	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// PollInterval is how long an event can stay unnoticed that nobody woke
-	// the projector for, such as one written by plain SQL. Default 100ms.
+	// PollInterval is the longest time until the projector notices an event
+	// appended without a wake, for example by plain SQL. Default 100ms.
 	PollInterval time.Duration
 	// MaxBatch is the most events folded in one transaction. Default 5,000.
 	MaxBatch int
-	// CacheBytes is about how much memory the users take that the projector
-	// remembers so as not to load them again, and the keys of recent events,
-	// shared out evenly among all partitions. Default 256 MiB.
+	// CacheBytes is roughly how much memory the cached users and the keys of
+	// recent events take, divided evenly among all partitions. Default 256
+	// MiB.
 	CacheBytes int
-	// Concurrency is how many partitions are folded at once, each on a
-	// connection of its own. Default: as many as there are processors, but 2 to
-	// 4. More would get in each other's way, and in that of requests.
+	// Concurrency is how many partitions are folded at once, each on its own
+	// connection. Default: the number of processors, at least 2 and at most 4.
+	// More would compete with each other and with requests.
 	Concurrency int
-	// OwnershipInterval is how often the projector looks how many others there
-	// are, and takes or gives up partitions until it has its share. An owner that
-	// is silent for three of these loses its partitions. Default 1s.
+	// OwnershipInterval is how often the projector counts the others and takes
+	// or gives up partitions until it has its share. An owner that is silent
+	// for three intervals loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// DedupWindow is how long the keys of events are remembered at least, and
-	// at most half as long again. Default 14 days.
+	// DedupWindow is the least time for which event keys are remembered; the
+	// most is half as long again. Default 14 days.
 	DedupWindow time.Duration
-	// UpkeepInterval is how often the projector looks whether keys are to be
-	// forgotten. Default 1m.
-	UpkeepInterval time.Duration
+	// MaintenanceInterval is how often the projector looks whether keys are to
+	// be dropped and the log extended. Default 1m.
+	MaintenanceInterval time.Duration
 
-	// VerifyInterval is how often a sample of the users of a partition that
-	// this projector owns is verified. 0 means never.
-	VerifyInterval time.Duration
-	// VerifySample is the most users of one sample; fewer where the log of the
-	// partition is long. Default 10, and at most 16.
-	VerifySample int
-	// Trace is told of batches with traced events, and returns the trace context
-	// of what follows for each of these, "" where nothing is to be followed. It
-	// must not block. Nobody is told by default.
+	// Trace is called with each batch that has traced events. It returns the
+	// trace context for the work that follows each of them, "" for none. It
+	// must not block. Default: no tracing.
 	Trace func(TracedBatch) []string
-	// SelfHeal makes the badges of a user what the log says where the sample
-	// finds that they are not.
-	SelfHeal bool
 }
 
 // Projector folds the partitions that it owns. Any number of projectors may
-// run on one database: each partition has one owner at a time, and should it
-// ever have two, the fence in the batch transaction keeps the counts right.
+// run on one database. Each partition has one owner at a time; should it ever
+// have two, the fence in the batch transaction keeps the counts right.
 type Projector struct {
 	cfg        Config
 	log        *slog.Logger
 	metrics    *Metrics
 	partitions []*partition
-	// silence is for how long the session of an owner may be silent.
+	// silence is how long the session of an owner may be silent.
 	silence time.Duration
 	// slots bounds how many partitions are folded at once.
 	slots chan struct{}
-	// connections are what batches run on.
+	// connections are used by batches.
 	connections *connections
-	// commits counts the batches that were committed.
+	// commits counts committed batches.
 	commits atomic.Int64
-	// updates are on their way to the bus.
+	// restartTold is when a restart of Postgres was logged last, in Unix nanoseconds.
+	restartTold atomic.Int64
+	// updates are waiting for the bus.
 	updates chan []pubsub.Update
 }
 
@@ -131,11 +125,8 @@ func New(cfg Config) (*Projector, error) {
 	if cfg.DedupWindow <= 0 {
 		cfg.DedupWindow = 14 * 24 * time.Hour
 	}
-	if cfg.UpkeepInterval <= 0 {
-		cfg.UpkeepInterval = time.Minute
-	}
-	if cfg.VerifySample <= 0 {
-		cfg.VerifySample = 10
+	if cfg.MaintenanceInterval <= 0 {
+		cfg.MaintenanceInterval = time.Minute
 	}
 	p := &Projector{
 		cfg:         cfg,
@@ -152,38 +143,42 @@ func New(cfg Config) (*Projector, error) {
 	return p, nil
 }
 
-// pausedBatch is for how long a batch may leave its transaction waiting, which
-// takes it milliseconds, until Postgres ends its session. One that is frozen in
-// the middle, or whose host vanished, keeps others from folding its partition,
-// and hides newer events in all.
+// pausedBatch is how long a batch may leave its transaction idle, normally
+// milliseconds, until Postgres ends its session. A batch that is frozen, or
+// whose host vanished, stops its partition and hides newer events in all.
 const pausedBatch = 3 * time.Second
 
-// ConfigurePool sets up the sessions of a pool for the projector. Every one of
-// its queries is a lookup by key of rows that are known in advance; without
-// statistics, as on young tables, the planner would rather scan them.
+// ConfigurePool sets up the sessions of a pool for the projector. Each of its
+// queries looks up known rows by key; without statistics, as on young tables,
+// the planner would scan instead.
+//
+// It runs a statement because poolers refuse startup parameters.
 func ConfigurePool(cfg *pgxpool.Config) {
-	params := cfg.ConnConfig.RuntimeParams
-	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(pausedBatch.Milliseconds(), 10)
-	params["enable_seqscan"] = "off"
-	params["enable_hashjoin"] = "off"
-	params["enable_mergejoin"] = "off"
-	params["plan_cache_mode"] = "force_generic_plan"
+	settings := fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off; SET enable_hashjoin = off;
+SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan`, pausedBatch.Milliseconds())
+	cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := conn.Exec(ctx, settings).Close(); err != nil {
+			return fmt.Errorf("set up the session: %w", err)
+		}
+		return nil
+	}
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		events.RegisterArrays(conn.TypeMap())
+		pgwire.RegisterArrays(conn.TypeMap())
 		return nil
 	}
 }
 
-// Wake says that a partition has new events. It does not block, is safe for
-// concurrent use, and costs nothing where the projector does not own it.
+// Wake reports that a partition has new events. It does not block, is safe for
+// concurrent use, and does nothing if the projector does not own the
+// partition.
 func (p *Projector) Wake(partition int) {
 	if partition >= 0 && partition < len(p.partitions) {
 		p.partitions[partition].wake()
 	}
 }
 
-// settled tells the partitions that wait for older transactions that a batch,
-// which may have been one of those, has committed.
+// settled wakes the partitions that wait for older transactions, since the
+// batch that has just committed may have been one of those.
 func (p *Projector) settled() {
 	p.commits.Add(1)
 	for _, part := range p.partitions {
@@ -193,11 +188,11 @@ func (p *Projector) settled() {
 	}
 }
 
-// Run folds until ctx is done and then returns nil, once the batches at hand
-// are committed and told to the bus.
+// Run folds until ctx is done and then returns nil, after the current batches
+// are committed and published.
 func (p *Projector) Run(ctx context.Context) error {
-	// The publisher outlives the partitions, so that what they committed last
-	// is told too.
+	// The publisher outlives the partitions, so that their last updates are
+	// published too.
 	var publishing sync.WaitGroup
 	lasting := context.WithoutCancel(ctx)
 	publishing.Go(func() { p.publish(lasting) })
@@ -206,9 +201,8 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return p.cfg.Bus.Wakes(ctx, p.Wake) })
 	g.Go(func() error { return p.poll(ctx) })
 	g.Go(func() error { return p.measure(ctx) })
-	g.Go(func() error { return p.upkeep(ctx) })
+	g.Go(func() error { return p.maintain(ctx) })
 	g.Go(func() error { return p.own(ctx) })
-	g.Go(func() error { return p.sample(ctx) })
 	err := g.Wait()
 	p.connections.release()
 	close(p.updates)
@@ -219,22 +213,22 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish tells the bus what was committed, in the order of commits. The bus
-// may fail or be slow: gateways find out by themselves what they missed, and
-// folding does not wait for it.
+// publish hands committed updates to the bus in commit order. The bus may fail
+// or be slow: gateways notice what they missed, and folding does not wait.
 func (p *Projector) publish(ctx context.Context) {
 	for updates := range p.updates {
 		if err := p.cfg.Bus.Publish(ctx, updates); err != nil {
 			p.metrics.updatesLost.Add(float64(len(updates)))
-			p.log.WarnContext(ctx, "updates not published; reconciliation will deliver them",
+			p.log.WarnContext(ctx, "cannot publish updates; reconciliation will deliver them",
 				"updates", len(updates), "error", err)
 		}
 	}
 }
 
-// enqueue hands updates to publish, and drops them where the bus is so far
-// behind that nothing more can wait for it.
-func (p *Projector) enqueue(updates []pubsub.Update) {
+// Tell queues updates for the bus after those of earlier batches. If the queue
+// is full it drops them; reconciliation delivers them later. It does not block
+// and is safe for concurrent use while Run runs.
+func (p *Projector) Tell(updates []pubsub.Update) {
 	if len(updates) == 0 {
 		return
 	}
@@ -245,8 +239,8 @@ func (p *Projector) enqueue(updates []pubsub.Update) {
 	}
 }
 
-// ownedPartitions returns the ids of the partitions that are being folded here.
-func (p *Projector) ownedPartitions() []int {
+// OwnedPartitions returns the partitions that this projector folds now.
+func (p *Projector) OwnedPartitions() []int {
 	owned := make([]int, 0, len(p.partitions))
 	for _, part := range p.partitions {
 		if part.owned.Load() {
@@ -256,7 +250,7 @@ func (p *Projector) ownedPartitions() []int {
 	return owned
 }
 
-// measure keeps the metrics of the lag and of the horizon.
+// measure updates the metrics of the lag and of the horizon.
 func (p *Projector) measure(ctx context.Context) error {
 	tick := time.NewTicker(lagInterval)
 	defer tick.Stop()
@@ -268,7 +262,7 @@ func (p *Projector) measure(ctx context.Context) error {
 		case <-tick.C:
 		}
 		horizon.look(ctx, p)
-		lags, err := Lags(ctx, p.cfg.Pool, p.ownedPartitions(), lagLimit)
+		lags, err := lag.Measure(ctx, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
 		if err != nil {
 			if ctx.Err() == nil {
 				p.log.WarnContext(ctx, "cannot measure the lag", "error", err)
@@ -279,7 +273,7 @@ func (p *Projector) measure(ctx context.Context) error {
 		if err := p.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM badged.dead_letters`).Scan(&waiting); err == nil {
 			p.metrics.deadLettersWaiting.Set(waiting)
 		}
-		p.metrics.lagEvents.Reset() // partitions may have been given up
+		p.metrics.lagEvents.Reset() // some partitions may have a new owner
 		p.metrics.lagSeconds.Reset()
 		for _, l := range lags {
 			label := strconv.Itoa(l.Partition)
@@ -289,14 +283,14 @@ func (p *Projector) measure(ctx context.Context) error {
 	}
 }
 
-// Measuring the lag reads the log, so neither often nor far.
+// Measuring the lag reads the log, so do it rarely and read little.
 const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
 )
 
-// poll wakes the partitions that have events after their positions, for those
-// events that came without a wake.
+// poll wakes the partitions that have events after their positions, for events
+// that came without a wake.
 func (p *Projector) poll(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.PollInterval)
 	defer tick.Stop()
@@ -306,14 +300,14 @@ func (p *Projector) poll(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		owned := p.ownedPartitions()
+		owned := p.OwnedPartitions()
 		if len(owned) == 0 {
 			continue
 		}
-		behind, err := Behind(ctx, p.cfg.Pool, owned)
+		behind, err := lag.Behind(ctx, p.cfg.Pool, owned)
 		if err != nil {
 			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "poll failed", "error", err)
+				p.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
 			}
 			continue
 		}

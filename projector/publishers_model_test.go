@@ -16,7 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/internal/badge"
 )
 
 // publication is a publisher's transaction while it is open, and what is in it.
@@ -278,7 +279,7 @@ func TestConcurrentPublishers(t *testing.T) {
 		for _, id := range ps.users {
 			want := single.rows[id]
 			if want == nil {
-				want = newUser(id)
+				want = badge.NewUser(id)
 			}
 			if diff := gocmp.Diff(truth.describe(id), d.describe(t, id)); diff != "" {
 				rt.Fatalf("after\n%s%s has (-want +got):\n%s", story(truth.events), id, diff)

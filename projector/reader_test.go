@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -65,8 +66,8 @@ func TestReadAStranger(t *testing.T) {
 	if page := d.pages(t, "nobody", false, 10); len(page) > 0 {
 		t.Errorf("conversations %v", page)
 	}
-	if seq, err := d.reader.LastSeq(t.Context(), "nobody", "c"); seq != 0 || err != nil {
-		t.Errorf("last seq %d, error %v", seq, err)
+	if c, err := d.reader.Conversation(t.Context(), "nobody", "c"); c.Version != 0 || err != nil {
+		t.Errorf("conversation %+v, error %v", c, err)
 	}
 }
 
@@ -196,7 +197,8 @@ func TestReadManyUsers(t *testing.T) {
 	for _, user := range asked {
 		b := d.badge(t, user)
 		badges = append(badges, b)
-		versions = append(versions, pubsub.Badge{UserID: b.UserID, Epoch: b.Epoch, Version: b.Version})
+		b.Categories = nil // which the versions leave out
+		versions = append(versions, b)
 	}
 	got, err := d.reader.Badges(t.Context(), asked)
 	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
@@ -222,26 +224,26 @@ func TestSnapshotIsLimited(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(0, 0)
 	var want []string
-	for i := range MaxSnapshot {
+	for i := range badges.MaxSnapshot {
 		id := fmt.Sprintf("c%03d", i)
 		d.append(t, deliver(id, 1, ann))
 		want = append([]string{id}, want...)
 	}
 	d.fold(t)
 	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
-		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || s.More || s.Total != MaxSnapshot {
+		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || s.More || s.Total != badges.MaxSnapshot {
 			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
 		}
 	}
 	d.append(t, deliver("one more", 1, ann))
 	d.fold(t)
-	want = append([]string{"one more"}, want[:MaxSnapshot-1]...)
+	want = append([]string{"one more"}, want[:badges.MaxSnapshot-1]...)
 	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
-		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || !s.More || s.Total != MaxSnapshot+1 {
+		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || !s.More || s.Total != badges.MaxSnapshot+1 {
 			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
 		}
 	}
-	if s := d.changes(t, ann, 1); s.More || len(s.Conversations) != MaxSnapshot {
+	if s := d.changes(t, ann, 1); s.More || len(s.Conversations) != badges.MaxSnapshot {
 		t.Errorf("since version 1, %d conversations changed, more %v", len(s.Conversations), s.More)
 	}
 }
@@ -339,7 +341,7 @@ func TestConversationsByABadCursor(t *testing.T) {
 		"?", "x", "AAAA=", encode([]byte("7")), encode([]byte(":c")), encode([]byte("x:c")),
 		encode([]byte("7:")), encode([]byte("7:a\x00")), encode([]byte("7:\xff")), encode([]byte("9223372036854775808:c")),
 	} {
-		if page, _, err := d.reader.Conversations(t.Context(), "ann", false, 10, cursor); !errors.Is(err, ErrBadCursor) {
+		if page, _, err := d.reader.Conversations(t.Context(), "ann", false, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
 			t.Errorf("cursor %q: page %v, error %v", cursor, page, err)
 		}
 	}
@@ -348,14 +350,24 @@ func TestConversationsByABadCursor(t *testing.T) {
 	}
 }
 
-func TestLastSeq(t *testing.T) {
+// A conversation is asked for by itself, also one that is out of every list.
+func TestReadConversation(t *testing.T) {
 	d := newDatabase(t)
 	ann := userIn(0, 0)
-	d.append(t, deliver("c", 9, ann), deliver("c", 7, ann), event("1", events.ConversationRead, "read only", upTo(5), ann))
+	d.append(t, deliver("c", 9, ann), deliver("c", 7, ann), deliver("left", 3, ann),
+		event("1", events.ConversationLeft, "left", nil, ann), event("2", events.ConversationLeft, "never seen", nil, ann))
 	d.fold(t)
-	for conversation, want := range map[string]int64{"c": 9, "read only": 0, "unknown": 0, "a\x00b": 0, "\xff": 0, "": 0} {
-		if seq, err := d.reader.LastSeq(t.Context(), ann, conversation); seq != want || err != nil {
-			t.Errorf("last seq of %q is %d, want %d; error %v", conversation, seq, want, err)
+	for conversation, want := range map[string]pubsub.Conversation{
+		"c": {
+			ConversationID: "c", Unread: 2, FirstUnreadSeq: 7, LastSeq: 9, Level: "all", Category: "chat", Version: 2,
+		},
+		"left":       {ConversationID: "left", ReadSeq: 3, LastSeq: 3, Level: "all", Category: "chat", Left: true, Version: 4},
+		"never seen": {ConversationID: "never seen", Level: "all", Category: "chat"},
+		"unknown":    {}, "a\x00b": {}, "\xff": {}, "": {},
+	} {
+		got, err := d.reader.Conversation(t.Context(), ann, conversation)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("conversation %q (-want +got):\n%s\nerror %v", conversation, diff, err)
 		}
 	}
 }

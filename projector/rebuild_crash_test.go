@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 )
 
 // kill ends the session of the rebuild under way.
@@ -70,7 +72,7 @@ END $$`)
 				d.exec(t, create+` EXECUTE FUNCTION fault()`)
 			}
 			planned, done := 0, 0
-			_, err := d.tryRebuild(t.Context(), func(cfg *RebuildConfig) {
+			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
 				cfg.Planned = func(int, int64) {
 					if planned++; planned == stage.planned {
 						d.kill(t)
@@ -111,7 +113,7 @@ END $$`)
 			}
 			d.append(t, deliver("c", 5, ann))
 			d.fold(t)
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 		})
 	}
 }
@@ -124,7 +126,7 @@ func TestRebuildResumes(t *testing.T) {
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE partition_id = 0`)
 	interrupt := func() {
 		killed := false
-		rebuilt, err := d.tryRebuild(t.Context(), func(cfg *RebuildConfig) {
+		rebuilt, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
 			cfg.Planned = func(partition int, _ int64) {
 				if partition == 2 && !killed {
 					d.kill(t)
@@ -136,9 +138,9 @@ func TestRebuildResumes(t *testing.T) {
 			t.Fatalf("interrupted, it ended with %v after %v", err, rebuilt)
 		}
 	}
-	of := func(change func(*RebuildConfig)) (before, rebuilt []int) {
-		for _, p := range d.rebuild(t, func(cfg *RebuildConfig) {
-			cfg.Resumed = func(done []RebuiltPartition) {
+	of := func(change func(*rebuild.Config)) (before, rebuilt []int) {
+		for _, p := range d.rebuild(t, func(cfg *rebuild.Config) {
+			cfg.Resumed = func(done []rebuild.Result) {
 				for _, p := range done {
 					before = append(before, p.Partition)
 				}
@@ -165,7 +167,7 @@ func TestRebuildResumes(t *testing.T) {
 		t.Errorf("the one after that rebuilt %v after %v", rebuilt, before)
 	}
 	interrupt()
-	if before, rebuilt := of(func(cfg *RebuildConfig) { cfg.Anew = true }); before != nil || len(rebuilt) != partitions {
+	if before, rebuilt := of(func(cfg *rebuild.Config) { cfg.Anew = true }); before != nil || len(rebuilt) != partitions {
 		t.Errorf("anew it rebuilt %v after %v", rebuilt, before)
 	}
 }
@@ -178,7 +180,7 @@ func TestRebuildIsCancelled(t *testing.T) {
 	before, identities := d.dump(t), d.identities(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := d.tryRebuild(ctx, func(cfg *RebuildConfig) {
+	_, err := d.tryRebuild(ctx, func(cfg *rebuild.Config) {
 		cfg.MaxLoad = 1e-9 // none but one that is cancelled gets past a pause
 		cfg.Done = func(int, int) { cancel() }
 	})
@@ -195,7 +197,7 @@ func TestRebuildIsRefusedBesideAnother(t *testing.T) {
 	d, _ := startPlants(t)
 	d.fold(t)
 	tried := false
-	d.rebuild(t, func(cfg *RebuildConfig) {
+	d.rebuild(t, func(cfg *rebuild.Config) {
 		cfg.Planned = func(int, int64) {
 			if tried {
 				return
@@ -203,7 +205,7 @@ func TestRebuildIsRefusedBesideAnother(t *testing.T) {
 			tried = true
 			pid := d.lines(t, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged rebuild'`)
 			_, err := d.tryRebuild(t.Context(), onlyPartition(3))
-			var running *RebuildRunningError
+			var running *rebuild.RunningError
 			if !errors.As(err, &running) || fmt.Sprint(running.PID) != pid[0] || running.Application != "badged rebuild" {
 				t.Errorf("a second one beside %v ended with %v", pid, err)
 			}
@@ -229,7 +231,7 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocked := 0
-	rebuilt := d.rebuild(t, func(cfg *RebuildConfig) {
+	rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
 		cfg.Blocked = func(partition, pid int, _ string) {
 			blocked++
 			if uint32(pid) != reading.PgConn().PID() || partition != 0 {
@@ -250,7 +252,7 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 	if blocked != 1 || rebuilt[0].DifferentUsers != 2 {
 		t.Errorf("blocked %d times, it found %+v", blocked, rebuilt[0])
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // Verifying goes by one instant, also where the tables are about to be swapped.
@@ -259,11 +261,11 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	blocked, ended := make(chan struct{}, 1), make(chan error, 1)
-	err := atInstant(t.Context(), d.pool, 0, partitions, func(in *instant) error {
+	err := replay.WithSnapshot(t.Context(), d.pool, 0, partitions, func(in *replay.Snapshot) error {
 		d.append(t, deliver("c", 5, userIn(0, 1)))
 		d.fold(t)
 		go func() {
-			_, err := d.tryRebuild(t.Context(), func(cfg *RebuildConfig) {
+			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
 				cfg.Blocked = func(int, int, string) { blocked <- struct{}{} }
 			})
 			ended <- err
@@ -273,16 +275,16 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 		case err := <-ended:
 			t.Errorf("the tables were swapped while they were compared: %v", err)
 		}
-		c := comparison{in: in, options: VerifyOptions{Found: func(d Difference) {
+		c := replay.Comparison{In: in, Options: replay.VerifyOptions{Found: func(d replay.Difference) {
 			if d.Field != "total" {
 				t.Error(d)
 			}
 		}}}
-		r, err := in.refoldOf(t.Context(), []string{ann})
+		r, err := in.ReplayOf(t.Context(), []string{ann})
 		if err != nil {
 			return err
 		}
-		return c.compare(t.Context(), r)
+		return c.Compare(t.Context(), r)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +292,7 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 	if err := await(t, ended, "the rebuild"); err != nil {
 		t.Fatal(err)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // While events pour in and users are read, nobody sees a wrong number or one
@@ -350,7 +352,7 @@ func TestRebuildWhileEventsPourIn(t *testing.T) {
 		// way that leaves the sums right.
 		d.exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, jsonb_build_object('conversation_id', 'zombie', 'unread', 0, 'marked_unread', false, 'unread_set', '{}', 'mention_set', '{}'))).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, users[0])
-		rebuilt := d.rebuild(t, func(cfg *RebuildConfig) { cfg.MaxLoad = 0.5 })
+		rebuilt := d.rebuild(t, func(cfg *rebuild.Config) { cfg.MaxLoad = 0.5 })
 		if rebuilt[0].DifferentUsers != 1 || rebuilt[1].DifferentUsers != 0 || rebuilt[0].First[0].ConversationID != "zombie" {
 			t.Errorf("round %d found %+v", i, rebuilt)
 		}
@@ -359,7 +361,7 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, us
 	pouring.Wait()
 	stop()
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	if len(epochs) < 3 {
 		t.Errorf("readers saw epochs %v", epochs)
 	}

@@ -14,12 +14,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
 // rebuild rebuilds all partitions; change may be nil.
-func (d *database) rebuild(t testing.TB, change func(*RebuildConfig)) []RebuiltPartition {
+func (d *database) rebuild(t testing.TB, change func(*rebuild.Config)) []rebuild.Result {
 	t.Helper()
 	rebuilt, err := d.tryRebuild(t.Context(), change)
 	if err != nil {
@@ -28,17 +31,17 @@ func (d *database) rebuild(t testing.TB, change func(*RebuildConfig)) []RebuiltP
 	return rebuilt
 }
 
-func (d *database) tryRebuild(ctx context.Context, change func(*RebuildConfig)) (rebuilt []RebuiltPartition, err error) {
-	cfg := RebuildConfig{Pool: d.pool, Log: d.log, Rebuilt: func(p RebuiltPartition) { rebuilt = append(rebuilt, p) }}
+func (d *database) tryRebuild(ctx context.Context, change func(*rebuild.Config)) (rebuilt []rebuild.Result, err error) {
+	cfg := rebuild.Config{Pool: d.pool, Log: d.log, Rebuilt: func(p rebuild.Result) { rebuilt = append(rebuilt, p) }}
 	if change != nil {
 		change(&cfg)
 	}
-	return rebuilt, Rebuild(ctx, cfg)
+	return rebuilt, rebuild.Run(ctx, cfg)
 }
 
 // onlyPartition makes a rebuild that of one partition.
-func onlyPartition(p int) func(*RebuildConfig) {
-	return func(cfg *RebuildConfig) { cfg.Partition = &p }
+func onlyPartition(p int) func(*rebuild.Config) {
+	return func(cfg *rebuild.Config) { cfg.Partition = &p }
 }
 
 // schema returns what the tables of the schema are and look like, but not which
@@ -79,7 +82,7 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 		overtakes := rapid.IntRange(0, len(history)).Draw(rt, "overtakes")
 		d.appendAndFold(t, rt, history[overtakes:])
 		before := d.identities(t)
-		rebuilt := d.rebuild(t, func(cfg *RebuildConfig) {
+		rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
 			partition := events.PartitionOf(rapid.SampledFrom(users).Draw(rt, "rebuilt"), partitions)
 			cfg.Partition = &partition
 			cfg.Memory = rapid.SampledFrom([]int64{1, 20_000, 1 << 20}).Draw(rt, "memory")
@@ -99,7 +102,7 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 			rt.Fatalf("%d partitions were rebuilt, tables and epochs (-before +after):\n%s", len(rebuilt), diff)
 		}
 	})
-	sum := d.verifyAll(t, VerifyOptions{})
+	sum := d.verifyAll(t, replay.VerifyOptions{})
 	for _, p := range d.rebuild(t, nil) {
 		sum.Users -= p.Users
 		sum.Conversations -= p.Conversations
@@ -120,7 +123,7 @@ func TestRebuildRepairs(t *testing.T) {
 			d.exec(t, `GRANT SELECT ON badged.users_p00 TO PUBLIC`)
 			right, schema, before := d.dump(t), d.schema(t), d.identities(t)
 			d.exec(t, p.sql, ann)
-			rebuilt := d.rebuild(t, func(cfg *RebuildConfig) {
+			rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
 				cfg.Bus = d.bus
 				onlyPartition(0)(cfg)
 			})
@@ -153,7 +156,7 @@ func TestRebuildRepairs(t *testing.T) {
 
 			d.append(t, deliver("c", 5, ann), deliver("d", 2, userIn(0, 1)), event("all", events.UserReadAll, "", nil, userIn(0, 1)))
 			d.fold(t)
-			d.verifyAll(t, VerifyOptions{})
+			d.verifyAll(t, replay.VerifyOptions{})
 			if after := d.badge(t, ann); after.Version != b.Version+1 || after.Epoch != b.Epoch || after.Total != b.Total+1 {
 				t.Errorf("after another message the badge %+v is %+v", b, after)
 			}
@@ -177,7 +180,7 @@ func TestRebuildRepairsMany(t *testing.T) {
 	for _, difference := range rebuilt[0].First {
 		named[difference.UserID] = struct{}{}
 	}
-	if rebuilt[0].DifferentUsers != 31 || len(named) != reported || rebuilt[1].DifferentUsers != 1 || rebuilt[2].DifferentUsers != 0 {
+	if rebuilt[0].DifferentUsers != 31 || len(named) != rebuild.Reported || rebuilt[1].DifferentUsers != 1 || rebuilt[2].DifferentUsers != 0 {
 		t.Errorf("it found %+v", rebuilt)
 	}
 	if diff := cmp.Diff(right, d.dump(t)); diff != "" {
@@ -193,11 +196,11 @@ func TestRebuildRepairsMany(t *testing.T) {
 
 // Who was mended is ahead of the log, and right. Once the partition has new
 // tables, nobody is.
-func TestRebuildKeepsWhatWasMended(t *testing.T) {
+func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	d.mend(t, ann)
+	d.heal(t, ann)
 	d.append(t, deliver("c", 5, ann))
 	d.fold(t)
 	before := d.dump(t)
@@ -216,7 +219,7 @@ func TestRebuildKeepsWhatWasMended(t *testing.T) {
 	if left := d.lines(t, `SELECT user_id FROM badged.mended_users`); len(left) > 0 {
 		t.Errorf("%v are still taken for mended", left)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // A batch that waits while the tables are swapped goes by the new ones, and
@@ -262,11 +265,11 @@ END $$`)
 	if err := await(t, rebuilds, "the rebuild"); err != nil {
 		t.Fatal(err)
 	}
-	if err := await(t, steps, "the batch"); !errors.Is(err, errRevised) {
-		t.Errorf("the batch ended with %v, want %v", err, errRevised)
+	if err := await(t, steps, "the batch"); !errors.Is(err, store.ErrRevised) {
+		t.Errorf("the batch ended with %v, want %v", err, store.ErrRevised)
 	}
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	var updates []pubsub.Update
 	for len(d.projector.updates) > 0 {
 		updates = append(updates, <-d.projector.updates...)
@@ -285,14 +288,14 @@ func TestRebuildAcrossGenerations(t *testing.T) {
 	d.append(t, mark, event("r", events.ConversationRead, "c2", upTo(2), ann))
 	d.fold(t)
 	overtaken := false
-	rebuilt := d.rebuild(t, func(cfg *RebuildConfig) {
+	rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
 		onlyPartition(0)(cfg)
 		cfg.Done = func(int, int) {
 			if overtaken {
 				return
 			}
 			overtaken = true
-			for seq := range int64(probedGenerations + 1) {
+			for seq := range int64(store.ProbedGenerations + 1) {
 				d.rotate(t, p)
 				d.append(t, deliver("e", seq+1, ann))
 				drain(t, p)
@@ -321,7 +324,7 @@ func TestRebuildTakesUnknownHoursForRight(t *testing.T) {
 	if rebuilt := d.rebuild(t, onlyPartition(0)); rebuilt[0].DifferentUsers != 1 || len(rebuilt[0].First) != 1 || rebuilt[0].First[0].Field != "delivered_hour" {
 		t.Errorf("it found %+v", rebuilt)
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // A role that does not own the schema rebuilds with rights to its tables and to
@@ -338,7 +341,7 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 	owner.append(t, deliver("c", 1, ann))
 	drain(t, p)
 	owner.exec(t, `UPDATE badged.users SET total = 99`)
-	asRole := func(cfg *RebuildConfig) {
+	asRole := func(cfg *rebuild.Config) {
 		cfg.Pool = pool
 		onlyPartition(0)(cfg)
 	}
@@ -356,5 +359,5 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 	if b := owner.badge(t, ann); b.Total != 2 {
 		t.Errorf("the badge is %+v", b)
 	}
-	owner.verifyAll(t, VerifyOptions{})
+	owner.verifyAll(t, replay.VerifyOptions{})
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // An owner that does not know that an event came before takes it to be new, and
@@ -35,9 +36,9 @@ func TestRepeatsThatTheOwnerDoesNotKnow(t *testing.T) {
 				d.awaitVisible(t, 0)
 				before, position := d.dump(t), d.position(t, 0)
 
-				p.recent = newRecentKeys(memory)
-				if _, _, err := p.step(t.Context()); !errors.Is(err, errRepeated) {
-					t.Fatalf("the batch ended with %v, want %v", err, errRepeated)
+				p.keys = store.NewKeyCache(memory)
+				if _, _, err := p.step(t.Context()); !errors.Is(err, store.ErrRepeated) {
+					t.Fatalf("the batch ended with %v, want %v", err, store.ErrRepeated)
 				}
 				if d.dump(t) != before || d.position(t, 0) != position {
 					t.Error("some of the batch was kept")
@@ -48,7 +49,7 @@ func TestRepeatsThatTheOwnerDoesNotKnow(t *testing.T) {
 				if b := d.badge(t, ann); b.Total != 1 || b.Version != 7 {
 					t.Errorf("the badge is %+v, want one unread message at version 7", b)
 				}
-				d.checkRefold(t, ann)
+				d.checkReplay(t, ann)
 			})
 		}
 	}
@@ -77,8 +78,8 @@ func TestRepeatsWithinABatch(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], userIn(0, 0)
 	mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
-	p.recent = newRecentKeys(0)
-	p.recent.note(mark.Key()) // of a batch that failed, say
+	p.keys = store.NewKeyCache(0)
+	p.keys.Note(mark.Key()) // of a batch that failed, say
 	d.append(t, mark, event("read", events.ConversationRead, "c", upTo(1), ann),
 		event("read again", events.ConversationRead, "c", upTo(2), ann), mark)
 	d.awaitVisible(t, 0)
@@ -93,21 +94,21 @@ func TestRepeatsWithinABatch(t *testing.T) {
 func TestRecentKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 10).Draw(t, "limit")
-		r := newRecentKeys(2 * recentKeyBytes * limit)
+		r := store.NewKeyCache(2 * store.KeyCacheEntryBytes * limit)
 		last := map[uuid.UUID]int{}
 		for i, n := range rapid.SliceOfN(rapid.IntRange(0, 30), 1, 200).Draw(t, "keys") {
 			e := events.Event{ID: fmt.Sprint(n), Source: "test"}
 			key := e.Key()
-			r.turn()
+			r.Turn()
 			before, came := last[key]
-			known := r.note(key)
+			known := r.Note(key)
 			switch {
 			case known && !came:
 				t.Fatalf("key %d is known before it came", n)
 			case !known && came && i-before <= limit:
 				t.Fatalf("key %d is forgotten after %d others", n, i-before-1)
-			case len(r.young) > limit || len(r.old) > limit:
-				t.Fatalf("%d and %d keys are remembered", len(r.young), len(r.old))
+			case len(r.Young) > limit || len(r.Old) > limit:
+				t.Fatalf("%d and %d keys are remembered", len(r.Young), len(r.Old))
 			}
 			last[key] = i
 		}
@@ -117,9 +118,9 @@ func TestRecentKeys(t *testing.T) {
 // Caution lasts the longer the more often it was missing, and is forgotten with
 // the batches that went well without.
 func TestCaution(t *testing.T) {
-	var c caution
+	var c store.Backoff
 	careful := func() (n int) {
-		for c.advised() {
+		for c.Next() {
 			n++
 		}
 		return n
@@ -128,30 +129,38 @@ func TestCaution(t *testing.T) {
 		if got := careful(); got != want {
 			t.Fatalf("%d batches are careful, want %d", got, want)
 		}
-		c.failed()
+		c.Failed()
 	}
 	careful()
-	for range longCaution {
-		if c.advised() {
+	for range store.LongBackoff {
+		if c.Next() {
 			t.Fatal("a batch is careful that need not be")
 		}
 	}
-	c.failed()
-	if got := careful(); got != shortCaution {
-		t.Errorf("after a long time without a failure %d batches are careful, want %d", got, shortCaution)
+	c.Failed()
+	if got := careful(); got != store.ShortBackoff {
+		t.Errorf("after a long time without a failure %d batches are careful, want %d", got, store.ShortBackoff)
 	}
 }
 
-// An index takes neighbours for less, so keys go to the tables in its order.
+// An index takes neighbours for less, so keys go to the tables in its order, and
+// their users with them.
 func TestKeysGoInOrder(t *testing.T) {
-	var b batch
+	var b store.Batch
 	for range 100 {
-		b.items = append(b.items, item{key: uuid.New()}, item{key: uuid.New(), doubtful: true})
+		first, second := uuid.New(), uuid.New()
+		b.Items = append(b.Items, store.Item{Key: first, Users: store.UserSet(first.String())}, store.Item{Key: second, Users: store.UserSet(second.String()), Suspect: true})
 	}
-	likelyNew, doubtful := b.keys()
-	for kind, keys := range map[string][][16]byte{"likely new": likelyNew, "doubtful": doubtful} {
+	likelyNew, doubtful := b.Keys()
+	keys, users := likelyNew.Arrays()
+	for kind, keys := range map[string][][16]byte{"likely new": keys, "doubtful": doubtful.Keys()} {
 		if len(keys) != 100 || !slices.IsSortedFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }) {
 			t.Errorf("%s: %d keys are not in order, or not 100", kind, len(keys))
+		}
+	}
+	for i, key := range keys {
+		if users[i] != uuid.UUID(key).String() {
+			t.Errorf("key %d came with the users of another", i)
 		}
 	}
 }

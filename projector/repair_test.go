@@ -16,7 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // ahead is how far the counter of the older cluster is ahead.
@@ -176,13 +178,13 @@ func (d *database) generationSizes(t testing.TB) []string {
 FROM badged.dedup_generations AS g WHERE partition_id = 0 ORDER BY generation`)
 }
 
-func repaired(t testing.TB, url string, change func(*RepairConfig)) (reports []PartitionRepair, needed bool, err error) {
+func repaired(t testing.TB, url string, change func(*renumber.Config)) (reports []renumber.Result, needed bool, err error) {
 	t.Helper()
-	cfg := RepairConfig{Conn: connConfig(t, url), Report: func(p PartitionRepair) { reports = append(reports, p) }}
+	cfg := renumber.Config{Conn: connConfig(t, url), Report: func(p renumber.Result) { reports = append(reports, p) }}
 	if change != nil {
 		change(&cfg)
 	}
-	needed, err = RepairLog(t.Context(), cfg)
+	needed, err = renumber.Run(t.Context(), cfg)
 	return reports, needed, err
 }
 
@@ -247,7 +249,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 		// replication.
 		someTables: func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
 			dump := from.Run(t, nil, "pg_dump", "--data-only", "--exclude-table=badged.settings", "--exclude-table=badged.schema_migrations",
-				"--exclude-table=badged.log_origin", fromURL)
+				"--exclude-table=badged.log_origin", "--exclude-table=badged.log_home", fromURL)
 			var sql []string
 			for line := range strings.Lines(string(dump)) {
 				if !strings.Contains(line, "pg_catalog.setval(") {
@@ -256,7 +258,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 			}
 			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges, badged.log_identity;\n"
 			for g := 2; g <= 3; g++ { // what was there, and ahead
-				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (key uuid PRIMARY KEY);\n", keysTable(0, g))
+				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING ALL);\n", store.KeysTable(0, g), store.KeysTable(0, 1))
 			}
 			for p := range partitions {
 				empty += fmt.Sprintf("TRUNCATE badged.%s_offsets;\n", events.Topic(p))
@@ -289,7 +291,7 @@ func TestRepairLog(t *testing.T) {
 				}
 				before := epochs(t, url)
 
-				plan, needed, err := repaired(t, url, func(c *RepairConfig) { c.DryRun = true })
+				plan, needed, err := repaired(t, url, func(c *renumber.Config) { c.DryRun = true })
 				if err != nil || !needed || len(plan) == 0 {
 					t.Fatalf("a dry run finds %v, %v, %v", plan, needed, err)
 				}
@@ -303,7 +305,7 @@ func TestRepairLog(t *testing.T) {
 				if diff := cmp.Diff(plan, reports); diff != "" {
 					t.Errorf("what was done is not what was said (-said +done):\n%s", diff)
 				}
-				if reports[0] != (PartitionRepair{Partition: 0, Copied: 7, Appended: 3}) {
+				if reports[0] != (renumber.Result{Partition: 0, Copied: 7, Appended: 3}) {
 					t.Errorf("partition 0: %+v", reports[0])
 				}
 				for i, epoch := range epochs(t, url) {
@@ -393,7 +395,7 @@ func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
 			url := restores()[name](t, from, original.url, pgtest.NewServer(t))
 			publishEach(t, url, recent())
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := RepairLog(ctx, RepairConfig{Conn: connConfig(t, url), Report: func(PartitionRepair) { cancel() }})
+			_, err := renumber.Run(ctx, renumber.Config{Conn: connConfig(t, url), Report: func(renumber.Result) { cancel() }})
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("interrupted after a partition: %v", err)
 			}
@@ -482,8 +484,7 @@ func TestArchiveBetweenTwoRepairs(t *testing.T) {
 	d.checkArchived(t, dir, userIn(0, 0), userIn(0, 1))
 }
 
-// In the cluster that it came from a log keeps its order, but clients have seen
-// more than the dump holds.
+// In the cluster that it came from a log is a copy too.
 func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
 	server, original := newOriginal(t)
 	url := restores()["custom"](t, server, original.url, server)
@@ -491,8 +492,8 @@ func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
 	publishEach(t, url, recent())
 	before := epochs(t, url)
 	reports, needed, err := repaired(t, url, nil)
-	if err != nil || !needed || len(reports) > 0 {
-		t.Fatalf("repairing: %v, %v, %v; want nothing renumbered", reports, needed, err)
+	if err != nil || !needed || len(reports) != 2 || reports[0] != (renumber.Result{Partition: 0, Copied: 7, Appended: 3}) {
+		t.Fatalf("repairing: %v, %v, %v", reports, needed, err)
 	}
 	if before[0] == epochs(t, url)[0] {
 		t.Error("the epoch is the old one")
@@ -528,7 +529,7 @@ func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
 	d.projector.Wake(3)
 	d.bus.awaitTotal(t, userIn(3, 0), 1)
 	_, _, err := repaired(t, d.url, nil)
-	var owned *PartitionOwnedError
+	var owned *renumber.PartitionOwnedError
 	if !errors.As(err, &owned) || owned.Application != ApplicationName() || owned.PID == 0 {
 		t.Errorf("repairing while a projector runs: %v", err)
 	}
@@ -551,8 +552,8 @@ func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
 		want = append(want, "badged."+events.Topic(p)+"_r1.transaction_id")
 		want = append(want, "badged."+events.Topic(p)+".transaction_id", "badged."+events.Topic(p)+"_offsets.last_processed_transaction_id")
 	}
-	for _, s := range storedPlaces() {
-		want = append(want, s.table+".transaction_id")
+	for _, s := range renumber.StoredPlaces() {
+		want = append(want, s.Table+".transaction_id")
 	}
 	slices.Sort(want)
 	got := d.lines(t, `SELECT concat_ws('.', table_schema, table_name, column_name)
@@ -560,5 +561,26 @@ FROM information_schema.columns WHERE table_schema = 'badged' AND udt_name = 'xi
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("columns that hold places in the log (-known +there): add what is new to storedPlaces\n%s", diff)
+	}
+}
+
+// A copy that was published to and copied again before it was repaired: what it
+// got comes behind what it began with, although its ids are lower.
+func TestRepairLogOfACopyOfACopy(t *testing.T) {
+	from, original := newOriginal(t)
+	second, third := pgtest.NewServer(t), pgtest.NewServer(t)
+	restore := restores()["custom"]
+	url := restore(t, from, original.url, second)
+	publishEach(t, url, recent())
+	url = restore(t, second, url, third)
+	if _, _, err := repaired(t, url, nil); err != nil {
+		t.Fatal(err)
+	}
+	d := openDatabase(t, url)
+	appendEach(t, original, recent())
+	for p := range partitions {
+		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
+		}
 	}
 }

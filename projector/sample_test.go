@@ -8,28 +8,35 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/pubsub"
 )
 
 func TestSampleTellsWhatIsWrong(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	var log bytes.Buffer
-	p := d.newProjector(t, func(cfg *Config) {
-		cfg.VerifyInterval, cfg.VerifySample = time.Hour, 16
-		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	owner := &recordingOwner{}
+	s, err := replay.NewSampler(replay.SamplerConfig{
+		Pool: d.pool, Log: d.log, Owner: owner, Interval: time.Hour, Users: 16,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	since := time.Hour
 	verifySome := func(partition int) (ran bool) {
 		t.Helper()
-		ran, err := p.verifySome(t.Context(), NewVerifier(d.pool, d.log), partition, since)
+		ran, err := s.VerifySome(t.Context(), replay.NewVerifier(d.pool, d.log), partition, since)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return ran
 	}
-	m := p.metrics
+	m := s.Cfg.Metrics
 	counts := func() [4]int {
-		return [4]int{count(m.verifyUsers), count(m.verifyMismatches), count(m.verifyMended), count(m.verifyPutOff)}
+		return [4]int{count(m.Users), count(m.Mismatches), count(m.Healed), count(m.PutOff)}
 	}
 	if !verifySome(0) { // three users there
 		t.Error("a short log was put off")
@@ -50,18 +57,18 @@ func TestSampleTellsWhatIsWrong(t *testing.T) {
 		}
 	}
 
-	p.cfg.SelfHeal = true
+	s.Cfg.SelfHeal = true
 	verifySome(0)
 	if got := counts(); got != [4]int{9, 2, 1, 0} || d.badge(t, ann).Total != 4 {
 		t.Errorf("counts are %v, the total is %d", got, d.badge(t, ann).Total)
 	}
-	if updates := <-p.updates; len(updates) != 1 || updates[0].UserID != ann || updates[0].Version != 9 {
+	if updates := owner.told; len(updates) != 1 || updates[0].UserID != ann || updates[0].Version != 9 {
 		t.Errorf("the bus is told %+v", updates)
 	}
 
 	d.exec(t, `ALTER TABLE badged.events_p00 ALTER payload SET STORAGE EXTERNAL`)
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
-VALUES (pg_current_xact_id(), gen_random_uuid(), to_json(repeat('x', $1)))`, sampleFloor/searchPasses)
+VALUES (pg_current_xact_id(), gen_random_uuid(), to_json(repeat('x', $1)))`, replay.SampleFloor/replay.SearchPasses)
 	since = time.Millisecond
 	if ran := verifySome(0); ran || counts() != [4]int{9, 2, 1, 1} {
 		t.Errorf("in a long log, soon after the last run: %t, counts are %v", ran, counts())
@@ -83,7 +90,7 @@ func TestSampleSize(t *testing.T) {
 		{10, time.Minute, 0, 10},
 		{10, time.Minute, 100 * MiB, 10},
 		{16, time.Minute, 100 * MiB, 16},
-		{99, time.Minute, 0, maxSought},
+		{99, time.Minute, 0, replay.MaxSought},
 		{10, time.Minute, 400 * MiB, 5},
 		{10, time.Minute, 760 * MiB, 1},
 		{10, time.Minute, 800 * MiB, 0},
@@ -92,23 +99,48 @@ func TestSampleSize(t *testing.T) {
 		{10, time.Millisecond, 12 * MiB, 1},
 		{10, time.Millisecond, 16 * MiB, 0},
 	} {
-		if got := sampleSize(tc.wanted, tc.since, tc.logBytes); got != tc.want {
+		if got := replay.SampleSize(tc.wanted, tc.since, tc.logBytes); got != tc.want {
 			t.Errorf("of %d users %s after others in %d MiB, %d are verified, want %d", tc.wanted, tc.since, tc.logBytes/MiB, got, tc.want)
 		}
 	}
 }
 
-// A projector that runs finds what is wrong by itself, mends it, and tells the
-// bus under a greater version.
-func TestRunningProjectorHealsItself(t *testing.T) {
+// recordingOwner owns the first partition, and keeps what it is to tell.
+type recordingOwner struct{ told []pubsub.Update }
+
+func (o *recordingOwner) OwnedPartitions() []int       { return []int{0} }
+func (o *recordingOwner) Tell(updates []pubsub.Update) { o.told = append(o.told, updates...) }
+
+// A sampler that runs counts and logs a failure.
+func TestSamplerFailureIsCounted(t *testing.T) {
+	d := newDatabase(t)
+	d.exec(t, `ALTER TABLE badged.users_p00 RENAME TO mislaid`)
+	log := newDiary()
+	s, err := replay.NewSampler(replay.SamplerConfig{Pool: d.pool, Log: d.log, Owner: &recordingOwner{}, Interval: time.Millisecond, Logger: slog.New(log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runUntilStopped(t, s.Run)
+	log.await(t, "cannot verify a sample of users")
+	if count(s.Cfg.Metrics.Failed) == 0 {
+		t.Error("the failure to verify is not counted")
+	}
+}
+
+// A sampler that runs finds a wrong badge by itself, heals it, and tells the bus
+// under a greater version.
+func TestSamplerHeals(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	before := d.badge(t, ann)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	r := prometheus.NewRegistry()
-	d.startOwner(t, func(cfg *Config) {
-		cfg.VerifyInterval, cfg.SelfHeal, cfg.Metrics = time.Millisecond, true, NewMetrics(r)
-	})
+	p, _, _ := d.startOwner(t, nil)
+	s, err := replay.NewSampler(replay.SamplerConfig{Pool: d.pool, Log: d.log, Owner: p, Interval: time.Millisecond, SelfHeal: true, Metrics: replay.NewSamplerMetrics(r)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runUntilStopped(t, s.Run)
 	d.bus.awaitTotal(t, ann, before.Total)
 	if updates := d.bus.of(ann); len(updates) != 1 || updates[0].Version <= before.Version {
 		t.Errorf("version %d was followed by %+v", before.Version, updates)
@@ -124,7 +156,7 @@ func TestRunningProjectorHealsItself(t *testing.T) {
 	for _, f := range families {
 		found[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
 	}
-	if found["badged_verify_users_total"] == 0 || found["badged_verify_mismatches_total"] != 1 || found["badged_verify_mended_total"] != 1 {
+	if found["badged_verify_users_total"] == 0 || found["badged_verify_mismatches_total"] != 1 || found["badged_verify_healed_total"] != 1 {
 		t.Errorf("metrics are %v", found)
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/internal/pgsession"
 )
 
 // The host of a session with locks is asked whether it is there. (What Postgres
 // makes of that on a Unix-domain socket, as here, is nothing.)
 func TestSessionsWithLocksAreWatched(t *testing.T) {
 	d := newDatabase(t)
-	conn, err := OpenSession(t.Context(), d.pool.Config().ConnConfig, "badged test")
+	conn, err := pgsession.OpenSession(t.Context(), d.pool.Config().ConnConfig, "badged test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/pubsub"
 )
+
+// sparse is a distance of seqs that no two in a word have.
+const sparse = 100
 
 // Through the real log and the real tables: whatever the history, however it
 // is cut into transactions, batches and generations of keys, the tables say
@@ -41,9 +48,9 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 			if diff := cmp.Diff(truth.describe(id), d.describe(t, id)); diff != "" {
 				rt.Fatalf("after\n%sin generations %v the tables of %s are (-want +got):\n%s", story(history), truth.generations, id, diff)
 			}
-			want := d.refold(t, p, start[p]).rows[id]
+			want := d.replay(t, p, start[p]).rows[id]
 			if want == nil {
-				want = newUser(id)
+				want = badge.NewUser(id)
 			}
 			if diff := cmp.Diff(versionsOf(want), d.versions(t, id)); diff != "" {
 				rt.Fatalf("after\n%sin generations %v the versions of %s are (-one by one +got):\n%s", story(history), truth.generations, id, diff)
@@ -60,13 +67,21 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 // are not dense: the sets come back from the tables as they were.
 func TestUnusualSetsThroughTheTables(t *testing.T) {
 	ann := userIn(0, 0)
-	var sparse []events.Event
-	for seq := int64(1); seq <= 2*maxRanges+20; seq += 2 {
-		e := deliver("sparse", seq, ann)
-		if seq%3 == 0 {
+	var far []events.Event
+	for i := range int64(badge.MaxRanges + 10) {
+		e := deliver("sparse", 1+sparse*i, ann)
+		if i%3 == 0 {
 			e.Data.MentionedUserIDs = e.Data.UserIDs
 		}
-		sparse = append(sparse, e)
+		far = append(far, e)
+	}
+	var holes []events.Event
+	for i := range int64(4 * badge.MaxRanges) {
+		e := deliver("holes", 1+3*i/2, ann)
+		if i%3 == 0 {
+			e.Data.MentionedUserIDs = e.Data.UserIDs
+		}
+		holes = append(holes, e)
 	}
 	last := int64(math.MaxInt64)
 	for name, history := range map[string][]events.Event{
@@ -76,12 +91,15 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 			event("read", events.ConversationRead, "c", upTo(last-2), ann),
 		},
 		"read to the end": {deliver("c", last, ann), event("read", events.ConversationRead, "c", upTo(last), ann), deliver("c", 1, ann)},
-		"too many ranges": append(slices.Clone(sparse),
-			event("recall", events.MessageRecalled, "sparse", func(d *events.Data) { d.Seq = 3 }, ann)),
-		"too many ranges, read in part": append(slices.Clone(sparse),
-			event("read", events.ConversationRead, "sparse", upTo(11), ann)),
-		"too many ranges, read until exact": append(slices.Clone(sparse),
-			event("read", events.ConversationRead, "sparse", upTo(2001), ann)),
+		"many holes": append(slices.Clone(holes),
+			event("read", events.ConversationRead, "holes", upTo(20), ann),
+			event("recall", events.MessageRecalled, "holes", func(d *events.Data) { d.Seq = 25 }, ann), deliver("holes", 24, ann)),
+		"too many ranges": append(slices.Clone(far),
+			event("recall", events.MessageRecalled, "sparse", func(d *events.Data) { d.Seq = 1 }, ann)),
+		"too many ranges, read in part": append(slices.Clone(far),
+			event("read", events.ConversationRead, "sparse", upTo(5*sparse), ann)),
+		"too many ranges, read until exact": append(slices.Clone(far),
+			event("read", events.ConversationRead, "sparse", upTo(1000*sparse+1), ann)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, single := newDatabase(t), newMemory()
@@ -140,8 +158,9 @@ func (d *database) describe(t *testing.T, id string) string {
 			t.Fatal(err)
 		}
 	}
-	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, mentions, coalesce(unread_block[1], lower(unread_set), 0),
-       read_seq, last_seq, level::text, category, marked_unread, left_seq IS NOT DISTINCT FROM last_seq
+	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, mentions, `+badges.FirstUnreadSQL+`,
+       read_seq, last_seq, level::text, category, marked_unread,
+       coalesce(left_seq >= last_seq, false) AND (last_seq > 0 OR read_seq > 0 OR level <> 'all')
 FROM badged.conversations WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)
@@ -189,10 +208,10 @@ SELECT conversation_id, version FROM badged.conversations WHERE user_id = $1`, i
 }
 
 // versionsOf returns the same of a state in memory.
-func versionsOf(u *user) map[string]int64 {
-	versions := map[string]int64{"": u.version}
-	for id, c := range u.conversations {
-		versions[id] = c.version
+func versionsOf(u *badge.User) map[string]int64 {
+	versions := map[string]int64{"": u.Version}
+	for id, c := range u.Conversations {
+		versions[id] = c.Version
 	}
 	return withoutZeros(versions)
 }
@@ -204,11 +223,11 @@ func withoutZeros(versions map[string]int64) map[string]int64 {
 
 // listed returns the conversations of a user that pass, as clients see them,
 // most recently changed first.
-func listed(u *user, pass func(*conversation) bool) []pubsub.Conversation {
+func listed(u *badge.User, pass func(*badge.Conversation) bool) []pubsub.Conversation {
 	list := []pubsub.Conversation{}
-	for _, c := range sorted(u.conversations) {
-		if c.version > 0 && pass(c) {
-			list = append(list, c.public())
+	for _, c := range store.Sorted(u.Conversations) {
+		if c.Version > 0 && pass(c) {
+			list = append(list, store.Public(c))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b pubsub.Conversation) int { return int(b.Version - a.Version) })
@@ -217,30 +236,33 @@ func listed(u *user, pass func(*conversation) bool) []pubsub.Conversation {
 
 // compareAnswers compares what the reader says of a user with its state, and
 // returns the difference.
-func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *user) string {
+func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) string {
 	t.Helper()
-	badge := pubsub.Badge{
-		UserID: want.id, Epoch: d.badge(t, want.id).Epoch, Version: want.version,
-		Total: want.total, Mentions: want.mentions, Categories: want.categories.byName(),
+	totals := pubsub.Badge{
+		UserID: want.ID, Epoch: d.badge(t, want.ID).Epoch, Version: want.Version,
+		Total: want.Total, Mentions: want.Mentions, Categories: want.Categories.ByName(),
 	}
-	since := rapid.Int64Range(0, want.version).Draw(rt, "since")
-	snapshot, err := d.reader.Snapshot(t.Context(), want.id)
+	since := rapid.Int64Range(0, want.Version).Draw(rt, "since")
+	snapshot, err := d.reader.Snapshot(t.Context(), want.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := d.changes(t, want.id, since)
+	changes := d.changes(t, want.ID, since)
 	limit := rapid.IntRange(1, 3).Draw(rt, "page")
-	unread := func(c *conversation) bool { return !c.left() && (c.unread.len() > 0 || c.marked) }
-	shows := func(c *conversation) bool { return unread(c) || !c.left() && c.level != events.LevelAll }
+	unread := func(c *badge.Conversation) bool { return !c.Left() && (c.Unread.Len() > 0 || c.Marked) }
+	known := func(c *badge.Conversation) bool { // or else as good as none
+		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelAll)
+	}
+	shows := func(c *badge.Conversation) bool { return unread(c) || !c.Left() && c.Level != events.LevelAll }
 	return strings.Join(slices.DeleteFunc([]string{
-		cmp.Diff(badge, d.badge(t, want.id)),
-		cmp.Diff(pubsub.Snapshot{Badge: badge, Conversations: listed(want, shows), Whole: true}, snapshot),
+		cmp.Diff(totals, d.badge(t, want.ID)),
+		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, shows), Whole: true}, snapshot),
 		cmp.Diff(pubsub.Snapshot{
-			Badge:         badge,
-			Conversations: listed(want, func(c *conversation) bool { return c.version > since }),
+			Badge:         totals,
+			Conversations: listed(want, func(c *badge.Conversation) bool { return c.Version > since }),
 		}, changes),
-		cmp.Diff(listed(want, func(c *conversation) bool { return !c.left() }), d.pages(t, want.id, false, limit)),
-		cmp.Diff(listed(want, unread), d.pages(t, want.id, true, limit)),
+		cmp.Diff(listed(want, known), d.pages(t, want.ID, false, limit)),
+		cmp.Diff(listed(want, unread), d.pages(t, want.ID, true, limit)),
 	}, func(diff string) bool { return diff == "" }), "\n")
 }
 
@@ -275,7 +297,7 @@ func (d *database) checkSums(t *testing.T) {
 	const wrongUsersSQL = `
 WITH counted AS (
     SELECT user_id, category, mentions, level,
-           CASE WHEN left_seq = last_seq OR level = 'none' THEN 0
+           CASE WHEN left_seq >= last_seq OR level = 'none' THEN 0
                 WHEN level = 'mentions' THEN mentions
                 WHEN marked_unread THEN greatest(1, unread)
                 ELSE unread
@@ -289,12 +311,12 @@ WITH counted AS (
     FROM (SELECT user_id, category, sum(adds) AS adds FROM counted GROUP BY user_id, category HAVING sum(adds) > 0) AS sums
     GROUP BY user_id
 )
-SELECT u.user_id || ': ' || to_jsonb(u)::text || ' but the sums are ' || to_jsonb(s)::text || ' and ' || coalesce(c.categories::text, 'none')
+SELECT u.user_id || ': ' || to_jsonb(u)::text || ' but the sums are ' || coalesce(to_jsonb(s)::text, 'none') || ' and ' || coalesce(c.categories::text, 'none')
 FROM users AS s
 FULL JOIN badged.users AS u USING (user_id)
 LEFT JOIN categories AS c USING (user_id)
-WHERE coalesce(u.total, 0) IS DISTINCT FROM s.total
-   OR coalesce(u.mentions, 0) IS DISTINCT FROM s.mentions
+WHERE coalesce(u.total, 0) <> coalesce(s.total, 0)
+   OR coalesce(u.mentions, 0) <> coalesce(s.mentions, 0)
    OR coalesce(u.categories, '{}') <> coalesce(c.categories, '{}')
    OR coalesce((SELECT sum(v::bigint) FROM jsonb_each_text(u.categories) AS e (k, v)), 0) <> coalesce(u.total, 0)`
 	const wrongSetsSQL = `
@@ -302,6 +324,7 @@ SELECT user_id || ' in ' || conversation_id || ': ' || to_jsonb(c)::text
 FROM badged.conversations AS c
 WHERE unread <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unread_set) AS r)
    OR mentions <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(mention_set) AS r)
+   OR unread_words IS NOT NULL OR mention_words IS NOT NULL
    OR NOT mention_set <@ unread_set OR unread_set && recalled_set
    OR lower(unread_set) <= read_seq OR upper(unread_set) > last_seq + 1`
 	if n := d.lines(t, `SELECT count(*)::text FROM badged.users WHERE total > 0`)[0]; n == "0" {
@@ -315,10 +338,10 @@ WHERE unread <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unread
 // No update is made of a user of whom nobody hears, nor of one of whom nothing
 // can be seen to have changed.
 func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
-	users := map[string]*user{"ann": newUser("ann"), "ben": newUser("ben"), "eve": newUser("eve")}
+	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
 	e := deliver("c", 1, "ann", "ben")
-	fold(&e, users)
-	updates := updatesOf(sorted(users), 3, "epoch", func(u pubsub.User) bool {
+	store.Fold(&e, users)
+	updates := store.ClientUpdates(store.Sorted(users), 3, "epoch", func(u pubsub.User) bool {
 		return u == pubsub.User{ID: "ben", Partition: 3} || u.ID == "eve"
 	})
 	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
@@ -330,7 +353,7 @@ func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
 // more, whatever the rows.
 func TestArraysFitTheirRoom(t *testing.T) {
 	types := pgtype.NewMap()
-	events.RegisterArrays(types)
+	pgwire.RegisterArrays(types)
 	oid := func(value any) uint32 {
 		switch value.(type) {
 		case []int64:
@@ -342,32 +365,32 @@ func TestArraysFitTheirRoom(t *testing.T) {
 		}
 		return pgtype.TextArrayOID
 	}
-	users := map[string]*user{}
+	users := map[string]*badge.User{}
 	for i := range 2000 {
-		u := newUser(fmt.Sprint("user ", i))
-		users[u.id] = u
+		u := badge.NewUser(fmt.Sprint("user ", i))
+		users[u.ID] = u
 		if i%2 == 0 { // there are rows of it
-			u.stored = 1
-			u.conversation("c").stored = true
+			u.Stored, u.HasRow = 1, true
+			u.Conversation("c").Stored = true
 		}
 		for _, e := range []events.Event{
-			deliver("c", 1, u.id), deliver("c", 3, u.id), deliver("other", 1, u.id),
-			event("1", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 3 }, u.id),
-			event("2", events.ConversationLevelSet, "c", level(events.LevelMentions), u.id),
-			event("3", events.ConversationLeft, "other", nil, u.id),
+			deliver("c", 1, u.ID), deliver("c", 3, u.ID), deliver("other", 1, u.ID),
+			event("1", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 3 }, u.ID),
+			event("2", events.ConversationLevelSet, "c", level(events.LevelMentions), u.ID),
+			event("3", events.ConversationLeft, "other", nil, u.ID),
 		} {
 			e.Data.MentionedUserIDs = e.Data.UserIDs
-			fold(&e, users)
+			store.Fold(&e, users)
 		}
 	}
 	var batch pgx.Batch
-	all := newTables(0).queueWrites(&batch, sorted(users))
+	all := store.NewTables(0).QueueWrites(&batch, store.Sorted(users))
 	sum := 0
 	for _, q := range batch.QueuedQueries {
 		bytes := 0
 		for i, value := range q.Arguments {
 			of := oid(value)
-			if i == 4 && len(q.Arguments) == 5 { // the categories of users
+			if i == 4 && len(q.Arguments) == 6 { // the categories of users
 				of = pgtype.JSONBArrayOID
 			}
 			b, err := types.Encode(of, pgtype.BinaryFormatCode, value, nil)
@@ -376,7 +399,7 @@ func TestArraysFitTheirRoom(t *testing.T) {
 			}
 			bytes += len(b)
 		}
-		if room := q.Arguments[0].(events.Leading).Bytes; room < bytes || room > bytes+arraysBytes*2 {
+		if room := q.Arguments[0].(pgwire.Leading).Bytes; room < bytes || room > bytes+store.ArraysBytes*2 {
 			t.Errorf("there is room for %d bytes, of %d, in %.60s", room, bytes, q.SQL)
 		}
 		sum += bytes

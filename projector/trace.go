@@ -4,30 +4,30 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 )
 
-// TracedBatch is a batch that was committed and holds events with a trace
-// context.
+// TracedBatch is a committed batch with traced events.
 type TracedBatch struct {
 	Partition int
-	// Size is how many events it holds.
+	// Size is its number of events.
 	Size int
-	// Began and Ended are when it was folded.
+	// Began and Ended are when folding began and ended.
 	Began, Ended time.Time
 	// Events are those with a trace context, in the order of the log.
 	Events []*events.Event
 }
 
-// trace tells Config.Trace of a committed batch, and puts into the updates the
-// contexts of the events that caused them: of several the last. It comes before
-// the updates are handed on.
-func (p *partition) trace(b *batch, r result, began time.Time) {
+// trace calls Config.Trace for a committed batch, and puts into each update
+// the context of the last event that caused it. Call it before the updates are
+// published.
+func (p *partition) trace(b *store.Batch, r store.Result, began time.Time) {
 	if p.projector.cfg.Trace == nil {
 		return
 	}
-	traced := TracedBatch{Partition: p.id, Size: len(b.items), Began: began, Ended: time.Now()}
-	for i := range b.items {
-		if e := &b.items[i].event; e.TraceParent != "" {
+	traced := TracedBatch{Partition: p.id, Size: len(b.Items), Began: began, Ended: time.Now()}
+	for i := range b.Items {
+		if e := &b.Items[i].Event; e.TraceParent != "" {
 			traced.Events = append(traced.Events, e)
 		}
 	}
@@ -40,7 +40,7 @@ func (p *partition) trace(b *batch, r result, began time.Time) {
 			last[user] = context
 		}
 	}
-	for i := range r.updates {
-		r.updates[i].TraceParent = last[r.updates[i].UserID]
+	for i := range r.Updates {
+		r.Updates[i].TraceParent = last[r.Updates[i].UserID]
 	}
 }

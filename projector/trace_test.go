@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/pubsub"
 )
 
-func tracedItem(traceParent string, users ...string) item {
-	return item{event: events.Event{TraceParent: traceParent, Data: events.Data{UserIDs: users}}}
+func tracedItem(traceParent string, users ...string) store.Item {
+	return store.Item{Event: events.Event{TraceParent: traceParent, Data: events.Data{UserIDs: users}}}
 }
 
 func updateOf(user string) pubsub.Update {
@@ -27,12 +28,12 @@ func TestUpdateCarriesTheTraceOfTheLastEvent(t *testing.T) {
 		return contexts
 	}}}}
 	began := time.Now()
-	b := &batch{items: []item{tracedItem("a", "ada", "ben"), tracedItem("", "ada"), tracedItem("b", "ben"), tracedItem("", "eve")}}
-	r := result{updates: []pubsub.Update{updateOf("ada"), updateOf("ben"), updateOf("eve")}}
+	b := &store.Batch{Items: []store.Item{tracedItem("a", "ada", "ben"), tracedItem("", "ada"), tracedItem("b", "ben"), tracedItem("", "eve")}}
+	r := store.Result{Updates: []pubsub.Update{updateOf("ada"), updateOf("ben"), updateOf("eve")}}
 	p.trace(b, r, began)
 	for i, want := range []string{"fold of a", "fold of b", ""} {
-		if got := r.updates[i].TraceParent; got != want {
-			t.Errorf("the update of %s carries %q, want %q", r.updates[i].UserID, got, want)
+		if got := r.Updates[i].TraceParent; got != want {
+			t.Errorf("the update of %s carries %q, want %q", r.Updates[i].UserID, got, want)
 		}
 	}
 	if told.Partition != 3 || told.Size != 4 || len(told.Events) != 2 || told.Began != began || told.Ended.Before(began) {
@@ -46,9 +47,9 @@ func TestTracingCostsNothing(t *testing.T) {
 		t.Error("told of a batch without a traced event")
 		return nil
 	}}}}
-	traced := &batch{items: []item{tracedItem("a", "ada")}}
-	untraced := &batch{items: []item{tracedItem("", "ada")}}
-	r := result{updates: []pubsub.Update{updateOf("ada")}}
+	traced := &store.Batch{Items: []store.Item{tracedItem("a", "ada")}}
+	untraced := &store.Batch{Items: []store.Item{tracedItem("", "ada")}}
+	r := store.Result{Updates: []pubsub.Update{updateOf("ada")}}
 	if n := testing.AllocsPerRun(100, func() {
 		off.trace(traced, r, time.Time{})
 		on.trace(untraced, r, time.Time{})

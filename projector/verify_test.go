@@ -15,19 +15,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/replay"
 )
 
 // verify returns the differences in a partition, sorted.
-func (d *database) verify(t testing.TB, partition int, options VerifyOptions) ([]string, Verified) {
+func (d *database) verify(t testing.TB, partition int, options replay.VerifyOptions) ([]string, replay.Verified) {
 	t.Helper()
 	found := []string{}
-	options.Found = func(d Difference) {
+	options.Found = func(d replay.Difference) {
 		if d.Partition != partition {
 			t.Errorf("%s is in partition %d, not %d", d, d.Partition, partition)
 		}
 		found = append(found, d.String())
 	}
-	v, err := NewVerifier(d.pool, d.log).Verify(t.Context(), partition, options)
+	v, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), partition, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func (d *database) verify(t testing.TB, partition int, options VerifyOptions) ([
 }
 
 // verifyAll fails the test where any partition differs.
-func (d *database) verifyAll(t testing.TB, options VerifyOptions) (sum Verified) {
+func (d *database) verifyAll(t testing.TB, options replay.VerifyOptions) (sum replay.Verified) {
 	t.Helper()
 	for p := range partitions {
 		differences, v := d.verify(t, p, options)
@@ -67,23 +69,23 @@ func TestVerifyFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 		}
 		d.appendAndFold(t, rt, history)
 		for _, id := range users {
-			if differences, _ := d.verify(t, events.PartitionOf(id, partitions), VerifyOptions{Users: []string{id}}); len(differences) > 0 {
+			if differences, _ := d.verify(t, events.PartitionOf(id, partitions), replay.VerifyOptions{Users: []string{id}}); len(differences) > 0 {
 				rt.Fatalf("after\n%s%s", story(history), strings.Join(differences, "\n"))
 			}
 		}
 	})
-	everybody := d.verifyAll(t, VerifyOptions{})
+	everybody := d.verifyAll(t, replay.VerifyOptions{})
 	if everybody.Users == 0 || everybody.Conversations < everybody.Users {
 		t.Errorf("verified %+v", everybody)
 	}
-	if got := d.verifyAll(t, VerifyOptions{Memory: 20_000}); got != everybody {
+	if got := d.verifyAll(t, replay.VerifyOptions{Memory: 20_000}); got != everybody {
 		t.Errorf("with little memory %+v, with more %+v", got, everybody)
 	}
-	var listed Verified
+	var listed replay.Verified
 	for p := range partitions {
 		all := d.lines(t, fmt.Sprintf(`SELECT user_id FROM badged.users_p%02d`, p))
-		differences, v := d.verify(t, p, VerifyOptions{Users: all})
-		if len(all) <= maxSought || len(differences) > 0 {
+		differences, v := d.verify(t, p, replay.VerifyOptions{Users: all})
+		if len(all) <= replay.MaxSought || len(differences) > 0 {
 			t.Errorf("of %d listed users: %v", len(all), differences)
 		}
 		listed.Users += v.Users
@@ -120,7 +122,7 @@ func TestVerifyWhileEventsPourIn(t *testing.T) {
 	moved := map[events.Position]struct{}{}
 	for i := 0; i < 12 || len(moved) < 3; i++ {
 		await(t, d.bus.published, "an update")
-		differences, v := d.verify(t, 0, VerifyOptions{Users: users[:2*(i%2)]})
+		differences, v := d.verify(t, 0, replay.VerifyOptions{Users: users[:2*(i%2)]})
 		if len(differences) > 0 {
 			t.Errorf("run %d: %v", i, differences)
 		}
@@ -130,7 +132,7 @@ func TestVerifyWhileEventsPourIn(t *testing.T) {
 	pouring.Wait()
 	stop()
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // plant is a corruption and what verifying says of it; %[1]s is ann.
@@ -245,7 +247,7 @@ func startPlants(t *testing.T) (d *database, ann string) {
 func TestVerifyFindsWhatIsWrong(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 	before := d.dump(t)
 	for _, p := range plants {
 		t.Run(p.name, func(t *testing.T) {
@@ -256,14 +258,14 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 			for i := range want {
 				want[i] = strings.ReplaceAll(want[i], "ANN", fmt.Sprintf("%q", ann))
 			}
-			for name, options := range map[string]VerifyOptions{
+			for name, options := range map[string]replay.VerifyOptions{
 				"everybody": {}, "a share at a time": {Memory: 1}, "the user": {Users: []string{ann}},
 			} {
 				if got, _ := d.verify(t, 0, options); !slices.Equal(got, want) {
 					t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
 				}
 			}
-			if others, _ := d.verify(t, 0, VerifyOptions{Users: []string{userIn(0, 1), userIn(0, 2), "nobody"}}); len(others) > 0 {
+			if others, _ := d.verify(t, 0, replay.VerifyOptions{Users: []string{userIn(0, 1), userIn(0, 2), "nobody"}}); len(others) > 0 {
 				t.Errorf("of others: %v", others)
 			}
 		})
@@ -271,7 +273,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 	if after := d.dump(t); after != before {
 		t.Errorf("a row was not put back (-before +after):\n%s", cmp.Diff(before, after))
 	}
-	d.verifyAll(t, VerifyOptions{})
+	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // keep returns a function that puts the rows back as they are now.
@@ -294,7 +296,7 @@ func TestVerifyFindsAUserTooMany(t *testing.T) {
 	stranger := userIn(0, 9)
 	d.exec(t, `INSERT INTO badged.users SELECT partition_id, version, total, mentions, $2, categories FROM badged.users WHERE user_id = $1`, userIn(0, 0), stranger)
 	want := []string{fmt.Sprintf("user %q: the row is present in the table, absent by the log", stranger)}
-	for name, options := range map[string]VerifyOptions{"everybody": {}, "the user": {Users: []string{stranger}}} {
+	for name, options := range map[string]replay.VerifyOptions{"everybody": {}, "the user": {Users: []string{stranger}}} {
 		if got, _ := d.verify(t, 0, options); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -308,8 +310,8 @@ func TestVerifyComparesTheHour(t *testing.T) {
 	ann := userIn(0, 0)
 	d.appendAgo(t, week, deliver("c", 1, ann), deliver("d", 1, ann))
 	d.fold(t)
-	d.verifyAll(t, VerifyOptions{})
-	hour := hourOf(noon.Add(-week))
+	d.verifyAll(t, replay.VerifyOptions{})
+	hour := badge.HourOf(noon.Add(-week))
 	wrong := []string{fmt.Sprintf(`user %q, conversation "c": delivered_hour is %d in the table, %d by the log`, ann, hour+1, hour)}
 	for to, want := range map[string][]string{
 		`delivered_hour + 1`: wrong,
@@ -317,10 +319,10 @@ func TestVerifyComparesTheHour(t *testing.T) {
 	} {
 		undo := d.keep(t)
 		d.exec(t, `UPDATE badged.conversations SET delivered_hour = `+to+` WHERE conversation_id = 'c'`)
-		if got, _ := d.verify(t, 0, VerifyOptions{}); !slices.Equal(got, want) {
+		if got, _ := d.verify(t, 0, replay.VerifyOptions{}); !slices.Equal(got, want) {
 			t.Errorf("with %s: %v, want %v", to, got, want)
 		}
-		if _, mended := d.mend(t, ann); mended != (want != nil) {
+		if _, mended := d.heal(t, ann); mended != (want != nil) {
 			t.Errorf("with %s: mended %v", to, mended)
 		}
 		d.exec(t, `DELETE FROM badged.mended_users`)
@@ -329,18 +331,18 @@ func TestVerifyComparesTheHour(t *testing.T) {
 	// Mending knows what the migration could not.
 	d.exec(t, `UPDATE badged.conversations SET delivered_hour = (SELECT unknown_delivered_hour FROM badged.settings)`)
 	d.exec(t, `UPDATE badged.users SET total = 9`)
-	d.mend(t, ann)
+	d.heal(t, ann)
 	same(t, "hours", []string{fmt.Sprint(hour)}, d.lines(t, `SELECT DISTINCT delivered_hour::text FROM badged.conversations`))
 }
 
 // Every column is compared, but those that say whose row it is.
 func TestVerifyComparesEveryColumn(t *testing.T) {
 	compared := map[string][]string{"users": {"partition_id", "user_id", "version"}, "conversations": {"partition_id", "user_id", "conversation_id", "version"}}
-	for _, f := range userFields() {
-		compared["users"] = append(compared["users"], f.name)
+	for _, f := range replay.UserFields() {
+		compared["users"] = append(compared["users"], f.Name)
 	}
-	for _, f := range conversationFields() {
-		compared["conversations"] = append(compared["conversations"], f.name)
+	for _, f := range replay.ConversationFields() {
+		compared["conversations"] = append(compared["conversations"], f.Name)
 	}
 	d := newDatabase(t)
 	for table, got := range compared {
@@ -368,13 +370,14 @@ func TestVerifyLeavesDeadLettersOut(t *testing.T) {
 	d.exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason)
 SELECT 0, transaction_id, "offset", uuid, 'was unknown' FROM badged.events_p00 WHERE transaction_id || '/' || "offset" = $1`, at)
 	d.exec(t, `UPDATE badged.events_p00_offsets SET last_processed_transaction_id = split_part($1, '/', 1)::xid8, offset_acked = split_part($1, '/', 2)::bigint`, at)
-	d.verifyAll(t, VerifyOptions{})
-	if differences, _ := d.verify(t, 0, VerifyOptions{Users: []string{ann}}); len(differences) > 0 {
+	d.verifyAll(t, replay.VerifyOptions{})
+	if differences, _ := d.verify(t, 0, replay.VerifyOptions{Users: []string{ann}}); len(differences) > 0 {
 		t.Error(differences)
 	}
 }
 
-// Events under one name that name different people: the first counts for all.
+// Events under one name that name different users: each counts for those whom
+// it names first.
 func TestVerifyWithKeysUsedTwice(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := userIn(0, 0), userIn(0, 1)
@@ -386,10 +389,10 @@ func TestVerifyWithKeysUsedTwice(t *testing.T) {
 	e.ID, e.Source = "1", "sql"
 	d.append(t, e)
 	d.fold(t)
-	if a, b := d.badge(t, ann), d.badge(t, bob); a.Total != 2 || b.Total != 0 {
+	if a, b := d.badge(t, ann), d.badge(t, bob); a.Total != 2 || b.Total != 2 {
 		t.Fatalf("totals are %d and %d", a.Total, b.Total)
 	}
-	for name, options := range map[string]VerifyOptions{"everybody": {}, "a share at a time": {Memory: 1}, "ann": {Users: []string{ann}}, "bob": {Users: []string{bob}}} {
+	for name, options := range map[string]replay.VerifyOptions{"everybody": {}, "a share at a time": {Memory: 1}, "ann": {Users: []string{ann}}, "bob": {Users: []string{bob}}} {
 		if got, _ := d.verify(t, 0, options); len(got) > 0 {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -406,7 +409,7 @@ func TestVerifyTellsItsProgress(t *testing.T) {
 	}
 	for _, memory := range []int64{0, 1, 2000} {
 		var planned, done int64
-		d.verify(t, 0, VerifyOptions{
+		d.verify(t, 0, replay.VerifyOptions{
 			Memory:  memory,
 			Planned: func(n int64) { planned += n },
 			Done:    func(n int) { done += int64(n) },
@@ -424,10 +427,10 @@ func TestVerifyIsCancelled(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	d.exec(t, plants[0].sql, ann)
-	for name, options := range map[string]VerifyOptions{"everybody": {}, "a user": {Users: []string{ann}}} {
+	for name, options := range map[string]replay.VerifyOptions{"everybody": {}, "a user": {Users: []string{ann}}} {
 		ctx, cancel := context.WithCancel(t.Context())
-		options.Found = func(Difference) { cancel() }
-		_, err := NewVerifier(d.pool, d.log).Verify(ctx, 0, options)
+		options.Found = func(replay.Difference) { cancel() }
+		_, err := replay.NewVerifier(d.pool, d.log).Verify(ctx, 0, options)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -439,11 +442,11 @@ func TestShares(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		user := rapid.String().Draw(rt, "user")
 		holders, shares := 0, 0
-		for s, more := everybody(), true; more; s, more = s.next() {
+		for s, more := replay.AllUsers(), true; more; s, more = s.Next() {
 			for range rapid.IntRange(0, 4).Draw(rt, "narrowed") {
-				s.narrow()
+				s.Narrow()
 			}
-			if s.has(user) {
+			if s.Has(user) {
 				holders++
 			}
 			if shares++; shares > 1<<10 {
@@ -454,16 +457,16 @@ func TestShares(t *testing.T) {
 			rt.Fatalf("%d shares have the user", holders)
 		}
 	})
-	s := everybody()
-	for s.narrow() {
+	s := replay.AllUsers()
+	for s.Narrow() {
 	}
-	if s.lo != s.hi {
-		t.Errorf("the narrowest share is from %d to %d", s.lo, s.hi)
+	if s.Lo != s.Hi {
+		t.Errorf("the narrowest share is from %d to %d", s.Lo, s.Hi)
 	}
 }
 
 func TestDifferenceIsReadable(t *testing.T) {
-	long := Difference{UserID: "ann", ConversationID: "c", Field: "unread_set", Table: "{" + strings.Repeat("é", 500) + "}", Log: ""}
+	long := replay.Difference{UserID: "ann", ConversationID: "c", Field: "unread_set", Table: "{" + strings.Repeat("é", 500) + "}", Log: ""}
 	want := `user "ann", conversation "c": unread_set is {` + strings.Repeat("é", 59) + `… in the table, empty by the log`
 	if got := long.String(); got != want {
 		t.Errorf("it reads %s", got)

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// memoryQueueLimit bounds the updates that wait for the handler of one
-// subscription: far above what a handler that does not block lets pile up (a
-// batch of the projector is thousands), and some tens of MiB when full.
+// memoryQueueLimit is the most updates that wait for one handler: some tens of
+// MiB. A handler that does not block stays far below it (a batch of the
+// projector has thousands).
 const memoryQueueLimit = 1 << 16
 
 // Memory is the bus of a single process, and the default.
 //
-// Each subscription has a queue and a goroutine that calls its handler, so
-// Publish never waits for a handler. A queue that is full is emptied and
-// HandleGap called in its place: a handler that blocked has lost updates, as it
-// would on any bus, and knows it.
+// Each subscription has a queue of 65,536 updates and a goroutine that calls its
+// handler, so that Publish never waits for a handler. When a queue is full,
+// because its handler blocked, the updates in it are dropped and HandleGap is
+// called.
 type Memory struct {
 	counters counters
 	closing  chan struct{} // closed by Close
@@ -30,7 +30,7 @@ type Memory struct {
 
 var _ Bus = (*Memory)(nil)
 
-// NewMemory returns an in-process bus. Close it to end its subscriptions.
+// NewMemory returns an in-process bus. Close it after use.
 func NewMemory() *Memory {
 	return &Memory{
 		closing: make(chan struct{}),
@@ -57,8 +57,8 @@ func (m *Memory) Publish(ctx context.Context, updates []Update) error {
 		if len(subs) == 0 {
 			continue
 		}
-		// A copy, so that one update held for a slow client does not keep the
-		// whole slice, and so that the caller may use the slice again.
+		// A copy: an update held for a slow client must not keep the whole
+		// slice, and the caller may reuse it.
 		u := updates[i]
 		for _, s := range subs {
 			s.enqueue(&u)
@@ -67,8 +67,8 @@ func (m *Memory) Publish(ctx context.Context, updates []Update) error {
 	return nil
 }
 
-// Heard implements [Bus]. It is exact.
-func (m *Memory) Heard(u User) bool {
+// HasSubscribers implements [Bus]. It is exact.
+func (m *Memory) HasSubscribers(u User) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	_, ok := m.joined[u]
@@ -139,6 +139,17 @@ func (m *Memory) Wakes(ctx context.Context, wake func(partition int)) error {
 	}
 }
 
+// Gap drops the queue of every subscription and has HandleGap called instead. A
+// bus that forwards updates from another transport into a Memory calls it when
+// that transport may have lost some. It does not block.
+func (m *Memory) Gap() {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for s := range m.subs {
+		s.lose()
+	}
+}
+
 // Close implements [Bus].
 func (m *Memory) Close() error {
 	m.mu.Lock()
@@ -157,11 +168,11 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// Stats returns what the bus has counted so far. It may be called at any time.
+// Stats returns the counters of the bus. It is safe for concurrent use.
 func (m *Memory) Stats() Stats { return m.counters.stats() }
 
-// memoryWakes is what one call of Wakes has still to tell. Partitions are few,
-// so it holds each once and needs no limit.
+// memoryWakes holds the partitions that a call of Wakes has yet to report, each
+// once. Partitions are few: it needs no limit.
 type memoryWakes struct {
 	pending chan struct{} // holds a token while partitions may hold some
 

@@ -14,13 +14,13 @@ type memorySubscription struct {
 
 	users map[User]struct{} // guarded by bus.mu; nil once closed
 
-	pending chan struct{} // holds a token while the queue or gap may say something
+	pending chan struct{} // holds a token while queue or gap may be set
 	closing chan struct{} // closed by the first Close
 	done    chan struct{} // closed when run has returned
 
 	mu    sync.Mutex
 	queue []*Update
-	gap   bool // updates were dropped that came before those of the queue
+	gap   bool // updates before those in the queue were dropped
 }
 
 // Join implements [Subscription]. It never waits.
@@ -81,20 +81,33 @@ func (s *memorySubscription) Close() error {
 	return nil
 }
 
-// enqueue hands u to run, or drops all that waits where that is too much.
+// enqueue hands u to run. It drops the queue first if that is full.
 func (s *memorySubscription) enqueue(u *Update) {
 	s.mu.Lock()
 	if len(s.queue) >= memoryQueueLimit {
-		clear(s.queue)
-		s.queue = s.queue[:0]
-		s.gap = true
+		s.drop()
 	}
 	s.queue = append(s.queue, u)
 	s.mu.Unlock()
 	signal(s.pending)
 }
 
-// take returns what waits, and leaves buffer in its place.
+// lose drops the queue and has run call HandleGap.
+func (s *memorySubscription) lose() {
+	s.mu.Lock()
+	s.drop()
+	s.mu.Unlock()
+	signal(s.pending)
+}
+
+// drop empties the queue. The caller holds mu.
+func (s *memorySubscription) drop() {
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	s.gap = true
+}
+
+// take returns the queue and puts buffer in its place.
 func (s *memorySubscription) take(buffer []*Update) (queue []*Update, gap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +119,8 @@ func (s *memorySubscription) take(buffer []*Update) (queue []*Update, gap bool) 
 // run calls the handler until Close.
 func (s *memorySubscription) run() {
 	defer close(s.done)
-	// Two buffers take turns. One that a burst has made large is given up, so
-	// that an idle subscription holds little.
+	// Two buffers take turns. A large one is dropped after a burst, so that an
+	// idle subscription holds little memory.
 	const keep = 4096
 	var buffer []*Update
 	for {

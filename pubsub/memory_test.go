@@ -11,18 +11,18 @@ func TestMemory(t *testing.T) {
 	pubsubtest.Run(t, func(*testing.T) pubsub.Bus { return pubsub.NewMemory() })
 }
 
-// TestMemoryHearsOfNobodyElse makes sure that no update is made in vain.
-func TestMemoryHearsOfNobodyElse(t *testing.T) {
+// HasSubscribers of a Memory is exact, so that no update is made in vain.
+func TestMemoryKnowsItsSubscribers(t *testing.T) {
 	bus := pubsub.NewMemory()
 	defer bus.Close()
 	u := pubsub.User{ID: "alice", Partition: 1}
-	heard := func(want bool, when string) {
+	check := func(want bool, when string) {
 		t.Helper()
-		if got := bus.Heard(u); got != want {
-			t.Errorf("%v, want %v, %s", got, want, when)
+		if got := bus.HasSubscribers(u); got != want {
+			t.Errorf("HasSubscribers is %v, want %v, %s", got, want, when)
 		}
 	}
-	heard(false, "where nobody is joined")
+	check(false, "before the join")
 	s, err := bus.Subscribe(&stuck{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,14 +30,14 @@ func TestMemoryHearsOfNobodyElse(t *testing.T) {
 	if err := s.Join(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	heard(true, "joined")
-	if bus.Heard(pubsub.User{ID: "alice", Partition: 2}) {
-		t.Error("a user of another partition is heard of")
+	check(true, "joined")
+	if bus.HasSubscribers(pubsub.User{ID: "alice", Partition: 2}) {
+		t.Error("a user of another partition has subscribers")
 	}
 	if err := s.Leave(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	heard(false, "left")
+	check(false, "left")
 }
 
 // stuck is a handler that does not return from its first update until it is let

@@ -19,33 +19,39 @@ const (
 	DefaultPongTimeout    = 3 * time.Second
 )
 
-// RedisConfig says how to reach a Redis and how long to believe in it.
+// RedisConfig configures a [Redis] bus. Zero durations mean the defaults.
 type RedisConfig struct {
-	// URL is as go-redis takes it: redis://, rediss:// or unix://. With one or
-	// more addr=HOST:PORT parameters it names the seeds of a cluster (give the
-	// first once more where there is only one), with master_name=NAME the
-	// Sentinels of a master. Required.
+	// URL is a go-redis URL: redis://, rediss:// or unix://. One or more
+	// addr=HOST:PORT parameters make it the seeds of a cluster (repeat a single
+	// seed as a parameter); master_name=NAME makes it the Sentinels of a master.
+	// Required.
 	//
-	// The parameters max_retries, dialer_retries and protocol have no effect: a
-	// publish is not repeated, since that would disturb the order and the next
-	// reconciliation repairs its loss, and pub/sub needs no RESP3.
+	// The parameters max_retries, dialer_retries and protocol have no effect. A
+	// publish is never retried: that would break the order, and the next
+	// reconciliation repairs the loss. Pub/sub needs no RESP3.
 	URL string
+
+	// Keys are secrets that the processes of an installation share. The first
+	// signs every message; messages signed with none of them are dropped, so that
+	// only holders of a key can reach clients. Default: messages are not signed,
+	// and any publisher on the Redis is believed until the tables say otherwise.
+	Keys []string
 
 	// PublishTimeout bounds a Publish or Wake from dial to reply. Default 2s.
 	PublishTimeout time.Duration
 
-	// PingInterval is how often each subscription makes Redis speak, and how often
-	// it publishes a canary to itself: two in a row that Redis takes and that do
-	// not arrive end its connection like silence. Default 3s.
+	// PingInterval is how often each subscription pings Redis and publishes a
+	// canary to itself. Two canaries in a row that Redis accepts but does not
+	// deliver end the connection, as silence does. Default 3s.
 	PingInterval time.Duration
 
-	// PongTimeout is how long after a ping Redis may stay silent before the
-	// subscription gives the connection up and builds another. A frozen Redis is
-	// thus noticed within PingInterval + PongTimeout. Default 3s.
+	// PongTimeout is how long Redis may stay silent after a ping before the
+	// subscription reconnects. A frozen Redis is thus noticed within
+	// PingInterval + PongTimeout. Default 3s.
 	PongTimeout time.Duration
 
-	// Logger is told of connections lost and found, and of messages that are not
-	// understood. Default: nobody is.
+	// Logger gets lost and restored connections and dropped messages. Default:
+	// discarded.
 	Logger *slog.Logger
 }
 
@@ -80,23 +86,25 @@ func (c *RedisConfig) validate() error {
 	return nil
 }
 
-// Redis is the bus of several processes: Redis pub/sub, a channel per user.
+// Redis is a bus for several processes: Redis pub/sub with a channel per user.
 //
-// Each subscription has connections of its own, so that one that lags holds up
-// nobody else: one, or in a cluster one for each partition that it has joined
-// users of. A connection that is lost, or that stays silent, is built again for
-// as long as the subscription lives; when every user on it is joined again,
-// HandleGap is called. Redis itself ends the connection of a subscriber that lags
-// far behind (its client-output-buffer-limit), which is a loss like any other.
+// Each subscription has its own connection, so that a slow one delays no other.
+// In a cluster it has one for each partition of its users. A subscription
+// replaces a connection that is lost or silent; when all users are joined again,
+// it calls HandleGap. Redis disconnects a subscriber that lags too far behind
+// (client-output-buffer-limit), which is a loss like any other.
 //
-// In a cluster that knows sharded pub/sub, from Redis 7.0 on, only the shard of
-// a partition carries its updates. An older cluster uses classic pub/sub, which
-// every node passes on to every other.
+// In a cluster with sharded pub/sub (Redis 7.0 and later), only the shard of a
+// partition carries its updates. Older clusters use classic pub/sub, where every
+// node forwards every message to all others.
 type Redis struct {
 	cfg      RedisConfig
 	client   redis.UniversalClient
 	cluster  *redisCluster // nil where the client is not of a cluster
 	counters counters
+	keys     keys
+	// Messages that were dropped.
+	unsignedDrops, malformedDrops complaints
 
 	mu        sync.Mutex
 	closed    bool
@@ -106,8 +114,8 @@ type Redis struct {
 
 var _ Bus = (*Redis)(nil)
 
-// NewRedis returns a bus on the Redis that cfg names. It does not connect: a
-// Redis that is down is an error of Publish and Wake, and makes Join wait.
+// NewRedis returns a bus on the Redis of cfg, or an error if cfg is invalid. It
+// does not connect: while Redis is down, Publish and Wake fail and Join waits.
 func NewRedis(cfg RedisConfig) (*Redis, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
@@ -117,16 +125,15 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{cfg: cfg, client: client, listeners: make(map[*redisListener]struct{})}
+	r := &Redis{cfg: cfg, client: client, keys: newKeys(cfg.Keys), listeners: make(map[*redisListener]struct{})}
 	if c, ok := client.(*redis.ClusterClient); ok {
 		r.cluster = &redisCluster{client: c}
 	}
 	return r, nil
 }
 
-// Publish implements [Bus]: all updates in one pipeline. It does not block
-// longer than [RedisConfig].PublishTimeout, and returns when Redis has taken the
-// updates.
+// Publish implements [Bus] with one pipeline. It returns when Redis has accepted
+// the updates, at most after [RedisConfig].PublishTimeout.
 func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 	if len(updates) == 0 {
 		return nil
@@ -146,11 +153,10 @@ func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 	return nil
 }
 
-// Heard implements [Bus]. Who listens, only Redis knows.
-func (r *Redis) Heard(User) bool { return true }
+// HasSubscribers implements [Bus]. It is always true: only Redis knows.
+func (r *Redis) HasSubscribers(User) bool { return true }
 
-// Wake implements [Bus]. It does not block longer than
-// [RedisConfig].PublishTimeout.
+// Wake implements [Bus]. It returns at most after [RedisConfig].PublishTimeout.
 func (r *Redis) Wake(ctx context.Context, partitions []int) error {
 	if len(partitions) == 0 {
 		return nil
@@ -165,7 +171,7 @@ func (r *Redis) Wake(ctx context.Context, partitions []int) error {
 	return nil
 }
 
-// send publishes messages, of which there is one at least, and counts failures.
+// send publishes one or more messages and counts failures.
 func (r *Redis) send(ctx context.Context, messages ...redisMessage) error {
 	err := r.execute(ctx, messages...)
 	if err != nil && !errors.Is(err, ErrClosed) {
@@ -201,6 +207,7 @@ func (r *Redis) pipeline(ctx context.Context, messages []redisMessage) error {
 	}
 	pipe := r.client.Pipeline()
 	for _, m := range messages {
+		m.payload = r.keys.sign(m.channel, m.payload)
 		if err := pipe.Process(ctx, m.command(ctx, sharded)); err != nil {
 			return err
 		}
@@ -241,10 +248,19 @@ func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
 // malformed counts and logs a message that was dropped.
 func (r *Redis) malformed(channel string, err error) {
 	r.counters.malformed.Add(1)
-	r.cfg.Logger.Warn("message dropped: not understood", "channel", channel, "error", err)
+	r.malformedDrops.log(r.cfg.Logger, "message dropped: not understood", channel, err)
 }
 
-// listen starts a listener to channels with a tag (see [canaryChannel]) that ends
+// errUnsigned reports a message whose publisher has none of the keys.
+var errUnsigned = errors.New("no key of this process has signed it")
+
+// unsigned counts and logs a message that was dropped.
+func (r *Redis) unsigned(channel string) {
+	r.counters.unsigned.Add(1)
+	r.unsignedDrops.log(r.cfg.Logger, "message dropped: not signed", channel, errUnsigned)
+}
+
+// listen starts a listener to channels with a tag (see [canaryChannel]). It ends
 // with the bus.
 func (r *Redis) listen(tag string, onMessage func(channel, payload string), onGap func()) (*redisListener, error) {
 	r.mu.Lock()
@@ -258,7 +274,7 @@ func (r *Redis) listen(tag string, onMessage func(channel, payload string), onGa
 	return l, nil
 }
 
-// end ends a listener and returns when it calls nobody any more.
+// end stops a listener and returns when none of its callbacks runs any more.
 func (r *Redis) end(l *redisListener) {
 	l.close()
 	r.mu.Lock()
@@ -272,7 +288,7 @@ func (r *Redis) isClosed() bool {
 	return r.closed
 }
 
-// Close implements [Bus]. It lets a Publish under way finish.
+// Close implements [Bus]. It waits for Publish calls in progress.
 func (r *Redis) Close() error {
 	r.mu.Lock()
 	first := !r.closed
@@ -295,9 +311,8 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// Connected says whether every subscription has a connection on which Redis
-// speaks. While one has none, its users' updates are lost. It may be called at
-// any time.
+// Connected reports whether every subscription has a live connection. While one
+// has none, updates of its users are lost. It is safe for concurrent use.
 func (r *Redis) Connected() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,7 +324,7 @@ func (r *Redis) Connected() bool {
 	return true
 }
 
-// Ping asks Redis for an answer over the connections that publish.
+// Ping checks that Redis answers on the connections that publish.
 func (r *Redis) Ping(ctx context.Context) error {
 	if err := r.client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("pubsub: ping: %w", err)
@@ -317,5 +332,5 @@ func (r *Redis) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Stats returns what the bus has counted so far. It may be called at any time.
+// Stats returns the counters of the bus. It is safe for concurrent use.
 func (r *Redis) Stats() Stats { return r.counters.stats() }

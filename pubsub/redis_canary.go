@@ -7,22 +7,22 @@ import (
 	"sync/atomic"
 )
 
-// maxMisses is after how many canaries in a row that did not come a connection
-// is given up.
+// maxMisses is how many canaries in a row may be lost before a connection is
+// replaced.
 const maxMisses = 2
 
-// errDeaf says that Redis answers on a connection, and passes nothing on.
-var errDeaf = errors.New("messages do not arrive, though Redis takes and answers them")
+// errDeaf reports that Redis answers on a connection but delivers no messages.
+var errDeaf = errors.New("messages do not arrive, though Redis accepts them and answers pings")
 
-// canary tells whether what is published arrives: a pong only says that Redis is
-// there. It goes the way of updates, over a connection of the publishers', and in
-// a cluster by the master of the same slot. Each listener has its own.
+// canary checks that published messages arrive; a pong only shows that Redis is
+// up. It takes the way of updates: a connection of the publishers and, in a
+// cluster, the master of the same slot. Each listener has its own.
 type canary struct {
 	channel string
 	execute func(context.Context, ...redisMessage) error
 	heard   atomic.Uint64 // the latest that has come
 
-	// The rest is for who sends.
+	// Only the sender uses the rest.
 
 	last uint64 // numbers go on from one connection to the next
 	sent uint64 // the latest that Redis has taken; 0 after one that it has not
@@ -32,8 +32,8 @@ func newCanary(tag string, execute func(context.Context, ...redisMessage) error)
 	return canary{channel: canaryChannel(tag), execute: execute}
 }
 
-// send publishes the next canary. One that Redis does not take counts for
-// nothing: pings watch over a Redis that is away.
+// send publishes the next canary. One that Redis does not accept is not counted:
+// pings detect a Redis that is down.
 func (c *canary) send(ctx context.Context) {
 	c.last++
 	c.sent = 0
@@ -42,10 +42,10 @@ func (c *canary) send(ctx context.Context) {
 	}
 }
 
-// missing says that the last canary was taken by Redis and has not come.
+// missing reports that Redis accepted the last canary but has not delivered it.
 func (c *canary) missing() bool { return c.sent > c.heard.Load() }
 
-// hear takes a canary.
+// hear handles a canary that has arrived.
 func (c *canary) hear(payload string) {
 	if n, err := strconv.ParseUint(payload, 10, 64); err == nil {
 		c.heard.Store(n)

@@ -8,11 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What every client is set to, whatever its URL says.
+// Settings that override the URL.
 const (
 	// noRetries is go-redis's word for none; see [RedisConfig].URL.
 	noRetries = -1
-	// oneDial leaves the pace of reconnects to whoever calls.
+	// oneDial leaves the backoff to the caller.
 	oneDial = 1
 	// resp2 needs no pushed frames between replies.
 	resp2 = 2

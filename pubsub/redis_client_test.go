@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 func startRedis(t *testing.T) *privateredis.Server {

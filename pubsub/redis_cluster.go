@@ -8,18 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisCluster is what is known of a cluster.
+// redisCluster is the state of a client of a cluster.
 type redisCluster struct {
 	client *redis.ClusterClient
-	// sharded says whether the cluster has sharded pub/sub, nil while nobody
-	// could be asked. Publishers and listeners of all processes must agree on
-	// it, and so it is found out once.
+	// sharded says whether the cluster has sharded pub/sub; nil before a master
+	// has answered. It is read once: the publishers and listeners of all
+	// processes must agree on it.
 	sharded atomic.Pointer[bool]
 }
 
-// sharded says whether channels are served by the shard that their names hash to,
-// with commands of their own. It asks the master of channel where nobody was
-// asked yet.
+// sharded reports whether the cluster has sharded pub/sub, where the shard that
+// a channel hashes to serves it. It asks the master of channel if it is unknown.
 func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	if r.cluster == nil {
 		return false, nil
@@ -42,9 +41,8 @@ func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	return *r.cluster.sharded.Load(), nil
 }
 
-// lookAgain has the client of a cluster ask where the slots are: after any
-// failure they may be somewhere else, and it would go on asking a master that is
-// dead for a minute. It does not wait.
+// lookAgain reloads the slots of a cluster after a failure. Otherwise the client
+// would use a dead master for up to a minute. It does not wait.
 func (r *Redis) lookAgain() {
 	if r.cluster != nil {
 		r.cluster.client.ReloadState(context.Background())

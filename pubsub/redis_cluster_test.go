@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/pubsub/pubsubtest"
 )

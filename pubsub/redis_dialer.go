@@ -9,10 +9,9 @@ import (
 
 const defaultDialTimeout = 5 * time.Second
 
-// newRedisDialer returns what dials for go-redis. It differs from the dialer of
-// go-redis in that TLS heeds the context too, in that the connection of a
-// [redisLink] ends with the link, and in what a pool learns of a failure (see
-// failedConn).
+// newRedisDialer returns a dialer for go-redis. Unlike the default, its TLS
+// handshake heeds the context, the connection of a [redisLink] ends with the
+// link, and a failure reaches the pool in another form (see failedConn).
 func newRedisDialer(timeout time.Duration, config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
 	if timeout == 0 {
 		timeout = defaultDialTimeout

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/pubsub/pubsubtest"
 )

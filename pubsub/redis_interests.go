@@ -2,13 +2,13 @@ package pubsub
 
 import "sync"
 
-// redisInterests is what a listener wants, against what Redis has been told and
-// has acknowledged on the present connection. It does no I/O.
+// redisInterests tracks which channels a listener wants, and what Redis was sent
+// and has acknowledged on the current connection. It does no I/O.
 //
-// Joins and leaves only say what is wanted; one writer, changes, turns that into
-// commands. Commands about one channel are thus in the order of the decisions,
-// and a join and a leave that cancel out cost nothing. Redis answers in the
-// order of the commands, so that counting the answers tells which holds.
+// Joins and leaves only record what is wanted; one writer, changes, turns that
+// into commands. Commands about one channel thus keep the order of the calls, and
+// a join and a leave that cancel out cost nothing. Redis answers in the order of
+// the commands, so counting answers shows which command each belongs to.
 type redisInterests struct {
 	changed chan struct{} // holds a token while queue may hold channels
 
@@ -26,20 +26,20 @@ type redisInterests struct {
 type redisInterest struct {
 	wanted bool
 	queued bool // in the queue
-	// subscribed is what the last command about the channel asked for, and
-	// unanswered how many commands Redis has not answered.
+	// subscribed is set if the last command about the channel subscribed;
+	// unanswered counts the commands that Redis has not answered.
 	subscribed bool
 	unanswered int
-	// missed is set when somebody who was joined is not any more, or gave up
-	// waiting: updates pass that HandleGap has to tell of.
+	// missed is set when a joined channel was lost, or a Join gave up waiting:
+	// updates may pass that HandleGap must report.
 	missed bool
-	ready  chan struct{} // closed when joined or left; nil while nobody waits
+	ready  chan struct{} // closed when joined or left; nil while no call waits
 }
 
-// joined says that Redis has acknowledged the channel.
+// joined reports whether Redis has acknowledged the channel.
 func (i *redisInterest) joined() bool { return i.subscribed && i.unanswered == 0 }
 
-// release lets go those who wait.
+// release wakes the calls that wait.
 func (i *redisInterest) release() {
 	if i.ready != nil {
 		close(i.ready)
@@ -51,8 +51,8 @@ func newRedisInterests() redisInterests {
 	return redisInterests{changed: make(chan struct{}, 1), channels: make(map[string]*redisInterest)}
 }
 
-// want asks for channels, and returns for each that is not joined yet what is
-// closed when it is.
+// want subscribes to channels. For each that is not joined yet it returns a
+// channel that is closed when it is.
 func (s *redisInterests) want(channels ...string) []<-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *redisInterests) want(channels ...string) []<-chan struct{} {
 	return waits
 }
 
-// unwant ends the interest in channels.
+// unwant unsubscribes from channels.
 func (s *redisInterests) unwant(channels ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,8 @@ func (s *redisInterests) unwant(channels ...string) {
 	}
 }
 
-// giveUp says that nobody waits for channels any more, though they stay wanted.
-// It returns false if there is nothing left to wait for.
+// giveUp records that a Join no longer waits for channels, which stay wanted. It
+// returns false if all are joined or left.
 func (s *redisInterests) giveUp(channels ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *redisInterests) giveUp(channels ...string) bool {
 	return gaveUp
 }
 
-// wants says whether messages of channel are of interest.
+// wants reports whether messages of channel are wanted.
 func (s *redisInterests) wants(channel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *redisInterests) wants(channel string) bool {
 	return i != nil && i.wanted
 }
 
-// begin says that there is a connection, on which nothing is subscribed.
+// begin records a new connection, on which nothing is subscribed.
 func (s *redisInterests) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *redisInterests) begin() {
 	}
 }
 
-// end says that the connection is lost, and with it everything said on it.
+// end records that the connection is lost, with all its subscriptions.
 func (s *redisInterests) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +147,8 @@ func (s *redisInterests) end() {
 	}
 }
 
-// changes returns the channels, at most limit together, to subscribe and to
-// unsubscribe, and takes that for said. It signals if there are more.
+// changes returns the channels to subscribe and to unsubscribe, at most limit
+// together, and records them as sent. It signals if there are more.
 func (s *redisInterests) changes(limit int) (subscribe, unsubscribe []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,13 +182,13 @@ func (s *redisInterests) changes(limit int) (subscribe, unsubscribe []string) {
 	return subscribe, unsubscribe
 }
 
-// acknowledge takes Redis's answer to a command about channel.
+// acknowledge handles an answer of Redis about channel.
 func (s *redisInterests) acknowledge(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.channels[channel]
 	if i == nil || i.unanswered == 0 {
-		return // Redis speaks of what it was not asked: nothing to learn.
+		return // an answer to no command of ours
 	}
 	i.unanswered--
 	if !i.wanted || !i.joined() {
@@ -202,7 +202,7 @@ func (s *redisInterests) acknowledge(channel string) {
 	}
 }
 
-// gapIsDue says, once, that everybody who missed something is joined again.
+// gapIsDue reports, once, that all channels with missed updates are joined again.
 func (s *redisInterests) gapIsDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +213,8 @@ func (s *redisInterests) gapIsDue() bool {
 	return due
 }
 
-// enqueue has the writer look at channel. Without a connection there is no
-// writer, and begin looks at all.
+// enqueue makes the writer look at channel. Without a connection there is no
+// writer; begin then looks at all channels.
 func (s *redisInterests) enqueue(channel string, i *redisInterest) {
 	if s.up && !i.queued {
 		i.queued = true
@@ -223,7 +223,7 @@ func (s *redisInterests) enqueue(channel string, i *redisInterest) {
 	}
 }
 
-// drop forgets a channel that neither we nor Redis has any more to say about.
+// drop forgets a channel that is neither wanted nor subscribed.
 func (s *redisInterests) drop(channel string, i *redisInterest) {
 	if !i.wanted && !i.subscribed && i.unanswered == 0 && !i.queued {
 		delete(s.channels, channel)

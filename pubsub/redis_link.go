@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errLinkEnded refuses to dial for a link that has had its connection.
+// errLinkEnded refuses a second dial of a link.
 var errLinkEnded = errors.New("the connection is lost")
 
 // redisLink is one connection that listens.
 //
-// A PubSub of go-redis would outlive its connection: after an error it dials
-// another and subscribes again, without a word about what was lost in between. A
-// link is a PubSub whose dialer refuses the second time, so that every loss
-// comes out as an error, after which the link is of no more use.
+// A PubSub of go-redis outlives its connection: after an error it reconnects and
+// subscribes again, and hides that messages were lost. A link is a PubSub whose
+// dialer refuses to dial twice. Every loss thus returns an error, which ends the
+// link.
 //
 // One goroutine may receive while another subscribes.
 type redisLink struct {
@@ -27,14 +27,13 @@ type redisLink struct {
 	// sharded is set where the channels are those of one shard of a cluster.
 	sharded bool
 
-	// ctx ends with the link, and closes its connection: whoever reads or writes
-	// returns at once, however stuck Redis is. It carries the link, by which the
-	// dialer knows for whom it dials.
+	// ctx ends with the link and closes its connection: reads and writes return
+	// at once, even if Redis is stuck. It carries the link, so that the dialer
+	// finds it.
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	// silence bounds every wait for Redis: for it to say something, and to take
-	// what it is told.
+	// silence bounds every read and write.
 	silence time.Duration
 
 	established atomic.Bool // the dial is done
@@ -47,9 +46,9 @@ func linkOf(ctx context.Context) *redisLink {
 	return link
 }
 
-// openLink connects to whoever serves channel and subscribes to it, whose
-// acknowledgement is the first that the link receives. The link ends when ctx is
-// done, or with close.
+// openLink connects to the server of channel and subscribes to it; that
+// acknowledgement is the first message that the link receives. The link ends when
+// ctx is done, or with close.
 func openLink(ctx context.Context, client redis.UniversalClient, channel string, sharded bool, silence time.Duration) (*redisLink, error) {
 	link := &redisLink{sharded: sharded, silence: silence}
 	ctx, link.end = context.WithCancelCause(ctx)
@@ -77,9 +76,9 @@ func (k *redisLink) dial(dial func() (net.Conn, error)) (net.Conn, error) {
 	return conn, nil
 }
 
-// ping asks for a pong, subscribe and unsubscribe for an acknowledgement of each
-// channel. They do not wait for the answer. Any error is the end of the link.
-// ctx is that of the link.
+// ping is answered with a pong, subscribe and unsubscribe with an acknowledgement
+// of each channel. They do not wait for the answer. Any error ends the link. ctx
+// is that of the link.
 
 func (k *redisLink) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.silence)
@@ -106,8 +105,8 @@ func (k *redisLink) unsubscribe(ctx context.Context, channels []string) error {
 }
 
 // receive returns the next *redis.Message, *redis.Subscription or *redis.Pong.
-// Any error is the end of the link: silence too, since go-redis loses its place
-// in the stream when a timeout hits inside a message.
+// Any error ends the link. So does silence: go-redis loses its place in the
+// stream when a timeout hits inside a message.
 func (k *redisLink) receive() (any, error) {
 	reply, err := k.pubsub.ReceiveTimeout(k.ctx, k.silence)
 	if err == nil {

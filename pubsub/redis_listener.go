@@ -20,13 +20,13 @@ const (
 	maxReconnectDelay = 5 * time.Second
 )
 
-// subscribeChunk bounds the channels of one SUBSCRIBE, which Redis works through
-// without a look at anybody else.
+// subscribeChunk is the most channels of one SUBSCRIBE. Redis serves no other
+// client while it runs one.
 const subscribeChunk = 1000
 
-// redisListener keeps the channels it is asked for subscribed, over as many
-// connections, one after the other, as that takes. Its callbacks are called from
-// one goroutine, that of run. Its methods are safe for concurrent use.
+// redisListener keeps channels subscribed, and reconnects as often as needed. Its
+// callbacks run in one goroutine, that of run. Its methods are safe for concurrent
+// use.
 type redisListener struct {
 	redisInterests
 
@@ -86,7 +86,7 @@ func (l *redisListener) await(ctx context.Context, channels []string, waits []<-
 	return nil
 }
 
-// leave ends the interest in channels.
+// leave unsubscribes from channels.
 func (l *redisListener) leave(channels ...string) error {
 	if l.ctx.Err() != nil {
 		return ErrClosed
@@ -162,7 +162,7 @@ func (l *redisListener) connection() (connected bool, err error) {
 	}
 }
 
-// open opens a connection that listens to the canary.
+// open opens a connection and subscribes to the canary.
 func (l *redisListener) open() (*redisLink, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.bus.cfg.PublishTimeout)
 	defer cancel()
@@ -173,22 +173,18 @@ func (l *redisListener) open() (*redisLink, error) {
 	return openLink(l.ctx, l.bus.client, l.canary.channel, sharded, l.silence)
 }
 
-// errMoved says that the shard does not serve the channels any more, of which the
-// canary's is one.
+// errMoved reports that another shard now serves the channels, among them that of
+// the canary.
 var errMoved = errors.New("the channels have moved to another shard")
 
-// handle takes what was received. An error is the end of the connection.
+// handle handles what was received. An error ends the connection.
 func (l *redisListener) handle(reply any) error {
 	switch reply := reply.(type) {
 	case *redis.Message:
-		if reply.Channel == l.canary.channel {
-			l.canary.hear(reply.Payload)
-		} else if l.wants(reply.Channel) {
-			l.onMessage(reply.Channel, reply.Payload)
-		}
+		l.take(reply.Channel, reply.Payload)
 	case *redis.Subscription:
 		if reply.Channel == l.canary.channel {
-			if reply.Kind == "sunsubscribe" { // which nobody has asked for
+			if reply.Kind == "sunsubscribe" { // sent unasked
 				return errMoved
 			}
 			break
@@ -201,9 +197,25 @@ func (l *redisListener) handle(reply any) error {
 	return nil
 }
 
-// write brings to Redis what join and leave want, and pings, until the link
-// ends. Pings are sent whether or not Redis is talking: they cost less than to
-// know.
+// take handles a message.
+func (l *redisListener) take(channel, payload string) {
+	isCanary := channel == l.canary.channel
+	if !isCanary && !l.wants(channel) {
+		return
+	}
+	body, ok := l.bus.keys.open(channel, payload)
+	switch {
+	case !ok:
+		l.bus.unsigned(channel)
+	case isCanary:
+		l.canary.hear(body)
+	default:
+		l.onMessage(channel, body)
+	}
+}
+
+// write sends the commands of joins and leaves, and pings, until the link ends.
+// It pings even while messages arrive: that costs less than to track them.
 func (l *redisListener) write(link *redisLink) {
 	ping := time.NewTicker(l.pingInterval)
 	defer ping.Stop()
@@ -225,8 +237,8 @@ func (l *redisListener) write(link *redisLink) {
 	}
 }
 
-// watch publishes canaries until the link ends, and ends it when too many of
-// them in a row do not come.
+// watch publishes canaries until the link ends. It ends the link when too many in
+// a row do not arrive.
 func (l *redisListener) watch(link *redisLink) {
 	tick := time.NewTicker(l.pingInterval)
 	defer tick.Stop()
@@ -254,8 +266,7 @@ func (l *redisListener) watch(link *redisLink) {
 	}
 }
 
-// writeChanges writes one chunk of what is to be changed, and signals if there
-// is more.
+// writeChanges sends one chunk of commands, and signals if there are more.
 func (l *redisListener) writeChanges(link *redisLink) error {
 	subscribe, unsubscribe := l.changes(subscribeChunk)
 	if len(subscribe) > 0 {

@@ -39,18 +39,17 @@ func appendTag(b []byte, partition int) []byte {
 	return strconv.AppendInt(b, int64(partition), 10)
 }
 
-// everyTag is the tag of who listens to channels of any partition.
+// everyTag is the tag of a listener to channels of any partition.
 const everyTag = "all"
 
-// canaryChannel returns a new channel that a cluster keeps where it keeps those
-// with a tag: what the first braces of their names hold, or the name where there
-// are none.
+// canaryChannel returns a new channel in the slot of the channels with a tag. The
+// tag of a channel is what its first braces hold, or its name without braces.
 func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + rand.Text() }
 
-// errWrongChannel says that an update came on the channel of another user.
+// errWrongChannel reports an update on the channel of another user.
 var errWrongChannel = errors.New("the update is of another user than the channel")
 
-// decodeUpdate reads the update that came on channel.
+// decodeUpdate decodes an update that arrived on channel.
 func decodeUpdate(channel, payload string) (*Update, error) {
 	u := new(Update)
 	if err := json.Unmarshal([]byte(payload), u); err != nil {
@@ -63,16 +62,15 @@ func decodeUpdate(channel, payload string) (*Update, error) {
 	return u, nil
 }
 
-// redisMessage is what is published on a channel.
+// redisMessage is a message to publish on a channel.
 type redisMessage struct {
 	channel string
 	payload []byte
 }
 
-// command builds PUBLISH or SPUBLISH. go-redis takes the first for a command
-// without a key and would spread the publishes of one user over all nodes of a
-// cluster, which then pass them on in any order; by its channel as the key they
-// take one road.
+// command builds PUBLISH or SPUBLISH with the channel as its key. go-redis treats
+// PUBLISH as a command without a key: it would spread the updates of a user over
+// all nodes of a cluster, and so break their order.
 func (m redisMessage) command(ctx context.Context, sharded bool) *redis.IntCmd {
 	name := "publish"
 	if sharded {

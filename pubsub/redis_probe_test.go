@@ -13,7 +13,7 @@ func TestProbeRedis(t *testing.T) {
 	if err != nil || p.Mode != "standalone" || p.Version == "" || p.Sharded != !strings.HasPrefix(p.Version, "6.") {
 		t.Errorf("ProbeRedis = %+v, %v", p, err)
 	}
-	// A user who may speak to Redis, and not over the channels.
+	// A user that may run commands but not use channels.
 	if err := newClient(t, srv).Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">secret", "+@all", "resetchannels").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestProbeRedis(t *testing.T) {
 		t.Errorf("without access to channels: %+v, %v", p, err)
 	}
 	srv.Stop()
-	if _, err := pubsub.ProbeRedis(t.Context(), srv.URL()); err == nil || !strings.HasPrefix(err.Error(), "ask Redis who it is: ") {
+	if _, err := pubsub.ProbeRedis(t.Context(), srv.URL()); err == nil || !strings.HasPrefix(err.Error(), "read the version of Redis: ") {
 		t.Errorf("of a Redis that is gone: %v", err)
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// redisSubscription speaks of users, and listens to their channels: with one
-// listener, or in a cluster with one for each partition that users were joined
-// of. A connection to a cluster serves one shard only, and a partition may move
-// from one to another by itself.
+// redisSubscription listens to the channels of users with one listener, or in a
+// cluster with one for each partition of its users: a connection serves one shard
+// only, and each partition may move to another shard by itself.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler
@@ -37,7 +36,7 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	return s, nil
 }
 
-// listener returns the one for a tag, and starts it where there is none yet.
+// listener returns the listener for a tag, and starts it if needed.
 func (s *redisSubscription) listener(tag string) (*redisListener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +72,7 @@ func (s *redisSubscription) gap() {
 	s.handler.HandleGap()
 }
 
-// channelsByTag returns the channels of users, by the listeners that they belong
-// to.
+// channelsByTag returns the channels of users by the tag of their listener.
 func (s *redisSubscription) channelsByTag(users []User) map[string][]string {
 	channels := make(map[string][]string, 1)
 	for _, u := range users {
@@ -103,7 +101,7 @@ func (s *redisSubscription) Join(ctx context.Context, users ...User) error {
 		all = append(all, joining{l, channels, l.want(channels...)})
 	}
 	var err error
-	for _, j := range all { // each, since each is given up by itself
+	for _, j := range all { // all of them: each gives up by itself
 		err = errors.Join(err, j.listener.await(ctx, j.channels, j.waits))
 	}
 	switch {

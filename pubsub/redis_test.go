@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/pubsub/pubsubtest"
 )
@@ -88,6 +88,13 @@ func TestRedis(t *testing.T) {
 	srv := startRedis(t)
 	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
 		return newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
+	})
+}
+
+func TestSignedRedis(t *testing.T) {
+	srv := startRedis(t)
+	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
+		return newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"new secret", "old secret"}})
 	})
 }
 

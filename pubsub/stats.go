@@ -2,24 +2,27 @@ package pubsub
 
 import "sync/atomic"
 
-// Stats counts what a bus has seen since it was made.
+// Stats are the counters of a bus since it was made.
 type Stats struct {
-	// Reconnects counts the connections that were built in place of a lost one.
+	// Reconnects counts connections that replaced a lost one.
 	Reconnects uint64
 	// Gaps counts the calls of HandleGap.
 	Gaps uint64
-	// CanariesMissed counts the messages with which subscriptions check their
-	// connections, and that did not come.
+	// CanariesMissed counts lost messages by which subscriptions check their
+	// connections.
 	CanariesMissed uint64
-	// Malformed counts the messages that were not understood and dropped.
+	// Malformed counts messages that were dropped because they cannot be decoded.
 	Malformed uint64
+	// Unsigned counts messages that were dropped because none of
+	// [RedisConfig].Keys has signed them.
+	Unsigned uint64
 	// PublishErrors counts the calls of Publish and Wake that failed.
 	PublishErrors uint64
 }
 
-// counters are the living Stats of a bus.
+// counters hold the Stats of a bus.
 type counters struct {
-	reconnects, gaps, canariesMissed, malformed, publishErrors atomic.Uint64
+	reconnects, gaps, canariesMissed, malformed, unsigned, publishErrors atomic.Uint64
 }
 
 func (c *counters) stats() Stats {
@@ -28,6 +31,7 @@ func (c *counters) stats() Stats {
 		Gaps:           c.gaps.Load(),
 		CanariesMissed: c.canariesMissed.Load(),
 		Malformed:      c.malformed.Load(),
+		Unsigned:       c.unsigned.Load(),
 		PublishErrors:  c.publishErrors.Load(),
 	}
 }

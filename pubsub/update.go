@@ -6,8 +6,7 @@ package pubsub
 type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
 	// Epoch names the sequence that Version counts in. Versions of different
-	// epochs do not compare: whoever holds another epoch takes the whole state
-	// again.
+	// epochs do not compare: a client with another epoch needs the whole state.
 	Epoch    string `json:"epoch" doc:"The sequence that version counts in. Versions of different epochs do not compare: whoever holds another epoch takes the whole state again."`
 	Version  int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes anything that a client of the user can see; 0 for a user to whom nothing has happened."`
 	Total    int64  `json:"total" minimum:"0" doc:"The sum over the user's conversations of what each adds by its level."`
@@ -29,16 +28,16 @@ type Conversation struct {
 	Level          string `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
 	Category       string `json:"category" doc:"The label of the conversation."`
 	MarkedUnread   bool   `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
+	Left           bool   `json:"left,omitempty" doc:"The user has left the conversation: take it out of every list. Absent of any other."`
 	Version        int64  `json:"version" minimum:"0" doc:"The user's version as of the conversation's last change."`
 }
 
 // Update is what changed for one user by one commit of the projector: the
 // user's whole badge and the whole state of each conversation that changed.
 //
-// It is complete for whoever holds version BaseVersion or later. Whoever holds
-// an older one has missed an update and must read the state again: the numbers
-// of an update are right on their own, but the conversations changed by the
-// missed one are not among them.
+// It is complete for a client that holds BaseVersion or later. A client that
+// holds an older version has missed an update and must read its state again: the
+// totals are right, but Conversations lacks what the missed update changed.
 type Update struct {
 	Badge
 	// Partition is the partition of the user; a bus may route by it.
@@ -48,12 +47,15 @@ type Update struct {
 	// Conversations holds each conversation that changed after BaseVersion,
 	// once, most recently changed first.
 	Conversations []Conversation `json:"conversations"`
-	// TraceParent is the W3C trace context of what made the last of the changes,
-	// empty where nobody traces it.
+	// AppendedAt is when the oldest event of the changes was appended, by the
+	// clock of the database, in microseconds since 1970; 0 if unknown.
+	AppendedAt int64 `json:"appended_at,omitempty"`
+	// TraceParent is the W3C trace context of the last traced change; empty if
+	// none is traced.
 	TraceParent string `json:"traceparent,omitempty"`
 }
 
-// Held is the state of a user that somebody holds; without Epoch none.
+// Held is the state that a client of a user holds; without Epoch it holds none.
 type Held struct {
 	UserID  string
 	Epoch   string
@@ -67,7 +69,7 @@ type Snapshot struct {
 	Conversations []Conversation `json:"conversations"`
 	// More says that Conversations was cut at its limit.
 	More bool `json:"more"`
-	// Whole says that Conversations are all that have anything to show, rather
-	// than those that changed since what was held.
+	// Whole is set if Conversations has all with something to show, rather than
+	// those that changed since the held state.
 	Whole bool `json:"-"`
 }

@@ -63,8 +63,8 @@ func audited(t *testing.T, database, action string) (n int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.audit
-WHERE action = $1 AND ended_at IS NOT NULL AND error IS NULL`, action).Scan(&n); err != nil {
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.audit JOIN badged.audit_ends AS e ON audit_id = id
+WHERE action = $1 AND e.error IS NULL`, action).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -77,7 +77,7 @@ func archiving(database, dir string) []string {
 
 // The log is archived under a running server, and cut: clients notice nothing, and
 // what is rebuilt, from what the tables were at the cut or from the archive, is
-// what it was. What is in the archive can be replayed.
+// what it was. What is in the archive can be loaded.
 func TestArchive(t *testing.T) {
 	database, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
 	p := serve(t, database)
@@ -109,16 +109,16 @@ func TestArchive(t *testing.T) {
 			t.Errorf("with %v, verifying says %s", from, out)
 		}
 		explained := run("user", "explain", "ann")
-		if named := strings.Contains(explained, "What was appended until "); named != (len(from) == 0) || !strings.Contains(explained, "lunch adds 3: 3 unread") {
+		if named := strings.Contains(explained, "Events appended until "); named != (len(from) == 0) || !strings.Contains(explained, "lunch adds 3: 3 unread") {
 			t.Errorf("with %v, it explains\n%s", from, explained)
 		}
 		sql(t, database, spoil, "ann")
-		if out := run("rebuild", "-q"); !strings.Contains(out, ": 1 user repaired, 1 partition with a new epoch") {
+		if out := run("rebuild", "-q"); !strings.Contains(out, ": 1 user corrected, 1 partition with a new epoch") {
 			t.Errorf("with %v, rebuilding says %s", from, out)
 		}
 		ann.awaitTotal(3)
 		sql(t, database, spoil, "ann")
-		if out := run("rebuild", "--user=ann"); !strings.Contains(out, `user "ann" was made what the log says`) {
+		if out := run("rebuild", "--user=ann"); !strings.Contains(out, `user "ann" was healed`) {
 			t.Errorf("with %v, rebuilding her says %s", from, out)
 		}
 		run("verify")
@@ -132,8 +132,8 @@ func TestArchive(t *testing.T) {
 	other := newDatabase(t)
 	serve(t, other)
 	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", 16))+".00001.ndjson.zst")
-	if out := must(t, "replay", file, "-q", "--json", "--database-url="+other); !strings.Contains(out, `"total_unread": 2`) {
-		t.Errorf("replaying it says %s", out)
+	if out := must(t, "load", file, "-q", "--json", "--database-url="+other); !strings.Contains(out, `"total_unread": 2`) {
+		t.Errorf("badged load prints %s", out)
 	}
 }
 
@@ -246,12 +246,12 @@ func TestArchiveRefuses(t *testing.T) {
 			t.Errorf("%d events are left", got)
 		}
 	}
-	refused(t.TempDir(), "there is no archive: manifest.json is missing")
-	refused(foreign, "the archive is of another log: of ")
+	refused(t.TempDir(), "not an archive: manifest.json is missing")
+	refused(foreign, "the archive belongs to another log: ")
 	if err := os.WriteFile(file, append([]byte{}, intact[:len(intact)-1]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(dir, "archive file "+file+" is not what was written: it has ")
+	refused(dir, "archive file "+file+" has changed since it was written: it has ")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,12 @@ func TestBrowser(t *testing.T) {
 	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }
 
+// The TypeScript client in pages of its own: tabs, icons, frozen pages, and a
+// proxy that swallows WebSockets.
+func TestSDKBrowser(t *testing.T) {
+	browse(t, "sdk.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+}
+
 // browse runs a suite of web/browser.
 func browse(t *testing.T, suite string, environment ...string) {
 	t.Helper()

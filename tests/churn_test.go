@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 var (
@@ -172,10 +172,13 @@ func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest tim
 	}
 }
 
-// ownershipSession is a condition on pg_stat_activity.
+// ownershipSession finds the session of a process that owns partitions, or waits
+// to own some. One that has no lock yet does not count: a process can freeze
+// before it has set how long it may be silent.
 func ownershipSession(p *process) string {
-	return fmt.Sprintf(`SELECT FROM pg_stat_activity
-WHERE datname = current_database() AND application_name LIKE 'badged projector %%/%d'`, p.cmd.Process.Pid)
+	return fmt.Sprintf(`SELECT FROM pg_stat_activity AS a
+WHERE datname = current_database() AND application_name LIKE 'badged projector %%/%d'
+  AND EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.locktype = 'advisory' AND l.granted)`, p.cmd.Process.Pid)
 }
 
 // Instances start, are stopped, killed, frozen and woken at random while four

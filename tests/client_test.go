@@ -49,6 +49,9 @@ type client struct {
 	unread   map[string]int64
 	last     map[string]int64
 	answers  map[int]string
+	// rewinds is set where the database goes back in time, or what is forged is
+	// taken back: a snapshot may be of an earlier version then.
+	rewinds bool
 	// forgets is set where nobody looks at the frames, and there are too many to
 	// keep.
 	forgets bool
@@ -128,9 +131,17 @@ func (c *client) again(url string) (*client, error) {
 	return back, back.takeUp(c)
 }
 
+// mayRewind has the client take snapshots of earlier versions from now on.
+func (c *client) mayRewind() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rewinds = true
+}
+
 // takeUp says hello as the app that holds what c does.
 func (c *client) takeUp(before *client) error {
 	before.mu.Lock()
+	c.rewinds = before.rewinds
 	c.epoch, c.version, c.total, c.resuming = before.epoch, before.version, before.total, true
 	c.unread, c.last, c.forgets = maps.Clone(before.unread), maps.Clone(before.last), before.forgets
 	before.mu.Unlock()
@@ -218,7 +229,8 @@ func (c *client) apply(b []byte) {
 	if f.T != "snapshot" && f.T != "changes" {
 		return
 	}
-	if f.Epoch == c.epoch && (f.Version < c.version || f.Version == c.version && !c.resuming) {
+	takenBack := c.rewinds && f.T == "snapshot"
+	if !takenBack && f.Epoch == c.epoch && (f.Version < c.version || f.Version == c.version && !c.resuming) {
 		c.t.Errorf("version %d came after version %d: %s", f.Version, c.version, b)
 	}
 	c.resuming = false
@@ -268,4 +280,15 @@ func (c *client) await(what string, condition func() bool) {
 func (c *client) awaitTotal(n int64) {
 	c.t.Helper()
 	c.await("a total", func() bool { return c.version > 0 && c.total == n || n == 0 && c.epoch != "" && c.total == 0 })
+}
+
+// awaitEnd returns the code with which the server closes.
+func (c *client) awaitEnd() int {
+	c.t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		c.t.Fatal("the server does not close the connection")
+	}
+	return int(websocket.CloseStatus(c.err))
 }

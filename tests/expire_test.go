@@ -56,7 +56,7 @@ func TestExpire(t *testing.T) {
 			t.Errorf("%s is gone:\n%s", want, shown)
 		}
 	}
-	p.awaitSays(`msg="expiry sweep" expired=2`)
+	p.awaitSays(`msg="expiry sweep finished" expired=2`)
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 // link is a connection between two parts that can be disturbed.
@@ -194,7 +194,7 @@ func TestFaultsOfLinks(t *testing.T) {
 			if !accepted {
 				t.Error("an event was refused for want of Redis")
 			}
-			awaitBus(t, gateway, "away", 0) // and so has given its connection up
+			awaitBus(t, gateway, "not connected", 0) // and so has given its connection up
 		})
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/internal/pgtest"
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 // The projector is killed after a commit and before its updates have reached
@@ -72,7 +72,7 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 			redis.Kill()
 		case 20:
 			ann.awaitTotal(19)
-			awaitBus(t, p["gateway"], "away", 0)
+			awaitBus(t, p["gateway"], "not connected", 0)
 			ben := connect(t, p["gateway"].url, "ben")
 			ben.awaitTotal(0)
 			if err := redis.Restart(t.Context()); err != nil {
@@ -162,19 +162,19 @@ func TestPostgresIsKilledAndComesBack(t *testing.T) {
 	ann.awaitTotal(2)
 }
 
-// The server is killed in the middle of a replay, starts again, and the same
-// replay is run once more: every badge is what the file says.
-func TestReplayAcrossAKill(t *testing.T) {
+// The server is killed in the middle of a load, starts again, and the same
+// load is run once more: every badge is what the file says.
+func TestLoadAcrossAKill(t *testing.T) {
 	file, want := makeTraffic(t)
 	database := newDatabase(t)
 	p := serve(t, database)
 	address := strings.TrimPrefix(p.url, "http://")
 
-	replay := exec.CommandContext(t.Context(), binary, "replay", file, "--url="+p.url, "--publisher-key="+publisherKey, "--batch-size=50", "--json")
-	replay.Env = environment()
+	load := exec.CommandContext(t.Context(), binary, "load", file, "--url="+p.url, "--publisher-key="+publisherKey, "--batch-size=50", "--json")
+	load.Env = environment()
 	out := &output{}
-	replay.Stdout, replay.Stderr = out, out
-	if err := replay.Start(); err != nil {
+	load.Stdout, load.Stderr = out, out
+	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
 	for { // until some, but not all, of it is in the log
@@ -185,12 +185,12 @@ func TestReplayAcrossAKill(t *testing.T) {
 	}
 	p.kill()
 	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)
-	if err := replay.Wait(); err != nil { // it has waited for the server and gone on
-		t.Fatalf("the replay did not survive the restart: %v\n%s", err, out)
+	if err := load.Wait(); err != nil { // it has waited for the server and gone on
+		t.Fatalf("the load did not survive the restart: %v\n%s", err, out)
 	}
 
-	var summary replaySummary
-	again := must(t, "replay", file, "--url="+p.url, "--publisher-key="+publisherKey, "--json", "--quiet")
+	var summary loadSummary
+	again := must(t, "load", file, "--url="+p.url, "--publisher-key="+publisherKey, "--json", "--quiet")
 	if err := json.Unmarshal([]byte(again), &summary); err != nil {
 		t.Fatal(err)
 	}
@@ -202,32 +202,32 @@ func TestReplayAcrossAKill(t *testing.T) {
 		}
 	}
 	if summary.TotalUnread != sum {
-		t.Errorf("the replay counts %d unread, the file says %d", summary.TotalUnread, sum)
+		t.Errorf("the load counts %d unread, the file says %d", summary.TotalUnread, sum)
 	}
 }
 
 // A file of real messages has one right answer, the first time and again.
-func TestReplayOfRealTraffic(t *testing.T) {
+func TestLoadOfRealTraffic(t *testing.T) {
 	file := os.Getenv("BADGED_COLLEGEMSG")
 	if file == "" {
 		t.Skip("BADGED_COLLEGEMSG does not name CollegeMsg.txt of the SNAP collection, which is not ours to ship")
 	}
 	p := serve(t, newDatabase(t))
-	want := replaySummary{Events: 95_961, Messages: 59_835, Reads: 36_126, Users: 1_899, TotalUnread: 21_599}
+	want := loadSummary{Events: 95_961, Messages: 59_835, Reads: 36_126, Users: 1_899, TotalUnread: 21_599}
 	for range 2 {
-		var got replaySummary
-		out := must(t, "replay", file, "--url="+p.url, "--publisher-key="+publisherKey, "--json", "--quiet")
+		var got loadSummary
+		out := must(t, "load", file, "--url="+p.url, "--publisher-key="+publisherKey, "--json", "--quiet")
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatal(err)
 		}
 		if got != want {
-			t.Errorf("the replay says %+v, want %+v", got, want)
+			t.Errorf("the load says %+v, want %+v", got, want)
 		}
 	}
 }
 
-// replaySummary is part of what a replay prints.
-type replaySummary struct {
+// loadSummary is part of what a load prints.
+type loadSummary struct {
 	Events      int64 `json:"events"`
 	Messages    int64 `json:"messages"`
 	Reads       int64 `json:"reads"`
@@ -286,7 +286,7 @@ func TestRedisIsDownAtStart(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	redis.Kill()
 	p := serve(t, database, "--redis-url="+redis.URL(), "--reconcile-interval=1s")
-	awaitBus(t, p, "away", 0)
+	awaitBus(t, p, "not connected", 0)
 	ann := connect(t, p.url, "ann")
 	publish(t, p, delivered("c", 1, `"ann"`))
 	ann.awaitTotal(1)

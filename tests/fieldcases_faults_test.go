@@ -246,7 +246,7 @@ func migrationUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What this release needs to append.
-	if _, err := migrations.UpTo(t.Context(), config, 16, 6); err != nil {
+	if _, err := migrations.UpTo(t.Context(), config, 16, 18); err != nil {
 		t.Fatal(err)
 	}
 	pool, err := pgxpool.New(t.Context(), url)

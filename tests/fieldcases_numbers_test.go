@@ -150,7 +150,7 @@ func phantomThread(t *testing.T) {
 	if out, _, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(out, "ann") || !strings.Contains(out, "total") {
 		t.Errorf("verify exited with %d:\n%s", code, out)
 	}
-	if _, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "not what the log says") {
+	if _, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "the tables differ from the log") {
 		t.Errorf("explain exited with %d: %s", code, stderr)
 	}
 	must(t, "rebuild", "--user=ann", "--database-url="+database)

@@ -173,23 +173,58 @@ func awaitFrame(t *testing.T, c foreign, typ string) frame {
 	return f
 }
 
-// Clients of many kinds connect, are told, read, come back and are sent away,
-// and all understand the same.
-func TestForeignClients(t *testing.T) {
-	p := serve(t, newDatabase(t), "--drain-timeout=1m")
-	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
-	kinds := []struct {
-		name  string
-		start func(t *testing.T) foreign
-		// token says how the client gives its token: in a header, as a
-		// subprotocol, or in its hello.
-		token string
-	}{
+// foreignKind is a kind of client that others wrote.
+type foreignKind struct {
+	name  string
+	start func(t *testing.T) foreign
+	// token says how the client gives its token: in a header, as a subprotocol,
+	// or in its hello.
+	token string
+}
+
+func foreignKinds() []foreignKind {
+	return []foreignKind{
 		{"coder/websocket", func(t *testing.T) foreign { return newCoder(t) }, "header"},
 		{"Python websockets", func(t *testing.T) foreign { return newScript(t, pythonWith(t, "websockets"), "client.py") }, "hello"},
 		{"Node ws", func(t *testing.T) foreign { return newScript(t, "node", "node.mjs") }, "subprotocol"},
 		{"Chromium", func(t *testing.T) foreign { return newScript(t, "node", "chromium.mjs") }, "subprotocol"},
 	}
+}
+
+// A client that does not offer badge.v1 sees the close code that says so, though
+// browsers and others fail a handshake that chooses none of what they offer.
+func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
+	p := gatewayAlone(t)
+	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
+	for _, kind := range foreignKinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			c := kind.start(t)
+			for _, protocols := range [][]string{{"badge.v2", "chat"}, {"bearer.x.y.z"}, {}} {
+				c.connect(address, protocols, nil)
+				want := ""
+				if len(protocols) > 0 {
+					want = protocols[0]
+				}
+				if e := next(t, c); e.Event != "open" || e.Protocol != want {
+					t.Fatalf("connecting with %v: %+v", protocols, e)
+				}
+				if f := awaitFrame(t, c, "bye"); f.Code != 4004.0 {
+					t.Errorf("with %v the server says %+v", protocols, f)
+				}
+				if e := next(t, c); e.Event != "close" || e.Code != 4004 {
+					t.Errorf("with %v it ends with %+v", protocols, e)
+				}
+			}
+		})
+	}
+}
+
+// Clients of many kinds connect, are told, read, come back and are sent away,
+// and all understand the same.
+func TestForeignClients(t *testing.T) {
+	p := serve(t, newDatabase(t), "--drain-timeout=1m")
+	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
+	kinds := foreignKinds()
 	clients := make([]foreign, len(kinds))
 	for i, kind := range kinds {
 		user := fmt.Sprintf("user-%d", i)

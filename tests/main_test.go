@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/internal/pgtest"
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 // binary is the path of the program under test, built once for the run with the

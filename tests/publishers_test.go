@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // ledger keeps the events that were committed. They are of the types that
@@ -95,18 +95,8 @@ func (b *backend) transact(ctx context.Context, inSQL bool, published chan<- str
 	}
 	defer tx.Rollback(ctx) //nolint:errcheck // does nothing after Commit
 	evs := b.draw()
-	for _, e := range evs {
-		if inSQL {
-			var payload []byte
-			if payload, err = e.MarshalJSON(); err == nil {
-				_, err = tx.Exec(ctx, `SELECT badged.publish($1::text::jsonb)`, string(payload))
-			}
-		} else {
-			_, err = events.Publish(ctx, tx, e)
-		}
-		if err != nil {
-			return err
-		}
+	if err := b.publish(ctx, tx, inSQL, evs); err != nil {
+		return err
 	}
 	if until != nil {
 		close(published)
@@ -122,9 +112,28 @@ func (b *backend) transact(ctx context.Context, inSQL bool, published chan<- str
 		return nil
 	}
 	return pgx.BeginFunc(ctx, b.pool, func(again pgx.Tx) error { // a retry
-		_, err := events.Publish(ctx, again, evs...)
-		return err
+		return b.publish(ctx, again, inSQL, evs)
 	})
+}
+
+// publish publishes events in a transaction, in SQL or in Go.
+func (b *backend) publish(ctx context.Context, tx pgx.Tx, inSQL bool, evs []events.Event) error {
+	for _, e := range evs {
+		if !inSQL {
+			if _, err := events.Publish(ctx, tx, e); err != nil {
+				return err
+			}
+			continue
+		}
+		payload, err := e.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `SELECT badged.publish($1::text::jsonb)`, string(payload)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Four backends publish in transactions of their own, in Go and in SQL: some

@@ -47,7 +47,7 @@ func TestRebuild(t *testing.T) {
   user "ann", conversation "lunch": unread is 7 in the table, 2 by the log
   user "ann": total is 7 in the table, 2 by the log
   user "ann": categories is {"chat":7} in the table, {"chat":2} by the log
-2 users and 2 conversations of 16 partitions rebuilt from the log: 1 user repaired, 1 partition with a new epoch
+2 users and 2 conversations of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch
 `, partition)
 	if out := rebuild("--max-load=0.5"); out != want {
 		t.Errorf("it says\n%s, want\n%s", out, want)
@@ -78,7 +78,7 @@ func TestRebuildOfAUser(t *testing.T) {
 		t.Helper()
 		return must(t, append([]string{"rebuild", "--user=ann", "--database-url=" + database, "--redis-url=" + redis.URL()}, args...)...)
 	}
-	if out := rebuild(); out != `user "ann" is what the log says, nothing was changed`+"\n" {
+	if out := rebuild(); out != `user "ann" matches the log, nothing was changed`+"\n" {
 		t.Errorf("it says %s", out)
 	}
 	if out := rebuild("--json"); out != `{"user_id":"ann","mended":false,"differences":[]}`+"\n" {
@@ -91,7 +91,7 @@ func TestRebuildOfAUser(t *testing.T) {
 	want := `user "ann", conversation "lunch": unread is 7 in the table, 1 by the log
 user "ann": total is 7 in the table, 1 by the log
 user "ann": categories is {"chat":7} in the table, {"chat":1} by the log
-user "ann" was made what the log says, in version 2
+user "ann" was healed in version 2
 `
 	if out := rebuild(); out != want {
 		t.Errorf("it says\n%s, want\n%s", out, want)
@@ -131,7 +131,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	first := start(t, nil, "rebuild", "--database-url="+database)
 	first.awaitSays(fmt.Sprintf("partition %d is rebuilt and waits for", partition))
 	if out, stderr, code := command(t, "rebuild", "--database-url="+database); code != 1 || out != "" ||
-		!strings.Contains(stderr, `another rebuild or archiving is under way: "badged rebuild" (Postgres process `) {
+		!strings.Contains(stderr, `another rebuild or archiving is running: "badged rebuild" (Postgres process `) {
 		t.Errorf("a second one exits with %d: %s%s", code, out, stderr)
 	}
 	first.kill()
@@ -147,7 +147,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	if want := fmt.Sprintf("going on with a rebuild that was interrupted, of which %d partition", partition); code != 0 || !strings.Contains(stderr, want) {
 		t.Errorf("the next one exits with %d: %s", code, stderr)
 	}
-	if want := "1 user and 1 conversation of 16 partitions rebuilt from the log: 1 user repaired, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {
+	if want := "1 user and 1 conversation of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("the next one says %s", out)
 	}
 	ann.await("another epoch", func() bool { return ann.epoch != epoch && ann.total == 1 })

@@ -16,7 +16,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 var (

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/replay"
 )
 
 const adminKey = "admin-secret"
@@ -58,8 +58,9 @@ func getAs(t *testing.T, key, url string) (status int, answer string) {
 func TestExplain(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
-	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
-	publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ann"],"up_to_seq":1}`))
+	first := publish(t, p, delivered("lunch", 1, `"ann","bob"`))
+	total(t, p, "bob", first) // folded before the second comes
+	total(t, p, "ann", publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ann"],"up_to_seq":1}`)))
 	publish(t, p, delivered("lunch", 2, `"ann","bob"`))
 	position := publish(t, p, delivered("lunch", 2, `"ann","bob"`)) // again
 	if n := total(t, p, "ann", position); n != 1 {
@@ -69,7 +70,7 @@ func TestExplain(t *testing.T) {
 	out := must(t, "user", "explain", "ann", "--database-url="+database)
 	for _, want := range []string{
 		"total     1\n", "\nlunch adds 1: 1 unread, 0 mentions; level all, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
-		"\n  2 ", "  lunch/2  test\n", "\nChanged nothing that is counted:\n", "the same source and id came before, at ",
+		"\n  2 ", "  lunch/2  test\n", "\nEvents that changed no count:\n", "the user had an event of the same source and id before, at ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
@@ -80,7 +81,7 @@ func TestExplain(t *testing.T) {
 	}
 
 	out = must(t, "user", "explain", "ann", "--json", "--database-url="+database)
-	var fromCLI, fromAPI projector.Explanation
+	var fromCLI, fromAPI replay.Explanation
 	decode(t, out, &fromCLI)
 	status, answer := getAs(t, adminKey, p.url+"/admin/v1/users/ann/explain")
 	if status != http.StatusOK {
@@ -90,17 +91,39 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff(fromCLI, fromAPI); diff != "" {
 		t.Errorf("the command line and the API differ (-CLI +API):\n%s", diff)
 	}
-	if c := fromCLI.Conversations; !fromCLI.Agrees || fromCLI.Total != 1 || len(c) != 1 || c[0].Messages[0].ID != "lunch/2" || fromCLI.Uncounted[0].Why != projector.WhyDuplicate {
+	if c := fromCLI.Conversations; !fromCLI.Agrees || fromCLI.Total != 1 || len(c) != 1 || c[0].Messages[0].ID != "lunch/2" || fromCLI.Uncounted[0].Why != replay.WhyDuplicate {
 		t.Errorf("the explanation is %s", out)
 	}
 
+	// Why it is not more: the first message was read, by an event that is named.
+	out = must(t, "user", "explain", "ann", "--history", "--delivered=2", "--conversation=lunch", "--database-url="+database)
+	for _, want := range []string{"\nThe total over time, from 0:\n", "\n  0      -1 ", "  lunch/1  read    conversation.read read of test, ", "  lunch/2  unread "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	_, answer = getAs(t, adminKey, p.url+"/admin/v1/users/ann/explain?history=true&delivered=1")
+	var full replay.Explanation
+	if decode(t, answer, &full); len(full.History.Steps) != 3 || full.Delivered.More != 1 || full.Delivered.Messages[0].Seq != 2 {
+		t.Errorf("with its history it is %s", answer)
+	}
+	_, answer = getAs(t, adminKey, p.url+"/admin/v1/users/ann/explain?delivered=1&before="+full.Delivered.Messages[0].Position)
+	var older replay.Explanation
+	if decode(t, answer, &older); older.Delivered.More != 0 || older.Delivered.Messages[0].Fate != replay.FateRead || older.Delivered.Messages[0].By.ID != "read" {
+		t.Errorf("the page before is %s", answer)
+	}
+
 	// Before the second message came.
-	before := fromCLI.Conversations[0].Messages[0].AppendedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
+	before := fromCLI.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
 	if out := must(t, "user", "explain", "ann", "--at="+before, "--database-url="+database); !strings.Contains(out, "total     0\n") || !strings.Contains(out, "Nothing is unread.") {
 		t.Errorf("as of %s it says\n%s", before, out)
 	}
+	// The event is a row of its own in the partition of bob.
+	var ofBob replay.Explanation
+	decode(t, must(t, "user", "explain", "bob", "--json", "--database-url="+database), &ofBob)
+	before = ofBob.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
 	status, answer = getAs(t, adminKey, p.url+"/admin/v1/users/bob/explain?at="+before)
-	var past projector.Explanation
+	var past replay.Explanation
 	if decode(t, answer, &past); status != http.StatusOK || past.Total != 1 || past.Conversations[0].Messages[0].ID != "lunch/1" || past.Table != nil {
 		t.Errorf("as of %s bob has %d %s", before, status, answer)
 	}
@@ -150,11 +173,11 @@ func TestVerify(t *testing.T) {
 	if want := `user "ann", conversation "crew": unread is 7 in the table, 1 by the log` + "\n"; code != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ": 1 difference\n") {
 		t.Errorf("exit %d\n%s%s", code, out, stderr)
 	}
-	if stderr != "badged: the tables are not what the log says: 1 difference\n" {
+	if stderr != "badged: the tables differ from the log: 1 difference\n" {
 		t.Errorf("the error is %s", stderr)
 	}
 	out, _, code = command(t, "verify", "--json", "--user=bob", "--user=ann", "--database-url="+database)
-	var d projector.Difference
+	var d replay.Difference
 	line, _, _ := strings.Cut(out, "\n")
 	if decode(t, line, &d); code != 1 || d.UserID != "ann" || d.ConversationID != "crew" || d.Field != "unread" || d.Table != "7" || d.Log != "1" {
 		t.Errorf("exit %d\n%s", code, out)
@@ -194,7 +217,7 @@ func TestSelfHeal(t *testing.T) {
 	ann.awaitTotal(1)
 	must(t, "verify", "--database-url="+database)
 	_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
-	for name, least := range map[string]float64{"badged_verify_users_total": 1, "badged_verify_mismatches_total": 1, "badged_verify_mended_total": 1} {
+	for name, least := range map[string]float64{"badged_verify_users_total": 1, "badged_verify_mismatches_total": 1, "badged_verify_healed_total": 1} {
 		if n := metric(t, metrics, name); n < least {
 			t.Errorf("%s is %v", name, n)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // connectTo opens a connection that lasts as long as the test.

@@ -1,6 +1,6 @@
-// Package web holds the pages that badged serves, as they were built from the
-// sources in this folder. The built files are committed: building the Go
-// program needs no Node.
+// Package web embeds the pages that badged serves, built from the sources in
+// this folder. The built files are committed, so that building the Go program
+// needs no Node.
 package web
 
 import (
@@ -12,24 +12,23 @@ import (
 //go:embed dist/demo dist/admin
 var dist embed.FS
 
-// Demo returns the files of the page of `badged demo`: index.html and what it
-// loads, by relative paths.
+// Demo returns the files of the page of `badged demo`: index.html and the files
+// that it loads by relative paths.
 func Demo() fs.FS { return page("dist/demo") }
 
-// Admin returns the files of the admin page, in the same way.
+// Admin returns the files of the admin page, like Demo.
 func Admin() fs.FS { return page("dist/admin") }
 
 func page(dir string) fs.FS {
 	files, err := fs.Sub(dist, dir)
 	if err != nil {
-		panic(err) // only for a path that is not valid, and these are
+		panic(err) // only if the path is invalid
 	}
 	return files
 }
 
-// policy lets a page load and reach nothing from elsewhere, and run no script
-// and apply no style that is not in a file. Pictures that it draws itself are
-// data.
+// policy limits a page to its own origin and to scripts and styles in files.
+// The favicon that a page draws is a data URL.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler serves the files of a page.

@@ -11,15 +11,15 @@ import (
 	"github.com/badged/badged/web"
 )
 
-// pages are all that are served.
+// pages returns all pages by name.
 func pages() map[string]fs.FS { return map[string]fs.FS{"demo": web.Demo(), "admin": web.Admin()} }
 
-func TestPagesHaveAllThatTheyLoad(t *testing.T) {
+func TestPagesContainTheFilesTheyLoad(t *testing.T) {
 	for name, files := range pages() {
 		page := read(t, files, "index.html")
 		links := regexp.MustCompile(`(?:src|<link[^>]* href)="([^"]*)"`).FindAllStringSubmatch(page, -1)
 		if len(links) < 3 {
-			t.Fatalf("index.html of %s loads only %v: script, style and icon are missing", name, links)
+			t.Fatalf("index.html of %s loads only %v, want script, style and icon", name, links)
 		}
 		for _, link := range links {
 			read(t, files, link[1])
@@ -32,12 +32,12 @@ func TestPagesAreServedUnderAStrictPolicy(t *testing.T) {
 	web.Handler(web.Admin()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	policy := w.Header().Get("Content-Security-Policy")
 	if w.Code != http.StatusOK || !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") {
-		t.Errorf("it answers %d under %q", w.Code, policy)
+		t.Errorf("status %d, Content-Security-Policy %q", w.Code, policy)
 	}
 }
 
-// A page that obeys a strict Content-Security-Policy has nothing inline and
-// nothing from elsewhere.
+// Under a strict Content-Security-Policy a page has no inline script or style
+// and loads nothing from other origins.
 func TestPagesObeyAStrictContentSecurityPolicy(t *testing.T) {
 	forbidden := map[string][]*regexp.Regexp{
 		"index.html": {
@@ -60,7 +60,7 @@ func TestPagesObeyAStrictContentSecurityPolicy(t *testing.T) {
 			content := read(t, files, name)
 			for _, p := range patterns {
 				if found := p.FindString(content); found != "" {
-					t.Errorf("%s of %s has %q, which a strict policy forbids", name, page, found)
+					t.Errorf("%s of %s has %q, which the policy forbids", name, page, found)
 				}
 			}
 		}
@@ -71,7 +71,7 @@ func read(t *testing.T, files fs.FS, name string) string {
 	t.Helper()
 	b, err := fs.ReadFile(files, name)
 	if err != nil {
-		t.Fatalf("%v: is web/dist built? Run npm run build in web", err)
+		t.Fatalf("%v: run npm run build in web", err)
 	}
 	if strings.TrimSpace(string(b)) == "" {
 		t.Fatalf("%s is empty", name)

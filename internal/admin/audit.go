@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/deadletters"
 )
 
 // DB runs statements: a pgx connection, pool or transaction.
@@ -70,7 +70,7 @@ const endPatience = 5 * time.Second
 
 const (
 	beginActionSQL = `INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::text::json) RETURNING id`
-	endActionSQL   = `UPDATE badged.audit SET ended_at = clock_timestamp(), result = $2::text::json, error = $3 WHERE id = $1`
+	endActionSQL   = `INSERT INTO badged.audit_ends (audit_id, result, error) VALUES ($1, $2::text::json, $3)`
 )
 
 // Audited has an operator do something and writes it to the audit trail: before,
@@ -119,9 +119,12 @@ func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error)
 	rows, err := db.Query(ctx, `SELECT id, at, who, via, action, arguments, ended_at, result, error
 FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
           OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
-      FROM (SELECT * FROM badged.audit WHERE id < $1 OR $1 = 0 ORDER BY id DESC LIMIT $2) AS page) AS page
+      FROM (SELECT a.id, a.at, a.who, a.via, a.action, a.arguments, coalesce(e.ended_at, a.ended_at) AS ended_at,
+                   coalesce(e.result, a.result) AS result, coalesce(e.error, a.error) AS error
+            FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
+            WHERE a.id < $1 OR $1 = 0 ORDER BY a.id DESC LIMIT $2) AS page) AS page
 WHERE coalesce(newer, 0) < $3
-ORDER BY id DESC`, before, limit, projector.MaxPageBytes)
+ORDER BY id DESC`, before, limit, deadletters.MaxPageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit trail: %w", err)
 	}

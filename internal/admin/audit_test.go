@@ -14,7 +14,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 )
@@ -90,8 +90,8 @@ func (d *database) trail(t *testing.T) []string {
 func TestAudited(t *testing.T) {
 	d := newDatabase(t)
 	errBroken := errors.New("it is broken")
-	err := admin.Audited(t.Context(), d.pool, ops, "mend", map[string]int{"id": 1}, func(context.Context) (any, error) {
-		if diff := cmp.Diff([]string{`api by ops: mend {"id":1}: under way`}, d.trail(t)); diff != "" { //nolint:contextcheck // the test's own
+	err := admin.Audited(t.Context(), d.pool, ops, "heal", map[string]int{"id": 1}, func(context.Context) (any, error) {
+		if diff := cmp.Diff([]string{`api by ops: heal {"id":1}: under way`}, d.trail(t)); diff != "" { //nolint:contextcheck // the test's own
 			t.Errorf("while it is under way (-want +got):\n%s", diff)
 		}
 		return map[string]bool{"mended": true}, nil
@@ -101,7 +101,7 @@ func TestAudited(t *testing.T) {
 	}
 	// Whoever acted is interrupted: the end is written all the same.
 	ctx, cancel := context.WithCancel(t.Context())
-	err = admin.Audited(ctx, d.pool, admin.Operator{Name: "root", Via: admin.ViaCLI}, "mend", map[string]string{"user": "a\u2028\u0000"}, func(context.Context) (any, error) {
+	err = admin.Audited(ctx, d.pool, admin.Operator{Name: "root", Via: admin.ViaCLI}, "heal", map[string]string{"user": "a\u2028\u0000"}, func(context.Context) (any, error) {
 		cancel()
 		return nil, errBroken
 	})
@@ -109,8 +109,8 @@ func TestAudited(t *testing.T) {
 		t.Errorf("it fails with %v", err)
 	}
 	if diff := cmp.Diff([]string{
-		`cli by root: mend {"user":"a\u2028\u0000"}: failed: it is broken`,
-		`api by ops: mend {"id":1}: {"mended":true}`,
+		`cli by root: heal {"user":"a\u2028\u0000"}: failed: it is broken`,
+		`api by ops: heal {"id":1}: {"mended":true}`,
 	}, d.trail(t)); diff != "" {
 		t.Errorf("the trail (-want +got):\n%s", diff)
 	}
@@ -120,11 +120,11 @@ func TestAudited(t *testing.T) {
 func TestAuditedOrNotDone(t *testing.T) {
 	d := newDatabase(t)
 	d.exec(t, `ALTER TABLE badged.audit RENAME TO elsewhere`)
-	err := admin.Audited(t.Context(), d.pool, ops, "mend", struct{}{}, func(context.Context) (any, error) {
+	err := admin.Audited(t.Context(), d.pool, ops, "heal", struct{}{}, func(context.Context) (any, error) {
 		t.Error("it was done")
 		return nil, nil //nolint:nilnil // nothing comes of it
 	})
-	if err == nil || !strings.Contains(err.Error(), "write mend to the audit trail, without which nothing is done") {
+	if err == nil || !strings.Contains(err.Error(), "write heal to the audit trail, without which nothing is done") {
 		t.Errorf("it says %v", err)
 	}
 }

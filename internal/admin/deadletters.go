@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/deadletters"
 )
 
 // DeadLetter is a dead letter as operators see it.
@@ -22,7 +22,7 @@ type DeadLetter struct {
 }
 
 // NewDeadLetter returns l as operators see it.
-func NewDeadLetter(l projector.DeadLetter) DeadLetter {
+func NewDeadLetter(l deadletters.Letter) DeadLetter {
 	return DeadLetter{l.ID, l.Partition, l.Position.String(), l.Payload, l.Reason, l.At.UTC()}
 }
 
@@ -33,7 +33,7 @@ type oneDeadLetter struct {
 
 // RetryDeadLetter has an operator publish a dead letter again; see
 // [projector.DeadLetters.Retry].
-func RetryDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters, by Operator, id int64) (receipt events.Receipt, err error) {
+func RetryDeadLetter(ctx context.Context, db DB, letters *deadletters.Letters, by Operator, id int64) (receipt events.Receipt, err error) {
 	err = Audited(ctx, db, by, "deadletters.retry", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
 		receipt, err = letters.Retry(ctx, id)
 		return nil, err
@@ -43,12 +43,12 @@ func RetryDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters,
 
 // DiscardDeadLetter has an operator remove a dead letter for good. The audit
 // trail has all of it before it is removed. See [projector.DeadLetters.Discard].
-func DiscardDeadLetter(ctx context.Context, db DB, letters *projector.DeadLetters, by Operator, id int64) (letter DeadLetter, err error) {
+func DiscardDeadLetter(ctx context.Context, db DB, letters *deadletters.Letters, by Operator, id int64) (letter DeadLetter, err error) {
 	var arguments any = oneDeadLetter{id}
 	switch l, err := letters.Find(ctx, id); {
 	case err == nil:
 		arguments = NewDeadLetter(l)
-	case !errors.Is(err, projector.ErrNoDeadLetter): // which is for the trail too
+	case !errors.Is(err, deadletters.ErrNotFound): // which is for the trail too
 		return DeadLetter{}, err
 	}
 	err = Audited(ctx, db, by, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {

@@ -15,6 +15,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -88,7 +90,7 @@ func (d *database) fold(t *testing.T, conversation string, users ...string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	reader := projector.NewReader(d.pool, partitions)
+	reader := badges.NewReader(d.pool, partitions)
 	for folded := false; !folded; {
 		if folded, err = reader.Folded(t.Context(), users, receipt.TransactionID); err != nil {
 			t.Fatal(err)
@@ -107,7 +109,7 @@ func (d *database) spoil(t *testing.T, user string) {
 
 func (d *database) total(t *testing.T, user string) int64 {
 	t.Helper()
-	b, err := projector.NewReader(d.pool, partitions).Badge(t.Context(), user)
+	b, err := badges.NewReader(d.pool, partitions).Badge(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +177,7 @@ func TestJobs(t *testing.T) {
 
 	job := r.ended(t, must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{User: "ann"}, ops)))
 	if got, want := told(job), `done {"user_id":"ann","mended":true,"version":2,"differences":`+difference+`}`; got != want {
-		t.Errorf("mending: %s, want\n%s", got, want)
+		t.Errorf("healing: %s, want\n%s", got, want)
 	}
 	d.spoil(t, "ann")
 	job = r.ended(t, must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{Partition: &home, MaxLoad: 0.9}, ops)))
@@ -215,7 +217,7 @@ func TestRebuildJobs(t *testing.T) {
 		}
 		r.find(t, job.Kind, job.ID, waits)
 	}
-	if err := projector.Rebuild(t.Context(), projector.RebuildConfig{Pool: d.pool, Log: d.log}); !errors.As(err, new(*projector.RebuildRunningError)) {
+	if err := rebuild.Run(t.Context(), rebuild.Config{Pool: d.pool, Log: d.log}); !errors.As(err, new(*rebuild.RunningError)) {
 		t.Errorf("one beside it: %v", err)
 	}
 	if canceled := must(t)(admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID)); !canceled.CancelRequested {
@@ -235,10 +237,10 @@ func TestRebuildJobs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	blocked, done := make(chan struct{}, 1000), make(chan error)
 	go func() {
-		done <- projector.Rebuild(ctx, projector.RebuildConfig{Pool: d.pool, Log: d.log, Blocked: func(int, int, string) { blocked <- struct{}{} }})
+		done <- rebuild.Run(ctx, rebuild.Config{Pool: d.pool, Log: d.log, Blocked: func(int, int, string) { blocked <- struct{}{} }})
 	}()
 	<-blocked
-	if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops); !errors.As(err, new(*projector.RebuildRunningError)) {
+	if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops); !errors.As(err, new(*rebuild.RunningError)) {
 		t.Errorf("beside one that is no job: %v", err)
 	}
 	cancel()

@@ -1,7 +1,7 @@
 package admin
 
 import (
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/lag"
 )
 
 // Lag is how far each partition is behind.
@@ -34,18 +34,17 @@ type Horizon struct {
 	Database    string  `json:"database,omitempty"`
 	Application string  `json:"application,omitempty"`
 	State       string  `json:"state,omitempty"`
-	Query       string  `json:"query,omitempty"`
 	Seconds     float64 `json:"seconds"`
 }
 
 // NewLag returns lags as operators see them; open is whether there is a horizon.
-func NewLag(lags []projector.Lag, h projector.Horizon, open bool) Lag {
+func NewLag(lags []lag.Lag, h lag.Horizon, open bool) Lag {
 	l := Lag{Partitions: make([]PartitionLag, len(lags))}
 	for i, p := range lags {
 		l.Partitions[i] = PartitionLag{p.Partition, p.Head.String(), p.Folded.String(), p.Events, p.Age.Seconds(), p.Owner}
 	}
 	if open {
-		l.Horizon = &Horizon{h.PID, h.Prepared, h.User, h.Database, h.Application, h.State, h.Query, h.Age.Seconds()}
+		l.Horizon = &Horizon{h.PID, h.Prepared, h.User, h.Database, h.Application, h.State, h.Age.Seconds()}
 	}
 	return l
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -43,7 +44,7 @@ type Rebuilt struct {
 }
 
 // Add adds a partition.
-func (r *Rebuilt) Add(p projector.RebuiltPartition) {
+func (r *Rebuilt) Add(p rebuild.Result) {
 	r.Partitions++
 	r.Users += p.Users
 	r.Conversations += p.Conversations
@@ -56,7 +57,7 @@ func (r *Rebuilt) Add(p projector.RebuiltPartition) {
 // Rebuild rebuilds one or all partitions; see [projector.Rebuild]. It sets the
 // callbacks of cfg: meter is told how far it is, each of every partition that is
 // done.
-func Rebuild(ctx context.Context, cfg projector.RebuildConfig, meter Meter, each func(projector.RebuiltPartition)) (Rebuilt, error) {
+func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	var planned, done int64
 	partitions := int64(1)
@@ -64,7 +65,7 @@ func Rebuild(ctx context.Context, cfg projector.RebuildConfig, meter Meter, each
 		partitions = int64(cfg.Log.Partitions())
 	}
 	meter.Begin("rebuild", wholePartition*partitions, true)
-	cfg.Resumed = func(before []projector.RebuiltPartition) {
+	cfg.Resumed = func(before []rebuild.Result) {
 		for _, p := range before {
 			sum.Add(p)
 		}
@@ -85,42 +86,42 @@ func Rebuild(ctx context.Context, cfg projector.RebuildConfig, meter Meter, each
 	cfg.Blocked = func(partition, pid int, application string) {
 		meter.Note(fmt.Sprintf("partition %d is rebuilt and waits for %q (Postgres process %d), which reads its tables and does not end", partition, application, pid))
 	}
-	cfg.Rebuilt = func(p projector.RebuiltPartition) {
+	cfg.Rebuilt = func(p rebuild.Result) {
 		sum.Add(p)
 		planned, done = 0, 0
 		meter.Advance(wholePartition*int64(sum.Partitions), 0)
 		each(p)
 	}
-	return sum, projector.Rebuild(ctx, cfg)
+	return sum, rebuild.Run(ctx, cfg)
 }
 
-// Mended is what became of a user whose rows were to be made what the log says.
-type Mended struct {
-	UserID      string                 `json:"user_id"`
-	Mended      bool                   `json:"mended"`
-	Version     int64                  `json:"version,omitempty"`
-	Differences []projector.Difference `json:"differences"`
+// Healed is the result of healing a user.
+type Healed struct {
+	UserID      string              `json:"user_id"`
+	Healed      bool                `json:"mended"`
+	Version     int64               `json:"version,omitempty"`
+	Differences []replay.Difference `json:"differences"`
 }
 
-// Mend makes the rows of a user what the log says, and tells the bus, which may
+// Heal makes the rows of a user what the log says, and tells the bus, which may
 // be nil.
-func Mend(ctx context.Context, v *projector.Verifier, partition int, userID string, bus pubsub.Bus) (Mended, error) {
-	did := Mended{UserID: userID, Differences: []projector.Difference{}}
-	_, err := v.Verify(ctx, partition, projector.VerifyOptions{
+func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
+	did := Healed{UserID: userID, Differences: []replay.Difference{}}
+	_, err := v.Verify(ctx, partition, replay.VerifyOptions{
 		Users: []string{userID},
-		Found: func(d projector.Difference) { did.Differences = append(did.Differences, d) },
+		Found: func(d replay.Difference) { did.Differences = append(did.Differences, d) },
 	})
 	if err != nil {
 		return did, err
 	}
-	update, mended, err := v.Mend(ctx, userID)
+	update, healed, err := v.Heal(ctx, userID)
 	if err != nil {
 		return did, err
 	}
-	did.Mended, did.Version = mended, update.Version
-	if mended && bus != nil {
+	did.Healed, did.Version = healed, update.Version
+	if healed && bus != nil {
 		if err := bus.Publish(ctx, []pubsub.Update{update}); err != nil {
-			return did, fmt.Errorf("user %q is mended, but clients only hear of it when they are reconciled: %w", userID, err)
+			return did, fmt.Errorf("user %q is healed, but clients see it only after the next reconciliation: %w", userID, err)
 		}
 	}
 	return did, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -114,7 +114,7 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
 	// A connection of its own holds the lock for as long as the job runs.
-	conn, err := projector.OpenSession(ctx, r.cfg.Pool.Config().ConnConfig, "badged job "+r.cfg.Process)
+	conn, err := pgsession.OpenSession(ctx, r.cfg.Pool.Config().ConnConfig, "badged job "+r.cfg.Process)
 	if err != nil {
 		return Job{}, fmt.Errorf("begin a job: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
 )
 
 // Limits of a gateway; 0 is no limit.
@@ -160,7 +159,7 @@ FROM badged.%[1]s_offsets WHERE consumer_group = $1`, events.Topic(p)))
 // count returns what this process has counted.
 func (s *Sampler) count(ctx context.Context) (counted, error) {
 	var c counted
-	err := s.cfg.Pool.QueryRow(ctx, offsetsSQL(s.cfg.Partitions), projector.ConsumerGroup).Scan(&c.Logged, &c.Folded)
+	err := s.cfg.Pool.QueryRow(ctx, offsetsSQL(s.cfg.Partitions), events.ProjectorGroup).Scan(&c.Logged, &c.Folded)
 	if err != nil {
 		return c, fmt.Errorf("read how far the log is: %w", err)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/lag"
 )
 
 // Service is what operators see and do of one database. What they change is in
@@ -15,7 +16,7 @@ import (
 type Service struct {
 	pool    *pgxpool.Pool
 	log     *events.Log
-	letters *projector.DeadLetters
+	letters *deadletters.Letters
 	runner  *Runner
 	wake    func(partitions []int)
 }
@@ -23,7 +24,7 @@ type Service struct {
 // NewService returns the service of a database and its log. Jobs run in runner;
 // wake tells projectors of events in partitions.
 func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(partitions []int)) *Service {
-	return &Service{pool, log, projector.NewDeadLetters(pool, log), runner, wake}
+	return &Service{pool, log, deadletters.New(pool, log), runner, wake}
 }
 
 // Partitions returns how many there are.
@@ -38,11 +39,11 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	for i := range all {
 		all[i] = i
 	}
-	lags, err := projector.Lags(ctx, s.pool, all, lagCount)
+	lags, err := lag.Measure(ctx, s.pool, all, lagCount)
 	if err != nil {
 		return Lag{}, err
 	}
-	horizon, open, err := projector.OldestWriter(ctx, s.pool)
+	horizon, open, err := lag.OldestWriter(ctx, s.pool)
 	if err != nil {
 		return Lag{}, err
 	}

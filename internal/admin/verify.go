@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/replay"
 )
 
 // VerifyOptions says what is verified: by default everybody.
@@ -31,7 +31,7 @@ type Verified struct {
 
 // Verify compares the tables with the log; see [projector.Verifier]. meter is
 // told how far it is, found of each difference.
-func Verify(ctx context.Context, v *projector.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(projector.Difference)) (Verified, error) {
+func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
 	targets, err := options.targets(ctx, v, log)
 	if err != nil {
 		return Verified{}, err
@@ -41,7 +41,7 @@ func Verify(ctx context.Context, v *projector.Verifier, log *events.Log, options
 	for i, t := range targets {
 		var planned, done int64
 		behind := wholePartition * int64(i)
-		r, err := v.Verify(ctx, t.partition, projector.VerifyOptions{
+		r, err := v.Verify(ctx, t.partition, replay.VerifyOptions{
 			Users:   t.users,
 			Found:   found,
 			Planned: func(n int64) { planned += n },
@@ -68,7 +68,7 @@ type target struct {
 }
 
 // targets returns what is verified, in ascending order of partitions.
-func (o VerifyOptions) targets(ctx context.Context, v *projector.Verifier, log *events.Log) ([]target, error) {
+func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *events.Log) ([]target, error) {
 	partitions := make([]int, 0, log.Partitions())
 	for p := range log.Partitions() {
 		if o.Partition == nil || *o.Partition == p {

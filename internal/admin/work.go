@@ -11,7 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 )
 
 // jobMeter is the Meter of a job. It is safe for concurrent use.
@@ -88,26 +89,26 @@ const foundAtMost = 100
 // first differences of users who were wrong.
 type rebuiltResult struct {
 	Rebuilt
-	First []projector.Difference `json:"first,omitempty"`
+	First []replay.Difference `json:"first,omitempty"`
 }
 
 // StartRebuild begins to rebuild what options say. While another rebuild of
 // partitions is under way it fails with a [*RebuildJobError], or a
-// [*projector.RebuildRunningError] where no job does it.
+// [*rebuild.RunningError] if another process does it.
 func (r *Runner) StartRebuild(ctx context.Context, options RebuildOptions, by Operator) (Job, error) {
 	if options.User != "" {
 		return r.start(ctx, KindRebuild, options, by, nil, func(ctx context.Context, _ *jobMeter) (any, error) {
-			did, err := Mend(ctx, projector.NewVerifier(r.cfg.Pool, r.cfg.Log), r.cfg.Log.PartitionOf(options.User), options.User, r.cfg.Bus)
+			did, err := Heal(ctx, replay.NewVerifier(r.cfg.Pool, r.cfg.Log), r.cfg.Log.PartitionOf(options.User), options.User, r.cfg.Bus)
 			return did, err
 		})
 	}
 	return r.start(ctx, KindRebuild, options, by, rebuildAllowed, func(ctx context.Context, meter *jobMeter) (any, error) {
 		var result rebuiltResult
 		var err error
-		result.Rebuilt, err = Rebuild(ctx, projector.RebuildConfig{
+		result.Rebuilt, err = Rebuild(ctx, rebuild.Config{
 			Pool: r.cfg.Pool, Log: r.cfg.Log, Bus: r.cfg.Bus,
 			Partition: options.Partition, Anew: options.Anew, MaxLoad: options.MaxLoad,
-		}, meter, func(p projector.RebuiltPartition) {
+		}, meter, func(p rebuild.Result) {
 			result.First = append(result.First, p.First[:min(len(p.First), foundAtMost-len(result.First))]...)
 		})
 		return result, err
@@ -135,13 +136,13 @@ LIMIT 1`).Scan(&id)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("look for another rebuild: %w", err)
 	}
-	return projector.RebuildRunning(ctx, tx)
+	return rebuild.Running(ctx, tx)
 }
 
 // verifiedResult is the result of a verification, First the first differences.
 type verifiedResult struct {
 	Verified
-	First []projector.Difference `json:"first,omitempty"`
+	First []replay.Difference `json:"first,omitempty"`
 }
 
 // StartVerification begins to verify what options say.
@@ -149,8 +150,8 @@ func (r *Runner) StartVerification(ctx context.Context, options VerifyOptions, b
 	return r.start(ctx, KindVerification, options, by, nil, func(ctx context.Context, meter *jobMeter) (any, error) {
 		var result verifiedResult
 		var err error
-		v := projector.NewVerifier(r.cfg.Pool, r.cfg.Log)
-		result.Verified, err = Verify(ctx, v, r.cfg.Log, options, meter, func(d projector.Difference) {
+		v := replay.NewVerifier(r.cfg.Pool, r.cfg.Log)
+		result.Verified, err = Verify(ctx, v, r.cfg.Log, options, meter, func(d replay.Difference) {
 			if len(result.First) < foundAtMost {
 				result.First = append(result.First, d)
 			}

@@ -16,19 +16,20 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/pubsub"
 )
 
 // commandSource is the source of the events that users cause over the gateway.
 const commandSource = "badged/gateway"
 
-// commands makes events of what users do. It implements gateway.Commands.
+// commands turns users' commands into events. It implements gateway.Commands.
 type commands struct{ publisher *publisher }
 
 // Read implements gateway.Commands.
 func (c commands) Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error {
 	return c.append(ctx, userID, key, events.ConversationRead, events.Data{
-		ConversationID: conversationID, UserIDs: []string{userID}, UpToSeq: upToSeq,
+		ConversationID: conversationID, UserIDs: []string{userID}, UpToSeq: upToSeq, ByApp: true,
 	})
 }
 
@@ -57,8 +58,8 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 	return err
 }
 
-// commandID returns the id of the event that a command becomes. Keys are the
-// clients' own: one that two users share must not make one command of two.
+// commandID returns the event id for a command. Clients choose their keys, so
+// the id includes the user: equal keys of two users must not collide.
 func commandID(userID, key string) (string, error) {
 	if key != "" {
 		return userID + "/" + key, nil
@@ -90,12 +91,14 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 		return gateway.Identity{}, gateway.ErrTokenExpired
 	case errors.Is(err, auth.ErrKeysAway):
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
+	case err == nil:
+		inbound.Vouch(ctx) // a WebSocket has another context and vouches itself
 	}
 	return gateway.Identity(id), err
 }
 
-// originCheck returns the check of the Origin header by the allowed origins;
-// nil, which allows the server's own only, where there are none.
+// originCheck returns a check of the Origin header. It returns nil, which
+// allows only the server's own origin, if none are configured.
 func originCheck(allowed []string) (func(*http.Request) bool, error) {
 	if len(allowed) == 0 {
 		return nil, nil //nolint:nilnil // the gateway's default
@@ -115,8 +118,8 @@ func originCheck(allowed []string) (func(*http.Request) bool, error) {
 	}, nil
 }
 
-// forOrigins lets pages of the allowed origins use a route that asks for a
-// token; allowed is nil where only the server's own may.
+// forOrigins adds CORS headers for the allowed origins to a route. A nil
+// allowed permits only the server's own origin.
 func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handler {
 	if allowed == nil {
 		return h
@@ -130,16 +133,16 @@ func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handl
 	}).Handler(h)
 }
 
-// corsMaxAge is how long a browser need not ask again whether a page may.
+// corsMaxAge is how long browsers cache a preflight answer.
 const corsMaxAge = 10 * time.Minute
 
-// busState is what a bus tells about itself; see pubsub.Redis.
+// busState is the part of pubsub.Redis that metrics read.
 type busState interface {
 	Stats() pubsub.Stats
 	Connected() bool
 }
 
-// registerBusMetrics exposes what a bus counts.
+// registerBusMetrics registers the metrics of a bus.
 func registerBusMetrics(r prometheus.Registerer, bus busState) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "bus", Name: "connected",
@@ -154,10 +157,11 @@ func registerBusMetrics(r prometheus.Registerer, bus busState) {
 		name, help string
 		value      func(pubsub.Stats) uint64
 	}{
-		{"reconnects_total", "Connections to Redis that were built in place of a lost one.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
-		{"gaps_total", "Times updates may have been lost while Redis was away.", func(s pubsub.Stats) uint64 { return s.Gaps }},
-		{"canaries_missed_total", "Messages with which a subscription checks its connection to Redis, and that did not arrive; two in a row end the connection.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
-		{"malformed_total", "Messages from Redis that were not understood.", func(s pubsub.Stats) uint64 { return s.Malformed }},
+		{"reconnects_total", "Connections to Redis that replaced a lost one.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
+		{"gaps_total", "Outages of Redis during which updates may have been lost.", func(s pubsub.Stats) uint64 { return s.Gaps }},
+		{"canaries_missed_total", "Messages that check a Redis subscription and did not arrive; two in a row end the connection.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
+		{"malformed_total", "Messages from Redis that could not be decoded.", func(s pubsub.Stats) uint64 { return s.Malformed }},
+		{"unsigned_total", "Messages from Redis dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
 		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
 	} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

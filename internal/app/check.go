@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Check returns every reason for which Open or Listen would refuse settings,
-// in so far as nothing need be connected to for that.
+// Check returns the errors that Open or Listen would return for settings, as
+// far as they can be found without connecting.
 func Check(cfg config.Server) []error {
 	_, errs := parse(cfg)
 	if _, err := auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys}); err != nil {
@@ -31,23 +31,27 @@ func Check(cfg config.Server) []error {
 		if bus, err := pubsub.NewRedis(pubsub.RedisConfig{URL: cfg.RedisURL}); err != nil {
 			errs = append(errs, fmt.Errorf("--redis-url: %w", err))
 		} else {
-			_ = bus.Close() // nothing was connected
+			_ = bus.Close() // it never connected
 		}
 	}
 	if _, err := net.ResolveTCPAddr("tcp", cfg.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("--listen %s: %w", cfg.Listen, err))
 	}
+	if cfg.InternalListen != "" {
+		if _, err := net.ResolveTCPAddr("tcp", cfg.InternalListen); err != nil {
+			errs = append(errs, fmt.Errorf("--internal-listen %s: %w", cfg.InternalListen, err))
+		}
+	}
 	return errs
 }
 
-// parsed are settings in the form in which the parts take them.
+// parsed are settings in the form that the parts need.
 type parsed struct {
 	publishers, admins auth.Keys
 	allowOrigin        func(*http.Request) bool
 }
 
-// parse reads settings that cost nothing to check, and returns all that is
-// wrong with them.
+// parse parses settings without connecting, and returns all errors.
 func parse(cfg config.Server) (p parsed, errs []error) {
 	var err error
 	if p.publishers, err = auth.ParseKeys(cfg.PublisherKeys); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // events opens a stream of a user, and returns its frames as they come.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // With a limit the projector sweeps, and shows it; without one, or without that

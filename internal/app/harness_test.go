@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
 )
 

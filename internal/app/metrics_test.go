@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/badged/badged/internal/pgtest"
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 // documented is a metric as docs/metrics.md or a server has it.

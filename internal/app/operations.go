@@ -12,7 +12,8 @@ import (
 	"github.com/badged/badged/web"
 )
 
-// openSampler adds what tells the admin page of what this process counts.
+// openSampler adds the sampler, which stores this process's rates for the admin
+// page.
 func (a *App) openSampler(pool *pgxpool.Pool) error {
 	roles := make([]string, len(a.cfg.Roles))
 	for i, r := range a.cfg.Roles {
@@ -36,11 +37,11 @@ func (a *App) openSampler(pool *pgxpool.Pool) error {
 	return nil
 }
 
-// openOperations adds the admin page and what is behind it, where there are
-// admins and this process has the role api; otherwise it returns nil.
+// openOperations adds the admin page and its service. It returns nil if there
+// are no admin keys or this process lacks the role api.
 func (a *App) openOperations(pool *pgxpool.Pool, admins auth.Keys) (httpapi.Operations, error) {
 	if admins.Len() == 0 || !a.cfg.Has(config.RoleAPI) {
-		return nil, nil //nolint:nilnil // there are none
+		return nil, nil //nolint:nilnil // no operations
 	}
 	runner, err := admin.NewRunner(admin.RunnerConfig{
 		Pool: pool, Log: a.eventLog, Bus: a.bus, Process: admin.ProcessName(), Logger: a.log,
@@ -49,6 +50,6 @@ func (a *App) openOperations(pool *pgxpool.Pool, admins auth.Keys) (httpapi.Oper
 		return nil, err
 	}
 	a.stage("jobs", runner.Run)
-	a.mux.Handle("/admin/", http.StripPrefix("/admin", web.Handler(web.Admin())))
+	a.operators.Handle("/admin/", http.StripPrefix("/admin", web.Handler(web.Admin())))
 	return admin.NewService(pool, a.eventLog, runner, a.Wake), nil
 }

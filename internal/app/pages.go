@@ -27,14 +27,14 @@ func reference() (map[string][]byte, error) {
 func httpPage() []byte {
 	a := api()
 	p := describe.NewPage("Reference: HTTP", a.Doc+"\n\n"+
-		"[HTTP API](../http-api.md) tells how to use it. For machines it is [OpenAPI 3.1](openapi.json), which every process serves as `GET /openapi.json`.")
+		"[HTTP API](../http-api.md) explains how to use it. The machine-readable form is [OpenAPI 3.1](openapi.json), which every process serves as `GET /openapi.json`.")
 	p.Heading(2, "Access")
 	p.Text("Give a key or a token in `Authorization: Bearer …`.")
 	var rows [][]string
 	for _, access := range a.Access {
 		rows = append(rows, []string{"`" + access.Name + "`", access.Doc})
 	}
-	p.Table([]string{"access", "is"}, rows...)
+	p.Table([]string{"access", "meaning"}, rows...)
 	p.Heading(2, "Routes")
 	p.Elsewhere(httpapi.Event(), "events.md")
 	p.Elsewhere(command(), "frames.md#from-the-client")
@@ -45,8 +45,8 @@ func httpPage() []byte {
 
 func framesPage() []byte {
 	p := describe.NewPage("Reference: frames", "The frames of the WebSocket protocol `badge.v1`, which server-sent events and `POST /v1/commands` carry too. "+
-		"[Clients](../clients.md) tells how to use them; the [golden files](../../web/sdk/testdata/frames) are more examples. "+
-		"For machines they are [AsyncAPI 3.0](asyncapi.json), which every process serves as `GET /asyncapi.json`.")
+		"[Clients](../clients.md) explains how to use them; the [golden files](../../web/sdk/testdata/frames) are more examples. "+
+		"The machine-readable form is [AsyncAPI 3.0](asyncapi.json), which every process serves as `GET /asyncapi.json`.")
 	for _, way := range []struct {
 		heading string
 		frames  []gateway.FrameInfo
@@ -76,21 +76,21 @@ func framesPage() []byte {
 }
 
 func eventsPage() []byte {
-	p := describe.NewPage("Reference: events", "The events that are published, and what the log holds. [Publishing](../publishing.md) tells how to publish them. "+
-		"For machines they are in [AsyncAPI 3.0](asyncapi.json), and in the [OpenAPI 3.1](openapi.json) of `POST /v1/events`.")
+	p := describe.NewPage("Reference: events", "The events that publishers send and the log stores. [Publishing](../publishing.md) explains how to publish them. "+
+		"The machine-readable forms are [AsyncAPI 3.0](asyncapi.json) and the [OpenAPI 3.1](openapi.json) of `POST /v1/events`.")
 	p.Heading(2, "The envelope")
 	p.Fields(describe.Named{
 		Name: "Envelope", Of: events.Envelope{},
 		Fields: map[string]any{
 			"specversion": &describe.Schema{Const: events.SpecVersion},
-			"data":        &describe.Schema{Type: []string{"object"}, Description: "What happened: the fields that the type has, below."},
+			"data":        &describe.Schema{Type: []string{"object"}, Description: "What happened: the fields of the type, below."},
 		},
 	})
 	for _, t := range events.Types() {
 		p.Heading(2, "`"+string(t.Type)+"`")
 		text := t.Does
 		if t.Reserved {
-			text += " badged alone writes it: whoever publishes it is refused."
+			text += " Only badged writes it; publishing it is refused."
 		}
 		p.Text(text)
 		p.Fields(httpapi.EventDataOf(t))

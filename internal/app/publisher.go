@@ -14,24 +14,26 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// publisher appends events to the log and wakes whoever folds them: the
-// projector in this process at once, those in others through the bus, which
-// nobody who publishes has to wait for.
+// publisher appends events to the log and wakes projectors: the one in this
+// process at once, those of other processes through the bus in the background.
 type publisher struct {
 	log       *events.Group
-	projector *projector.Projector // nil where only other processes fold
+	projector *projector.Projector // nil if only other processes fold
 	bus       pubsub.Bus
-	// remote is set where the bus reaches other processes.
+	// remote is whether the bus reaches other processes.
 	remote bool
 	logger *slog.Logger
 
+	// written is called after each append.
+	written func()
+
 	appended, failed prometheus.Counter
 	seconds          prometheus.Histogram
-	// traces is nil where nothing is traced.
+	// traces is nil without tracing.
 	traces *traces
 
 	mu sync.Mutex
-	// woken are the partitions that the bus has yet to be told of.
+	// woken are the partitions still to be announced on the bus.
 	woken map[int]struct{}
 	wake  chan struct{}
 }
@@ -45,14 +47,15 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "append_errors_total",
-			Help: "Appends to the log that failed, other than for what was to be appended.",
+			Help: "Appends to the log that failed for reasons other than their content.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "log", Name: "append_seconds",
-			Help: "Seconds until what was to be appended was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+			Help: "Seconds until an append was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
-		woken: map[int]struct{}{},
-		wake:  make(chan struct{}, 1),
+		written: func() {},
+		woken:   map[int]struct{}{},
+		wake:    make(chan struct{}, 1),
 	}
 	r.MustRegister(p.appended, p.failed, p.seconds)
 	return p
@@ -76,13 +79,14 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 		}
 		return receipt, err
 	}
+	p.written()
 	p.seconds.Observe(time.Since(began).Seconds())
 	p.appended.Add(float64(len(evs)))
 	p.wakeAll(receipt.Partitions)
 	return receipt, nil
 }
 
-// wakeAll wakes whoever folds partitions. It does not block.
+// wakeAll wakes the projectors of partitions. It does not block.
 func (p *publisher) wakeAll(partitions []int) {
 	if p.projector != nil {
 		for _, partition := range partitions {
@@ -103,7 +107,7 @@ func (p *publisher) wakeAll(partitions []int) {
 	}
 }
 
-// run tells the bus, until ctx is done, which partitions have new events.
+// run announces partitions with new events on the bus until ctx is done.
 func (p *publisher) run(ctx context.Context) error {
 	for {
 		select {
@@ -119,7 +123,7 @@ func (p *publisher) run(ctx context.Context) error {
 		clear(p.woken)
 		p.mu.Unlock()
 		if err := p.bus.Wake(ctx, partitions); err != nil && ctx.Err() == nil {
-			p.logger.DebugContext(ctx, "projectors not woken; they poll", "error", err)
+			p.logger.DebugContext(ctx, "cannot wake projectors; they poll", "error", err)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgtest"
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/pubsub"
 )
 

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/badged/badged/events"
@@ -12,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 )
 
-// Versions of what is described: they change with what would break its users.
+// Versions of the described interfaces. They change with breaking changes.
 const (
 	apiVersion    = "1"
 	framesVersion = "1"
@@ -27,18 +28,18 @@ func api() describe.API {
 		Title: "badged", Version: apiVersion,
 		Doc: "Exact unread badges: publish what happened, read what is unread. Errors are RFC 9457 problems. " +
 			"A route that does not exist is answered with 404, another method with 405 and the header `Allow`. " +
-			"Unknown parameters and fields of requests are errors, except in the frames of clients, which may be newer than the server; " +
-			"answers may get more fields, which clients ignore.",
+			"Unknown parameters and fields of requests are errors, except in frames, since clients may be newer than the server. " +
+			"Answers may gain fields, which clients must ignore.",
 		Groups: []describe.Group{
 			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
-			{Name: httpapi.GroupBadges, Doc: "For those who send push notifications, and apps."},
-			{Name: groupClients, Doc: "For apps. Of processes with the role gateway."},
+			{Name: httpapi.GroupBadges, Doc: "For senders of push notifications, and for apps."},
+			{Name: groupClients, Doc: "For apps. Served by processes with the role gateway."},
 			{Name: httpapi.GroupAdmin, Doc: "For operators."},
-			{Name: groupOperate, Doc: "For whoever watches over processes. Of every process, whatever its roles."},
+			{Name: groupOperate, Doc: "For monitoring. Served by every process."},
 		},
 		Access: []describe.Access{
-			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: may publish, and read the badge of any user."},
-			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`: may do all."},
+			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, and reading the badge of any user."},
+			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`: allows everything."},
 			userAccess(),
 		},
 		Routes: all,
@@ -46,11 +47,10 @@ func api() describe.API {
 }
 
 func userAccess() describe.Access {
-	return describe.Access{Name: httpapi.UserAccess, Format: "JWT", Doc: "A token of a user, signed with a key of `--jwt-keys` or `--jwks-url`: may read what is theirs."}
+	return describe.Access{Name: httpapi.UserAccess, Format: "JWT", Doc: "A token of a user, signed with a key of `--jwt-keys` or `--jwks-url`: allows reading that user's badge."}
 }
 
-// messaging describes the events in the log, and what goes over connections of
-// clients.
+// messaging describes the events in the log and the frames of clients.
 func messaging() describe.Messaging {
 	const (
 		log     = "log"
@@ -80,19 +80,19 @@ func messaging() describe.Messaging {
 		Channels: []describe.Channel{
 			{
 				Name: "websocket", Server: clients, Address: "/v1/ws",
-				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A frame of a client may have 4 KiB. The first is `hello`, answered with a snapshot or changes.",
+				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A client's frame has at most 4 KiB. The first is `hello`; the server answers with a snapshot or changes.",
 				Sends:    fromServer,
 				Receives: fromClients,
 				Codes:    codes,
 			},
 			{
 				Name: "events", Server: clients, Address: "/v1/sse",
-				Doc:   "Server-sent events: the `data` of each is a frame, its `id`, where the frame has a state, `EPOCH:VERSION`. Comments take the place of pings; what the user does goes to `POST /v1/commands`.",
+				Doc:   "Server-sent events: the `data` of each is a frame; its `id` is `EPOCH:VERSION` if the frame carries a state. Comments replace pings. Commands go to `POST /v1/commands`.",
 				Sends: messagesOf(fromServer, "snapshot", "changes", "bye"),
 			},
 			{
 				Name: log, Server: log, Address: "badged.events_p{partition}",
-				Doc:        "A partition of the log: a topic of watermill-sql. An event is there once for each partition that holds some of its users, who alone are in its `user_ids`.",
+				Doc:        "A partition of the log: a topic of watermill-sql. An event is stored once in each partition that holds some of its users; its `user_ids` there lists only those.",
 				Sends:      published,
 				Parameters: []describe.Param{{Name: "partition", Doc: "The partition, with at least two digits.", Example: "03"}},
 			},
@@ -100,13 +100,13 @@ func messaging() describe.Messaging {
 	}
 }
 
-// eventExample returns an event of a type, as it is in the log.
+// eventExample returns an example event of a type, as stored in the log.
 func eventExample(t events.TypeInfo) string {
 	e := t.Example
 	e.Time = time.Date(2026, time.November, 21, 4, 11, 46, 0, time.UTC)
 	b, err := e.MarshalJSON()
 	if err != nil {
-		panic(err) // it is not UTF-8
+		panic(err) // the example is not UTF-8
 	}
 	return string(b)
 }
@@ -120,7 +120,7 @@ func messages(frames []gateway.FrameInfo) []describe.Message {
 	return all
 }
 
-// messagesOf returns those that have a frame's type as their name.
+// messagesOf selects the messages of the given frame types.
 func messagesOf(all []describe.Message, types ...string) []describe.Message {
 	var some []describe.Message
 	for _, t := range types {
@@ -142,7 +142,7 @@ func describeFrame(f gateway.FrameInfo) describe.Named {
 	}
 }
 
-// command describes the frames that POST /v1/commands takes.
+// command describes the frames that POST /v1/commands accepts.
 func command() describe.OneOf {
 	all := describe.OneOf{Name: "Command", By: "t", Doc: "What a user did."}
 	for _, f := range gateway.ClientFrames() {
@@ -174,10 +174,11 @@ func descriptions() (openAPI, asyncAPI []byte, err error) {
 	return openAPI, asyncAPI, nil
 }
 
-// description answers with a description.
+// description serves a description.
 func description(body []byte) http.Handler {
+	line := append(slices.Clone(body), '\n')
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(body, '\n')) // the client may be gone
+		_, _ = w.Write(line) // the client may be gone
 	})
 }

@@ -10,11 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/describe/describetest"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // update is set by `make docs`.
@@ -158,7 +159,7 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 
 // A server with all roles has every route that is described, and answers as it
 // is; that it has no other is seen to by TestRoutesAreInTables of
-// internal/architecture.
+// internal/devtest/architecture.
 func TestServerAnswersAsDescribed(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	openAPI, _ := documents(t)
@@ -204,12 +205,15 @@ func TestClientSeesFramesAsDescribed(t *testing.T) {
 		t.Fatalf("dial: %d, %v", status, err)
 	}
 	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	c := &client{conn: conn}
 	for _, exchange := range []struct{ say, until string }{
 		{`{"t":"hello"}`, "snapshot"},
 		{`{"t":"read","id":1,"conversation_id":"lunch","up_to_seq":1}`, "changes"},
 		{`{"t":"auth","id":"a","token":"` + s.token(t, "ada") + `"}`, "ok"},
-		{`{"t":"read","id":2,"conversation_id":"nowhere","up_to_seq":1}`, "error"},
+		{`{"t":"mark_unread","id":2,"conversation_id":"nowhere"}`, "error"},
 		{`{"t":"ping"}`, "pong"},
 		{`{"t":"hello"}`, "bye"},
 	} {

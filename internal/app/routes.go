@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 )
 
-// The headings of the routes that are described here.
+// Groups of routes in the reference.
 const (
 	groupClients = "Clients"
 	groupOperate = "Operate"
@@ -22,7 +22,21 @@ func (a *App) handle(routes []describe.Route) {
 	}
 }
 
-// gatewayRoutes are those of the role gateway.
+// liveRoute is on the public listener too, for load balancers.
+const liveRoute = "/livez"
+
+// handleOperators adds routes for operators to the internal listener, or to the
+// public one if there is no other.
+func (a *App) handleOperators(routes []describe.Route) {
+	for _, r := range routes {
+		a.operators.Handle(r.Pattern(), r.Handler)
+		if a.internal != nil && r.Path == liveRoute {
+			a.mux.Handle(r.Pattern(), r.Handler)
+		}
+	}
+}
+
+// gatewayRoutes returns the routes of the role gateway.
 func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []describe.Route {
 	const (
 		expired   = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the token has expired"}`
@@ -32,55 +46,56 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 		someState = "retry: 3119\n\nid: c9a41196e14f:2\n" +
 			`data: {"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"conversations":[]}` + "\n\n: ping\n\n"
 	)
-	again := []describe.Param{{Name: "Retry-After", Doc: "Seconds after which to come back.", Required: true, Example: "1"}}
-	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "No token, a bad one or one that has expired; `detail` says which.", expired)
-	limited := describe.Problem(http.StatusTooManyRequests, gateway.Refusal{}, "Too many: back off, for `Retry-After` seconds at least.", tooMany)
-	away := describe.Problem(http.StatusServiceUnavailable, gateway.Refusal{}, "Not now: come back after `Retry-After` seconds.", draining)
+	again := []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before the next attempt.", Required: true, Example: "1"}}
+	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "The token is missing, invalid or expired; `detail` says which.", expired)
+	limited := describe.Problem(http.StatusTooManyRequests, gateway.Refusal{}, "Too many requests: wait at least `Retry-After` seconds.", tooMany)
+	away := describe.Problem(http.StatusServiceUnavailable, gateway.Refusal{}, "Unavailable: try again after `Retry-After` seconds.", draining)
 	limited.Headers, away.Headers = again, again
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}
 	return []describe.Route{
 		{
 			Method: http.MethodGet, Path: "/v1/ws", Handler: g,
 			Name: "connect", Group: groupClients, Summary: "Follow a badge over a WebSocket",
-			Doc:    "Offer the subprotocol `badge.v1`; what goes over the connection is described in `/asyncapi.json`. The token comes in `Authorization`, in a second subprotocol `bearer.TOKEN`, or in the first frame. What is wrong with it is said with a close code.",
+			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in `Authorization`, in a second subprotocol `bearer.TOKEN`, or in the first frame. A close code tells why a token is refused.",
 			Access: []string{httpapi.UserAccess, describe.Optional},
-			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` where a browser passes its token.", Required: true, Example: gateway.Protocol}},
+			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` if a browser passes its token this way.", Required: true, Example: gateway.Protocol}},
 			Answers: []describe.Answer{
 				{Status: http.StatusSwitchingProtocols, Doc: "Frames follow."},
-				{Status: http.StatusForbidden, Doc: "The page is of an origin that is not allowed.", Content: &describe.Content{MediaType: "text/plain"}},
-				{Status: http.StatusUpgradeRequired, Doc: "The request is no upgrade to a WebSocket, or asks for another version than 13.", Content: &describe.Content{MediaType: "text/plain"}},
+				{Status: http.StatusForbidden, Doc: "The page's origin is not allowed.", Content: &describe.Content{MediaType: "text/plain"}},
+				{Status: http.StatusUpgradeRequired, Doc: "The request is not a WebSocket upgrade, or not for version 13.", Content: &describe.Content{MediaType: "text/plain"}},
 			},
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/sse", Handler: forOrigins(allowOrigin, g.ServeSSE), EveryMethod: true,
 			Name: "stream", Group: groupClients, Summary: "Follow a badge by server-sent events",
-			Doc:    "For networks that break WebSockets. Each event is a frame of `/asyncapi.json`; its `id` is what the client holds with it.",
+			Doc:    "For networks that break WebSockets. Each event is a frame of `/asyncapi.json`; its `id` is the version of the state.",
 			Access: []string{httpapi.UserAccess},
-			Params: []describe.Param{{In: "header", Name: "Last-Event-ID", Doc: "What the client holds: the `id` of the last event that had one.", Example: "c9a41196e14f:1"}},
+			Params: []describe.Param{{In: "header", Name: "Last-Event-ID", Doc: "The `id` of the last event that had one: the version that the client holds.", Example: "c9a41196e14f:1"}},
 			Answers: []describe.Answer{
-				{Status: http.StatusOK, Doc: "The state, and every change of it.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
+				{Status: http.StatusOK, Doc: "The state, and then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
 				unauthorized, limited, away,
 			},
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/commands", Handler: forOrigins(allowOrigin, g.ServeCommands), EveryMethod: true,
-			Name: "postCommand", Group: groupClients, Summary: "Say what the user did",
-			Doc:    "The frame that a WebSocket would carry. Give it a UUID as its `id`, and send it again where the answer was lost: it takes effect once.",
+			Name: "postCommand", Group: groupClients, Summary: "Send a command of the user",
+			Doc:    "The same frame as over a WebSocket. Use a UUID as its `id`, and send it again if the answer is lost: it takes effect once.",
 			Access: []string{httpapi.UserAccess},
 			Body:   []describe.Content{{MediaType: "application/json", Of: command(), Loose: true, Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":7}`}},
 			Answers: []describe.Answer{
-				{Status: http.StatusOK, Doc: "What the user did is durable.", Content: describe.JSON(okFrame(), `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`)},
-				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame makes no sense; do not repeat it.", ""),
+				{Status: http.StatusOK, Doc: "The command is durable.", Content: describe.JSON(okFrame(), `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`)},
+				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame is invalid; do not repeat it.", ""),
 				unauthorized,
-				describe.Problem(http.StatusNotFound, gateway.Refusal{}, "No message of this conversation was ever delivered to this user; do not repeat it.", notFound),
-				describe.Problem(http.StatusRequestEntityTooLarge, gateway.Refusal{}, "Larger than 4 KiB; do not repeat it.", ""),
+				describe.Problem(http.StatusNotFound, gateway.Refusal{}, "For `mark_unread`: no message of this conversation was delivered to this user, or the user has left it; do not repeat it.", notFound),
+				describe.Problem(http.StatusRequestTimeout, gateway.Refusal{}, "The body took longer than 10 seconds; send the command again.", ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, gateway.Refusal{}, "The frame is larger than 4 KiB; do not repeat it.", ""),
 				limited, away,
 			},
 		},
 	}
 }
 
-// operatorRoutes are those of every process.
+// operatorRoutes returns the routes that every process has.
 func operatorRoutes(h *obs.Health, metrics, openAPI, asyncAPI http.Handler) []describe.Route {
 	const (
 		ready    = `{"status":"ready","checks":{"gateway":"ok","postgres":"ok","redis":"ok"}}`
@@ -89,21 +104,21 @@ func operatorRoutes(h *obs.Health, metrics, openAPI, asyncAPI http.Handler) []de
 	text := &describe.Content{MediaType: "text/plain"}
 	return []describe.Route{
 		{
-			Method: http.MethodGet, Path: "/livez", Handler: http.HandlerFunc(h.Live),
-			Name: "getLive", Group: groupOperate, Summary: "Tell whether the process answers at all",
-			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "It does.", Content: text}},
+			Method: http.MethodGet, Path: liveRoute, Handler: http.HandlerFunc(h.Live),
+			Name: "getLive", Group: groupOperate, Summary: "Check that the process is alive",
+			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "It is alive.", Content: text}},
 		},
 		{
 			Method: http.MethodGet, Path: "/readyz", Handler: http.HandlerFunc(h.Ready),
-			Name: "getReady", Group: groupOperate, Summary: "Tell whether the process can serve",
+			Name: "getReady", Group: groupOperate, Summary: "Check that the process can serve",
 			Answers: []describe.Answer{
-				{Status: http.StatusOK, Doc: "It can.", Content: describe.JSON(obs.Readiness{}, ready)},
-				{Status: http.StatusServiceUnavailable, Doc: "It cannot, or is about to stop.", Content: describe.JSON(obs.Readiness{}, notReady)},
+				{Status: http.StatusOK, Doc: "It can serve.", Content: describe.JSON(obs.Readiness{}, ready)},
+				{Status: http.StatusServiceUnavailable, Doc: "It cannot serve, or is stopping.", Content: describe.JSON(obs.Readiness{}, notReady)},
 			},
 		},
 		{
 			Method: http.MethodGet, Path: "/metrics", Handler: metrics,
-			Name: "getMetrics", Group: groupOperate, Summary: "Read metrics in the format of Prometheus",
+			Name: "getMetrics", Group: groupOperate, Summary: "Read metrics in Prometheus format",
 			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "The metrics of the process.", Content: text}},
 		},
 		{

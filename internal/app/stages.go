@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/badged/badged/internal/inbound"
 )
 
-// stage is a long-running part. run blocks until ctx is done, and then returns
-// nil once it has finished what it was doing.
+// stage is a long-running part. run blocks until ctx is done, finishes its work
+// in progress and returns nil.
 type stage struct {
 	name string
 	run  func(ctx context.Context) error
@@ -20,9 +22,9 @@ func (a *App) stage(name string, run func(ctx context.Context) error) {
 	a.stages = append(a.stages, stage{name, run})
 }
 
-// Run serves until ctx is done or a part fails, and calls ready once it
-// does. Then the parts stop one after another, the last to start first, so
-// that nobody loses the one it hands its work to.
+// Run serves until ctx is done or a part fails. It calls ready once it serves.
+// Parts stop one by one in reverse start order, so that each can still hand its
+// work to those started before it.
 func (a *App) Run(ctx context.Context, ready func()) error {
 	type running struct {
 		stage
@@ -38,7 +40,7 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 		go func() {
 			err := r.run(stageCtx)
 			if err == nil && stageCtx.Err() == nil {
-				err = errors.New("ended by itself")
+				err = errors.New("ended unexpectedly")
 			}
 			if err != nil {
 				err = fmt.Errorf("%s: %w", r.name, err)
@@ -53,7 +55,7 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 		case <-a.opening:
 		case <-ctx.Done():
 		case err := <-failed:
-			failed <- err // for below
+			failed <- err // read again below
 		}
 	}
 	ready()
@@ -62,7 +64,7 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 	case <-ctx.Done():
 		a.log.InfoContext(base, "stopping")
 	case err := <-failed:
-		a.log.ErrorContext(base, "stopping, since a part has failed", "error", err)
+		a.log.ErrorContext(base, "stopping because a part failed", "error", err)
 	}
 	a.health.Drain()
 	var errs []error
@@ -73,30 +75,53 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 	return errors.Join(errs...)
 }
 
-// serve answers HTTP until ctx is done, and then until the requests under way
-// are answered.
+// maxHeaderBytes is more than any token needs.
+const maxHeaderBytes = 64 << 10
+
+// serve serves HTTP until ctx is done and the requests in progress are
+// answered.
 func (a *App) serve(ctx context.Context) error {
-	var handler http.Handler = a.mux
-	if a.tracing != nil {
-		handler = a.tracing.Handler(handler, tracedRoutes...)
+	servers := []*http.Server{a.server(ctx, a.mux)}
+	listeners := []net.Listener{inbound.NewListener(a.listener, a.limits, a.log, a.inbound)}
+	if a.internal != nil {
+		servers = append(servers, a.server(ctx, a.operators))
+		listeners = append(listeners, inbound.NewListener(a.internal, inbound.Limits{
+			Connections: internalConnections, Unauthenticated: internalConnections,
+		}, a.log, a.inbound))
 	}
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	served := make(chan error, len(servers))
+	for i, server := range servers {
+		go func() { served <- server.Serve(listeners[i]) }()
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(a.listener) }()
+	var err error
 	select {
-	case err := <-served:
-		return err
+	case err = <-served:
 	case <-ctx.Done():
 	}
 	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.DrainTimeout)
 	defer cancel()
-	if err := server.Shutdown(shutdownCtx); err != nil {
-		_ = server.Close() // what did not end in time is cut
+	for _, server := range servers {
+		if server.Shutdown(shutdownCtx) != nil {
+			_ = server.Close() // cut the requests that outlast the drain
+		}
 	}
-	return nil
+	return err
+}
+
+// server returns an HTTP server for routes.
+func (a *App) server(ctx context.Context, routes http.Handler) *http.Server {
+	if a.tracing != nil {
+		routes = a.tracing.Handler(routes, tracedRoutes...)
+	}
+	if a.guard != nil {
+		routes = a.guard(routes)
+	}
+	return &http.Server{
+		Handler:           inbound.Deadlines(routes),
+		ReadHeaderTimeout: inbound.Grace,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ConnContext:       inbound.ConnContext,
+	}
 }

@@ -82,7 +82,7 @@ func TestStageThatFailsStopsTheOthers(t *testing.T) {
 		want string
 	}{
 		{"with an error", errors.New("disk full"), "fold: disk full"},
-		{"without one", nil, "fold: ended by itself"},
+		{"without one", nil, "fold: ended unexpectedly"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var j journal

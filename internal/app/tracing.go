@@ -17,25 +17,24 @@ import (
 )
 
 // traces makes the spans of an event on its way from the publisher to the
-// clients. An event that is traced carries the context of its span, and so does
-// the update that it causes; others cost a look at an empty text.
+// clients. A traced event carries the context of its span, and so does the
+// update that it causes. Untraced ones cost a check for an empty string.
 type traces struct{ tracer trace.Tracer }
 
 // tracedRoutes are the requests that make events.
 var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
 
-// maxTraced is how many events of one append are traced: more than that nobody
-// would look at.
+// maxTraced limits how many events of one append are traced.
 const maxTraced = 100
 
-// append appends events by next, in a span of the request and of each event that
-// brings a trace of its own. The others get the trace of the request.
+// append calls next within a span of the request, and one more for each event
+// that carries its own trace. The other events get the trace of the request.
 func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
 	const name = "append"
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(attribute.Int("badged.events", len(evs))))
 	spans := []trace.Span{span}
-	evs = slices.Clone(evs) // the caller's keep the contexts they had
+	evs = slices.Clone(evs) // do not change the caller's events
 	own := carried(span)
 	for i := range evs[:min(len(evs), maxTraced)] {
 		e := &evs[i]
@@ -56,8 +55,8 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 	return receipt, err
 }
 
-// fold makes a span of a batch that was folded, and one of each of its traced
-// events, and returns the contexts of these.
+// fold makes a span for a folded batch and one for each of its traced events. It
+// returns the contexts of the latter, by event.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
 	ctx := context.Background() // the batch is done
@@ -91,7 +90,7 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 	return contexts
 }
 
-// deliver makes a span of an update on its way from the bus to a client.
+// deliver makes a span for an update on its way from the bus to a client.
 func (t *traces) deliver(traceParent string, came, written time.Time) {
 	ctx := context.Background() // the frame is written
 	parent := remote(ctx, traceParent)
@@ -103,7 +102,7 @@ func (t *traces) deliver(traceParent string, came, written time.Time) {
 	span.End(trace.WithTimestamp(written))
 }
 
-// tracedBus makes spans of traced updates that are published.
+// tracedBus makes a span for each traced update that it publishes.
 type tracedBus struct {
 	pubsub.Bus
 	traces *traces
@@ -130,8 +129,8 @@ func (b tracedBus) Publish(ctx context.Context, updates []pubsub.Update) error {
 	return err
 }
 
-// TraceQueryStart implements pgx.QueryTracer, which whoever traces batches has
-// to.
+// TraceQueryStart implements pgx.QueryTracer, which pgx requires of batch
+// tracers.
 func (t *traces) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
@@ -142,8 +141,8 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // commitSpan is the key of the span of a batch of statements.
 type commitSpan struct{}
 
-// TraceBatchStart implements pgx.BatchTracer. Within a span of append the one
-// batch is what inserts and commits.
+// TraceBatchStart implements pgx.BatchTracer. In a span of append, the only
+// batch inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -170,8 +169,8 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// eventAttributes name an event. Users are not told of: traces are kept where
-// others look.
+// eventAttributes identify an event. They leave out users: traces are widely
+// readable.
 func eventAttributes(e *events.Event) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("cloudevents.event_id", e.ID),
@@ -183,16 +182,15 @@ func eventAttributes(e *events.Event) []attribute.KeyValue {
 // traceParent is the name of the W3C header, and of CloudEvents' attribute.
 const traceParent = "traceparent"
 
-// remote returns the context that a traceparent names; one that is not sampled
-// where it cannot be understood.
+// remote returns the context in a traceparent. A malformed one yields a context
+// that is not sampled.
 func remote(ctx context.Context, parent string) trace.SpanContext {
-	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // not that of ctx
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // not the one of ctx
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})
 	return trace.SpanContextFromContext(ctx)
 }
 
-// carried returns the traceparent of a span, "" where it is not sampled: then
-// there is nothing to go on with.
+// carried returns the traceparent of a span, or "" if it is not sampled.
 func carried(span trace.Span) string {
 	c := span.SpanContext()
 	if !c.IsSampled() {

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/internal/pgtest"
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
 // receiver is a receiver of OTLP over HTTP.

@@ -84,14 +84,14 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	s := &KeySet{
 		cfg: cfg,
 		// Connections would be idle for minutes.
-		client: &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{
+		client: &http.Client{Timeout: fetchTimeout, CheckRedirect: checkRedirect, Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "jwks", Name: "fetches_total", Help: "Fetches of the key set, by result.",
 		}, []string{"result"}),
 		count: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "jwks", Name: "keys", Help: "Keys of the key set that are in use.",
+			Namespace: "badged", Subsystem: "jwks", Name: "keys", Help: "Usable keys of the key set.",
 		}),
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "jwks", Name: "last_success_timestamp_seconds", Help: "When the key set was last fetched, in seconds since 1970; 0 for never.",
@@ -107,6 +107,26 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 		cfg.Registerer.MustRegister(s.fetches, s.count, s.success)
 	}
 	return s, nil
+}
+
+// maxRedirects is how many redirects are followed.
+const maxRedirects = 3
+
+var (
+	errInsecureRedirect = errors.New("redirects from https to http, which is not followed: anybody in between could choose the keys")
+	errManyRedirects    = fmt.Errorf("redirects more than %d times", maxRedirects)
+)
+
+// checkRedirect refuses a redirect that leaves https: the keys decide whose
+// every token is. Another host may answer, since the first one named it.
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	if via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https" {
+		return errInsecureRedirect
+	}
+	if len(via) > maxRedirects {
+		return errManyRedirects
+	}
+	return nil
 }
 
 // Run keeps the set up to date until ctx is done. It must be called once.
@@ -173,6 +193,11 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 		var asked *url.Error
 		if errors.As(err, &asked) && asked.Timeout() {
 			return nil, errors.New("no answer in time")
+		}
+		for _, refused := range []error{errInsecureRedirect, errManyRedirects} {
+			if errors.Is(err, refused) {
+				return nil, refused
+			}
 		}
 		s.cfg.Logger.DebugContext(ctx, "the key set cannot be reached", "error", err)
 		return nil, errors.New("cannot be reached")

@@ -51,10 +51,14 @@ type tokenKey struct {
 // minSecretBytes is what RFC 7518 asks of a secret for HS256.
 const minSecretBytes = 32
 
+// notBeforeLeeway is how far the clock of whoever issues tokens may be ahead. The
+// end of a token has no leeway: connections end then, and commands with them.
+const notBeforeLeeway = 5 * time.Second
+
 // NewTokens reads the keys. Its errors name the key, never the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "Tokens of users that were looked at, by result.",
+		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
 	}, []string{"result"})}
 	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenBad} {
 		t.verified.WithLabelValues(result)
@@ -82,7 +86,7 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	}
 	options := []jwt.ParserOption{
 		jwt.WithExpirationRequired(),
-		jwt.WithLeeway(5 * time.Second), // clocks differ
+		jwt.WithLeeway(notBeforeLeeway),
 		jwt.WithValidMethods([]string{"HS256", "RS256", "ES256", "EdDSA"}),
 	}
 	if cfg.Audience != "" {
@@ -161,15 +165,18 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 }
 
 func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, error) {
-	var claims jwt.RegisteredClaims
+	var c claims
 	keyOf := func(token *jwt.Token) (any, error) { return t.keyOf(ctx, token) }
-	if _, err := t.parser.ParseWithClaims(token, &claims, keyOf); err != nil {
+	if _, err := t.parser.ParseWithClaims(token, &c, keyOf); err != nil {
 		return Identity{}, describeTokenError(err)
 	}
-	if reason := events.CheckID(claims.Subject); reason != "" {
+	if !time.Now().Before(c.expires.Time) {
+		return Identity{}, ErrExpired
+	}
+	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
-	return Identity{UserID: claims.Subject, ExpiresAt: claims.ExpiresAt.Time}, nil
+	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time}, nil
 }
 
 // ErrExpired is returned for a token that was good until it ended.
@@ -178,12 +185,41 @@ var ErrExpired = errors.New("bad token: it has expired")
 var (
 	errUnknownKey  = errors.New("no key has this kid")
 	errWrongMethod = errors.New("the key is for another method")
+	errCritical    = errors.New("the header has crit or b64")
+	errWrongType   = errors.New("the header has another typ")
 )
+
+// checkHeader refuses a header that asks for what is not done here: crit names
+// extensions that must be understood (RFC 7515, 4.1.11), and none is; b64 is
+// one (RFC 7797). A typ says for what a token is meant (RFC 8725, 3.11).
+func checkHeader(header map[string]any) error {
+	for _, name := range []string{"crit", "b64"} {
+		if _, ok := header[name]; ok {
+			return errCritical
+		}
+	}
+	typ, ok := header["typ"]
+	if !ok {
+		return nil
+	}
+	text, _ := typ.(string)
+	switch strings.TrimPrefix(strings.ToLower(text), "application/") {
+	case "jwt", "at+jwt":
+		return nil
+	}
+	return errWrongType
+}
 
 // keyOf finds the key of a token by its kid. A token without one is tried with
 // the only key there is.
 func (t *Tokens) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
-	kid, _ := token.Header["kid"].(string)
+	if err := checkHeader(token.Header); err != nil {
+		return nil, err
+	}
+	kid, isText := token.Header["kid"].(string)
+	if _, given := token.Header["kid"]; given && (!isText || kid == "") {
+		return nil, errUnknownKey // which is not the same as none given
+	}
 	k, err := t.lookUp(ctx, kid)
 	if err != nil {
 		return nil, err
@@ -221,10 +257,16 @@ func describeTokenError(err error) error {
 	if errors.Is(err, ErrKeysAway) {
 		return ErrKeysAway
 	}
+	var claim *claimError
+	if errors.As(err, &claim) {
+		return errors.New("bad token: " + claim.Error())
+	}
 	for _, known := range []struct {
 		err  error
 		says string
 	}{
+		{errCritical, "its header has crit or b64, and no extension is understood here"},
+		{errWrongType, "its typ is neither JWT nor at+jwt"},
 		{errUnknownKey, "its key is not known here"},
 		{errWrongMethod, "it is signed with another method than its key is for"},
 		{jwt.ErrTokenNotValidYet, "it is not valid yet"},

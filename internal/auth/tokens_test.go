@@ -8,6 +8,8 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"os"
@@ -93,6 +95,37 @@ func sign(t *testing.T, method jwt.SigningMethod, kid string, claims jwt.MapClai
 	return signed
 }
 
+// signWith makes a good token of the key h, with some of its header set, or taken
+// out by nil.
+func signWith(t *testing.T, header map[string]any) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claimsOf(nil))
+	token.Header["kid"] = "h"
+	for name, value := range header {
+		if value == nil {
+			delete(token.Header, name)
+			continue
+		}
+		token.Header[name] = value
+	}
+	signed, err := token.SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// signText signs a header and claims as they are, for HS256.
+func signText(t *testing.T, header, claims string) string {
+	t.Helper()
+	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
+	signature, err := jwt.SigningMethodHS256.Sign(text, []byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
 // claimsOf returns good claims of ada with some set, or taken out by nil.
 func claimsOf(changes jwt.MapClaims) jwt.MapClaims {
 	claims := jwt.MapClaims{"sub": "ada", "exp": time.Now().Add(time.Hour).Unix(), "aud": "badges", "iss": "chat"}
@@ -121,10 +154,34 @@ func TestTokens(t *testing.T) {
 		{"ES256", sign(t, jwt.SigningMethodES256, "e", good, es.private), ""},
 		{"EdDSA", sign(t, jwt.SigningMethodEdDSA, "d", good, ed.private), ""},
 		{"several audiences", hs(jwt.MapClaims{"aud": []string{"other", "badges"}}), ""},
-		{"within the leeway of clocks", hs(jwt.MapClaims{"exp": time.Now().Add(-2 * time.Second).Unix()}), ""},
+		{"from a clock that is ahead", hs(jwt.MapClaims{"nbf": time.Now().Add(2 * time.Second).Unix()}), ""},
+		{"the last time there is", hs(jwt.MapClaims{"exp": 253402300799}), ""},
+		{"a fraction of a second", hs(jwt.MapClaims{"exp": 253402300798.5}), ""},
+		{"the time of its issue makes no sense", hs(jwt.MapClaims{"iat": "yesterday"}), ""},
+		{"claims whose names differ in case", hs(jwt.MapClaims{"SUB": "eve", "Sub": "eve", "EXP": 1}), ""},
+		{"the type of an access token", signWith(t, map[string]any{"typ": "at+jwt"}), ""},
+		{"a type in full", signWith(t, map[string]any{"typ": "application/JWT"}), ""},
+		{"no type", signWith(t, map[string]any{"typ": nil}), ""},
 		{"further claims", hs(jwt.MapClaims{"name": "Ada", "nbf": past}), ""},
 
 		{"expired", hs(jwt.MapClaims{"exp": past}), "bad token: it has expired"},
+		{"ended a moment ago", hs(jwt.MapClaims{"exp": time.Now().Add(-time.Second).Unix()}), "bad token: it has expired"},
+		{"ends after the year 9999", hs(jwt.MapClaims{"exp": 253402300800}), "bad token: exp must be seconds from 1970 to the year 9999"},
+		{"ends at a time in milliseconds", hs(jwt.MapClaims{"exp": time.Now().Add(time.Hour).UnixMilli()}), "bad token: exp must be seconds from 1970 to the year 9999"},
+		{"ends before 1970", hs(jwt.MapClaims{"exp": -1}), "bad token: exp must be seconds from 1970 to the year 9999"},
+		{"ends beyond all numbers", hs(jwt.MapClaims{"exp": json.RawMessage("1e999")}), "bad token: exp must be seconds from 1970 to the year 9999"},
+		{"ends at a text", hs(jwt.MapClaims{"exp": "4102444800"}), "bad token: exp must be a number of seconds"},
+		{"ends at null", hs(jwt.MapClaims{"exp": json.RawMessage("null")}), "bad token: exp must be a number of seconds"},
+		{"begins after the year 9999", hs(jwt.MapClaims{"nbf": 1e300}), "bad token: nbf must be seconds from 1970 to the year 9999"},
+		{"an audience that is a number", hs(jwt.MapClaims{"aud": 7}), "bad token: aud must be a string or an array of strings"},
+		{"a claim twice", signText(t, `{"alg":"HS256","kid":"h"}`, `{"sub":"ada","sub":"eve","exp":4102444800,"aud":"badges","iss":"chat"}`), "bad token: it is not a JWT"},
+		{"claims that are null", signText(t, `{"alg":"HS256","kid":"h"}`, `null`), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
+		{"an extension that must be understood", signWith(t, map[string]any{"crit": []string{"exp"}}), "bad token: its header has crit or b64, and no extension is understood here"},
+		{"an empty list of extensions", signWith(t, map[string]any{"crit": []string{}}), "bad token: its header has crit or b64, and no extension is understood here"},
+		{"a payload that is not base64", signWith(t, map[string]any{"b64": false}), "bad token: its header has crit or b64, and no extension is understood here"},
+		{"the type of a logout token", signWith(t, map[string]any{"typ": "logout+jwt"}), "bad token: its typ is neither JWT nor at+jwt"},
+		{"a type that is a number", signWith(t, map[string]any{"typ": 7}), "bad token: its typ is neither JWT nor at+jwt"},
+		{"a kid that is a number", signWith(t, map[string]any{"kid": 7}), "bad token: its key is not known here"},
 		{"never expires", hs(jwt.MapClaims{"exp": nil}), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
 		{"not valid yet", hs(jwt.MapClaims{"nbf": time.Now().Add(time.Hour).Unix()}), "bad token: it is not valid yet"},
 		{"another audience", hs(jwt.MapClaims{"aud": "other"}), "bad token: it is for another audience"},
@@ -134,7 +191,7 @@ func TestTokens(t *testing.T) {
 		{"no subject", hs(jwt.MapClaims{"sub": nil}), "bad token: sub must not be empty"},
 		{"a subject that no user can be", hs(jwt.MapClaims{"sub": "a\x00b"}), "bad token: sub must not hold control characters"},
 		{"a subject that is too long", hs(jwt.MapClaims{"sub": strings.Repeat("x", 129)}), "bad token: sub must have at most 128 bytes, has 129"},
-		{"a subject that is a number", hs(jwt.MapClaims{"sub": 7}), "bad token: it is not a JWT"},
+		{"a subject that is a number", hs(jwt.MapClaims{"sub": 7}), "bad token: sub must be a string"},
 
 		{"a wrong secret", sign(t, hs256, "h", good, []byte(otherSecret)), "bad token: its signature is wrong"},
 		{"a wrong private key", sign(t, jwt.SigningMethodES256, "e", good, ecPair(t).private), "bad token: its signature is wrong"},
@@ -168,7 +225,7 @@ func TestTokens(t *testing.T) {
 			if err.Error() != test.want {
 				t.Errorf("error is %q, want %q", err, test.want)
 			}
-			if expired := test.name == "expired"; errors.Is(err, auth.ErrExpired) != expired {
+			if expired := strings.HasSuffix(test.want, "it has expired"); errors.Is(err, auth.ErrExpired) != expired {
 				t.Errorf("errors.Is(err, ErrExpired) = %t", !expired)
 			}
 			if id != (auth.Identity{}) {
@@ -194,7 +251,7 @@ func TestTokensAreCountedByResult(t *testing.T) {
 	} {
 		_, _ = tokens.Authenticate(t.Context(), token) // what it says is counted
 	}
-	const want = `# HELP badged_auth_tokens_total Tokens of users that were looked at, by result.
+	const want = `# HELP badged_auth_tokens_total User tokens checked, by result.
 # TYPE badged_auth_tokens_total counter
 badged_auth_tokens_total{result="bad"} 2
 badged_auth_tokens_total{result="expired"} 1

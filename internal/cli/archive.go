@@ -14,15 +14,15 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/archiving"
 )
 
 // archiveCmd is `badged archive`.
 type archiveCmd struct {
 	config.Database `embed:""`
-	Before          time.Time `help:"Archive what was appended before, such as 2026-01-31T00:00:00Z; ranges of the log that also have later events stay whole." required:"" placeholder:"TIME" env:"-"`
-	To              string    `help:"Directory of the archive, which goes on where it ends." required:"" placeholder:"DIR" env:"-"`
+	Before          time.Time `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." required:"" placeholder:"TIME" env:"-"`
+	To              string    `help:"Directory of the archive; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
 	JSON            bool      `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool      `short:"q" help:"Show no progress." env:"-"`
 }
@@ -36,18 +36,18 @@ func (c *archiveCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// archivedSum sums up an archiving, as `badged archive --json` prints it last.
+// archivedSum is the summary that `badged archive --json` prints last.
 type archivedSum struct {
 	Partitions int   `json:"partitions"`
 	Files      int   `json:"files"`
 	Events     int64 `json:"events"`
 	Bytes      int64 `json:"bytes"`
 	Dropped    int   `json:"dropped"`
-	// kept is why the log of the first partition goes on where it does.
+	// kept is why the log of the first partition is not cut further.
 	kept string
 }
 
-func (s *archivedSum) add(p projector.ArchivedPartition) {
+func (s *archivedSum) add(p archiving.Result) {
 	if s.Partitions == 0 {
 		s.kept = p.Kept
 	}
@@ -58,7 +58,7 @@ func (s *archivedSum) add(p projector.ArchivedPartition) {
 	s.Dropped += p.Dropped
 }
 
-// Run archives what it can, and prints what that was.
+// Run archives and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	})
 }
 
-// archiveArguments are those that the audit trail has.
+// archiveArguments are the arguments in the audit trail.
 type archiveArguments struct {
 	Before time.Time `json:"before"`
 	To     string    `json:"to"`
@@ -88,7 +88,7 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 	var written error
 	var planned, done int64
 	meter.Begin("archive", whole*int64(log.Partitions()), true)
-	err := projector.Archive(ctx, projector.ArchiveConfig{
+	err := archiving.Run(ctx, archiving.Config{
 		Pool: pool, Log: log, Dir: c.To, Before: c.Before,
 		Planned: func(_ int, work int64) { planned += work },
 		Done: func(work, events int) {
@@ -96,9 +96,9 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 			meter.Advance(whole*int64(sum.Partitions)+whole*done/max(planned, done, 1), events)
 		},
 		Blocked: func(partition, pid int, application string) {
-			meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d), which reads its log and does not end", partition, application, pid))
+			meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d) to stop reading its log", partition, application, pid))
 		},
-		Archived: func(p projector.ArchivedPartition) {
+		Archived: func(p archiving.Result) {
 			sum.add(p)
 			planned, done = 0, 0
 			meter.Advance(whole*int64(sum.Partitions), 0)
@@ -115,8 +115,8 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 	return sum, c.finish(streams.Out, sum)
 }
 
-// print prints what was archived of a partition.
-func (c *archiveCmd) print(w io.Writer, p projector.ArchivedPartition) error {
+// print prints the result for a partition.
+func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(p)
 	}
@@ -139,15 +139,15 @@ func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	return err
 }
 
-// archived is the flag of commands that fold the log again.
+// archived is the flag of commands that replay the log.
 type archived struct {
-	Archive string `help:"Directory of the archive: fold it and then the log, rather than begin with the tables as they were when the log was cut." placeholder:"DIR" env:"-"`
+	Archive string `help:"Directory of the archive: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
 }
 
-// open opens the archive; nil where none is named.
+// open opens the archive. It returns nil if none is named.
 func (c *archived) open() (*archive.Archive, error) {
 	if c.Archive == "" {
-		return nil, nil //nolint:nilnil // no archive is what is wanted
+		return nil, nil //nolint:nilnil // no archive given
 	}
 	return archive.Open(c.Archive)
 }

@@ -5,28 +5,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/archiving"
 )
 
 func TestArchivePrints(t *testing.T) {
-	some := projector.ArchivedPartition{Partition: 3, Files: 2, Events: 12345, Bytes: 1234567, Dropped: 3, Kept: "its range from transaction 700 on is not complete yet"}
-	none := projector.ArchivedPartition{Partition: 4, Kept: "its range from transaction 1 on has an event of 2026-01-31T00:00:00Z"}
+	some := archiving.Result{Partition: 3, Files: 2, Events: 12345, Bytes: 1234567, Dropped: 3, Kept: "its range from transaction 700 on is not complete yet"}
+	none := archiving.Result{Partition: 4, Kept: "its range from transaction 1 on has an event of 2026-01-31T00:00:00Z"}
 	for _, tc := range []struct {
 		cmd        archiveCmd
-		partitions []projector.ArchivedPartition
+		partitions []archiving.Result
 		want       string
 	}{
-		{archiveCmd{}, []projector.ArchivedPartition{none}, "nothing to archive; of the first partition, its range from transaction 1 on has an event of 2026-01-31T00:00:00Z\n"},
+		{archiveCmd{}, []archiving.Result{none}, "nothing to archive; of the first partition, its range from transaction 1 on has an event of 2026-01-31T00:00:00Z\n"},
 		{
 			archiveCmd{},
-			[]projector.ArchivedPartition{some, none},
+			[]archiving.Result{some, none},
 			`partition 3: 12,345 events in 2 files archived, 3 tables cut off the log; its range from transaction 700 on is not complete yet
 12,345 events of 2 partitions archived in 2 files, 1,234,567 bytes
 `,
 		},
 		{
 			archiveCmd{JSON: true},
-			[]projector.ArchivedPartition{some},
+			[]archiving.Result{some},
 			`{"partition":3,"files":2,"events":12345,"bytes":1234567,"dropped":3,"kept":"its range from transaction 700 on is not complete yet"}
 {"partitions":1,"files":2,"events":12345,"bytes":1234567,"dropped":3}
 `,

@@ -1,5 +1,5 @@
-// Package cli is the command line of badged: what the commands are called,
-// what they print, and how they exit.
+// Package cli is the command line of badged: its commands, output and exit
+// codes.
 package cli
 
 import (
@@ -18,11 +18,11 @@ import (
 // Exit codes.
 const (
 	exitDone   = 0
-	exitFailed = 1 // or differences found
+	exitFailed = 1 // also if differences are found
 	exitUsage  = 2
 )
 
-// Streams are what a command reads and writes.
+// Streams are the standard streams of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -30,27 +30,27 @@ type Streams struct {
 
 // commands is the grammar.
 type commands struct {
-	Config kong.ConfigFlag `help:"YAML file of settings, named as the flags are." placeholder:"FILE" env:"BADGED_CONFIG"`
+	Config kong.ConfigFlag `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
 
-	Demo        demoCmd        `cmd:"" help:"Everything on this machine, nothing to install or configure: a private Postgres, and a page with a simulated chat and live badges."`
+	Demo        demoCmd        `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
 	Serve       serveCmd       `cmd:"" help:"Run the server, with all roles or some."`
-	Settings    configCmd      `cmd:"" name:"config" help:"Look at settings."`
+	Settings    configCmd      `cmd:"" name:"config" help:"Check settings."`
 	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
-	Replay      replayCmd      `cmd:"" help:"Feed a file of traffic through the publish path and print the totals."`
-	User        userCmd        `cmd:"" help:"Look at users."`
-	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and who folds it."`
-	Verify      verifyCmd      `cmd:"" help:"Fold the log again and compare the badges with it."`
-	Rebuild     rebuildCmd     `cmd:"" help:"Fold the log again and make the badges what it says, while the service runs."`
-	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, and cut them off, while the service runs."`
-	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"Look after events in the log that could not be understood."`
-	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Put the log in order after a restore from a dump, or replication, into another Postgres cluster."`
+	Load        loadCmd        `cmd:"" help:"Publish a file of traffic and print the totals."`
+	User        userCmd        `cmd:"" help:"Show or explain the badge of a user."`
+	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
+	Verify      verifyCmd      `cmd:"" help:"Replay the log and compare the badges with it."`
+	Rebuild     rebuildCmd     `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
+	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, while the service runs."`
+	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"List, retry or discard events in the log that could not be folded."`
+	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`
 	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
-	Ready       readyCmd       `cmd:"" help:"Ask a running server whether it can serve: the health check of containers."`
+	Ready       readyCmd       `cmd:"" help:"Check that a running server can serve: the health check of containers."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
-// Main runs the command line and returns the exit code. A first interrupt asks
-// the command to finish, a second one ends the process.
+// Main runs the command line and returns the exit code. The first interrupt
+// asks the command to finish, the second ends the process.
 func Main(args []string, streams Streams) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -58,7 +58,7 @@ func Main(args []string, streams Streams) int {
 	return run(ctx, args, streams)
 }
 
-// exited is how kong's wish to exit, after printing help, reaches us.
+// exited carries the exit code out of kong after it printed help.
 type exited int
 
 func run(ctx context.Context, args []string, streams Streams) (code int) {
@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	loadFile := func(r io.Reader) (kong.Resolver, error) { return config.LoadFile(r, parser.Model) }
 	parser, err := kong.New(&commands{},
 		kong.Name("badged"),
-		kong.Description("Notification badges that are exact and can explain themselves.\n\nEvery flag can also be given in the environment, as BADGED_… in capitals, or in the file of --config."),
+		kong.Description("Notification badges that are exact and can explain themselves.\n\nEvery flag can also be set in the environment, as BADGED_… in capitals, or in the file given with --config."),
 		kong.Writers(streams.Out, streams.Err),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.DefaultEnvars("BADGED"),
@@ -96,12 +96,12 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		say(streams.Err, err, usageHint(err))
+		say(streams.Err, usageError(err), usageHint(err))
 		return exitUsage
 	}
 	if err := kctx.Run(); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return exitFailed // whoever interrupted knows
+			return exitFailed // interrupted on purpose
 		}
 		say(streams.Err, err, failureHint(kctx.Selected(), err))
 		return exitFailed

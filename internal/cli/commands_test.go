@@ -7,13 +7,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // Commands that talk to a database are those of databaseCommands, which shows
 // how they fail, and these, which tests of their own do.
 func TestEveryCommandWithADatabaseIsTested(t *testing.T) {
-	tested := []string{"migrate up", "migrate status", "config check"}
+	tested := []string{"migrate up", "migrate status", "migrate grant", "config check"}
 	for name := range databaseCommands(t) {
 		tested = append(tested, name)
 	}
@@ -63,8 +63,8 @@ func TestCommandsOnAnEmptyDatabase(t *testing.T) {
 		{"deadletters list --json", ""},
 		{"deadletters retry --all", ""},
 		{"deadletters discard --all", ""},
-		{"repair-log", "nothing to do: the log was written in this Postgres cluster\n"},
-		{"repair-log --dry-run", "nothing to do: the log was written in this Postgres cluster\n"},
+		{"repair-log", "nothing to do: the log is in order\n"},
+		{"repair-log --dry-run", "nothing to do: the log is in order\n"},
 		{"verify --quiet", "0 users and 0 conversations of 2 partitions compared with the log: no difference\n"},
 		{"rebuild --quiet", "0 users and 0 conversations of 2 partitions rebuilt from the log: no difference, nothing was changed\n"},
 		{"rebuild --quiet --user=ada", "user \"ada\" "},

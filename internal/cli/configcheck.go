@@ -17,13 +17,13 @@ import (
 
 // configCmd is `badged config`.
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Say what is wrong with the settings of a server, all at once, which apply and where from."`
+	Check configCheckCmd `cmd:"" help:"Report all mistakes in a server's settings at once, and where each setting comes from."`
 }
 
-// configCheckCmd is `badged config check`. Its flags are here for the help:
-// parsed as those of other commands are, the first mistake would hide the rest.
+// configCheckCmd is `badged config check`. Its flags serve only the help: kong
+// would stop at the first mistake.
 type configCheckCmd struct {
-	Connect       bool `help:"Also connect to Postgres and Redis, and look whether they are as badged needs them." env:"-"`
+	Connect       bool `help:"Also connect to Postgres and Redis and check that they suit badged." env:"-"`
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
 	config.Server `embed:""`
 	config.Log    `embed:""`
@@ -32,11 +32,11 @@ type configCheckCmd struct {
 // configReport is what `badged config check` prints.
 type configReport struct {
 	config.Report
-	// Found is what --connect found out.
+	// Found is the result of --connect.
 	Found []finding `json:"found,omitempty"`
 }
 
-// finding is one thing that was looked at in Postgres or Redis.
+// finding is the result of one check of Postgres or Redis.
 type finding struct {
 	// State is "ok", "warning" or "failure".
 	State string `json:"state"`
@@ -49,8 +49,8 @@ const (
 	isFailure = "failure"
 )
 
-// configCheckArgs returns what follows `config check`, and --config before it;
-// ok is false for every other command, and for a call for help.
+// configCheckArgs returns the arguments of `config check`, including --config
+// before it. ok is false for other commands and for --help.
 func configCheckArgs(args []string) (rest []string, ok bool) {
 	for len(args) > 0 && strings.HasPrefix(args[0], "--config") {
 		n := 1
@@ -66,8 +66,8 @@ func configCheckArgs(args []string) (rest []string, ok bool) {
 	return append(rest, args[2:]...), true
 }
 
-// checkConfig is `badged config check`. It exits with exitUsage where a setting
-// is wrong, and with exitFailed where only what it connects to is.
+// checkConfig runs `badged config check`. It exits with exitUsage if a setting
+// is wrong, and with exitFailed if only Postgres or Redis is.
 func checkConfig(ctx context.Context, model *kong.Application, args []string, streams Streams) int {
 	take := func(flag string) bool {
 		n := len(args)
@@ -94,10 +94,10 @@ func checkConfig(ctx context.Context, model *kong.Application, args []string, st
 	}
 	switch {
 	case len(report.Mistakes) > 0:
-		say(streams.Err, errors.New(plural(len(report.Mistakes), "mistake")+" in the settings: a server would not start with them, or not do what was meant"), "")
+		say(streams.Err, errors.New(plural(len(report.Mistakes), "mistake")+" in the settings: a server would not start, or not behave as intended"), "")
 		return exitUsage
 	case failures > 0:
-		say(streams.Err, errors.New(plural(failures, "thing")+" that a server needs is not as it should be"), "")
+		say(streams.Err, errors.New(plural(failures, "failed check")+" of Postgres and Redis"), "")
 		return exitFailed
 	}
 	return exitDone

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/pubsub"
 )
@@ -16,14 +17,15 @@ import (
 // lookTimeout bounds each of Postgres and Redis.
 const lookTimeout = 10 * time.Second
 
-// findings are gathered in the order of the looking.
+// findings are in the order of the checks.
 type findings []finding
 
 func (f *findings) add(state, format string, args ...any) {
 	*f = append(*f, finding{state, fmt.Sprintf(format, args...)})
 }
 
-// lookAround connects to what a server would, and changes nothing there.
+// lookAround connects to Postgres and Redis as a server would. It changes
+// nothing.
 func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	var found findings
 	if cfg.DatabaseURL != "" {
@@ -52,7 +54,10 @@ func (f *findings) redis(ctx context.Context, url string) {
 		f.add(isFailure, "Redis: %s", oneLine(err))
 		return
 	}
-	f.add(isOK, "Redis passes messages on")
+	if p.Version == "" {
+		f.add(isOK, "Redis denies this user INFO, which a server does not need")
+	}
+	f.add(isOK, "Redis delivers messages")
 }
 
 // minPostgres is the oldest Postgres that badged runs on.
@@ -61,7 +66,12 @@ const minPostgres = 14
 func (f *findings) postgres(ctx context.Context, cfg *config.Server) {
 	pool, err := cfg.PoolConfig()
 	if err != nil {
-		return // a mistake that was named
+		return // already reported
+	}
+	mode, err := pooler.Find(ctx, pool.ConnConfig)
+	if err != nil {
+		f.add(isFailure, "Postgres: %s", oneLine(err))
+		return
 	}
 	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
 	if err != nil {
@@ -77,13 +87,16 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server) {
 		f.add(isFailure, "Postgres: %s", oneLine(err))
 		return
 	}
+	if mode == pooler.Session {
+		f.add(isOK, "Postgres is behind a session pooler: allow %d sessions for this process", cfg.PostgresConnections())
+	}
 	state := isOK
 	if number < minPostgres {
 		state = isFailure
 	}
 	f.add(state, "Postgres %s, database %s, role %s; version %d or later is needed", version, database, user, minPostgres)
 	if standby {
-		f.add(isFailure, "Postgres is a standby, which takes no events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
+		f.add(isFailure, "Postgres is a standby and cannot store events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
 	}
 	f.settings(ctx, conn, cfg)
 	if f.schema(ctx, conn, cfg.Database) {
@@ -91,7 +104,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server) {
 	}
 }
 
-// settings looks at what docs/operations.md asks of Postgres.
+// settings checks the settings of Postgres that docs/operations.md requires.
 func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server) {
 	var fsync, fullPages, commit string
 	var buffers, most, reserved int64
@@ -102,23 +115,23 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 		return
 	}
 	if fsync != "on" || fullPages != "on" {
-		f.add(isFailure, "fsync is %s and full_page_writes is %s: after a crash nothing is certain; set both on", fsync, fullPages)
+		f.add(isFailure, "fsync is %s and full_page_writes is %s: a crash may corrupt the database; set both to on", fsync, fullPages)
 	}
 	if commit == "off" {
-		f.add(isRisk, "synchronous_commit is off: a crash of Postgres may take back events that publishers were told are durable")
+		f.add(isRisk, "synchronous_commit is off: a crash of Postgres may lose events that publishers were told are durable")
 	}
 	if buffers < 512<<20 {
 		f.add(isRisk, "shared_buffers is %d MB: 512 MB or more folds up to twice as fast", buffers>>20)
 	}
 	need := cfg.PostgresConnections()
 	if free := most - reserved; int64(need) > free {
-		f.add(isFailure, "max_connections leaves %d, and this process alone may take %d: raise it, or give pool_max_conns in the database URL", free, need)
+		f.add(isFailure, "max_connections leaves %d connections, but this process may open %d: raise it, or set pool_max_conns in the database URL", free, need)
 	} else {
-		f.add(isOK, "max_connections leaves %d, of which this process may take %d: enough for %d such processes", free, need, free/int64(need))
+		f.add(isOK, "max_connections leaves %d connections; this process may open %d: enough for %d such processes", free, need, free/int64(need))
 	}
 }
 
-// schema looks at the migrations, and reports whether there is a schema.
+// schema checks the migrations, and reports whether the schema exists.
 func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.Database) bool {
 	all, err := migrations.Status(ctx, conn.Config())
 	if err != nil {
@@ -133,7 +146,7 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.D
 	f.add(isOK, "schema: %s is applied", strings.TrimSuffix(all[len(all)-1].Name, ".sql"))
 	var newest int64
 	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
-		f.add(isRisk, "schema: migration %d is applied too, of a newer release than this: finish the upgrade", newest)
+		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", newest)
 	}
 	pool, log, err := openDatabase(ctx, database)
 	if err != nil {
@@ -145,13 +158,24 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.D
 	return true
 }
 
-// privilegesSQL finds the tables that the role may not use, but for the table of
-// migrations, which serving only reads.
-const privilegesSQL = `SELECT c.relname FROM pg_class AS c
-WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'schema_migrations'
-  AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
-       AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
-ORDER BY c.relname`
+// privilegesSQL lists the table privileges that serving needs and the role
+// lacks.
+const privilegesSQL = `SELECT n.privilege || ' on badged.' || c.relname
+FROM pg_class AS c
+JOIN (VALUES ('.', 'SELECT'),
+    ('^events_p[0-9]+$', 'INSERT'), ('^events_p[0-9]+_offsets$', 'UPDATE'),
+    ('^(users|conversations)_p[0-9]+$', 'INSERT'), ('^(users|conversations)_p[0-9]+$', 'UPDATE'),
+    ('^dedup_keys_p[0-9]+_g[0-9]+$', 'INSERT'), ('^dedup_keys_p[0-9]+_g[0-9]+$', 'UPDATE'), ('^partitions$', 'UPDATE'),
+    ('^(audit|audit_ends|dead_letters|dedup_generations|expiry_progress|jobs|mended_users|samples)$', 'INSERT'),
+    ('^(dead_letters|expiry_progress|mended_users|samples)$', 'DELETE')) AS n (tables, privilege)
+  ON c.relname ~ n.tables
+WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')
+  AND c.relname NOT IN ('schema_migrations', 'granted_roles', 'log_origin', 'log_home')
+  AND NOT CASE n.privilege
+      WHEN 'DELETE' THEN has_table_privilege(c.oid, 'DELETE')
+      ELSE has_any_column_privilege(c.oid, n.privilege)
+  END
+ORDER BY c.relname, n.privilege`
 
 func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 	rows, err := conn.Query(ctx, privilegesSQL)
@@ -159,7 +183,7 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 		f.add(isFailure, "privileges: %s", oneLine(err))
 		return
 	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var usage, stats bool
 	if err == nil {
 		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE'), pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&usage, &stats)
@@ -170,12 +194,13 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 		return
 	case !usage:
 		f.add(isFailure, "privileges: GRANT USAGE ON SCHEMA badged is missing")
-	case len(tables) > 0:
-		f.add(isFailure, "privileges: SELECT, INSERT, UPDATE or DELETE is missing on %s of the schema badged, such as %s", plural(len(tables), "table"), tables[0])
+	case len(missing) > 0:
+		f.add(isFailure, "privileges: %s missing, such as %s: run `badged migrate grant server %s` as the owner of the schema",
+			plural(len(missing), "privilege"), missing[0], conn.Config().User)
 	default:
-		f.add(isOK, "privileges: all tables can be read and written")
+		f.add(isOK, "privileges: the role has all that serving needs")
 	}
 	if !stats {
-		f.add(isRisk, "privileges: without GRANT pg_read_all_stats nobody is told who holds up the log, only the pid")
+		f.add(isRisk, "privileges: without GRANT pg_read_all_stats, badged shows only the pid of a transaction that holds up the log")
 	}
 }

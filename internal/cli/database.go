@@ -11,8 +11,10 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/pooler"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -20,11 +22,38 @@ import (
 type migrateCmd struct {
 	Up     migrateUpCmd     `cmd:"" help:"Apply the pending migrations."`
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied."`
+	Grant  migrateGrantCmd  `cmd:"" help:"Grant a database role the privileges of a kind, and revoke all others."`
+}
+
+type migrateGrantCmd struct {
+	config.Database `embed:""`
+	Kind            string `arg:"" enum:"server,publisher,reader" help:"server, publisher or reader."`
+	Role            string `arg:"" help:"The role. It must exist."`
+}
+
+// Run grants the privileges. Only the owner of the schema can.
+func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
+	cfg, err := c.PoolConfig()
+	if err != nil {
+		return err
+	}
+	all, err := migrations.Status(ctx, cfg.ConnConfig)
+	if err != nil {
+		return err
+	}
+	if n := migrations.Pending(all); n > 0 {
+		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`, then repeat this command", n, len(all))
+	}
+	if err := migrations.Grant(ctx, cfg.ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.Out, "role %s has the privileges of a %s in the schema badged, and no others\n", c.Role, c.Kind)
+	return nil
 }
 
 type migrateUpCmd struct {
 	config.Database `embed:""`
-	Partitions      int `help:"Partitions of an empty database, 1 to 256, settled for good. Default: 16." placeholder:"N"`
+	Partitions      int `help:"Partitions of an empty database, 1 to 256; cannot be changed later. Default: 16." placeholder:"N"`
 }
 
 // Validate implements kong's validation.
@@ -41,6 +70,9 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
+		return err
+	}
 	applied, err := migrations.Up(ctx, cfg.ConnConfig, c.Partitions)
 	if err != nil {
 		return err
@@ -51,7 +83,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if len(applied) == 0 {
 		fmt.Fprintln(streams.Out, "nothing to do: every migration is applied")
 	}
-	// A log that nobody would serve is better known now.
+	// Report a log that servers would refuse now.
 	pool, _, err := openDatabase(ctx, c.Database)
 	if err != nil {
 		return err
@@ -64,8 +96,7 @@ type migrateStatusCmd struct {
 	config.Database `embed:""`
 }
 
-// Run prints every migration. It fails while some are pending, so that scripts
-// can tell.
+// Run prints every migration. It fails if some are pending, for scripts.
 func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	cfg, err := c.PoolConfig()
 	if err != nil {
@@ -95,8 +126,8 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 
 // userCmd is `badged user`.
 type userCmd struct {
-	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and the conversations that have anything to show."`
-	Explain userExplainCmd `cmd:"" help:"Show why the badge of a user is what it is: each counted message, and what was not counted."`
+	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and its unread conversations."`
+	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: each counted message, and what was not counted."`
 }
 
 type userShowCmd struct {
@@ -115,7 +146,7 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer pool.Close()
-	s, err := projector.NewReader(pool, log.Partitions()).Snapshot(ctx, c.User)
+	s, err := badges.NewReader(pool, log.Partitions()).Snapshot(ctx, c.User)
 	if err != nil {
 		return err
 	}
@@ -169,6 +200,9 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int) error {
 func openDatabase(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
 	cfg, err := d.PoolConfig()
 	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
 		return nil, nil, err
 	}
 	projector.ConfigurePool(cfg)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -68,7 +68,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"deadletters retry":   {"deadletters", "retry", "--all"},
 		"deadletters discard": {"deadletters", "discard", "--all"},
 		"repair-log":          {"repair-log"},
-		"replay":              {"replay", file, "--quiet"},
+		"load":                {"load", file, "--quiet"},
 		"serve":               {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }
@@ -104,6 +104,7 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 		commands := databaseCommands(t)
 		commands["migrate up"] = []string{"migrate", "up"}
 		commands["migrate status"] = []string{"migrate", "status"}
+		commands["migrate grant"] = []string{"migrate", "grant", "server", "chat"}
 		for name, args := range commands {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				r := badged(t, append(args, "--database-url="+test.url)...)

@@ -12,14 +12,14 @@ import (
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/deadletters"
 )
 
 // deadLettersCmd is `badged deadletters`.
 type deadLettersCmd struct {
-	List    deadLettersListCmd    `cmd:"" help:"Show what is in the log and could not be understood."`
+	List    deadLettersListCmd    `cmd:"" help:"Show the events in the log that could not be folded."`
 	Retry   deadLettersRetryCmd   `cmd:"" help:"Publish dead letters again, through the log."`
-	Discard deadLettersDiscardCmd `cmd:"" help:"Remove dead letters for good; each is printed."`
+	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters; each is printed."`
 }
 
 // deadLetterPage is how many dead letters are read at once.
@@ -40,7 +40,7 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(streams.Out)
 	n := 0
-	err = eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
+	err = eachDeadLetter(ctx, letters, func(l deadletters.Letter) error {
 		if c.JSON {
 			return lines.Encode(admin.NewDeadLetter(l))
 		}
@@ -59,7 +59,7 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 	return table.Flush()
 }
 
-// selection says which dead letters a command is about.
+// selection selects dead letters.
 type selection struct {
 	ID  []int64 `arg:"" optional:"" help:"Ids, as list shows them."`
 	All bool    `help:"All of them." env:"-"`
@@ -73,12 +73,12 @@ func (s selection) Validate() error {
 	return nil
 }
 
-// each calls do for each that is selected and joins the errors.
+// each calls do for each selected dead letter and joins the errors.
 func (s selection) each(ctx context.Context, letters deadLetters, do func(id int64) error) error {
 	var errs []error
 	ids := s.ID
-	if s.All { // that there are by now: one that is retried may come back
-		errs = append(errs, eachDeadLetter(ctx, letters, func(l projector.DeadLetter) error {
+	if s.All { // only those present now: a retried one may come back
+		errs = append(errs, eachDeadLetter(ctx, letters, func(l deadletters.Letter) error {
 			ids = append(ids, l.ID)
 			return nil
 		}))
@@ -99,8 +99,8 @@ func (c *deadLettersRetryCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run retries the selected dead letters. It fails where one is still not
-// understood, and goes on with the others.
+// Run retries the selected dead letters. It continues after an error, and
+// fails if one still cannot be folded.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
 	letters, err := openDeadLetters(ctx, c.Database)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	defer letters.pool.Close()
 	return c.each(ctx, letters, func(id int64) error {
-		if _, err := admin.RetryDeadLetter(ctx, letters.pool, letters.DeadLetters, admin.OSUser(), id); err != nil {
+		if _, err := admin.RetryDeadLetter(ctx, letters.pool, letters.Letters, admin.OSUser(), id); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "dead letter %d is in the log again\n", id)
@@ -126,8 +126,8 @@ func (c *deadLettersDiscardCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run removes the selected dead letters and prints each as JSON, so that it is
-// not lost by mistake.
+// Run deletes the selected dead letters and prints each as JSON, so that a
+// mistake loses nothing.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
 	letters, err := openDeadLetters(ctx, c.Database)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error 
 	defer letters.pool.Close()
 	lines := json.NewEncoder(streams.Out)
 	return c.each(ctx, letters, func(id int64) error {
-		l, err := admin.DiscardDeadLetter(ctx, letters.pool, letters.DeadLetters, admin.OSUser(), id)
+		l, err := admin.DiscardDeadLetter(ctx, letters.pool, letters.Letters, admin.OSUser(), id)
 		if err != nil {
 			return err
 		}
@@ -144,10 +144,10 @@ func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error 
 	})
 }
 
-// deadLetters are those of a database, whose audit trail has what is done to
-// them.
+// deadLetters accesses the dead letters of a database. The audit trail records
+// each action.
 type deadLetters struct {
-	*projector.DeadLetters
+	*deadletters.Letters
 	pool *pgxpool.Pool
 }
 
@@ -156,10 +156,10 @@ func openDeadLetters(ctx context.Context, d config.Database) (deadLetters, error
 	if err != nil {
 		return deadLetters{}, err
 	}
-	return deadLetters{projector.NewDeadLetters(pool, log), pool}, nil
+	return deadLetters{deadletters.New(pool, log), pool}, nil
 }
 
-func eachDeadLetter(ctx context.Context, letters deadLetters, do func(projector.DeadLetter) error) error {
+func eachDeadLetter(ctx context.Context, letters deadLetters, do func(deadletters.Letter) error) error {
 	after := int64(0)
 	for {
 		page, err := letters.List(ctx, after, deadLetterPage)

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/demo"
 	"github.com/badged/badged/internal/embedpg"
 	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 	"github.com/badged/badged/web"
 )
@@ -25,11 +26,11 @@ type demoCmd struct {
 	DataDir    string `help:"Where the demo's Postgres and keys live. Default: badged/demo under /var/lib for root, under the user's data directory for others." placeholder:"DIR"`
 }
 
-// databaseStop is how long the demo's Postgres has to stop.
+// databaseStop limits how long the demo's Postgres may take to stop.
 const databaseStop = 20 * time.Second
 
-// reconcileInterval is short, so that who cuts the link of the bus on the page
-// does not wait long to see the repair.
+// reconcileInterval is short: a user who cuts the bus on the page soon sees
+// clients reconcile.
 const reconcileInterval = 5 * time.Second
 
 // Run runs the demo until it is interrupted.
@@ -84,13 +85,14 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 		ReconcileInterval: reconcileInterval,
 		DrainTimeout:      2 * time.Second,
 		Migrate:           true,
-	}, l, log, app.WithBus(bus))
+	}, l, log, app.WithBus(bus), app.WithGuard(demo.Guard(c.Listen)))
 	if err != nil {
 		return err
 	}
 	defer a.Close()
 	d, err := demo.New(ctx, demo.Config{
 		Pool: a.Pool(), Log: a.Log(), Tokens: a.Tokens(), Wake: a.Wake, Bus: bus, Page: web.Demo(), Logger: log,
+		Explainer: replay.NewExplainer(a.Pool(), a.Log()),
 	})
 	if err != nil {
 		return err
@@ -111,7 +113,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	})
 }
 
-// demoBanner tells where the page is and how to join in from elsewhere.
+// demoBanner prints the page's URL and how to publish to the demo.
 const demoBanner = `badged: ready on %[1]s
 
   Open %[1]s in a browser: a few people chat, with live badges.

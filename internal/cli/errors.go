@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// say prints an error on a line of its own, and a hint below it where there is
-// one.
+// say prints an error on one line, and the hint, if any, on the next.
 func say(w io.Writer, err error, hint string) {
 	fmt.Fprintln(w, "badged:", oneLine(err))
 	if hint != "" {
@@ -19,8 +18,8 @@ func say(w io.Writer, err error, hint string) {
 	}
 }
 
-// oneLine joins the lines of an error. pgx gives each attempt to connect a line,
-// and attempts tend to fail alike.
+// oneLine joins the lines of an error without repetitions. pgx writes one line
+// per attempt to connect.
 func oneLine(err error) string {
 	var text string
 	for line := range strings.Lines(err.Error()) {
@@ -38,7 +37,20 @@ func oneLine(err error) string {
 	return text
 }
 
-// usageHint says where to find out how a command is used.
+// usageError returns err, or a clearer error where kong calls an unknown command
+// an unexpected argument.
+func usageError(err error) error {
+	var parseErr *kong.ParseError
+	if !errors.As(err, &parseErr) || parseErr.Context == nil || parseErr.Context.Selected() != nil {
+		return err
+	}
+	if rest, ok := strings.CutPrefix(err.Error(), "unexpected argument "); ok {
+		return errors.New("unknown command " + rest)
+	}
+	return err
+}
+
+// usageHint names the help of the command that err is about.
 func usageHint(err error) string {
 	help := "badged"
 	var parseErr *kong.ParseError
@@ -48,7 +60,7 @@ func usageHint(err error) string {
 	return "Run `" + help + " --help` for what there is."
 }
 
-// failureHint says what to look at after a command has failed.
+// failureHint returns a hint for a command that failed to connect.
 func failureHint(command *kong.Node, err error) string {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {

@@ -13,23 +13,30 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/replay"
 )
 
 // userExplainCmd is `badged user explain`.
 type userExplainCmd struct {
 	config.Database `embed:""`
 	User            string    `arg:"" help:"Id of the user."`
-	At              time.Time `help:"Explain the badge as of when the log had what was appended until then, such as 2026-01-31T23:59:59Z." placeholder:"TIME" env:"-"`
+	At              time.Time `help:"Explain the badge as it was at this time, such as 2026-01-31T23:59:59Z." placeholder:"TIME" env:"-"`
+	Conversation    string    `help:"Explain only this conversation, even if nothing in it is unread." placeholder:"ID" env:"-"`
+	History         bool      `help:"Show the total over time: each event that changed it." env:"-"`
+	Delivered       int       `help:"Show the last N delivered messages and the fate of each; at most 1,000." placeholder:"N" env:"-"`
+	Before          string    `help:"Show only messages delivered before this position of the log, such as 1234/56." placeholder:"POSITION" env:"-"`
 	archived        `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// Run prints why the badge of a user is what it is. It fails where the tables
-// are not what the log says.
+// Run explains the badge of a user. It fails if the tables differ from the log.
 func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
+	}
+	question, err := c.question()
+	if err != nil {
+		return err
 	}
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -40,7 +47,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	e, err := projector.NewExplainer(pool, log).From(archive).Explain(ctx, c.User, c.At)
+	e, err := replay.NewExplainer(pool, log).WithArchive(archive).Explain(ctx, c.User, question)
 	if err != nil {
 		return err
 	}
@@ -51,10 +58,30 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	if err == nil && !e.Agrees {
 		t := e.Table
-		err = fmt.Errorf("the tables are not what the log says, but total %d, mentions %d, version %d: run `badged verify --user %s`",
+		err = fmt.Errorf("the tables differ from the log: they have total %d, mentions %d, version %d: run `badged verify --user %s`",
 			t.Total, t.Mentions, t.Version, c.User)
 	}
 	return err
+}
+
+// question returns the query that the flags describe.
+func (c *userExplainCmd) question() (replay.Question, error) {
+	q := replay.Question{At: c.At, Conversation: c.Conversation, History: c.History, Delivered: c.Delivered}
+	if c.Delivered < 0 || c.Delivered > replay.MaxDelivered {
+		return q, fmt.Errorf("--delivered must be a number from 0 to %d", replay.MaxDelivered)
+	}
+	if c.Conversation != "" {
+		if reason := events.CheckID(c.Conversation); reason != "" {
+			return q, fmt.Errorf("--conversation %s", reason)
+		}
+	}
+	if c.Before != "" {
+		var err error
+		if q.Before, err = events.ParsePosition(c.Before); err != nil {
+			return q, fmt.Errorf("--before: %w", err)
+		}
+	}
+	return q, nil
 }
 
 // explanationPrinter prints an explanation and keeps the first error.
@@ -68,7 +95,7 @@ func (p *explanationPrinter) line(format string, args ...any) {
 	p.err = errors.Join(p.err, err)
 }
 
-// table prints rows, of which the cells are set apart by tabs.
+// table prints rows whose cells are separated by tabs.
 func (p *explanationPrinter) table(rows ...string) {
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
@@ -77,7 +104,7 @@ func (p *explanationPrinter) table(rows ...string) {
 	p.err = errors.Join(p.err, t.Flush())
 }
 
-func printExplanation(w io.Writer, e projector.Explanation) error {
+func printExplanation(w io.Writer, e replay.Explanation) error {
 	p := &explanationPrinter{w: w}
 	rows := []string{
 		"user\t" + e.UserID,
@@ -93,7 +120,7 @@ func printExplanation(w io.Writer, e projector.Explanation) error {
 	}
 	p.table(append(rows, fmt.Sprintf("log\tpartition %d up to %s", e.Partition, e.Position))...)
 	if e.ArchivedUntil != nil {
-		p.line("\nWhat was appended until %s is archived: it is counted, and only --archive DIR can name it.", stamp(*e.ArchivedUntil))
+		p.line("\nEvents appended until %s are archived: they are counted, but only --archive DIR can list them.", stamp(*e.ArchivedUntil))
 	}
 	if len(e.Conversations) == 0 {
 		p.line("\nNothing is unread.")
@@ -104,12 +131,14 @@ func printExplanation(w io.Writer, e projector.Explanation) error {
 	if e.MoreConversations > 0 {
 		p.line("\n… and %s more, which add %d", counted(int64(e.MoreConversations), "conversation"), e.MoreAdds)
 	}
+	p.history(e.History)
+	p.delivered(e.Delivered)
 	p.uncounted(e)
 	return p.err
 }
 
-// conversation prints what a conversation adds, and why.
-func (p *explanationPrinter) conversation(c projector.ExplainedConversation) {
+// conversation prints how much a conversation adds, and why.
+func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	marked := ""
 	if c.MarkedUnread {
 		marked = ", marked unread"
@@ -132,7 +161,7 @@ func (p *explanationPrinter) conversation(c projector.ExplainedConversation) {
 			if m.Mentioned {
 				mentions = "yes"
 			}
-			rows = append(rows, fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s", m.Seq, mentions, stamp(m.AppendedAt), m.Position, m.ID, m.Source))
+			rows = append(rows, fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s", m.Seq, mentions, when(m.LoggedEvent), m.Position, m.ID, m.Source))
 		}
 		p.table(rows...)
 	}
@@ -142,29 +171,86 @@ func (p *explanationPrinter) conversation(c projector.ExplainedConversation) {
 }
 
 // uncounted prints the events that changed nothing.
-func (p *explanationPrinter) uncounted(e projector.Explanation) {
+func (p *explanationPrinter) uncounted(e replay.Explanation) {
 	if len(e.Uncounted) == 0 {
 		return
 	}
-	p.line("\nChanged nothing that is counted:")
+	p.line("\nEvents that changed no count:")
 	rows := []string{"  APPENDED\tPOSITION\tTYPE\tCONVERSATION\tSEQ\tEVENT\tSOURCE\tBECAUSE"}
 	for _, u := range e.Uncounted {
-		seq := ""
-		if u.Seq > 0 {
-			seq = fmt.Sprint(u.Seq)
-		}
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s",
-			stamp(u.AppendedAt), u.Position, u.Type, u.ConversationID, seq, u.ID, u.Source, u.Detail))
+			when(u.LoggedEvent), u.Position, u.Type, u.ConversationID, seq(u.Seq), u.ID, u.Source, u.Detail))
 	}
 	p.table(rows...)
-	if e.MoreUncounted > 0 {
-		p.line("  … and %s events before", progress.Count(e.MoreUncounted))
+	if e.MoreUncounted == 0 {
+		return
+	}
+	p.line("  … and %s more; in all", progress.Count(e.MoreUncounted))
+	rows = rows[:0]
+	for _, k := range e.UncountedKinds {
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", progress.Count(k.Events), k.Type, k.Why))
+	}
+	p.table(rows...)
+}
+
+// history prints the total over time.
+func (p *explanationPrinter) history(h *replay.History) {
+	if h == nil {
+		return
+	}
+	p.line("\nThe total over time, from %d:", h.Before)
+	if h.LeftOut > 0 {
+		p.line("  %s more steps are left out between these.", progress.Count(h.LeftOut))
+	}
+	rows := []string{"  TOTAL\tCHANGE\tAPPENDED\tPOSITION\tTYPE\tCONVERSATION\tSEQ\tEVENT\tSOURCE"}
+	for _, s := range h.Steps {
+		rows = append(rows, fmt.Sprintf("  %d\t%+d\t%s\t%s\t%s\t%s\t%s\t%s\t%s",
+			s.Total, s.Change, when(s.LoggedEvent), s.Position, s.Type, s.ConversationID, seq(s.Seq), s.ID, s.Source))
+	}
+	p.table(rows...)
+}
+
+// delivered prints messages and their fates.
+func (p *explanationPrinter) delivered(d *replay.Delivered) {
+	if d == nil {
+		return
+	}
+	p.line("\nDelivered, newest first:")
+	rows := []string{"  APPENDED\tPOSITION\tCONVERSATION\tSEQ\tEVENT\tFATE\tBY"}
+	for _, m := range d.Messages {
+		by := ""
+		if m.By != nil {
+			by = told(*m.By)
+		}
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%d\t%s\t%s\t%s",
+			when(m.LoggedEvent), m.Position, m.ConversationID, m.Seq, m.ID, m.Fate, by))
+	}
+	p.table(rows...)
+	if d.More > 0 {
+		p.line("  … and %s before: --before %s", progress.Count(d.More), d.Messages[len(d.Messages)-1].Position)
 	}
 }
 
+// seq returns a seq as it is shown, "" for none.
+func seq(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
 // told names an event within a sentence.
-func told(e projector.LoggedEvent) string {
-	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, stamp(e.AppendedAt), e.Position)
+func told(e replay.LoggedEvent) string {
+	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
+}
+
+// when returns when an event was appended, and when it was folded if that was
+// noticeably later.
+func when(e replay.LoggedEvent) string {
+	if e.FoldedAt.Sub(e.AppendedAt) <= time.Second {
+		return stamp(e.AppendedAt)
+	}
+	return stamp(e.AppendedAt) + " (folded " + stamp(e.FoldedAt) + ")"
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

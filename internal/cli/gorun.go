@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// parentPause is how often the parent is looked at.
+// parentPause is how often the parent is checked.
 const parentPause = 500 * time.Millisecond
 
 // endWithGoRun calls end once the `go run` that started this process is gone.
-// `go run` passes a kill on to nobody, and who kills it means the program.
-// Under any other parent it does nothing: to outlive a shell is legitimate.
+// `go run` does not forward a kill to the program. Under any other parent
+// endWithGoRun does nothing: outliving a shell is legitimate.
 func endWithGoRun(ctx context.Context, end func()) {
 	parent := os.Getppid()
 	if !isGo(ctx, parent) {

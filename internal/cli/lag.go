@@ -8,7 +8,7 @@ import (
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/lag"
 )
 
 // lagCmd is `badged lag`.
@@ -17,7 +17,7 @@ type lagCmd struct {
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// lagCount is how many events `badged lag` counts in one partition.
+// lagCount limits how many events `badged lag` counts in one partition.
 const lagCount = 1_000_000
 
 // Run prints the lag of every partition.
@@ -31,11 +31,11 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 	for i := range all {
 		all[i] = i
 	}
-	lags, err := projector.Lags(ctx, pool, all, lagCount)
+	lags, err := lag.Measure(ctx, pool, all, lagCount)
 	if err != nil {
 		return err
 	}
-	horizon, open, err := projector.OldestWriter(ctx, pool)
+	horizon, open, err := lag.OldestWriter(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -62,18 +62,18 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 	return err
 }
 
-// shownHorizon is the age from which `badged lag` names the oldest transaction:
-// there is nearly always one that is about to end.
+// shownHorizon is the age from which `badged lag` shows the oldest transaction.
+// Younger ones are normal.
 const shownHorizon = time.Second
 
-// describeHorizon names a transaction, and what is known of it.
-func describeHorizon(h projector.Horizon) string {
+// describeHorizon describes a transaction.
+func describeHorizon(h lag.Horizon) string {
 	if h.Prepared != "" {
 		return fmt.Sprintf("the prepared transaction %q of user %s in database %s", h.Prepared, h.User, h.Database)
 	}
 	text := fmt.Sprintf("the transaction of pid %d", h.PID)
 	for _, f := range []struct{ name, value string }{
-		{"user", h.User}, {"database", h.Database}, {"application", h.Application}, {"state", h.State}, {"query", h.Query},
+		{"user", h.User}, {"database", h.Database}, {"application", h.Application}, {"state", h.State},
 	} {
 		if f.value != "" {
 			text += fmt.Sprintf(", %s %q", f.name, f.value)

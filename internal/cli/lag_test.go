@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 func TestLagOfALogThatNobodyFolds(t *testing.T) {
@@ -99,8 +99,11 @@ func TestLagNamesTheHorizon(t *testing.T) {
 		t.Errorf("JSON says %v", h)
 	}
 	table := mustDo(t, "lag", "--database-url="+url)
-	if want := fmt.Sprintf(`the transaction of pid %d, user %q, database %q, state "idle in transaction", query `,
+	if want := fmt.Sprintf(`the transaction of pid %d, user %q, database %q, state "idle in transaction" to end.`,
 		conn.PgConn().PID(), conn.Config().User, conn.Config().Database); !strings.Contains(table, want) {
 		t.Errorf("it lacks %s:\n%s", want, table)
+	}
+	if _, ok := h["query"]; ok || strings.Contains(table, "SELECT") {
+		t.Errorf("it shows what another session runs:\n%v\n%s", h, table)
 	}
 }

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// readyCmd is `badged ready`, the health check of images that have nothing else
-// to ask with.
+// readyCmd is `badged ready`, the health check of images without curl.
 type readyCmd struct {
 	URL string `name:"url" help:"The server." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }
 
-// readyTimeout is longer than a server takes for its checks.
+// readyTimeout is longer than the checks of a server take.
 const readyTimeout = 5 * time.Second
 
-// Run fails where the server cannot serve or cannot be reached.
+// Run fails if the server cannot serve or cannot be reached.
 func (c *readyCmd) Run(ctx context.Context, streams Streams) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -28,12 +27,12 @@ func (c *readyCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return fmt.Errorf("ask whether it is ready: %w", err)
+		return fmt.Errorf("read /readyz: %w", err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
 	if err != nil {
-		return fmt.Errorf("ask whether it is ready: %w", err)
+		return fmt.Errorf("read /readyz: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s: %s", c.URL, res.Status, strings.TrimSpace(string(body)))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 func TestReady(t *testing.T) {
@@ -15,7 +15,7 @@ func TestReady(t *testing.T) {
 		t.Errorf("it prints %q", out)
 	}
 	server.stop()
-	if r := badged(t, "ready", "--url="+server.url); r.code != exitFailed || r.out != "" || !strings.HasPrefix(r.err, "badged: ask whether it is ready: ") {
+	if r := badged(t, "ready", "--url="+server.url); r.code != exitFailed || r.out != "" || !strings.HasPrefix(r.err, "badged: read /readyz: ") {
 		t.Errorf("of a server that is gone: exit code %d, printed %q, says %q", r.code, r.out, r.err)
 	}
 	draining := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

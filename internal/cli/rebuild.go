@@ -11,18 +11,20 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
 // rebuildCmd is `badged rebuild`.
 type rebuildCmd struct {
 	config.Database `embed:""`
-	Partition       *int    `help:"Only this partition." placeholder:"N" env:"-"`
-	User            string  `help:"Only this user, whose rows are made right in place." placeholder:"USER" env:"-"`
-	Anew            bool    `help:"Begin with the first partition, even where an earlier rebuild was interrupted." env:"-"`
-	MaxLoad         float64 `help:"The part of the time, from 0.01 to 1, that it works rather than pauses." default:"1" env:"-"`
-	RedisURL        string  `name:"redis-url" help:"Redis of the servers, over which clients of users who were wrong hear of it at once." placeholder:"URL"`
+	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
+	User            string   `help:"Only this user, whose rows are healed in place." placeholder:"USER" env:"-"`
+	Anew            bool     `help:"Start with the first partition, even if an earlier rebuild was interrupted." env:"-"`
+	MaxLoad         float64  `help:"Share of the time, from 0.01 to 1, spent working rather than pausing." default:"1" env:"-"`
+	RedisURL        string   `name:"redis-url" help:"Redis of the servers, to update the clients of corrected users at once." placeholder:"URL"`
+	BusKey          []string `help:"Secrets of the servers; the first signs the updates." placeholder:"SECRET"`
 	archived        `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
@@ -30,17 +32,17 @@ type rebuildCmd struct {
 
 // Validate implements kong's validation.
 func (c *rebuildCmd) Validate() error {
-	errs := []error{c.Database.Validate()}
+	errs := []error{c.Database.Validate(), config.ValidateBusKey(c.BusKey)}
 	if c.User != "" {
 		if c.Partition != nil || c.Anew {
-			errs = append(errs, errors.New("--user goes with neither --partition nor --anew"))
+			errs = append(errs, errors.New("--user cannot be combined with --partition or --anew"))
 		}
 		if reason := events.CheckID(c.User); reason != "" {
 			errs = append(errs, fmt.Errorf("--user %s", reason))
 		}
 	}
 	if c.Partition != nil && c.Anew {
-		errs = append(errs, errors.New("--anew is about a rebuild of all partitions"))
+		errs = append(errs, errors.New("--anew cannot be combined with --partition"))
 	}
 	if !(c.MaxLoad >= 0.01 && c.MaxLoad <= 1) {
 		errs = append(errs, errors.New("--max-load must be from 0.01 to 1"))
@@ -48,8 +50,8 @@ func (c *rebuildCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run makes the tables what the log says, and prints what they were instead. A
-// difference is no failure: it is repaired.
+// Run corrects the tables and prints how they differed from the log. A corrected
+// difference is not a failure.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -61,7 +63,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	}
 	var bus pubsub.Bus // stays nil without Redis
 	if c.RedisURL != "" {
-		redis, err := pubsub.NewRedis(pubsub.RedisConfig{URL: c.RedisURL})
+		redis, err := pubsub.NewRedis(pubsub.RedisConfig{URL: c.RedisURL, Keys: c.BusKey})
 		if err != nil {
 			return fmt.Errorf("--redis-url: %w", err)
 		}
@@ -74,19 +76,19 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	}
 	return admin.Audited(ctx, pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
 		if c.User != "" {
-			return c.mend(ctx, streams.Out, projector.NewVerifier(pool, log).From(archive), log.PartitionOf(c.User), bus)
+			return c.heal(ctx, streams.Out, replay.NewVerifier(pool, log).WithArchive(archive), log.PartitionOf(c.User), bus)
 		}
-		return c.rebuild(ctx, streams, projector.RebuildConfig{Pool: pool, Log: log, Bus: bus, Archive: archive})
+		return c.rebuild(ctx, streams, rebuild.Config{Pool: pool, Log: log, Bus: bus, Archive: archive})
 	})
 }
 
-// arguments are those that the audit trail has.
+// arguments are the arguments in the audit trail.
 func (c *rebuildCmd) arguments() admin.RebuildOptions {
 	return admin.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
 }
 
 // rebuild rebuilds one or all partitions.
-func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg projector.RebuildConfig) (admin.Rebuilt, error) {
+func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg rebuild.Config) (admin.Rebuilt, error) {
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
@@ -95,7 +97,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg projector
 	defer meter.Close()
 	var written error
 	cfg.Partition, cfg.Anew, cfg.MaxLoad = c.Partition, c.Anew, c.MaxLoad
-	sum, err := admin.Rebuild(ctx, cfg, meter, func(p projector.RebuiltPartition) {
+	sum, err := admin.Rebuild(ctx, cfg, meter, func(p rebuild.Result) {
 		if c.JSON || p.DifferentUsers > 0 {
 			meter.Lines()
 			written = errors.Join(written, c.print(streams.Out, p))
@@ -108,8 +110,8 @@ func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg projector
 	return sum, c.finish(streams.Out, sum)
 }
 
-// print prints what became of a partition.
-func (c *rebuildCmd) print(w io.Writer, p projector.RebuiltPartition) error {
+// print prints the result for a partition.
+func (c *rebuildCmd) print(w io.Writer, p rebuild.Result) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(p)
 	}
@@ -129,16 +131,16 @@ func (c *rebuildCmd) finish(w io.Writer, sum admin.Rebuilt) error {
 	}
 	result := "no difference, nothing was changed"
 	if sum.DifferentUsers > 0 {
-		result = fmt.Sprintf("%s repaired, %s with a new epoch", counted(sum.DifferentUsers, "user"), counted(int64(sum.NewEpochs), "partition"))
+		result = fmt.Sprintf("%s corrected, %s with a new epoch", counted(sum.DifferentUsers, "user"), counted(int64(sum.NewEpochs), "partition"))
 	}
 	_, err := fmt.Fprintf(w, "%s and %s of %s rebuilt from the log: %s\n",
 		counted(sum.Users, "user"), counted(sum.Conversations, "conversation"), counted(int64(sum.Partitions), "partition"), result)
 	return err
 }
 
-// mend makes the rows of the user what the log says.
-func (c *rebuildCmd) mend(ctx context.Context, out io.Writer, v *projector.Verifier, partition int, bus pubsub.Bus) (admin.Mended, error) {
-	did, err := admin.Mend(ctx, v, partition, c.User, bus)
+// heal heals the rows of the user.
+func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier, partition int, bus pubsub.Bus) (admin.Healed, error) {
+	did, err := admin.Heal(ctx, v, partition, c.User, bus)
 	if err != nil {
 		return did, err
 	}
@@ -149,9 +151,9 @@ func (c *rebuildCmd) mend(ctx context.Context, out io.Writer, v *projector.Verif
 		_, lineErr := fmt.Fprintln(out, d)
 		err = errors.Join(err, lineErr)
 	}
-	result := "is what the log says, nothing was changed"
-	if did.Mended {
-		result = fmt.Sprintf("was made what the log says, in version %d", did.Version)
+	result := "matches the log, nothing was changed"
+	if did.Healed {
+		result = fmt.Sprintf("was healed in version %d", did.Version)
 	}
 	_, lineErr := fmt.Fprintf(out, "user %q %s\n", c.User, result)
 	return did, errors.Join(err, lineErr)

@@ -6,33 +6,34 @@ import (
 	"testing"
 
 	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 )
 
 func TestRebuildPrints(t *testing.T) {
-	different := projector.RebuiltPartition{
+	different := rebuild.Result{
 		Partition: 3, Users: 2000, Conversations: 4000, DifferentUsers: 2,
-		First: []projector.Difference{{Partition: 3, UserID: "ann", Field: "total", Table: "5", Log: "4"}},
+		First: []replay.Difference{{Partition: 3, UserID: "ann", Field: "total", Table: "5", Log: "4"}},
 	}
-	one, same := different, projector.RebuiltPartition{Partition: 4, Users: 1, Conversations: 1}
+	one, same := different, rebuild.Result{Partition: 4, Users: 1, Conversations: 1}
 	one.DifferentUsers = 1
 	for _, tc := range []struct {
 		cmd        rebuildCmd
-		partitions []projector.RebuiltPartition
+		partitions []rebuild.Result
 		want       string
 	}{
-		{rebuildCmd{}, []projector.RebuiltPartition{same}, "1 user and 1 conversation of 1 partition rebuilt from the log: no difference, nothing was changed\n"},
+		{rebuildCmd{}, []rebuild.Result{same}, "1 user and 1 conversation of 1 partition rebuilt from the log: no difference, nothing was changed\n"},
 		{
 			rebuildCmd{},
-			[]projector.RebuiltPartition{different},
+			[]rebuild.Result{different},
 			`partition 3: 2 of 2,000 users differed from the log; it has new tables and a new epoch
   user "ann": total is 5 in the table, 4 by the log
-2,000 users and 4,000 conversations of 1 partition rebuilt from the log: 2 users repaired, 1 partition with a new epoch
+2,000 users and 4,000 conversations of 1 partition rebuilt from the log: 2 users corrected, 1 partition with a new epoch
 `,
 		},
 		{
 			rebuildCmd{JSON: true},
-			[]projector.RebuiltPartition{one, same},
+			[]rebuild.Result{one, same},
 			`{"partition":3,"users":2000,"conversations":4000,"different_users":1,"first":[{"partition":3,"user_id":"ann","field":"total","table":"5","log":"4"}]}
 {"partition":4,"users":1,"conversations":1,"different_users":0}
 {"partitions":2,"users":2001,"conversations":4001,"different_users":1,"new_epochs":1}
@@ -66,9 +67,9 @@ func TestRebuildUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
 	for args, want := range map[string]string{
 		"rebuild":                               "--database-url (BADGED_DATABASE_URL) is required",
-		"rebuild --user=ann --partition=0" + db: "--user goes with neither --partition nor --anew",
-		"rebuild --user=ann --anew" + db:        "--user goes with neither --partition nor --anew",
-		"rebuild --partition=1 --anew" + db:     "--anew is about a rebuild of all partitions",
+		"rebuild --user=ann --partition=0" + db: "--user cannot be combined with --partition or --anew",
+		"rebuild --user=ann --anew" + db:        "--user cannot be combined with --partition or --anew",
+		"rebuild --partition=1 --anew" + db:     "--anew cannot be combined with --partition",
 		"rebuild --user=\x01" + db:              "--user must not hold control characters",
 		"rebuild --max-load=0" + db:             "--max-load must be from 0.01 to 1",
 		"rebuild --max-load=1.5" + db:           "--max-load must be from 0.01 to 1",

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net"
 
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
@@ -26,10 +27,27 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer l.Close()
-	a, err := app.Open(ctx, c.Server, l, log)
+	var options []app.Option
+	var internal net.Listener
+	if c.InternalListen != "" {
+		if internal, err = app.ListenInternal(ctx, c.InternalListen); err != nil {
+			return err
+		}
+		defer internal.Close()
+		options = append(options, app.WithInternal(internal))
+	}
+	a, err := app.Open(ctx, c.Server, l, log, options...)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	return a.Run(ctx, func() { fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr()) })
+	for _, risk := range c.KeyRisks() {
+		log.WarnContext(ctx, risk)
+	}
+	return a.Run(ctx, func() {
+		if internal != nil {
+			fmt.Fprintf(streams.Err, "badged: for operators on http://%s\n", internal.Addr())
+		}
+		fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr())
+	})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/traffic"
 	"github.com/badged/badged/pubsub"
 )
@@ -69,7 +69,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestReplay(t *testing.T) {
+func TestLoad(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	server := startServer(t, url)
 	const text = "1 2 1082040961\n1 2 1082040962\n3 2 1082040963\n"
@@ -78,30 +78,30 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	var first traffic.Summary
-	out := mustDo(t, "replay", file, "--json", "--quiet", "--url="+server.url, "--publisher-key="+publisherKey)
+	out := mustDo(t, "load", file, "--json", "--quiet", "--url="+server.url, "--publisher-key="+publisherKey)
 	if err := json.Unmarshal([]byte(out), &first); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
 	if first.Messages != 3 || first.Users != 3 || first.TotalUnread == 0 {
-		t.Errorf("replay to the server: %+v, want 3 messages among 3 users", first)
+		t.Errorf("load to the server: %+v, want 3 messages among 3 users", first)
 	}
 	// The same again, by another way: nothing counts twice.
-	r := badgedWith(t.Context(), text, "replay", "-", "--json", "--quiet", "--database-url="+url)
+	r := badgedWith(t.Context(), text, "load", "-", "--json", "--quiet", "--database-url="+url)
 	var second traffic.Summary
 	if err := json.Unmarshal([]byte(r.out), &second); err != nil {
 		t.Fatalf("exit code %d, %v in %s%s", r.code, err, r.out, r.err)
 	}
 	if second.Messages != 3 || second.TotalUnread != first.TotalUnread {
-		t.Errorf("replay to the database: %+v, want the totals of %+v", second, first)
+		t.Errorf("load to the database: %+v, want the totals of %+v", second, first)
 	}
 	// For people.
-	if out := mustDo(t, "replay", file, "--quiet", "--database-url="+url); !strings.Contains(out, "messages") || !strings.Contains(out, "unread") {
+	if out := mustDo(t, "load", file, "--quiet", "--database-url="+url); !strings.Contains(out, "messages") || !strings.Contains(out, "unread") {
 		t.Errorf("it prints:\n%s", out)
 	}
-	if r := badged(t, "replay", file, "--url="+server.url, "--publisher-key=wrong", "--quiet"); r.code != exitFailed || !strings.Contains(r.err, "401") {
+	if r := badged(t, "load", file, "--url="+server.url, "--publisher-key=wrong", "--quiet"); r.code != exitFailed || !strings.Contains(r.err, "401") {
 		t.Errorf("with a wrong key: exit code %d, says %s", r.code, r.err)
 	}
-	if r := badged(t, "replay", file+".not", "--database-url="+url); r.code != exitFailed || !strings.Contains(r.err, "no such file") {
+	if r := badged(t, "load", file+".not", "--database-url="+url); r.code != exitFailed || !strings.Contains(r.err, "no such file") {
 		t.Errorf("without a file: exit code %d, says %s", r.code, r.err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 type tokenCmd struct {
 	config.Tokens `embed:""`
 	User          string        `arg:"" help:"Id of the user."`
-	TTL           time.Duration `name:"ttl" help:"How long the token is good for." default:"1h"`
+	TTL           time.Duration `name:"ttl" help:"How long the token is valid." default:"1h"`
 }
 
 // Validate implements kong's validation.

@@ -84,7 +84,7 @@ func TestHelpHidesSecrets(t *testing.T) {
 		}
 	}
 	// Nor does an error about something else.
-	for _, args := range [][]string{{"serve", "--frobnicate"}, {"serve", "--roles=x"}, {"replay"}, {"token"}} {
+	for _, args := range [][]string{{"serve", "--frobnicate"}, {"serve", "--roles=x"}, {"load"}, {"token"}} {
 		if r := badged(t, args...); strings.Contains(r.err, "hunter2") {
 			t.Errorf("badged %s tells a secret:\n%s", strings.Join(args, " "), r.err)
 		}
@@ -97,13 +97,14 @@ func TestUsage(t *testing.T) {
 		jwt      = "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef"
 		publish  = "--publisher-keys=chat=secret"
 		needURL  = "--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat"
-		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: without a key nobody can publish"
-		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: without a key nobody can connect"
+		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: publishing needs a key"
+		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens"
 	)
 	for _, test := range []struct{ name, args, want, help string }{
-		{"an unknown command", "frobnicate", "unexpected argument frobnicate", ""},
-		{"a misspelt command", "usr", `unexpected argument usr, did you mean "user"?`, ""},
-		{"half a command", "migrate", `expected one of "up", "status"`, "migrate"},
+		{"an unknown command", "frobnicate", "unknown command frobnicate", ""},
+		{"a misspelt command", "usr", `unknown command usr, did you mean "user"?`, ""},
+		{"replay, which is not a command", "replay file", "unknown command replay", ""},
+		{"half a command", "migrate", `expected one of "up", "status", "grant"`, "migrate"},
 		{"an unknown flag", "lag --frobnicate", "unknown flag --frobnicate", "lag"},
 		{"a flag of another command", "lag --ttl=1s", "unknown flag --ttl", "lag"},
 		{"an argument too many", "lag now " + db, "unexpected argument now", "lag"},
@@ -115,7 +116,7 @@ func TestUsage(t *testing.T) {
 		{"serve without a JWT key", "serve " + publish + " " + db, "serve: " + needJWT, "serve"},
 		{
 			"serve a part without Redis", "serve --roles=projector " + db,
-			"serve: --redis-url (BADGED_REDIS_URL) is required, since the role api runs in another process", "serve",
+			"serve: --redis-url (BADGED_REDIS_URL) is required because the role api runs in another process", "serve",
 		},
 		{"serve an unknown role", "serve --roles=folder", `--roles must be one of "api","projector","gateway" but got "folder"`, "serve"},
 		{"a duration without unit", "serve --drain-timeout=5", `--drain-timeout: expected duration but got "5": time: missing unit in duration "5"`, "serve"},
@@ -131,10 +132,10 @@ func TestUsage(t *testing.T) {
 		{"user without a database", "user show ada", "user show: " + needURL, "user show"},
 
 		{
-			"replay to nowhere", "replay file",
-			"replay: say where to: --url (BADGED_URL) with --publisher-key, or --database-url (BADGED_DATABASE_URL)", "replay",
+			"load to nowhere", "load file",
+			"load: a target is required: --url (BADGED_URL) with --publisher-key, or --database-url (BADGED_DATABASE_URL)", "load",
 		},
-		{"replay without a key", "replay file --url=http://localhost", "replay: --url needs --publisher-key (BADGED_PUBLISHER_KEY)", "replay"},
+		{"load without a key", "load file --url=http://localhost", "load: --url requires --publisher-key (BADGED_PUBLISHER_KEY)", "load"},
 		{"a token without a key", "token ada", "token: --jwt-keys (BADGED_JWT_KEYS) is required: the token is signed with its first HS256 key", "token"},
 		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},
 		{"a configuration file that is not there", "lag --config=/nowhere/badged.yaml", "open /nowhere/badged.yaml: no such file or directory", "lag"},
@@ -172,7 +173,7 @@ func TestConfigurationFile(t *testing.T) {
 	check(badged(t, "--config="+file, "lag"), exitUsage, misspelt)
 
 	write("database-url: postgres://badged:hunter2@127.0.0.1:1/file")
-	const refused = "badged: open the event log: failed to connect to `user=badged database=file`: 127.0.0.1:1 "
+	const refused = "badged: connect to the database: failed to connect to `user=badged database=file`: 127.0.0.1:1 "
 	check(badged(t, "lag", "--config="+file), exitFailed, refused)
 	t.Setenv("BADGED_CONFIG", file)
 	check(badged(t, "lag"), exitFailed, refused)

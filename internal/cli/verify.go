@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/replay"
 )
 
 // verifyCmd is `badged verify`.
@@ -19,7 +19,7 @@ type verifyCmd struct {
 	config.Database `embed:""`
 	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
 	User            []string `help:"Only this user; may be given more than once." sep:"none" placeholder:"USER" env:"-"`
-	Sample          int      `help:"Only so many users, drawn at random from the tables." placeholder:"N" env:"-"`
+	Sample          int      `help:"Only N users, drawn at random from the tables." placeholder:"N" env:"-"`
 	archived        `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: a line for each difference, and one with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
@@ -29,7 +29,7 @@ type verifyCmd struct {
 func (c *verifyCmd) Validate() error {
 	errs := []error{c.Database.Validate()}
 	if len(c.User) > 0 && (c.Sample != 0 || c.Partition != nil) {
-		errs = append(errs, errors.New("--user goes with neither --sample nor --partition"))
+		errs = append(errs, errors.New("--user cannot be combined with --sample or --partition"))
 	}
 	for _, u := range c.User {
 		if reason := events.CheckID(u); reason != "" {
@@ -42,8 +42,8 @@ func (c *verifyCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run compares the tables with the log, prints each difference, and fails where
-// there is one.
+// Run compares the tables with the log and prints each difference. It fails if
+// there are any.
 func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	meter := progress.New(watched, "verify", nil)
 	defer meter.Close()
 	options := admin.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample}
-	sum, err := admin.Verify(ctx, projector.NewVerifier(pool, log).From(archive), log, options, meter, func(d projector.Difference) {
+	sum, err := admin.Verify(ctx, replay.NewVerifier(pool, log).WithArchive(archive), log, options, meter, func(d replay.Difference) {
 		meter.Lines()
 		c.print(streams.Out, d)
 	})
@@ -76,15 +76,15 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 }
 
 // print prints one difference.
-func (c *verifyCmd) print(w io.Writer, d projector.Difference) {
+func (c *verifyCmd) print(w io.Writer, d replay.Difference) {
 	if c.JSON {
-		_ = json.NewEncoder(w).Encode(d) // the summary says what cannot be written
+		_ = json.NewEncoder(w).Encode(d) // finish reports a failed write
 		return
 	}
 	fmt.Fprintln(w, d)
 }
 
-// finish prints the summary and fails where there were differences.
+// finish prints the summary and fails if there are differences.
 func (c *verifyCmd) finish(w io.Writer, sum admin.Verified) error {
 	var err error
 	if c.JSON {
@@ -95,7 +95,7 @@ func (c *verifyCmd) finish(w io.Writer, sum admin.Verified) error {
 			counted(int64(sum.Partitions), "partition"), differences(sum.Differences))
 	}
 	if err == nil && sum.Differences > 0 {
-		err = fmt.Errorf("the tables are not what the log says: %s", differences(sum.Differences))
+		err = fmt.Errorf("the tables differ from the log: %s", differences(sum.Differences))
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func differences(n int64) string {
 	return counted(n, "difference")
 }
 
-// counted returns so many of a thing, such as "1,000 users".
+// counted returns a number with its noun, such as "1,000 users".
 func counted(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"

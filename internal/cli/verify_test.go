@@ -20,7 +20,7 @@ func TestVerifySummary(t *testing.T) {
 			verifyCmd{},
 			admin.Verified{Partitions: 1, Users: 3, Conversations: 1, Differences: 2},
 			"3 users and 1 conversation of 1 partition compared with the log: 2 differences\n",
-			"the tables are not what the log says: 2 differences",
+			"the tables differ from the log: 2 differences",
 		},
 		{verifyCmd{JSON: true}, admin.Verified{Partitions: 1, Users: 3, Conversations: 4}, `{"partitions":1,"users":3,"conversations":4,"differences":0}` + "\n", ""},
 	} {
@@ -39,8 +39,8 @@ func TestVerifyUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
 	for args, want := range map[string]string{
 		"verify":                               "--database-url (BADGED_DATABASE_URL) is required",
-		"verify --user=ann --sample=1" + db:    "--user goes with neither --sample nor --partition",
-		"verify --user=ann --partition=0" + db: "--user goes with neither --sample nor --partition",
+		"verify --user=ann --sample=1" + db:    "--user cannot be combined with --sample or --partition",
+		"verify --user=ann --partition=0" + db: "--user cannot be combined with --sample or --partition",
 		"verify --user=" + db:                  "--user must not be empty",
 		"verify --sample=-1" + db:              "--sample must be 1 or more",
 		"verify ann" + db:                      "unexpected argument ann",

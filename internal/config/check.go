@@ -11,27 +11,27 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Setting is one setting of a server and where it comes from.
+// Setting is one setting of a server and its source.
 type Setting struct {
-	// Name is that of the flag.
+	// Name is the name of the flag.
 	Name string `json:"name"`
-	// Value is as it would be given on the command line; secrets are hidden.
+	// Value is in command line form, with secrets hidden.
 	Value string `json:"value"`
 	// Source is "flag", "default", "environment BADGED_…" or FILE:LINE.
 	Source string `json:"source"`
 }
 
-// Report is what a check of the settings of a server found.
+// Report is the result of checking the settings of a server.
 type Report struct {
-	// Server and Log are the settings that apply, with defaults in place of
-	// those that cannot be read.
+	// Server and Log are the effective settings, with defaults in place of
+	// values that cannot be parsed.
 	Server Server `json:"-"`
 	Log    Log    `json:"-"`
-	// Settings are all of them, in the order of `serve --help`.
+	// Settings are all settings in the order of `serve --help`.
 	Settings []Setting `json:"settings"`
-	// Mistakes are why a server would not start, or not do what was meant.
+	// Mistakes keep a server from starting or from behaving as intended.
 	Mistakes []string `json:"mistakes"`
-	// Warnings are what a server starts with, and an operator may regret.
+	// Warnings are about risky settings with which a server starts.
 	Warnings []string `json:"warnings"`
 }
 
@@ -42,16 +42,16 @@ type checkedServer struct {
 	Log    Log    `embed:""`
 }
 
-// value is what a setting was given as, and where.
+// value is a given value and its source.
 type value struct {
 	given  any // as a kong.Resolver returns it
 	source string
 }
 
 // Check reads the settings of a server from flags, the environment and a file,
-// as `serve` does, and reports all that is amiss instead of the first. args are
-// what would follow `serve`; app is the whole command line, of which the
-// environment and the file may hold settings of other commands too.
+// as `serve` does, and reports all mistakes rather than the first. args are the
+// arguments of `serve`. app is the whole command line: the environment and the
+// file may also hold settings of other commands.
 func Check(args []string, app *kong.Application) Report {
 	var r Report
 	flags := serverFlags(&r)
@@ -80,7 +80,7 @@ func Check(args []string, app *kong.Application) Report {
 // serverFlags returns the flags of `serve`.
 func serverFlags(r *Report) []*kong.Flag {
 	parser, err := parserOf(&checkedServer{}, nil)
-	if err != nil { // the grammar is wrong, as every command would say
+	if err != nil { // a mistake in the grammar
 		r.Mistakes = append(r.Mistakes, err.Error())
 		return nil
 	}
@@ -96,8 +96,8 @@ func parserOf(grammar any, resolve kong.ResolverFunc) (*kong.Kong, error) {
 	return kong.New(grammar, options...)
 }
 
-// decode gives each setting its value, those that cannot be read apart, and
-// then has the whole validated.
+// decode parses each setting on its own, so that one bad value does not hide
+// others, and then validates the whole.
 func (r *Report) decode(flags []*kong.Flag, given map[string]value) {
 	resolve := func(only string) kong.ResolverFunc {
 		return func(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
@@ -129,7 +129,7 @@ func (r *Report) decode(flags []*kong.Flag, given map[string]value) {
 	}
 	r.Server, r.Log = all.Server, all.Log
 	for _, err := range separate(r.Server.Validate()) {
-		// What is said of a default in place of what cannot be read misleads.
+		// Complaints about a default that replaces an unreadable value mislead.
 		misleads := broken["roles"] && strings.Contains(err.Error(), " role ")
 		if !misleads {
 			r.Mistakes = append(r.Mistakes, err.Error())
@@ -138,7 +138,7 @@ func (r *Report) decode(flags []*kong.Flag, given map[string]value) {
 	r.list(flags, given, &all, broken)
 }
 
-// parseWith fills a grammar, as kong does but for its validation.
+// parseWith fills a grammar as kong does, without validation.
 func parseWith(grammar any, resolve kong.ResolverFunc) error {
 	parser, err := parserOf(grammar, resolve)
 	if err != nil {
@@ -164,7 +164,7 @@ func parseWith(grammar any, resolve kong.ResolverFunc) error {
 	return nil
 }
 
-// checkEnum says in kong's words that a flag is none of what it may be.
+// checkEnum checks a flag against its enum, with kong's error text.
 func checkEnum(f *kong.Flag) error {
 	if f.Enum == "" {
 		return nil
@@ -184,8 +184,8 @@ func checkEnum(f *kong.Flag) error {
 	return nil
 }
 
-// reasonFor keeps what was given out of an error about a setting that may hold
-// a secret.
+// reasonFor returns the text of an error, without the value if it may hold a
+// secret.
 func reasonFor(f *kong.Flag, err error) string {
 	if isSecret(f.Name) {
 		return "--" + f.Name + " cannot be read"
@@ -193,14 +193,14 @@ func reasonFor(f *kong.Flag, err error) string {
 	return strings.TrimPrefix(err.Error(), "configuration file: ")
 }
 
-// mistake notes what is wrong, and where.
+// mistake adds a mistake.
 func (r *Report) mistake(where, what string) { r.Mistakes = append(r.Mistakes, where+": "+what) }
 
-// list notes every setting.
+// list fills Settings.
 func (r *Report) list(flags []*kong.Flag, given map[string]value, all *checkedServer, broken map[string]bool) {
 	parser, err := parserOf(all, nil)
 	if err != nil {
-		return // said before
+		return // already reported
 	}
 	for _, model := range parser.Model.Flags {
 		if !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == model.Name }) {
@@ -211,13 +211,13 @@ func (r *Report) list(flags []*kong.Flag, given map[string]value, all *checkedSe
 			s.Source = v.source
 		}
 		if broken[model.Name] {
-			s.Source = "default, since what was given cannot be read"
+			s.Source = "default, because the given value cannot be read"
 		}
 		r.Settings = append(r.Settings, s)
 	}
 }
 
-// shown returns a value as people read it, with secrets hidden.
+// shown returns a value for display, with secrets hidden.
 func shown(name string, v reflect.Value) string {
 	var items []string
 	if v.Kind() == reflect.Slice {
@@ -229,7 +229,7 @@ func shown(name string, v reflect.Value) string {
 	return hide(name, fmt.Sprint(v.Interface()))
 }
 
-// separate returns the errors that were joined into one.
+// separate splits a joined error.
 func separate(err error) []error {
 	if err == nil {
 		return nil

@@ -12,24 +12,26 @@ import (
 
 // isSecret reports whether the value of a setting holds a secret.
 func isSecret(name string) bool {
-	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys"}, name)
+	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key"}, name)
 }
 
-// password matches that of a connection string in pairs.
+// password matches the password in a key=value connection string.
 var password = regexp.MustCompile(`(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)`)
 
-// hide returns a value of a setting without what is secret of it.
+// hide returns the value of a setting with its secrets hidden.
 func hide(name, text string) string {
 	const hidden = "***"
 	switch {
 	case text == "" || !isSecret(name):
 		return text
+	case name == "bus-key": // without a name
+		return hidden
 	case !strings.HasSuffix(name, "-url"):
 		id, secret, _ := strings.Cut(text, "=")
 		if secret == "" {
 			return hidden
 		}
-		// The method, and the file of a public key, are no secrets.
+		// The method and the file of a public key are not secret.
 		if method, rest, ok := strings.Cut(secret, ":"); ok && name == "jwt-keys" && method != "HS256" {
 			return id + "=" + method + ":" + rest
 		}
@@ -41,7 +43,7 @@ func hide(name, text string) string {
 		return password.ReplaceAllString(text, "${1}"+hidden)
 	}
 	u, err := url.Parse(text)
-	if err != nil { // where nobody can tell what is the password
+	if err != nil { // the password cannot be located
 		return hidden
 	}
 	if _, has := u.User.Password(); has {
@@ -57,8 +59,7 @@ func hide(name, text string) string {
 	return strings.ReplaceAll(u.String(), url.QueryEscape(hidden), hidden)
 }
 
-// risks returns what an operator may regret of settings with which a server
-// starts.
+// risks returns warnings about valid but risky settings.
 func (s *Server) risks() []string {
 	var risks []string
 	warn := func(when bool, format string, args ...any) {
@@ -67,44 +68,86 @@ func (s *Server) risks() []string {
 		}
 	}
 	api, gateway := s.Has(RoleAPI), s.Has(RoleGateway)
-	warn(!isLoopback(s.Listen), "--listen %s: badged speaks no TLS, and /metrics asks for no key: put a proxy in front, and let only it and Prometheus through", s.Listen)
+	warn(!isLoopback(s.Listen) && s.InternalListen == "", "--listen %s: badged speaks no TLS, and /metrics needs no key: put a proxy in front and admit only it and Prometheus, or move /metrics to --internal-listen", s.Listen)
+	warn(!isLoopback(s.Listen) && s.InternalListen != "", "--listen %s: badged speaks no TLS: put a proxy in front and admit only it", s.Listen)
+	warn(s.InternalListen != "" && !isLoopback(s.InternalListen), "--internal-listen %s: /metrics needs no key: admit only Prometheus, probes and operators", s.InternalListen)
+	risks = append(risks, s.KeyRisks()...)
+	warn(slices.Contains(s.AllowedOrigins, "*"), "--allowed-origins *: any page may connect with a stolen token")
+	warn(gateway && s.JWKSURL != "" && s.JWTAudience == "", "--jwks-url without --jwt-audience: tokens of that login service for other applications are accepted too")
+	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: an attacker on the network can replace the keys")
+	warn(s.ConnectsPerSecond > 0 && len(s.TrustedProxies) == 0, "--connects-per-second without --trusted-proxies: behind a proxy all clients count as one")
+	warn(gateway && s.ReconcileInterval > 5*time.Minute, "--reconcile-interval %s: a client that missed an update shows the old number for that long", s.ReconcileInterval)
+	warn(gateway && s.ReconcileInterval < time.Second, "--reconcile-interval %s: every connected user is read from Postgres this often", s.ReconcileInterval)
+	warn(s.Has(RoleProjector) && s.VerifyInterval == 0, "--verify-interval 0s: wrong badges go unnoticed; run `badged verify` regularly")
+	warn(s.DedupWindow < 24*time.Hour, "--dedup-window %s: an event repeated after that may apply twice", s.DedupWindow)
+	warn(s.RedisURL != "" && len(s.BusKey) == 0, "--redis-url without --bus-key: any client of that Redis can show users false badges, for up to --reconcile-interval each time")
+	warn(s.RedisURL == "" && len(s.BusKey) > 0, "--bus-key has no effect without --redis-url")
+	warn(len(s.Expire) > 0 && !s.Has(RoleProjector), "--expire has no effect without the role projector")
+	warn(s.DrainTimeout > 12*time.Second, "--drain-timeout %s: a stop may take twice as long; give it more than that before it is killed (Kubernetes: terminationGracePeriodSeconds, 30 s by default)", s.DrainTimeout)
+	warn(api && s.MaxLag == 0, "--max-lag 0s: publishing is never refused, however far folding falls behind")
+	warn(api && len(s.AdminKeys) == 0, "no --admin-keys: /admin/v1/ is unusable")
+	return risks
+}
+
+const (
+	// shortKey is the least length of a key that cannot be guessed.
+	shortKey = 16
+	// fewCharacters is the least number of different characters in a random
+	// secret.
+	fewCharacters = 8
+)
+
+// KeyRisks returns warnings about weak keys, without the keys.
+func (s *Server) KeyRisks() []string {
+	var risks []string
+	warn := func(when bool, format string, args ...any) {
+		if when {
+			risks = append(risks, fmt.Sprintf(format, args...))
+		}
+	}
 	for _, keys := range []struct {
 		flag  string
 		specs []string
 	}{{"publisher-keys", s.PublisherKeys}, {"admin-keys", s.AdminKeys}} {
 		for _, spec := range keys.specs {
 			name, secret, ok := strings.Cut(spec, "=")
-			hashed := strings.HasPrefix(secret, "sha256:")
-			warn(ok && !hashed, "--%s: the key %s is in the clear; %s=sha256:HEX keeps it out of configuration (printf %%s SECRET | sha256sum)", keys.flag, name, name)
-			warn(ok && !hashed && len(secret) < 16, "--%s: the key %s is shorter than 16 characters, and may be guessed", keys.flag, name)
+			if !ok || strings.HasPrefix(secret, "sha256:") {
+				continue
+			}
+			warn(true, "--%s: the key %s is in plain text; %s=sha256:HEX keeps it out of the configuration (printf %%s SECRET | sha256sum)", keys.flag, name, name)
+			warn(len(secret) < shortKey, "--%s: the key %s is shorter than %d characters, and may be guessed", keys.flag, name, shortKey)
+			warn(len(secret) >= shortKey && isMonotonous(secret), "--%s: the key %s has fewer than %d different characters, and may be guessed", keys.flag, name, fewCharacters)
 		}
+	}
+	for _, spec := range s.JWTKeys {
+		kid, rest, _ := strings.Cut(spec, "=")
+		secret, ok := strings.CutPrefix(rest, "HS256:")
+		warn(ok && isMonotonous(secret), "--jwt-keys: the secret of %s has fewer than %d different characters, and may be guessed: that allows impersonating any user", kid, fewCharacters)
 	}
 	for _, spec := range s.AdminKeys {
 		_, secret, _ := strings.Cut(spec, "=")
 		warn(slices.ContainsFunc(s.PublisherKeys, func(p string) bool {
 			_, other, _ := strings.Cut(p, "=")
 			return other == secret
-		}), "--admin-keys: a publisher has the same secret, and may do all")
+		}), "--admin-keys: a publisher has the same secret, and so may do everything")
 	}
-	warn(slices.Contains(s.AllowedOrigins, "*"), "--allowed-origins *: any page may connect with a token that it has got hold of")
-	warn(gateway && s.JWKSURL != "" && s.JWTAudience == "", "--jwks-url without --jwt-audience: every token of that login service is good here, also one that is meant for another application")
-	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: whoever is in between chooses the keys")
-	warn(s.ConnectsPerSecond > 0 && len(s.TrustedProxies) == 0, "--connects-per-second without --trusted-proxies: behind a proxy all clients count as one")
-	warn(gateway && s.ReconcileInterval > 5*time.Minute, "--reconcile-interval %s: a client that missed an update shows the old number for so long", s.ReconcileInterval)
-	warn(gateway && s.ReconcileInterval < time.Second, "--reconcile-interval %s: every connected user is read from Postgres as often", s.ReconcileInterval)
-	warn(s.Has(RoleProjector) && s.VerifyInterval == 0, "--verify-interval 0s: nobody would notice a wrong badge; run `badged verify` regularly")
-	warn(s.DedupWindow < 24*time.Hour, "--dedup-window %s: what is published again after that may apply twice", s.DedupWindow)
-	warn(len(s.Expire) > 0 && !s.Has(RoleProjector), "--expire has no effect without the role projector")
-	warn(s.DrainTimeout > 12*time.Second, "--drain-timeout %s: a stop may take twice as long; give it more than that before it is killed (Kubernetes: terminationGracePeriodSeconds, 30 s by default)", s.DrainTimeout)
-	warn(api && len(s.AdminKeys) == 0, "no --admin-keys: nobody can use /admin/v1/")
 	return risks
+}
+
+// isMonotonous reports whether a secret has few different characters.
+func isMonotonous(secret string) bool {
+	different := map[rune]bool{}
+	for _, c := range secret {
+		different[c] = true
+	}
+	return len(different) < fewCharacters
 }
 
 // isLoopback reports whether only this machine can reach an address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // which is a mistake of its own
+		return true // reported as a mistake elsewhere
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

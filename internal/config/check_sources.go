@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// namesOf returns the names of all flags of a command line that a file or the
-// environment may set.
+// namesOf returns the names of all flags that a file or the environment may
+// set.
 func namesOf(app *kong.Application) map[string]bool {
 	known := map[string]bool{}
 	var visit func(n *kong.Node)
@@ -72,7 +72,7 @@ func (r *Report) readArgs(args []string, flags []*kong.Flag) (given map[string]v
 	return given, path
 }
 
-// readEnvironment warns of variables that look like settings and are none.
+// readEnvironment warns about variables that look like settings but are not.
 func (r *Report) readEnvironment(known map[string]bool) {
 	variables := map[string]bool{}
 	for name := range known {
@@ -86,7 +86,7 @@ func (r *Report) readEnvironment(known map[string]bool) {
 	}
 }
 
-// readFile reads the settings of a file, each with the line that it is on.
+// readFile reads the settings of a file, each with its line.
 func (r *Report) readFile(path string, known map[string]bool) map[string]value {
 	if path == "" {
 		return nil
@@ -120,7 +120,7 @@ func (r *Report) readFile(path string, known map[string]bool) map[string]value {
 		case !known[key.Value] || key.Value == "config":
 			r.mistake(where, fmt.Sprintf("%q is not a setting%s", key.Value, suggest(key.Value, known)))
 		case twice:
-			r.mistake(where, fmt.Sprintf("%q is there twice", key.Value))
+			r.mistake(where, fmt.Sprintf("%q appears twice", key.Value))
 		case err != nil:
 			r.mistake(where, fmt.Sprintf("%q cannot be read", key.Value))
 		case given != nil:
@@ -130,8 +130,8 @@ func (r *Report) readFile(path string, known map[string]bool) map[string]value {
 	return values
 }
 
-// suggest returns a question for the known name that is nearest to one that is
-// not known, "" where none is near.
+// suggest returns a question with the known name nearest to an unknown one, or
+// "" if none is near.
 func suggest[V any](name string, known map[string]V) string {
 	best, least := "", len(name)/3+1
 	for _, k := range slices.Sorted(maps.Keys(known)) {
@@ -146,8 +146,7 @@ func suggest[V any](name string, known map[string]V) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// distance is how many bytes must be put in, taken out or changed to make one
-// word of the other (Levenshtein).
+// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

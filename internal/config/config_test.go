@@ -48,9 +48,9 @@ func TestServerValidate(t *testing.T) {
 		{"no database", func(s *config.Server) { s.DatabaseURL = "" }, "--database-url (BADGED_DATABASE_URL) is required"},
 		{"no role", func(s *config.Server) { s.Roles = nil }, "--roles names no role"},
 
-		{"only the API, without Redis", only(config.RoleAPI), "--redis-url (BADGED_REDIS_URL) is required, since the role projector runs in another process"},
-		{"no gateway, without Redis", only(config.RoleAPI, config.RoleProjector), "since the role gateway runs in another process"},
-		{"no API, without Redis", only(config.RoleProjector, config.RoleGateway), "since the role api runs in another process"},
+		{"only the API, without Redis", only(config.RoleAPI), "--redis-url (BADGED_REDIS_URL) is required because the role projector runs in another process"},
+		{"no gateway, without Redis", only(config.RoleAPI, config.RoleProjector), "because the role gateway runs in another process"},
+		{"no API, without Redis", only(config.RoleProjector, config.RoleGateway), "because the role api runs in another process"},
 		{"only the projector, which needs no keys", func(s *config.Server) {
 			only(config.RoleProjector)(s)
 			s.RedisURL, s.PublisherKeys, s.JWTKeys = redis, nil, nil
@@ -92,7 +92,7 @@ func TestServerValidate(t *testing.T) {
 		{"expire no category", func(s *config.Server) { s.Expire = []string{"=168h"} }, `"=168h": the category must not be empty`},
 		{"expire too soon", func(s *config.Server) { s.Expire = []string{"chat=59m59s"} }, `"chat=59m59s": must be at least 1h`},
 		{"expire before now", func(s *config.Server) { s.Expire = []string{"chat=-168h"} }, `"chat=-168h": must be at least 1h`},
-		{"expire twice", func(s *config.Server) { s.Expire = []string{"chat=168h", "chat=24h"} }, `category "chat" is there twice`},
+		{"expire twice", func(s *config.Server) { s.Expire = []string{"chat=168h", "chat=24h"} }, `category "chat" appears twice`},
 		{"a negative time to close connections", func(s *config.Server) { s.DrainDuration = -time.Second }, "--drain-duration must be 0s (all at once) or more"},
 		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},
 		{"more traces than all", func(s *config.Server) { s.TraceSample = 1.5 }, "--trace-sample must be from 0 to 1, is 1.5"},

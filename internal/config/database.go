@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Database says where the database is.
+// Database configures the database.
 type Database struct {
 	DatabaseURL string `help:"Postgres, as pgx understands it: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
 }
@@ -21,8 +21,8 @@ func (d Database) Validate() error {
 	return nil
 }
 
-// PoolConfig reads the URL, which may hold pgxpool's settings (pool_…) beside
-// pgx's. Its error is safe to show.
+// PoolConfig parses the URL, which may hold settings of pgxpool (pool_…) and
+// pgx. Its error holds no secrets.
 func (d Database) PoolConfig() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(d.DatabaseURL)
 	if err != nil {
@@ -33,8 +33,8 @@ func (d Database) PoolConfig() (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// reasonOf returns what is wrong with a URL, without whatever pgx's error quotes
-// of it: where one is malformed nobody can tell what is the password.
+// reasonOf returns the reason of a pgx error without its quotes from the URL: in
+// a malformed URL the password cannot be located.
 func reasonOf(err error) string {
 	const quotes, unknown = "`\"'", "cannot be read"
 	text := err.Error()

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/expiry"
 )
 
-// ExpireAfter returns after how long conversations expire, by category; none do
-// where nothing is set. Its error names everything that is amiss.
+// ExpireAfter returns after how long conversations expire, by category. It is
+// empty by default. Its error reports all mistakes.
 func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
 	limits := make(map[string]time.Duration, len(s.Expire))
 	var errs []error
 	for _, item := range s.Expire {
 		category, after, err := parseExpire(item)
 		if _, twice := limits[category]; err == nil && twice {
-			err = fmt.Errorf("category %q is there twice", category)
+			err = fmt.Errorf("category %q appears twice", category)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--expire (BADGED_EXPIRE): %w", err))
@@ -41,7 +41,7 @@ func parseExpire(item string) (category string, after time.Duration, err error) 
 	if after, err = time.ParseDuration(item[i+1:]); err != nil {
 		return "", 0, fmt.Errorf("%q: want a duration in hours after the %q, such as 168h for a week", item, "=")
 	}
-	if after < projector.MinExpireAfter {
+	if after < expiry.MinExpireAfter {
 		return "", 0, fmt.Errorf("%q: must be at least 1h, since the time of deliveries is kept by the hour", item)
 	}
 	return category, after, nil

@@ -13,8 +13,8 @@ import (
 )
 
 // LoadFile reads settings from YAML, and so from JSON: an object whose keys are
-// the names of flags of app. Keys that name no flag are an error at once, since
-// without what was meant by them others may seem to be missing.
+// the names of flags of app. Unknown keys are reported first, since a
+// misspelt setting makes others seem missing.
 func LoadFile(r io.Reader, app *kong.Application) (kong.Resolver, error) {
 	values := map[string]any{}
 	err := yaml.NewDecoder(r).Decode(&values)
@@ -51,12 +51,11 @@ func (f file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, erro
 	return f.value(flag)
 }
 
-// value returns what the file says of a flag, as it would be given on the
-// command line.
+// value returns the file's value of a flag in command line form.
 func (f file) value(flag *kong.Flag) (any, error) {
 	value := f[flag.Name]
 	if list, ok := value.([]any); ok && flag.IsSlice() {
-		// As a list rather than as one text: a secret may hold a comma.
+		// A list rather than one text: a secret may hold a comma.
 		items := make([]any, len(list))
 		for i, item := range list {
 			if items[i], ok = scalar(item); !ok {
@@ -75,8 +74,8 @@ func (f file) value(flag *kong.Flag) (any, error) {
 	return nil, fmt.Errorf("configuration file: %s must be text, a number, true or false", flag.Name)
 }
 
-// inEnvironment reports whether a flag is set there, which goes before a file;
-// kong itself would have it the other way round.
+// inEnvironment reports whether the environment sets a flag. It overrides the
+// file; kong's own order is the reverse.
 func inEnvironment(flag *kong.Flag) bool {
 	return slices.ContainsFunc(flag.Tag.Envs, func(name string) bool {
 		_, ok := os.LookupEnv(name)
@@ -84,7 +83,7 @@ func inEnvironment(flag *kong.Flag) bool {
 	})
 }
 
-// scalar returns a value as it would be given on the command line.
+// scalar returns a value in command line form.
 func scalar(value any) (text string, ok bool) {
 	switch value.(type) {
 	case string, bool, int, float64:

@@ -33,6 +33,8 @@ type Config struct {
 	Wake func(partitions []int)
 	// Bus is the bus of the server, whose link the page can cut.
 	Bus *Bus
+	// Explainer tells what events changed.
+	Explainer Explainer
 	// Page holds index.html and what it needs.
 	Page   fs.FS
 	Logger *slog.Logger
@@ -76,6 +78,7 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d.mux.HandleFunc("POST /demo/messages", d.postMessage)
 	d.mux.HandleFunc("POST /demo/recalls", d.postRecall)
 	d.mux.HandleFunc("POST /demo/levels", d.postLevel)
+	d.mux.HandleFunc("GET /demo/changes", d.getChanges)
 	d.mux.HandleFunc("GET /demo/bus", d.getBus)
 	d.mux.HandleFunc("POST /demo/bus", d.postBus)
 	d.mux.HandleFunc("GET /demo/simulation", d.getSimulation)

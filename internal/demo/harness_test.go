@@ -15,8 +15,9 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -96,7 +97,8 @@ func fixtureOn(t *testing.T, url string) *fixture {
 			"index.html": {Data: []byte("<html>the page")},
 			"app.js":     {Data: []byte("the script")},
 		},
-		Logger: slog.New(slog.DiscardHandler),
+		Explainer: replay.NewExplainer(pool, log),
+		Logger:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

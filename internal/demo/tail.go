@@ -21,6 +21,8 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
+	// Users are those that it has an effect on.
+	Users []string `json:"users"`
 
 	transactionID int64
 	key           string
@@ -68,12 +70,24 @@ ORDER BY transaction_id %[2]s, "offset" %[2]s LIMIT $2)`, events.Topic(p), order
 	if len(entries) > 0 {
 		t.after = entries[len(entries)-1].transactionID
 	}
-	seen := map[string]bool{}
-	return slices.DeleteFunc(entries, func(e entry) bool {
-		again := seen[e.key]
-		seen[e.key] = true
-		return again
-	}), nil
+	return merged(entries), nil
+}
+
+// merged puts the entries of one event together, which a message to a group has
+// in several partitions.
+func merged(entries []entry) []entry {
+	all := entries[:0]
+	places := map[string]int{}
+	for _, e := range entries {
+		name := fmt.Sprint(e.transactionID, " ", e.key)
+		if i, again := places[name]; again {
+			all[i].Users = append(all[i].Users, e.Users...)
+			continue
+		}
+		places[name] = len(all)
+		all = append(all, e)
+	}
+	return all
 }
 
 func scanEntry(row pgx.CollectableRow) (entry, error) {
@@ -86,38 +100,64 @@ func scanEntry(row pgx.CollectableRow) (entry, error) {
 	e.Position = events.Position{TransactionID: e.transactionID, Offset: offset}.String()
 	ev, err := events.Decode(payload)
 	if err != nil {
-		e.Summary, e.key = "not understood: "+err.Error(), e.Position
+		e.Summary, e.key, e.Users = "not understood: "+err.Error(), e.Position, []string{}
 		return e, nil
 	}
 	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
-	e.Summary, e.key = summarize(&ev), ev.Key().String()
+	e.Summary, e.key, e.Users = summarize(&ev), ev.Key().String(), ev.Data.UserIDs
 	return e, nil
 }
 
-// summarize says in a few words what an event says.
+// summarize says in a few words what an event says, with the names that the demo
+// knows.
 func summarize(e *events.Event) string {
 	d := &e.Data
-	who := strings.Join(d.UserIDs, ", ")
+	names := make([]string, len(d.UserIDs))
+	for i, id := range d.UserIDs {
+		names[i] = personName(id)
+	}
+	who, where := strings.Join(names, ", "), roomName(d.ConversationID)
 	switch e.Type {
 	case events.MessageDelivered:
-		return fmt.Sprintf("message %d of %s", d.Seq, d.ConversationID)
+		if sender := personName(d.SenderID); sender != d.SenderID {
+			return fmt.Sprintf("%s wrote message %d in %s", sender, d.Seq, where)
+		}
+		return fmt.Sprintf("Message %d in %s", d.Seq, where)
 	case events.ConversationRead:
-		return fmt.Sprintf("%s read %s up to %d", who, d.ConversationID, d.UpToSeq)
+		return fmt.Sprintf("%s read %s up to %d", who, where, d.UpToSeq)
 	case events.MessageRecalled:
-		return fmt.Sprintf("message %d of %s recalled", d.Seq, d.ConversationID)
+		return fmt.Sprintf("Message %d in %s recalled", d.Seq, where)
 	case events.ConversationMarkedUnread:
-		return fmt.Sprintf("%s marked %s unread", who, d.ConversationID)
+		return fmt.Sprintf("%s marked %s unread", who, where)
 	case events.ConversationLevelSet:
-		return fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
+		return fmt.Sprintf("%s set %s to %s", who, where, d.Level)
 	case events.ConversationLeft:
-		return fmt.Sprintf("%s left %s", who, d.ConversationID)
+		return fmt.Sprintf("%s left %s", who, where)
 	case events.UserReadAll:
 		if d.Category != "" {
 			return fmt.Sprintf("%s read all of %s", who, d.Category)
 		}
 		return who + " read everything"
 	case events.ConversationExpired:
-		return fmt.Sprintf("%s up to %d expired for %s", d.ConversationID, d.UpToSeq, who)
+		return fmt.Sprintf("%s up to %d expired for %s", where, d.UpToSeq, who)
 	}
 	return string(e.Type)
+}
+
+// personName returns the name of a user of the demo; of others the id.
+func personName(id string) string {
+	for _, p := range people() {
+		if p.UserID == id {
+			return p.Name
+		}
+	}
+	return id
+}
+
+// roomName returns the name of a conversation of the demo; of others the id.
+func roomName(id string) string {
+	if r, err := findRoom(id); err == nil {
+		return r.Name
+	}
+	return id
 }

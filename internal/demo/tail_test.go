@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 func summaries(entries []entry) []string {
@@ -30,7 +30,7 @@ func TestTailShowsAGroupMessageOnce(t *testing.T) {
 	}
 	f.mustSend(t, "design-crew", "ben", "Hello")
 	entries := read(t, end, 3)
-	got, want := summaries(entries), []string{"message 1 of design-crew", "ben read design-crew up to 1", "message 2 of design-crew"}
+	got, want := summaries(entries), []string{"Ada wrote message 1 in Design crew", "Ben read Design crew up to 1", "Ben wrote message 2 in Design crew"}
 	// The two of one transaction have no order among partitions.
 	if len(got) == 3 && got[1] > got[2] {
 		want[1], want[2] = want[2], want[1]
@@ -39,7 +39,8 @@ func TestTailShowsAGroupMessageOnce(t *testing.T) {
 		t.Errorf("entries are %q, want %q", got, want)
 	}
 	first := entries[0]
-	if first.Type != string(events.MessageDelivered) || first.Source != eventSource || first.ID != "design-crew/1" || first.Time.IsZero() || first.Position == "" {
+	if first.Type != string(events.MessageDelivered) || first.Source != eventSource || first.ID != "design-crew/1" || first.Time.IsZero() || first.Position == "" ||
+		!slices.Equal(slices.Sorted(slices.Values(first.Users)), []string{"ben", "chloe", "dev"}) {
 		t.Errorf("the first entry is %+v", first)
 	}
 	if more, err := end.next(t.Context()); err != nil || len(more) > 0 {
@@ -57,7 +58,7 @@ func TestTailStartsNearTheEnd(t *testing.T) {
 	if n := len(entries); n > firstEntries {
 		t.Errorf("%d entries at first, want at most %d", n, firstEntries)
 	}
-	if !slices.ContainsFunc(entries[len(entries)-2:], func(e entry) bool { return e.Summary == "message 41 of ada-ben" }) {
+	if !slices.ContainsFunc(entries[len(entries)-2:], func(e entry) bool { return e.Summary == "Ada wrote message 41 in Ada and Ben" }) {
 		t.Errorf("they end with %q", summaries(entries[len(entries)-2:]))
 	}
 }
@@ -96,7 +97,7 @@ func TestTailSkipsNothingThatCommitsLate(t *testing.T) {
 	if err := early.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := summaries(read(t, end, 2)), []string{"ada set lunch to none", "message 1 of ada-ben"}; !slices.Equal(got, want) {
+	if got, want := summaries(read(t, end, 2)), []string{"Ada set Lunch & coffee to none", "Ada wrote message 1 in Ada and Ben"}; !slices.Equal(got, want) {
 		t.Errorf("entries are %q, want %q", got, want)
 	}
 }
@@ -115,15 +116,15 @@ func TestSummaries(t *testing.T) {
 		event events.Event
 		want  string
 	}{
-		{events.Event{Type: events.MessageDelivered, Data: events.Data{Seq: 7, ConversationID: "lunch", UserIDs: users}}, "message 7 of lunch"},
-		{events.Event{Type: events.ConversationRead, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "ada, ben read lunch up to 7"},
-		{events.Event{Type: events.MessageRecalled, Data: events.Data{Seq: 7, ConversationID: "lunch", UserIDs: users}}, "message 7 of lunch recalled"},
-		{events.Event{Type: events.ConversationLevelSet, Data: events.Data{Level: events.LevelNone, ConversationID: "lunch", UserIDs: users}}, "ada, ben set lunch to none"},
-		{events.Event{Type: events.ConversationMarkedUnread, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "ada, ben marked lunch unread"},
-		{events.Event{Type: events.ConversationLeft, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "ada, ben left lunch"},
-		{events.Event{Type: events.UserReadAll, Data: events.Data{UserIDs: users}}, "ada, ben read everything"},
-		{events.Event{Type: events.UserReadAll, Data: events.Data{Category: "updates", UserIDs: users}}, "ada, ben read all of updates"},
-		{events.Event{Type: events.ConversationExpired, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "lunch up to 7 expired for ada, ben"},
+		{events.Event{Type: events.MessageDelivered, Data: events.Data{Seq: 7, ConversationID: "lunch", UserIDs: users}}, "Message 7 in Lunch & coffee"},
+		{events.Event{Type: events.ConversationRead, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "Ada, Ben read Lunch & coffee up to 7"},
+		{events.Event{Type: events.MessageRecalled, Data: events.Data{Seq: 7, ConversationID: "lunch", UserIDs: users}}, "Message 7 in Lunch & coffee recalled"},
+		{events.Event{Type: events.ConversationLevelSet, Data: events.Data{Level: events.LevelNone, ConversationID: "lunch", UserIDs: users}}, "Ada, Ben set Lunch & coffee to none"},
+		{events.Event{Type: events.ConversationMarkedUnread, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "Ada, Ben marked Lunch & coffee unread"},
+		{events.Event{Type: events.ConversationLeft, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "Ada, Ben left Lunch & coffee"},
+		{events.Event{Type: events.UserReadAll, Data: events.Data{UserIDs: users}}, "Ada, Ben read everything"},
+		{events.Event{Type: events.UserReadAll, Data: events.Data{Category: "updates", UserIDs: users}}, "Ada, Ben read all of updates"},
+		{events.Event{Type: events.ConversationExpired, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "Lunch & coffee up to 7 expired for Ada, Ben"},
 	} {
 		if got := summarize(&test.event); got != test.want {
 			t.Errorf("%s: %q, want %q", test.event.Type, got, test.want)

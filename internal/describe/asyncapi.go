@@ -2,7 +2,8 @@ package describe
 
 import "encoding/json"
 
-// Messaging is what goes over connections and logs, as opposed to requests.
+// Messaging describes the messages on connections and logs, as opposed to
+// requests.
 type Messaging struct {
 	Title, Version string
 	// Doc is an introduction in Markdown.
@@ -12,30 +13,30 @@ type Messaging struct {
 	Channels []Channel
 }
 
-// Server is where channels are.
+// Server hosts channels.
 type Server struct {
 	Name, Host, Protocol, Doc string
-	// Access names the security scheme that is needed, if any.
+	// Access names the required security scheme, if any.
 	Access string
 }
 
 // Channel is a connection or a log.
 type Channel struct {
 	Name, Address, Doc string
-	// Server names where it is.
+	// Server names the channel's server.
 	Server string
-	// Sends is what badged puts there, Receives what others do.
+	// Sends are the messages from badged, Receives those to it.
 	Sends, Receives []Message
-	// Parameters are those of the address, with what they mean.
+	// Parameters are those of the address, with their meaning.
 	Parameters []Param
-	// Codes are those with which a connection ends.
+	// Codes are the close codes of a connection.
 	Codes []Code
 }
 
-// Message is one kind of what goes over a channel.
+// Message is one kind of message on a channel.
 type Message struct {
 	Name, Doc, ContentType string
-	// Of is what its schema is made of, as for Schemas.Of.
+	// Of is the value for Schemas.Of.
 	Of any
 	// Example is one, in JSON.
 	Example string
@@ -44,7 +45,7 @@ type Message struct {
 // Code is a number with a meaning.
 type Code struct {
 	Code int `json:"code"`
-	// Name is what it is called, Means what it says, Then what to do.
+	// Means is the code's meaning, Then what the other side should do.
 	Name  string `json:"name"`
 	Means string `json:"means"`
 	Then  string `json:"then"`

@@ -14,13 +14,13 @@ import (
 type Page struct {
 	b       strings.Builder
 	schemas *Schemas
-	// elsewhere has the links to named schemas that are not among Types.
+	// elsewhere has links to named schemas on other pages.
 	elsewhere map[string]string
 	// at is the anchor of the last heading.
 	at string
 }
 
-// pageSchemas is where a page keeps schemas: at headings of their names.
+// pageSchemas is the prefix of schemas on a page: anchors of their names.
 const pageSchemas = "#"
 
 // NewPage returns a page that begins with a title and an introduction.
@@ -54,7 +54,7 @@ func (p *Page) Table(head []string, rows ...[]string) {
 	}
 }
 
-// Routes adds the routes of an API by group, and what they take and give.
+// Routes adds the routes of an API by group, with requests and answers.
 func (p *Page) Routes(api API) {
 	p.Table([]string{"route", "does"}, routesTable(api)...)
 	for _, g := range api.Groups {
@@ -120,7 +120,8 @@ func (p *Page) route(r *Route) {
 	}
 }
 
-// Example adds the first of texts that is JSON, formatted, or else the first.
+// Example adds the first text that is valid JSON, formatted, or else the first
+// text.
 func (p *Page) Example(texts ...string) {
 	at := max(0, slices.IndexFunc(texts, func(s string) bool { return json.Valid([]byte(s)) }))
 	text := texts[at]
@@ -173,8 +174,8 @@ func (p *Page) contentText(c Content) string {
 	return "`" + c.MediaType + "`"
 }
 
-// Fields adds a table of the fields of what is described by a value, as for
-// Schemas.Of. What refers to it is linked to the last heading.
+// Fields adds a table of the fields of a value's schema; see Schemas.Of.
+// References to the schema link to the last heading.
 func (p *Page) Fields(of any) {
 	schema, name := p.schemas.Lookup(p.schemas.Of(of))
 	p.elsewhere[name] = "#" + p.at
@@ -196,8 +197,8 @@ func (p *Page) fields(schema *Schema) {
 	}
 }
 
-// Elsewhere says that another page has what is described by a value, as for
-// Schemas.Of, and all that it mentions.
+// Elsewhere links references to a value's schema, and to every schema that it
+// mentions, to another page; see Schemas.Of.
 func (p *Page) Elsewhere(of any, link string) {
 	before := len(p.schemas.Named())
 	p.schemas.Of(of)
@@ -234,7 +235,7 @@ func (p *Page) alternatives(schemas []*Schema) string {
 	return strings.Join(texts, ", ")
 }
 
-// typeText says in a few words what a value may be.
+// typeText describes a value's type in a few words.
 func (p *Page) typeText(s *Schema) string {
 	if s.Ref != "" {
 		_, name := p.schemas.Lookup(s)
@@ -278,7 +279,7 @@ func bounds(least, most *int64, unit string) string {
 	return ""
 }
 
-// anchor returns what a heading is linked by on the common hosts of Markdown.
+// anchor returns the anchor that common Markdown hosts give a heading.
 func anchor(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(heading) {

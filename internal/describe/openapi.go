@@ -21,16 +21,14 @@ type API struct {
 // Group is a heading for routes.
 type Group struct{ Name, Doc string }
 
-// Access is a way to prove who asks: a secret in the header Authorization:
-// Bearer.
+// Access is a way to authenticate: a secret in the header Authorization: Bearer.
 type Access struct {
 	Name, Doc string
-	// Format is what the secret is, such as JWT; "" where it is a text without
-	// structure.
+	// Format is the secret's format, such as JWT; "" for an opaque string.
 	Format string
 }
 
-// componentSchemas is where OpenAPI and AsyncAPI keep schemas.
+// componentSchemas is the JSON pointer of the schemas in OpenAPI and AsyncAPI.
 const componentSchemas = "#/components/schemas/"
 
 // OpenAPI returns the description of an API in OpenAPI 3.1, as JSON.
@@ -135,7 +133,7 @@ func operationOf(schemas *Schemas, r *Route) Object {
 	return append(o, Member{"responses", answers})
 }
 
-// paramOf returns what OpenAPI says of parameters and headers alike.
+// paramOf returns the OpenAPI members that parameters and headers share.
 func paramOf(schemas *Schemas, p Param) Object {
 	of := p.Of
 	if of == nil {

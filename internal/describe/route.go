@@ -2,25 +2,25 @@ package describe
 
 import "net/http"
 
-// Route is one route of an HTTP API: what serves it, and what is told about it.
-// Muxes and descriptions are made of the same tables of routes, so that neither
-// has one that the other lacks.
+// Route is one route of an HTTP API: its handler and its description. Muxes and
+// descriptions are made from the same tables, so neither has a route that the
+// other lacks.
 type Route struct {
 	// Method and Path are those of a pattern of http.ServeMux.
 	Method, Path string
 	Handler      http.Handler
-	// EveryMethod is set where Handler itself answers requests with other
-	// methods, such as the OPTIONS of browsers.
+	// EveryMethod is set if Handler also answers other methods, such as the
+	// OPTIONS of browsers.
 	EveryMethod bool
 
-	// Name is what generated clients call it, such as getBadge.
+	// Name is the operation's name in generated clients, such as getBadge.
 	Name string
 	// Group is the heading under which it is shown.
 	Group string
 	// Summary is a line without a full stop; Doc says more, in Markdown.
 	Summary, Doc string
-	// Access names the security schemes of which one is needed, Optional among
-	// them where it may be left out; none where everybody may.
+	// Access names the security schemes that grant access; a request needs one
+	// of them, or none if Optional is among them. An empty list is public.
 	Access []string
 	Params []Param
 	// Body is what a request may carry: one of these.
@@ -43,7 +43,7 @@ func (r *Route) Pattern() string {
 type Param struct {
 	// In is "path", "query" or "header".
 	In, Name, Doc string
-	// Of is what its schema is made of, as for Schemas.Of; text by default.
+	// Of is the value for Schemas.Of. Default: a string.
 	Of       any
 	Required bool
 	Example  string
@@ -52,12 +52,11 @@ type Param struct {
 // Content is a body in one media type.
 type Content struct {
 	MediaType string
-	// Of is what its schema is made of, as for Schemas.Of; nil for bytes that are
-	// not JSON.
+	// Of is the value for Schemas.Of; nil if the body is not JSON.
 	Of any
-	// Doc says what the bytes are, where they have no schema.
+	// Doc describes a body without a schema.
 	Doc string
-	// Loose is set where a request may have other fields, which are ignored.
+	// Loose is set if a request may have other fields, which are ignored.
 	Loose bool
 	// Example is a body, as it goes over the wire.
 	Example string
@@ -76,8 +75,8 @@ func JSON(of any, example string) *Content {
 	return &Content{MediaType: "application/json", Of: of, Example: example}
 }
 
-// Problem returns the answer to a request that fails: a body of RFC 9457 that is
-// made of the struct of.
+// Problem returns the answer to a failed request: an RFC 9457 body described by
+// the struct of.
 func Problem(status int, of any, doc, example string) Answer {
 	return Answer{
 		Status: status, Doc: doc,

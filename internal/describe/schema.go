@@ -1,6 +1,6 @@
-// Package describe is how the interfaces of badged are described: routes with
-// what serves them, JSON Schemas made from Go types, and from these OpenAPI,
-// AsyncAPI and pages for people.
+// Package describe describes the interfaces of badged: routes with their
+// handlers and JSON Schemas made from Go types. From these it makes OpenAPI,
+// AsyncAPI and reference pages.
 package describe
 
 import (
@@ -35,8 +35,8 @@ type Schema struct {
 	// Properties holds a *Schema for each.
 	Properties Object   `json:"properties,omitempty"`
 	Required   []string `json:"required,omitempty"`
-	// AdditionalProperties is false where others are refused, the *Schema of
-	// others, or nil where they may come.
+	// AdditionalProperties is false if other properties are refused, their
+	// *Schema, or nil if any are allowed.
 	AdditionalProperties any `json:"additionalProperties,omitempty"`
 }
 
@@ -90,8 +90,8 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// TypeName returns a name as generated code would have it: MessageDelivered of
-// message.delivered, ReadAll of read_all.
+// TypeName returns a name in the style of generated code: MessageDelivered for
+// message.delivered, ReadAll for read_all.
 func TypeName(s string) string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '.' || r == '_' }) {
@@ -100,8 +100,8 @@ func TypeName(s string) string {
 	return b.String()
 }
 
-// Named gives the schema of a value another name, and less: of the fields of a
-// struct only those that are named, where any are.
+// Named is the schema of a value under another name. If it lists fields, the
+// schema has only those.
 type Named struct {
 	Name string
 	Doc  string
@@ -109,18 +109,18 @@ type Named struct {
 	// Optional is set.
 	Of                 any
 	Required, Optional []string
-	// Consts are fields of which there is one value only.
+	// Consts are fields with a single possible value.
 	Consts map[string]string
 	// Fields replace the schemas of fields: values as for Schemas.Of.
 	Fields map[string]any
 }
 
-// OneOf is what is one of several, each as for Schemas.Of.
+// OneOf is a value of one of several schemas, each as for Schemas.Of.
 type OneOf struct {
 	// Name is "" for a schema that is used in one place only.
 	Name, Doc string
-	// By is the property that tells them apart, a const of each, which is a
-	// Named; "" where there is none.
+	// By is the discriminator: a property that is a const in each schema, which
+	// must then be a Named. "" means none.
 	By string
 	Of []any
 }
@@ -131,27 +131,26 @@ type List struct {
 	MinItems, MaxItems int64
 }
 
-// Schemas makes schemas of Go values and keeps those that have a name, to be
-// referred to.
+// Schemas makes schemas from Go values and keeps those with a name, so that
+// others can refer to them.
 type Schemas struct {
-	// prefix is where the named ones are in a document.
+	// prefix is the JSON pointer of the named schemas in a document.
 	prefix string
 	named  Object
 	types  map[string]reflect.Type
 }
 
-// NewSchemas returns a set without schemas, whose named ones will be found
-// under the JSON pointer prefix.
+// NewSchemas returns an empty set. A document holds its named schemas under the
+// JSON pointer prefix.
 func NewSchemas(prefix string) *Schemas {
 	return &Schemas{prefix: prefix, types: map[string]reflect.Type{}}
 }
 
-// Named returns the schemas that have a name, in the order in which they were
-// first wanted.
+// Named returns the schemas that have a name, in the order of first use.
 func (s *Schemas) Named() Object { return s.named }
 
-// Lookup returns the schema that a schema refers to, and its name; itself and ""
-// where it refers to none.
+// Lookup resolves a reference: it returns the schema and its name. For a schema
+// that is no reference it returns the schema itself and "".
 func (s *Schemas) Lookup(schema *Schema) (*Schema, string) {
 	name, ok := strings.CutPrefix(schema.Ref, s.prefix)
 	if !ok {
@@ -169,11 +168,12 @@ func (s *Schemas) find(name string) *Schema {
 	return nil
 }
 
-// Of returns the schema of a value: a *Schema is its own, a Named, OneOf or List
-// what it says, and any other stands for its Go type. A struct with a name becomes one that is
-// referred to; its fields are described by the tags json, doc, minimum, maximum,
+// Of returns the schema of a value: a *Schema is its own schema, Named, OneOf and
+// List describe one, and any other value stands for its Go type. A struct type
+// with a name becomes a named schema. The tags json, doc, minimum, maximum,
 // minLength, maxLength, minItems, maxItems, enum (separated by commas), format
-// and type. It panics where a type has no schema, or two have one name.
+// and type describe its fields. Of panics if a type has no schema, or if two
+// types have the same name.
 func (s *Schemas) Of(v any) *Schema {
 	switch v := v.(type) {
 	case *Schema:
@@ -188,7 +188,7 @@ func (s *Schemas) Of(v any) *Schema {
 	return s.ofType(reflect.TypeOf(v))
 }
 
-// Closed is Of for what is read strictly: other properties are refused.
+// Closed is like Of, but the schema refuses additional properties.
 func (s *Schemas) Closed(v any) *Schema {
 	schema := s.Of(v)
 	target, _ := s.Lookup(schema)
@@ -271,8 +271,7 @@ func property(schema *Schema, name string) *Schema {
 	panic("describe: there is no field " + name)
 }
 
-// refer returns a reference to the schema of a name, which is made where it is
-// not there yet.
+// refer returns a reference to the schema of a name and makes it if missing.
 func (s *Schemas) refer(name string, t reflect.Type, build func() *Schema) *Schema {
 	if known, ok := s.types[name]; !ok {
 		s.types[name] = t
@@ -370,7 +369,7 @@ func (s *Schemas) ofField(f reflect.StructField) *Schema {
 		*bound = &n
 	}
 	if ids := schema.Items; ids != nil && slices.Contains(ids.Type, "string") {
-		// The bounds of a list of texts are those of each.
+		// On a list of strings, the bounds apply to each string.
 		ids.MinLength, ids.MaxLength, schema.MinLength, schema.MaxLength = schema.MinLength, schema.MaxLength, nil, nil
 	}
 	return schema

@@ -23,7 +23,7 @@ type account struct {
 }
 
 // accountFor picks the user to run as: ourselves, or as root the owner of the
-// cluster in pgdata, and where there is none yet the user postgres or nobody.
+// cluster in pgdata or, if there is none yet, the user postgres or nobody.
 // pgdata may be empty or not exist.
 func accountFor(pgdata string) (account, error) {
 	owner, exists, err := ownerOf(pgdata)
@@ -38,7 +38,7 @@ func accountFor(pgdata string) (account, error) {
 	case self != 0:
 		return account{name: userName(self), uid: self, gid: uint32(os.Getegid())}, nil //nolint:gosec // as above
 	case exists && owner == 0:
-		return account{}, fmt.Errorf("%w: %s belongs to root, as whom PostgreSQL refuses to run: give it to another user with chown -R, or choose another directory",
+		return account{}, fmt.Errorf("%w: %s belongs to root, and PostgreSQL refuses to run as root: give it to another user with chown -R, or choose another directory",
 			ErrOwner, pgdata)
 	case exists:
 		u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10))
@@ -53,7 +53,7 @@ func accountFor(pgdata string) (account, error) {
 			return otherAccount(u)
 		}
 	}
-	return account{}, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody to run it as: run as another user")
+	return account{}, errors.New("PostgreSQL refuses to run as root, and this system has no user postgres or nobody: run as another user")
 }
 
 func otherAccount(u *user.User) (account, error) {

@@ -219,7 +219,7 @@ func TestKillAndRestart(t *testing.T) {
 		t.Errorf("the URL became %s", s.URL())
 	}
 	if err := s.Restart(t.Context()); err == nil {
-		t.Error("a server that was stopped for good started again")
+		t.Error("a stopped server started again")
 	}
 }
 

@@ -18,7 +18,7 @@ type process struct {
 	// ordered is set before a signal that ends it is sent.
 	ordered atomic.Bool
 	// done is closed when the server and all its processes are gone, and err
-	// then says why if nobody ordered it.
+	// then says why, unless the end was ordered.
 	done chan struct{}
 	err  error
 }

@@ -101,7 +101,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
-		return errors.New("restart: the server was stopped for good")
+		return errors.New("restart: the server was stopped")
 	}
 	if err := s.shutdown(ctx); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (s *Server) awaitReady(ctx context.Context, run *process) error {
 	defer ticker.Stop()
 	for {
 		// Its own word first: connecting earlier fills its log with refusals.
-		if pm, found := readPostmaster(s.pgdata); found && pm.pid == run.cmd.Process.Pid && pm.status == "ready" {
+		if pm, found := readPostmaster(s.pgdata); found && pm.pid == run.cmd.Process.Pid && (pm.status == "ready" || pm.status == "standby") {
 			return s.ensureDatabase(ctx)
 		}
 		select {

@@ -20,7 +20,7 @@ func defaults() map[string]string {
 		"random_page_cost": "1.1",
 		// Compiling a query costs more than any of ours takes.
 		"jit": "off",
-		// Named, since what is committed here must stay.
+		// Set explicitly: commits must be durable.
 		"fsync":              "on",
 		"full_page_writes":   "on",
 		"synchronous_commit": "on",
@@ -44,7 +44,7 @@ func fixed(socketDir string) map[string]string {
 	}
 }
 
-// checkSettings refuses settings that would be overruled.
+// checkSettings refuses settings that this package fixes.
 func checkSettings(settings map[string]string) error {
 	reserved := fixed("")
 	for _, name := range slices.Sorted(maps.Keys(settings)) {

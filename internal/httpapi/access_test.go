@@ -85,7 +85,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 func TestWithoutKeysNobodyIsAPublisher(t *testing.T) {
-	api, err := httpapi.New(httpapi.Config{Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}})
+	api, err := httpapi.New(httpapi.Config{Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +96,9 @@ func TestWithoutKeysNobodyIsAPublisher(t *testing.T) {
 
 func TestNewNeedsItsParts(t *testing.T) {
 	for name, cfg := range map[string]httpapi.Config{
-		"an appender": {Badges: &badges{}, Tokens: tokens{}},
+		"an appender": {Badges: &fakeBadges{}, Tokens: tokens{}},
 		"badges":      {Appender: &appender{}, Tokens: tokens{}},
-		"tokens":      {Appender: &appender{}, Badges: &badges{}},
+		"tokens":      {Appender: &appender{}, Badges: &fakeBadges{}},
 	} {
 		if _, err := httpapi.New(cfg); err == nil {
 			t.Errorf("New without %s succeeds", name)
@@ -147,28 +147,38 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	if !errors.As(refused, &connect) {
 		t.Fatalf("connecting to nobody gives %v", refused)
 	}
-	for name, err := range map[string]error{
-		"nobody listens":              refused,
-		"the connection breaks":       &net.OpError{Op: "read", Err: errors.New("connection reset")},
-		"the connection ends":         fmt.Errorf("receive: %w", io.ErrUnexpectedEOF),
-		"the connection is closed":    io.EOF,
-		"no answer in time":           context.DeadlineExceeded,
-		"Postgres shuts down":         &pgconn.PgError{Code: "57P01", Message: "secret"},
-		"Postgres starts":             &pgconn.PgError{Code: "57P03", Message: "secret"},
-		"Postgres has no more room":   &pgconn.PgError{Code: "53300", Message: "secret"},
-		"Postgres is a standby":       &pgconn.PgError{Code: "25006", Message: "secret"},
-		"a pooler lost its backend":   &pgconn.PgError{Code: "08006", Message: "secret"},
-		"wrapped, as the log does it": fmt.Errorf("append 3 events: %w", &pgconn.PgError{Code: "57P02"}),
+	const again = "; repeat the request, events that come twice count once"
+	for name, test := range map[string]struct {
+		err        error
+		want       string
+		retryAfter string
+	}{
+		"nobody listens":              {refused, "cannot be reached", "1"},
+		"the connection breaks":       {&net.OpError{Op: "read", Err: errors.New("connection reset")}, "cannot be reached", "1"},
+		"the connection ends":         {fmt.Errorf("receive: %w", io.ErrUnexpectedEOF), "cannot be reached", "1"},
+		"the connection is closed":    {io.EOF, "cannot be reached", "1"},
+		"no answer in time":           {context.DeadlineExceeded, "does not answer in time", "1"},
+		"a statement takes too long":  {&pgconn.PgError{Code: "57014", Message: "secret"}, "does not answer in time", "1"},
+		"a lock takes too long":       {&pgconn.PgError{Code: "55P03", Message: "secret"}, "does not answer in time", "1"},
+		"Postgres shuts down":         {&pgconn.PgError{Code: "57P01", Message: "secret"}, "is starting or stopping", "1"},
+		"Postgres starts":             {&pgconn.PgError{Code: "57P03", Message: "secret"}, "is starting or stopping", "1"},
+		"Postgres has no more room":   {&pgconn.PgError{Code: "53300", Message: "secret"}, "has no connection left", "1"},
+		"Postgres has no memory":      {&pgconn.PgError{Code: "53200", Message: "secret"}, "is out of memory", "1"},
+		"the disk is full":            {&pgconn.PgError{Code: "53100", Message: "secret"}, "has no space left on its disk and nothing was stored", "10"},
+		"the disk fails":              {&pgconn.PgError{Code: "58030", Message: "secret"}, "cannot write to its disk and nothing was stored", "10"},
+		"Postgres is a standby":       {&pgconn.PgError{Code: "25006", Message: "secret"}, "is read-only and nothing was stored", "10"},
+		"a pooler lost its backend":   {&pgconn.PgError{Code: "08006", Message: "secret"}, "cannot be reached", "1"},
+		"wrapped, as the log does it": {fmt.Errorf("append 3 events: %w", &pgconn.PgError{Code: "57P02"}), "is starting or stopping", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.appender.err, f.badges.err = err, err
+			f.appender.err, f.badges.err = test.err, test.err
 			everyRoute(t, f, func(t *testing.T, a answer) {
-				if got, want := a.story(t), "503 the database cannot be reached; repeat the request, events that come twice count once"; got != want {
+				if got, want := a.story(t), "503 the database "+test.want+again; got != want {
 					t.Errorf("answer is %s, want %s", got, want)
 				}
-				if got := a.header.Get("Retry-After"); got != "1" {
-					t.Errorf("Retry-After = %q, want 1", got)
+				if got := a.header.Get("Retry-After"); got != test.retryAfter {
+					t.Errorf("Retry-After = %q, want %s", got, test.retryAfter)
 				}
 				if !strings.Contains(f.log.String(), "request failed") {
 					t.Error("nothing was logged")

@@ -3,73 +3,90 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/describe"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/projector/replay"
 )
 
-// Explainer tells why the badge of a user is what it is, or, where at is not
-// zero, what it was then.
+// Explainer explains the badge of a user.
 type Explainer interface {
-	Explain(ctx context.Context, userID string, at time.Time) (projector.Explanation, error)
+	Explain(ctx context.Context, userID string, q replay.Question) (replay.Explanation, error)
 }
 
-// adminRoutes are those for operators.
+// adminRoutes returns the routes for operators.
 func (a *API) adminRoutes() []describe.Route {
 	const explanation = `{"user_id":"ada","partition":3,"position":"752/3","version":3,"total":1,"mentions":0,"categories":{"chat":1},
  "conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3,
    "adds":1,
-   "messages":[{"seq":2,"mentioned":false,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","position":"752/3"}],
+   "messages":[{"seq":2,"mentioned":false,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}],
    "more_messages":0,
-   "last_read":{"up_to_seq":1,"event_id":"r-1","source":"https://chat.example","type":"conversation.read","time":"2026-11-21T04:11:42Z","appended_at":"2026-11-21T04:11:42.232Z","position":"751/2"}}],
+   "last_read":{"up_to_seq":1,"event_id":"r-1","source":"https://chat.example","type":"conversation.read","time":"2026-11-21T04:11:42Z","appended_at":"2026-11-21T04:11:42.232Z","folded_at":"2026-11-21T04:11:42.232Z","position":"751/2"}}],
  "more_conversations":0,"more_adds":0,
- "uncounted":[{"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:47.119Z","position":"753/4","conversation_id":"lunch","seq":2,"why":"duplicate","detail":"the same source and id came before, at 752/3"}],
+ "uncounted":[{"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:47.119Z","folded_at":"2026-11-21T04:11:47.119Z","position":"753/4","conversation_id":"lunch","seq":2,"why":"duplicate","detail":"the user had an event of the same source and id before, at 752/3"}],
  "more_uncounted":0,
+ "uncounted_kinds":[{"type":"message.delivered","why":"duplicate","events":1}],
+ "history":{"before":0,"left_out":0,"steps":[
+   {"total":1,"change":1,"conversation_id":"lunch","seq":1,"event_id":"m-1","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:40Z","appended_at":"2026-11-21T04:11:40.118Z","folded_at":"2026-11-21T04:11:40.118Z","position":"750/1"},
+   {"total":0,"change":-1,"conversation_id":"lunch","seq":1,"event_id":"r-1","source":"https://chat.example","type":"conversation.read","time":"2026-11-21T04:11:42Z","appended_at":"2026-11-21T04:11:42.232Z","folded_at":"2026-11-21T04:11:42.232Z","position":"751/2"},
+   {"total":1,"change":1,"conversation_id":"lunch","seq":2,"event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
+ "delivered":{"more":1,"messages":[
+   {"conversation_id":"lunch","seq":2,"mentioned":false,"fate":"unread","event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
  "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"categories":{"chat":1}},"agrees":true}`
 	return []describe.Route{
 		a.forAdmins(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
 			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
-			Doc: "What `badged user explain --json` prints. It goes through the log of the user's partition, about a second for every million events; two run at a time, and others wait. Of a time before what is archived it answers 400.",
+			Doc: "The same as `badged user explain --json`. It reads the log of the user's partition, about a second for a million events; two run at a time, and others wait. A time within the archived part of the log is answered with 400.",
 			Params: []describe.Param{
 				userParam(),
 				{
-					In: "query", Name: "at", Doc: "Explain what the badge was once everything appended until then was folded.",
+					In: "query", Name: "at", Doc: "Explain the badge at this time: the events folded by then, to the second.",
 					Of: time.Time{}, Example: "2026-01-31T23:59:59Z",
 				},
+				{
+					In: "query", Name: "conversation", Doc: "Only this conversation, even if nothing in it is unread: this limits `conversations`, `uncounted` and `delivered`. The totals and the history stay those of the user.",
+					Of: idSchema(), Example: "lunch",
+				},
+				{In: "query", Name: "history", Doc: "Include the total over time.", Of: false, Example: "true"},
+				{In: "query", Name: "delivered", Doc: "How many delivered messages to list, with the fate of each.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
+				{In: "query", Name: "before", Doc: "List only messages delivered before this place in the log: the `position` of the last one of the page before.", Of: "", Example: "752/3"},
 			},
 			Answers: failures(
-				describe.Answer{Status: http.StatusOK, Doc: "The explanation.", Content: describe.JSON(projector.Explanation{}, explanation)},
+				describe.Answer{Status: http.StatusOK, Doc: "The explanation.", Content: describe.JSON(replay.Explanation{}, explanation)},
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", ""),
 			),
 		}),
 	}
 }
 
-// admin lets admins in.
+// admin admits admins.
 func (a *API) admin(h handler) http.HandlerFunc {
 	return a.operator(func(w http.ResponseWriter, r *http.Request, _ admin.Operator) error { return h(w, r) })
 }
 
-// operatorHandler is a handler that has to know who it is.
+// operatorHandler is a handler that receives the operator.
 type operatorHandler func(w http.ResponseWriter, r *http.Request, by admin.Operator) error
 
-// operator lets admins in and says who it is.
+// operator admits admins and passes on which one it is.
 func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		secret, err := bearer(r)
 		by := admin.Operator{Via: admin.ViaAPI}
 		if err == nil {
-			var ok bool
-			if by.Name, ok = a.cfg.Admins.Check(secret); !ok {
-				err = unauthorized("the key is not one of an admin")
-			}
+			err = a.adminTries.check(r.Context(), a.cfg.ClientOf(r), func() (ok bool) {
+				by.Name, ok = a.cfg.Admins.Check(secret)
+				return ok
+			}, "the key is not one of an admin")
 		}
 		if err == nil {
+			inbound.Vouch(r.Context())
 			err = h(w, r, by)
 		}
 		if err != nil {
@@ -78,23 +95,18 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	}
 }
 
-// getExplanation answers why the badge of a user is what it is; with at, what
-// it was then.
+// getExplanation explains the badge of a user, now or at a given time.
 func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
 		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
 	}
-	q, err := queryOf(r, "at")
+	question, err := questionOf(r)
 	if err != nil {
 		return err
 	}
-	at, err := timeOf(q, "at")
-	if err != nil {
-		return err
-	}
-	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, at)
-	var archived *projector.ArchivedError
+	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, question)
+	var archived *replay.ArchivedError
 	if errors.As(err, &archived) {
 		return &problem{Status: http.StatusBadRequest, Detail: "what was appended until " + archived.Until.UTC().Format(time.RFC3339) + " is archived: give a later time, or ask `badged user explain` with the archive"}
 	}
@@ -103,4 +115,36 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, "application/json", explanation)
 	return nil
+}
+
+// questionOf parses the parameters of an explanation.
+func questionOf(r *http.Request) (q replay.Question, err error) {
+	query, err := queryOf(r, "at", "conversation", "history", "delivered", "before")
+	if err != nil {
+		return q, err
+	}
+	if q.At, err = timeOf(query, "at"); err != nil {
+		return q, err
+	}
+	if q.Conversation = query.Get("conversation"); q.Conversation != "" {
+		if reason := events.CheckID(q.Conversation); reason != "" {
+			return q, badRequest("conversation " + reason)
+		}
+	}
+	if text := query.Get("history"); text != "" {
+		if q.History, err = strconv.ParseBool(text); err != nil {
+			return q, badRequest("history must be true or false")
+		}
+	}
+	if text := query.Get("delivered"); text != "" {
+		if q.Delivered, err = strconv.Atoi(text); err != nil || q.Delivered < 0 || q.Delivered > replay.MaxDelivered {
+			return q, badRequest(fmt.Sprintf("delivered must be a number from 0 to %d", replay.MaxDelivered))
+		}
+	}
+	if text := query.Get("before"); text != "" {
+		if q.Before, err = events.ParsePosition(text); err != nil {
+			return q, badRequest("before must be a position of the log such as 1234/56")
+		}
+	}
+	return q, nil
 }

@@ -10,22 +10,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/httpapi"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/replay"
 )
 
 // explainer is an httpapi.Explainer that keeps what it is asked.
 type explainer struct {
 	user string
-	at   time.Time
-	err  error
+	replay.Question
+	err error
 }
 
-func (e *explainer) Explain(_ context.Context, userID string, at time.Time) (projector.Explanation, error) {
-	e.user, e.at = userID, at
-	return projector.Explanation{
+func (e *explainer) Explain(_ context.Context, userID string, q replay.Question) (replay.Explanation, error) {
+	e.user, e.Question = userID, q
+	return replay.Explanation{
 		UserID: userID, Total: 3, Categories: map[string]int64{},
-		Conversations: []projector.ExplainedConversation{}, Uncounted: []projector.UncountedEvent{}, Agrees: true,
+		Conversations: []replay.ExplainedConversation{}, Uncounted: []replay.UncountedEvent{}, UncountedKinds: []replay.UncountedKind{}, Agrees: true,
 	}, e.err
 }
 
@@ -36,7 +37,7 @@ func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
 		o = &operations{}
 	}
 	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}, Explainer: e, Operations: o,
+		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Explainer: e, Operations: o,
 		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -58,17 +59,34 @@ func TestExplain(t *testing.T) {
 	e := &explainer{}
 	api := newAdminAPI(t, e)
 	a := explain(t, api, adminKey, "ada/explain")
-	if got := mustDecode[projector.Explanation](t, a); got.UserID != "ada" || got.Total != 3 || !e.at.IsZero() {
-		t.Errorf("the answer is %s, as of %s", a.body, e.at)
+	if got := mustDecode[replay.Explanation](t, a); got.UserID != "ada" || got.Total != 3 || !e.At.IsZero() {
+		t.Errorf("the answer is %s, as of %s", a.body, e.At)
 	}
 	for target, want := range map[string]time.Time{
 		"a%2Fb%22/explain?at=2026-01-31T23:59:59Z":               time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC),
 		"a%2Fb%22/explain?at=2026-01-31T23:59:59.123456%2B02:00": time.Date(2026, 1, 31, 21, 59, 59, 123456000, time.UTC),
 		"a%2Fb%22/explain?at=":                                   {},
 	} {
-		if a := explain(t, api, adminKey, target); a.status != http.StatusOK || e.user != `a/b"` || !e.at.Equal(want) {
-			t.Errorf("%s asks for %q as of %s, answers %d %s", target, e.user, e.at, a.status, a.body)
+		if a := explain(t, api, adminKey, target); a.status != http.StatusOK || e.user != `a/b"` || !e.At.Equal(want) {
+			t.Errorf("%s asks for %q as of %s, answers %d %s", target, e.user, e.At, a.status, a.body)
 		}
+	}
+}
+
+func TestExplainAsksForWhatIsWanted(t *testing.T) {
+	e := &explainer{}
+	api := newAdminAPI(t, e)
+	for target, want := range map[string]replay.Question{
+		"ada/explain?history=true":                                 {History: true},
+		"ada/explain?conversation=%20tea%20":                       {Conversation: " tea "},
+		"ada/explain?delivered=50&before=752/3&conversation=lunch": {Delivered: 50, Before: events.Position{TransactionID: 752, Offset: 3}, Conversation: "lunch"},
+	} {
+		if a := explain(t, api, adminKey, target); a.status != http.StatusOK || e.Question != want {
+			t.Errorf("%s asks for %+v, answers %d %s", target, e.Question, a.status, a.body)
+		}
+	}
+	if a := explain(t, api, adminKey, "%20ada%20/explain"); a.status != http.StatusOK || e.user != " ada " {
+		t.Errorf("spaces around an id are not kept: %q is explained, %d", e.user, a.status)
 	}
 }
 
@@ -96,6 +114,11 @@ func TestExplainRefuses(t *testing.T) {
 	for target, want := range map[string]string{
 		"ada/explain?at=yesterday":            "400 at must be a time such as 2026-01-31T23:59:59Z",
 		"ada/explain?at=2026-01-31":           "400 at must be a time such as 2026-01-31T23:59:59Z",
+		"ada/explain?delivered=1001":          "400 delivered must be a number from 0 to 1000",
+		"ada/explain?delivered=all":           "400 delivered must be a number from 0 to 1000",
+		"ada/explain?history=please":          "400 history must be true or false",
+		"ada/explain?before=yesterday":        "400 before must be a position of the log such as 1234/56",
+		"ada/explain?conversation=%00":        "400 conversation must not hold control characters",
 		"ada/explain?when=now":                `400 "when" is not a parameter of this route`,
 		"a%00a/explain":                       "400 user id must not hold control characters",
 		strings.Repeat("a", 129) + "/explain": "400 user id must have at most 128 bytes, has 129",
@@ -108,7 +131,7 @@ func TestExplainRefuses(t *testing.T) {
 	if e.user != "" {
 		t.Error("what was refused was explained")
 	}
-	e.err = fmt.Errorf("explain: %w", &projector.ArchivedError{Until: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)})
+	e.err = fmt.Errorf("explain: %w", &replay.ArchivedError{Until: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)})
 	if got, want := explain(t, api, adminKey, "ada/explain?at=2026-01-01T00:00:00Z").story(t), "400 what was appended until 2026-01-31T00:00:00Z is archived: give a later time, or ask `badged user explain` with the archive"; got != want {
 		t.Errorf("of what is archived: %s", got)
 	}

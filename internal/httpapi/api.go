@@ -1,4 +1,4 @@
-// Package httpapi is the HTTP face of badged: publishers append events, and
+// Package httpapi is the HTTP API of badged: publishers append events, and
 // publishers, push senders and apps read badges.
 package httpapi
 
@@ -7,48 +7,60 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/pubsub"
 )
 
-// Appender makes events durable: all of them, or none.
+// Appender makes events durable, all or none.
 type Appender interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
 
-// Badges is how the API reads the state of users.
+// Badges reads the state of users.
 type Badges interface {
 	Badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
 	Conversations(ctx context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error)
-	// Folded reports whether everything that a transaction appended for all of
-	// these users is in their badges.
+	// Folded reports whether the badges of these users include everything that
+	// a transaction appended for them.
 	Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error)
 }
 
-// Tokens tells whose a user's token is.
+// Tokens verifies users' tokens.
 type Tokens interface {
 	Authenticate(ctx context.Context, token string) (auth.Identity, error)
 }
 
-// Config is what the API serves. Appender, Badges and Tokens are required.
+// Config configures the API. Appender, Badges and Tokens are required.
 type Config struct {
 	Appender Appender
 	Badges   Badges
 	Tokens   Tokens
-	// Explainer answers /admin/v1/users/{user}/explain; without one there is no
-	// such route.
+	// Gate slows and refuses publishers while folding is behind. Nil admits all.
+	Gate *backpressure.Gate
+	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the
+	// route.
 	Explainer Explainer
-	// Operations answers the other routes under /admin/v1/; without it there are
-	// none.
+	// Operations answers the other routes under /admin/v1/. Nil leaves them
+	// out.
 	Operations Operations
-	// Publishers may publish and read any badge; Admins may do all.
+	// Publishers may publish and read any badge; Admins may do everything.
 	Publishers, Admins auth.Keys
-	Logger             *slog.Logger
+	// ClientOf returns the client address of a request. By default all requests
+	// count as one client.
+	ClientOf func(r *http.Request) netip.Prefix
+	Logger   *slog.Logger
+	// Registerer takes the metrics; nil discards them.
+	Registerer prometheus.Registerer
 }
 
 // API is an http.Handler for the routes under /v1/ and /admin/v1/. It is safe for concurrent
@@ -57,7 +69,9 @@ type API struct {
 	cfg Config
 	log *slog.Logger
 	mux *http.ServeMux
-	// methods are those that some route has, in order.
+	// publisherTries and adminTries slow attempts to guess keys.
+	publisherTries, adminTries *attempts
+	// methods are the methods that any route has, in order.
 	methods []string
 }
 
@@ -69,7 +83,15 @@ func New(cfg Config) (*API, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, log: cfg.Logger, mux: http.NewServeMux()}
+	if cfg.ClientOf == nil {
+		cfg.ClientOf = func(*http.Request) netip.Prefix { return netip.Prefix{} }
+	}
+	counts := newWrongKeys(cfg.Registerer)
+	a := &API{
+		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
+		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
+		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
+	}
 	routes := a.routes()
 	if cfg.Explainer != nil {
 		routes = append(routes, a.adminRoutes()...)
@@ -90,8 +112,8 @@ func New(cfg Config) (*API, error) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// notFound answers what no route does, with the methods that would have worked
-// where only the method is wrong.
+// notFound answers requests that no route matches. If only the method is wrong,
+// it names the allowed ones.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range a.methods {
@@ -109,18 +131,18 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	a.fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route of this API"})
 }
 
-// handler handles a request or says what is wrong; *problem errors are shown,
-// all others are not.
+// handler handles a request. Only *problem errors are shown to the client.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// publisher lets publishers and admins in.
+// publisher admits publishers and admins.
 func (a *API) publisher(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		secret, err := bearer(r)
-		if err == nil && !a.hasKey(secret) {
-			err = unauthorized("the key is not one of a publisher")
+		if err == nil {
+			err = a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "the key is not one of a publisher")
 		}
 		if err == nil {
+			inbound.Vouch(r.Context())
 			err = h(w, r)
 		}
 		if err != nil {
@@ -129,13 +151,14 @@ func (a *API) publisher(h handler) http.HandlerFunc {
 	}
 }
 
-// reader lets publishers and admins in, and the user whose state it is.
+// reader admits publishers, admins and the user whose state it is.
 func (a *API) reader(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.mayRead(r); err != nil {
 			a.fail(w, r, err)
 			return
 		}
+		inbound.Vouch(r.Context())
 		if err := h(w, r); err != nil {
 			a.fail(w, r, err)
 		}
@@ -151,11 +174,11 @@ func (a *API) mayRead(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if strings.Count(secret, ".") != 2 { // not even the shape of a JWT
+		return a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "neither a publisher's key nor a user's token")
+	}
 	if a.hasKey(secret) {
 		return nil
-	}
-	if strings.Count(secret, ".") != 2 { // not even the shape of a JWT
-		return unauthorized("neither a publisher's key nor a user's token")
 	}
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
 	if errors.Is(err, auth.ErrKeysAway) {

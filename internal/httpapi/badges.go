@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -26,8 +26,8 @@ const (
 	lastPause   = 25 * time.Millisecond
 )
 
-// getBadge answers with the badge of a user; with at_least, once everything up
-// to a position is in it.
+// getBadge returns the badge of a user. With at_least it waits until the badge
+// includes a position.
 func (a *API) getBadge(w http.ResponseWriter, r *http.Request) error {
 	q, err := queryOf(r, "at_least", "timeout")
 	if err != nil {
@@ -45,14 +45,14 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// badgesQuery asks for the badges of users.
+// badgesQuery is a query for the badges of users.
 type badgesQuery struct {
 	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The users."`
 	AtLeast string   `json:"at_least,omitempty" doc:"Answer once everything up to this position is in the badges: the Badged-Position of an answer."`
 	Timeout string   `json:"timeout,omitempty" doc:"How long to wait for that: a duration such as 500ms or 2s, at most 30s; 2s if not given."`
 }
 
-// badgesAnswer is the answer to it.
+// badgesAnswer is the answer to a badgesQuery.
 type badgesAnswer struct {
 	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
 }
@@ -67,8 +67,8 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeStrict(body, &q); err != nil {
 		return &problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
-	if n := len(q.UserIDs); n == 0 || n > projector.MaxBadges {
-		return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids must name 1 to %d users, names %d", projector.MaxBadges, n)}
+	if n := len(q.UserIDs); n == 0 || n > badges.MaxBadges {
+		return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids must name 1 to %d users, names %d", badges.MaxBadges, n)}
 	}
 	for i, id := range q.UserIDs {
 		if reason := events.CheckID(id); reason != "" {
@@ -89,7 +89,7 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request) error {
 // conversationsPage is a page of conversations.
 type conversationsPage struct {
 	Conversations []pubsub.Conversation `json:"conversations" doc:"Most recently changed first."`
-	Cursor        string                `json:"cursor,omitempty" doc:"Asks for the next page; absent on the last."`
+	Cursor        string                `json:"cursor,omitempty" doc:"Cursor of the next page; absent on the last."`
 }
 
 // getConversations answers with a page of a user's conversations.
@@ -100,8 +100,8 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 	}
 	limit := 100
 	if s := q.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > projector.MaxPage {
-			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be a number from 1 to %d", projector.MaxPage)}
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > badges.MaxPage {
+			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage)}
 		}
 	}
 	unread := false
@@ -111,7 +111,7 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), unread, limit, q.Get("cursor"))
-	if errors.Is(err, projector.ErrBadCursor) {
+	if errors.Is(err, badges.ErrBadCursor) {
 		return &problem{Status: http.StatusBadRequest, Detail: "cursor is not one that this list gave"}
 	}
 	if err != nil {
@@ -124,8 +124,8 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// await returns once everything that was appended up to a position is in the
-// badges of users; at once where none is asked for.
+// await waits until the badges of users include everything up to a position. It
+// returns at once if none is given.
 func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) error {
 	wait := defaultWait
 	if timeout != "" {
@@ -164,7 +164,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	}
 }
 
-// queryOf returns the query of r, which may have the known parameters only.
+// queryOf returns the query of r. Unknown parameters are an error.
 func queryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -87,7 +87,7 @@ func TestConversations(t *testing.T) {
 			Level: "all", Category: "chat", MarkedUnread: true, Version: 12,
 		}}, next: "more"},
 		"more":   {},
-		"forged": {err: fmt.Errorf("look: %w", projector.ErrBadCursor)},
+		"forged": {err: fmt.Errorf("look: %w", badges.ErrBadCursor)},
 	}
 	for _, test := range []struct{ name, query, asked, body string }{
 		{
@@ -116,7 +116,7 @@ func TestConversations(t *testing.T) {
 }
 
 func TestBadgesQuery(t *testing.T) {
-	thousand := strings.TrimSuffix(strings.Repeat(`"x",`, projector.MaxBadges), ",")
+	thousand := strings.TrimSuffix(strings.Repeat(`"x",`, badges.MaxBadges), ",")
 	t.Run("in the order given, also twice", func(t *testing.T) {
 		a := post(t, newFixture(t), "/v1/badges/query", plain, `{"user_ids":["chloe","ada","chloe"]}`)
 		var got struct{ Badges []pubsub.Badge }
@@ -129,7 +129,7 @@ func TestBadgesQuery(t *testing.T) {
 	})
 	t.Run("as many as may be", func(t *testing.T) {
 		a := post(t, newFixture(t), "/v1/badges/query", plain, `{"user_ids":[`+thousand+`]}`)
-		if n := strings.Count(a.body, `"user_id"`); n != projector.MaxBadges {
+		if n := strings.Count(a.body, `"user_id"`); n != badges.MaxBadges {
 			t.Errorf("status %d with %d badges", a.status, n)
 		}
 	})

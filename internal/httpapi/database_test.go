@@ -14,10 +14,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
-	"github.com/badged/badged/internal/pgtest"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -52,7 +53,7 @@ func openAPI(t *testing.T, pool *pgxpool.Pool) (*httpapi.API, *events.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newAPI(t, log, projector.NewReader(pool, log.Partitions()), slog.New(slog.DiscardHandler)), log
+	return newAPI(t, log, badges.NewReader(pool, log.Partitions()), slog.New(slog.DiscardHandler)), log
 }
 
 // fold runs a projector until the test ends.

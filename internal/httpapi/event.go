@@ -9,7 +9,7 @@ import (
 func Event() describe.OneOf {
 	all := describe.OneOf{
 		Name: "Event", By: "type",
-		Doc: "A CloudEvents 1.0 event. An optional attribute that is null counts as not given; any other attribute or field than those named is refused.",
+		Doc: "A CloudEvents 1.0 event. An optional attribute that is null counts as absent; unknown attributes and fields are refused.",
 	}
 	for _, t := range events.Types() {
 		if !t.Reserved {

@@ -20,8 +20,8 @@ import (
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/internal/describe/describetest"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
-	"github.com/badged/badged/internal/pgtest"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -53,8 +53,8 @@ func (a *appender) Append(_ context.Context, evs ...events.Event) (events.Receip
 	return events.Receipt{TransactionID: 4711, Partitions: []int{0}}, nil
 }
 
-// badges is an httpapi.Badges whose totals are the lengths of user ids.
-type badges struct {
+// fakeBadges is an httpapi.Badges whose totals are the lengths of user ids.
+type fakeBadges struct {
 	err error
 	// pages answers Conversations, by cursor.
 	pages map[string]page
@@ -79,11 +79,11 @@ func badgeOf(userID string) pubsub.Badge {
 	}
 }
 
-func (b *badges) Badge(_ context.Context, userID string) (pubsub.Badge, error) {
+func (b *fakeBadges) Badge(_ context.Context, userID string) (pubsub.Badge, error) {
 	return badgeOf(userID), b.err
 }
 
-func (b *badges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge, error) {
+func (b *fakeBadges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	all := make([]pubsub.Badge, len(userIDs))
 	for i, id := range userIDs {
 		all[i] = badgeOf(id)
@@ -91,13 +91,13 @@ func (b *badges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge, er
 	return all, b.err
 }
 
-func (b *badges) Conversations(_ context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+func (b *fakeBadges) Conversations(_ context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
 	b.asked = fmt.Sprintf("user=%s unread=%t limit=%d cursor=%s", userID, unreadOnly, limit, cursor)
 	p := b.pages[cursor]
 	return p.conversations, p.next, errors.Join(p.err, b.err)
 }
 
-func (b *badges) Folded(ctx context.Context, _ []string, transactionID int64) (bool, error) {
+func (b *fakeBadges) Folded(ctx context.Context, _ []string, transactionID int64) (bool, error) {
 	b.looks = append(b.looks, transactionID)
 	if err := errors.Join(ctx.Err(), b.err); err != nil {
 		return false, err
@@ -125,14 +125,14 @@ func (tokens) Authenticate(_ context.Context, token string) (auth.Identity, erro
 type fixture struct {
 	*httpapi.API
 	appender *appender
-	badges   *badges
+	badges   *fakeBadges
 	// log is what the API has logged.
 	log *bytes.Buffer
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{appender: &appender{}, badges: &badges{}, log: &bytes.Buffer{}}
+	f := &fixture{appender: &appender{}, badges: &fakeBadges{}, log: &bytes.Buffer{}}
 	f.API = newAPI(t, f.appender, f.badges, slog.New(slog.NewTextHandler(f.log, nil)))
 	return f
 }

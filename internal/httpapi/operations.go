@@ -12,7 +12,9 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/rebuild"
 )
 
 // Operations is what admins see and do; see admin.Service.
@@ -245,8 +247,8 @@ func (a *API) startVerification(ctx context.Context, by admin.Operator, body []b
 	switch {
 	case len(options.Users) > 0 && (options.Partition != nil || options.Sample != 0):
 		return admin.Job{}, badRequest("users go with neither partition nor sample")
-	case len(options.Users) > projector.MaxBadges:
-		return admin.Job{}, badRequest(fmt.Sprintf("users must name at most %d", projector.MaxBadges))
+	case len(options.Users) > badges.MaxBadges:
+		return admin.Job{}, badRequest(fmt.Sprintf("users must name at most %d", badges.MaxBadges))
 	case options.Sample < 0 || options.Sample > maxSample:
 		return admin.Job{}, badRequest(fmt.Sprintf("sample must be from 1 to %d", maxSample))
 	}
@@ -270,13 +272,13 @@ func (a *API) checkPartition(p *int) error {
 
 // operationProblem tells admins why something is not done.
 func operationProblem(err error) error {
-	var running *projector.RebuildRunningError
+	var running *rebuild.RunningError
 	var job *admin.RebuildJobError
 	var invalid *events.InvalidError
 	status, detail := 0, ""
 	switch {
-	case errors.Is(err, projector.ErrNoDeadLetter):
-		status, detail = http.StatusNotFound, projector.ErrNoDeadLetter.Error()
+	case errors.Is(err, deadletters.ErrNotFound):
+		status, detail = http.StatusNotFound, deadletters.ErrNotFound.Error()
 	case errors.As(err, &invalid):
 		status, detail = http.StatusUnprocessableEntity, "it is not understood now either: "+invalid.Error()
 	case errors.Is(err, admin.ErrNoJob):
@@ -326,8 +328,8 @@ func pageOf(q url.Values, from string, bits int) (after int64, limit int, err er
 	}
 	limit = 100
 	if s := q.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > projector.MaxPage {
-			return 0, 0, badRequest(fmt.Sprintf("limit must be a number from 1 to %d", projector.MaxPage))
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > badges.MaxPage {
+			return 0, 0, badRequest(fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage))
 		}
 	}
 	return after, limit, nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/describe"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 )
 
 // What the routes answer with.
@@ -84,7 +84,7 @@ func (a *API) operationRoutes() []describe.Route {
 		}),
 		a.forOperators(a.discardDeadLetter, describe.Route{
 			Method: http.MethodDelete, Path: "/admin/v1/deadletters/{id}",
-			Name: "discardDeadLetter", Group: GroupAdmin, Summary: "Remove a dead letter for good",
+			Name: "discardDeadLetter", Group: GroupAdmin, Summary: "Remove a dead letter permanently",
 			Params:  []describe.Param{idParam()},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "What it was; the audit trail keeps it too.", Content: describe.JSON(admin.DeadLetter{}, deadLetter)}, unread, missing),
 		}),
@@ -119,22 +119,22 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 		j.api.forOperators(j.post, describe.Route{
 			Method: http.MethodPost, Path: path,
 			Name: "start" + name, Group: GroupAdmin, Summary: "Start a " + string(j.kind),
-			Doc:  "It goes on in the process that took the request.",
+			Doc:  "It runs in the process that took the request.",
 			Body: []describe.Content{{MediaType: "application/json", Of: options, Example: example}},
 			Answers: failures(
 				describe.Answer{
-					Status: http.StatusAccepted, Doc: "The job as it begins.", Content: describe.JSON(admin.Job{}, aJob),
-					Headers: []describe.Param{{Name: "Location", Doc: "Where the job is.", Required: true, Example: path + "/12"}},
+					Status: http.StatusAccepted, Doc: "The started job.", Content: describe.JSON(admin.Job{}, aJob),
+					Headers: []describe.Param{{Name: "Location", Doc: "URL of the job.", Required: true, Example: path + "/12"}},
 				},
 				unread,
-				describe.Problem(http.StatusRequestTimeout, problem{}, "The body took longer than 30 seconds to arrive.", ""),
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusConflict, problem{}, "Another rebuild is under way, or three jobs run in this process already.", ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
 			),
 		}),
 		j.api.forAdmins(j.get, describe.Route{
 			Method: http.MethodGet, Path: path + "/{id}",
-			Name: "get" + name, Group: GroupAdmin, Summary: "Tell how far a " + string(j.kind) + " is, or what came of it",
+			Name: "get" + name, Group: GroupAdmin, Summary: "Read the progress or result of a " + string(j.kind),
 			Params:  []describe.Param{idParam()},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The job.", Content: describe.JSON(admin.Job{}, aJob)}, unread, missing),
 		}),
@@ -143,19 +143,19 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 			Name: "cancel" + name, Group: GroupAdmin, Summary: "Cancel a " + string(j.kind),
 			Params: []describe.Param{idParam()},
 			Answers: failures(
-				describe.Answer{Status: http.StatusAccepted, Doc: "It ends within a second or so.", Content: describe.JSON(admin.Job{}, aJob)}, unread, missing,
-				describe.Problem(http.StatusConflict, problem{}, "It has ended already.", ""),
+				describe.Answer{Status: http.StatusAccepted, Doc: "The job ends within about a second.", Content: describe.JSON(admin.Job{}, aJob)}, unread, missing,
+				describe.Problem(http.StatusConflict, problem{}, "The job has ended already.", ""),
 			),
 		}),
 	}
 }
 
-// actionTimeout bounds an action of an operator, so that none waits for ever.
+// actionTimeout bounds an action of an operator.
 const actionTimeout = 30 * time.Second
 
-// forOperators gives a route that does something to admins, and says who it is.
-// What has begun is finished although who asked for it has gone, so that the
-// audit trail says what came of it.
+// forOperators restricts a route to admins and passes on which one it is. An
+// action completes even if the client is gone, so that the audit trail records
+// its result.
 func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
 	r.Access = []string{AdminAccess}
 	r.Handler = a.operator(func(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
@@ -167,16 +167,16 @@ func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
 }
 
 func idParam() describe.Param {
-	return describe.Param{In: "path", Name: "id", Doc: "The id, as the list has it.", Of: 0, Example: "7"}
+	return describe.Param{In: "path", Name: "id", Doc: "The id, as listed.", Of: 0, Example: "7"}
 }
 
-// pageParams are the parameters of pageOf.
+// pageParams returns the parameters of pageOf.
 func pageParams(from string) []describe.Param {
 	return []describe.Param{
-		{In: "query", Name: from, Doc: "The last id of the page before.", Of: int64(0), Example: "7"},
+		{In: "query", Name: from, Doc: "The last id of the previous page.", Of: int64(0), Example: "7"},
 		{
-			In: "query", Name: "limit", Doc: "How many at most; 100 if not given.", Example: "50",
-			Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(projector.MaxPage))},
+			In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
+			Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
 		},
 	}
 }

@@ -16,9 +16,11 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
-	"github.com/badged/badged/internal/pgtest"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/projector/rebuild"
 )
 
 // operations is an httpapi.Operations that tells what it is asked in words.
@@ -35,8 +37,8 @@ func (o *operations) ask(format string, args ...any) error {
 func (*operations) Partitions() int { return 4 }
 
 func (o *operations) Lag(context.Context) (admin.Lag, error) {
-	return admin.NewLag([]projector.Lag{{Partition: 1, Head: events.Position{TransactionID: 5, Offset: 6}, Events: 2, Age: time.Second, Owner: "db1"}},
-		projector.Horizon{}, false), o.ask("lag")
+	return admin.NewLag([]lag.Lag{{Partition: 1, Head: events.Position{TransactionID: 5, Offset: 6}, Events: 2, Age: time.Second, Owner: "db1"}},
+		lag.Horizon{}, false), o.ask("lag")
 }
 
 func (o *operations) Processes(context.Context) ([]admin.Process, error) {
@@ -88,7 +90,7 @@ func (o *operations) Audit(_ context.Context, before int64, limit int) ([]admin.
 func newOperationsAPI(t *testing.T, o httpapi.Operations) *httpapi.API {
 	t.Helper()
 	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &badges{}, Tokens: tokens{}, Operations: o,
+		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Operations: o,
 		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "root=another", "ops="+adminKey),
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -217,8 +219,8 @@ func TestOperationsRefuse(t *testing.T) {
 		err     error
 		want    string
 	}{
-		{letter, projector.ErrNoDeadLetter, "404 there is no such dead letter"},
-		{"POST deadletters/1/retry", projector.ErrNoDeadLetter, "404 there is no such dead letter"},
+		{letter, deadletters.ErrNotFound, "404 there is no such dead letter"},
+		{"POST deadletters/1/retry", deadletters.ErrNotFound, "404 there is no such dead letter"},
 		{
 			"POST deadletters/1/retry", &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}},
 			"422 it is not understood now either: invalid event: type: is odd",
@@ -228,8 +230,8 @@ func TestOperationsRefuse(t *testing.T) {
 		{canceling, admin.ErrJobEnded, "409 the job has ended already"},
 		{starting, &admin.RebuildJobError{ID: 3}, "409 another rebuild is under way: job 3; wait for it, or cancel it"},
 		{
-			starting, &projector.RebuildRunningError{PID: 5, Application: "badged rebuild"},
-			`409 another rebuild or archiving is under way: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
+			starting, &rebuild.RunningError{PID: 5, Application: "badged rebuild"},
+			`409 another rebuild or archiving is running: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
 		},
 		{starting, admin.ErrTooManyJobs, "409 3 jobs run in this process already, as many as may; wait for one to end, or cancel one"},
 		{starting, admin.ErrNotRunning, "503 this process takes no jobs: it is starting or stopping"},
@@ -319,8 +321,8 @@ VALUES (0, '1', $1, gen_random_uuid(), $2::text::json, 'odd')`, i, payload); err
 	if a := call(t, api, adminKey, "DELETE verifications/1", ""); a.status != http.StatusConflict {
 		t.Errorf("canceling it: %d %s", a.status, a.body)
 	}
-	rows, err := pool.Query(t.Context(), `SELECT who || ' ' || action || ' ' || regexp_replace(arguments::text, ',"at":"[^"]+"', '') || ' ' || coalesce(error, 'done')
-FROM badged.audit WHERE error IS DISTINCT FROM $1 ORDER BY id`,
+	rows, err := pool.Query(t.Context(), `SELECT who || ' ' || action || ' ' || regexp_replace(arguments::text, ',"at":"[^"]+"', '') || ' ' || coalesce(e.error, 'done')
+FROM badged.audit LEFT JOIN badged.audit_ends AS e ON audit_id = id WHERE e.error IS DISTINCT FROM $1 ORDER BY id`,
 		"start a verification: "+admin.ErrNotRunning.Error())
 	if err != nil {
 		t.Fatal(err)

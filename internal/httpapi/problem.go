@@ -1,22 +1,17 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"net/http"
-	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgfault"
 )
 
 // problem is an RFC 9457 answer: an error that is safe to show.
 type problem struct {
-	Type   string         `json:"type" enum:"about:blank" doc:"Always about:blank: the status says what kind of problem it is."`
+	Type   string         `json:"type" enum:"about:blank" doc:"Always about:blank: the status tells the kind of problem."`
 	Title  string         `json:"title" doc:"The status in words."`
 	Status int            `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
@@ -29,24 +24,24 @@ type problem struct {
 // eventProblem is what is wrong with one field of one event.
 type eventProblem struct {
 	Index   int    `json:"index" minimum:"0" doc:"The event, by its index in the request."`
-	Field   string `json:"field,omitempty" doc:"The path of the field; absent where the event as a whole is at fault."`
-	Message string `json:"message" doc:"What is wrong with it, and what is expected."`
+	Field   string `json:"field,omitempty" doc:"The path of the field; absent if the event as a whole is at fault."`
+	Message string `json:"message" doc:"What is wrong, and what is expected."`
 }
 
 // Error implements error.
 func (p *problem) Error() string { return p.Detail }
 
-// fail answers with err. What is not a problem is logged, and told as no more
-// than that something failed.
+// fail answers with err. An error that is not a problem is logged, and the
+// client sees only that the request failed.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	if !errors.As(err, &p) {
 		if r.Context().Err() != nil {
-			return // nobody is there any more
+			return // the client is gone
 		}
 		p = &problem{Status: http.StatusInternalServerError, Detail: "something failed here; it has been logged"}
-		if unavailable(err) {
-			p = &problem{Status: http.StatusServiceUnavailable, Detail: "the database cannot be reached; repeat the request, events that come twice count once", retryAfter: "1"}
+		if f := pgfault.Of(err); f != pgfault.None {
+			p = unavailable(f)
 		}
 		a.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
@@ -61,24 +56,17 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, p.Status, "application/problem+json", answer)
 }
 
-// unavailable reports whether err is about reaching the database, rather than
-// something that it said of a statement.
-func unavailable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		const readOnly = "25006" // a standby
-		return pg.Code == readOnly ||
-			strings.HasPrefix(pg.Code, "08") || // connection exception
-			strings.HasPrefix(pg.Code, "53") || // insufficient resources
-			strings.HasPrefix(pg.Code, "57") // operator intervention
+// unavailable describes a request that failed because of the database.
+func unavailable(f pgfault.Fault) *problem {
+	const again = "repeat the request, events that come twice count once"
+	switch f {
+	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly:
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "the database " + f.String() + " and nothing was stored; " + again, retryAfter: "10"}
 	}
-	var connect *pgconn.ConnectError
-	var network net.Error
-	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return &problem{Status: http.StatusServiceUnavailable, Detail: "the database " + f.String() + "; " + again, retryAfter: "1"}
 }
 
-// invalidEvents tells which events are bad.
+// invalidEvents describes the bad events.
 func invalidEvents(bad []events.IndexedError) error {
 	p := &problem{Status: http.StatusBadRequest, Detail: "some events are invalid; nothing was stored"}
 	for _, e := range bad {

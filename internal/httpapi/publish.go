@@ -5,40 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/backpressure"
 )
 
 // Limits of one request.
 const (
-	// MaxBodyBytes is the most that a request may have in its body.
+	// MaxBodyBytes is the size limit of a request's body.
 	MaxBodyBytes = 8 << 20
 	// MaxEvents is the most events in one request.
 	MaxEvents = 10_000
-	// bodyTimeout is how long a body may take to arrive.
-	bodyTimeout = 30 * time.Second
 	// maxBadEvents is how many bad events one answer names.
 	maxBadEvents = 100
 )
 
-// PositionHeader carries the position of what a request appended, as at_least
-// takes it.
+// PositionHeader carries the position of the appended events, for at_least.
 const PositionHeader = "Badged-Position"
 
-// accepted is the answer to events that are durable.
+// accepted is the answer once events are durable.
 type accepted struct {
 	Accepted int `json:"accepted" minimum:"1" doc:"How many events were appended."`
 }
 
-// postEvents appends one event, a JSON array of events or a line of JSON for
-// each: all of them, or none.
+// postEvents appends one event, a JSON array of events or JSON lines, all or
+// none.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {
@@ -48,9 +46,18 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	// Decoding competes with folding for the processor too.
+	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
+	if err != nil {
+		return err
+	}
+	defer ticket.Leave()
 	evs, err := decodeEvents(body, split)
 	if err != nil {
 		return err
+	}
+	if err := ticket.Admit(r.Context(), evs); err != nil {
+		return behind(err)
 	}
 	receipt, err := a.cfg.Appender.Append(r.Context(), evs...)
 	var bad *events.BatchError
@@ -65,15 +72,24 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// behind turns a refusal because of lag into an answer.
+func behind(err error) error {
+	var late *backpressure.BehindError
+	if !errors.As(err, &late) {
+		return err
+	}
+	return &problem{
+		Status:     http.StatusTooManyRequests,
+		Detail:     late.Error() + "; nothing was stored, publish it again after Retry-After",
+		retryAfter: strconv.Itoa(int(math.Ceil(late.RetryAfter.Seconds()))),
+	}
+}
+
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// Not for the whole server: other requests may last.
-	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout)) // tests record answers without a connection
-	defer connection.SetReadDeadline(time.Time{})               //nolint:errcheck // as above
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &problem{Status: http.StatusRequestTimeout, Detail: "the body took longer than " + bodyTimeout.String() + "; nothing was stored"}
+		return nil, &problem{Status: http.StatusRequestTimeout, Detail: "the body came too slowly; nothing was stored"}
 	}
 	if errors.As(err, &tooLarge) {
 		return nil, &problem{
@@ -87,9 +103,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// splitter calls yield for each event of a body, in order, until it returns
-// false. Its errors are safe to show; a *events.InvalidError is about the event
-// after the last that was yielded.
+// splitter calls yield for each event of a body in order, until it returns
+// false. Its errors are safe to show. An *events.InvalidError is about the event
+// after the last one yielded.
 type splitter func(body []byte, yield func(event []byte) bool) error
 
 func splitterOf(contentType string) (splitter, error) {
@@ -163,7 +179,7 @@ func splitArray(body []byte, yield func([]byte) bool) error {
 	return nil
 }
 
-// brokenArray says where the JSON of an array breaks.
+// brokenArray describes where the JSON of an array is invalid.
 func brokenArray(err error) error {
 	message := "is not valid JSON"
 	var syntactic *jsontext.SyntacticError
@@ -176,7 +192,7 @@ func brokenArray(err error) error {
 	return &events.InvalidError{Fields: []events.FieldError{{Message: message}}}
 }
 
-// decodeEvents reads the events of a body and names every bad one.
+// decodeEvents decodes the events of a body and reports every bad one.
 func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
 	var evs []events.Event
 	var bad []events.IndexedError

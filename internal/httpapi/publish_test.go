@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -174,6 +176,46 @@ event 5 data.seq: is not a field of user.read_all`,
 			}
 			if f.log.Len() > 0 {
 				t.Errorf("what a publisher did wrong was logged: %s", f.log)
+			}
+		})
+	}
+}
+
+// A null is the same as absent: the table is that of events.Decode and of SQL.
+func TestPublishTakesNullForAbsent(t *testing.T) {
+	b, err := os.ReadFile("../../events/testdata/nulls.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name      string
+		Event, Is json.RawMessage
+		Error     string
+	}
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range cases {
+		t.Run(test.Name, func(t *testing.T) {
+			f := newFixture(t)
+			a := post(t, f, "/v1/events", single, string(test.Event))
+			if test.Error != "" {
+				var fields []string
+				for field := range strings.SplitSeq(test.Error, "; ") {
+					fields = append(fields, "event 0 "+field)
+				}
+				want := "400 some events are invalid; nothing was stored\n" + strings.Join(fields, "\n")
+				if diff := cmp.Diff(want, a.story(t)); diff != "" {
+					t.Errorf("answer (-want +got):\n%s", diff)
+				}
+				return
+			}
+			post(t, f, "/v1/events", single, string(test.Is))
+			if len(f.appender.calls) != 2 {
+				t.Fatalf("%d appends, want 2; the answer is %d %s", len(f.appender.calls), a.status, a.body)
+			}
+			if diff := cmp.Diff(f.appender.calls[1], f.appender.calls[0]); diff != "" {
+				t.Errorf("appended (-without null +with null):\n%s", diff)
 			}
 		})
 	}

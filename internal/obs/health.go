@@ -3,28 +3,39 @@ package obs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// checkTimeout bounds one readiness check: a probe must be answered soon.
+// checkTimeout bounds one readiness check, since probes time out.
 const checkTimeout = time.Second
 
-// Check is one thing that readiness tells about.
+// Check is one readiness check.
 type Check struct {
 	Name string
-	// Vital is set where the process cannot serve without it.
+	// Vital is whether the process cannot serve when the check fails.
 	Vital bool
-	// Run returns nil while all is well. Its error is shown to whoever asks.
+	// Run returns nil if the check passes. Its error is public.
 	Run func(ctx context.Context) error
 }
+
+// impairment is an error with which a process can still serve.
+type impairment struct{ text string }
+
+// Error implements error.
+func (i impairment) Error() string { return i.text }
+
+// Impaired returns an error that is reported but leaves the process ready, even
+// if the check is vital.
+func Impaired(text string) error { return impairment{text} }
 
 // Readiness is the answer of /readyz.
 type Readiness struct {
 	Status string            `json:"status" enum:"ready,not ready,draining" doc:"Whether the process can serve."`
-	Checks map[string]string `json:"checks" doc:"What was checked, and ok or what is amiss. Some checks tell of what the process can do without."`
+	Checks map[string]string `json:"checks" doc:"The checks, each with ok or what is wrong. Some failed checks leave the process ready."`
 }
 
 // Health answers /livez and /readyz. It is safe for concurrent use.
@@ -51,7 +62,7 @@ func (h *Health) Ready(w http.ResponseWriter, r *http.Request) {
 	answer := Readiness{"ready", map[string]string{}}
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
-	// All at once: one that takes all the time must not make another fail.
+	// All at once, so that a slow check does not make another time out.
 	errs := make([]error, len(h.checks))
 	var running sync.WaitGroup
 	for i, c := range h.checks {
@@ -62,7 +73,8 @@ func (h *Health) Ready(w http.ResponseWriter, r *http.Request) {
 		answer.Checks[c.Name] = "ok"
 		if err := errs[i]; err != nil {
 			answer.Checks[c.Name] = err.Error()
-			if c.Vital {
+			var impaired impairment
+			if c.Vital && !errors.As(err, &impaired) {
 				answer.Status = "not ready"
 			}
 		}

@@ -65,6 +65,12 @@ func TestReady(t *testing.T) {
 			readiness{503, "not ready", map[string]string{"postgres": "cannot be reached", "redis": "ok"}},
 		},
 		{
+			"what is vital is impaired",
+			[]obs.Check{check("postgres", true, obs.Impaired("is read-only"))},
+			false,
+			readiness{200, "ready", map[string]string{"postgres": "is read-only"}},
+		},
+		{
 			"what is not vital fails",
 			[]obs.Check{check("postgres", true, nil), check("redis", false, away)},
 			false,

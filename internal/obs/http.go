@@ -24,7 +24,7 @@ func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
 		}, []string{"route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "http", Name: "request_seconds",
-			Help:    "Seconds to answer a request, by route, the wait for at_least included; without WebSockets and server-sent events.",
+			Help:    "Seconds to answer a request, by route, including the wait for at_least, without WebSockets and server-sent events.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"route"}),
 	}
@@ -33,8 +33,8 @@ func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
 }
 
 // Instrument counts what h answers. The route is the pattern of the innermost
-// http.ServeMux that handled the request, without its method, and "other" where
-// that is no more than "/": paths of strangers are not worth a time series.
+// http.ServeMux that handled the request, without its method, and "other" if
+// that is just "/": arbitrary paths must not create time series.
 func (m *HTTPMetrics) Instrument(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()

@@ -1,5 +1,4 @@
-// Package obs is how operators see what a process does: logs, metrics and
-// health.
+// Package obs provides logs, metrics, traces and health checks.
 package obs
 
 import (
@@ -17,7 +16,8 @@ import (
 )
 
 // NewLogger returns a logger that writes lines of a format, "text" or "json",
-// from a level, "debug", "info", "warn" or "error".
+// from a level, "debug", "info", "warn" or "error". An error that repeats is
+// logged once a minute, with how often it did.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -26,9 +26,9 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: l}
 	switch strings.ToLower(format) {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
+		return slog.New(newRepeats(slog.NewTextHandler(w, options))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		return slog.New(newRepeats(slog.NewJSONHandler(w, options))), nil
 	}
 	return nil, fmt.Errorf("log format %q: want text or json", format)
 }

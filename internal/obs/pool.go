@@ -5,8 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// RegisterPool has a pool of connections to Postgres measured, under a name that
-// says what the pool is for.
+// RegisterPool registers the metrics of a Postgres pool. name is its purpose.
 func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 	describe := func(metric, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("badged_postgres_"+metric, help, labels, prometheus.Labels{"pool": name})
@@ -14,9 +13,9 @@ func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 	r.MustRegister(&poolCollector{
 		pool:        pool,
 		connections: describe("connections", "Connections to Postgres, by pool and state.", "state"),
-		most:        describe("connections_max", "Most connections that a pool may have; pool_max_conns in the database URL sets it."),
-		waits:       describe("connection_waits_total", "Times somebody waited for a connection because all of its pool were in use or still to be made."),
-		waited:      describe("connection_wait_seconds_total", "Seconds for which that was waited."),
+		most:        describe("connections_max", "Limit on the connections of a pool; pool_max_conns in the database URL sets it."),
+		waits:       describe("connection_waits_total", "Waits for a connection because all connections of the pool were in use or not yet open."),
+		waited:      describe("connection_wait_seconds_total", "Seconds spent waiting for a connection."),
 	})
 }
 

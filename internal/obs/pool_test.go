@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/obs"
-	"github.com/badged/badged/internal/pgtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m).Run()) }

@@ -18,31 +18,30 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TracingConfig says where traces go and which are made.
+// TracingConfig configures the receiver and sampling of traces.
 type TracingConfig struct {
 	// Endpoint is the address of an OTLP receiver, such as
 	// http://127.0.0.1:4318, to whose path v1/traces is added.
 	Endpoint string
-	// Sample is the share, from 0 to 1, of the traces that begin here that are
-	// made. Those that others began are made where these make them.
+	// Sample is the share, from 0 to 1, of traces started here that are sampled.
+	// For traces started elsewhere, their decision applies.
 	Sample float64
 	Logger *slog.Logger
 }
 
 // Tracing makes traces and sends them by OTLP over HTTP. Headers, certificates,
-// time limits, compression, batching and what is told of the process are taken
-// from the environment, as the specification of OpenTelemetry has them
-// (OTEL_EXPORTER_OTLP_HEADERS and the like). It is safe for concurrent use.
+// time limits, compression, batching and resource attributes come from
+// OpenTelemetry's environment variables (OTEL_EXPORTER_OTLP_HEADERS and so on). It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 }
 
-// tracingStop is how long what is left has to be sent at the end.
+// tracingStop limits how long Close sends remaining spans.
 const tracingStop = 5 * time.Second
 
-// NewTracing returns tracing, to be closed in the end. It does not wait for the
-// receiver to be there.
+// NewTracing starts tracing, which Close ends. It does not wait for the
+// receiver.
 func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	endpoint, err := url.Parse(cfg.Endpoint)
 	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
@@ -52,7 +51,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an exporter: %w", err)
 	}
-	// What the environment says comes last, and so counts.
+	// The environment comes last, and so takes precedence.
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "badged")),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -66,20 +65,20 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	return &Tracing{provider: provider, tracer: provider.Tracer("github.com/badged/badged")}, nil
 }
 
-// Tracer returns what makes spans.
+// Tracer returns the tracer.
 func (t *Tracing) Tracer() trace.Tracer { return t.tracer }
 
-// Close sends what is left, for five seconds at most.
+// Close sends the remaining spans, for at most five seconds.
 func (t *Tracing) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), tracingStop)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // what it could not send was logged
+	_ = t.provider.Shutdown(ctx) // failures to send are logged
 }
 
 // Handler makes a span of each request to one of the routes, "METHOD PATH",
-// which goes on with the trace of its traceparent header. A request that is
-// refused for who sent it, or as one too many, leaves none: strangers could
-// have any number of them made, and stored.
+// which continues the trace of its traceparent header. A request refused by
+// authentication or a rate limit leaves none: strangers could otherwise flood
+// the receiver.
 func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	traced := map[string]bool{}
 	for _, r := range routes {
@@ -110,7 +109,7 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	})
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter records the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -33,12 +33,12 @@ type badgeReader interface {
 var (
 	_ Target      = (*DatabaseTarget)(nil)
 	_ eventLog    = (*events.Log)(nil)
-	_ badgeReader = (*projector.Reader)(nil)
+	_ badgeReader = (*badges.Reader)(nil)
 )
 
 // NewDatabaseTarget returns a target that appends to log and reads badges from
 // the same database.
-func NewDatabaseTarget(log *events.Log, badges *projector.Reader) *DatabaseTarget {
+func NewDatabaseTarget(log *events.Log, badges *badges.Reader) *DatabaseTarget {
 	return &DatabaseTarget{log: log, badges: badges}
 }
 

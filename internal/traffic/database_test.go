@@ -45,7 +45,7 @@ func (d *modelDatabase) Badges(ctx context.Context, users []string) ([]pubsub.Ba
 	return d.model.Badges(ctx, users, 0)
 }
 
-func TestReplayIntoADatabase(t *testing.T) {
+func TestLoadIntoADatabase(t *testing.T) {
 	content := chatter(500)
 	unread := expectedUnread(t, strings.NewReader(content))
 	database := &modelDatabase{model: newModel(), err: io.ErrUnexpectedEOF}
@@ -56,7 +56,7 @@ func TestReplayIntoADatabase(t *testing.T) {
 		defer database.model.mu.Unlock()
 		database.model.folded++
 	}
-	got, err := Replay(t.Context(), Config{
+	got, err := Load(t.Context(), Config{
 		File: writeFile(t, "t", content), InFlight: 1, BatchSize: 100, clock: clock,
 		Target: &DatabaseTarget{log: database, badges: database},
 	})

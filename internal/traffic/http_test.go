@@ -24,7 +24,7 @@ import (
 
 const testKey = "s3cret"
 
-// serve runs the two routes that a replay needs over a model, and returns a
+// serve runs the two routes that a load needs over a model, and returns a
 // target for them. fault is asked first for each request, by its number from
 // 0, and returns whether it has answered.
 func serve(t *testing.T, m *model, fault func(n int64, w http.ResponseWriter, r *http.Request) bool) *HTTPTarget {
@@ -111,7 +111,7 @@ func problem(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-func TestReplayOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
+func TestLoadOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
 	content := chatter(2000)
 	unread := expectedUnread(t, strings.NewReader(content))
 	for _, tt := range []struct {
@@ -171,7 +171,7 @@ func TestReplayOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newModel()
 			target := serve(t, m, tt.fault(m))
-			got, err := Replay(t.Context(), Config{
+			got, err := Load(t.Context(), Config{
 				File: writeFile(t, "t", content), Target: target, BatchSize: 100, clock: newTestClock(),
 			})
 			if err != nil {
@@ -188,13 +188,13 @@ func TestReplayOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
 	}
 }
 
-func TestReplayOverHTTPGivesUp(t *testing.T) {
+func TestLoadOverHTTPGivesUp(t *testing.T) {
 	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
 		problem(w, http.StatusServiceUnavailable, `{"detail":"the database cannot be reached"}`)
 		return true
 	})
 	path := writeFile(t, "t", "a b 1\n")
-	_, err := Replay(t.Context(), Config{File: path, Target: target, GiveUpAfter: 10 * time.Second, clock: newTestClock()})
+	_, err := Load(t.Context(), Config{File: path, Target: target, GiveUpAfter: 10 * time.Second, clock: newTestClock()})
 	want := "publish " + path + ", lines 1 to 1: gave up after 10s without progress: " +
 		"the server answered 503 Service Unavailable: the database cannot be reached"
 	if err == nil || err.Error() != want {
@@ -202,7 +202,7 @@ func TestReplayOverHTTPGivesUp(t *testing.T) {
 	}
 }
 
-func TestReplayOverHTTPShowsWhichLineIsRefused(t *testing.T) {
+func TestLoadOverHTTPShowsWhichLineIsRefused(t *testing.T) {
 	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
 		problem(w, http.StatusBadRequest, `{"type":"about:blank","title":"Bad Request","status":400,
 			"detail":"some events are invalid; nothing was stored",
@@ -210,7 +210,7 @@ func TestReplayOverHTTPShowsWhichLineIsRefused(t *testing.T) {
 		return true
 	})
 	path := writeFile(t, "t", "\n"+delivered+"\n\n"+marked+"\n")
-	_, err := Replay(t.Context(), Config{File: path, Target: target, clock: newTestClock()})
+	_, err := Load(t.Context(), Config{File: path, Target: target, clock: newTestClock()})
 	want := "publish " + path + ", lines 2 to 4: " +
 		"the server answered 400 Bad Request: some events are invalid; nothing was stored; " +
 		path + ":4: type: is written by badged itself only"
@@ -345,7 +345,7 @@ func TestHTTPTargetEndsWithItsContext(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	_, err := Replay(ctx, Config{File: writeFile(t, "t", "a b 1"), Target: target})
+	_, err := Load(ctx, Config{File: writeFile(t, "t", "a b 1"), Target: target})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Source is the CloudEvents source of the events made from messages.
-const Source = "badged/replay"
+const Source = "badged/load"
 
 // message is one line SRC DST UNIXTS.
 type message struct {
@@ -26,18 +26,18 @@ type message struct {
 // its rank in that conversation, in the order of the file. It is delivered to
 // DST with SRC as the sender.
 //
-// The messages say nothing of reads, but whoever answers has read. A message
-// is an answer if anything was delivered to SRC in the conversation before,
+// The file has no reads, but a user who answers has read. A message is an
+// answer if anything was delivered to SRC in the conversation before,
 // however long ago; just ahead of it, SRC reads the conversation up to the
 // message before it. That makes a second message in a row an answer as well:
 // its read moves SRC's position over the first one and changes no count.
 //
 // A message to oneself has a conversation and seqs like any other. Its sender
-// is its only recipient, and nobody's own message counts, so that it is
-// delivered to no one and answered by no one.
+// is its only recipient, and a user's own messages do not count, so it
+// counts as delivered to no user and has no answer.
 //
 // The id of an event holds the number of its line and a hash of what the line
-// says and of its seq, so that equal ids mean equal events: to replay a file
+// says and of its seq, so that equal ids mean equal events: to load a file
 // again, whole, grown or after a crash in the middle, changes nothing that is
 // there. Two files with the same user ids speak of the same conversations.
 type mapping struct {

@@ -197,7 +197,7 @@ func TestEventIDs(t *testing.T) {
 	})
 }
 
-// TestCollegeMsg replays real traffic, which is not ours to ship: it is the
+// TestCollegeMsg loads real traffic, which is not ours to ship: it is the
 // SNAP data set CollegeMsg.
 func TestCollegeMsg(t *testing.T) {
 	path := os.Getenv("BADGED_COLLEGEMSG")
@@ -213,7 +213,7 @@ func TestCollegeMsg(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := newModel()
-	got, err := Replay(t.Context(), Config{File: path, Target: target})
+	got, err := Load(t.Context(), Config{File: path, Target: target})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
-// Package traffic replays recorded traffic: it reads a file of messages or of
+// Package traffic loads recorded traffic: it reads a file of messages or of
 // events, publishes it the way a chat backend would, waits until all of it is
 // folded, and says what the badges are then.
 //
 // [Reader] reads the file, [Target] is where events go, over HTTP or straight
-// into the database, and [Replay] is the whole of it.
+// into the database, and [Load] is the whole of it.
 package traffic
 
 import (

@@ -38,7 +38,7 @@ func (systemClock) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retrier repeats calls that fail for a while. All calls of a replay share
+// retrier repeats calls that fail for a while. All calls of a load share
 // one: as long as any of them succeeds there is progress, and none gives up.
 type retrier struct {
 	clock clock
@@ -52,8 +52,8 @@ type retrier struct {
 	outage   bool
 }
 
-// do calls f until it succeeds, fails for good, ctx ends, or there was no
-// progress for too long.
+// do calls f until it succeeds, fails permanently, ctx ends, or no call has
+// succeeded for giveUpAfter.
 func (r *retrier) do(ctx context.Context, f func(context.Context) error) error {
 	began := r.clock.now() // an idle time before this call is not its fault
 	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
@@ -82,8 +82,8 @@ func (r *retrier) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// waitAfter returns how long to wait before the next attempt; ok is false
-// where another one cannot help.
+// waitAfter returns the wait before the next attempt; ok is false if a retry
+// cannot help.
 func (r *retrier) waitAfter(err error, delay time.Duration) (wait time.Duration, ok bool) {
 	if errors.Is(err, ErrNotFolded) {
 		return foldPoll, true

@@ -85,9 +85,8 @@ func (s *source) openFile(ctx context.Context, path string) error {
 	return nil
 }
 
-// openStdin reads stdin through a pipe, since nothing ends a read of a
-// terminal: once ctx has ended, the goroutine that copies stays behind until
-// its read returns, and nobody waits for it.
+// openStdin reads stdin through a pipe, because a read of a terminal cannot be
+// cancelled. After ctx ends, the copying goroutine stays until its read returns.
 func (s *source) openStdin(ctx context.Context, stdin io.Reader) {
 	if f, ok := stdin.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {

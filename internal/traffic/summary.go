@@ -9,30 +9,29 @@ import (
 	"github.com/badged/badged/internal/progress"
 )
 
-// Summary is what a replay did, and what the badges are after it.
+// Summary is what a load published, and the badges after it.
 type Summary struct {
 	// File is the path of the file, or "standard input".
 	File string `json:"file"`
 
-	// What the server or the database has taken: all of the file after a
-	// replay that returned no error. Events are of all types; messages are
-	// the deliveries among them, reads the reads.
+	// What the server or the database accepted: the whole file if Load
+	// returned no error. Events counts all types, Messages the deliveries and
+	// Reads the reads among them.
 	Events   int64 `json:"events"`
 	Messages int64 `json:"messages"`
 	Reads    int64 `json:"reads"`
 
-	// PublishSeconds is the time until the last event was durable,
-	// FoldSeconds the time from the start as well, until the last was folded;
-	// 0 for what was not reached.
+	// PublishSeconds is the time from the start until the last event was
+	// durable, FoldSeconds until the last was folded. 0 means not reached.
 	PublishSeconds float64 `json:"publish_seconds"`
 	FoldSeconds    float64 `json:"fold_seconds"`
-	// PublishedPerSecond and FoldedPerSecond are Events over those times.
+	// PublishedPerSecond and FoldedPerSecond are Events divided by those.
 	PublishedPerSecond float64 `json:"published_per_second"`
 	FoldedPerSecond    float64 `json:"folded_per_second"`
 
-	// Users is how many users the events name, senders included. The rest
-	// sums their badges: traffic of before the replay counts, too. All are 0
-	// if the replay was not completed.
+	// Users is how many users the events name, senders included. The other
+	// fields sum their badges, which include earlier traffic. All are 0 if the
+	// load did not complete.
 	Users           int64 `json:"users"`
 	UsersWithUnread int64 `json:"users_with_unread"`
 	TotalUnread     int64 `json:"total_unread"`

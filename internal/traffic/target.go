@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
 // MaxBadges is the most users in one call of Target.Badges.
-const MaxBadges = projector.MaxBadges
+const MaxBadges = badges.MaxBadges
 
-// Target is where a replay publishes, and where it reads what came of it. It
+// Target is where a load publishes, and where it reads what came of it. It
 // is safe for concurrent use.
 //
 // Both methods may be called again after any error: events that come twice

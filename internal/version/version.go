@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// stamp is set where the program is built from an archive or an image, which
-// have no history to read the version from:
+// stamp is the version of a build without Git history, such as from an archive
+// or in an image:
 //
 //	go build -ldflags "-X github.com/badged/badged/internal/version.stamp=v1.2.3" ./cmd/badged
 var stamp string
 
-// String is the version, such as v1.2.3; where it was built between releases
-// such as v1.2.4-0.20261121085018-c41d4992f0ab, with +dirty behind it where the
-// sources were changed; "devel" where nothing is known.
+// String returns the version: v1.2.3 for a release, a pseudo-version such as
+// v1.2.4-0.20261121085018-c41d4992f0ab between releases, with +dirty if the
+// sources were modified, and "devel" if it is unknown.
 func String() string {
 	info, _ := debug.ReadBuildInfo()
 	return of(stamp, info)
 }
 
-// of returns the version of what was stamped and built so; info may be nil.
+// of returns the version for a stamp and a build's info, which may be nil.
 func of(stamp string, info *debug.BuildInfo) string {
 	if stamp != "" {
 		return stamp

@@ -1,9 +1,9 @@
-// Package archive keeps events that were cut off the log in files: a directory
-// with compressed NDJSON, a file for each range of a partition's log, and a
-// manifest that says what is in them and how to tell that nothing is missing.
+// Package archive stores events that were cut off the log in files: a
+// directory of compressed NDJSON with a file for each range of a partition's
+// log, and a manifest that lists the files and their checksums.
 //
-// It knows nothing of the database; package projector writes archives and folds
-// them.
+// It does not use the database: package archiving writes archives, and package
+// replay folds them.
 package archive
 
 import (
@@ -28,52 +28,53 @@ const (
 )
 
 // ErrNone is returned for a directory without a manifest.
-var ErrNone = errors.New("there is no archive: " + manifestName + " is missing")
+var ErrNone = errors.New("not an archive: " + manifestName + " is missing")
 
 // Archive is a directory of files and its manifest. It is not safe for
-// concurrent use while it is being added to.
+// concurrent use while files are added.
 type Archive struct {
 	dir      string
 	manifest manifest
-	// lock is nil where it is only read.
+	// lock is nil if the archive is read-only.
 	lock *os.File
 }
 
-// manifest is the file of that name.
+// manifest is the content of the file manifest.json.
 type manifest struct {
 	Format string `json:"format"`
-	// LogID names the log, also in a copy of its database.
+	// LogID identifies the log; a copy of the database has the same.
 	LogID      uuid.UUID `json:"log_id"`
 	Partitions int       `json:"partitions"`
 	Files      []File    `json:"files"`
 }
 
-// File is what the manifest says of a file.
+// File is the manifest's entry for a file.
 type File struct {
 	Partition int `json:"partition"`
 	// Number counts the files of a partition from 1, in the order of the log.
 	Number int `json:"number"`
-	// Name is that of the file in the directory.
+	// Name is the name of the file in the directory.
 	Name string `json:"name"`
-	// Events is how many there are, First and Last the positions of the first and
-	// the last, such as "1234/56", AppendedUntil when the latest came.
+	// Events is the number of events, First and Last are the positions of the
+	// first and the last, such as "1234/56", and AppendedUntil is when the
+	// latest was appended.
 	Events        int64     `json:"events"`
 	First         string    `json:"first"`
 	Last          string    `json:"last"`
 	AppendedUntil time.Time `json:"appended_until"`
-	// Bytes and SHA256 are of the file as it is stored; Previous is the SHA256 of
+	// Bytes and SHA256 are of the compressed file; Previous is the SHA256 of
 	// the file before, empty for the first of a partition.
 	Bytes    int64  `json:"bytes"`
 	SHA256   string `json:"sha256"`
 	Previous string `json:"previous"`
-	// Generations are those of event keys that begin in the file: a repeated event
-	// changes nothing while the key of the first is remembered.
+	// Generations are the generations of event keys that begin in the file: a
+	// repeated event changes nothing while the key of the first is kept.
 	Generations []Generation `json:"generations,omitempty"`
-	// DeadLetters are the positions of events that were put aside.
+	// DeadLetters are the positions of events that could not be folded.
 	DeadLetters []string `json:"dead_letters,omitempty"`
 }
 
-// Generation is a generation of event keys and the position behind which it
+// Generation is a generation of event keys and the position after which it
 // begins.
 type Generation struct {
 	Number int    `json:"number"`
@@ -89,9 +90,10 @@ type FileError struct {
 // Error implements error.
 func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.Path, e.Reason) }
 
-// Open reads the manifest of a directory, and makes sure that the files follow
-// one another. It does not look at them; [Archive.Check] does. It fails with
-// ErrNone where there is no manifest. What it returns is not to be added to.
+// Open reads the manifest of a directory, and checks that no file is missing
+// from its sequence. It does not read the files; [Archive.Check] does. It
+// fails with ErrNone if there is no manifest. No files can be added to the
+// result.
 func Open(dir string) (*Archive, error) {
 	a := &Archive{dir: dir}
 	path := filepath.Join(dir, manifestName)
@@ -103,10 +105,10 @@ func Open(dir string) (*Archive, error) {
 		return nil, fmt.Errorf("read the manifest: %w", err)
 	}
 	if err := json.Unmarshal(text, &a.manifest); err != nil {
-		return nil, &FileError{path, "is no manifest: " + err.Error()}
+		return nil, &FileError{path, "is not a manifest: " + err.Error()}
 	}
 	if a.manifest.Format != format {
-		return nil, &FileError{path, fmt.Sprintf("has the format %q, this release reads %q", a.manifest.Format, format)}
+		return nil, &FileError{path, fmt.Sprintf("has the format %q; this release reads %q", a.manifest.Format, format)}
 	}
 	last := map[int]File{}
 	for _, f := range a.manifest.Files {
@@ -119,9 +121,9 @@ func Open(dir string) (*Archive, error) {
 	return a, nil
 }
 
-// Continue opens an archive to add to it: until it is closed another call, by
-// whatever process, fails with ErrInUse. It fails with ErrNone where there is
-// none, and leaves nothing there.
+// Continue opens an archive to add files: until it is closed, other calls in
+// any process fail with ErrInUse. If there is no archive it fails with ErrNone
+// and creates nothing.
 func Continue(dir string) (*Archive, error) {
 	if _, err := Open(dir); err != nil {
 		return nil, err
@@ -130,7 +132,7 @@ func Continue(dir string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := Open(dir) // which nobody changes from here on
+	a, err := Open(dir) // again, now that no other process can change it
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -138,9 +140,9 @@ func Continue(dir string) (*Archive, error) {
 	return a, nil
 }
 
-// Create makes an archive without files of a log, in a directory that may have
-// to be made, and leaves it open as Continue does. It fails with os.ErrExist
-// where there is one.
+// Create creates an archive without files for a log, with its directory if
+// necessary, and opens it as Continue does. It fails with os.ErrExist if there
+// is one.
 func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("create the archive: %w", err)
@@ -161,11 +163,11 @@ func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
 	return a, nil
 }
 
-// Close lets others add to an archive that was opened for that.
+// Close lets others add files to an archive opened by Continue or Create.
 func (a *Archive) Close() error { return a.lock.Close() }
 
-// makeDir makes a directory and those above it that are missing, durably: an
-// archive whose directory is lost with the power would be lost with it.
+// makeDir creates a directory and its parents, durably: an archive must
+// survive a power failure, and so must its directory.
 func makeDir(dir string) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Stat(dir); err == nil {
@@ -181,7 +183,7 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// syncDir makes durable which names there are in a directory.
+// syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir) //nolint:gosec // the directory that the user named, or one above it
 	if err != nil {
@@ -190,7 +192,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// LogID returns what names the log.
+// LogID returns the id of the log.
 func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
 
 // Partitions returns how many partitions the log has.
@@ -207,9 +209,9 @@ func (a *Archive) Files(partition int) []File {
 	return files
 }
 
-// Add adds a file that has been written to the manifest, durably: in the place of
-// one of that number, which a run that was interrupted has left, and if that was
-// another, of all behind it.
+// Add adds a written file to the manifest, durably. It replaces an entry with
+// the same number, which an interrupted run left, and if that was a different
+// file also all later entries.
 func (a *Archive) Add(f File) error {
 	before := a.Files(f.Partition)
 	other := len(before) >= f.Number && before[f.Number-1].SHA256 != f.SHA256
@@ -225,8 +227,8 @@ func (a *Archive) Add(f File) error {
 	return a.save()
 }
 
-// Check returns a [*FileError] unless a file is what the manifest says, to the
-// last bit.
+// Check returns a [*FileError] unless the size and the checksum of a file
+// match the manifest.
 func (a *Archive) Check(ctx context.Context, f File) error {
 	path := a.path(f)
 	size, sum, err := digest(ctx, path)
@@ -236,14 +238,14 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 	case err != nil:
 		return fmt.Errorf("check archive file %s: %w", path, err)
 	case size != f.Bytes || sum != f.SHA256:
-		return &FileError{path, fmt.Sprintf("is not what was written: it has %d bytes with SHA-256 %s, and should have %d with %s", size, sum, f.Bytes, f.SHA256)}
+		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s", size, sum, f.Bytes, f.SHA256)}
 	}
 	return nil
 }
 
 func (a *Archive) path(f File) string { return filepath.Join(a.dir, f.Name) }
 
-// save writes the manifest, whole or not at all.
+// save writes the manifest atomically.
 func (a *Archive) save() error {
 	text, err := json.MarshalIndent(a.manifest, "", "  ")
 	if err != nil {
@@ -258,7 +260,7 @@ func (a *Archive) save() error {
 		err = a.place(f.Name(), manifestName)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what is wrong is known
+		_ = os.Remove(f.Name()) // the first error matters
 		return fmt.Errorf("write the manifest: %w", err)
 	}
 	return nil

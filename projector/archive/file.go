@@ -21,38 +21,39 @@ import (
 // Record is a row of the log.
 type Record struct {
 	events.Record
-	// Metadata is that of the message, JSON, nil where there is none.
+	// Metadata is that of the message as JSON, nil if there is none.
 	Metadata []byte
 }
 
-// line is a record as it is in a file. The event is the text of the log; it is
-// not there where that has none.
+// line is a record in a file. Event is the text in the log, absent if the
+// record has none.
 type line struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
 	UUID       uuid.UUID       `json:"uuid"`
+	Own        bool            `json:"own,omitempty"`
 	Metadata   json.RawMessage `json:"metadata,omitempty"`
 	Event      json.RawMessage `json:"event,omitempty"`
 }
 
-// Line prefixes, by which a line of an archive is told from a bare event.
+// linePrefix tells a line of an archive from a bare event.
 var linePrefix = []byte(`{"position":"`)
 
-// EventOf returns the event in a line of an archive file, and any other line as
-// it is.
+// EventOf returns the event in a line of an archive file, and any other line
+// unchanged.
 func EventOf(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, linePrefix) {
 		return text, nil
 	}
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return nil, fmt.Errorf("a line of an archive: %w", err)
+		return nil, fmt.Errorf("read a line of an archive: %w", err)
 	}
 	return l.Event, nil
 }
 
-// appendRecord appends the line of a record. The text of the event stays as it
-// is but for line ends, which JSON has only between its tokens.
+// appendRecord appends the line of a record. The text of the event stays
+// unchanged except for line ends, which JSON has only between tokens.
 func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, linePrefix...)
 	b = append(b, r.Position.String()...)
@@ -61,6 +62,9 @@ func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, `","uuid":"`...)
 	b = append(b, r.UUID.String()...)
 	b = append(b, '"')
+	if r.Own {
+		b = append(b, `,"own":true`...)
+	}
 	if r.Metadata != nil {
 		b = appendLine(append(b, `,"metadata":`...), r.Metadata)
 	}
@@ -92,7 +96,7 @@ func parseRecord(text []byte) (Record, error) {
 	if r.Position, err = ParsePosition(l.Position); err != nil {
 		return r, err
 	}
-	r.UUID, r.AppendedAt, r.Payload, r.Metadata = l.UUID, l.AppendedAt, l.Event, l.Metadata
+	r.UUID, r.AppendedAt, r.Own, r.Payload, r.Metadata = l.UUID, l.AppendedAt, l.Own, l.Event, l.Metadata
 	return r, nil
 }
 
@@ -100,19 +104,18 @@ func parseRecord(text []byte) (Record, error) {
 func ParsePosition(text string) (events.Position, error) {
 	var p events.Position
 	if n, err := fmt.Sscanf(text, "%d/%d", &p.TransactionID, &p.Offset); n != 2 || err != nil || p.String() != text {
-		return p, fmt.Errorf("%q is no position", text)
+		return p, fmt.Errorf("%q is not a position", text)
 	}
 	return p, nil
 }
 
-// Write writes a file of a partition, whose number follows that of another or of
-// none, durably, and reads it back. each
-// calls its argument with every record, in order, as often as it is called. What
-// is returned says what the manifest is to say, but for generations and dead
-// letters; it is not in it yet.
+// Write writes file number of a partition durably and reads it back; the first
+// has number 1. each calls its argument with every record in order, and can be
+// called repeatedly. The result is the manifest entry without generations and
+// dead letters; Write does not add it to the manifest.
 //
-// A file that is there under the name, since an earlier call was not added to the
-// manifest, is taken where it holds the same, and is an error otherwise.
+// If a file with the name exists, because an earlier call was not followed by
+// Add, its content must be the same.
 func (a *Archive) Write(ctx context.Context, partition, number int, each func(func(*Record) error) error) (File, error) {
 	f := File{Partition: partition, Number: number}
 	if number > 1 {
@@ -139,7 +142,7 @@ func (a *Archive) Write(ctx context.Context, partition, number int, each func(fu
 		return f, &FileError{path, "cannot be read back: " + err.Error()}
 	}
 	if !bytes.Equal(read.Sum(nil), content) {
-		return f, &FileError{path, "holds other events than the log; take another directory"}
+		return f, &FileError{path, "holds other events than the log; choose another directory"}
 	}
 	if f.Bytes, f.SHA256, err = digest(ctx, path); err == nil && written != "" {
 		err = a.place(written, f.Name)
@@ -150,8 +153,8 @@ func (a *Archive) Write(ctx context.Context, partition, number int, each func(fu
 	return f, nil
 }
 
-// write writes the records to a file, nowhere where path is empty, and returns
-// the SHA-256 of what is in it.
+// write writes the records to a file, or to none if path is empty, and returns
+// the SHA-256 of the uncompressed content.
 func (f *File) write(path string, each func(func(*Record) error) error) (content []byte, err error) {
 	to := io.Discard
 	finish := func() error { return nil }
@@ -161,7 +164,7 @@ func (f *File) write(path string, each func(func(*Record) error) error) (content
 			return nil, err
 		}
 		defer file.Close()
-		// Alike, whatever machine writes it.
+		// The same bytes on every machine.
 		z, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1))
 		if err != nil {
 			return nil, err
@@ -190,12 +193,12 @@ func (f *File) write(path string, each func(func(*Record) error) error) (content
 	return hash.Sum(nil), nil
 }
 
-// readPage is how many records Read hands over at once.
+// readPage is how many records Read passes to visit at once.
 const readPage = 5000
 
-// Read calls visit with the records of a file, in order, some at a time, which
-// visit may keep. It fails with a [*FileError] where the file does not hold what
-// the manifest says.
+// Read calls visit with the records of a file, in order and in pages, which
+// visit may keep. It fails with a [*FileError] if the file does not match the
+// manifest.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]events.Record) error) error {
 	var visited error
 	count, last := int64(0), ""
@@ -243,7 +246,7 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]events.Record) 
 	return nil
 }
 
-// decompress calls f with what is in a file.
+// decompress calls f with the uncompressed content of a file.
 func decompress(ctx context.Context, path string, f func(io.Reader) error) error {
 	file, err := os.Open(path) //nolint:gosec // a file of the archive
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 	"syscall"
 )
 
-// lockName is that of the file that whoever adds to an archive locks. It is a
-// file rather than the directory, since some network file systems lock nothing
-// that cannot be written.
+// lockName is the file that a writer of the archive locks. Not the directory,
+// since some network file systems can lock only writable files.
 const lockName = "lock"
 
-// ErrInUse is returned where somebody else adds to the archive.
-var ErrInUse = errors.New("somebody else adds to the archive: wait for that to end, or choose another directory")
+// ErrInUse is returned if another process adds to the archive.
+var ErrInUse = errors.New("another process adds to the archive: wait until it has finished, or choose another directory")
 
-// lock locks a directory without waiting. Closing the file unlocks it, and so
-// does the end of the process.
+// lock locks a directory without waiting. Closing the file or ending the
+// process unlocks it.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o640) //nolint:gosec // the directory that the user named
 	if err != nil {

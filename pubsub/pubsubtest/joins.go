@@ -77,23 +77,24 @@ func testSeveralSubscriptions(t *testing.T, bus pubsub.Bus) {
 	}
 }
 
-// testHeard makes sure that a bus never takes somebody for unheard who is not.
-func testHeard(t *testing.T, bus pubsub.Bus) {
+// testHasSubscribers checks that a bus never denies the subscribers of a joined
+// user.
+func testHasSubscribers(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
-	heard := func(when string) {
+	check := func(when string) {
 		t.Helper()
-		if !bus.Heard(u) {
-			t.Errorf("nobody hears of a user %s", when)
+		if !bus.HasSubscribers(u) {
+			t.Errorf("HasSubscribers is false of a user %s", when)
 		}
 	}
 	a, _ := subscribe(t, bus, u)
-	heard("that is joined")
+	check("that is joined")
 	b, _ := subscribe(t, bus, u)
 	leave(t, a, u)
-	heard("that another subscription has left")
+	check("that another subscription has left")
 	join(t, a, u)
 	leave(t, b, u)
-	heard("that was joined again")
+	check("that was joined again")
 }
 
 func testJoinTwice(t *testing.T, bus pubsub.Bus) {

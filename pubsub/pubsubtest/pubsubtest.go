@@ -12,7 +12,7 @@ import (
 )
 
 // Run runs the suite. Each test makes a bus of its own with newBus and closes
-// it; the buses may share a broker that loses nothing, with nobody else on it.
+// it. The buses may share a broker if it loses nothing and has no other users.
 func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	t.Helper()
 	for _, test := range []struct {
@@ -27,22 +27,22 @@ func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 		{"what is published after a join arrives", testJoinBeforePublish},
 		{"only what was joined arrives", testOnlyJoined},
 		{"each subscription has its own users", testSeveralSubscriptions},
-		{"whoever is joined is heard", testHeard},
+		{"a joined user has subscribers", testHasSubscribers},
 		{"joining twice is joining once", testJoinTwice},
 		{"leaving and joining again misses nothing", testRejoin},
 		{"many users join at once", testManyUsers},
 		{"joins and leaves may be concurrent", testConcurrentJoins},
 		{"nothing is a valid argument", testNothing},
 		{"the handler is called from one goroutine at a time", testSerial},
-		{"a handler that blocks holds up nobody else", testSlowHandler},
-		{"a join that gives up is made good", testJoinGivesUp},
+		{"a handler that blocks delays no other", testSlowHandler},
+		{"a join that gives up takes effect later", testJoinGivesUp},
 		{"a publish heeds its context", testPublishContext},
 		{"closing a subscription silences its handler", testCloseSubscription},
 		{"closing a bus silences its handlers", testCloseBus},
 		{"closing a subscription waits for its handler", testCloseSubscriptionWaits},
 		{"closing a bus waits for its handlers", testCloseBusWaits},
 		{"nothing works after closing", testAfterClose},
-		{"wakes reach everybody", testWakes},
+		{"wakes reach every listener", testWakes},
 		{"wakes end with their context", testWakesContext},
 		{"wakes end with the bus", testWakesClose},
 	} {

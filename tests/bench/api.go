@@ -18,14 +18,14 @@ type api struct {
 	client *http.Client
 }
 
-// newAPI returns a client that has at most so many connections, each used again
-// and again; a request waits for one that is free.
+// newAPI returns a client with a limit on connections, which it keeps alive. A
+// request waits for a free one.
 func newAPI(url string, connections int) *api {
 	return &api{url: url, client: &http.Client{
 		Timeout: 30 * time.Second,
 		Transport: &http.Transport{
 			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
-			DisableCompression: true, // which would be work of ours, between two processes on one machine
+			DisableCompression: true, // the traffic stays on one machine
 		},
 	}}
 }
@@ -78,8 +78,8 @@ func (a *api) counter(ctx context.Context, name string) (float64, error) {
 	return values[0], nil
 }
 
-// counters returns metrics without labels, in their order, as of one moment. It
-// costs the server a millisecond.
+// counters returns the values of metrics without labels, in the order of names,
+// from one scrape. It costs the server a millisecond.
 func (a *api) counters(ctx context.Context, names ...string) ([]float64, error) {
 	page, err := a.do(ctx, http.MethodGet, "/metrics", "", nil, http.StatusOK)
 	if err != nil {
@@ -122,7 +122,19 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body []b
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if res.StatusCode != want {
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, res.Status, answer)
+		return nil, fmt.Errorf("%s %s: %w", method, path, &statusError{res.StatusCode, res.Header.Get("Retry-After"), string(answer)})
 	}
 	return answer, nil
+}
+
+// statusError is an answer with an unexpected status.
+type statusError struct {
+	code       int
+	retryAfter string // header, "" where there is none
+	answer     string
+}
+
+// Error implements error.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%d %s: %s", e.code, http.StatusText(e.code), e.answer)
 }

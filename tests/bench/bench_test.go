@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// writeTraffic writes a file of few messages, small enough to replay in no
+// writeTraffic writes a file of few messages, small enough to load in no
 // time.
 func writeTraffic(t *testing.T) string {
 	t.Helper()
@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 	}
 	for _, want := range []string{
 		"the numbers say nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "1,000 messages",
-		"| sustained | rate of badged / Redis Lua |", "### replay",
+		"| sustained | rate of badged / Redis Lua |", "### load",
 	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("%q is not in what it printed:\n%s", want, stdout.String())
@@ -73,7 +73,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d of %d aims are judged", r.Scenario, len(r.Verdicts), want)
 		}
 		for _, s := range r.Sides {
-			if m, ok := r.series(s.Name, r.Main); !ok || m.Min <= 0 {
+			// With as few connections as here, garbage that a server frees meanwhile
+			// can outweigh them: the memory per connection is then below zero.
+			if m, ok := r.series(s.Name, r.Main); !ok || m.Min == 0 || m.Min < 0 && scenario.name != "connections" {
 				t.Errorf("%s: %s measured %+v", r.Scenario, s.Name, s.Measures)
 			}
 		}
@@ -138,8 +140,8 @@ func TestWaysAreChecked(t *testing.T) {
 	}
 }
 
-// A replay or a client whose totals are not what they must be fails.
-func TestReplayOfWrongTotals(t *testing.T) {
+// A load or a client whose totals are not what they must be fails.
+func TestLoadOfWrongTotals(t *testing.T) {
 	rig, err := newRig(t.Context(), options{traffic: writeTraffic(t)}, progress{t.Output()})
 	if err != nil {
 		t.Fatal(err)
@@ -151,11 +153,11 @@ func TestReplayOfWrongTotals(t *testing.T) {
 	}()
 	rig.traffic.want.unread["1"]++
 	rig.traffic.want.unread["2"]--
-	if _, err := replayRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) || !strings.Contains(err.Error(), "2 of ") {
+	if _, err := loadRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) || !strings.Contains(err.Error(), "2 of ") {
 		t.Errorf("two totals are wrong, reported is %v", err)
 	}
 	rig.traffic.want.messages++
-	if _, err := replayRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) {
+	if _, err := loadRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) {
 		t.Errorf("a message is missing, reported is %v", err)
 	}
 }
@@ -172,7 +174,7 @@ func TestUsage(t *testing.T) {
 		{"-side (", exitUsage, "missing closing"},
 		{"-rounds -1", exitUsage, "must not be negative"},
 		{"-round 1", exitUsage, "not defined"},
-		{"replay", exitUsage, `unexpected argument "replay"`},
+		{"load", exitUsage, `unexpected argument "load"`},
 		{"-traffic /nowhere/traffic.txt", exitFailed, "open the traffic"},
 	} {
 		var stdout, stderr bytes.Buffer

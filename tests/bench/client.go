@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// frame is what a client needs of a frame.
+// frame has the fields of a frame that a client reads.
 type frame struct {
 	T             string `json:"t"`
 	Version       int64  `json:"version"`
@@ -23,18 +23,18 @@ type frame struct {
 	} `json:"conversations"`
 }
 
-// arrival is a message that a client has been told of.
+// arrival is a message that has reached a client.
 type arrival struct {
-	due time.Duration // when it was to be sent, from the start
+	due time.Duration // scheduled time, from the start
 	at  time.Time
 }
 
-// client is the app of one user, who never reads anything, so that every
-// message counts. Between listen and its end only that may use it.
+// client is the app of one user who never reads, so every message counts. While
+// listen runs, nothing else may use the client.
 type client struct {
 	conn *websocket.Conn
-	// sent has, by conversation, when each of its messages is due; the client
-	// has been told of the first so many.
+	// sent has the scheduled times of messages by conversation, told the number
+	// of those that have reached the client.
 	sent map[string][]time.Duration
 	told map[string]int64
 
@@ -71,7 +71,7 @@ func connect(ctx context.Context, url, token string, over *http.Client) (*client
 		err = fmt.Errorf("a new user is greeted with %+v: %w", f, errWrong)
 	}
 	if err != nil {
-		_ = conn.CloseNow() // what it fails to close is closed
+		_ = conn.CloseNow() // an error means that it is already closed
 		return nil, err
 	}
 	return c, nil
@@ -92,11 +92,11 @@ func (c *client) hello(ctx context.Context) (frame, error) {
 	return f, nil
 }
 
-// listen takes frames until it has been told of all that is sent.
+// listen reads frames until every sent message has arrived.
 func (c *client) listen(ctx context.Context) error {
 	for missing := c.expected(); missing > 0; {
 		_, b, err := c.conn.Read(ctx)
-		now := time.Now() // before the work of understanding it
+		now := time.Now() // before decoding
 		if err != nil {
 			return fmt.Errorf("%d messages to come: %w", missing, err)
 		}
@@ -117,10 +117,10 @@ func (c *client) expected() int {
 	return n
 }
 
-// apply takes a frame and returns how many messages it tells of for the first
-// time. Frames carry states, so one may tell of several. A state tells of a
-// message if everything up to it is in: where a later one overtook it in the
-// log, both count once both are there.
+// apply takes a frame and returns how many new messages it covers. Frames carry
+// states, so one frame may cover several. A state covers a message if it counts
+// every message up to it: if a later message overtook it in the log, both arrive
+// with the state that counts both.
 func (c *client) apply(b []byte, now time.Time) (told int, err error) {
 	var f frame
 	if err := json.Unmarshal(b, &f); err != nil {

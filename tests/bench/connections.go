@@ -17,11 +17,10 @@ import (
 	"github.com/badged/badged/internal/auth"
 )
 
-// memoryPerConnection is the measure of connections.
 const memoryPerConnection = "memory per connection"
 
-// connections is what clients cost that are connected and to whom nothing
-// happens, as most of them are at any moment.
+// connections measures the cost of idle clients, which most clients are at any
+// moment.
 func connections() scenario {
 	const ours, withRedis = "badged", "badged, Redis"
 	return scenario{
@@ -38,7 +37,7 @@ func connections() scenario {
 				return nil, err
 			}
 			echo := filepath.Join(r.dir, "echo")
-			if err := buildProgram(ctx, "github.com/badged/badged/tests/bench/echo", echo); err != nil {
+			if err := buildProgram(ctx, "tests/bench/echo", echo); err != nil {
 				return nil, err
 			}
 			says := fmt.Sprintf("%d clients, each a user of its own, idle for %s; ", c.n, c.idle)
@@ -62,7 +61,7 @@ type idleClients struct {
 	idle time.Duration
 }
 
-// check says whether so many connections can be opened by one process.
+// check fails if one process cannot open that many connections.
 func (c idleClients) check() error {
 	const others = 200
 	most, err := openFilesLimit()
@@ -75,8 +74,8 @@ func (c idleClients) check() error {
 	return nil
 }
 
-// ofProduct measures the gateway, and that nothing is left of connections that
-// have ended.
+// ofProduct measures the gateway and fails if closed connections leave anything
+// behind.
 func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []measure, err error) {
 	d, err := r.deploy(ctx, t)
 	if err != nil {
@@ -111,7 +110,7 @@ func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []mea
 	if err != nil {
 		return nil, err
 	}
-	for { // the last of them are just ending
+	for { // wait for the last ones to end
 		open, err := a.counter(ctx, "badged_gateway_connections")
 		if err != nil {
 			return nil, err
@@ -120,7 +119,7 @@ func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []mea
 		if err != nil {
 			return nil, err
 		}
-		// Some belong to connections to Postgres, which are many by now.
+		// Allow for the goroutines of connections to Postgres.
 		if left -= goroutines; open == 0 && left < 50+float64(c.n)/100 {
 			return append(
 				measures,
@@ -134,11 +133,10 @@ func (c idleClients) ofProduct(ctx context.Context, r *rig, t topology) (_ []mea
 	}
 }
 
-// lookInterval is how often one looks whether something that takes a while has
-// come about.
+// lookInterval is the polling interval of slow conditions.
 const lookInterval = 50 * time.Millisecond
 
-// pause waits for a while, or until ctx is done.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -172,16 +170,16 @@ func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, e
 	})
 }
 
-// measure connects all clients, and ends them when the memory of s is measured,
-// and what idle looks at.
+// measure connects all clients, measures the memory of s, calls idle, and
+// disconnects the clients.
 func (c idleClients) measure(
 	ctx context.Context, s *server, idle func() error, connect func(ctx context.Context, i int, over *http.Client) (*websocket.Conn, error),
 ) ([]measure, error) {
-	warm, err := connect(ctx, 0, http.DefaultClient) // what the first one costs is not of each
+	warm, err := connect(ctx, 0, http.DefaultClient) // the first connection has one-time costs
 	if err != nil {
 		return nil, err
 	}
-	_ = warm.CloseNow() // it has done its duty
+	_ = warm.CloseNow()
 	before := residentMemory(s.cmd.Process.Pid)
 
 	conns := make([]*websocket.Conn, c.n)
@@ -241,7 +239,7 @@ func (c idleClients) measure(
 	}, nil
 }
 
-// stay answers pings, which reading does, until the connection ends.
+// stay reads, and so answers pings, until the connection ends.
 func stay(ctx context.Context, conn *websocket.Conn) error {
 	for {
 		if _, _, err := conn.Read(ctx); err != nil {
@@ -250,9 +248,9 @@ func stay(ctx context.Context, conn *websocket.Conn) error {
 	}
 }
 
-// sources are addresses of this machine to connect from: one of them alone has
-// too few ports for everybody, and the kernel is slow to find one of the last,
-// of which those of connections that have just ended are not.
+// sources are local addresses to connect from. One address has too few ports for
+// all clients: ports of recent connections are not free, and the kernel is slow to
+// find the last free ones.
 type sources []*http.Client
 
 func newSources() sources {

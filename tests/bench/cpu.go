@@ -2,13 +2,13 @@ package main
 
 import "time"
 
-// cpu is how much processor time has been used by some moment.
+// cpu is the processor time used up to a moment.
 type cpu struct {
 	at time.Time
 	// busy is that of the whole machine, hypervisor included.
 	busy time.Duration
-	// own is that of this process and its descendants, by name of program, as
-	// long as they live; those of Postgres also count when they have ended.
+	// own is the time of this process and its live descendants, by program name.
+	// Ended processes of Postgres count too.
 	own map[string]time.Duration
 }
 
@@ -20,7 +20,7 @@ const (
 	programRedis    = "redis-server"
 )
 
-// parts are the programs that take part, as they are called in a report.
+// parts are the measured programs and their names in reports.
 func parts() []struct{ name, program string } {
 	return []struct{ name, program string }{
 		{"badged", programServer},
@@ -30,13 +30,14 @@ func parts() []struct{ name, program string } {
 	}
 }
 
-// quiet is how many cores others may use before a round counts as disturbed.
+// quiet is how many cores other processes may use before a round counts as
+// disturbed.
 const quiet = 0.2
 
-// cpuMeasures tells what was used from one moment to another for so many
-// events: by each of the parts, and by processes that have nothing to do with
-// it, which disturb the round. child is what descendants used that came and
-// went in between. There are none where the system does not tell.
+// cpuMeasures returns the processor time per event between two moments, for each
+// of the parts and for unrelated processes, which disturb the round. child is the
+// time of descendants that started and ended in between. It returns no measures
+// on systems that do not report processor time.
 func cpuMeasures(from, to cpu, child time.Duration, events int) []measure {
 	if from.own == nil || to.own == nil || events == 0 {
 		return nil
@@ -58,5 +59,5 @@ func cpuMeasures(from, to cpu, child time.Duration, events int) []measure {
 	return append(all, measure{cpuOthers, "cores", float64(others) / float64(to.at.Sub(from.at))})
 }
 
-// cpuOthers is the measure that tells whether others disturbed a round.
+// cpuOthers measures how much other processes disturbed a round.
 const cpuOthers = "CPU others"

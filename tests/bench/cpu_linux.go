@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc, the same on every architecture that Go
-// runs on.
+// tick is the unit of times in /proc, the same on all architectures of Go.
 const tick = time.Second / 100
 
-// readCPU reads what /proc says. Whatever it does not say counts as nothing.
+// readCPU reads processor times from /proc. Missing values count as 0.
 func readCPU() cpu {
 	now := cpu{at: time.Now(), own: map[string]time.Duration{}}
 	for i, t := range strings.Fields(field("/proc/stat", "cpu", " ")) {
@@ -38,9 +37,8 @@ func readCPU() cpu {
 	return now
 }
 
-// readMemory returns how many bytes this process and its descendants have in
-// memory, by name of program. What they share, as Postgres's processes do their
-// buffers, is not in it.
+// readMemory returns the resident bytes of this process and its descendants, by
+// program name. It leaves out shared memory, such as the buffers of Postgres.
 func readMemory() map[string]int64 {
 	own := map[string]int64{}
 	processes := readProcesses()
@@ -58,15 +56,14 @@ func readMemory() map[string]int64 {
 	return own
 }
 
-// residentMemory returns how many bytes a process has in memory and shares with
-// nobody.
+// residentMemory returns the resident bytes of a process that are not shared.
 func residentMemory(pid int) int64 {
 	var size, resident, shared int64
 	_, _ = fmt.Sscan(content(fmt.Sprintf("/proc/%d/statm", pid)), &size, &resident, &shared) // it may have ended
 	return (resident - shared) * int64(os.Getpagesize())
 }
 
-// readProcesses returns all that run, by process id.
+// readProcesses returns the running processes by id.
 func readProcesses() map[int]stat {
 	processes := map[int]stat{}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the only error is a bad pattern

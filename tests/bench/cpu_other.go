@@ -2,11 +2,11 @@
 
 package main
 
-// readCPU knows nothing here.
+// readCPU is not implemented on this system.
 func readCPU() cpu { return cpu{} }
 
-// readMemory knows nothing here.
+// readMemory is not implemented on this system.
 func readMemory() map[string]int64 { return nil }
 
-// residentMemory knows nothing here.
+// residentMemory is not implemented on this system.
 func residentMemory(int) int64 { return 0 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// topology is which processes there are.
+// topology is the set of processes of a deployment.
 type topology int
 
 const (
@@ -84,8 +84,8 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 	return d, nil
 }
 
-// restartFront ends the process that clients connect to as an operator would, and
-// starts another in its place, at another address.
+// restartFront stops the process that clients connect to, as an operator would,
+// and starts its replacement at another address.
 func (d *deployment) restartFront(ctx context.Context, r *rig) error {
 	if err := d.front.stop(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (d *deployment) restartFront(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// stop ends the processes, the last to start first, and drops the database.
+// stop ends the processes in reverse order of their start and drops the database.
 func (d *deployment) stop(ctx context.Context) error {
 	var errs []error
 	for _, s := range slices.Backward(d.servers) {

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// disk is where Postgres keeps its data.
+// disk describes the disk with the data of Postgres.
 type disk struct {
 	Dir string `json:"dir"`
 	// Filesystem is its type and device, such as "ext4 on /dev/vda".
 	Filesystem string `json:"filesystem"`
-	// SyncMS is how long it takes to write 8 KiB and have them on the disk, as
-	// each commit does: the median, and what 99 percent stay below.
+	// SyncMS is the time in milliseconds to write and sync 8 KiB, as each commit
+	// does: the median and the 99th percentile.
 	SyncMS    float64 `json:"sync_ms"`
 	SyncMS99  float64 `json:"sync_ms_p99"`
 	SyncCall  string  `json:"sync_call"`
 	SyncTimes int     `json:"sync_times"`
 }
 
-// errMemory refuses a directory that would make every number look good.
+// errMemory refuses a directory in memory, where syncs cost nothing.
 var errMemory = errors.New("it is in memory: a benchmark needs a disk; give a directory on one with -dir")
 
 // examineDisk finds out what dir is on, and refuses memory.
@@ -43,15 +43,15 @@ func examineDisk(dir string) (disk, error) {
 	return d, nil
 }
 
-// Sizes as in pg_test_fsync: a page of the write-ahead log, and a segment of
-// it, which is there already when it is written to.
+// Sizes as in pg_test_fsync: a page of the write-ahead log, and a segment, which
+// exists before it is written to.
 const (
 	syncPage    = 8 << 10
 	syncSegment = 16 << 20
 )
 
-// measureSync writes pages, one after the other, each followed by a sync, and
-// returns how long each took in milliseconds, sorted.
+// measureSync writes and syncs one page after the other and returns the sorted
+// times in milliseconds.
 func measureSync(path string, n int) (_ []float64, err error) {
 	f, err := syncedFile(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func measureSync(path string, n int) (_ []float64, err error) {
 	return times, nil
 }
 
-// syncedFile makes a segment, which is on the disk.
+// syncedFile makes a segment and syncs it.
 func syncedFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a path of our own
 	if err != nil {
@@ -86,7 +86,7 @@ func syncedFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// syncOnePage writes page i, in turns, and has it on the disk.
+// syncOnePage writes page i, modulo the segment's size, and syncs the file.
 func syncOnePage(f *os.File, i int) error {
 	if _, err := f.WriteAt(slices.Repeat([]byte{0x5a}, syncPage), int64(i)*syncPage%syncSegment); err != nil {
 		return err

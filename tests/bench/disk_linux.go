@@ -50,7 +50,7 @@ func mountOf(path, mountinfo string) string {
 	return says
 }
 
-// freeBytes returns how much more fits on the disk that dir is on.
+// freeBytes returns the free space on the disk of dir.
 func freeBytes(dir string) (int64, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {

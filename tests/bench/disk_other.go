@@ -9,10 +9,10 @@ const syncCall = "fsync"
 
 func syncFile(f *os.File) error { return f.Sync() }
 
-// filesystemOf cannot tell here.
+// filesystemOf is not implemented on this system.
 func filesystemOf(string) (says string, inMemory bool, err error) {
 	return "a filesystem of unknown type", false, nil
 }
 
-// freeBytes knows nothing here, and takes the disk for a small one.
+// freeBytes is not implemented on this system and assumes a small disk.
 func freeBytes(string) (int64, error) { return 10 << 30, nil }

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// floorRound measures the least that a durable event can take: it crosses the
-// loopback, is synced when it is appended and again when it is folded, and the
-// client is told.
+// floorRound measures the minimum latency of a durable event: a loopback round
+// trip and two syncs, one for the append and one for the fold.
 func floorRound(ctx context.Context, dir string, times int) (_ []measure, err error) {
 	f, err := syncedFile(filepath.Join(dir, "floor"))
 	if err != nil {

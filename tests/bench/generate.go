@@ -10,23 +10,23 @@ import (
 	"sort"
 )
 
-// The generated traffic is about the size of a recorded one that is public,
-// CollegeMsg of the Stanford Large Network Dataset Collection: 59,835 messages
-// among 1,899 users.
+// The generated traffic is about the size of CollegeMsg, a public recording in
+// the Stanford Large Network Dataset Collection: 59,835 messages among 1,899
+// users.
 const (
 	generatedMessages = 60_000
 	generatedUsers    = 1_900
 
-	// newPair is how many of the messages are the first of their conversation,
-	// answers how many of the others go to who sent the last.
+	// newPair is the share of messages that start a conversation, answers the
+	// share of the others that answer the last message.
 	newPair = 0.23
 	answers = 0.6
 )
 
-// generateTraffic writes lines SRC DST UNIXTS, the same ones every time. Few
-// users write most of the messages: activity falls with the rank of a user
-// (Zipf), and a conversation gets the next message the likelier the more it
-// has (preferential attachment), which gives both a heavy tail.
+// generateTraffic writes lines SRC DST UNIXTS, the same ones every time. Users and
+// conversations are heavy-tailed: a user's activity falls with the rank (Zipf),
+// and a conversation gets the next message with a probability that grows with its
+// messages (preferential attachment).
 func generateTraffic(path string, messages int) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a path of our own
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// group is a message to a large group: one event that names all members,
-// against an event for each of them.
+// group compares two ways to publish a message to a large group: one event that
+// names all members, and one event per member.
 func group() scenario {
 	const one, single = "one event", "single events"
 	return scenario{
@@ -34,8 +34,8 @@ func group() scenario {
 	}
 }
 
-// groupChat is a group in which so many messages are sent, each once the one
-// before counts for everybody.
+// groupChat is a group and the number of messages sent to it, each after the one
+// before counts for all members.
 type groupChat struct{ members, messages int }
 
 // String says what it is.
@@ -55,7 +55,7 @@ func (g groupChat) run(ctx context.Context, r *rig, single bool) (_ []measure, e
 	}
 	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
 
-	// The first message makes the rows, which are there for all others.
+	// The first message inserts the rows; the others only update them.
 	witnesses := server.witnesses(g.users())
 	if err := g.send(ctx, server, witnesses, 1, single); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (g groupChat) run(ctx context.Context, r *rig, single bool) (_ []measure, e
 	return measures, g.check(ctx, server)
 }
 
-// send publishes a message and waits until it counts for everybody.
+// send publishes a message and waits until it counts for all members.
 func (g groupChat) send(ctx context.Context, server *embedded, witnesses []string, seq int, single bool) error {
 	message := events.Event{
 		ID: fmt.Sprintf("m-%d", seq), Source: eventSource, Type: events.MessageDelivered, Time: time.Now(),
@@ -122,7 +122,7 @@ func (g groupChat) check(ctx context.Context, server *embedded) error {
 	return check(got, want)
 }
 
-// logBytes returns how large the rows of the log are, without the indexes.
+// logBytes returns the size of the log's tables without indexes.
 func logBytes(ctx context.Context, database string, partitions int) (total int64, err error) {
 	conn, err := pgx.Connect(ctx, database)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// growth is what an event costs when there is more of everything.
+// growth measures the cost of an event in larger databases.
 func growth() scenario {
 	const small, users, conversations, log = "small", "many users", "many conversations", "long log"
 	const noBacklog, backlog = "no backlog", "backlog"
@@ -80,7 +80,7 @@ func growth() scenario {
 			}
 			for _, size := range []struct {
 				name  string
-				ahead int // events that are there besides those to be folded
+				ahead int // backlog beyond the events to be folded
 			}{{noBacklog, 0}, {backlog, s.pick(5_000_000, 5000)}} {
 				if !s.runs(size.name) {
 					continue
@@ -104,19 +104,19 @@ func growth() scenario {
 	}
 }
 
-// logRowBytes is what a row of the log and the key of its event take on the
-// disk, with the indexes and the write-ahead log of writing them.
+// logRowBytes is the disk space of a log row and its event key, with indexes and
+// write-ahead log.
 const logRowBytes = 1000
 
-// logRows is how long a long log is: 50 million rows, or what fits on half of
-// the disk.
+// logRows returns the length of a long log: 50 million rows, or what fits on half
+// of the free disk.
 func (r *rig) logRows(s scale) (int, error) {
 	free, err := freeBytes(r.dir)
 	return min(s.pick(50_000_000, 5000), int(free/2/logRowBytes)), err
 }
 
-// grownDatabase is a database with users, and with a stream that goes on from
-// round to round.
+// grownDatabase is a filled database with a stream that continues from round to
+// round.
 type grownDatabase struct {
 	url    string
 	pool   *pgxpool.Pool
@@ -124,8 +124,8 @@ type grownDatabase struct {
 	drop   func(context.Context) error
 }
 
-// grow makes a database in which every conversation of cfg has had a message
-// that is read, and whose log has so many rows that are folded.
+// grow makes a database in which every conversation of cfg has one read message,
+// and whose log has the given number of folded rows.
 func (r *rig) grow(ctx context.Context, cfg stream.Config, logRows int) (_ *grownDatabase, err error) {
 	url, drop, err := r.database(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ FROM generate_series(%[2]d, %[3]d) AS n`
 
 	fillKeysSQL = `INSERT INTO badged.dedup_keys_p%02d_g1 (key) SELECT uuid FROM badged.%s`
 
-	// What was filled in is folded.
+	// Mark the inserted rows as folded.
 	fillPositionSQL = `UPDATE badged.%[1]s_offsets SET (last_processed_transaction_id, offset_acked) =
        (SELECT transaction_id, "offset" FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1)`
 )
@@ -228,11 +228,11 @@ func (g *grownDatabase) check(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
 	for behind := true; behind; {
-		lags, err := projector.Lags(ctx, g.pool, partitionsOf(server.log), 1)
+		lags, err := lag.Measure(ctx, g.pool, partitionsOf(server.log), 1)
 		if err != nil {
 			return err
 		}
-		behind = slices.ContainsFunc(lags, func(l projector.Lag) bool { return l.Events > 0 })
+		behind = slices.ContainsFunc(lags, func(l lag.Lag) bool { return l.Events > 0 })
 	}
 	return checkTotals(ctx, server, g.stream)
 }
@@ -253,13 +253,13 @@ func (g *grownDatabase) Close(ctx context.Context) error {
 	return g.drop(ctx)
 }
 
-// backlogged is a database whose log is folded only while it is measured.
+// backlogged is a database that is folded only during a measurement.
 type backlogged struct {
 	*grownDatabase
 	fold int // events of a round
 }
 
-// publish appends events, which nobody folds.
+// publish appends events while no projector runs.
 func (b backlogged) publish(ctx context.Context, n int) error {
 	log, err := events.Open(ctx, b.pool)
 	if err != nil {
@@ -279,8 +279,8 @@ func (b backlogged) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-// run folds some of the log. As many are published first, so that the backlog
-// stays as long as it is.
+// run folds part of the log. It publishes as many events first, which keeps the
+// length of the backlog.
 func (b backlogged) run(ctx context.Context, r *rig) (_ []measure, err error) {
 	if err := b.publish(ctx, b.fold); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// hotUsers is everything happening to ten users, where whoever locks waits.
+// hotUsers sends every event to ten users, so that locks are contended.
 func hotUsers() scenario {
 	const ours, lock, watch, rows = "badged", "Redis SETNX lock", "Redis WATCH/MULTI", "Postgres row locks"
 	return scenario{

@@ -14,12 +14,10 @@ import (
 	"github.com/badged/badged/internal/auth"
 )
 
-// latency is how long it takes from the moment at which a message is to be
-// published until its recipient's client has the new badge. The loop is open:
-// messages are due at moments that are fixed beforehand, whatever became of
-// those before, and time counts from there. A stall is felt by everything that
-// was due meanwhile, as people would feel it, instead of by the one request
-// that waited (which is known as coordinated omission).
+// latency measures the time from a message's scheduled publication until its
+// recipient's client has the new badge. The loop is open: the schedule is fixed
+// beforehand and does not depend on earlier messages. A stall delays every message
+// that is due meanwhile, and all of them count, which avoids coordinated omission.
 func latency() scenario {
 	const ours = "badged"
 	return scenario{
@@ -49,7 +47,7 @@ func latency() scenario {
 	}
 }
 
-// The measures that the sides are compared by.
+// The measures that compare the sides.
 const (
 	latencyMedian = "latency p50"
 	latencyTail   = "latency p99"
@@ -68,7 +66,7 @@ func latencyRound(ctx context.Context, r *rig, t topology, l load) (_ []measure,
 	clients, err := connectAll(ctx, d.gateway, l.clients)
 	defer func() {
 		for _, c := range clients {
-			_ = c.conn.CloseNow() // what it fails to close is closed
+			_ = c.conn.CloseNow() // an error means that it is already closed
 		}
 	}()
 	if err != nil {
@@ -98,8 +96,8 @@ func latencyRound(ctx context.Context, r *rig, t topology, l load) (_ []measure,
 // connectAtOnce bounds how many clients connect at the same time.
 const connectAtOnce = 16
 
-// connectAll connects the clients of a load. It returns those that are
-// connected also with an error.
+// connectAll connects the clients of a load. If it fails, it returns the connected
+// clients with the error.
 func connectAll(ctx context.Context, gateway string, n int) ([]*client, error) {
 	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{jwtKeys}})
 	if err != nil {
@@ -122,7 +120,7 @@ func connectAll(ctx context.Context, gateway string, n int) ([]*client, error) {
 	return slices.DeleteFunc(clients, func(c *client) bool { return c == nil }), err
 }
 
-// observation is what was seen of a schedule.
+// observation is the outcome of a schedule.
 type observation struct {
 	start time.Time
 	// sent are the messages in the order in which they were due.
@@ -133,13 +131,13 @@ type observation struct {
 	arrivals         []arrival
 }
 
-// patience is how long after the last message is accepted the last arrival may
-// come before it is lost. It is less than the gateway takes to find a lost
-// update.
+// patience is how long after the last message is accepted an arrival may come;
+// later ones count as lost. It is shorter than the gateway's reconciliation, which
+// would repair a lost update.
 const patience = 10 * time.Second
 
-// observe publishes messages when they are due and sees when they arrive. Its
-// error means that some could not be published, or a connection failed.
+// observe publishes messages when they are due and records their arrivals. It
+// fails if a message cannot be published or a connection breaks.
 func observe(ctx context.Context, publish func(context.Context, []byte) error, clients []*client, messages []message) (observation, error) {
 	for _, m := range messages {
 		c := clients[m.client]
@@ -202,7 +200,7 @@ func send(ctx context.Context, publish func(context.Context, []byte) error, mess
 	return o, context.Cause(ctx)
 }
 
-// measures tells about the messages that were due after the warm-up.
+// measures returns the latencies of the messages due after the warm-up.
 func (o observation) measures(warmUp time.Duration) []measure {
 	var latency, accepted, late []float64
 	for _, a := range o.arrivals {
@@ -243,8 +241,8 @@ func (o observation) check() error {
 	return nil
 }
 
-// checkClients compares what clients and tables have in the end with what was
-// sent.
+// checkClients compares the final counts of clients and tables with the sent
+// messages.
 func checkClients(ctx context.Context, a *api, clients []*client, messages []message) error {
 	want, held := map[string]int64{}, map[string]int64{}
 	for _, m := range messages {

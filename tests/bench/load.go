@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// load is what the latency is measured under.
+// load is the load of a latency measurement.
 type load struct {
 	clients       int // connected, each a user of its own
 	conversations int // of each user, in turn
@@ -23,10 +23,10 @@ func (l load) String() string {
 		l.rate, l.connections, l.measured, l.warmUp, l.clients)
 }
 
-// message is one event of a schedule: message seq of a conversation that only
-// its recipient is in.
+// message is one event of a schedule: message seq of a conversation with a single
+// recipient.
 type message struct {
-	// due is when it is to be sent, from the start.
+	// due is the scheduled time, from the start.
 	due          time.Duration
 	client       int
 	conversation string
@@ -34,10 +34,9 @@ type message struct {
 	event        []byte // CloudEvents JSON
 }
 
-// schedule returns the events in the order in which they are due, the same
-// every time. The moments are those of a Poisson process, as of many people who
-// write independently of each other: now and then several at once. The
-// conversations take turns, so that the messages of one are seconds apart.
+// schedule returns the events in the order of their times, the same every time.
+// The times are a Poisson process, as of many independent senders, so several may
+// coincide. The conversations take turns, so messages of one are seconds apart.
 func (l load) schedule() ([]message, error) {
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same schedule every time
 	turns := random.Perm(l.clients * l.conversations)

@@ -7,16 +7,14 @@ import (
 	"strings"
 )
 
-// machine is where the numbers come from. What the system does not tell is
-// empty.
+// machine describes the machine of the measurement. Unknown fields are empty.
 type machine struct {
 	CPU       string  `json:"cpu"`
 	Cores     int     `json:"cores"` // that this process may use
 	MemoryGiB float64 `json:"memory_gib"`
 	System    string  `json:"system"`
 	Kernel    string  `json:"kernel"`
-	// Load is how busy others kept the machine just before: the load averages
-	// of the last 1, 5 and 15 minutes.
+	// Load has the load averages of the last 1, 5 and 15 minutes before the run.
 	Load string `json:"load"`
 }
 
@@ -51,7 +49,7 @@ func field(file, name, separator string) string {
 	return ""
 }
 
-// content returns what is in a file, nothing where there is none.
+// content returns the content of a file, or "" if it cannot be read.
 func content(file string) string {
 	b, err := os.ReadFile(file) //nolint:gosec // names of ours
 	if err != nil {

@@ -1,14 +1,13 @@
-// Bench compares badged with other ways to do the same jobs, all of them on this
-// machine and in turns: how fast it takes and folds events, what it takes for
-// that, and how long a message takes from its publisher to the client whose
-// badge it changes. Postgres and Redis are real and private to the run, Postgres
-// on a disk and with durability on; after every run the totals are compared with
-// those that this program works out by itself.
+// Bench compares badged with other ways to do the same jobs, in turns on this
+// machine: the rate of publishing and folding, its cost, and the latency from a
+// publisher to the client whose badge changes. Postgres and Redis are real and
+// private to the run; Postgres is on a disk with durability on. After every run,
+// bench compares the totals with those of its own model.
 //
-//	go run ./tests/bench [-scenario REGEX] [-side REGEX] [-rounds N] [-duration D] [-short] [-out DIR] [-profile DIR]
+//	go -C tests/bench run . [-scenario REGEX] [-side REGEX] [-rounds N] [-duration D] [-short] [-out DIR] [-profile DIR]
 //
-// It exits with 1 where something failed or a total was wrong, never because
-// something was slow. See docs/benchmarks.md for how to read what it prints.
+// It exits with 1 if something failed or a total was wrong, never because
+// something was slow. docs/benchmarks.md explains the output.
 package main
 
 import (
@@ -26,11 +25,12 @@ import (
 	"time"
 )
 
-// scenarios are all of them, in the order in which they run and are reported. A
-// new one is a file of its own and a line here.
+// scenarios returns all scenarios in the order of runs and reports. To add one,
+// write a file and add a line here.
 func scenarios() []scenario {
 	return []scenario{
 		sustained(),
+		overload(),
 		hotUsers(),
 		group(),
 		latency(),
@@ -38,8 +38,8 @@ func scenarios() []scenario {
 		restart(),
 		reads(),
 		growth(),
-		replay(),
-		rebuild(),
+		loadScenario(),
+		rebuilding(),
 	}
 }
 
@@ -57,7 +57,7 @@ const (
 	exitUsage  = 2
 )
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	scenarios []scenario
 	scale     scale
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitDone
 	}
 	if err != nil {
-		return exitUsage // the flag package has said why
+		return exitUsage // the flag package has printed the reason
 	}
 	log := progress{stderr}
 	r, err := measureAll(ctx, o, log)
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitDone
 }
 
-// The scale of a run that is not told otherwise, and of a short one.
+// The default scale of a run, and of a short run.
 const (
 	fullRounds    = 5
 	fullDuration  = time.Minute
@@ -110,7 +110,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON and as a plot into this `directory`")
 	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
 	flags.StringVar(&o.traffic, "traffic", os.Getenv("BADGED_COLLEGEMSG"),
-		"`file` of lines SRC DST UNIXTS to replay (BADGED_COLLEGEMSG); empty generates one")
+		"`file` of lines SRC DST UNIXTS to load (BADGED_COLLEGEMSG); empty generates one")
 	flags.StringVar(&o.dir, "dir", "", "`directory` on a disk that Postgres keeps its data below; empty is where this user's applications keep theirs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -122,8 +122,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, err
 }
 
-// check checks the options, fills in defaults and drops the scenarios that are
-// not wanted.
+// check checks the options, fills in defaults and keeps the selected scenarios.
 func (o *options) check(rest []string, only, sides string) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("unexpected argument %q", rest[0])
@@ -156,7 +155,7 @@ func (o *options) check(rest []string, only, sides string) error {
 		if dir == "" {
 			continue
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // results are for everybody
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // results are not secret
 			return fmt.Errorf("make a directory for the results: %w", err)
 		}
 	}
@@ -171,9 +170,8 @@ func names(all []scenario) []string {
 	return names
 }
 
-// measureAll sets up the rig and runs the scenarios. Its error means that nothing
-// could be measured; what failed in a
-// scenario is in the report.
+// measureAll sets up the rig and runs the scenarios. It fails if nothing can be
+// measured; the report has the failures of single scenarios.
 func measureAll(ctx context.Context, o options, log progress) (_ *report, err error) {
 	began := time.Now()
 	rig, err := newRig(ctx, o, log)
@@ -192,9 +190,9 @@ func measureAll(ctx context.Context, o options, log progress) (_ *report, err er
 	return rep, nil
 }
 
-// progress says what is going on, a line at a time.
+// progress prints progress, a line at a time.
 type progress struct{ w io.Writer }
 
 func (p progress) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.w, "bench: "+format+"\n", args...) // if nobody listens, so be it
+	_, _ = fmt.Fprintf(p.w, "bench: "+format+"\n", args...) // progress is not essential
 }

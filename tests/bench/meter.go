@@ -14,22 +14,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// usage is what some work took.
+// usage is the cost of some work.
 type usage struct {
-	// pace is how fast it went, for work that goes as fast as it can.
+	// pace is the rate and time of work at full speed.
 	pace []measure
-	// resources are processor time of each program, the write-ahead log, and
-	// the most memory.
+	// resources are the processor time and peak memory of each program, and the
+	// write-ahead log.
 	resources []measure
 }
 
 // all returns all of it.
 func (u usage) all() []measure { return append(u.pace, u.resources...) }
 
-// meter does some work and measures what it took. work returns how many events
-// it was.
+// meter runs work, which returns its number of events, and measures its cost.
 func (r *rig) meter(ctx context.Context, work func(ctx context.Context) (events int, err error)) (u usage, err error) {
-	debug.FreeOSMemory() // what earlier rounds left is not of this one
+	debug.FreeOSMemory() // do not count the memory of earlier rounds
 	before, err := r.walUsage(ctx)
 	if err != nil {
 		return u, err
@@ -69,11 +68,11 @@ func (r *rig) meter(ctx context.Context, work func(ctx context.Context) (events 
 	return u, nil
 }
 
-// walUsage is what the write-ahead log has come to.
+// walUsage is the size and the syncs of the write-ahead log.
 type walUsage struct{ bytes, syncs int64 }
 
-// walUsageSQL asks for the place in the log itself, since statistics come late;
-// syncs are such a statistic, and those of the last second may be missing.
+// walUsageSQL reads the position in the log itself, because statistics are
+// delayed. Syncs are only in the statistics and may lack the last second.
 const walUsageSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, wal_sync FROM pg_stat_wal`
 
 func (r *rig) walUsage(ctx context.Context) (u walUsage, err error) {
@@ -88,12 +87,12 @@ func (r *rig) walUsage(ctx context.Context) (u walUsage, err error) {
 	return u, nil
 }
 
-// memoryInterval is how often memory is looked at, which takes 10 ms where many
-// processes run.
+// memoryInterval is how often memory is read, which takes 10 ms if many processes
+// run.
 const memoryInterval = 2 * time.Second
 
-// watchMemory watches the memory of this process and its descendants until the
-// function that it returns is called, which tells the most of each program.
+// watchMemory watches the memory of this process and its descendants. The returned
+// function ends that and returns the peak of each program.
 func watchMemory() func() []measure {
 	most := map[string]int64{}
 	stop := make(chan struct{})
@@ -128,9 +127,9 @@ func watchMemory() func() []measure {
 	}
 }
 
-// startProfile begins to profile what is running, where that is asked for. The
-// function that it returns ends that and writes a CPU profile of this process
-// and what Postgres says about the statements.
+// startProfile starts profiling if the options ask for it. The returned function
+// ends it and writes a CPU profile of this process and the statement statistics
+// of Postgres.
 func (r *rig) startProfile(ctx context.Context) (stop func(context.Context) error, err error) {
 	if r.profileDir == "" {
 		return func(context.Context) error { return nil }, nil
@@ -152,7 +151,7 @@ func (r *rig) startProfile(ctx context.Context) (stop func(context.Context) erro
 	}, nil
 }
 
-// statementsSQL adds up the statements that differ in the partition only.
+// statementsSQL sums up statements that differ only in the partition.
 const statementsSQL = `SELECT regexp_replace(regexp_replace(query, '_p[0-9]+', '_pNN', 'g'), '\s+', ' ', 'g') AS statement,
        sum(calls)::bigint, sum(total_exec_time), sum(rows)::bigint, sum(wal_bytes)::bigint,
        sum(shared_blks_hit)::bigint, sum(shared_blks_read)::bigint

@@ -4,5 +4,5 @@ package main
 
 import "math"
 
-// openFilesLimit knows of none here.
+// openFilesLimit is not implemented on this system and returns no limit.
 func openFilesLimit() (uint64, error) { return math.MaxUint64, nil }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openFilesLimit returns how many files and sockets a process may have open.
-// Go programs raise their limit to the hard one as they start.
+// openFilesLimit returns the limit on open files and sockets of a process. Go
+// programs raise it to the hard limit at start.
 func openFilesLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

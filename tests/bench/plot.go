@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Measures of a plot, in pixels. There is one kind, which a library would not
-// make shorter.
+// Sizes of a plot, in pixels. There is only one kind of plot, so a library would
+// not save code.
 const (
 	plotWidth  = 720
 	plotLabels = 190 // left of the bars
@@ -18,8 +18,8 @@ const (
 )
 
 // plot returns an SVG image with a bar for each side: the median of the main
-// measure, and a whisker from the least to the greatest. Colours suit light and
-// dark pages. It cannot where no round was completed.
+// measure, with a whisker from minimum to maximum. Colours suit light and dark
+// pages. It fails if no round was completed.
 func (r *result) plot() (svg string, ok bool) {
 	var bars []series
 	var names []string

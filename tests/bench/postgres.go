@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/embedpg"
 )
 
-// postgres is the server that is measured on, in its own words.
+// postgres is the version and settings of the server, as it reports them.
 type postgres struct {
 	Version  string      `json:"version"`
 	Settings []parameter `json:"settings"`
@@ -22,7 +22,7 @@ type parameter struct {
 	Value string `json:"value"`
 }
 
-// shown are the parameters that the numbers depend on most.
+// shown are the parameters with the most influence on results.
 func shown() []string {
 	return []string{
 		"fsync", "synchronous_commit", "full_page_writes", "wal_compression", "wal_sync_method", "wal_level", "commit_delay",
@@ -31,16 +31,15 @@ func shown() []string {
 	}
 }
 
-// durable are the parameters without which a number would mean nothing.
+// durable are the parameters that must be on for a valid measurement.
 func durable() map[string]string {
 	return map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 }
 
-// startPostgres starts a server with the settings of `badged demo`, but with
-// room for a run between two checkpoints, and reads back what it runs with.
-// sharedBuffers are as on a machine that is there for it, empty for those of the
-// demo; statements makes it keep statistics of them, which takes some of its
-// time.
+// startPostgres starts a server with the settings of `badged demo`, but with room
+// for a run between two checkpoints, and reads the settings back. sharedBuffers
+// overrides that of the demo unless empty. statements turns on statement
+// statistics, which cost some time.
 func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says postgres, err error) {
 	settings := durable()
 	settings["max_wal_size"], settings["min_wal_size"] = "8GB", "8GB"

@@ -21,8 +21,8 @@ const (
 	jwtKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
 )
 
-// environment is that of this process with the credentials and without any
-// other setting of badged.
+// environment returns this process's environment with the credentials and without
+// other settings of badged.
 func environment() []string {
 	env := []string{"BADGED_JWT_KEYS=" + jwtKeys, "BADGED_PUBLISHER_KEYS=backend=" + publisherKey, "BADGED_PUBLISHER_KEY=" + publisherKey}
 	for _, v := range os.Environ() {
@@ -40,8 +40,7 @@ func (r *rig) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runBinary runs the binary to its end and returns what it printed and how much
-// processor time it took.
+// runBinary runs the binary to its end and returns its output and processor time.
 func (r *rig) runBinary(ctx context.Context, args ...string) (stdout []byte, took time.Duration, err error) {
 	cmd := r.command(ctx, args...)
 	var out, errOut bytes.Buffer
@@ -52,8 +51,8 @@ func (r *rig) runBinary(ctx context.Context, args ...string) (stdout []byte, too
 	return out.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// server is a running `badged serve`, or another program that says its URL as
-// that does.
+// server is a running `badged serve`, or another program that prints its URL in
+// the same form.
 type server struct {
 	cmd  *exec.Cmd
 	url  string
@@ -93,7 +92,7 @@ func startServer(cmd *exec.Cmd) (*server, error) {
 	}
 }
 
-// listen keeps what a server says, and tells ready its URL once it has one.
+// listen keeps the server's output and sends its URL to ready once it is printed.
 func (s *server) listen(stderr io.Reader, ready chan<- string) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
@@ -105,10 +104,10 @@ func (s *server) listen(stderr io.Reader, ready chan<- string) {
 	_, _ = io.Copy(s.out, stderr) // a line that was too long, and what follows
 }
 
-// serverStop is longer than a server takes to say goodbye.
+// serverStop is longer than a server's graceful shutdown.
 const serverStop = 20 * time.Second
 
-// stop asks the server to end and returns an error where it does not end well.
+// stop asks the server to end. It fails if the server does not exit cleanly.
 func (s *server) stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the server: %w", err)
@@ -122,12 +121,12 @@ func (s *server) stop() error {
 		<-s.done
 	}
 	if s.err != nil {
-		return fmt.Errorf("the server did not end well: %w\n%s", s.err, s.out)
+		return fmt.Errorf("the server did not exit cleanly: %w\n%s", s.err, s.out)
 	}
 	return nil
 }
 
-// output keeps what a process says. It is safe for concurrent use.
+// output keeps the output of a process. It is safe for concurrent use.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

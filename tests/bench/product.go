@@ -20,7 +20,7 @@ import (
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/migrations"
-	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
@@ -41,18 +41,17 @@ func asEvent(e stream.Event) events.Event {
 	return out
 }
 
-// embedded is the server with all roles in this process, which publishes to its
-// log directly: it can be profiled, and what comes over HTTP costs is left out.
+// embedded is a server with all roles in this process. Events go to its log
+// directly, which allows profiling and leaves out the cost of HTTP.
 type embedded struct {
 	*meteredAPI
 	log    *events.Log
-	reader *projector.Reader
+	reader *badges.Reader
 	wake   func(partitions []int)
 	end    func(ctx context.Context) error
 }
 
-// embed starts the server on a database. It leaves the database alone when it
-// is closed.
+// embed starts the server on a database. Closing it keeps the database.
 func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	poolConfig, err := pgx.ParseConfig(database)
 	if err != nil {
@@ -86,7 +85,7 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	go func() { ended <- a.Run(running, func() { close(ready) }) }()
 	e := &embedded{
 		meteredAPI: newMeteredAPI("http://"+l.Addr().String(), 1), log: a.Log(), wake: a.Wake,
-		reader: projector.NewReader(pool, a.Log().Partitions()),
+		reader: badges.NewReader(pool, a.Log().Partitions()),
 		end: func(context.Context) error {
 			stop()
 			err := <-ended
@@ -99,7 +98,7 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	return e, nil
 }
 
-// ignoreClosed forgets that a listener was closed by its server.
+// ignoreClosed drops the error of a listener that its server has closed.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -120,7 +119,7 @@ func (e *embedded) Apply(ctx context.Context, evs []stream.Event) error {
 	if err != nil {
 		return err
 	}
-	e.published.Add(int64(len(batch))) // each has one user, and so one row
+	e.published.Add(int64(len(batch))) // one user each, so one row each
 	e.wake(receipt.Partitions)
 	return nil
 }
@@ -134,8 +133,8 @@ func (e *embedded) witnesses(users []string) []string {
 	return slices.Collect(maps.Values(byPartition))
 }
 
-// deliver publishes events and returns once they count for witnesses, and so for
-// everybody. It looks at the tables, which costs less than the metrics do.
+// deliver publishes events and returns once they count for the witnesses, and so
+// for all users. It reads the tables, which costs less than reading metrics.
 func (e *embedded) deliver(ctx context.Context, batch []events.Event, witnesses []string) error {
 	receipt, err := e.log.Append(ctx, batch...)
 	if err != nil {
@@ -163,8 +162,7 @@ func (e *embedded) Close(ctx context.Context) error {
 	return e.end(ctx)
 }
 
-// remote is the binary with all roles in one process, which is given events
-// over HTTP.
+// remote is the binary with all roles in one process. Events come over HTTP.
 type remote struct {
 	*meteredAPI
 	deployment *deployment
@@ -206,17 +204,17 @@ func (r *remote) Close(ctx context.Context) error {
 	return r.deployment.stop(ctx)
 }
 
-// ahead is how many events may be published and not folded: enough for full
-// batches, and little enough that a run measures both together.
+// ahead is how many published events may be unfolded: enough for full batches, and
+// few enough that a run measures publishing and folding together.
 const ahead = 100_000
 
-// How often to look how much is folded.
+// How often to read the folding progress.
 const (
 	farInterval  = 100 * time.Millisecond
 	nearInterval = 5 * time.Millisecond
 )
 
-// meteredAPI is a server whose log is written to faster than it is folded.
+// meteredAPI is a server with a limit on unfolded events.
 type meteredAPI struct {
 	*api
 	published atomic.Int64 // rows of the log
@@ -228,8 +226,8 @@ func newMeteredAPI(url string, connections int) *meteredAPI {
 	return &meteredAPI{api: newAPI(url, connections+1), looking: make(chan struct{}, 1)}
 }
 
-// await returns once no more than so many events are published and not folded.
-// One caller at a time looks.
+// await returns once at most the given number of published events are unfolded.
+// One caller at a time reads the metrics.
 func (m *meteredAPI) await(ctx context.Context, most int64) error {
 	for m.published.Load()-m.folded.Load() > most {
 		select {
@@ -248,7 +246,7 @@ func (m *meteredAPI) await(ctx context.Context, most int64) error {
 
 func (m *meteredAPI) look(ctx context.Context, most int64) error {
 	if m.published.Load()-m.folded.Load() <= most {
-		return nil // another has looked
+		return nil // another caller has read them
 	}
 	interval := farInterval
 	if most == 0 {
@@ -273,10 +271,10 @@ func (m *meteredAPI) look(ctx context.Context, most int64) error {
 	return nil
 }
 
-// Settle returns once all that was published is folded.
+// Settle returns once all published events are folded.
 func (m *meteredAPI) Settle(ctx context.Context) error { return m.await(ctx, 0) }
 
-// Totals asks for the totals of users.
+// Totals returns the totals of users.
 func (m *meteredAPI) Totals(ctx context.Context, users []string) ([]int64, error) {
 	byUser, err := m.totals(ctx, users)
 	totals := make([]int64, len(users))

@@ -13,10 +13,10 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// readers is how many clients read badges at once.
+// readers is the number of clients that read badges at once.
 const readers = 2
 
-// reads is how fast badges are read over HTTP while events are folded.
+// reads measures the rate of badge reads over HTTP while events are folded.
 func reads() scenario {
 	const idle, folding = "idle", "folding at half speed"
 	return scenario{
@@ -51,16 +51,16 @@ func reads() scenario {
 	}
 }
 
-// badgeReads reads the badges of a server that has some.
+// badgeReads reads the badges of a filled server.
 type badgeReads struct {
 	server   *remote
 	stream   *stream.Stream
 	users    int
 	duration time.Duration
-	full     float64 // events/s that the server takes and folds when nobody reads
+	full     float64 // events/s that the server folds without readers
 }
 
-// calibrate finds out how fast the server is, and so gives its users badges.
+// calibrate measures the server's rate, which also gives its users badges.
 func (b *badgeReads) calibrate(ctx context.Context) error {
 	began := time.Now()
 	n, err := bulk.drive(ctx, b.server, b.stream, b.duration/2)
@@ -68,8 +68,8 @@ func (b *badgeReads) calibrate(ctx context.Context) error {
 	return err
 }
 
-// run reads, while events are published at a rate, and says how many were: one
-// publisher falls behind where the machine is too busy for it.
+// run reads badges while events are published at a rate. It also reports how many
+// events were published: the publisher falls behind on a busy machine.
 func (b *badgeReads) run(ctx context.Context, r *rig, rate float64) ([]measure, error) {
 	published := 0
 	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
@@ -86,7 +86,7 @@ func (b *badgeReads) run(ctx context.Context, r *rig, rate float64) ([]measure, 
 		for i := range counts {
 			group.Go(func() error {
 				for ctx.Err() == nil {
-					user := stream.UserID(rand.Int32N(int32(b.users))) //nolint:gosec // few, and anybody will do
+					user := stream.UserID(rand.Int32N(int32(b.users))) //nolint:gosec // few users; not a secret
 					if _, err := b.server.do(ctx, http.MethodGet, "/v1/users/"+user+"/badge", "", nil, http.StatusOK); err != nil {
 						return enough(ctx, err)
 					}
@@ -115,10 +115,10 @@ func (b *badgeReads) run(ctx context.Context, r *rig, rate float64) ([]measure, 
 	return all, checkTotals(ctx, b.server, b.stream)
 }
 
-// errEnough ends a run whose time is over.
+// errEnough ends a run when its time is over.
 var errEnough = errors.New("the time is over")
 
-// enough forgets an error that comes from the end of the time.
+// enough drops an error that the end of the time caused.
 func enough(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errEnough) {
 		return nil
@@ -126,8 +126,8 @@ func enough(ctx context.Context, err error) error {
 	return err
 }
 
-// publish publishes at a steady rate until ctx is done, and returns how many
-// events. What has begun is finished, so that it is known what was published.
+// publish publishes at a steady rate until ctx is done, and returns the number of
+// events. It finishes a request that has begun, so that the number is exact.
 func (b *badgeReads) publish(ctx context.Context, rate float64) (published int, err error) {
 	const perSecond = 20
 	chunk := make([]stream.Event, max(1, int(rate/perSecond)))

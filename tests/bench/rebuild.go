@@ -10,13 +10,14 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// rebuild is how long it takes to build the tables anew from the log, against
-// publishing and folding what is in it. In every round a user of each partition
-// is made wrong in between, so that all the tables are swapped.
-func rebuild() scenario {
+// rebuilding compares rebuilding the tables from the log with publishing and
+// folding the same events. Every round first corrupts a user of each partition, so
+// that all tables are swapped.
+func rebuilding() scenario {
 	const published, rebuilt = "publish and fold", "rebuild"
 	return scenario{
 		name: "rebuild",
@@ -40,7 +41,7 @@ func rebuild() scenario {
 	}
 }
 
-// rebuildRounds are rounds in which one side rebuilds what the other has left.
+// rebuildRounds runs rounds in which one side rebuilds the database of the other.
 type rebuildRounds struct {
 	rig    *rig
 	cfg    stream.Config
@@ -91,7 +92,7 @@ func (b *rebuildRounds) publish(ctx context.Context) (_ []measure, err error) {
 	return used.all(), nil
 }
 
-// spoilSQL makes one user of each partition wrong.
+// spoilSQL corrupts one user of each partition.
 const spoilSQL = `UPDATE badged.users SET total = total + 1
 WHERE user_id IN (SELECT min(user_id) FROM badged.users GROUP BY partition_id)`
 
@@ -125,7 +126,7 @@ func (b *rebuildRounds) rebuild(ctx context.Context) (_ []measure, err error) {
 	var different int64
 	var held float64
 	used, err := b.rig.meter(ctx, func(ctx context.Context) (int, error) {
-		return b.events, projector.Rebuild(ctx, projector.RebuildConfig{Pool: pool, Log: log, Rebuilt: func(p projector.RebuiltPartition) {
+		return b.events, rebuild.Run(ctx, rebuild.Config{Pool: pool, Log: log, Rebuilt: func(p rebuild.Result) {
 			different += p.DifferentUsers
 			held = max(held, p.Held.Seconds()*1000)
 		}})

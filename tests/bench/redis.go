@@ -7,18 +7,18 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// redis is the server that rivals run on, in its own words.
+// redis is the version and settings of the rivals' server, as it reports them.
 type redis struct {
 	Version  string      `json:"version"`
 	Settings []parameter `json:"settings"`
 }
 
-// redisAsShipped are the arguments that undo what privateredis turns off: the
-// snapshots that a Redis without a configuration file takes. It keeps no file
-// of commands, so that what was answered in the last minutes is lost with it.
+// redisAsShipped turns on what privateredis turns off: the snapshots that Redis
+// takes by default. There is no append-only file, so a crash loses acknowledged
+// writes of the last minutes.
 func redisAsShipped() []string { return []string{"--save", "3600 1 300 100 60 10000"} }
 
 // examineRedis reads the settings of the servers that rivals get.

@@ -35,8 +35,8 @@ func (r *report) failures() int {
 }
 
 // write prints the report to w as Markdown and, unless dir is empty, writes the
-// results and a plot of each scenario into it: a run of some scenarios leaves
-// what is there of the others.
+// results and a plot of each scenario into it. It keeps the files of scenarios
+// that were not run.
 func (r *report) write(w io.Writer, dir string) error {
 	_, err := io.WriteString(w, r.markdown())
 	if dir == "" {
@@ -58,7 +58,7 @@ func (r *report) write(w io.Writer, dir string) error {
 	return errors.Join(errs...)
 }
 
-// markdown returns all of it: the setting, what became of the aims, and the
+// markdown returns the whole report: the setting, the verdicts on aims, and the
 // measures of each scenario.
 func (r *report) markdown() string {
 	var b strings.Builder
@@ -138,7 +138,7 @@ func (r *result) markdown(b *strings.Builder) {
 	}
 }
 
-// cells says what an aim is and what became of it.
+// cells describes an aim and its verdict.
 func (v verdict) cells() []string {
 	compared, unit := v.Aim.Measure+" of "+v.Aim.Of, ""
 	if v.Aim.Over != "" {

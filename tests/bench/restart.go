@@ -25,8 +25,8 @@ const (
 	mostBackends   = "most backends at work"
 )
 
-// restart is what it takes to have everybody back when the process that they
-// were connected to has been replaced.
+// restart measures how long all clients take to reconnect after their process is
+// replaced.
 func restart() scenario {
 	const ours, withRedis = "badged", "badged, Redis"
 	return scenario{
@@ -56,10 +56,10 @@ func restart() scenario {
 	}
 }
 
-// herd is all clients of a gateway.
+// herd is the clients of a gateway.
 type herd struct{ n int }
 
-// returning is a client that comes back.
+// returning is a client that reconnects.
 type returning struct {
 	user, token string
 	over        *http.Client
@@ -67,7 +67,7 @@ type returning struct {
 	epoch       string
 	version     int64
 	total       int64
-	// due is when it was told to come back.
+	// due is when the server told it to reconnect.
 	due time.Time
 }
 
@@ -128,7 +128,7 @@ func (h herd) run(ctx context.Context, r *rig, t topology) (_ []measure, err err
 	}, watch.measures(took)...), nil
 }
 
-// deliver sends everybody a message.
+// deliver sends a message to every client.
 func (h herd) deliver(ctx context.Context, d *deployment, seq int) error {
 	const most = 10_000
 	a := newAPI(d.api, 1)
@@ -152,7 +152,7 @@ func (h herd) deliver(ctx context.Context, d *deployment, seq int) error {
 	return nil
 }
 
-// connect connects everybody and returns when each has its first message.
+// connect connects all clients and returns when each has its first message.
 func (h herd) connect(ctx context.Context, d *deployment) ([]*returning, error) {
 	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{jwtKeys}})
 	if err != nil {
@@ -178,7 +178,7 @@ func (h herd) connect(ctx context.Context, d *deployment) ([]*returning, error) 
 	return clients, group.Wait()
 }
 
-// told is a frame as far as clients that come back care.
+// told has the fields of a frame that reconnecting clients read.
 type told struct {
 	T           string `json:"t"`
 	Epoch       string `json:"epoch"`
@@ -201,7 +201,7 @@ func (c *returning) hear(ctx context.Context) (f told, err error) {
 	return f, nil
 }
 
-// awaitBye returns once the server has said goodbye.
+// awaitBye returns once the server has sent a bye.
 func (c *returning) awaitBye(ctx context.Context) error {
 	for {
 		f, err := c.hear(ctx)
@@ -216,8 +216,8 @@ func (c *returning) awaitBye(ctx context.Context) error {
 	}
 }
 
-// comeBack connects again until the client has the second message, and returns
-// how often it had to try.
+// comeBack reconnects until the client has the second message, and returns the
+// number of attempts.
 func (c *returning) comeBack(ctx context.Context, url string) (tries int, err error) {
 	for {
 		if err := pause(ctx, time.Until(c.due)); err != nil {
@@ -235,8 +235,8 @@ func (c *returning) comeBack(ctx context.Context, url string) (tries int, err er
 	}
 }
 
-// try connects and returns once the client has so many messages, or after which
-// time to come again. Where the server did not say, that is a second and some.
+// try connects and returns once the client has total messages. If the server turns
+// it away, try returns when to retry, by default after one to two seconds.
 func (c *returning) try(ctx context.Context, url string, total int64) (away time.Duration, err error) {
 	somewhen := time.Second + rand.N(time.Second) //nolint:gosec // spreads load
 	c.conn, err = dialWebSocket(ctx, url, &websocket.DialOptions{
@@ -268,7 +268,7 @@ func (c *returning) try(ctx context.Context, url string, total int64) (away time
 	return 0, nil
 }
 
-// serverWatch looks at what a server that is busy with a herd does to others.
+// serverWatch measures how a server serves others while a herd reconnects.
 type serverWatch struct {
 	d       *deployment
 	watched *pgx.Conn
@@ -301,7 +301,7 @@ func (w *serverWatch) transactions(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// countBackends notes how many backends work for the product at once.
+// countBackends records the maximum of busy backends of the product.
 func (w *serverWatch) countBackends(ctx context.Context) error {
 	for pause(ctx, lookInterval) == nil {
 		var n int
@@ -337,7 +337,7 @@ func (w *serverWatch) stop(ctx context.Context) error {
 	w.cancel()
 	err := w.looking.Wait()
 	if err == nil {
-		// Sessions report what they have done with a delay of up to a second.
+		// Sessions report their statistics with a delay of up to a second.
 		if err = pause(ctx, time.Second); err == nil {
 			w.after, err = w.transactions(ctx)
 		}

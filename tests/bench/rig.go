@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,17 +17,17 @@ import (
 	"github.com/badged/badged/internal/embedpg"
 )
 
-// rig is what the cases run on: the binary, a Postgres that keeps its data on a
-// disk, and the traffic to replay.
+// rig is shared by all scenarios: the binary, a Postgres on a disk, and the
+// traffic to load.
 type rig struct {
 	log     progress
 	setting setting
 	binary  string
 	traffic traffic
 
-	// running names what is being measured.
+	// running names the current measurement.
 	running string
-	// profileDir takes a profile of all that is measured; empty is none.
+	// profileDir receives a profile of each measurement; empty means none.
 	profileDir string
 
 	dir       string // of this run; removed by close
@@ -34,7 +35,7 @@ type rig struct {
 	databases int // made so far
 }
 
-// setting is all that numbers depend on, apart from the code of the cases.
+// setting is everything that results depend on apart from the scenarios' code.
 type setting struct {
 	Machine  machine  `json:"machine"`
 	Go       string   `json:"go"`
@@ -45,8 +46,8 @@ type setting struct {
 	Traffic  string   `json:"traffic"`
 }
 
-// newRig builds the binary and starts Postgres below dir, which must be on a
-// disk; empty is where this user's applications keep data.
+// newRig builds the binary and starts Postgres below o.dir, which must be on a
+// disk. If it is empty, the default is the user's application data directory.
 func newRig(ctx context.Context, o options, log progress) (_ *rig, err error) {
 	r := &rig{log: log, profileDir: o.profile}
 	defer func() {
@@ -54,7 +55,7 @@ func newRig(ctx context.Context, o options, log progress) (_ *rig, err error) {
 			err = errors.Join(err, r.close(ctx))
 		}
 	}()
-	r.setting.Machine = thisMachine() // before we load it ourselves
+	r.setting.Machine = thisMachine() // before this run loads it
 	r.setting.Go = runtime.Version()
 	if r.dir, err = makeDir(o.dir); err != nil {
 		return nil, err
@@ -97,17 +98,16 @@ func makeDir(dir string) (string, error) {
 		return "", fmt.Errorf("make the data directory: %w", err)
 	}
 	if err := os.Chmod(made, 0o755); err != nil { //nolint:gosec // as above
-		return "", fmt.Errorf("open the data directory to Postgres: %w", err)
+		return "", fmt.Errorf("let Postgres enter the data directory: %w", err)
 	}
 	return made, nil
 }
 
-// build builds the binary as it is shipped, without the race detector, and
-// returns the commit that it is of. The working directory must be in the
-// module.
+// build builds the product's binary in dir as it is shipped, without the race
+// detector, and returns its path and commit.
 func build(ctx context.Context, dir string) (binary, commit string, err error) {
 	binary = filepath.Join(dir, "badged")
-	if err := buildProgram(ctx, "github.com/badged/badged/cmd/badged", binary); err != nil {
+	if err := buildProgram(ctx, "cmd/badged", binary); err != nil {
 		return "", "", err
 	}
 	info, err := buildinfo.ReadFile(binary)
@@ -127,20 +127,41 @@ func build(ctx context.Context, dir string) (binary, commit string, err error) {
 	return binary, commit + changed, nil
 }
 
-// buildProgram builds a program of the module.
-func buildProgram(ctx context.Context, pkg, file string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", file, pkg) //nolint:gosec // paths of our own
+// buildProgram builds the program in a folder of the repository. It runs go
+// there, because only a program of the main module has its commit recorded.
+func buildProgram(ctx context.Context, folder, file string) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return fmt.Errorf("build %s: %w", folder, err)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=auto", "-trimpath", "-o", file, ".") //nolint:gosec // paths of our own
+	cmd.Dir = filepath.Join(root, folder)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		return fmt.Errorf("build %s: %w\n%s", folder, err, out)
 	}
 	return nil
+}
+
+// repository returns the folder of the product's module. The working directory
+// must be in that module or in the one of the benchmarks.
+func repository(ctx context.Context) (string, error) {
+	const module = "github.com/badged/badged"
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	out, err := list.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+		}
+		return "", fmt.Errorf("find module %s from the working directory; run bench in its repository: %w", module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // stopTimeout is ample for the last checkpoint of a round's data.
 const stopTimeout = time.Minute
 
-// close stops Postgres and removes all that the run has left on the disk, also
-// where ctx is done.
+// close stops Postgres and removes the files of the run, even if ctx is done.
 func (r *rig) close(ctx context.Context) error {
 	var errs []error
 	if r.pg != nil {
@@ -154,8 +175,8 @@ func (r *rig) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// database makes an empty database, with nothing of an earlier round left to be
-// written out. drop removes it.
+// database makes an empty database after a checkpoint, so that no writes of an
+// earlier round are left. drop removes it.
 func (r *rig) database(ctx context.Context) (url string, drop func(context.Context) error, err error) {
 	r.databases++
 	name := fmt.Sprintf("round_%d", r.databases)

@@ -8,40 +8,38 @@ import (
 	"time"
 )
 
-// scenario compares ways to do one job. A new one is a file of its own and a
-// line in scenarios.
+// scenario compares ways to do one job.
 type scenario struct {
 	name string
-	// says is what is compared, in a sentence.
+	// says describes the comparison.
 	says string
-	// main is the measure that plots show.
+	// main is the measure in plots.
 	main string
 	aims []aim
-	// open makes what all rounds share, for a run of some scale.
+	// open sets up the state that all rounds share.
 	open func(ctx context.Context, r *rig, s scale) (*contest, error)
 }
 
-// contest is a scenario about to be run.
+// contest is a scenario that is ready to run.
 type contest struct {
 	// sides take turns in every round.
 	sides []side
-	// close gives up what open made; nil where that is nothing.
+	// close releases the shared state; nil if there is none.
 	close func(ctx context.Context) error
 }
 
-// side is one of the ways.
+// side is one way to do the job.
 type side struct {
 	name string
-	// says is how it is set up: connections, batches.
+	// says describes its setup: connections, batches.
 	says string
-	// run does the job once, on a state that is the same in every round, and
-	// returns what it measured: every time the same measures in the same order.
-	// It may return them together with an error, which says that something came
-	// out wrong.
+	// run does the job once, from the same state in every round. It returns the
+	// same measures in the same order every time, also with an error if a result
+	// is wrong.
 	run func(ctx context.Context) ([]measure, error)
 }
 
-// contestOf is for scenarios whose rounds share nothing.
+// contestOf returns a contest whose rounds share no state.
 func contestOf(sides ...side) (*contest, error) { return &contest{sides: sides}, nil }
 
 // measure is one number of one run.
@@ -51,9 +49,9 @@ type measure struct {
 	value float64
 }
 
-// aim is what a measure of one side should be, as a multiple of that of another
-// or, where over is empty, by itself. To miss it is no failure: it depends on
-// the machine.
+// aim is the target for a measure of one side, as a multiple of the same measure of
+// another side or, if Over is empty, by itself. A missed aim is not a failure, since
+// results depend on the machine.
 type aim struct {
 	Measure string  `json:"measure"`
 	Of      string  `json:"of"`
@@ -62,22 +60,22 @@ type aim struct {
 	AtMost  float64 `json:"at_most,omitempty"`
 }
 
-// scale is how large and how long a run is.
+// scale is the size and length of a run.
 type scale struct {
-	// sides are those that run, by name; nil is all.
+	// sides selects sides by name; nil means all.
 	sides  *regexp.Regexp
 	rounds int
-	// duration is that of each side in each round, where it goes by time.
+	// duration is the length of a side's round if it is timed.
 	duration time.Duration
-	// small is for a check that everything works: the numbers say nothing.
+	// small makes a quick check that everything works; results mean nothing.
 	small bool
 }
 
-// runs reports whether the side of a name runs.
+// runs reports whether the side with a name is selected.
 func (s scale) runs(name string) bool { return s.sides == nil || s.sides.MatchString(name) }
 
-// sharedBuffers are those of Postgres: what it needs to keep the tables of
-// millions of users in memory, but for a small run.
+// sharedBuffers returns the setting of Postgres that keeps the tables of millions
+// of users in memory, or "" for a small run.
 func (s scale) sharedBuffers() string {
 	if s.small {
 		return ""
@@ -93,18 +91,18 @@ func (s scale) pick(full, small int) int {
 	return full
 }
 
-// result is what the rounds of a scenario gave.
+// result is the outcome of a scenario.
 type result struct {
 	Scenario string       `json:"scenario"`
 	Says     string       `json:"says"`
 	Main     string       `json:"main"`
 	Sides    []sideResult `json:"sides"`
 	Verdicts []verdict    `json:"verdicts,omitempty"`
-	// Failures are errors and wrong totals, none where all is well.
+	// Failures are errors and wrong totals.
 	Failures []string `json:"failures,omitempty"`
 }
 
-// sideResult is what the rounds of one side gave.
+// sideResult is the outcome of a side.
 type sideResult struct {
 	Name     string   `json:"name"`
 	Says     string   `json:"says,omitempty"`
@@ -121,22 +119,21 @@ type series struct {
 	Values []float64 `json:"values"`
 }
 
-// verdict is what became of an aim.
+// verdict is the outcome of an aim.
 type verdict struct {
 	Aim aim `json:"aim"`
-	// Values are, by round, the multiple, or the measure itself where the aim
-	// is not over another side.
+	// Values has one value per round: the multiple, or the measure itself if the
+	// aim names no other side.
 	Values  []float64 `json:"values"`
 	Median  float64   `json:"median"`
 	Reached bool      `json:"reached"`
-	// MissedBy is by how much of the aim it was missed, 0 where it is reached.
+	// MissedBy is the shortfall as a share of the aim, 0 if it is reached.
 	MissedBy float64 `json:"missed_by,omitempty"`
 }
 
-// run runs the sides in turns, A B C A B C, so that whatever else happens on
-// the machine happens to all of them. A round with a failure counts for
-// nothing, and the next one is run nevertheless: one must not hide what the
-// others show.
+// run runs the sides in turns, A B C A B C, so that other work on the machine
+// affects all of them. A round with a failure does not count, but the next one
+// still runs.
 func (c scenario) run(ctx context.Context, r *rig, s scale) (out result) {
 	out = result{Scenario: c.name, Says: c.says, Main: c.main}
 	fail := func(format string, args ...any) {
@@ -183,7 +180,7 @@ func (c scenario) run(ctx context.Context, r *rig, s scale) (out result) {
 	return out
 }
 
-// headline is one of the measures, for whoever watches.
+// headline formats one of the measures for progress output.
 func headline(measures []measure, name string) string {
 	for _, m := range measures {
 		if m.name == name {
@@ -193,7 +190,7 @@ func headline(measures []measure, name string) string {
 	return "done"
 }
 
-// add adds what the sides measured in one more round.
+// add adds the measures of one round.
 func (r *result) add(round [][]measure) {
 	for i, measures := range round {
 		side := &r.Sides[i]
@@ -223,9 +220,8 @@ func (r *result) series(side, name string) (series, bool) {
 	return series{}, false
 }
 
-// judge says what became of an aim; it cannot where no round was completed.
-// The multiples are taken round by round: their sides ran right after each
-// other.
+// judge returns the verdict on an aim, if any round was completed. It takes the
+// multiples round by round, because the sides of a round ran close together.
 func (r *result) judge(a aim) (verdict, bool) {
 	of, ok := r.series(a.Of, a.Measure)
 	if !ok {

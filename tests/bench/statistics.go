@@ -8,15 +8,15 @@ import (
 )
 
 // median returns the middle of values, or the mean of the two in the middle.
-// There must be some.
+// values must not be empty.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// percentile returns the value that p percent of the sorted values do not
-// exceed (nearest rank), 0 where there are none.
+// percentile returns the p-th percentile of sorted values (nearest rank), 0 if
+// there are none.
 func percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -25,8 +25,8 @@ func percentile(sorted []float64, p float64) float64 {
 	return sorted[max(rank, 1)-1]
 }
 
-// formatNumber returns a number ≥ 0 with about three significant digits, its
-// thousands set apart, such as "59,835" and "3.14".
+// formatNumber formats a number ≥ 0 with about three significant digits and
+// thousands separators, such as "59,835" and "3.14".
 func formatNumber(n float64) string {
 	switch {
 	case n == 0:

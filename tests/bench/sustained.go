@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 
-	"github.com/badged/badged/internal/privateredis"
+	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/tests/bench/rival"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// bulk is how a chat backend publishes in bulk.
+// bulk publishes as a chat backend does in bulk.
 var bulk = driver{workers: 4, batch: 1000}
 
-// sustained is publishing and folding together for as long as is asked for,
-// against the usual ways to count.
+// sustained compares publishing and folding together with the usual ways to count.
 func sustained() scenario {
 	const ours, lua, pipelined, stock = "badged", "Redis Lua", "Redis Lua, pipelined", "watermill-sql"
 	return scenario{
@@ -49,13 +48,13 @@ func sustained() scenario {
 	}
 }
 
-// owned is a way that also owns what it runs on.
+// owned is a way that also owns its server or database.
 type owned struct {
 	way
 	release func(context.Context) error
 }
 
-// Close ends the way and gives up what it ran on.
+// Close ends the way and releases its server or database.
 func (o owned) Close(ctx context.Context) error {
 	return errors.Join(o.way.Close(ctx), o.release(ctx))
 }
@@ -73,8 +72,7 @@ func (r *rig) ours(ctx context.Context) (way, error) {
 	return owned{e, drop}, nil
 }
 
-// redis opens ways on a Redis of their own, with the settings that it is
-// shipped with.
+// redis opens ways on a Redis of their own with default settings.
 func (r *rig) redis(open func(ctx context.Context, url string) (way, error)) func(context.Context) (way, error) {
 	return func(ctx context.Context) (way, error) {
 		server, err := privateredis.Start(ctx, privateredis.Config{Args: redisAsShipped()})

@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// traffic is a file to replay, and what its replay must come to.
+// traffic is a file to load and the expected result.
 type traffic struct {
 	file string
 	says string
 	want tally
 }
 
-// tally is what a file of messages comes to.
+// tally is the expected result of a file of messages.
 type tally struct {
 	messages, reads int64
-	// unread has everybody who is named.
+	// unread has every user in the file.
 	unread map[string]int64
 }
 
-// loadTraffic reads file, or where that is empty makes one in dir.
+// loadTraffic reads file or, if it is empty, generates one in dir.
 func loadTraffic(file, dir string) (traffic, error) {
 	t := traffic{file: file}
 	kind := "recorded, " + filepath.Base(file)
@@ -52,13 +52,12 @@ func loadTraffic(file, dir string) (traffic, error) {
 // end is one end of a conversation.
 type end struct{ user, peer string }
 
-// tallyOf works out, without any of the product's code, what lines SRC DST
-// UNIXTS come to. The rule of a replay is that who sends has read everything
-// that came in that conversation before, if anything did; a message to oneself
-// comes to nobody.
+// tallyOf computes the result of lines SRC DST UNIXTS without the product's code.
+// The rule is that a sender has read everything received before in that
+// conversation. A message to oneself has no recipient.
 func tallyOf(r io.Reader) (tally, error) {
 	t := tally{unread: map[string]int64{}}
-	waiting := map[end]int64{} // since something first came
+	waiting := map[end]int64{} // set by the first message received
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
@@ -90,7 +89,7 @@ func tallyOf(r io.Reader) (tally, error) {
 	return t, lines.Err()
 }
 
-// users returns everybody who is named, in order.
+// users returns every user in the file, in order.
 func (t tally) users() []string {
 	users := make([]string, 0, len(t.unread))
 	for user := range t.unread {
@@ -100,7 +99,7 @@ func (t tally) users() []string {
 	return users
 }
 
-// total returns the sum of all that is unread, and of how many users.
+// total returns the sum of unread counts and the number of users with any.
 func (t tally) total() (unread, users int64) {
 	for _, n := range t.unread {
 		unread += n
@@ -111,11 +110,11 @@ func (t tally) total() (unread, users int64) {
 	return unread, users
 }
 
-// errWrong is a number that is not what it must be.
+// errWrong means that a number differs from the expected one.
 var errWrong = errors.New("wrong")
 
-// check compares totals with what they must be, and names the first few users
-// whose total is wrong.
+// check compares totals with the expected ones and names the first few users with
+// a wrong total.
 func check(got, want map[string]int64) error {
 	var wrong []string
 	for user, n := range want {

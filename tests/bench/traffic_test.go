@@ -91,25 +91,25 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestReplayIsChecked(t *testing.T) {
+func TestLoadIsChecked(t *testing.T) {
 	want := tally{messages: 3, reads: 1, unread: map[string]int64{"a": 2, "b": 0}}
-	right := replayed{
+	right := loaded{
 		Events: 4, Messages: 3, Reads: 1, Users: 2, UsersWithUnread: 1, TotalUnread: 2,
 		PublishSeconds: 1, FoldSeconds: 2,
 	}
 	if err := right.check(want, 2100_000_000); err != nil {
 		t.Errorf("all is right, and yet %v", err)
 	}
-	for name, change := range map[string]func(*replayed){
-		"an event lost":               func(p *replayed) { p.Events-- },
-		"a message lost":              func(p *replayed) { p.Messages-- },
-		"a read lost":                 func(p *replayed) { p.Reads-- },
-		"a user more":                 func(p *replayed) { p.Users++ },
-		"another with unread":         func(p *replayed) { p.UsersWithUnread++ },
-		"one more unread":             func(p *replayed) { p.TotalUnread++ },
-		"no time at all":              func(p *replayed) { p.PublishSeconds = 0 },
-		"folded before published":     func(p *replayed) { p.FoldSeconds = 0.5 },
-		"longer than the command ran": func(p *replayed) { p.FoldSeconds = 3 },
+	for name, change := range map[string]func(*loaded){
+		"an event lost":               func(p *loaded) { p.Events-- },
+		"a message lost":              func(p *loaded) { p.Messages-- },
+		"a read lost":                 func(p *loaded) { p.Reads-- },
+		"a user more":                 func(p *loaded) { p.Users++ },
+		"another with unread":         func(p *loaded) { p.UsersWithUnread++ },
+		"one more unread":             func(p *loaded) { p.TotalUnread++ },
+		"no time at all":              func(p *loaded) { p.PublishSeconds = 0 },
+		"folded before published":     func(p *loaded) { p.FoldSeconds = 0.5 },
+		"longer than the command ran": func(p *loaded) { p.FoldSeconds = 3 },
 	} {
 		got := right
 		change(&got)

@@ -11,20 +11,19 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// way keeps unread counts somehow, on a state of its own that is empty at
-// first.
+// way is an implementation of unread counts with its own state, empty at first.
 type way interface {
-	// Apply takes some events. It is safe for concurrent use.
+	// Apply applies events. It is safe for concurrent use.
 	Apply(ctx context.Context, events []stream.Event) error
-	// Settle returns once all that was applied counts.
+	// Settle returns once all applied events count.
 	Settle(ctx context.Context) error
 	// Totals returns the totals of users, in their order.
 	Totals(ctx context.Context, users []string) ([]int64, error)
-	// Close ends it and leaves nothing behind.
+	// Close releases everything.
 	Close(ctx context.Context) error
 }
 
-// driver is how a way is given events: by so many workers, so many at a time.
+// driver is the number of workers that apply events, and of events at a time.
 type driver struct{ workers, batch int }
 
 // String says so.
@@ -35,7 +34,7 @@ func (d driver) String() string {
 	return fmt.Sprintf("%d at a time, %d events each", d.workers, d.batch)
 }
 
-// drive applies the next events of s to w for some time, and returns how many
+// drive applies the next events of s to w for a while and returns their number
 // once they count.
 func (d driver) drive(ctx context.Context, w way, s *stream.Stream, duration time.Duration) (events int, err error) {
 	deadline := time.Now().Add(duration)
@@ -63,8 +62,8 @@ func (d driver) drive(ctx context.Context, w way, s *stream.Stream, duration tim
 	return events, w.Settle(ctx)
 }
 
-// counting is a side that counts events of a stream for some time, each time
-// from the start of the stream and on an empty state, and is checked.
+// counting is a side that counts events of a stream for a while. Each round starts
+// at the start of the stream on an empty state, and its totals are checked.
 func (r *rig) counting(name, says string, open func(context.Context) (way, error), d driver, cfg stream.Config, duration time.Duration) side {
 	run := func(ctx context.Context) (_ []measure, err error) {
 		w, err := open(ctx)

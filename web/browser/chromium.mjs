@@ -1,6 +1,7 @@
-// Chromium, and what the tests ask of its pages.
+// Chromium for the browser tests, and the page of the demo.
 
 import { existsSync } from "node:fs";
+import axe from "axe-core";
 import { chromium } from "playwright-core";
 
 const PLACES = [
@@ -12,27 +13,45 @@ const PLACES = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
-/** How long to wait for what must happen, however busy the machine is. */
+/** Long enough for a busy machine: only a failing test waits this long. */
 const PATIENCE_MS = 60_000;
 
 export function launch() {
   const executablePath = PLACES.find((place) => place && existsSync(place));
-  if (!executablePath) throw new Error("there is no Chromium here: install it, or set CHROMIUM");
-  // Root may not use the sandbox, and the pages are our own.
+  if (!executablePath)
+    throw new Error("Chromium not found: install it, or set CHROMIUM to its path");
+  // Chromium as root has no sandbox, and the pages are trusted.
   return chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: PATIENCE_MS });
 }
 
-/** A context or a page of its own in which nothing is waited for in haste. */
+/** Sets the timeout of a context or page to PATIENCE_MS. */
 export function patient(contextOrPage) {
   contextOrPage.setDefaultTimeout(PATIENCE_MS);
   return contextOrPage;
 }
 
-/** A page of the demo, and what it does beside what is to be seen. */
+/**
+ * What is hard to use on a page for people who do not see well, or use a keyboard or a screen
+ * reader, by axe-core: contrast, names, landmarks, and the rest of WCAG 2.2 AA.
+ */
+export async function barriers(page) {
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() =>
+    globalThis.axe.run({ resultTypes: ["violations"] }),
+  );
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map(
+      ({ target, failureSummary }) =>
+        `${id}: ${target.join(" ")}: ${failureSummary.split("\n").slice(1).join("; ").trim()}`,
+    ),
+  );
+}
+
+/** A page of the demo, with a record of its sockets and errors. */
 export class Demo {
   /** The WebSockets that it has opened. */
   sockets = [];
-  /** What its console and its scripts complain about. */
+  /** The errors of its console and scripts. */
   complaints = [];
 
   constructor(page, url) {
@@ -51,7 +70,7 @@ export class Demo {
     return demo;
   }
 
-  /** Opens the page, and waits until all phones are online. */
+  /** Loads the page, and waits until all phones are online. */
   async goto() {
     await this.page.goto(this.url);
     await this.online(4);
@@ -70,7 +89,7 @@ export class Demo {
     return this.phone(user).locator(".row").filter({ has: title });
   }
 
-  /** Waits until a phone's icon shows a total; "" is none. */
+  /** Waits until a phone's icon shows a total; "" means no badge. */
   async total(user, total) {
     await this.page.waitForFunction(
       ([selector, text]) => {
@@ -81,11 +100,11 @@ export class Demo {
     );
   }
 
-  /** Waits until the log has so many entries of a text, and no more. */
+  /** Waits until the log has `times` entries with a text. Throws if it has more. */
   async logged(text, times = 1) {
     const entries = this.page.locator(".event-summary", { hasText: text });
     await entries.nth(times - 1).waitFor();
     const count = await entries.count();
-    if (count !== times) throw new Error(`the log has ${text} ${count} times, not ${times}`);
+    if (count !== times) throw new Error(`log has ${count} entries "${text}", want ${times}`);
   }
 }

@@ -1,14 +1,14 @@
-// The SDK and the page of the demo in a real browser, with a real server.
+// Tests the SDK and the page of the demo in a real browser with a real server.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, test } from "node:test";
-import { Demo, launch, patient } from "./chromium.mjs";
+import { barriers, Demo, launch, patient } from "./chromium.mjs";
 import { Server } from "./server.mjs";
 
-/** Screenshots are kept for who wants to look at them. */
+/** The folder for screenshots, for people to look at. */
 const screenshots =
   process.env.BADGED_SCREENSHOTS ?? join(tmpdir(), `badged-screenshots-${process.getuid()}`);
 
@@ -35,7 +35,7 @@ afterEach(async () => {
   await context.close();
 });
 
-/** Reads everything on all phones, so that the next test starts from nothing. */
+/** Reads everything on all phones, so that the next test starts at 0. */
 async function readEverything(demo) {
   for (const user of ["ada", "ben", "chloe", "dev"]) {
     await demo.phone(user).getByRole("button", { name: "Read all" }).click();
@@ -63,7 +63,7 @@ test("a message raises the badges, reading lowers one of them", async () => {
   assert.deepEqual(demo.complaints, []);
 });
 
-test("the title, the favicon and the app have the total of the phone in use", async () => {
+test("title, favicon and app show the total of the phone in use", async () => {
   const demo = new Demo(await context.newPage(), server.url);
   await demo.page.addInitScript(() => {
     globalThis.appBadges = [];
@@ -98,13 +98,13 @@ test("two tabs share the connections, and the second takes over from the first",
   await first.total("ben", 1);
   await second.total("ben", 1);
 
-  // What the user does in the tab without a connection counts, too.
+  // Commands of the tab without a connection count too.
   await second.row("ben", "Ada").click();
   await first.total("ben", "");
   await second.total("ben", "");
 
   await first.page.close();
-  // Until then the second shows what the first has told it.
+  // Until then the second shows the state from the first.
   while (second.sockets.length < 4) await second.page.waitForEvent("websocket");
   await second.online(4);
   await server.send("ada-ben", "ben", "Thanks");
@@ -113,7 +113,7 @@ test("two tabs share the connections, and the second takes over from the first",
   assert.deepEqual(second.complaints, []);
 });
 
-test("a phone that was offline shows what it missed, and what its user did counts once", async () => {
+test("a phone that was offline shows what it missed, and its pending commands count once", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);
   await server.send("chloe-dev", "dev", "Did the numbers add up?");
@@ -126,28 +126,29 @@ test("a phone that was offline shows what it missed, and what its user did count
   await chloe.getByText("Offline", { exact: true }).first().waitFor();
   await demo.row("chloe", "Dev").click();
   await chloe.getByText("1 waiting").waitFor();
+  await demo.total("chloe", "");
   await server.send("lunch", "ben", "Coffee?");
   await demo.total("ada", 1);
-  await demo.total("chloe", 2);
+  await demo.total("chloe", "");
 
   await chloe.getByText("Online", { exact: true }).click();
   await demo.total("chloe", 1);
-  await demo.logged(`chloe read chloe-dev up to ${seq}`);
+  await demo.logged(`Chloé read Chloé and Dev up to ${seq}`);
 });
 
-test("the last badge shows before there is a connection", async () => {
+test("the last badge shows before the connection", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);
   await server.send("ada-ben", "ada", "Call you after the stand-up");
   await demo.total("ben", 1);
   await demo.page.reload();
-  await context.routeWebSocket(/./, () => {}); // accepts, and never says a word
+  await context.routeWebSocket(/./, () => {}); // accepts, and never sends a frame
   await demo.page.reload();
   await demo.total("ben", 1);
   await demo.page.getByText("0 of 4 phones online").waitFor();
 });
 
-test("a recall, a mute and a mark change the badge as they should", async () => {
+test("a recall, a mute and a mark change the badge", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);
   await demo.row("ada", "Ben").click();
@@ -180,7 +181,68 @@ test("a recall, a mute and a mark change the badge as they should", async () => 
   await ben.getByRole("button", { name: /^Now everything counts/ }).waitFor();
 });
 
-test("updates that the bus loses are made good", async () => {
+test("an event shows the badges that it changed, and why others did not change", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const { seq } = await server.send("design-crew", "ada", "@Ben the contrast is too low");
+  await demo.total("ben", 1);
+  const event = demo.page.locator(".event", { hasText: `Ada wrote message ${seq} in Design crew` });
+  const button = event.getByRole("button");
+  await button.click();
+  const change = (name) => event.locator(".change", { hasText: name });
+  await change("Ben").getByText("Design crew: 0 → 1 unread").waitFor();
+  const text = async (name) => (await change(name).locator(".change-total").innerText()).trim();
+  assert.equal(await text("Ben"), "0 → 1");
+  assert.equal(await event.locator(".change").count(), 3); // the sender is not among them
+  await demo.page.locator("#phone-ben.is-changed").waitFor();
+  assert.equal(await demo.page.locator("#phone-ada.is-changed").count(), 0);
+  await demo.page.screenshot({ path: join(screenshots, "changes.png") });
+  await button.focus();
+  await demo.page.keyboard.press("Enter");
+  await event.locator(".changes").waitFor({ state: "detached" });
+  assert.equal(await demo.page.locator(".phone.is-changed").count(), 0);
+
+  // A muted conversation has one unread message more, and the badge stays.
+  const level = (level) =>
+    server.post("levels", { conversation_id: "design-crew", user_id: "dev", level });
+  await level("none");
+  const muted = await server.send("design-crew", "ada", "Shipping it");
+  await demo.total("ben", 2);
+  const next = demo.page.locator(".event", {
+    hasText: `Ada wrote message ${muted.seq} in Design crew`,
+  });
+  await next.getByRole("button").click();
+  const dev = next.locator(".change", { hasText: "Dev" });
+  await dev.getByText("1 → 2 unread, muted").waitFor();
+  assert.equal(await dev.locator(".change-total").innerText(), "stays 0");
+  await level("all");
+  assert.deepEqual(demo.complaints, []);
+});
+
+test("while the bus is cut, outdated numbers are marked, and recover", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const ben = demo.phone("ben");
+  await demo.page.getByRole("button", { name: "Cut the bus link" }).click();
+  await demo.page.getByText("bus link cut", { exact: true }).waitFor();
+  await server.send("lunch", "ada", "Coffee machine is alive again");
+  await ben.locator(".behind").getByText("Stale: now 1").waitFor();
+  assert.match(await ben.getAttribute("class"), /is-behind/);
+  const [label, phone] = await Promise.all(
+    [ben.locator(".behind"), ben].map((element) => element.boundingBox()),
+  );
+  assert.ok(label.x + label.width < phone.x + phone.width, "the label fits into the phone");
+  await demo.page.screenshot({ path: join(screenshots, "stale.png") });
+  // Reconciliation heals it, and the phone shows that.
+  await demo.total("ben", 1);
+  await ben.locator(".behind").waitFor({ state: "hidden" });
+  assert.doesNotMatch(await ben.getAttribute("class"), /is-behind/);
+  await demo.page.getByText("Ben caught up", { exact: true }).first().waitFor();
+  await server.post("bus", { cut_ms: 0 });
+  await demo.page.getByRole("button", { name: "Cut the bus link" }).waitFor();
+});
+
+test("updates lost by the bus are reconciled", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);
   await demo.page.getByRole("button", { name: "Cut the bus link" }).click();
@@ -190,10 +252,10 @@ test("updates that the bus loses are made good", async () => {
   const { lost } = await server.get("bus");
   assert(lost > 0, "the bus lost nothing: it was not cut");
   await demo.page.getByRole("button", { name: "Link cut" }).click();
-  await demo.page.getByText("bus link whole").waitFor();
+  await demo.page.getByText("bus link restored").first().waitFor();
 });
 
-test("after a restart of the server the phones come back and go on", async () => {
+test("the phones recover from a restart of the server", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);
   await server.stop();
@@ -204,7 +266,7 @@ test("after a restart of the server the phones come back and go on", async () =>
   await demo.total("dev", 1);
 });
 
-test("where WebSockets are blocked, server-sent events and requests do as well", async () => {
+test("if WebSockets are blocked, server-sent events and requests replace them", async () => {
   await context.routeWebSocket(/./, (socket) => socket.close());
   const demo = new Demo(await context.newPage(), server.url);
   const requests = [];
@@ -218,23 +280,23 @@ test("where WebSockets are blocked, server-sent events and requests do as well",
   await demo.total("ben", 2);
   await demo.row("ben", "Ada").click();
   await demo.total("ben", "");
-  await demo.logged(`ben read ada-ben up to ${seq}`);
+  await demo.logged(`Ben read Ada and Ben up to ${seq}`);
   assert(requests.includes("/v1/commands"));
 
-  // The streams are told that the server goes, and resume once it is back.
+  // The server announces its shutdown on the streams, which resume once it is back.
   await server.stop();
   await demo.page.getByText("Reconnecting…").first().waitFor();
   await server.start();
   await demo.online(4);
-  await server.send("ada-ben", "ada", "Still there?");
-  await demo.total("ben", 1);
+  await server.send("chloe-dev", "chloe", "Still there?");
+  await demo.total("dev", 1);
 });
 
-test("a token that has expired is replaced, and one that is about to is refreshed", async () => {
+test("an expired token is replaced, and one about to expire is renewed", async () => {
   const demo = new Demo(await context.newPage(), server.url);
-  // What ada's first tokens are good for, in seconds: they are asked for by the page itself
-  // and before the first connection.
-  // The last is refreshed in the last quarter of its life, which is long enough for that.
+  // The lifetimes of ada's first tokens, in seconds. The page fetches the first, the client the
+  // next before its first connection. The last is renewed in the last quarter of its life, which
+  // leaves enough time.
   const seconds = [-60, -60, 20];
   await demo.page.route("**/demo/users", async (route) => {
     const response = await route.fetch();
@@ -296,6 +358,7 @@ for (const [colorScheme, width, height] of [
       await demo.goto();
       await server.send("design-crew", "dev", "@Ada can you look at the new icon?");
       await page.getByText("@Ada can you look at the new icon?").first().waitFor();
+      await page.getByText("badged keeps the unread badges of a chat exact").waitFor();
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       assert(wide <= width, `the page is ${wide} pixels wide`);
       const unnamed = await page.evaluate(() =>
@@ -304,6 +367,9 @@ for (const [colorScheme, width, height] of [
           .map((e) => e.outerHTML.slice(0, 80)),
       );
       assert.deepEqual(unnamed, [], "a screen reader has no names for these");
+      await page.locator(".event-button").first().click();
+      await page.locator(".change").first().waitFor();
+      assert.deepEqual(await barriers(page), []);
       await page.screenshot({ path: join(screenshots, `${colorScheme}-${width}.png`) });
     } finally {
       await page.close();

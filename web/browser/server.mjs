@@ -1,4 +1,4 @@
-// The demo, as the browser tests start, stop and talk to it.
+// Starts, stops and calls `badged demo` for the browser tests.
 
 import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
@@ -9,16 +9,16 @@ import { createInterface } from "node:readline";
 const { BADGED_BINARY: binary, BADGED_DATA_DIR: dataDir } = process.env;
 if (!binary || !dataDir) {
   throw new Error(
-    "BADGED_BINARY and BADGED_DATA_DIR are not set: go test ./tests -run Browser does",
+    "BADGED_BINARY and BADGED_DATA_DIR are not set: run go test ./tests -run Browser",
   );
 }
 
-/** `badged demo` on a port that stays the same from one start to the next. */
+/** `badged demo`, on the same port after a restart. */
 export class Server {
   url = "http://127.0.0.1:0";
   #process;
 
-  /** Resolves once it serves. Nobody talks but who is told to. */
+  /** Resolves once it serves and its simulation is off. */
   async start() {
     const listen = this.url.replace("http://", "");
     const child = spawn(binary, ["demo", `--listen=${listen}`, `--data-dir=${dataDir}`], {
@@ -35,7 +35,7 @@ export class Server {
       await this.post("simulation", { running: false });
       return;
     }
-    throw new Error(`badged ended before it was ready:\n${said.join("\n")}`);
+    throw new Error(`badged exited before it was ready:\n${said.join("\n")}`);
   }
 
   async stop() {
@@ -63,7 +63,7 @@ export class Server {
     return this.post("messages", { conversation_id, sender_id, text });
   }
 
-  /** A token that ends so many seconds from now, or ago. */
+  /** A token that expires in `seconds`; in the past if negative. */
   token(user, seconds) {
     const { jwt_secret } = JSON.parse(readFileSync(join(dataDir, "keys.json"), "utf8"));
     const encode = (part) => Buffer.from(JSON.stringify(part)).toString("base64url");

@@ -1,4 +1,4 @@
-/** Makes an element: attributes (false and undefined ones are left out), then children. */
+/** Creates an element with attributes, except false and undefined ones, and children. */
 export function h<Tag extends keyof HTMLElementTagNameMap>(
   tag: Tag,
   attributes: Record<string, string | boolean | undefined> = {},
@@ -13,26 +13,26 @@ export function h<Tag extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Text that only screen readers give out. */
+/** Text for screen readers only. */
 export function spoken(text = ""): HTMLSpanElement {
   return h("span", { class: "spoken" }, text);
 }
 
-/** Sets the text of an element, touching the page only where it differs. */
+/** Sets the text of an element. Does not touch the page if it is the same. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** The element of the page that a selector names. */
+/** Returns the first element that matches a selector, or throws. */
 export function find<Kind extends Element = HTMLElement>(selector: string): Kind {
   const element = document.querySelector<Kind>(selector);
-  if (element === null) throw new Error(`the page has no ${selector}`);
+  if (element === null) throw new Error(`no element matches ${selector}`);
   return element;
 }
 
 /**
  * Wraps a function so that any number of calls run it once, before the next
- * frame is painted.
+ * paint.
  */
 export function oncePerFrame(call: () => void): () => void {
   let asked = false;
@@ -46,7 +46,7 @@ export function oncePerFrame(call: () => void): () => void {
   };
 }
 
-/** Animates an element, unless the user prefers stillness. */
+/** Animates an element, unless the user prefers reduced motion. */
 export function animate(
   element: Element,
   keyframes: Keyframe[],
@@ -66,12 +66,12 @@ const time = new Intl.DateTimeFormat(undefined, {
 });
 const timeWithSeconds = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
-/** A time of day, in as few letters as phones give it. */
+/** Formats a time of day as hours and minutes. */
 export function clock(date: Date): string {
   return time.format(date);
 }
 
-/** A time of day to the second, as the user writes it. */
+/** Formats a time of day to the second, in the user's locale. */
 export function clockToTheSecond(date: Date): string {
   return timeWithSeconds.format(date);
 }

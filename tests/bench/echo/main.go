@@ -1,9 +1,8 @@
-// Echo is a WebSocket server as one begins with: gorilla/websocket with its
-// default options, which sends every message back. Benchmarks compare what a
-// connection costs here.
+// Echo is a minimal WebSocket server: gorilla/websocket with default options,
+// which returns every message. Benchmarks compare the cost of a connection.
 //
-// It listens on a free port of the loopback and prints one line, as badged
-// does, once it serves.
+// It listens on a free loopback port and prints one line, as badged does, once
+// it is ready.
 package main
 
 import (
@@ -43,7 +42,7 @@ func serve(ctx context.Context) error {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
-		_ = server.Close() // nobody is owed anything
+		_ = server.Close() // connections need no goodbye
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve: %w", err)
 		}

@@ -13,14 +13,14 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// Lock applies an event while it holds a lock of its user: SET NX with a token,
-// and a script that gives the lock up only where the token is still there.
+// Lock applies an event while it holds a lock on its user: SET NX with a token,
+// and a script that releases the lock only if it still has the token.
 type Lock struct{ inRedis }
 
 const (
-	// lockTTL frees the locks of those who died with them.
+	// lockTTL releases the locks of crashed holders.
 	lockTTL = 5 * time.Second
-	// lockWait is how long to wait on average before trying again.
+	// lockWait is the average wait before a retry.
 	lockWait = 500 * time.Microsecond
 
 	unlockLua = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
@@ -63,7 +63,7 @@ func (l *Lock) apply(ctx context.Context, e stream.Event) error {
 	if err != nil {
 		return err
 	}
-	// Writing and giving up the lock take one round trip.
+	// Writing and releasing the lock share one round trip.
 	_, err = l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if !seen {
 			write(ctx, p, e, n, was)

@@ -16,7 +16,7 @@ type Lua struct {
 	hash string // of the script
 }
 
-// applyLua returns the new total, or nothing where the event was seen before.
+// applyLua returns the new total, or nothing if the event changes nothing.
 // KEYS are the event and the user; ARGV the fields of the last message and the
 // read position, which of them the event raises (1 or 2), to what, and the
 // seconds for which the event is remembered.
@@ -45,7 +45,7 @@ func NewLua(ctx context.Context, url string) (*Lua, error) {
 	return &Lua{r, hash}, nil
 }
 
-// Apply applies events in one pipeline, or a single one by itself.
+// Apply applies several events in one pipeline, or a single one directly.
 func (l *Lua) Apply(ctx context.Context, events []stream.Event) error {
 	_, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, e := range events {
@@ -58,7 +58,7 @@ func (l *Lua) Apply(ctx context.Context, events []stream.Event) error {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) { // Nil is one that changes nothing
+	if err != nil && !errors.Is(err, redis.Nil) { // Nil means no change
 		return fmt.Errorf("apply %d events: %w", len(events), err)
 	}
 	return nil

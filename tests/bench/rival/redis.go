@@ -1,17 +1,16 @@
-// Package rival has the ways in which unread counts are kept elsewhere, each as
-// who favours it would write it. All remember which events they have applied
-// and take each once, and keep the total of a user with the conversation it
-// changes.
+// Package rival implements other common ways to keep unread counts, each as its
+// proponents would write it. All remember applied events, apply each event once,
+// and update a user's total together with the conversation.
 //
-// They keep a conversation as its last message and the read position, and count
-// the difference, which is right in any order of events as long as messages are
-// numbered without gaps. Sets of messages, recalls, mentions, categories,
-// levels and versions, which badged keeps, they do not.
+// A conversation is its last message and the read position, and the difference is
+// the count. This is right in any order of events if messages are numbered without
+// gaps. Unlike badged, the rivals keep no sets of messages, recalls, mentions,
+// categories, levels or versions.
 //
 // Every rival has
 //
-//	Apply(ctx, events) error      // takes some events; safe for concurrent use
-//	Settle(ctx) error             // returns once all that was applied counts
+//	Apply(ctx, events) error      // safe for concurrent use
+//	Settle(ctx) error             // returns once all applied events count
 //	Totals(ctx, users) ([]int64, error)
 //	Close(ctx) error
 package rival
@@ -29,15 +28,15 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// Connections is how many clients each Redis rival has at work.
+// Connections is the number of concurrent clients of a Redis rival.
 const Connections = 64
 
-// window is how long an event is remembered, as long as badged does.
+// window is how long an event is remembered, the same as in badged.
 const window = 14 * 24 * time.Hour
 
-// inRedis is what all ways that keep their counts in Redis have in common: one
-// hash for each user, with the total in field t, and the last message and the
-// read position of each conversation in fields of their own.
+// inRedis is the common part of the rivals in Redis: one hash per user, with the
+// total in field t, and a field each for the last message and the read position
+// of every conversation.
 type inRedis struct {
 	client *redis.Client
 }
@@ -66,7 +65,7 @@ func namesOf(e stream.Event) names {
 	}
 }
 
-// Settle returns at once: what was applied counts.
+// Settle returns at once: applied events count immediately.
 func (inRedis) Settle(context.Context) error { return nil }
 
 // Totals returns the totals of users.
@@ -112,7 +111,7 @@ func stateOf(values []any) (s state, err error) {
 	return s, nil
 }
 
-// unread returns how many messages count.
+// unread returns the unread count.
 func (s state) unread() int64 { return max(0, s.last-s.read) }
 
 // after returns the state after e.

@@ -13,10 +13,10 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// RowConnections is how many transactions of Rows are under way at once.
+// RowConnections is the number of concurrent transactions of Rows.
 const RowConnections = 16
 
-// tablesSQL are what the ways that keep their counts in Postgres write to.
+// tablesSQL creates the tables of the rivals in Postgres.
 const tablesSQL = `
 CREATE TABLE seen (event uuid PRIMARY KEY);
 CREATE TABLE users (
@@ -47,7 +47,7 @@ LEFT JOIN users AS u USING (user_id) ORDER BY n`
 // that it changes.
 type Rows struct{ pool *pgxpool.Pool }
 
-// NewRows makes the tables and the row of each user, so that an event finds it.
+// NewRows makes the tables and a row for each user.
 func NewRows(ctx context.Context, url string, users int) (*Rows, error) {
 	pool, err := openPool(ctx, url, RowConnections, users)
 	return &Rows{pool}, err
@@ -96,8 +96,8 @@ func (r *Rows) Apply(ctx context.Context, events []stream.Event) error {
 	return nil
 }
 
-// apply takes two round trips. The user's row is locked first, by everybody, so
-// that no two transactions wait for each other.
+// apply takes two round trips. Every transaction locks the user's row first, which
+// prevents deadlocks.
 func apply(ctx context.Context, conn *pgx.Conn, e stream.Event) error {
 	user, conversation := e.UserID(), e.ConversationID()
 	fresh, was := false, state{}
@@ -129,7 +129,7 @@ func apply(ctx context.Context, conn *pgx.Conn, e stream.Event) error {
 	return conn.SendBatch(ctx, &writes).Close()
 }
 
-// Settle returns at once: what was applied counts.
+// Settle returns at once: applied events count immediately.
 func (r *Rows) Settle(context.Context) error { return nil }
 
 // Totals returns the totals of users.

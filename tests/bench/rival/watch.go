@@ -11,7 +11,7 @@ import (
 )
 
 // Watch applies an event in an optimistic transaction, WATCH … MULTI … EXEC,
-// and tries again where another was faster.
+// and retries on a conflict.
 type Watch struct{ inRedis }
 
 // NewWatch connects to Redis.
@@ -49,13 +49,13 @@ func (w *Watch) attempt(ctx context.Context, tx *redis.Tx, e stream.Event, n nam
 	return err
 }
 
-// reader is what look needs of a connection.
+// reader is the part of a connection that look needs.
 type reader interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// look finds out, in one round trip, whether an event was seen and what its
-// conversation is.
+// look reads in one round trip whether an event is a duplicate, and the state of
+// its conversation.
 func look(ctx context.Context, r reader, n names) (seen bool, was state, err error) {
 	var exists *redis.IntCmd
 	var values *redis.SliceCmd
@@ -71,7 +71,7 @@ func look(ctx context.Context, r reader, n names) (seen bool, was state, err err
 	return exists.Val() > 0, was, err
 }
 
-// write queues the commands that apply an event to what its conversation was.
+// write queues the commands that apply an event to the conversation's state.
 func write(ctx context.Context, p redis.Pipeliner, e stream.Event, n names, was state) {
 	p.Set(ctx, n.seen, "", window)
 	now := was.after(e)

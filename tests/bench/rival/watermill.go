@@ -21,20 +21,20 @@ import (
 
 // Settings of Watermill.
 const (
-	// Topics is how many topics the users are spread over, each with a
-	// subscriber of its own.
+	// Topics is the number of topics that share the users, each with its own
+	// subscriber.
 	Topics = 4
-	// Ahead is how many events can be published that are not handled: the stock
-	// query reads and sorts the whole backlog, so that a long one would only
-	// make it look slower than it is.
+	// Ahead is how many published events may be unhandled. The stock query reads
+	// and sorts the whole backlog, so a long one would make it look slower than
+	// it is.
 	Ahead = 4000
 
 	topicPoll = 5 * time.Millisecond
 )
 
-// Watermill is the stock watermill-sql publisher and subscriber. A handler
-// applies each message in the transaction in which it was read, which is the
-// exactly-once example of its makers.
+// Watermill is the stock watermill-sql publisher and subscriber. A handler applies
+// each message in the transaction that read it, as in the project's exactly-once
+// example.
 type Watermill struct {
 	pool      *pgxpool.Pool
 	db        *sql.DB
@@ -91,7 +91,7 @@ func NewWatermill(ctx context.Context, url string, users int) (_ *Watermill, err
 
 func topic(n int) string { return "badges_" + strconv.Itoa(n) }
 
-// handle applies messages until there are no more.
+// handle applies messages until the channel is closed.
 func (w *Watermill) handle(messages <-chan *message.Message) error {
 	for msg := range messages {
 		tx, ok := watermillsql.TxFromContext(msg.Context())
@@ -113,8 +113,8 @@ func (w *Watermill) handle(messages <-chan *message.Message) error {
 	return nil
 }
 
-// applyTx applies an event within tx. One topic has all events of a user, one
-// after the other, so that nothing need be locked.
+// applyTx applies an event within tx. It needs no locks: all events of a user are
+// in one topic, which is handled in order.
 func applyTx(ctx context.Context, tx *sql.Tx, e stream.Event) error {
 	user, conversation := e.UserID(), e.ConversationID()
 	done, err := tx.ExecContext(ctx, seenSQL, key(e))
@@ -140,7 +140,7 @@ func applyTx(ctx context.Context, tx *sql.Tx, e stream.Event) error {
 	return err
 }
 
-// Apply publishes events, and waits while too many are not handled.
+// Apply publishes events, and waits while too many are unhandled.
 func (w *Watermill) Apply(ctx context.Context, events []stream.Event) error {
 	if err := w.await(ctx, Ahead); err != nil {
 		return err
@@ -166,12 +166,12 @@ func (w *Watermill) Apply(ctx context.Context, events []stream.Event) error {
 	return nil
 }
 
-// settledSQL tells whether the transaction that handled the last message of a
+// settledSQL reads whether the transaction that handled the last message of a
 // topic is committed.
 const settledSQL = `SELECT (SELECT "offset" FROM "watermill_%[1]s" ORDER BY transaction_id DESC, "offset" DESC LIMIT 1)
        IS NOT DISTINCT FROM (SELECT offset_acked FROM "watermill_offsets_%[1]s")`
 
-// Settle returns once all that was published is handled and committed.
+// Settle returns once all published events are handled and committed.
 func (w *Watermill) Settle(ctx context.Context) error {
 	if err := w.await(ctx, 0); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (w *Watermill) Settle(ctx context.Context) error {
 	return nil
 }
 
-// await returns once no more than so many events are published and not handled.
+// await returns once at most the given number of published events are unhandled.
 func (w *Watermill) await(ctx context.Context, most int64) error {
 	tick := time.NewTicker(topicPoll)
 	defer tick.Stop()

@@ -13,7 +13,7 @@ type alias struct {
 	other []int32
 }
 
-// newAlias returns weights 1/(k+1)^s, as of Zipf's law.
+// newAlias returns an alias with the weights 1/(k+1)^s of Zipf's law.
 func newAlias(n int, s float64) alias {
 	weights := make([]float64, n)
 	var sum float64

@@ -1,6 +1,6 @@
-// Package stream makes the events that every way of counting is given: the same
-// ones in the same order for the same seed, and what they must come to, worked
-// out without any of the product's code.
+// Package stream generates the events for every way of counting: the same events in
+// the same order for the same seed. It also computes the totals that must result,
+// without any of the product's code.
 package stream
 
 import (
@@ -10,21 +10,20 @@ import (
 	"sync"
 )
 
-// Config says what happens.
+// Config configures a stream.
 type Config struct {
 	Users         int
 	Conversations int // of each user
-	// Before is how many messages every conversation has had, and its user has
-	// read, when the stream begins.
+	// Before is the number of messages that every conversation has, all read,
+	// when the stream begins.
 	Before int32
 	// Reads is the share of reads, from 0 to 1; the rest are deliveries.
 	Reads float64
-	// Repeats is the share of events that come again, a few thousand events
-	// later, as they do where a publisher is not sure that the first got
-	// through.
+	// Repeats is the share of events that are repeated a few thousand events
+	// later, as by a publisher that retries.
 	Repeats float64
-	// Skew is how unevenly users are active, the exponent of Zipf's law; 0 is
-	// evenly.
+	// Skew is the exponent of Zipf's law for the activity of users; 0 is
+	// uniform.
 	Skew float64
 	Seed uint64
 }
@@ -35,16 +34,16 @@ func (c Config) String() string {
 		c.Users, c.Conversations, 100*(1-c.Reads), 100*c.Reads, 100*c.Repeats, c.Skew, c.Seed)
 }
 
-// Event is one event of one user. Messages of a conversation are numbered from
-// 1 without gaps, which not every way of counting could do without.
+// Event is one event of one user. Messages of a conversation are numbered from 1
+// without gaps, which some ways of counting need.
 type Event struct {
-	// N is the number of the event in the stream; a repeated one has that of
-	// the first.
+	// N is the number of the event in the stream. A repeat has the number of the
+	// original.
 	N            int64
 	User         int32
 	Conversation int32 // of the user
 	Read         bool  // else delivered
-	// Seq is the message that is delivered, or up to which is read.
+	// Seq is the delivered message, or the last read one.
 	Seq int64
 }
 
@@ -63,7 +62,7 @@ func (e Event) ConversationID() string {
 	return "talk-" + padded(int64(e.User), 7) + "-" + strconv.Itoa(int(e.Conversation))
 }
 
-// padded is n with at least so many digits.
+// padded formats n with leading zeros.
 func padded(n int64, digits int) string {
 	var b [20]byte
 	i := len(b)
@@ -84,12 +83,12 @@ type Stream struct {
 	// last and read are by user and conversation.
 	last, read []int32
 	n          int64
-	// recent are some of the events of the last while, for reads to follow
-	// deliveries and for repeats.
+	// recent is a sample of recent events, for reads after deliveries and for
+	// repeats.
 	recent []Event
 }
 
-// remembered is how many events a repeat or a read can be behind.
+// remembered is how many events back a repeat or a read can refer to.
 const remembered = 4096
 
 // New returns a stream at its start.
@@ -109,7 +108,7 @@ func New(cfg Config) *Stream {
 	return s
 }
 
-// Next fills evs with what happens next.
+// Next fills evs with the next events.
 func (s *Stream) Next(evs []Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *Stream) next() Event {
 	}
 	e := Event{N: s.n}
 	s.n++
-	// Who reads has been given something not long ago.
+	// Reads follow a recent delivery.
 	if r := s.random.Float64(); r < s.cfg.Reads && len(s.recent) > 0 {
 		of := s.recent[s.random.IntN(len(s.recent))]
 		e.User, e.Conversation, e.Read = of.User, of.Conversation, true
@@ -151,8 +150,8 @@ func (s *Stream) next() Event {
 
 func (s *Stream) at(e Event) int { return int(e.User)*s.cfg.Conversations + int(e.Conversation) }
 
-// Totals returns what each user has not read once all that was handed out has
-// been applied, in whatever order.
+// Totals returns the unread total of each user after all events that were handed
+// out, in any order.
 func (s *Stream) Totals() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

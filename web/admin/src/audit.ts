@@ -2,10 +2,11 @@ import { h } from "../../page/dom.js";
 import { when } from "./format.js";
 import { KeyedList } from "./list.js";
 import { table } from "./overview.js";
+import { hashOf } from "./place.js";
 import type { Action, Server } from "./server.js";
 import type { Page, View } from "./view.js";
 
-/** What operators have done. */
+/** The audit trail of operator actions. */
 export class Audit implements View {
   readonly name = "audit";
   readonly title = "Audit trail";
@@ -20,7 +21,7 @@ export class Audit implements View {
       body,
       ({ id }) => String(id),
       row,
-      h("tr", {}, h("td", { class: "empty", colspan: "5" }, "Nobody has changed anything yet.")),
+      h("tr", {}, h("td", { class: "empty", colspan: "5" }, "No actions yet.")),
     );
     this.#more.addEventListener("click", async () => {
       const older = await page.server.audit(this.#actions.at(-1)?.id).catch(() => undefined);
@@ -31,7 +32,7 @@ export class Audit implements View {
     this.element = h(
       "div",
       { class: "view" },
-      table("Audit trail", ["When", "Who", "Action", "With", "What came of it"], body),
+      table("Audit trail", ["When", "Who", "Action", "Arguments", "Result"], body),
       this.#more,
     );
   }
@@ -50,7 +51,7 @@ export class Audit implements View {
   }
 }
 
-/** How many characters of an object are shown at most, before it is unfolded. */
+/** Most characters of an object shown before it is unfolded. */
 const shown = 60;
 
 function row(a: Action): HTMLElement {
@@ -70,7 +71,7 @@ function row(a: Action): HTMLElement {
   );
 }
 
-/** The fields of an object, without what a machine needs around them. */
+/** Formats the fields of an object for people. */
 function told(fields: Readonly<Record<string, unknown>>): string {
   return Object.entries(fields)
     .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
@@ -80,12 +81,15 @@ function told(fields: Readonly<Record<string, unknown>>): string {
 function outcome(a: Action): Node {
   if (a.error !== undefined) return document.createTextNode(a.error);
   if (a.ended_at === undefined)
-    return document.createTextNode("not known: under way, or its process has ended");
+    return document.createTextNode("unknown: in progress, or its process has exited");
   if (a.result === undefined) return document.createTextNode("done");
+  const { job } = a.result as { job?: number };
+  if (job !== undefined)
+    return h("a", { href: hashOf("jobs", { job: String(job) }) }, `job ${job}`);
   return folded(a.result as Record<string, unknown>, "done");
 }
 
-/** An object in words, or where that is long, behind a summary. */
+/** The fields of an object, folded behind a summary if they are long. */
 function folded(fields: Readonly<Record<string, unknown>>, summary: string): HTMLElement {
   if (JSON.stringify(fields).length <= shown) return h("span", { class: "mono" }, told(fields));
   return h(

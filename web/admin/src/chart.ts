@@ -4,18 +4,18 @@ import { h, setText } from "../../page/dom.js";
 /** A line of a chart. */
 export interface Line {
   readonly label: string;
-  /** The custom property of CSS with its colour. */
+  /** The CSS custom property with its color. */
   readonly color: string;
 }
 
-/** Values by time, in seconds since 1970; null where nobody knows. */
+/** Values by time, in seconds since 1970; null if unknown. */
 export type Values = readonly (number | null)[];
 
 const HEIGHT = 168;
 const LEAST_SPAN_SECONDS = 600;
 const HOUR_SECONDS = 3600;
 
-/** A chart of the last hour, with the newest values above it in words. */
+/** A chart of the last hour, with the newest values as text above it. */
 export class Chart {
   readonly element: HTMLElement;
   readonly #lines: readonly Line[];
@@ -25,7 +25,7 @@ export class Chart {
   readonly #empty = h(
     "p",
     { class: "chart-empty" },
-    "Nothing is known yet: a first point takes some 20 s.",
+    "No data yet: the first point takes about 20 s.",
   );
   #chart: uPlot | undefined;
   #data: uPlot.AlignedData = [[]];
@@ -71,7 +71,7 @@ export class Chart {
   #rebuild(): void {
     this.#chart?.destroy();
     this.#chart = undefined;
-    if (this.#plot.clientWidth === 0) return; // not on the page
+    if (this.#plot.clientWidth === 0) return; // not attached to the page
     const style = getComputedStyle(document.documentElement);
     const ink = style.getPropertyValue("--text-soft").trim();
     const line = style.getPropertyValue("--panel-line").trim();
@@ -128,7 +128,7 @@ export class Chart {
   }
 }
 
-/** The points without a neighbour, to which no line leads. */
+/** The points without a neighbor, which no line connects. */
 function alone(chart: uPlot, series: number): number[] {
   const values = chart.data[series] ?? [];
   const known = (i: number) => values[i] !== null && values[i] !== undefined;

@@ -5,7 +5,7 @@ import { KeyedList } from "./list.js";
 import type { DeadLetter, Server } from "./server.js";
 import type { Page, View } from "./view.js";
 
-/** Events of the log that could not be understood. */
+/** Events of the log that could not be decoded. */
 export class DeadLetters implements View {
   readonly name = "dead-letters";
   readonly title = "Dead letters";
@@ -25,7 +25,7 @@ export class DeadLetters implements View {
       h(
         "li",
         { class: "empty panel" },
-        "There are no dead letters: everything in the log was understood.",
+        "There are no dead letters: every event in the log was decoded.",
       ),
     );
     this.element = h(
@@ -34,7 +34,7 @@ export class DeadLetters implements View {
       h(
         "p",
         { class: "lead" },
-        "Events in the log that could not be understood are put aside here, and the rest goes on. Retry them after an upgrade; discard what is of no use.",
+        "Events that could not be decoded are set aside here, and folding continues. Retry them after an upgrade, or discard them.",
       ),
       letters,
     );
@@ -65,8 +65,8 @@ export class DeadLetters implements View {
       ),
     );
     discard.addEventListener("click", async () => {
-      const text = `It is removed for good. The audit trail keeps what it was: ${reason}`;
-      if (!(await confirm(`Discard dead letter ${id}?`, text, "Discard"))) return;
+      const text = `This cannot be undone. The audit trail keeps the dead letter: ${reason}`;
+      if (!(await confirm(`Discard dead letter ${id}?`, text, "Discard", "Keep it"))) return;
       await this.#page.act(
         () => this.#page.server.discardDeadLetter(id),
         `Dead letter ${id} is discarded`,
@@ -87,7 +87,7 @@ export class DeadLetters implements View {
       h(
         "details",
         {},
-        h("summary", {}, "What the log has"),
+        h("summary", {}, "Payload in the log"),
         h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(payload, null, 2)),
       ),
     );

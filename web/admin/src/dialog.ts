@@ -1,13 +1,18 @@
 import { h } from "../../page/dom.js";
 
-/** Asks whether something is to be done, and says so once it is answered. */
-export function confirm(title: string, text: string, action: string): Promise<boolean> {
+/** Asks for a confirmation; `refusal` is the label of the other button. */
+export function confirm(
+  title: string,
+  text: string,
+  action: string,
+  refusal: string,
+): Promise<boolean> {
   const yes = h("button", { class: "button is-danger", type: "button" }, action);
-  const no = h("button", { class: "button", type: "button", autofocus: true }, "Keep it");
+  const no = h("button", { class: "button", type: "button", autofocus: true }, refusal);
   return ask(title, text, [no, yes], yes);
 }
 
-/** Tells that something went wrong. */
+/** Shows an error. */
 export async function tell(title: string, text: string): Promise<void> {
   const ok = h("button", { class: "button is-main", type: "button", autofocus: true }, "Close");
   await ask(title, text, [ok], ok);

@@ -11,14 +11,14 @@ export function counted(n: number, noun: string): string {
   return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 }
 
-/** A rate in few letters: `0`, `0.4`, `12`, `1.2K`; a dash where nobody knows. */
+/** A short rate: `0`, `0.4`, `12`, `1.2K`; a dash if unknown. */
 export function rate(n: number | null | undefined): string {
   if (n === null || n === undefined) return "–";
   if (n > 0 && n < 10) return n.toFixed(1);
   return compact.format(Math.round(n));
 }
 
-/** A duration in few letters: `4 ms`, `2.1 s`, `3 min`, `2 h`, `5 d`; a dash where nobody knows. */
+/** A short duration: `4 ms`, `2.1 s`, `3 min`, `2 h`, `5 d`; a dash if unknown. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds === 0) return "0 s";
@@ -37,12 +37,34 @@ export function when(time: string | Date): string {
   return dateTime.format(new Date(time));
 }
 
-/** A time as an input of type datetime-local has it. */
+/** A time as the value of a datetime-local input. */
 export function forInput(time: Date): string {
   return when(time).replace(" ", "T");
 }
 
-/** The part of the width that a lag takes: any is seen, and ten times as much is a fifth more. */
+/** The fraction of the width for a lag, logarithmic: ten times the lag adds a fifth. Any lag is visible. */
 export function lagShare(events: number): number {
   return events <= 0 ? 0 : Math.min(1, 0.08 + Math.log10(events) / 5);
+}
+
+const DAY_SECONDS = 86_400;
+
+/** Labels of a time axis in seconds since 1970, with the day where it changes. */
+export function axisTimes(splits: readonly number[]): string[] {
+  const step = (splits[1] ?? 0) - (splits[0] ?? 0);
+  const digits = step >= 60 ? 16 : step >= 1 ? 19 : 23;
+  let day = "";
+  return splits.map((seconds) => {
+    const [date = "", time = ""] = [when(new Date(seconds * 1000)).slice(0, 10), precise(seconds)];
+    const clock = step >= DAY_SECONDS ? "" : time.slice(11, digits);
+    const label = date === day ? clock : `${clock}\n${date}`.trim();
+    day = date;
+    return label;
+  });
+}
+
+/** A local date and time to the millisecond. */
+function precise(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  return `${when(date)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }

@@ -1,7 +1,9 @@
 import { h } from "../../page/dom.js";
 import { confirm } from "./dialog.js";
 import { counted, duration, when } from "./format.js";
+import { idText } from "./ids.js";
 import { KeyedList } from "./list.js";
+import { hashOf, userPlace } from "./place.js";
 import type { Difference, Job, JobKind, JobTarget, Server } from "./server.js";
 import type { Page, View } from "./view.js";
 
@@ -11,15 +13,18 @@ export class Jobs implements View {
   readonly title = "Jobs";
   readonly element: HTMLElement;
   readonly #page: Page;
+  readonly #cards = h("ul", { class: "cards", "aria-label": "Jobs" });
   readonly #list: KeyedList<Job>;
   readonly #onRunning: (n: number) => void;
+  /** The job in the URL, and whether it was scrolled into view. */
+  #wanted: number | undefined;
+  #found = true;
 
   constructor(page: Page, onRunning: (n: number) => void) {
     this.#page = page;
     this.#onRunning = onRunning;
-    const list = h("ul", { class: "cards", "aria-label": "Jobs" });
     this.#list = new KeyedList(
-      list,
+      this.#cards,
       ({ id }) => String(id),
       (job) => this.#card(job),
       h("li", { class: "empty panel" }, "No job has run yet."),
@@ -28,14 +33,43 @@ export class Jobs implements View {
       "div",
       { class: "view" },
       h("div", { class: "forms" }, this.#verifyForm(), this.#rebuildForm()),
-      list,
+      this.#cards,
     );
   }
 
   async refresh(server: Server): Promise<void> {
     const jobs = await server.jobs();
-    this.#list.update(jobs);
+    const wanted = this.#wanted;
+    if (wanted !== undefined && !jobs.some(({ id }) => id === wanted)) {
+      const job = await server.job(wanted);
+      if (job !== undefined) this.#list.update([...jobs, job]);
+      else this.#list.update(jobs);
+    } else {
+      this.#list.update(jobs);
+    }
     this.#onRunning(jobs.filter(({ state }) => state === "running").length);
+    this.#point();
+  }
+
+  arrive(params: URLSearchParams): void {
+    const id = Number(params.get("job") ?? Number.NaN);
+    this.#wanted = Number.isSafeInteger(id) ? id : undefined;
+    this.#found = this.#wanted === undefined;
+    this.#point();
+  }
+
+  /** Scrolls the job in the URL into view, once. */
+  #point(): void {
+    for (const card of this.#cards.children) {
+      const wanted = card instanceof HTMLElement && card.id === `job-${this.#wanted}`;
+      card.classList.toggle("is-wanted", wanted);
+      if (!wanted || this.#found) continue;
+      this.#found = true;
+      const details = card.querySelector("details");
+      if (details) details.open = true;
+      card.scrollIntoView({ block: "center" });
+      card.focus({ preventScroll: true });
+    }
   }
 
   #verifyForm(): HTMLElement {
@@ -44,7 +78,7 @@ export class Jobs implements View {
     const sample = field("verify-sample", "Sample of users", "no");
     return this.#form(
       "Verify",
-      "Folds the log again and compares every number with the tables. It changes nothing.",
+      "Replays the log and compares every number with the tables. Changes nothing.",
       [partition, user, sample],
       () => {
         void this.#start("verification", {
@@ -62,7 +96,7 @@ export class Jobs implements View {
     const load = field("rebuild-load", "Max load", "1", "decimal");
     return this.#form(
       "Rebuild",
-      "Folds the log again into new tables beside the live ones, and swaps them only where they differ. Clients are served meanwhile.",
+      "Replays the log into staging tables, and swaps only those that differ. Clients are served meanwhile.",
       [partition, user, load],
       async () => {
         const whose =
@@ -72,7 +106,7 @@ export class Jobs implements View {
               ? `partition ${partition.input.value}`
               : "all partitions";
         const text = `The tables of ${whose} are made what the log says. Where nothing is wrong nothing changes.`;
-        if (!(await confirm(`Rebuild ${whose}?`, text, "Rebuild"))) return;
+        if (!(await confirm(`Rebuild ${whose}?`, text, "Rebuild", "Do not rebuild"))) return;
         await this.#start("rebuild", {
           ...number("partition", partition.input),
           ...(user.input.value !== "" && { user: user.input.value }),
@@ -117,10 +151,10 @@ export class Jobs implements View {
       {
         class: "button",
         type: "button",
-        "aria-label": `Cancel job ${job.id}`,
+        "aria-label": `Cancel ${job.kind} of ${targetOf(job.arguments)}, job ${job.id}`,
         disabled: job.cancel_requested,
       },
-      job.cancel_requested ? "Canceling…" : "Cancel",
+      job.cancel_requested ? "Canceling…" : `Cancel ${job.kind}`,
     );
     cancel.addEventListener("click", () =>
       this.#page.act(() => this.#page.server.cancelJob(job), `Job ${job.id} is being canceled`),
@@ -128,13 +162,17 @@ export class Jobs implements View {
     const running = job.state === "running";
     const card = h(
       "li",
-      { class: "card panel", "data-state": job.state },
+      { class: "card panel", id: `job-${job.id}`, tabindex: "-1", "data-state": job.state },
       h(
         "div",
         { class: "card-head" },
         h("span", { class: "state", "data-state": stateOf(job) }, stateWords(job)),
         h("h3", {}, title),
-        h("span", { class: "soft mono" }, `job ${job.id}`),
+        h(
+          "a",
+          { class: "soft mono", href: hashOf("jobs", { job: String(job.id) }) },
+          `job ${job.id}`,
+        ),
         ...(running ? [h("div", { class: "card-buttons" }, cancel)] : []),
       ),
     );
@@ -160,7 +198,7 @@ export class Jobs implements View {
             {},
             `${counted(differences.length, "difference")}${differences.length >= 100 ? " and perhaps more" : ""}`,
           ),
-          h("ul", { class: "differences" }, ...differences.map((d) => h("li", {}, difference(d)))),
+          h("ul", { class: "differences" }, ...differences.map(difference)),
         ),
       );
     }
@@ -198,7 +236,7 @@ function targetOf(t: JobTarget): string {
   return t.sample ? `${counted(t.sample, "user")} of ${where}` : where;
 }
 
-/** Of a job that is done, whether it found anything. */
+/** Whether a finished job found differences. */
 function stateOf(job: Job): string {
   const found =
     job.kind === "verification" && job.state === "done" && Number(job.result?.differences) > 0;
@@ -234,9 +272,7 @@ function progress({ progress: p }: Job, title: string): HTMLElement {
 function resultOf({ kind, result: r }: Job): string {
   if (r === undefined) return "";
   if (r.user_id !== undefined) {
-    return r.mended
-      ? `made what the log says, in version ${r.version}`
-      : "is what the log says, nothing was changed";
+    return r.mended ? `healed in version ${r.version}` : "matches the log; nothing was changed";
   }
   const whole = `${counted(r.users ?? 0, "user")} and ${counted(r.conversations ?? 0, "conversation")} of ${counted(r.partitions ?? 0, "partition")}`;
   if (kind === "verification") {
@@ -244,7 +280,7 @@ function resultOf({ kind, result: r }: Job): string {
     return `${whole} compared: ${n === 0 ? "no difference" : counted(n, "difference")}`;
   }
   return r.different_users
-    ? `${whole} rebuilt: ${counted(r.different_users, "user")} repaired, ${counted(r.new_epochs ?? 0, "partition")} with a new epoch`
+    ? `${whole} rebuilt: ${counted(r.different_users, "user")} healed, ${counted(r.new_epochs ?? 0, "partition")} with a new epoch`
     : `${whole} rebuilt: no difference, nothing was changed`;
 }
 
@@ -253,7 +289,21 @@ function differencesOf({ result }: Job): readonly Difference[] {
   return result?.first ?? [];
 }
 
-function difference(d: Difference): string {
-  const where = d.conversation_id === undefined ? "" : `, conversation ${d.conversation_id}`;
-  return `${d.user_id}${where}: ${d.field} is ${d.table || "empty"} in the table, ${d.log || "empty"} by the log`;
+/** A difference: the number by the log, the one in the table, and a link to the user. */
+function difference(d: Difference): HTMLElement {
+  const conversation = d.conversation_id;
+  return h(
+    "li",
+    { class: "difference" },
+    h(
+      "a",
+      { href: userPlace(d.user_id, conversation === undefined ? {} : { conversation }) },
+      idText(d.user_id),
+    ),
+    ...(conversation === undefined ? [] : [", conversation ", idText(conversation)]),
+    `: ${d.field} is `,
+    h("strong", {}, d.log || "empty"),
+    " by the log, ",
+    h("span", { class: "soft" }, `the table has ${d.table || "nothing"}`),
+  );
 }

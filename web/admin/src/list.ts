@@ -1,6 +1,6 @@
 /**
- * Keeps the children of an element like a list of items, redrawing only those that have changed:
- * what a user has open or in focus elsewhere stays.
+ * Syncs the children of an element with a list of items. It redraws only changed items, so
+ * that open details and the focus stay.
  */
 export class KeyedList<Item> {
   readonly #container: Element;
@@ -28,7 +28,7 @@ export class KeyedList<Item> {
       element.remove();
       this.#drawn.delete(key);
     }
-    // All are drawn before any is put in its place: drawing replaces what was there.
+    // Draw all before placing any: drawing replaces the previous element.
     const elements = items.map((item) => this.#element(item));
     let place: Element | null = this.#container.firstElementChild;
     for (const element of elements) {

@@ -4,13 +4,14 @@ import { DeadLetters } from "./deadletters.js";
 import { tell } from "./dialog.js";
 import { Jobs } from "./jobs.js";
 import { Overview } from "./overview.js";
+import { placeOf } from "./place.js";
 import { Away, Refused, Server } from "./server.js";
 import { signIn } from "./signin.js";
 import { Users } from "./users.js";
 import type { Page, View } from "./view.js";
 
 const POLL_MS = 3_000;
-// Kept by the browser for as long as the tab lives, and out of every address.
+// Stored in sessionStorage: it ends with the tab and never gets into a URL.
 const KEY = "badged-admin-key";
 
 const main = find("#main");
@@ -20,7 +21,7 @@ const pillText = find("#link-text");
 const signOut = find<HTMLButtonElement>("#sign-out");
 const said = find("#said");
 
-/** The page of an operator who has signed in. */
+/** The page after the sign-in. */
 class Operations implements Page {
   readonly server: Server;
   readonly #views: readonly View[];
@@ -77,14 +78,20 @@ class Operations implements Page {
       this.refresh();
       return true;
     } catch (error) {
-      if (!this.#isOut(error)) await tell("That did not work", messageOf(error));
+      if (!this.#isOut(error)) await tell("The action failed", messageOf(error));
       this.refresh();
       return false;
     }
   }
 
-  open(view: string): void {
-    location.hash = view;
+  open(hash: string): void {
+    if (location.hash === hash) this.#arrive();
+    else location.hash = hash;
+  }
+
+  replace(hash: string): void {
+    history.replaceState(null, "", hash);
+    this.#remember();
   }
 
   refresh(): void {
@@ -94,21 +101,24 @@ class Operations implements Page {
   }
 
   readonly #onHash = () => {
+    const before = this.#open;
     this.#open = this.#chosen();
-    this.#show();
-    main.focus();
+    if (this.#open !== before) this.#show();
+    else this.#arrive();
+    // Within a view the focus stays.
+    if (this.#open !== before || placeOf(location.hash).params.size === 0) main.focus();
   };
 
-  /** Nobody looks at a page that is hidden: the server is left alone. */
+  /** A hidden page does not poll. */
   readonly #onVisible = () => {
     clearTimeout(this.#timer);
     if (!document.hidden) this.refresh();
   };
 
   #chosen(): View {
-    const name = location.hash.slice(1);
+    const { view: name } = placeOf(location.hash);
     const view = this.#views.find((v) => v.name === name) ?? this.#views[0];
-    if (view === undefined) throw new Error("the page has no views");
+    if (view === undefined) throw new Error("no view is defined");
     return view;
   }
 
@@ -123,7 +133,19 @@ class Operations implements Page {
     }
     document.title = `${this.#open.title} · badged operations`;
     main.replaceChildren(this.#open.element);
+    this.#arrive();
     this.refresh();
+  }
+
+  #arrive(): void {
+    this.#remember();
+    this.#open.arrive?.(placeOf(location.hash).params);
+  }
+
+  /** Makes the link of a view lead to what it showed last. */
+  #remember(): void {
+    const link = this.#links.get(this.#open.name)?.link;
+    if (link && placeOf(location.hash).view === this.#open.name) link.href = location.hash;
   }
 
   #mark(name: string, n: number, what: string): void {
@@ -134,7 +156,7 @@ class Operations implements Page {
     badge.setAttribute("aria-label", `${n} ${what}`);
   }
 
-  /** What the links count is known from the start, not only once their view was open. */
+  /** Loads the counts in the links before their views are opened. */
   async #countAll(): Promise<void> {
     await Promise.all(
       this.#views
@@ -152,7 +174,7 @@ class Operations implements Page {
       this.#link("live", "Live");
     } catch (error) {
       if (this.#isOut(error)) return;
-      if (error instanceof Away) this.#link("lost", "Server away, trying again");
+      if (error instanceof Away) this.#link("lost", "Server unreachable, retrying");
       else if (error instanceof Refused) this.#link("lost", error.message);
       else throw error;
     } finally {
@@ -182,10 +204,10 @@ class Operations implements Page {
 
 function messageOf(error: unknown): string {
   if (error instanceof Refused) return error.message;
-  return "The server cannot be reached. Nothing may have happened: look before you try again.";
+  return "The server cannot be reached. Check whether the action took effect before you try again.";
 }
 
-/** Asks for a key until one is good. */
+/** Asks for a key until the server accepts one. */
 async function askForKey(why: string): Promise<void> {
   sessionStorage.removeItem(KEY);
   document.title = "Sign in · badged operations";

@@ -7,12 +7,12 @@ import type { Horizon, Lag, Partition, Process, Rate, Server } from "./server.js
 import type { View } from "./view.js";
 
 const KEPT_SECONDS = 3600;
-/** From this age on a transaction is shown: there is nearly always one that is about to end. */
+/** Younger transactions are not shown: there is nearly always one that is about to end. */
 const HORIZON_SECONDS = 1;
-/** A lag that is worth a look. */
+/** A longer lag is highlighted. */
 const LATE_SECONDS = 5;
 
-/** The partitions, what was done in the last hour, and the processes. */
+/** The partitions, the rates of the last hour, and the processes. */
 export class Overview implements View {
   readonly name = "overview";
   readonly title = "Overview";
@@ -132,11 +132,7 @@ export class Overview implements View {
           : "every partition has an owner",
         unowned > 0,
       ],
-      [
-        duration(oldest),
-        oldest > LATE_SECONDS ? "later than it should be" : "in time",
-        oldest > LATE_SECONDS,
-      ],
+      [duration(oldest), oldest > LATE_SECONDS ? "late" : "on time", oldest > LATE_SECONDS],
       [count(sockets + streams), `${count(streams)} by event stream`, false],
       [
         count(processes.length),
@@ -174,7 +170,7 @@ function describeHorizon(horizon: Horizon): string {
     horizon.prepared !== undefined
       ? `the prepared transaction ${horizon.prepared}`
       : `the transaction of Postgres process ${horizon.pid}`;
-  const known = [horizon.user, horizon.database, horizon.application, horizon.state, horizon.query];
+  const known = [horizon.user, horizon.database, horizon.application, horizon.state];
   const more = known.filter((text) => text).join(", ");
   return `Events of the last ${duration(horizon.seconds)} may wait for ${whose}${more && ` (${more})`} to end.`;
 }
@@ -183,7 +179,7 @@ export function table(title: string, columns: readonly string[], body: HTMLEleme
   const id = `table-${title.toLowerCase().replace(/\W+/g, "-")}`;
   return h(
     "section",
-    { class: "panel", "aria-labelledby": id },
+    { class: "panel" },
     h("h2", { id, class: "panel-title" }, title),
     h(
       "div",
@@ -213,7 +209,7 @@ function partitionRow(p: Partition): HTMLElement {
     h("td", { class: "number" }, duration(p.seconds_behind)),
     h("td", { class: "mono" }, p.folded),
     h("td", { class: "mono" }, p.head),
-    h("td", {}, p.owner.replace(/^badged projector /, "") || "nobody"),
+    h("td", {}, p.owner.replace(/^badged projector /, "") || "none"),
   );
 }
 
@@ -253,6 +249,6 @@ function emptyProcesses(): HTMLElement {
   return h(
     "tr",
     {},
-    h("td", { class: "empty", colspan: "8" }, "No process has been heard of in the last 20 s."),
+    h("td", { class: "empty", colspan: "8" }, "No process has reported in the last 20 s."),
   );
 }

@@ -2,12 +2,12 @@ import type { Rate } from "./server.js";
 
 const POINT_SECONDS = 10;
 
-/** When a point is, in seconds since 1970. */
+/** The time of a point, in seconds since 1970. */
 export function seconds({ at }: Rate): number {
   return Date.parse(at) / 1000;
 }
 
-/** Points, with one that says nothing wherever some are missing. */
+/** The points, with an empty one in each gap. */
 export function withGaps(points: readonly Rate[]): Rate[] {
   const all: Rate[] = [];
   let last: Rate | undefined;

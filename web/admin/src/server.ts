@@ -1,15 +1,15 @@
-/** A partition of the log, and how far it is folded. */
+/** A partition of the log, with its lag. */
 export interface Partition {
   readonly partition: number;
   readonly head: string;
   readonly folded: string;
   readonly events_behind: number;
   readonly seconds_behind: number;
-  /** Empty where nobody folds it. */
+  /** Empty if it has no owner. */
   readonly owner: string;
 }
 
-/** The oldest transaction that has written, which newer events wait for. */
+/** The oldest transaction with writes, which newer events wait for. */
 export interface Horizon {
   readonly pid?: number;
   readonly prepared?: string;
@@ -48,7 +48,7 @@ export interface Process {
   };
 }
 
-/** What was done up to a time; null is what nobody knows. */
+/** The counters of an interval that ends at a time; null if unknown. */
 export interface Rate {
   readonly at: string;
   readonly appended_per_second: number | null;
@@ -81,7 +81,7 @@ export interface Difference {
   readonly log: string;
 }
 
-/** What came of a job, by its kind. */
+/** The result of a job, by its kind. */
 export interface JobResult {
   readonly partitions?: number;
   readonly users?: number;
@@ -142,6 +142,8 @@ export interface LoggedEvent {
   readonly type?: string;
   readonly time?: string;
   readonly appended_at: string;
+  /** When it was folded: no app saw its effect earlier. */
+  readonly folded_at: string;
   readonly position: string;
 }
 
@@ -156,11 +158,56 @@ export interface ExplainedConversation {
   readonly category: string;
   readonly marked_unread: boolean;
   readonly adds: number;
-  readonly messages: readonly (LoggedEvent & { seq: number; mentioned: boolean })[] | null;
+  readonly messages: readonly (LoggedEvent & { seq: number; mentioned: boolean })[];
   readonly more_messages: number;
   readonly last_read?: LoggedEvent & { up_to_seq: number };
   readonly marked_by?: LoggedEvent;
   readonly level_by?: LoggedEvent;
+}
+
+/** An event that changed the total. */
+export interface Step extends LoggedEvent {
+  readonly total: number;
+  readonly change: number;
+  readonly conversation_id?: string;
+  readonly seq?: number;
+  /** The number of steps omitted before it. */
+  readonly left_out?: number;
+}
+
+/** The total over time. */
+export interface History {
+  readonly before: number;
+  readonly steps: readonly Step[];
+  readonly left_out: number;
+}
+
+/** A delivered message and its outcome. */
+export interface DeliveredMessage extends LoggedEvent {
+  readonly conversation_id: string;
+  readonly seq: number;
+  readonly mentioned: boolean;
+  readonly fate: "unread" | "read" | "recalled" | "read_before" | "recalled_before" | "own_message";
+  readonly by?: LoggedEvent;
+}
+
+export interface Delivered {
+  readonly messages: readonly DeliveredMessage[];
+  /** The number of messages delivered before them. */
+  readonly more: number;
+}
+
+export interface UncountedEvent extends LoggedEvent {
+  readonly conversation_id?: string;
+  readonly seq?: number;
+  readonly why: string;
+  readonly detail: string;
+}
+
+export interface UncountedKind {
+  readonly type?: string;
+  readonly why: string;
+  readonly events: number;
 }
 
 export interface Explanation {
@@ -168,27 +215,40 @@ export interface Explanation {
   readonly partition: number;
   readonly at?: string;
   readonly position: string;
+  readonly archived_until?: string;
   readonly version: number;
   readonly total: number;
   readonly mentions: number;
   readonly categories: Readonly<Record<string, number>>;
-  readonly conversations: readonly ExplainedConversation[] | null;
+  readonly conversations: readonly ExplainedConversation[];
   readonly more_conversations: number;
   readonly more_adds: number;
-  readonly uncounted:
-    | readonly (LoggedEvent & {
-        conversation_id?: string;
-        seq?: number;
-        why: string;
-        detail: string;
-      })[]
-    | null;
+  readonly uncounted: readonly UncountedEvent[];
   readonly more_uncounted: number;
-  readonly table?: { readonly total: number; readonly version: number; readonly epoch: string };
+  readonly uncounted_kinds: readonly UncountedKind[];
+  readonly history?: History;
+  readonly delivered?: Delivered;
+  readonly table?: {
+    readonly total: number;
+    readonly mentions: number;
+    readonly version: number;
+    readonly epoch: string;
+    readonly categories: Readonly<Record<string, number>>;
+  };
   readonly agrees: boolean;
 }
 
-/** The server answered that something is wrong; the message is its own. */
+/** The parameters of an explanation, as the server names them. */
+export interface Question {
+  /** A time in the server's format, to the microsecond. */
+  readonly at?: string | undefined;
+  readonly conversation?: string | undefined;
+  readonly history?: boolean;
+  readonly delivered?: number;
+  readonly before?: string;
+}
+
+/** An error answer, with the message of the server. */
 export class Refused extends Error {
   constructor(
     readonly status: number,
@@ -198,7 +258,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server could not be reached, or its answer was cut off. */
+/** The server could not be reached, or its answer was incomplete. */
 export class Away extends Error {}
 
 /** The admin API, with the key of an operator. */
@@ -217,7 +277,7 @@ export class Server {
     return (await this.#request<{ processes: Process[] }>("GET", "v1/processes")).processes;
   }
 
-  /** What was done in the last hour, or since a time. */
+  /** The rates of the last hour, or since a time. */
   async rates(since: string | undefined): Promise<readonly Rate[]> {
     const query = since === undefined ? "" : `?since=${encodeURIComponent(since)}`;
     return (await this.#request<{ points: Rate[] }>("GET", `v1/rates${query}`)).points;
@@ -236,10 +296,25 @@ export class Server {
     await this.#request("DELETE", `v1/deadletters/${id}`);
   }
 
-  /** Why the badge of a user is what it is, or was at a time. */
-  explain(user: string, at: Date | undefined): Promise<Explanation> {
-    const query = at === undefined ? "" : `?at=${encodeURIComponent(at.toISOString())}`;
-    return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain${query}`);
+  /** Explains the badge of a user, now or at a time. */
+  explain(user: string, question: Question): Promise<Explanation> {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(question)) {
+      if (value !== undefined) query.set(name, String(value));
+    }
+    return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain?${query}`);
+  }
+
+  /** A job by its id, for those too old for the list; undefined if there is none. */
+  async job(id: number): Promise<Job | undefined> {
+    for (const kind of ["rebuild", "verification"]) {
+      try {
+        return await this.#request<Job>("GET", `v1/${kind}s/${id}`);
+      } catch (error) {
+        if (!(error instanceof Refused) || error.status !== 404) throw error;
+      }
+    }
+    return undefined;
   }
 
   /** The newest jobs of both kinds. */
@@ -259,7 +334,7 @@ export class Server {
     await this.#request("DELETE", `v1/${kind}s/${id}`);
   }
 
-  /** What operators have done, before an action or last. */
+  /** The latest actions of operators, or those before an action. */
   async audit(before: number | undefined): Promise<readonly Action[]> {
     const query = before === undefined ? "" : `&before=${before}`;
     return (await this.#request<{ actions: Action[] }>("GET", `v1/audit?limit=50${query}`)).actions;

@@ -1,7 +1,7 @@
 import { h, setText } from "../../page/dom.js";
 import { Refused, Server } from "./server.js";
 
-/** Shows a form until the key that was typed is good, and returns it. */
+/** Shows a form until the server accepts the key, and returns it. */
 export function signIn(main: HTMLElement, why: string): Promise<string> {
   const key = h("input", {
     id: "key",
@@ -16,7 +16,7 @@ export function signIn(main: HTMLElement, why: string): Promise<string> {
     "form",
     { class: "panel sign-in" },
     h("h2", {}, "Sign in"),
-    h("p", { class: "soft" }, "With a key of --admin-keys. It stays in this tab."),
+    h("p", { class: "soft" }, "Use a key of --admin-keys. It is stored in this tab only."),
     h("label", { for: "key" }, "Operator key"),
     key,
     error,

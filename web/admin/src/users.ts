@@ -1,10 +1,18 @@
-import { h, setText, spoken } from "../../page/dom.js";
-import { count, counted, forInput, when } from "./format.js";
-import { table } from "./overview.js";
-import type { ExplainedConversation, Explanation, LoggedEvent } from "./server.js";
+import { h, setText } from "../../page/dom.js";
+import { conversationsPanel } from "./conversations.js";
+import { deliveredPanel } from "./delivered.js";
+import { counted, forInput, when } from "./format.js";
+import { HistoryPanel } from "./history.js";
+import { idText, spacesIn } from "./ids.js";
+import { hashOf, userPlace } from "./place.js";
+import type { Explanation } from "./server.js";
+import { disagreementPanel, summaryPanel } from "./summary.js";
+import { uncountedPanel } from "./uncounted.js";
 import type { Page, View } from "./view.js";
 
 const SLIDER_STEPS = 200;
+/** Delivered messages per page. */
+const DELIVERED = 50;
 
 /** The badge of a user, message by message, now or at a time. */
 export class Users implements View {
@@ -20,7 +28,9 @@ export class Users implements View {
     autocapitalize: "off",
     required: true,
     placeholder: "User id",
+    "aria-describedby": "user-spaces",
   });
+  readonly #spaces = h("span", { class: "hint", id: "user-spaces" });
   readonly #at = h("input", { id: "at", type: "datetime-local", step: "1" });
   readonly #slider = h("input", {
     id: "slider",
@@ -32,20 +42,30 @@ export class Users implements View {
   });
   readonly #sliderFrom = h("span", { class: "soft" });
   readonly #answer = h("div", { class: "view", "aria-live": "polite" });
-  /** Between them the slider chooses. */
+  /** The requested time in the server's format, which is finer than the input's. */
+  #time: string | undefined;
+  #conversation: string | undefined;
+  #step: string | undefined;
+  /** The range of the slider. */
   #earliest = 0;
   #latest = 0;
-  /** The user whose times the slider has. */
+  /** The user that the range belongs to. */
   #sliderOf = "";
   #asked = 0;
+  #history: HistoryPanel | undefined;
 
   constructor(page: Page) {
     this.#page = page;
     const now = h("button", { class: "button", type: "button" }, "Now");
     const form = h(
       "form",
-      { class: "panel form" },
-      h("div", { class: "field is-wide" }, h("label", { for: "user" }, "User"), this.#user),
+      { class: "panel form", "aria-label": "User to explain" },
+      h(
+        "div",
+        { class: "field is-wide" },
+        h("p", { class: "field-head" }, h("label", { for: "user" }, "User"), this.#spaces),
+        this.#user,
+      ),
       h("div", { class: "field" }, h("label", { for: "at" }, "As of (empty for now)"), this.#at),
       now,
       h("button", { class: "button is-main", type: "submit" }, "Explain"),
@@ -59,12 +79,19 @@ export class Users implements View {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.#explain();
+      this.#go();
     });
     now.addEventListener("click", () => {
-      this.#at.value = "";
+      this.#setTime(undefined);
       this.#slider.value = String(SLIDER_STEPS);
-      if (this.#user.value) void this.#explain();
+      if (this.#user.value) this.#go();
+    });
+    this.#user.addEventListener("input", () => {
+      this.#conversation = undefined;
+      setText(this.#spaces, spacesIn(this.#user.value));
+    });
+    this.#at.addEventListener("input", () => {
+      this.#time = this.#at.value === "" ? undefined : new Date(this.#at.value).toISOString();
     });
     const chosen = () => {
       const part = Number(this.#slider.value) / SLIDER_STEPS;
@@ -72,36 +99,65 @@ export class Users implements View {
     };
     this.#slider.addEventListener("input", () => {
       const atEnd = Number(this.#slider.value) === SLIDER_STEPS;
-      this.#at.value = atEnd ? "" : forInput(chosen());
+      this.#setTime(atEnd ? undefined : chosen().toISOString());
       this.#slider.setAttribute("aria-valuetext", atEnd ? "now" : when(chosen()));
     });
-    this.#slider.addEventListener("change", () => void this.#explain());
+    this.#slider.addEventListener("change", () => this.#go());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+      this.#history?.redraw(),
+    );
     this.element = h("div", { class: "view" }, form, this.#answer);
   }
 
-  /** An explanation is asked for, not polled: it searches the log. */
+  /** Not polled: an explanation searches the log. */
   async refresh(): Promise<void> {}
 
-  /** Looks up a user, as from another view. */
-  show(user: string): void {
+  /** Shows the parameters of a URL: `user`, and optionally `at`, `conversation` and `step`. */
+  arrive(params: URLSearchParams): void {
+    const user = params.get("user");
+    if (user === null) return;
     this.#user.value = user;
-    this.#at.value = "";
+    setText(this.#spaces, spacesIn(user));
+    this.#setTime(params.get("at") ?? undefined);
+    this.#conversation = params.get("conversation") ?? undefined;
+    this.#step = params.get("step") ?? undefined;
     void this.#explain();
+  }
+
+  #setTime(time: string | undefined): void {
+    const parsed = time === undefined ? Number.NaN : Date.parse(time);
+    this.#time = time;
+    this.#at.value = Number.isNaN(parsed) ? "" : forInput(new Date(parsed));
+  }
+
+  /** Opens the URL for the values of the form. */
+  #go(): void {
+    this.#page.open(
+      hashOf("users", {
+        user: this.#user.value,
+        at: this.#time,
+        conversation: this.#conversation,
+      }),
+    );
   }
 
   async #explain(): Promise<void> {
     const user = this.#user.value;
-    const at = this.#at.value === "" ? undefined : new Date(this.#at.value);
+    const question = { at: this.#time, conversation: this.#conversation };
     this.#asked += 1;
     const asked = this.#asked;
     this.#answer.setAttribute("aria-busy", "true");
     let answer: Explanation | Error;
     try {
-      answer = await this.#page.server.explain(user, at);
+      answer = await this.#page.server.explain(user, {
+        ...question,
+        history: true,
+        delivered: DELIVERED,
+      });
     } catch (error) {
       answer = error instanceof Error ? error : new Error(String(error));
     }
-    if (asked !== this.#asked) return; // somebody else was asked for meanwhile
+    if (asked !== this.#asked) return; // superseded by a newer request
     this.#answer.removeAttribute("aria-busy");
     if (answer instanceof Error) {
       this.#answer.replaceChildren(
@@ -110,22 +166,22 @@ export class Users implements View {
       return;
     }
     this.#setSlider(answer);
-    this.#answer.replaceChildren(...this.#draw(answer));
+    this.#answer.replaceChildren(...this.#draw(answer, question));
   }
 
-  /** The slider begins before the first event that the explanation of now has. */
+  /** Starts the slider before the first event of the current explanation. */
   #setSlider(x: Explanation): void {
-    if (x.at !== undefined) return;
-    const times = [
-      ...(x.conversations ?? []).flatMap((c) => [
-        ...(c.messages ?? []),
-        ...[c.last_read, c.marked_by, c.level_by].filter((e) => e !== undefined),
-      ]),
-      ...(x.uncounted ?? []),
-    ].map(({ appended_at }) => Date.parse(appended_at));
+    if (x.at !== undefined && this.#sliderOf === x.user_id) {
+      const span = this.#latest - this.#earliest;
+      const part = span > 0 ? (Date.parse(x.at) - this.#earliest) / span : 1;
+      this.#slider.value = String(Math.round(part * SLIDER_STEPS));
+      return;
+    }
+    const times = [...(x.history?.steps ?? []), ...x.uncounted].map(({ folded_at }) =>
+      Date.parse(folded_at),
+    );
     this.#latest = Date.now();
-    if (this.#sliderOf !== x.user_id) this.#earliest = this.#latest;
-    this.#earliest = Math.min(this.#earliest, ...times.map((time) => time - 1000));
+    this.#earliest = Math.min(this.#latest, ...times.map((time) => time - 1000));
     this.#sliderOf = x.user_id;
     this.#slider.disabled = this.#earliest >= this.#latest;
     this.#slider.value = String(SLIDER_STEPS);
@@ -136,197 +192,70 @@ export class Users implements View {
     );
   }
 
-  #draw(x: Explanation): HTMLElement[] {
-    const conversations = x.conversations ?? [];
-    const uncounted = x.uncounted ?? [];
-    const parts = [this.#summary(x)];
-    if (!x.agrees) parts.push(this.#disagreement(x));
+  #draw(
+    x: Explanation,
+    question: { at: string | undefined; conversation: string | undefined },
+  ): HTMLElement[] {
+    this.#history = undefined;
+    const parts = [summaryPanel(x)];
+    if (!x.agrees) parts.push(disagreementPanel(x, () => void this.#heal(x.user_id)));
     if (x.version === 0) {
+      const text = `No event of the log names this user${x.at ? " by then" : ""}.`;
+      return [...parts, h("p", { class: "empty panel" }, text)];
+    }
+    if (question.conversation !== undefined) {
       parts.push(
         h(
           "p",
-          { class: "empty panel" },
-          `Nothing has ever happened to this user${x.at ? " by then" : ""}.`,
+          { class: "notice is-plain" },
+          h("span", {}, "Below is conversation ", idText(question.conversation), " only."),
+          h(
+            "a",
+            { href: userPlace(x.user_id, question.at === undefined ? {} : { at: question.at }) },
+            "Show all conversations",
+          ),
         ),
       );
-      return parts;
+    }
+    if (x.history && x.history.steps.length > 0) {
+      this.#history = new HistoryPanel(x, this.#step, ({ position }) => {
+        this.#step = position;
+        // Replaces the URL, for a reload or to share, without a history entry.
+        this.#page.replace(hashOf("users", { user: x.user_id, ...question, step: position }));
+      });
+      parts.push(this.#history.element);
+    }
+    parts.push(...conversationsPanel(x));
+    if (x.archived_until !== undefined) {
+      const text = `What came until ${when(x.archived_until)} is archived: it is counted, and not listed.`;
+      parts.push(h("p", { class: "soft" }, text));
     }
     parts.push(
-      conversations.length === 0
-        ? h("p", { class: "empty panel" }, "Nothing is unread.")
-        : h(
-            "ul",
-            { class: "cards", "aria-label": "Conversations" },
-            ...conversations.map(conversation),
-          ),
+      deliveredPanel(x, (before) => this.#older(x.user_id, { ...question, before })),
+      ...(x.uncounted.length > 0 ? [uncountedPanel(x)] : []),
     );
-    if (x.more_conversations > 0) {
-      parts.push(
-        h(
-          "p",
-          { class: "soft" },
-          `and ${counted(x.more_conversations, "conversation")} more, which add ${count(x.more_adds)}`,
-        ),
-      );
-    }
-    if (uncounted.length > 0) {
-      const rows = uncounted.map((e) =>
-        h(
-          "tr",
-          {},
-          h("td", { class: "nowrap" }, when(e.appended_at)),
-          h("td", { class: "mono" }, e.type ?? ""),
-          h("td", {}, [e.conversation_id, e.seq].filter((v) => v !== undefined).join(" · ")),
-          h("td", { class: "wide" }, e.detail),
-          h("td", { class: "mono wide" }, e.event_id),
-        ),
-      );
-      parts.push(
-        table(
-          `Events that changed nothing that is counted${x.more_uncounted > 0 ? `, the newest of ${count(x.more_uncounted + uncounted.length)}` : ""}`,
-          ["Came", "Type", "About", "Why", "Event"],
-          h("tbody", {}, ...rows),
-        ),
-      );
-    }
     return parts;
   }
 
-  #summary(x: Explanation): HTMLElement {
-    const categories = Object.entries(x.categories).map(([name, n]) => `${name} ${count(n)}`);
-    const facts = [
-      ["Mentions", count(x.mentions)],
-      ["By category", categories.join(" · ") || "–"],
-      ["Version", count(x.version)],
-      ["Partition", `${x.partition} at ${x.position}`],
-      ...(x.table ? [["Epoch", x.table.epoch]] : []),
-    ];
-    return h(
-      "section",
-      { class: "panel summary", "aria-label": `Badge of ${x.user_id}` },
-      h(
-        "p",
-        { class: x.total > 0 ? "big-badge" : "big-badge is-zero" },
-        spoken("Total "),
-        count(x.total),
-      ),
-      h(
-        "div",
-        { class: "summary-who" },
-        h("h2", {}, x.user_id),
-        h("p", { class: "soft" }, x.at === undefined ? "now" : `as of ${when(x.at)}`),
-        x.at === undefined && x.agrees
-          ? h("p", { class: "good" }, "The tables are what the log says")
-          : "",
-      ),
-      h(
-        "dl",
-        { class: "facts" },
-        ...facts.map(([name = "", value = ""]) =>
-          h("div", {}, h("dt", {}, name), h("dd", {}, value)),
-        ),
-      ),
-    );
+  /** The messages that were delivered before a place in the log. */
+  async #older(
+    user: string,
+    question: { at: string | undefined; conversation: string | undefined; before: string },
+  ): Promise<Explanation["delivered"]> {
+    let page: Explanation["delivered"];
+    await this.#page.act(async () => {
+      const answer = await this.#page.server.explain(user, { ...question, delivered: DELIVERED });
+      page = answer.delivered;
+    }, "");
+    if (page !== undefined) this.#page.say(`${counted(page.messages.length, "message")} more`);
+    return page;
   }
 
-  #disagreement(x: Explanation): HTMLElement {
-    const mend = h(
-      "button",
-      { class: "button is-main", type: "button" },
-      "Make it what the log says",
+  async #heal(user: string): Promise<void> {
+    const started = await this.#page.act(
+      () => this.#page.server.startJob("rebuild", { user }),
+      `${user} is being made what the log says`,
     );
-    mend.addEventListener("click", async () => {
-      const started = await this.#page.act(
-        () => this.#page.server.startJob("rebuild", { user: x.user_id }),
-        `${x.user_id} is being mended`,
-      );
-      if (started) this.#page.open("jobs");
-    });
-    return h(
-      "div",
-      { class: "notice is-bad", role: "alert" },
-      h(
-        "p",
-        {},
-        x.table && x.table.total !== x.total
-          ? `The tables say ${count(x.table.total)}, the log says ${count(x.total)}.`
-          : "The tables are not what the log says.",
-      ),
-      mend,
-    );
+    if (started) this.#page.open("#jobs");
   }
-}
-
-function conversation(c: ExplainedConversation): HTMLElement {
-  const messages = c.messages ?? [];
-  const rows = messages.map((m) =>
-    h(
-      "tr",
-      {},
-      h(
-        "td",
-        { class: "number" },
-        `${count(m.seq)} `,
-        m.mentioned ? h("span", { class: "pill" }, "@", spoken(" mentions the user")) : "",
-      ),
-      h("td", { class: "nowrap" }, when(m.appended_at)),
-      h("td", { class: "mono wide" }, m.event_id),
-      h("td", { class: "wide" }, m.source ?? ""),
-    ),
-  );
-  const why = [
-    `${counted(c.unread, "unread message")}${c.mentions > 0 ? `, ${counted(c.mentions, "mention")}` : ""}`,
-    c.level === "all" ? "" : `level ${c.level}${by(c.level_by)}`,
-    c.marked_unread ? `marked unread${by(c.marked_by)}` : "",
-    c.last_read ? `read up to ${count(c.last_read.up_to_seq)}${by(c.last_read)}` : "never read",
-  ].filter((text) => text);
-  return h(
-    "li",
-    { class: "card panel" },
-    h(
-      "div",
-      { class: "card-head" },
-      h(
-        "span",
-        { class: c.adds > 0 ? "pill is-count" : "pill is-count is-quiet" },
-        spoken("adds "),
-        count(c.adds),
-      ),
-      h("h3", {}, c.conversation_id),
-      h("span", { class: "soft" }, c.category),
-    ),
-    h("p", { class: "soft" }, why.join(" · ")),
-    rows.length === 0
-      ? ""
-      : h(
-          "div",
-          {
-            class: "scroll",
-            tabindex: "0",
-            role: "region",
-            "aria-label": `Unread messages of ${c.conversation_id}`,
-          },
-          h(
-            "table",
-            { class: "table" },
-            h(
-              "thead",
-              {},
-              h(
-                "tr",
-                {},
-                ...["Seq", "Came", "Event", "From"].map((t) => h("th", { scope: "col" }, t)),
-              ),
-            ),
-            h("tbody", {}, ...rows),
-          ),
-        ),
-    c.more_messages > 0
-      ? h("p", { class: "soft" }, `and ${counted(c.more_messages, "message")} more`)
-      : "",
-  );
-}
-
-function by(event: LoggedEvent | undefined): string {
-  return event === undefined ? "" : ` by ${event.event_id}, ${when(event.appended_at)}`;
 }

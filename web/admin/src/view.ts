@@ -5,18 +5,23 @@ export interface View {
   readonly name: string;
   readonly title: string;
   readonly element: HTMLElement;
-  /** Fetches what is shown and shows it; called every few seconds while the view is open. */
+  /** Fetches and renders the data. Called every few seconds while the view is open. */
   refresh(server: Server): Promise<void>;
+  /** Shows the parameters of a URL. Called whenever a URL opens the view. */
+  arrive?(params: URLSearchParams): void;
 }
 
-/** What views ask of the page around them. */
+/** The page, as its views use it. */
 export interface Page {
   readonly server: Server;
-  /** Has a screen reader say something, and shows it where it is bad. */
+  /** Announces a text to screen readers, and shows it if it is an error. */
   say(text: string): void;
-  /** Does something on the server; what is refused is shown in a dialog. */
+  /** Runs an action on the server. Shows an error in a dialog. */
   act(doing: () => Promise<unknown>, done: string): Promise<boolean>;
-  open(view: string): void;
-  /** Fetches what the open view shows, now. */
+  /** Opens a hash such as `#jobs`; shows it again if it is open already. */
+  open(hash: string): void;
+  /** Replaces the URL without changing what is shown. */
+  replace(hash: string): void;
+  /** Refreshes the open view now. */
   refresh(): void;
 }

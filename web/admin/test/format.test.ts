@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { count, counted, duration, forInput, lagShare, rate, when } from "../src/format.js";
 
-test("numbers are short, and what nobody knows is a dash", () => {
+test("numbers are short, and an unknown one is a dash", () => {
   assert.deepEqual([0, 0.04, 3.26, 10, 999.6, 12_345].map(rate), [
     "0",
     "0.0",
@@ -18,7 +18,7 @@ test("numbers are short, and what nobody knows is a dash", () => {
   assert.equal(counted(1000, "event"), "1,000 events");
 });
 
-test("durations have the unit that fits", () => {
+test("durations use the fitting unit", () => {
   assert.deepEqual([0, 0.0001, 0.0213, 2.14, 73, 600, 7300, 200_000].map(duration), [
     "0 s",
     "1 ms",
@@ -32,13 +32,13 @@ test("durations have the unit that fits", () => {
   assert.equal(duration(null), "–");
 });
 
-test("times are local, and an input takes them", () => {
+test("times are local, and valid for an input", () => {
   const time = new Date(2026, 10, 21, 9, 5, 7);
   assert.equal(when(time), "2026-11-21 09:05:07");
   assert.equal(forInput(time), "2026-11-21T09:05:07");
 });
 
-test("a bar shows any lag, and never more than all", () => {
+test("a bar shows any lag, and never exceeds its width", () => {
   assert.equal(lagShare(0), 0);
   assert(lagShare(1) > 0.05);
   assert(lagShare(10) > lagShare(9));

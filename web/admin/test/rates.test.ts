@@ -17,7 +17,7 @@ function point(second: number): Rate {
   };
 }
 
-test("no line leads over a time of which nobody knows anything", () => {
+test("a line has a gap where points are missing", () => {
   const all = withGaps([10, 20, 60, 70].map(point));
   assert.deepEqual(all.map(seconds), [10, 20, 30, 60, 70]);
   assert.deepEqual(

@@ -4,17 +4,24 @@ import type { DemoServer, LinkState } from "./server.js";
 
 const CUT_MS = 12_000;
 
-/** The button that cuts the link of the bus for a while, and makes it whole before. */
+/** The button that cuts the bus link for a while, or restores it earlier. */
 export class BusButton {
   readonly #button: HTMLButtonElement;
   readonly #text: Element;
   readonly #server: DemoServer;
   readonly #log: EventLog;
+  readonly #onCut: (cut: boolean) => void;
   #until = 0;
   #lostBefore = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
 
-  constructor(button: HTMLButtonElement, server: DemoServer, log: EventLog) {
+  constructor(
+    button: HTMLButtonElement,
+    server: DemoServer,
+    log: EventLog,
+    onCut: (cut: boolean) => void,
+  ) {
+    this.#onCut = onCut;
     this.#button = button;
     this.#text = button.lastElementChild ?? button;
     this.#server = server;
@@ -25,7 +32,7 @@ export class BusButton {
     });
   }
 
-  /** Asks the server how the link is. */
+  /** Fetches the state of the link. */
   async sync(): Promise<void> {
     const state = await this.#server.link().catch(() => undefined);
     if (state !== undefined) this.show(state);
@@ -36,16 +43,20 @@ export class BusButton {
     this.#until = cut_ms > 0 ? Date.now() + cut_ms : 0;
     if (cut_ms > 0 && !wasCut) {
       this.#lostBefore = lost;
-      this.#log.note("bus link cut", "Updates are lost until it is back; only reconciliation sees");
+      this.#log.note(
+        "bus link cut",
+        "Updates are lost until it is restored; only reconciliation finds them",
+      );
       this.#timer = setInterval(() => this.#tick(), 250);
     } else if (cut_ms === 0 && wasCut) {
       clearInterval(this.#timer);
       this.#log.note(
-        "bus link whole",
-        `${lost - this.#lostBefore} updates were lost, no count was`,
+        "bus link restored",
+        `${lost - this.#lostBefore} updates were lost, but no counts`,
       );
     }
     this.#button.dataset.cut = String(cut_ms > 0);
+    this.#onCut(cut_ms > 0);
     this.#draw();
   }
 

@@ -1,19 +1,19 @@
 import type { Message } from "./server.js";
 
-// Older messages are forgotten.
+// Most messages kept of a conversation.
 const KEPT = 200;
 
 /** The messages that this page has seen, by conversation, in order. */
 export class Chat {
   readonly #messages = new Map<string, readonly Message[]>();
 
-  /** In order of seq. The array is never changed: a new message makes a new one. */
+  /** In order of seq. The array is immutable: a new message creates a new one. */
   messages(conversationId: string): readonly Message[] {
     return this.#messages.get(conversationId) ?? [];
   }
 
   /**
-   * Takes in a message, or its recall; false where it was known, as after a
+   * Adds a message or applies its recall; false if it was known, as after a
    * reconnect.
    */
   add(message: Message): boolean {

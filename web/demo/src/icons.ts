@@ -1,6 +1,6 @@
 const SVG = "http://www.w3.org/2000/svg";
 
-// Drawn on a grid of 24 by 24, in strokes.
+// Strokes on a grid of 24 by 24.
 const PATHS = {
   back: "M15 5l-7 7 7 7",
   bell: "M6 9a6 6 0 0 1 12 0c0 5 2 7 2 7H4s2-2 2-7M10 20a2 2 0 0 0 4 0",
@@ -17,7 +17,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** An icon in the colour of the text around it; a screen reader passes it by. */
+/** An icon in the color of the text, hidden from screen readers. */
 export function icon(name: IconName): SVGSVGElement {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("class", `icon icon-${name}`);

@@ -4,17 +4,17 @@ import { icon } from "./icons.js";
 import { adds } from "./parts.js";
 import type { Message } from "./server.js";
 
-/** A conversation as one user sees it. */
+/** A conversation from the view of one user. */
 export interface Topic {
   readonly id: string;
   readonly title: string;
   readonly kind: "group" | "direct" | "feed";
   readonly category: string;
-  /** The colour of a direct conversation's other user. */
+  /** The color of the other user of a direct conversation. */
   readonly color: string | undefined;
 }
 
-/** What one row of a list shows. */
+/** The content of a row. */
 export interface RowState {
   readonly conversation: Conversation | undefined;
   readonly last: Message | undefined;
@@ -22,7 +22,7 @@ export interface RowState {
   readonly preview: string;
 }
 
-/** The list of a user's conversations. Rows keep their places, so that eyes can follow. */
+/** The list of a user's conversations. Rows keep their places, so that changes are easy to follow. */
 export class ConversationList {
   readonly element: HTMLElement;
   readonly #rows = new Map<string, Row>();
@@ -59,7 +59,7 @@ export class ConversationList {
     this.#tabs?.update(total, categories);
   }
 
-  /** Puts the focus on a row, as after its conversation was closed. */
+  /** Focuses a row, for example after its conversation was closed. */
   focus(topic: Topic): void {
     this.#rows.get(topic.id)?.button.focus();
   }
@@ -126,7 +126,7 @@ class Row {
       );
     }
     if (unread > 0 || markedUnread) {
-      // Red is what counts, so that the red numbers add up to the badge.
+      // Only counted numbers are red, so that the red numbers add up to the badge.
       const counts = conversation !== undefined && adds(conversation) >= Math.max(unread, 1);
       this.#marks.append(
         h(
@@ -156,7 +156,7 @@ export function avatar({ kind, title, color }: Topic): HTMLElement {
   return picture;
 }
 
-/** Badges by category, that also choose what the list shows. */
+/** The badges by category, which also filter the list. */
 class Tabs {
   readonly element: HTMLElement;
   readonly #counts = new Map<string | undefined, HTMLElement>();
@@ -191,7 +191,7 @@ class Tabs {
   }
 }
 
-/** How long ago, in as few letters as a list has room for. */
+/** The age of a message, short enough for a list. */
 function ago(then: Date): string {
   const seconds = Math.max(0, (Date.now() - then.getTime()) / 1000);
   if (seconds < 60) return "now";

@@ -4,24 +4,28 @@ import { BusButton } from "./bus.js";
 import { Chat } from "./chat.js";
 import { EventLog } from "./log.js";
 import { People } from "./people.js";
-import { Phone, type PhoneOptions } from "./phone.js";
+import { Phone } from "./phone.js";
 import { type Cast, DemoServer } from "./server.js";
+import { StaleWatch } from "./stale.js";
 
 const RETRY_MS = 1_500;
-// Times of day and "5m" ago move on by themselves.
+// Updates ages such as "5m".
 const REDRAW_MS = 15_000;
 
 const server = new DemoServer();
 const chat = new Chat();
-const log = new EventLog(find("#events"), find("#event-count"));
+const log = new EventLog(find("#events"), find("#event-count"), server);
 const link = find("#link");
 const linkText = find("#link-text");
 const play = find<HTMLButtonElement>("#play");
 const playText = find("#play-text");
-const bus = new BusButton(find<HTMLButtonElement>("#bus"), server, log);
+let stale: StaleWatch | undefined;
+const bus = new BusButton(find<HTMLButtonElement>("#bus"), server, log, (cut) =>
+  stale?.setCut(cut),
+);
 let feedIsOpen = false;
 
-/** The users, however long it takes until there is a server. */
+/** Fetches the users, and retries until the server answers. */
 async function firstCast(): Promise<Cast> {
   for (;;) {
     try {
@@ -38,10 +42,11 @@ function start(cast: Cast): void {
     people.update();
     showLive(phones);
   });
-  const onTotal: PhoneOptions["onTotal"] = (user, before, after) => log.effect(user, before, after);
-  const phones = cast.users.map(
-    (user) => new Phone({ user, cast, chat, server, onChange, onTotal }),
-  );
+  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  stale = new StaleWatch(phones, server, log);
+  log.begin(cast, (users) => {
+    for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
+  });
   showOnPage(phones);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
@@ -75,7 +80,7 @@ function start(cast: Cast): void {
   }, REDRAW_MS);
 }
 
-/** The page itself has the badge of the phone that was used last, and of the first before. */
+/** Shows the badge of the last used phone on the page itself; at first that of the first phone. */
 function showOnPage(phones: readonly Phone[]): void {
   let shown: Phone | undefined;
   let stop = () => {};
@@ -106,7 +111,7 @@ function showLink(state: "live" | "lost", text: string): void {
   setText(linkText, text);
 }
 
-/** A server that came back may have another cast, for which this page is not drawn. */
+/** After a restart the server may have other users: then the page must reload. */
 async function reloadIfRecast(cast: Cast): Promise<void> {
   const ids = ({ users, conversations }: Cast) =>
     JSON.stringify([users.map((u) => u.user_id), conversations.map((c) => c.conversation_id)]);

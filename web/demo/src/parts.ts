@@ -1,6 +1,6 @@
 import type { Badge, Conversation } from "@badged/sdk";
 
-/** What a conversation adds to its user's total. */
+/** What a conversation adds to the total of its user. */
 export function adds({ level, unread, mentions, markedUnread }: Conversation): number {
   switch (level) {
     case "none":
@@ -12,7 +12,7 @@ export function adds({ level, unread, mentions, markedUnread }: Conversation): n
   }
 }
 
-/** The promise of the product, as this client can see it: what the total is the sum of. */
+/** Checks the invariant of the product: the total is the sum of its parts. */
 export interface Sum {
   readonly parts: readonly number[];
   readonly holds: boolean;

@@ -2,7 +2,7 @@ import { formatCount } from "@badged/sdk";
 import { h, setText, spoken } from "../../page/dom.js";
 import type { Phone } from "./phone.js";
 
-/** On narrow screens: everybody's badge at a glance, and the way to each phone. */
+/** On narrow screens, the badges of all users, with links to their phones. */
 export class People {
   readonly #badges = new Map<Phone, { badge: HTMLElement; said: HTMLElement }>();
 

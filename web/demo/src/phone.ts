@@ -8,12 +8,12 @@ import { Reader } from "./reader.js";
 import type { Cast, DemoServer, Message, User } from "./server.js";
 import { Thread } from "./thread.js";
 
-// Screen readers hear of a phone's badge at most this often, unless its user
-// did something.
+// Least time between announcements of a phone's badge to screen readers, unless
+// its user did something.
 const ANNOUNCE_MS = 10_000;
 const HURRY_MS = 1_000;
 
-// With thin spaces, since a phone is narrow.
+// Thin spaces, because a phone is narrow.
 const THIN_PLUS = "\u2009+\u2009";
 
 const STATUS: Record<Status["state"], string> = {
@@ -31,11 +31,9 @@ export interface PhoneOptions {
   readonly server: DemoServer;
   /** The badge or the connection changed. */
   readonly onChange: () => void;
-  /** The total changed from what the phone showed before. */
-  readonly onTotal: (user: User, before: number, after: number) => void;
 }
 
-/** The phone of one user, with a badge client of its own. */
+/** The phone of one user, with its own badge client. */
 export class Phone {
   readonly element: HTMLElement;
   readonly client: Badged;
@@ -50,8 +48,9 @@ export class Phone {
   readonly #switch: HTMLInputElement;
   readonly #announcer = new Announcer();
   #thread: Thread | undefined;
-  #total: number | undefined;
-  /** What the phone last saw of the chat, while it is offline. */
+  /** The total in the tables, if the phone does not have it yet. */
+  #behind: number | undefined;
+  /** The chat that the phone shows while it is offline. */
   #frozen: ReadonlyMap<string, readonly Message[]> | undefined;
 
   constructor(options: PhoneOptions) {
@@ -100,13 +99,7 @@ export class Phone {
     );
     this.element.style.setProperty("--user", user.color);
 
-    this.client.on("total", ({ total }) => {
-      if (this.#total !== undefined && total !== this.#total) {
-        options.onTotal(user, this.#total, total);
-      }
-      this.#total = total;
-      this.refresh();
-    });
+    this.client.on("total", () => this.refresh());
     this.client.on("conversation", () => {
       this.#reader.check();
       this.refresh();
@@ -119,23 +112,43 @@ export class Phone {
     this.client.start();
   }
 
-  /** Draws what changed, before the next frame is painted. */
+  /** Draws the changes before the next paint. */
   readonly refresh = oncePerFrame(() => {
     this.#updateThread();
-    // Before the status is drawn: it may add to what waits.
+    // Before the status is drawn: it may add pending commands.
     this.#showToReader();
     const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
-    this.#home.update(status, status.state === "online" ? 0 : waiting);
+    this.#home.update(status, status.state === "online" ? 0 : waiting.length);
     if (badge !== undefined) {
       this.#home.showBadge(badge.total, badge.mentions, sum(badge, conversations.values()), more);
+      const behind = this.#behind === undefined ? "" : `, stale: now ${this.#behind}`;
       this.#announcer.say(
-        `${this.user.name}: ${badge.total} unread, ${plural(badge.mentions, "mention")}`,
+        `${this.user.name}: ${badge.total} unread, ${plural(badge.mentions, "mention")}${behind}`,
       );
     }
     this.#list.update(badge?.total ?? 0, badge?.categories ?? {}, (topic) => this.#row(topic));
     this.#options.onChange();
   });
+
+  /** Marks the numbers as out of date, with the correct total; undefined removes the mark. */
+  setBehind(total: number | undefined): void {
+    if (total === this.#behind) return;
+    this.#behind = total;
+    this.element.classList.toggle("is-behind", total !== undefined);
+    this.#home.showBehind(total);
+    this.refresh();
+  }
+
+  /** Shows that the numbers have recovered. */
+  showCaughtUp(): void {
+    this.#home.showCaughtUp();
+  }
+
+  /** Marks the phone if the selected event changed its badge. */
+  setChanged(changed: boolean): void {
+    this.element.classList.toggle("is-changed", changed);
+  }
 
   #updateThread(): void {
     if (this.#thread === undefined) return;
@@ -153,7 +166,7 @@ export class Phone {
   #row(topic: Topic): RowState {
     const conversation = this.client.conversations.get(topic.id);
     const last = this.#messages(topic.id).at(-1);
-    // Older messages than the page was sent may be counted.
+    // The count may include messages older than those on the page.
     const none = conversation === undefined ? "No messages yet" : "";
     return { conversation, last, preview: last ? this.#preview(topic, last) : none };
   }
@@ -218,11 +231,11 @@ export class Phone {
     this.#list.focus(topic);
   }
 
-  /** Leaves the conversation, too: one that is open is read. */
+  /** Also closes the conversation, because an open one is read. */
   #markUnread(topic: Topic): void {
     this.#announcer.hurry();
     this.#close(topic);
-    // Refused where the conversation never had a message: then nothing changes.
+    // Refused if the conversation never had a message: then nothing changes.
     this.client.markUnread(topic.id).catch(() => {});
     this.refresh();
   }
@@ -232,15 +245,15 @@ export class Phone {
     const { id } = this.#thread.topic;
     let seq: Seq | undefined = this.#thread.newestShown;
     if (seq === undefined && this.#messages(id).length === 0) {
-      // The messages are older than what the page was sent: the thread shows
-      // that there are none, and that is all there is to read.
+      // The unread messages are older than those on the page: the user has seen
+      // all that the thread can show.
       seq = this.client.conversations.get(id)?.lastSeq;
     }
     this.#reader.show(seq === undefined ? undefined : { conversationId: id, seq });
   }
 }
 
-/** The upper part of a phone: its status, and the icon with the badge. */
+/** The upper part of a phone: the status and the icon with the badge. */
 class Home {
   readonly element: HTMLElement;
   readonly #time = h("span", { class: "bar-time" });
@@ -250,6 +263,7 @@ class Home {
   readonly #said = spoken();
   readonly #parts = h("p", { class: "parts", "aria-hidden": "true" });
   readonly #mentions = h("p", { class: "mentions" });
+  readonly #behind = h("p", { class: "behind", hidden: true });
   #total: number | undefined;
 
   constructor(user: User) {
@@ -271,12 +285,20 @@ class Home {
         "div",
         { class: "home-row" },
         this.#icon,
-        h("div", { class: "who" }, h("h2", {}, user.name), this.#said, this.#parts, this.#mentions),
+        h(
+          "div",
+          { class: "who" },
+          h("h2", {}, user.name),
+          this.#said,
+          this.#parts,
+          this.#mentions,
+          this.#behind,
+        ),
       ),
     );
   }
 
-  /** `waiting` is how much of what the user did waits for a connection. */
+  /** `waiting` is the number of pending commands. */
   update(status: Status, waiting: number): void {
     setText(this.#time, clock(new Date()));
     const word = STATUS[status.state];
@@ -293,7 +315,7 @@ class Home {
   ): void {
     setText(this.#said, `${total} unread`);
     setText(this.#parts, total === 0 ? "All caught up" : `= ${parts.join(THIN_PLUS)}`);
-    // The listed conversations are then not all there are.
+    // Then the list does not have all conversations.
     this.#parts.classList.toggle("is-wrong", !holds && !more);
     setText(this.#mentions, mentions > 0 ? plural(mentions, "mention") : "");
     if (total === this.#total) return;
@@ -310,7 +332,30 @@ class Home {
     if (before !== undefined) this.#float(total - before);
   }
 
-  /** Lets what was added or taken away rise from the badge. */
+  /** Shows that the numbers are out of date, with the correct total; undefined removes it. */
+  showBehind(total: number | undefined): void {
+    this.#behind.hidden = total === undefined;
+    this.#parts.hidden = this.#mentions.hidden = total !== undefined;
+    setText(this.#behind, total === undefined ? "" : `Stale: now ${total}`);
+  }
+
+  /** Animates a ring around the badge. */
+  showCaughtUp(): void {
+    const ring = h("span", { class: "caught-up", "aria-hidden": "true" });
+    this.#icon.append(ring);
+    const grow = animate(
+      ring,
+      [
+        { transform: "scale(0.8)", opacity: 1 },
+        { transform: "scale(1.5)", opacity: 0 },
+      ],
+      1400,
+    );
+    if (grow === undefined) ring.remove();
+    else grow.onfinish = () => ring.remove();
+  }
+
+  /** Animates the change of the total above the badge. */
   #float(difference: number): void {
     const sign = difference > 0 ? "+" : "−";
     const delta = h(
@@ -333,20 +378,20 @@ class Home {
   }
 }
 
-/** Tells screen readers, politely and not all the time. */
+/** Announces texts to screen readers, politely and at a limited rate. */
 class Announcer {
   readonly element = h("p", { class: "spoken", "aria-live": "polite" });
   #next = "";
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** What is to be said next; a later call replaces it. */
+  /** Sets the next announcement; a later call replaces it. */
   say(text: string): void {
     this.#next = text;
     if (text === this.element.textContent) return;
     this.#timer ??= setTimeout(() => this.#speak(), ANNOUNCE_MS);
   }
 
-  /** The next change is the user's doing: say it soon. */
+  /** The user causes the next change: announce it soon. */
   hurry(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#speak(), HURRY_MS);
@@ -358,7 +403,7 @@ class Announcer {
   }
 }
 
-/** The conversations of a user, as that user calls them. */
+/** The conversations of a user, with the names that the user sees. */
 function topicsOf(user: User, { users, conversations }: Cast): Topic[] {
   return conversations
     .filter(({ members }) => members.includes(user.user_id))

@@ -1,36 +1,33 @@
 import type { Badged, Seq } from "@badged/sdk";
 
-/** What a user has before its eyes: a conversation, and the newest message of it. */
+/** What a user sees: a conversation and its newest visible message. */
 export interface Shown {
   readonly conversationId: string;
   readonly seq: Seq;
 }
 
 /**
- * Tells the server what the user has read, from what is on the screen.
- *
- * A read is sent where the server still counts a message that is shown, not
- * simply where a message appears: the message may reach the page before the
- * server has delivered it to this user, and a read that came too early would
- * leave it unread.
+ * Sends reads for what is on the screen. It sends one when the server counts a
+ * visible message as unread, not when a message appears: the message may reach
+ * the page before the server has delivered it to this user.
  */
 export class Reader {
   readonly #client: Pick<Badged, "conversations" | "read">;
   #shown: Shown | undefined;
-  /** By conversation: what was last said, and of which state. */
+  /** By conversation, the last read and the state that it was sent for. */
   readonly #said = new Map<string, string>();
 
   constructor(client: Pick<Badged, "conversations" | "read">) {
     this.#client = client;
   }
 
-  /** Says what is on the screen now; undefined where no conversation is open. */
+  /** Sets what is on the screen; undefined if no conversation is open. */
   show(shown: Shown | undefined): void {
     this.#shown = shown;
     this.check();
   }
 
-  /** Looks again; to be called whenever the client's state may have changed. */
+  /** Checks again. Call it when the client's state may have changed. */
   check(): void {
     if (this.#shown === undefined) return;
     const { conversationId, seq } = this.#shown;
@@ -39,11 +36,11 @@ export class Reader {
 
     const { unread, markedUnread, firstUnreadSeq, version } = conversation;
     if (unread > 0 ? firstUnreadSeq > seq : !markedUnread) return;
-    // Said of this very state: its effect is on the way, or waits in the client.
+    // Already sent for this state: the command is pending or its effect is on the way.
     const saying = `${seq} at ${version}`;
     if (this.#said.get(conversationId) === saying) return;
     this.#said.set(conversationId, saying);
-    // Refused for what it is: there is no point in it until the state changes.
+    // Refused finally: do not repeat it until the state changes.
     this.#client.read(conversationId, seq).catch(() => {});
   }
 }

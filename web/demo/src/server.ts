@@ -1,8 +1,8 @@
-/** A user of the demo, with a token that speaks for it. */
+/** A user of the demo, with its token. */
 export interface User {
   readonly user_id: string;
   readonly name: string;
-  /** A CSS colour. */
+  /** A CSS color. */
   readonly color: string;
   readonly token: string;
 }
@@ -28,11 +28,11 @@ export interface Message {
   readonly text: string;
   readonly mentioned_user_ids: readonly string[];
   readonly time: string;
-  /** Its sender took it back; it has no text any more. */
+  /** Its sender recalled it: it no longer has a text. */
   readonly recalled: boolean;
 }
 
-/** An event of the log, in the words of the server. */
+/** An event of the log, as the server describes it. */
 export interface LoggedEvent {
   readonly position: string;
   readonly type: string;
@@ -40,9 +40,35 @@ export interface LoggedEvent {
   readonly id: string;
   readonly summary: string;
   readonly time: string;
+  /** The users that it affects. */
+  readonly users: readonly string[];
 }
 
-/** The link of the bus: for how long it stays cut, and how many updates it has lost so far. */
+/** The effect of an event on the badge of a user. */
+export interface Change {
+  readonly user_id: string;
+  readonly before: number;
+  readonly after: number;
+  readonly conversations: readonly {
+    readonly conversation_id: string;
+    readonly unread_before: number;
+    readonly unread_after: number;
+    readonly adds_before: number;
+    readonly adds_after: number;
+    readonly level: string;
+  }[];
+  /** Why no number changed, if none did. */
+  readonly detail?: string;
+}
+
+/** A badge in the tables. */
+export interface TrueBadge {
+  readonly epoch: string;
+  readonly version: number;
+  readonly total: number;
+}
+
+/** The bus link: the time until it is restored, and the number of updates lost so far. */
 export interface LinkState {
   readonly cut_ms: number;
   readonly lost: number;
@@ -58,11 +84,11 @@ export interface FeedListener {
 
 const RETRY_MS = 2_000;
 
-/** The demo's own endpoints: the chat that the badges are about. */
+/** The endpoints of the demo: its chat and its log. */
 export class DemoServer {
   #cast: Promise<Cast> | undefined;
 
-  /** The users and their conversations. Calls made while one is under way share its answer. */
+  /** The users and their conversations. Concurrent calls share an answer. */
   cast(): Promise<Cast> {
     this.#cast ??= request<Cast>("GET", "demo/users").finally(() => {
       this.#cast = undefined;
@@ -74,7 +100,8 @@ export class DemoServer {
   async token(userId: string): Promise<string> {
     const { users } = await this.cast();
     const user = users.find(({ user_id }) => user_id === userId);
-    if (user === undefined) throw new Error(`the demo no longer has a user ${userId}`);
+    if (user === undefined)
+      throw new Error(`the demo no longer has the user ${userId}: reload the page`);
     return user.token;
   }
 
@@ -98,11 +125,27 @@ export class DemoServer {
     });
   }
 
+  /** What an event changed, for the users for whom it is already folded. */
+  async changes(event: LoggedEvent, users: readonly string[]): Promise<readonly Change[]> {
+    const query = new URLSearchParams([
+      ["source", event.source],
+      ["id", event.id],
+      ["transaction", event.position.split("/")[0] ?? ""],
+      ...users.map((user) => ["user", user]),
+    ]);
+    return (await request<{ changes: Change[] }>("GET", `demo/changes?${query}`)).changes;
+  }
+
+  /** The badge of a user in the tables, read without the bus. */
+  badge(user: User): Promise<TrueBadge> {
+    return request("GET", `v1/users/${user.user_id}/badge`, undefined, user.token);
+  }
+
   link(): Promise<LinkState> {
     return request("GET", "demo/bus");
   }
 
-  /** Cuts the link of the bus for a while; 0 makes it whole. */
+  /** Cuts the bus link for a while; 0 restores it. */
   cutLink(cutMs: number): Promise<LinkState> {
     return request("POST", "demo/bus", { cut_ms: cutMs });
   }
@@ -115,13 +158,13 @@ export class DemoServer {
     return (await request<{ running: boolean }>("POST", "demo/simulation", { running })).running;
   }
 
-  /** Follows the chat and the log for as long as the page lives. */
+  /** Follows the chat and the log while the page is open. */
   follow(listener: FeedListener): void {
     const source = new EventSource("demo/feed");
     source.onopen = () => listener.onOpen();
     source.onerror = () => {
       listener.onLost();
-      // A browser retries a lost connection, but not an answer it did not expect.
+      // A browser retries after a lost connection, but not after an unexpected answer.
       if (source.readyState !== EventSource.CLOSED) return;
       setTimeout(() => this.follow(listener), RETRY_MS);
     };
@@ -131,10 +174,19 @@ export class DemoServer {
   }
 }
 
-async function request<Answer>(method: string, path: string, body?: object): Promise<Answer> {
+async function request<Answer>(
+  method: string,
+  path: string,
+  body?: object,
+  token?: string,
+): Promise<Answer> {
   const response = await fetch(path, {
     method,
-    ...(body && { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }),
+    ...(body && { body: JSON.stringify(body) }),
+    headers: {
+      ...(body && { "Content-Type": "application/json" }),
+      ...(token && { Authorization: `Bearer ${token}` }),
+    },
   });
   if (!response.ok) throw new Error(`${method} ${path}: status ${response.status}`);
   return response.json();

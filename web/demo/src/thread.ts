@@ -4,32 +4,32 @@ import { icon } from "./icons.js";
 import type { Topic } from "./list.js";
 import type { Message, User } from "./server.js";
 
-/** The levels in the order in which the button goes through them, and their names. */
+/** The levels in the order of the button, with their names. */
 const LEVELS = [
   { level: "all", icon: "bell", name: "everything counts" },
   { level: "mentions", icon: "mention", name: "only mentions count" },
   { level: "none", icon: "muted", name: "muted" },
 ] as const;
 
-// Within this many pixels of its end, a thread counts as scrolled to the end.
+// A thread within this many pixels of its end counts as scrolled to the end.
 const END_PX = 24;
 
 export interface ThreadOptions {
   readonly topic: Topic;
   readonly owner: User;
   readonly users: ReadonlyMap<string, User>;
-  /** The first message that was unread when the conversation was opened, or 0. */
+  /** The first unread message when the conversation was opened, or 0. */
   readonly firstUnreadSeq: Seq;
   readonly onClose: () => void;
   readonly onSend: (text: string) => Promise<void>;
   readonly onRecall: (message: Message) => void;
   readonly onLevel: (level: Level) => void;
   readonly onMarkUnread: () => void;
-  /** What is on the screen has changed. */
+  /** Called when the visible messages have changed. */
   readonly onScroll: () => void;
 }
 
-/** An opened conversation. */
+/** An open conversation. */
 export class Thread {
   readonly element: HTMLElement;
   readonly #options: ThreadOptions;
@@ -115,7 +115,7 @@ export class Thread {
     return this.#options.topic;
   }
 
-  /** To be called once the thread is on the page. */
+  /** Call it once the thread is attached to the page. */
   opened(): void {
     this.#back.focus({ preventScroll: true });
     const divider = this.#messages.querySelector<HTMLElement>(".divider");
@@ -123,11 +123,11 @@ export class Thread {
     else this.#scrollToEnd();
   }
 
-  /** Shows these messages, and what the conversation adds. */
+  /** Shows the messages, and what the conversation adds to the total. */
   update(messages: readonly Message[], level: Level, online: boolean): void {
     this.#compose?.setOnline(online);
     this.#showLevel(level);
-    // What is asked of the chat itself, and not of the badge, does not wait.
+    // Actions of the chat, unlike badge commands, need a connection.
     this.#level.disabled = !online;
     this.element.classList.toggle("is-offline", !online);
     if (messages === this.#drawn) return;
@@ -136,7 +136,7 @@ export class Thread {
     const known = new Set(this.#drawn);
     const grown = this.#drawn.every((message, i) => messages[i] === message);
     if (!grown) {
-      // One came late or was recalled, or the oldest were forgotten: draw anew.
+      // A message arrived late or was recalled, or old ones were dropped: redraw.
       known.clear();
       this.#messages.replaceChildren();
     }
@@ -152,8 +152,8 @@ export class Thread {
   }
 
   /**
-   * The newest message on the screen; undefined where there is none because
-   * the page knows no messages of the conversation.
+   * The newest message on the screen; undefined if the page has no messages of
+   * the conversation.
    */
   get newestShown(): Seq | undefined {
     if (this.#atEnd) return this.#drawn.at(-1)?.seq;
@@ -243,14 +243,14 @@ export class Thread {
     );
     button.addEventListener("click", () => {
       button.disabled = true;
-      // The button goes with the text, and the focus must not.
+      // The button disappears with the text: move the focus.
       this.#messages.focus({ preventScroll: true });
       this.#options.onRecall(message);
     });
     return button;
   }
 
-  /** The text with the names of users marked. */
+  /** The text with mentions highlighted. */
   #withMentions(text: string): (Node | string)[] {
     const names = new Set([...this.#options.users.values()].map(({ name }) => `@${name}`));
     return text.split(/(@[\p{L}\p{N}_-]+)/u).map((part) => {
@@ -261,7 +261,7 @@ export class Thread {
   }
 }
 
-/** The field to write a message in. */
+/** The input for a message. */
 class Compose {
   readonly element: HTMLFormElement;
   readonly #field: HTMLInputElement;
@@ -305,7 +305,7 @@ class Compose {
       await onSend(text);
     } catch {
       this.#failed.hidden = false;
-      // What was written meanwhile stays.
+      // Keep text that was typed in the meantime.
       this.#field.value ||= text;
     }
   }

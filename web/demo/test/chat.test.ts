@@ -17,7 +17,7 @@ function message(conversation_id: string, seq: number): Message {
 
 const seqs = (chat: Chat, id: string) => chat.messages(id).map(({ seq }) => seq);
 
-test("messages are in order and known once, whatever the feed repeats after a reconnect", () => {
+test("messages are in order and unique, even if the feed repeats them after a reconnect", () => {
   const chat = new Chat();
   assert.deepEqual(chat.messages("a"), []);
   const added = [2, 1, 4, 2, 3, 4].map((seq) => chat.add(message("a", seq)));
@@ -26,7 +26,7 @@ test("messages are in order and known once, whatever the feed repeats after a re
   assert.deepEqual(seqs(chat, "b"), []);
 });
 
-test("a list that was given out stays as it is", () => {
+test("a returned list does not change", () => {
   const chat = new Chat();
   chat.add(message("a", 1));
   const before = chat.messages("a");
@@ -34,7 +34,7 @@ test("a list that was given out stays as it is", () => {
   assert.equal(before.length, 1);
 });
 
-test("a recall takes the place of its message", () => {
+test("a recall replaces its message", () => {
   const chat = new Chat();
   for (const seq of [1, 2, 3]) chat.add(message("a", seq));
   const recall = { ...message("a", 2), recalled: true };
@@ -44,7 +44,7 @@ test("a recall takes the place of its message", () => {
   assert.equal(chat.messages("a")[1]?.recalled, true);
 });
 
-test("the oldest of 200 are forgotten", () => {
+test("beyond 200 messages the oldest are dropped", () => {
   const chat = new Chat();
   for (let seq = 1; seq <= 205; seq++) chat.add(message("a", seq));
   assert.equal(seqs(chat, "a")[0], 6);

@@ -11,20 +11,20 @@ function badge(total: number): Badge {
   return { epoch: "e1", version: 1, total, mentions: 0, categories: {} };
 }
 
-test("the level decides what a conversation adds", () => {
+test("the level determines what a conversation adds", () => {
   assert.equal(adds(conversation("all", 3, 1)), 3);
   assert.equal(adds(conversation("mentions", 12, 1)), 1);
   assert.equal(adds(conversation("none", 5, 2)), 0);
 });
 
-test("a mark counts at least 1, and only where all counts", () => {
+test("a mark counts at least 1, and only at the level all", () => {
   assert.equal(adds(conversation("all", 0, 0, true)), 1);
   assert.equal(adds(conversation("all", 3, 0, true)), 3);
   assert.equal(adds(conversation("mentions", 0, 0, true)), 0);
   assert.equal(adds(conversation("none", 5, 0, true)), 0);
 });
 
-test("the total is the sum of its parts, or it is said that it is not", () => {
+test("the total is the sum of its parts, or the difference is reported", () => {
   const conversations = [
     conversation("all", 3),
     conversation("none", 5),

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type Badged, BadgedError, type Conversation, type Seq } from "@badged/sdk";
 import { Reader } from "../src/reader.js";
 
-/** A client whose answers the test gives. */
+/** A client with answers from the test. */
 class FakeClient {
   readonly conversations = new Map<string, Conversation>();
   readonly reads: string[] = [];
@@ -20,6 +20,7 @@ class FakeClient {
       level: "all",
       category: "chat",
       markedUnread: false,
+      left: false,
       version,
       ...more,
     });
@@ -39,14 +40,14 @@ class FakeClient {
   }
 }
 
-test("an opened conversation is read up to what is shown", () => {
+test("an open conversation is read up to the newest visible message", () => {
   const client = new FakeClient();
   client.set("a", 3, 5, 1);
   new Reader(client).show({ conversationId: "a", seq: 7 });
   assert.deepEqual(client.reads, ["a 7"]);
 });
 
-test("what is read already is left alone", () => {
+test("a read conversation is not read again", () => {
   const client = new FakeClient();
   const reader = new Reader(client);
   reader.show({ conversationId: "unheard of", seq: 7 });
@@ -55,14 +56,14 @@ test("what is read already is left alone", () => {
   assert.deepEqual(client.reads, []);
 });
 
-test("opening takes away the mark that the user set", () => {
+test("opening a conversation clears its mark", () => {
   const client = new FakeClient();
   client.set("a", 0, 0, 1, { markedUnread: true });
   new Reader(client).show({ conversationId: "a", seq: 7 });
   assert.deepEqual(client.reads, ["a 7"]);
 });
 
-test("a message that is counted before it is shown is read when it is shown", () => {
+test("a message counted before it is visible is read once it is visible", () => {
   const client = new FakeClient();
   const reader = new Reader(client);
   client.set("a", 1, 8, 1);
@@ -72,7 +73,7 @@ test("a message that is counted before it is shown is read when it is shown", ()
   assert.deepEqual(client.reads, ["a 8"]);
 });
 
-test("a message that is shown before it is counted is read when it is counted", async () => {
+test("a message visible before it is counted is read once it is counted", async () => {
   const client = new FakeClient();
   const reader = new Reader(client);
   client.set("a", 1, 7, 1);
@@ -80,13 +81,13 @@ test("a message that is shown before it is counted is read when it is counted", 
   await client.answer();
   assert.deepEqual(client.reads, ["a 8"], "once, while its effect is on the way");
 
-  // The server took the read for the 7 that it had delivered, then came the 8.
+  // The server applied the read to 7, and then delivered 8.
   client.set("a", 1, 8, 3);
   reader.check();
   assert.deepEqual(client.reads, ["a 8", "a 8"]);
 });
 
-test("what waits in the client is not said again, what is new is", () => {
+test("a pending read is not sent again, a new one is", () => {
   const client = new FakeClient();
   const reader = new Reader(client);
   client.set("a", 2, 7, 1);
@@ -98,7 +99,7 @@ test("what waits in the client is not said again, what is new is", () => {
   assert.deepEqual(client.reads, ["a 7", "b 3", "a 8"]);
 });
 
-test("a refused read is sent again only for another state", async () => {
+test("a refused read is sent again only for a new state", async () => {
   const client = new FakeClient();
   const reader = new Reader(client);
   client.set("a", 1, 7, 1);
@@ -111,7 +112,7 @@ test("a refused read is sent again only for another state", async () => {
   assert.deepEqual(client.reads, ["a 7", "a 7"]);
 });
 
-test("nothing is read once the conversation is closed", () => {
+test("a closed conversation is not read", () => {
   const client = new FakeClient();
   const reader = new Reader(client);
   reader.show({ conversationId: "a", seq: 7 });

@@ -16,7 +16,7 @@ function setText(element, text) {
 }
 function find(selector) {
   const element = document.querySelector(selector);
-  if (element === null) throw new Error(`the page has no ${selector}`);
+  if (element === null) throw new Error(`no element matches ${selector}`);
   return element;
 }
 var time = new Intl.DateTimeFormat(void 0, {
@@ -59,6 +59,24 @@ function forInput(time2) {
 }
 function lagShare(events) {
   return events <= 0 ? 0 : Math.min(1, 0.08 + Math.log10(events) / 5);
+}
+var DAY_SECONDS = 86400;
+function axisTimes(splits) {
+  const step = (splits[1] ?? 0) - (splits[0] ?? 0);
+  const digits = step >= 60 ? 16 : step >= 1 ? 19 : 23;
+  let day = "";
+  return splits.map((seconds2) => {
+    const [date = "", time2 = ""] = [when(new Date(seconds2 * 1e3)).slice(0, 10), precise(seconds2)];
+    const clock = step >= DAY_SECONDS ? "" : time2.slice(11, digits);
+    const label = date === day ? clock : `${clock}
+${date}`.trim();
+    day = date;
+    return label;
+  });
+}
+function precise(seconds2) {
+  const date = new Date(seconds2 * 1e3);
+  return `${when(date)}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
 
 // admin/src/list.ts
@@ -642,10 +660,10 @@ function sortCols(table2) {
   idxs.sort((i0, i1) => head[i0] - head[i1]);
   let table22 = [];
   for (let i = 0; i < table2.length; i++) {
-    let row2 = table2[i];
+    let row4 = table2[i];
     let row22 = Array(rlen);
     for (let j = 0; j < rlen; j++)
-      row22[j] = row2[idxs[j]];
+      row22[j] = row4[idxs[j]];
     table22.push(row22);
   }
   return table22;
@@ -2365,11 +2383,11 @@ function uPlot(opts, data, then) {
     if (i == 0 && (multiValLegend || !legend.live || mode == 2))
       return nullNullTuple;
     let cells = [];
-    let row2 = placeTag("tr", LEGEND_SERIES, legendBody, legendBody.childNodes[i]);
-    addClass(row2, s.class);
+    let row4 = placeTag("tr", LEGEND_SERIES, legendBody, legendBody.childNodes[i]);
+    addClass(row4, s.class);
     if (!s.show)
-      addClass(row2, OFF);
-    let label = placeTag("th", null, row2);
+      addClass(row4, OFF);
+    let label = placeTag("th", null, row4);
     if (markers.show) {
       let indic = placeDiv(LEGEND_MARKER, label);
       if (i > 0) {
@@ -2410,11 +2428,11 @@ function uPlot(opts, data, then) {
       }
     }
     for (var key2 in legendCols) {
-      let v = placeTag("td", LEGEND_VALUE, row2);
+      let v = placeTag("td", LEGEND_VALUE, row4);
       v.textContent = "--";
       cells.push(v);
     }
-    return [row2, cells];
+    return [row4, cells];
   }
   const mouseListeners = /* @__PURE__ */ new Map();
   function onMouse(ev, targ, fn, onlyTarg = true) {
@@ -4429,7 +4447,7 @@ var Chart = class {
   #empty = h(
     "p",
     { class: "chart-empty" },
-    "Nothing is known yet: a first point takes some 20 s."
+    "No data yet: the first point takes about 20 s."
   );
   #chart;
   #data = [[]];
@@ -4677,11 +4695,7 @@ var Overview = class {
         unowned > 0 ? `${counted(unowned, "partition")} without an owner` : "every partition has an owner",
         unowned > 0
       ],
-      [
-        duration(oldest),
-        oldest > LATE_SECONDS ? "later than it should be" : "in time",
-        oldest > LATE_SECONDS
-      ],
+      [duration(oldest), oldest > LATE_SECONDS ? "late" : "on time", oldest > LATE_SECONDS],
       [count(sockets + streams), `${count(streams)} by event stream`, false],
       [
         count(processes.length),
@@ -4714,7 +4728,7 @@ var Overview = class {
 };
 function describeHorizon(horizon) {
   const whose = horizon.prepared !== void 0 ? `the prepared transaction ${horizon.prepared}` : `the transaction of Postgres process ${horizon.pid}`;
-  const known = [horizon.user, horizon.database, horizon.application, horizon.state, horizon.query];
+  const known = [horizon.user, horizon.database, horizon.application, horizon.state];
   const more = known.filter((text) => text).join(", ");
   return `Events of the last ${duration(horizon.seconds)} may wait for ${whose}${more && ` (${more})`} to end.`;
 }
@@ -4722,7 +4736,7 @@ function table(title, columns, body) {
   const id = `table-${title.toLowerCase().replace(/\W+/g, "-")}`;
   return h(
     "section",
-    { class: "panel", "aria-labelledby": id },
+    { class: "panel" },
     h("h2", { id, class: "panel-title" }, title),
     h(
       "div",
@@ -4751,7 +4765,7 @@ function partitionRow(p) {
     h("td", { class: "number" }, duration(p.seconds_behind)),
     h("td", { class: "mono" }, p.folded),
     h("td", { class: "mono" }, p.head),
-    h("td", {}, p.owner.replace(/^badged projector /, "") || "nobody")
+    h("td", {}, p.owner.replace(/^badged projector /, "") || "none")
   );
 }
 function processRow(p) {
@@ -4787,8 +4801,26 @@ function emptyProcesses() {
   return h(
     "tr",
     {},
-    h("td", { class: "empty", colspan: "8" }, "No process has been heard of in the last 20 s.")
+    h("td", { class: "empty", colspan: "8" }, "No process has reported in the last 20 s.")
   );
+}
+
+// admin/src/place.ts
+function placeOf(hash) {
+  const text = hash.replace(/^#/, "");
+  const mark = text.indexOf("?");
+  if (mark < 0) return { view: text, params: new URLSearchParams() };
+  return { view: text.slice(0, mark), params: new URLSearchParams(text.slice(mark + 1)) };
+}
+function hashOf(view, params = {}) {
+  const query2 = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    if (value) query2.set(name, value);
+  }
+  return query2.size === 0 ? `#${view}` : `#${view}?${query2}`;
+}
+function userPlace(user, more = {}) {
+  return hashOf("users", { user, ...more });
 }
 
 // admin/src/audit.ts
@@ -4805,7 +4837,7 @@ var Audit = class {
       body,
       ({ id }) => String(id),
       row,
-      h("tr", {}, h("td", { class: "empty", colspan: "5" }, "Nobody has changed anything yet."))
+      h("tr", {}, h("td", { class: "empty", colspan: "5" }, "No actions yet."))
     );
     this.#more.addEventListener("click", async () => {
       const older = await page.server.audit(this.#actions.at(-1)?.id).catch(() => void 0);
@@ -4816,7 +4848,7 @@ var Audit = class {
     this.element = h(
       "div",
       { class: "view" },
-      table("Audit trail", ["When", "Who", "Action", "With", "What came of it"], body),
+      table("Audit trail", ["When", "Who", "Action", "Arguments", "Result"], body),
       this.#more
     );
   }
@@ -4855,8 +4887,11 @@ function told(fields) {
 function outcome(a) {
   if (a.error !== void 0) return document.createTextNode(a.error);
   if (a.ended_at === void 0)
-    return document.createTextNode("not known: under way, or its process has ended");
+    return document.createTextNode("unknown: in progress, or its process has exited");
   if (a.result === void 0) return document.createTextNode("done");
+  const { job } = a.result;
+  if (job !== void 0)
+    return h("a", { href: hashOf("jobs", { job: String(job) }) }, `job ${job}`);
   return folded(a.result, "done");
 }
 function folded(fields, summary) {
@@ -4870,9 +4905,9 @@ function folded(fields, summary) {
 }
 
 // admin/src/dialog.ts
-function confirm(title, text, action) {
+function confirm(title, text, action, refusal) {
   const yes = h("button", { class: "button is-danger", type: "button" }, action);
-  const no = h("button", { class: "button", type: "button", autofocus: true }, "Keep it");
+  const no = h("button", { class: "button", type: "button", autofocus: true }, refusal);
   return ask(title, text, [no, yes], yes);
 }
 async function tell(title, text) {
@@ -4921,7 +4956,7 @@ var DeadLetters = class {
       h(
         "li",
         { class: "empty panel" },
-        "There are no dead letters: everything in the log was understood."
+        "There are no dead letters: every event in the log was decoded."
       )
     );
     this.element = h(
@@ -4930,7 +4965,7 @@ var DeadLetters = class {
       h(
         "p",
         { class: "lead" },
-        "Events in the log that could not be understood are put aside here, and the rest goes on. Retry them after an upgrade; discard what is of no use."
+        "Events that could not be decoded are set aside here, and folding continues. Retry them after an upgrade, or discard them."
       ),
       letters
     );
@@ -4960,8 +4995,8 @@ var DeadLetters = class {
       )
     );
     discard.addEventListener("click", async () => {
-      const text = `It is removed for good. The audit trail keeps what it was: ${reason}`;
-      if (!await confirm(`Discard dead letter ${id}?`, text, "Discard")) return;
+      const text = `This cannot be undone. The audit trail keeps the dead letter: ${reason}`;
+      if (!await confirm(`Discard dead letter ${id}?`, text, "Discard", "Keep it")) return;
       await this.#page.act(
         () => this.#page.server.discardDeadLetter(id),
         `Dead letter ${id} is discarded`
@@ -4982,12 +5017,31 @@ var DeadLetters = class {
       h(
         "details",
         {},
-        h("summary", {}, "What the log has"),
+        h("summary", {}, "Payload in the log"),
         h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(payload, null, 2))
       )
     );
   }
 };
+
+// admin/src/ids.ts
+function partsOfId(id) {
+  return id.split(/(^\s+|\s+$|(?<=\s)\s+)/u).filter((text) => text !== "").map((text) => ({ text, space: /^\s+$/u.test(text) }));
+}
+function idText(id) {
+  return h(
+    "bdi",
+    { class: "id", title: spacesIn(id) || void 0 },
+    ...partsOfId(id).map(({ text, space }) => space ? h("span", { class: "space" }, text) : text)
+  );
+}
+function spacesIn(id) {
+  const begins = /^\s/u.test(id);
+  const ends = /\s$/u.test(id);
+  if (begins && ends) return "Begins and ends with a space";
+  if (begins) return "Begins with a space";
+  return ends ? "Ends with a space" : "";
+}
 
 // admin/src/jobs.ts
 var Jobs = class {
@@ -4995,14 +5049,17 @@ var Jobs = class {
   title = "Jobs";
   element;
   #page;
+  #cards = h("ul", { class: "cards", "aria-label": "Jobs" });
   #list;
   #onRunning;
+  /** The job in the URL, and whether it was scrolled into view. */
+  #wanted;
+  #found = true;
   constructor(page, onRunning) {
     this.#page = page;
     this.#onRunning = onRunning;
-    const list = h("ul", { class: "cards", "aria-label": "Jobs" });
     this.#list = new KeyedList(
-      list,
+      this.#cards,
       ({ id }) => String(id),
       (job) => this.#card(job),
       h("li", { class: "empty panel" }, "No job has run yet.")
@@ -5011,13 +5068,40 @@ var Jobs = class {
       "div",
       { class: "view" },
       h("div", { class: "forms" }, this.#verifyForm(), this.#rebuildForm()),
-      list
+      this.#cards
     );
   }
   async refresh(server) {
     const jobs = await server.jobs();
-    this.#list.update(jobs);
+    const wanted = this.#wanted;
+    if (wanted !== void 0 && !jobs.some(({ id }) => id === wanted)) {
+      const job = await server.job(wanted);
+      if (job !== void 0) this.#list.update([...jobs, job]);
+      else this.#list.update(jobs);
+    } else {
+      this.#list.update(jobs);
+    }
     this.#onRunning(jobs.filter(({ state }) => state === "running").length);
+    this.#point();
+  }
+  arrive(params) {
+    const id = Number(params.get("job") ?? Number.NaN);
+    this.#wanted = Number.isSafeInteger(id) ? id : void 0;
+    this.#found = this.#wanted === void 0;
+    this.#point();
+  }
+  /** Scrolls the job in the URL into view, once. */
+  #point() {
+    for (const card of this.#cards.children) {
+      const wanted = card instanceof HTMLElement && card.id === `job-${this.#wanted}`;
+      card.classList.toggle("is-wanted", wanted);
+      if (!wanted || this.#found) continue;
+      this.#found = true;
+      const details = card.querySelector("details");
+      if (details) details.open = true;
+      card.scrollIntoView({ block: "center" });
+      card.focus({ preventScroll: true });
+    }
   }
   #verifyForm() {
     const partition = field("verify-partition", "Partition", "all");
@@ -5025,7 +5109,7 @@ var Jobs = class {
     const sample = field("verify-sample", "Sample of users", "no");
     return this.#form(
       "Verify",
-      "Folds the log again and compares every number with the tables. It changes nothing.",
+      "Replays the log and compares every number with the tables. Changes nothing.",
       [partition, user, sample],
       () => {
         void this.#start("verification", {
@@ -5042,12 +5126,12 @@ var Jobs = class {
     const load = field("rebuild-load", "Max load", "1", "decimal");
     return this.#form(
       "Rebuild",
-      "Folds the log again into new tables beside the live ones, and swaps them only where they differ. Clients are served meanwhile.",
+      "Replays the log into staging tables, and swaps only those that differ. Clients are served meanwhile.",
       [partition, user, load],
       async () => {
         const whose = user.input.value !== "" ? `user ${user.input.value}` : partition.input.value !== "" ? `partition ${partition.input.value}` : "all partitions";
         const text = `The tables of ${whose} are made what the log says. Where nothing is wrong nothing changes.`;
-        if (!await confirm(`Rebuild ${whose}?`, text, "Rebuild")) return;
+        if (!await confirm(`Rebuild ${whose}?`, text, "Rebuild", "Do not rebuild")) return;
         await this.#start("rebuild", {
           ...number("partition", partition.input),
           ...user.input.value !== "" && { user: user.input.value },
@@ -5084,10 +5168,10 @@ var Jobs = class {
       {
         class: "button",
         type: "button",
-        "aria-label": `Cancel job ${job.id}`,
+        "aria-label": `Cancel ${job.kind} of ${targetOf(job.arguments)}, job ${job.id}`,
         disabled: job.cancel_requested
       },
-      job.cancel_requested ? "Canceling…" : "Cancel"
+      job.cancel_requested ? "Canceling…" : `Cancel ${job.kind}`
     );
     cancel.addEventListener(
       "click",
@@ -5096,13 +5180,17 @@ var Jobs = class {
     const running = job.state === "running";
     const card = h(
       "li",
-      { class: "card panel", "data-state": job.state },
+      { class: "card panel", id: `job-${job.id}`, tabindex: "-1", "data-state": job.state },
       h(
         "div",
         { class: "card-head" },
         h("span", { class: "state", "data-state": stateOf(job) }, stateWords(job)),
         h("h3", {}, title),
-        h("span", { class: "soft mono" }, `job ${job.id}`),
+        h(
+          "a",
+          { class: "soft mono", href: hashOf("jobs", { job: String(job.id) }) },
+          `job ${job.id}`
+        ),
         ...running ? [h("div", { class: "card-buttons" }, cancel)] : []
       )
     );
@@ -5128,7 +5216,7 @@ var Jobs = class {
             {},
             `${counted(differences.length, "difference")}${differences.length >= 100 ? " and perhaps more" : ""}`
           ),
-          h("ul", { class: "differences" }, ...differences.map((d) => h("li", {}, difference(d))))
+          h("ul", { class: "differences" }, ...differences.map(difference))
         )
       );
     }
@@ -5187,22 +5275,35 @@ function progress({ progress: p }, title) {
 function resultOf({ kind, result: r }) {
   if (r === void 0) return "";
   if (r.user_id !== void 0) {
-    return r.mended ? `made what the log says, in version ${r.version}` : "is what the log says, nothing was changed";
+    return r.mended ? `healed in version ${r.version}` : "matches the log; nothing was changed";
   }
   const whole = `${counted(r.users ?? 0, "user")} and ${counted(r.conversations ?? 0, "conversation")} of ${counted(r.partitions ?? 0, "partition")}`;
   if (kind === "verification") {
     const n = Number(r.differences);
     return `${whole} compared: ${n === 0 ? "no difference" : counted(n, "difference")}`;
   }
-  return r.different_users ? `${whole} rebuilt: ${counted(r.different_users, "user")} repaired, ${counted(r.new_epochs ?? 0, "partition")} with a new epoch` : `${whole} rebuilt: no difference, nothing was changed`;
+  return r.different_users ? `${whole} rebuilt: ${counted(r.different_users, "user")} healed, ${counted(r.new_epochs ?? 0, "partition")} with a new epoch` : `${whole} rebuilt: no difference, nothing was changed`;
 }
 function differencesOf({ result }) {
   if (Array.isArray(result?.differences)) return result.differences;
   return result?.first ?? [];
 }
 function difference(d) {
-  const where = d.conversation_id === void 0 ? "" : `, conversation ${d.conversation_id}`;
-  return `${d.user_id}${where}: ${d.field} is ${d.table || "empty"} in the table, ${d.log || "empty"} by the log`;
+  const conversation2 = d.conversation_id;
+  return h(
+    "li",
+    { class: "difference" },
+    h(
+      "a",
+      { href: userPlace(d.user_id, conversation2 === void 0 ? {} : { conversation: conversation2 }) },
+      idText(d.user_id)
+    ),
+    ...conversation2 === void 0 ? [] : [", conversation ", idText(conversation2)],
+    `: ${d.field} is `,
+    h("strong", {}, d.log || "empty"),
+    " by the log, ",
+    h("span", { class: "soft" }, `the table has ${d.table || "nothing"}`)
+  );
 }
 
 // admin/src/server.ts
@@ -5226,7 +5327,7 @@ var Server = class {
   async processes() {
     return (await this.#request("GET", "v1/processes")).processes;
   }
-  /** What was done in the last hour, or since a time. */
+  /** The rates of the last hour, or since a time. */
   async rates(since) {
     const query2 = since === void 0 ? "" : `?since=${encodeURIComponent(since)}`;
     return (await this.#request("GET", `v1/rates${query2}`)).points;
@@ -5240,10 +5341,24 @@ var Server = class {
   async discardDeadLetter(id) {
     await this.#request("DELETE", `v1/deadletters/${id}`);
   }
-  /** Why the badge of a user is what it is, or was at a time. */
-  explain(user, at) {
-    const query2 = at === void 0 ? "" : `?at=${encodeURIComponent(at.toISOString())}`;
-    return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain${query2}`);
+  /** Explains the badge of a user, now or at a time. */
+  explain(user, question) {
+    const query2 = new URLSearchParams();
+    for (const [name, value] of Object.entries(question)) {
+      if (value !== void 0) query2.set(name, String(value));
+    }
+    return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain?${query2}`);
+  }
+  /** A job by its id, for those too old for the list; undefined if there is none. */
+  async job(id) {
+    for (const kind of ["rebuild", "verification"]) {
+      try {
+        return await this.#request("GET", `v1/${kind}s/${id}`);
+      } catch (error) {
+        if (!(error instanceof Refused) || error.status !== 404) throw error;
+      }
+    }
+    return void 0;
   }
   /** The newest jobs of both kinds. */
   async jobs() {
@@ -5259,7 +5374,7 @@ var Server = class {
   async cancelJob({ kind, id }) {
     await this.#request("DELETE", `v1/${kind}s/${id}`);
   }
-  /** What operators have done, before an action or last. */
+  /** The latest actions of operators, or those before an action. */
   async audit(before) {
     const query2 = before === void 0 ? "" : `&before=${before}`;
     return (await this.#request("GET", `v1/audit?limit=50${query2}`)).actions;
@@ -5304,7 +5419,7 @@ function signIn(main2, why) {
     "form",
     { class: "panel sign-in" },
     h("h2", {}, "Sign in"),
-    h("p", { class: "soft" }, "With a key of --admin-keys. It stays in this tab."),
+    h("p", { class: "soft" }, "Use a key of --admin-keys. It is stored in this tab only."),
     h("label", { for: "key" }, "Operator key"),
     key,
     error,
@@ -5337,8 +5452,803 @@ function sentence(text) {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
 }
 
+// admin/src/eventtime.ts
+function foldedTime(event) {
+  const folded2 = when(event.folded_at);
+  const appended = when(event.appended_at);
+  const parts = [document.createTextNode(folded2)];
+  if (appended !== folded2) parts.push(h("span", { class: "soft" }, ` (appended ${appended})`));
+  return parts;
+}
+
+// admin/src/conversations.ts
+var OPEN = 3;
+var LISTED = 10;
+function conversationsPanel(x) {
+  const all = x.conversations;
+  if (all.length === 0) return [h("p", { class: "empty panel" }, "Nothing is unread.")];
+  const card = (c) => conversation(x, c, all.length <= OPEN);
+  const parts = [
+    h("ul", { class: "cards", "aria-label": "Conversations" }, ...all.slice(0, LISTED).map(card))
+  ];
+  const others = all.slice(LISTED);
+  if (others.length > 0) {
+    const adds = others.reduce((sum, { adds: adds2 }) => sum + adds2, 0);
+    parts.push(
+      h(
+        "details",
+        { class: "others" },
+        h(
+          "summary",
+          {},
+          `${counted(others.length, "other conversation")}, which add ${count(adds)}`
+        ),
+        h("ul", { class: "cards", "aria-label": "Other conversations" }, ...others.map(card))
+      )
+    );
+  }
+  if (x.more_conversations > 0) {
+    parts.push(
+      h(
+        "p",
+        { class: "soft" },
+        `and ${counted(x.more_conversations, "conversation")} more, which add ${count(x.more_adds)}`
+      )
+    );
+  }
+  return parts;
+}
+function conversation(x, c, open) {
+  const rows = c.messages.map(
+    (m) => h(
+      "tr",
+      {},
+      h(
+        "td",
+        { class: "number" },
+        `${count(m.seq)} `,
+        m.mentioned ? h("span", { class: "pill" }, "@", spoken(" mentions the user")) : ""
+      ),
+      h("td", { class: "nowrap" }, ...foldedTime(m)),
+      h("td", { class: "mono wide" }, idText(m.event_id)),
+      h("td", { class: "wide" }, idText(m.source ?? ""))
+    )
+  );
+  const brief = [
+    counted(c.unread, "unread message"),
+    c.mentions > 0 ? counted(c.mentions, "mention") : "",
+    c.level === "all" ? "" : `level ${c.level}`,
+    c.marked_unread ? "marked unread" : ""
+  ].filter((text) => text);
+  const why = [
+    c.last_read ? h("span", {}, `Read up to ${count(c.last_read.up_to_seq)}`, ...by(c.last_read)) : h("span", {}, "Never read"),
+    ...c.marked_by ? [h("span", {}, "Marked unread", ...by(c.marked_by))] : [],
+    ...c.level_by ? [h("span", {}, `Level ${c.level}`, ...by(c.level_by))] : [],
+    ...x.conversations.length > 1 ? [
+      h(
+        "a",
+        { href: userPlace(x.user_id, { conversation: c.conversation_id }) },
+        "Only this conversation"
+      )
+    ] : []
+  ];
+  return h(
+    "li",
+    { class: "card panel" },
+    h(
+      "details",
+      { open },
+      h(
+        "summary",
+        { class: "card-head" },
+        h(
+          "span",
+          { class: c.adds > 0 ? "pill is-count" : "pill is-count is-quiet" },
+          spoken("adds "),
+          count(c.adds)
+        ),
+        h("h3", {}, idText(c.conversation_id)),
+        h("span", { class: "soft" }, c.category),
+        h("span", { class: "soft card-brief" }, brief.join(" · "))
+      ),
+      h("p", { class: "soft why" }, ...why),
+      rows.length === 0 ? "" : h(
+        "div",
+        {
+          class: "scroll",
+          tabindex: "0",
+          role: "region",
+          "aria-label": `Unread messages of ${c.conversation_id}`
+        },
+        h(
+          "table",
+          { class: "table" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ...["Seq", "Folded", "Event", "From"].map((t) => h("th", { scope: "col" }, t))
+            )
+          ),
+          h("tbody", {}, ...rows)
+        )
+      ),
+      c.more_messages > 0 ? h("p", { class: "soft" }, `and ${counted(c.more_messages, "message")} more`) : ""
+    )
+  );
+}
+function by(event) {
+  return [" by ", idText(event.event_id), ", ", ...foldedTime(event)];
+}
+
+// admin/src/fold.ts
+var SHOWN_ALIKE = 3;
+function runs(items, keyOf) {
+  const groups = [];
+  for (const item of items) {
+    const key = keyOf(item);
+    const last = groups.at(-1);
+    if (last?.key === key) last.items.push(item);
+    else groups.push({ key, items: [item] });
+  }
+  return groups;
+}
+function kinds(items, keyOf) {
+  const groups = /* @__PURE__ */ new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    groups.set(key, [...groups.get(key) ?? [], item]);
+  }
+  return [...groups.values()].map((all) => ({ items: all }));
+}
+function foldedRows(groups, row4, summary) {
+  return groups.flatMap((group) => {
+    const rows = group.items.map(row4);
+    const told2 = rows.length > SHOWN_ALIKE ? summary(group) : void 0;
+    if (told2 === void 0) return rows;
+    const button = h(
+      "button",
+      { class: "unfold", type: "button", "aria-expanded": "false" },
+      told2.text
+    );
+    button.addEventListener("click", () => {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      button.setAttribute("aria-expanded", String(open));
+      for (const each of rows) each.hidden = !open;
+    });
+    for (const each of rows) {
+      each.hidden = true;
+      each.classList.add("is-folded");
+    }
+    return [h("tr", {}, h("td", { class: "nowrap" }, button), ...told2.cells), ...rows];
+  });
+}
+
+// admin/src/delivered.ts
+var FATES = {
+  unread: "Unread",
+  read: "Read",
+  recalled: "Recalled",
+  read_before: "Arrived after it was read",
+  recalled_before: "Arrived after it was recalled",
+  own_message: "Sent by the user"
+};
+function deliveredPanel(x, older) {
+  const body = h("tbody");
+  const more = h("button", { class: "button", type: "button" });
+  let shown2 = [];
+  const show = (page) => {
+    shown2 = [...shown2, ...page.messages];
+    body.replaceChildren(...rowsOf(x.user_id, shown2));
+    more.hidden = page.more === 0;
+    more.textContent = `Show older, ${count(page.more)} more`;
+  };
+  show(x.delivered ?? { messages: [], more: 0 });
+  if (shown2.length === 0) {
+    body.append(
+      h("tr", {}, h("td", { class: "empty", colspan: "5" }, "No messages were delivered."))
+    );
+  }
+  more.addEventListener("click", async () => {
+    const last = shown2.at(-1);
+    if (last === void 0) return;
+    more.disabled = true;
+    const page = await older(last.position);
+    more.disabled = false;
+    if (page !== void 0) show(page);
+  });
+  const panel = table(
+    "Delivered messages",
+    ["Message", "Conversation", "Status", "Folded", "Event"],
+    body
+  );
+  panel.append(h("p", { class: "panel-foot" }, more));
+  return panel;
+}
+function rowsOf(user, messages) {
+  const groups = runs(
+    messages,
+    (m) => JSON.stringify([m.conversation_id, m.fate, m.by?.position ?? ""])
+  );
+  return foldedRows(
+    groups,
+    (m) => row2(user, m),
+    ({ items }) => {
+      const [newest, oldest] = [items[0], items.at(-1)];
+      if (newest === void 0 || oldest === void 0) return void 0;
+      return {
+        text: counted(items.length, "message"),
+        cells: [
+          h("td", {}, conversationLink(user, newest.conversation_id)),
+          h("td", { class: "wide" }, fateOf(newest)),
+          h("td", { class: "nowrap" }, ...foldedTime(newest)),
+          h("td", { class: "soft" }, `${count(oldest.seq)} to ${count(newest.seq)}`)
+        ]
+      };
+    }
+  );
+}
+function row2(user, m) {
+  return h(
+    "tr",
+    { class: m.fate === "unread" ? void 0 : "is-quiet" },
+    h(
+      "td",
+      { class: "number" },
+      `${count(m.seq)} `,
+      m.mentioned ? h("span", { class: "pill" }, "@", spoken(" mentions the user")) : ""
+    ),
+    h("td", {}, conversationLink(user, m.conversation_id)),
+    h("td", { class: "wide" }, fateOf(m)),
+    h("td", { class: "nowrap" }, ...foldedTime(m)),
+    h("td", { class: "mono wide" }, idText(m.event_id))
+  );
+}
+function fateOf(m) {
+  const fate = h("span", { class: "fate", "data-fate": m.fate }, FATES[m.fate]);
+  if (m.by === void 0) return fate;
+  return h(
+    "span",
+    {},
+    fate,
+    h(
+      "span",
+      { class: "soft" },
+      " by ",
+      idText(m.by.event_id),
+      ` from ${m.by.source ?? "–"}, `,
+      ...foldedTime(m.by)
+    )
+  );
+}
+function conversationLink(user, conversation2) {
+  return h("a", { href: userPlace(user, { conversation: conversation2 }) }, idText(conversation2));
+}
+
+// admin/src/steps.ts
+var LONE_SECONDS = 60;
+function lineOf({ before, steps }, end) {
+  const times = timesOf(steps);
+  const first = times[0];
+  const last = times.at(-1);
+  if (first === void 0 || last === void 0) return { times: [], totals: [] };
+  const span = last > first ? last - first : LONE_SECONDS;
+  return {
+    times: [
+      first - span / 40,
+      ...times,
+      Math.max(last + span / 20, Math.min(end, last + span / 4))
+    ],
+    totals: [before, ...steps.map(({ total }) => total), steps.at(-1)?.total ?? 0]
+  };
+}
+function timesOf(steps) {
+  let latest = 0;
+  return steps.map(({ folded_at }) => {
+    latest = Math.max(latest, Date.parse(folded_at) / 1e3);
+    return latest;
+  });
+}
+function nearestStep(points2, x, y) {
+  let nearest = -1;
+  let least = Number.POSITIVE_INFINITY;
+  points2.forEach(([px, py], i) => {
+    const distance = (px - x) ** 2 + ((py - y) / 4) ** 2;
+    if (distance <= least) {
+      least = distance;
+      nearest = i;
+    }
+  });
+  return nearest;
+}
+function whatOf(e) {
+  const conversation2 = e.conversation_id ?? "";
+  switch (e.type) {
+    case "message.delivered":
+      return `Message ${e.seq} of ${conversation2} delivered`;
+    case "message.recalled":
+      return `Message ${e.seq} of ${conversation2} recalled`;
+    case "conversation.read":
+      return `${conversation2} read up to ${e.seq}`;
+    case "conversation.expired":
+      return `${conversation2} expired up to ${e.seq}`;
+    case "conversation.marked_unread":
+      return `${conversation2} marked unread`;
+    case "conversation.level_set":
+      return `Level of ${conversation2} set`;
+    case "conversation.left":
+      return `${conversation2} left`;
+    case "user.read_all":
+      return "Everything read";
+    default:
+      return e.type ?? "Not decoded";
+  }
+}
+function signed(change2) {
+  return change2 < 0 ? `−${-change2}` : `+${change2}`;
+}
+
+// admin/src/history.ts
+var HEIGHT3 = 220;
+var POINTS = 120;
+var PAGE = 10;
+var ROWS = 200;
+var CLICK_PX = 4;
+var HistoryPanel = class {
+  element;
+  #user;
+  #history;
+  #end;
+  #onChoose;
+  #plot = h("div", {
+    class: "history-plot",
+    role: "slider",
+    tabindex: "0",
+    "aria-label": "Steps of the total",
+    "aria-valuemin": "1"
+  });
+  #told = h("div", { class: "step" });
+  #chart;
+  #chosen;
+  /** `chosen` is the position of the selected step; default the last one. */
+  constructor(x, chosen, onChoose) {
+    this.#user = x.user_id;
+    this.#history = x.history ?? { before: 0, steps: [], left_out: 0 };
+    this.#end = x.at === void 0 ? Date.now() / 1e3 : Date.parse(x.at) / 1e3;
+    this.#onChoose = onChoose;
+    const { steps, left_out } = this.#history;
+    const at = steps.findIndex(({ position }) => position === chosen);
+    this.#chosen = at < 0 ? steps.length - 1 : at;
+    this.#plot.setAttribute("aria-valuemax", String(steps.length));
+    this.#plot.addEventListener("keydown", (event) => this.#onKey(event));
+    const note = [
+      counted(steps.length + left_out, "step"),
+      left_out > 0 ? `${count(steps.length)} of them shown, the least and the greatest of each stretch` : "",
+      "drag to zoom, double-click for all"
+    ].filter((text) => text);
+    this.element = h(
+      "section",
+      { class: "panel history" },
+      h(
+        "header",
+        { class: "history-head" },
+        h("h2", {}, "Total over time"),
+        h("p", { class: "soft" }, note.join(" · "))
+      ),
+      this.#plot,
+      this.#told,
+      this.#table()
+    );
+    new ResizeObserver(() => this.#draw()).observe(this.#plot);
+    this.#tell();
+  }
+  /** Redraws, for example after the colors changed. */
+  redraw() {
+    this.#chart?.destroy();
+    this.#chart = void 0;
+    this.#draw();
+  }
+  #choose(i) {
+    const { steps } = this.#history;
+    const at = Math.min(Math.max(i, 0), steps.length - 1);
+    const step = steps[at];
+    if (step === void 0 || at === this.#chosen) return;
+    this.#chosen = at;
+    this.#tell();
+    this.#chart?.redraw(false);
+    this.#onChoose(step);
+  }
+  #onKey(event) {
+    const by2 = {
+      ArrowLeft: -1,
+      ArrowDown: -1,
+      ArrowRight: 1,
+      ArrowUp: 1,
+      PageDown: -PAGE,
+      PageUp: PAGE,
+      Home: Number.NEGATIVE_INFINITY,
+      End: Number.POSITIVE_INFINITY
+    };
+    const move = by2[event.key];
+    if (move === void 0) return;
+    event.preventDefault();
+    this.#choose(this.#chosen + move);
+  }
+  /** Shows the details of the selected step. */
+  #tell() {
+    const { steps, before } = this.#history;
+    const step = steps[this.#chosen];
+    if (step === void 0) return;
+    const from = step.total - step.change;
+    this.#plot.setAttribute("aria-valuenow", String(this.#chosen + 1));
+    this.#plot.setAttribute(
+      "aria-valuetext",
+      `${when(step.folded_at)}, total ${from} to ${step.total}: ${whatOf(step)}`
+    );
+    const move = (text, label, by2) => {
+      const button = h(
+        "button",
+        {
+          class: "button",
+          type: "button",
+          "aria-label": label,
+          disabled: steps[this.#chosen + by2] === void 0
+        },
+        text
+      );
+      button.addEventListener("click", () => {
+        this.#choose(this.#chosen + by2);
+        const again = this.#told.querySelector(`[aria-label="${label}"]`);
+        (again?.disabled ? this.#plot : again)?.focus({ preventScroll: true });
+      });
+      return button;
+    };
+    const fact = (name, value, mono = false) => h("div", {}, h("dt", {}, name), h("dd", { class: mono ? "mono" : void 0 }, value));
+    this.#told.replaceChildren(
+      h(
+        "div",
+        { class: "step-head" },
+        h(
+          "p",
+          { class: "step-change" },
+          spoken("Total "),
+          h("span", { class: "soft" }, count(from)),
+          h("span", { class: "soft", "aria-label": "to" }, " → "),
+          h("strong", {}, count(step.total))
+        ),
+        h("span", { class: step.change > 0 ? "delta is-up" : "delta" }, signed(step.change)),
+        h("p", { class: "step-what" }, whatOf(step)),
+        h(
+          "div",
+          { class: "step-move" },
+          h("span", { class: "soft" }, `Step ${count(this.#chosen + 1)} of ${count(steps.length)}`),
+          move("‹", "Previous step", -1),
+          move("›", "Next step", 1)
+        )
+      ),
+      h(
+        "dl",
+        { class: "facts" },
+        fact("Folded", when(step.folded_at)),
+        when(step.appended_at) === when(step.folded_at) ? "" : fact("Appended", when(step.appended_at)),
+        fact("Event", idText(step.event_id), true),
+        fact("From", idText(step.source ?? "–"), true),
+        fact("Type", step.type ?? "–", true),
+        fact("Place in the log", step.position, true)
+      ),
+      h(
+        "p",
+        { class: "step-links" },
+        h("a", { href: userPlace(this.#user, { at: step.folded_at }) }, "The badge as of then"),
+        step.conversation_id === void 0 ? "" : h(
+          "a",
+          { href: userPlace(this.#user, { conversation: step.conversation_id }) },
+          "Only this conversation"
+        ),
+        step.left_out ? h("span", { class: "soft" }, `${counted(step.left_out, "step")} before it left out`) : "",
+        this.#chosen === 0 && before > 0 ? h("span", { class: "soft" }, `${count(before)} were counted by archived events`) : ""
+      )
+    );
+  }
+  #draw() {
+    if (this.#plot.clientWidth === 0 || this.#history.steps.length === 0) return;
+    if (this.#chart !== void 0) {
+      this.#chart.setSize({ width: this.#plot.clientWidth, height: HEIGHT3 });
+      return;
+    }
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const { times, totals } = lineOf(this.#history, this.#end);
+    const stepTimes = timesOf(this.#history.steps);
+    const axis = {
+      stroke: color("--text-soft"),
+      font: `12px ${getComputedStyle(document.body).fontFamily}`,
+      grid: { stroke: color("--panel-line"), width: 1 },
+      ticks: { show: false }
+    };
+    const line = color("--line-a");
+    const chart = new uPlot(
+      {
+        width: this.#plot.clientWidth,
+        height: HEIGHT3,
+        padding: [12, 14, 0, 0],
+        legend: { show: false },
+        cursor: { drag: { x: true, y: false }, points: { show: false }, y: false },
+        scales: { y: { range: (_2, __, most) => [0, Math.max(1, most) * 1.15] } },
+        axes: [
+          { ...axis, size: 40, space: 80, values: (_2, splits) => axisTimes(splits) },
+          {
+            ...axis,
+            size: 52,
+            space: 36,
+            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7, 1e8],
+            values: (_2, splits) => splits.map((n) => count(n))
+          }
+        ],
+        series: [
+          {},
+          {
+            stroke: line,
+            width: 2,
+            fill: `${line}1c`,
+            ...uPlot.paths.stepped && { paths: uPlot.paths.stepped({ align: 1 }) },
+            points: {
+              show: this.#history.steps.length <= POINTS,
+              size: 7,
+              width: 1.5,
+              stroke: line,
+              fill: color("--panel"),
+              filter: (u) => [...(u.data[0] ?? []).keys()].slice(1, -1)
+            }
+          }
+        ],
+        hooks: {
+          draw: [
+            (u) => {
+              const step = this.#history.steps[this.#chosen];
+              const time2 = stepTimes[this.#chosen];
+              if (step === void 0 || time2 === void 0) return;
+              const [x, y] = [u.valToPos(time2, "x", true), u.valToPos(step.total, "y", true)];
+              const { left, width } = u.bbox;
+              if (x < left - 1 || x > left + width + 1) return;
+              const ratio = devicePixelRatio;
+              u.ctx.save();
+              u.ctx.beginPath();
+              u.ctx.arc(x, y, 6 * ratio, 0, 2 * Math.PI);
+              u.ctx.fillStyle = line;
+              u.ctx.strokeStyle = color("--panel");
+              u.ctx.lineWidth = 2.5 * ratio;
+              u.ctx.fill();
+              u.ctx.stroke();
+              u.ctx.restore();
+            }
+          ]
+        }
+      },
+      [times, totals],
+      this.#plot
+    );
+    let pressed = 0;
+    chart.over.addEventListener("pointerdown", ({ clientX }) => {
+      pressed = clientX;
+    });
+    chart.over.addEventListener("click", ({ clientX, clientY }) => {
+      if (Math.abs(clientX - pressed) > CLICK_PX) return;
+      const { left, top } = chart.over.getBoundingClientRect();
+      const points2 = this.#history.steps.map(
+        ({ total }, i) => [chart.valToPos(stepTimes[i] ?? 0, "x"), chart.valToPos(total, "y")]
+      );
+      this.#choose(nearestStep(points2, clientX - left, clientY - top));
+    });
+    this.#chart = chart;
+  }
+  /** The steps as a table, built when it is opened. */
+  #table() {
+    const { steps } = this.#history;
+    const body = h("tbody");
+    const more = h("button", { class: "button", type: "button" }, "Show more");
+    let rows = 0;
+    const grow = () => {
+      for (const end = rows + ROWS; rows < Math.min(end, steps.length); rows++) {
+        body.append(this.#row(steps.length - 1 - rows));
+      }
+      more.hidden = rows >= steps.length;
+    };
+    more.addEventListener("click", grow);
+    const details = h(
+      "details",
+      { class: "history-table" },
+      h("summary", {}, "The steps as a table"),
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Steps of the total" },
+        h(
+          "table",
+          { class: "table" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ...["Folded", "Change", "Total", "What", "Event"].map(
+                (t) => h("th", { scope: "col" }, t)
+              )
+            )
+          ),
+          body
+        )
+      ),
+      more
+    );
+    details.addEventListener("toggle", () => {
+      if (rows === 0) grow();
+    });
+    return details;
+  }
+  #row(i) {
+    const step = this.#history.steps[i];
+    if (step === void 0) return h("tr");
+    const button = h("button", { class: "unfold", type: "button" }, ...foldedTime(step));
+    button.addEventListener("click", () => {
+      this.#choose(i);
+      this.#plot.scrollIntoView({ block: "nearest" });
+    });
+    return h(
+      "tr",
+      {},
+      h("td", { class: "nowrap" }, button),
+      h("td", { class: "number" }, signed(step.change)),
+      h("td", { class: "number" }, count(step.total)),
+      h("td", { class: "wide" }, whatOf(step)),
+      h("td", { class: "mono wide" }, idText(step.event_id))
+    );
+  }
+};
+
+// admin/src/summary.ts
+function summaryPanel(x) {
+  const categories = Object.entries(x.categories).map(([name, n]) => `${name} ${count(n)}`);
+  const facts = [
+    ["Mentions", count(x.mentions)],
+    ["By category", categories.join(" · ") || "–"],
+    ["Version", count(x.version)],
+    ["Partition", `${x.partition} at ${x.position}`],
+    ...x.table ? [["Epoch", x.table.epoch]] : []
+  ];
+  return h(
+    "section",
+    { class: "panel summary", "aria-label": `Badge of ${x.user_id}` },
+    h(
+      "p",
+      { class: x.total > 0 ? "big-badge" : "big-badge is-zero" },
+      spoken("Total "),
+      h("span", {}, count(x.total))
+    ),
+    h(
+      "div",
+      { class: "summary-who" },
+      h("h2", {}, idText(x.user_id)),
+      h("p", { class: "soft" }, x.at === void 0 ? "now, by the log" : `as of ${when(x.at)}`),
+      x.at === void 0 && x.agrees ? h("p", { class: "good" }, "The tables match the log") : ""
+    ),
+    h(
+      "dl",
+      { class: "facts" },
+      ...facts.map(
+        ([name = "", value = ""]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))
+      )
+    )
+  );
+}
+function disagreementPanel(x, heal) {
+  const button = h("button", { class: "button is-main", type: "button" }, "Heal from the log");
+  button.addEventListener("click", heal);
+  const { table: table2 } = x;
+  const names = /* @__PURE__ */ new Set([...Object.keys(x.categories), ...Object.keys(table2?.categories ?? {})]);
+  const fields = table2 ? [
+    ["Total", x.total, table2.total],
+    ["Mentions", x.mentions, table2.mentions],
+    ["Version", x.version, table2.version],
+    ...[...names].map((name) => [
+      `Category ${name}`,
+      x.categories[name] ?? 0,
+      table2.categories[name] ?? 0
+    ])
+  ] : [];
+  const wrong = fields.filter(([, log, tables]) => log !== tables);
+  return h(
+    "div",
+    { class: "notice is-bad disagreement", role: "alert" },
+    h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "disagreement-title" },
+        "The tables differ from the log. Apps show the numbers of the tables."
+      ),
+      h(
+        "ul",
+        { class: "wrong" },
+        ...wrong.map(
+          ([name, log, tables]) => h(
+            "li",
+            {},
+            h("span", { class: "wrong-name" }, name),
+            h("strong", { class: "wrong-log" }, count(log)),
+            h("span", { class: "wrong-tables" }, `the tables have ${count(tables)}, `),
+            h("span", { class: "wrong-by" }, `${signed(tables - log)}`)
+          )
+        )
+      )
+    ),
+    button
+  );
+}
+
+// admin/src/uncounted.ts
+function uncountedPanel(x) {
+  const kindOf = ({ type = "", why }) => `${type} ${why}`;
+  const known = new Map(x.uncounted_kinds.map((kind) => [kindOf(kind), kind.events]));
+  const all = x.uncounted.length + x.more_uncounted;
+  const rows = foldedRows(kinds(x.uncounted, kindOf), row3, ({ items }) => {
+    const newest = items[0];
+    if (newest === void 0) return void 0;
+    const events = known.get(kindOf(newest)) ?? items.length;
+    return {
+      text: counted(events, "event"),
+      cells: [
+        h("td", { class: "mono" }, newest.type ?? ""),
+        h("td", {}),
+        h("td", { class: "wide" }, REASONS[newest.why] ?? newest.why),
+        h(
+          "td",
+          { class: "soft" },
+          `newest ${when(newest.folded_at)}${events > items.length ? `; ${count(items.length)} listed` : ""}`
+        )
+      ]
+    };
+  });
+  const panel = table(
+    "Events that changed no number",
+    ["Folded", "Type", "About", "Why", "Event"],
+    h("tbody", {}, ...rows)
+  );
+  panel.querySelector("h2")?.append(h("span", { class: "soft" }, ` ${count(all)}`));
+  return panel;
+}
+var REASONS = {
+  duplicate: "the user had an event of the same source and id before",
+  dead_letter: "not decoded",
+  own_message: "the user sent the message",
+  already_read: "read up to there before",
+  recalled: "the message was recalled before",
+  already_delivered: "an earlier event delivered the message",
+  not_delivered: "the message was not delivered",
+  already_marked: "marked unread before",
+  left: "the user had left the conversation",
+  same_level: "the level was the same before",
+  nothing_unread: "nothing was unread"
+};
+function row3(e) {
+  const about = e.conversation_id === void 0 ? [] : [idText(e.conversation_id), e.seq === void 0 ? "" : ` · ${count(e.seq)}`];
+  return h(
+    "tr",
+    {},
+    h("td", { class: "nowrap" }, ...foldedTime(e)),
+    h("td", { class: "mono" }, e.type ?? ""),
+    h("td", {}, ...about),
+    h("td", { class: "wide" }, e.detail),
+    h("td", { class: "mono wide" }, idText(e.event_id))
+  );
+}
+
 // admin/src/users.ts
 var SLIDER_STEPS = 200;
+var DELIVERED = 50;
 var Users = class {
   name = "users";
   title = "Users";
@@ -5351,8 +6261,10 @@ var Users = class {
     spellcheck: "false",
     autocapitalize: "off",
     required: true,
-    placeholder: "User id"
+    placeholder: "User id",
+    "aria-describedby": "user-spaces"
   });
+  #spaces = h("span", { class: "hint", id: "user-spaces" });
   #at = h("input", { id: "at", type: "datetime-local", step: "1" });
   #slider = h("input", {
     id: "slider",
@@ -5364,19 +6276,29 @@ var Users = class {
   });
   #sliderFrom = h("span", { class: "soft" });
   #answer = h("div", { class: "view", "aria-live": "polite" });
-  /** Between them the slider chooses. */
+  /** The requested time in the server's format, which is finer than the input's. */
+  #time;
+  #conversation;
+  #step;
+  /** The range of the slider. */
   #earliest = 0;
   #latest = 0;
-  /** The user whose times the slider has. */
+  /** The user that the range belongs to. */
   #sliderOf = "";
   #asked = 0;
+  #history;
   constructor(page) {
     this.#page = page;
     const now = h("button", { class: "button", type: "button" }, "Now");
     const form = h(
       "form",
-      { class: "panel form" },
-      h("div", { class: "field is-wide" }, h("label", { for: "user" }, "User"), this.#user),
+      { class: "panel form", "aria-label": "User to explain" },
+      h(
+        "div",
+        { class: "field is-wide" },
+        h("p", { class: "field-head" }, h("label", { for: "user" }, "User"), this.#spaces),
+        this.#user
+      ),
       h("div", { class: "field" }, h("label", { for: "at" }, "As of (empty for now)"), this.#at),
       now,
       h("button", { class: "button is-main", type: "submit" }, "Explain"),
@@ -5390,12 +6312,19 @@ var Users = class {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.#explain();
+      this.#go();
     });
     now.addEventListener("click", () => {
-      this.#at.value = "";
+      this.#setTime(void 0);
       this.#slider.value = String(SLIDER_STEPS);
-      if (this.#user.value) void this.#explain();
+      if (this.#user.value) this.#go();
+    });
+    this.#user.addEventListener("input", () => {
+      this.#conversation = void 0;
+      setText(this.#spaces, spacesIn(this.#user.value));
+    });
+    this.#at.addEventListener("input", () => {
+      this.#time = this.#at.value === "" ? void 0 : new Date(this.#at.value).toISOString();
     });
     const chosen = () => {
       const part = Number(this.#slider.value) / SLIDER_STEPS;
@@ -5403,30 +6332,58 @@ var Users = class {
     };
     this.#slider.addEventListener("input", () => {
       const atEnd = Number(this.#slider.value) === SLIDER_STEPS;
-      this.#at.value = atEnd ? "" : forInput(chosen());
+      this.#setTime(atEnd ? void 0 : chosen().toISOString());
       this.#slider.setAttribute("aria-valuetext", atEnd ? "now" : when(chosen()));
     });
-    this.#slider.addEventListener("change", () => void this.#explain());
+    this.#slider.addEventListener("change", () => this.#go());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener(
+      "change",
+      () => this.#history?.redraw()
+    );
     this.element = h("div", { class: "view" }, form, this.#answer);
   }
-  /** An explanation is asked for, not polled: it searches the log. */
+  /** Not polled: an explanation searches the log. */
   async refresh() {
   }
-  /** Looks up a user, as from another view. */
-  show(user) {
+  /** Shows the parameters of a URL: `user`, and optionally `at`, `conversation` and `step`. */
+  arrive(params) {
+    const user = params.get("user");
+    if (user === null) return;
     this.#user.value = user;
-    this.#at.value = "";
+    setText(this.#spaces, spacesIn(user));
+    this.#setTime(params.get("at") ?? void 0);
+    this.#conversation = params.get("conversation") ?? void 0;
+    this.#step = params.get("step") ?? void 0;
     void this.#explain();
+  }
+  #setTime(time2) {
+    const parsed = time2 === void 0 ? Number.NaN : Date.parse(time2);
+    this.#time = time2;
+    this.#at.value = Number.isNaN(parsed) ? "" : forInput(new Date(parsed));
+  }
+  /** Opens the URL for the values of the form. */
+  #go() {
+    this.#page.open(
+      hashOf("users", {
+        user: this.#user.value,
+        at: this.#time,
+        conversation: this.#conversation
+      })
+    );
   }
   async #explain() {
     const user = this.#user.value;
-    const at = this.#at.value === "" ? void 0 : new Date(this.#at.value);
+    const question = { at: this.#time, conversation: this.#conversation };
     this.#asked += 1;
     const asked = this.#asked;
     this.#answer.setAttribute("aria-busy", "true");
     let answer;
     try {
-      answer = await this.#page.server.explain(user, at);
+      answer = await this.#page.server.explain(user, {
+        ...question,
+        history: true,
+        delivered: DELIVERED
+      });
     } catch (error) {
       answer = error instanceof Error ? error : new Error(String(error));
     }
@@ -5439,21 +6396,21 @@ var Users = class {
       return;
     }
     this.#setSlider(answer);
-    this.#answer.replaceChildren(...this.#draw(answer));
+    this.#answer.replaceChildren(...this.#draw(answer, question));
   }
-  /** The slider begins before the first event that the explanation of now has. */
+  /** Starts the slider before the first event of the current explanation. */
   #setSlider(x) {
-    if (x.at !== void 0) return;
-    const times = [
-      ...(x.conversations ?? []).flatMap((c) => [
-        ...c.messages ?? [],
-        ...[c.last_read, c.marked_by, c.level_by].filter((e) => e !== void 0)
-      ]),
-      ...x.uncounted ?? []
-    ].map(({ appended_at }) => Date.parse(appended_at));
+    if (x.at !== void 0 && this.#sliderOf === x.user_id) {
+      const span = this.#latest - this.#earliest;
+      const part = span > 0 ? (Date.parse(x.at) - this.#earliest) / span : 1;
+      this.#slider.value = String(Math.round(part * SLIDER_STEPS));
+      return;
+    }
+    const times = [...x.history?.steps ?? [], ...x.uncounted].map(
+      ({ folded_at }) => Date.parse(folded_at)
+    );
     this.#latest = Date.now();
-    if (this.#sliderOf !== x.user_id) this.#earliest = this.#latest;
-    this.#earliest = Math.min(this.#earliest, ...times.map((time2) => time2 - 1e3));
+    this.#earliest = Math.min(this.#latest, ...times.map((time2) => time2 - 1e3));
     this.#sliderOf = x.user_id;
     this.#slider.disabled = this.#earliest >= this.#latest;
     this.#slider.value = String(SLIDER_STEPS);
@@ -5463,186 +6420,64 @@ var Users = class {
       this.#slider.disabled ? "" : `since ${when(new Date(this.#earliest))}`
     );
   }
-  #draw(x) {
-    const conversations = x.conversations ?? [];
-    const uncounted = x.uncounted ?? [];
-    const parts = [this.#summary(x)];
-    if (!x.agrees) parts.push(this.#disagreement(x));
+  #draw(x, question) {
+    this.#history = void 0;
+    const parts = [summaryPanel(x)];
+    if (!x.agrees) parts.push(disagreementPanel(x, () => void this.#heal(x.user_id)));
     if (x.version === 0) {
+      const text = `No event of the log names this user${x.at ? " by then" : ""}.`;
+      return [...parts, h("p", { class: "empty panel" }, text)];
+    }
+    if (question.conversation !== void 0) {
       parts.push(
         h(
           "p",
-          { class: "empty panel" },
-          `Nothing has ever happened to this user${x.at ? " by then" : ""}.`
+          { class: "notice is-plain" },
+          h("span", {}, "Below is conversation ", idText(question.conversation), " only."),
+          h(
+            "a",
+            { href: userPlace(x.user_id, question.at === void 0 ? {} : { at: question.at }) },
+            "Show all conversations"
+          )
         )
       );
-      return parts;
+    }
+    if (x.history && x.history.steps.length > 0) {
+      this.#history = new HistoryPanel(x, this.#step, ({ position }) => {
+        this.#step = position;
+        this.#page.replace(hashOf("users", { user: x.user_id, ...question, step: position }));
+      });
+      parts.push(this.#history.element);
+    }
+    parts.push(...conversationsPanel(x));
+    if (x.archived_until !== void 0) {
+      const text = `What came until ${when(x.archived_until)} is archived: it is counted, and not listed.`;
+      parts.push(h("p", { class: "soft" }, text));
     }
     parts.push(
-      conversations.length === 0 ? h("p", { class: "empty panel" }, "Nothing is unread.") : h(
-        "ul",
-        { class: "cards", "aria-label": "Conversations" },
-        ...conversations.map(conversation)
-      )
+      deliveredPanel(x, (before) => this.#older(x.user_id, { ...question, before })),
+      ...x.uncounted.length > 0 ? [uncountedPanel(x)] : []
     );
-    if (x.more_conversations > 0) {
-      parts.push(
-        h(
-          "p",
-          { class: "soft" },
-          `and ${counted(x.more_conversations, "conversation")} more, which add ${count(x.more_adds)}`
-        )
-      );
-    }
-    if (uncounted.length > 0) {
-      const rows = uncounted.map(
-        (e) => h(
-          "tr",
-          {},
-          h("td", { class: "nowrap" }, when(e.appended_at)),
-          h("td", { class: "mono" }, e.type ?? ""),
-          h("td", {}, [e.conversation_id, e.seq].filter((v) => v !== void 0).join(" · ")),
-          h("td", { class: "wide" }, e.detail),
-          h("td", { class: "mono wide" }, e.event_id)
-        )
-      );
-      parts.push(
-        table(
-          `Events that changed nothing that is counted${x.more_uncounted > 0 ? `, the newest of ${count(x.more_uncounted + uncounted.length)}` : ""}`,
-          ["Came", "Type", "About", "Why", "Event"],
-          h("tbody", {}, ...rows)
-        )
-      );
-    }
     return parts;
   }
-  #summary(x) {
-    const categories = Object.entries(x.categories).map(([name, n]) => `${name} ${count(n)}`);
-    const facts = [
-      ["Mentions", count(x.mentions)],
-      ["By category", categories.join(" · ") || "–"],
-      ["Version", count(x.version)],
-      ["Partition", `${x.partition} at ${x.position}`],
-      ...x.table ? [["Epoch", x.table.epoch]] : []
-    ];
-    return h(
-      "section",
-      { class: "panel summary", "aria-label": `Badge of ${x.user_id}` },
-      h(
-        "p",
-        { class: x.total > 0 ? "big-badge" : "big-badge is-zero" },
-        spoken("Total "),
-        count(x.total)
-      ),
-      h(
-        "div",
-        { class: "summary-who" },
-        h("h2", {}, x.user_id),
-        h("p", { class: "soft" }, x.at === void 0 ? "now" : `as of ${when(x.at)}`),
-        x.at === void 0 && x.agrees ? h("p", { class: "good" }, "The tables are what the log says") : ""
-      ),
-      h(
-        "dl",
-        { class: "facts" },
-        ...facts.map(
-          ([name = "", value = ""]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))
-        )
-      )
-    );
+  /** The messages that were delivered before a place in the log. */
+  async #older(user, question) {
+    let page;
+    await this.#page.act(async () => {
+      const answer = await this.#page.server.explain(user, { ...question, delivered: DELIVERED });
+      page = answer.delivered;
+    }, "");
+    if (page !== void 0) this.#page.say(`${counted(page.messages.length, "message")} more`);
+    return page;
   }
-  #disagreement(x) {
-    const mend = h(
-      "button",
-      { class: "button is-main", type: "button" },
-      "Make it what the log says"
+  async #heal(user) {
+    const started = await this.#page.act(
+      () => this.#page.server.startJob("rebuild", { user }),
+      `${user} is being made what the log says`
     );
-    mend.addEventListener("click", async () => {
-      const started = await this.#page.act(
-        () => this.#page.server.startJob("rebuild", { user: x.user_id }),
-        `${x.user_id} is being mended`
-      );
-      if (started) this.#page.open("jobs");
-    });
-    return h(
-      "div",
-      { class: "notice is-bad", role: "alert" },
-      h(
-        "p",
-        {},
-        x.table && x.table.total !== x.total ? `The tables say ${count(x.table.total)}, the log says ${count(x.total)}.` : "The tables are not what the log says."
-      ),
-      mend
-    );
+    if (started) this.#page.open("#jobs");
   }
 };
-function conversation(c) {
-  const messages = c.messages ?? [];
-  const rows = messages.map(
-    (m) => h(
-      "tr",
-      {},
-      h(
-        "td",
-        { class: "number" },
-        `${count(m.seq)} `,
-        m.mentioned ? h("span", { class: "pill" }, "@", spoken(" mentions the user")) : ""
-      ),
-      h("td", { class: "nowrap" }, when(m.appended_at)),
-      h("td", { class: "mono wide" }, m.event_id),
-      h("td", { class: "wide" }, m.source ?? "")
-    )
-  );
-  const why = [
-    `${counted(c.unread, "unread message")}${c.mentions > 0 ? `, ${counted(c.mentions, "mention")}` : ""}`,
-    c.level === "all" ? "" : `level ${c.level}${by(c.level_by)}`,
-    c.marked_unread ? `marked unread${by(c.marked_by)}` : "",
-    c.last_read ? `read up to ${count(c.last_read.up_to_seq)}${by(c.last_read)}` : "never read"
-  ].filter((text) => text);
-  return h(
-    "li",
-    { class: "card panel" },
-    h(
-      "div",
-      { class: "card-head" },
-      h(
-        "span",
-        { class: c.adds > 0 ? "pill is-count" : "pill is-count is-quiet" },
-        spoken("adds "),
-        count(c.adds)
-      ),
-      h("h3", {}, c.conversation_id),
-      h("span", { class: "soft" }, c.category)
-    ),
-    h("p", { class: "soft" }, why.join(" · ")),
-    rows.length === 0 ? "" : h(
-      "div",
-      {
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": `Unread messages of ${c.conversation_id}`
-      },
-      h(
-        "table",
-        { class: "table" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ...["Seq", "Came", "Event", "From"].map((t) => h("th", { scope: "col" }, t))
-          )
-        ),
-        h("tbody", {}, ...rows)
-      )
-    ),
-    c.more_messages > 0 ? h("p", { class: "soft" }, `and ${counted(c.more_messages, "message")} more`) : ""
-  );
-}
-function by(event) {
-  return event === void 0 ? "" : ` by ${event.event_id}, ${when(event.appended_at)}`;
-}
 
 // admin/src/main.ts
 var POLL_MS = 3e3;
@@ -5705,13 +6540,18 @@ var Operations = class {
       this.refresh();
       return true;
     } catch (error) {
-      if (!this.#isOut(error)) await tell("That did not work", messageOf(error));
+      if (!this.#isOut(error)) await tell("The action failed", messageOf(error));
       this.refresh();
       return false;
     }
   }
-  open(view) {
-    location.hash = view;
+  open(hash) {
+    if (location.hash === hash) this.#arrive();
+    else location.hash = hash;
+  }
+  replace(hash) {
+    history.replaceState(null, "", hash);
+    this.#remember();
   }
   refresh() {
     if (this.#closed) return;
@@ -5719,19 +6559,21 @@ var Operations = class {
     else void this.#poll();
   }
   #onHash = () => {
+    const before = this.#open;
     this.#open = this.#chosen();
-    this.#show();
-    main.focus();
+    if (this.#open !== before) this.#show();
+    else this.#arrive();
+    if (this.#open !== before || placeOf(location.hash).params.size === 0) main.focus();
   };
-  /** Nobody looks at a page that is hidden: the server is left alone. */
+  /** A hidden page does not poll. */
   #onVisible = () => {
     clearTimeout(this.#timer);
     if (!document.hidden) this.refresh();
   };
   #chosen() {
-    const name = location.hash.slice(1);
+    const { view: name } = placeOf(location.hash);
     const view = this.#views.find((v) => v.name === name) ?? this.#views[0];
-    if (view === void 0) throw new Error("the page has no views");
+    if (view === void 0) throw new Error("no view is defined");
     return view;
   }
   #show() {
@@ -5745,7 +6587,17 @@ var Operations = class {
     }
     document.title = `${this.#open.title} · badged operations`;
     main.replaceChildren(this.#open.element);
+    this.#arrive();
     this.refresh();
+  }
+  #arrive() {
+    this.#remember();
+    this.#open.arrive?.(placeOf(location.hash).params);
+  }
+  /** Makes the link of a view lead to what it showed last. */
+  #remember() {
+    const link = this.#links.get(this.#open.name)?.link;
+    if (link && placeOf(location.hash).view === this.#open.name) link.href = location.hash;
   }
   #mark(name, n, what) {
     const badge = this.#links.get(name)?.badge;
@@ -5754,7 +6606,7 @@ var Operations = class {
     setText(badge, String(n));
     badge.setAttribute("aria-label", `${n} ${what}`);
   }
-  /** What the links count is known from the start, not only once their view was open. */
+  /** Loads the counts in the links before their views are opened. */
   async #countAll() {
     await Promise.all(
       this.#views.filter((v) => v.name === "dead-letters" || v.name === "jobs").map((v) => v.refresh(this.server))
@@ -5770,7 +6622,7 @@ var Operations = class {
       this.#link("live", "Live");
     } catch (error) {
       if (this.#isOut(error)) return;
-      if (error instanceof Away) this.#link("lost", "Server away, trying again");
+      if (error instanceof Away) this.#link("lost", "Server unreachable, retrying");
       else if (error instanceof Refused) this.#link("lost", error.message);
       else throw error;
     } finally {
@@ -5797,7 +6649,7 @@ var Operations = class {
 };
 function messageOf(error) {
   if (error instanceof Refused) return error.message;
-  return "The server cannot be reached. Nothing may have happened: look before you try again.";
+  return "The server cannot be reached. Check whether the action took effect before you try again.";
 }
 async function askForKey(why) {
   sessionStorage.removeItem(KEY);

@@ -1,7 +1,7 @@
 // sdk/src/emitter.ts
 var Emitter = class {
   #listeners = /* @__PURE__ */ new Map();
-  /** Returns the function that takes the listener away again. */
+  /** Returns the function that removes the listener. */
   on(event, listener) {
     const listeners = this.#listeners.get(event) ?? /* @__PURE__ */ new Set();
     this.#listeners.set(event, listeners);
@@ -31,11 +31,11 @@ var systemClock = {
     return () => clearTimeout(timer);
   }
 };
-function surroundings() {
+function defaultEnvironment() {
   const scope = globalThis;
   return {
-    WebSocket: scope.WebSocket,
-    // Unbound, browsers refuse to call it.
+    WebSocket: scope.WebSocket ?? null,
+    // Browsers throw if fetch is called with another receiver.
     fetch: scope.fetch?.bind(scope) ?? null,
     clock: systemClock,
     random: Math.random,
@@ -76,14 +76,14 @@ function toSeq(value) {
   if (typeof value === "number") {
     if (Number.isSafeInteger(value) && value >= 0) return value;
     throw new RangeError(
-      `seq ${value} is not a whole number between 0 and 2^53 - 1; give larger ones as a bigint or a string of digits`
+      `seq ${value} is not an integer from 0 to 2^53 - 1; pass larger ones as a bigint or a string of digits`
     );
   }
   if (typeof value === "string" && !/^\d{1,19}$/.test(value)) {
     throw new RangeError(`seq ${JSON.stringify(value.slice(0, 40))} is not a string of digits`);
   }
   const exact = BigInt(value);
-  if (exact < 0n || exact > MAX) throw new RangeError(`seq ${exact} is not between 0 and 2^63 - 1`);
+  if (exact < 0n || exact > MAX) throw new RangeError(`seq ${exact} is not from 0 to 2^63 - 1`);
   return exact <= Number.MAX_SAFE_INTEGER ? Number(exact) : exact;
 }
 var TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
@@ -158,6 +158,7 @@ function decodeConversation(json) {
     level: fields.string("level"),
     category: fields.string("category"),
     markedUnread: fields.boolean("marked_unread"),
+    left: fields.boolean("left", false),
     version: fields.count("version")
   };
 }
@@ -179,7 +180,7 @@ function encodeAuth(id, token) {
   return JSON.stringify({ t: "auth", id, token });
 }
 function encodeSnapshot({ badge, conversations, more }) {
-  const listed = conversations.map(
+  const listed2 = conversations.map(
     (conversation) => Object.fromEntries(
       Object.entries(conversation).map(([name, value]) => [
         name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
@@ -187,7 +188,7 @@ function encodeSnapshot({ badge, conversations, more }) {
       ])
     )
   );
-  return stringify({ t: "snapshot", ...badge, conversations: listed, more });
+  return stringify({ t: "snapshot", ...badge, conversations: listed2, more });
 }
 function stringify(value) {
   return JSON.stringify(value, (_, part) => typeof part === "bigint" ? String(part) : part);
@@ -208,12 +209,12 @@ var Fields = class {
     const value = this.#json[field] ?? absent;
     return typeof value === "string" ? value : this.#refuse(field, "a string");
   }
-  /** What a command was named; empty where the server speaks of none. */
+  /** The id of the command that the frame answers; empty if absent. */
   id() {
     const { id } = this.#json;
     return typeof id === "number" ? String(id) : this.string("id", "");
   }
-  /** Milliseconds since 1970, or 0 where the field is absent or no time. */
+  /** Milliseconds since 1970; 0 if the field is absent or not a time. */
   time(field) {
     return Date.parse(String(this.#json[field])) || 0;
   }
@@ -252,75 +253,6 @@ function isCount(value) {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-// sdk/src/keeper.ts
-var SAVE_MS = 1e3;
-var Keeper = class {
-  #name;
-  #environment;
-  #state;
-  #cancelSave;
-  /** Without a name it keeps nothing. */
-  constructor(name, environment, state) {
-    this.#name = name;
-    this.#environment = environment;
-    this.#state = state;
-  }
-  loadState() {
-    return this.#read("state", (text) => {
-      const frame = decodeFrame(text);
-      return frame?.t === "snapshot" ? frame : void 0;
-    });
-  }
-  loadCommands() {
-    const commands = this.#read(
-      "commands",
-      (text) => JSON.parse(text).map(
-        (command) => command.t === "read" ? { ...command, upToSeq: toSeq(command.upToSeq) } : command
-      )
-    );
-    return commands ?? [];
-  }
-  /** Keeps the state, soon. */
-  saveState() {
-    this.#cancelSave ??= this.#environment.clock.after(SAVE_MS, () => this.flush());
-  }
-  saveCommands(commands) {
-    this.#write("commands", commands.length > 0 ? stringify(commands) : void 0);
-  }
-  /** Keeps at once what was to be kept soon. */
-  flush() {
-    if (this.#cancelSave === void 0) return;
-    this.#cancelSave();
-    this.#cancelSave = void 0;
-    const frame = this.#state();
-    if (frame !== void 0) this.#write("state", encodeSnapshot(frame));
-  }
-  forget() {
-    this.#cancelSave?.();
-    this.#cancelSave = void 0;
-    for (const part of ["state", "commands"]) this.#write(part, void 0);
-  }
-  #read(part, parse) {
-    try {
-      const text = this.#storage?.getItem(`${this.#name} ${part}`);
-      return text ? parse(text) : void 0;
-    } catch {
-      return void 0;
-    }
-  }
-  #write(part, text) {
-    const key = `${this.#name} ${part}`;
-    try {
-      if (text === void 0) this.#storage?.removeItem(key);
-      else this.#storage?.setItem(key, text);
-    } catch {
-    }
-  }
-  get #storage() {
-    return this.#name === void 0 ? null : this.#environment.storage;
-  }
-};
-
 // sdk/src/backoff.ts
 var MAX_HINT_MS = 36e5;
 var Backoff = class {
@@ -328,18 +260,18 @@ var Backoff = class {
   #maxMs;
   #random;
   #failures = 0;
-  /** The first pause is below `minMs`, and each next bound twice the last, up to `maxMs`. */
+  /** The first pause is below `minMs`. The bound doubles each time, up to `maxMs`. */
   constructor(minMs, maxMs, random) {
     this.#minMs = minMs;
     this.#maxMs = maxMs;
     this.#random = random;
   }
-  /** The next pause in milliseconds, never shorter than what the server asked for. */
+  /** The next pause in milliseconds, at least the `hintMs` of the server. */
   next(hintMs) {
     const bound = Math.min(this.#maxMs, this.#minMs * 2 ** this.#failures++);
     return Math.min(hintMs, MAX_HINT_MS) + Math.floor(this.#random() * bound);
   }
-  /** Starts over, after a connection that lasted. */
+  /** Starts over. Call it after a connection that lasted. */
   reset() {
     this.#failures = 0;
   }
@@ -383,7 +315,6 @@ var Connection = class {
   #ended = false;
   #pingMs = PING_MS;
   #onlineSince;
-  // Each takes its timer back.
   #cancelDeadline;
   #cancelPing = () => {
   };
@@ -393,26 +324,26 @@ var Connection = class {
     this.#options = options;
     this.#cancelDeadline = options.clock.after(
       CONNECT_TIMEOUT_MS,
-      () => this.#end(0, "no answer from the server")
+      () => this.#end(0, "timeout: no state from the server")
     );
     void this.#open();
   }
-  /** Since the first state arrived; 0 before. */
+  /** Milliseconds since the first state arrived; 0 before. */
   get onlineMs() {
     return this.#onlineSince === void 0 ? 0 : this.#options.clock.now() - this.#onlineSince;
   }
-  /** Sends a frame. To be called only after the first state arrived. */
+  /** Sends a frame. Call it only after the first state arrived. */
   send(frame) {
     this.#socket?.send(frame);
   }
-  /** Makes sure soon that the connection is not dead, as after a sleep. */
+  /** Pings at once, to find out whether the connection survived a sleep. */
   probe() {
     if (this.#onlineSince === void 0 || !this.#options.pings) return;
     this.#cancelPing();
     this.#cancelDeadline();
     this.#ping();
   }
-  /** Ends the connection from this side, without a call of `onEnd`. */
+  /** Closes the connection without calling `onEnd`. */
   close() {
     this.#release("client stopped");
   }
@@ -454,7 +385,7 @@ var Connection = class {
     }
     if (this.#onlineSince !== void 0) {
       this.#cancelDeadline();
-      if (!this.#options.pings) this.#awaitWord(2.5 * this.#pingMs);
+      if (!this.#options.pings) this.#expectFrame(2.5 * this.#pingMs);
     }
     switch (frame?.t) {
       case "snapshot":
@@ -480,29 +411,29 @@ var Connection = class {
       this.#onlineSince = this.#options.clock.now();
       this.#cancelDeadline();
       if (this.#options.pings) this.#schedulePing();
-      else this.#awaitWord(2.5 * this.#pingMs);
+      else this.#expectFrame(2.5 * this.#pingMs);
       this.#refreshBefore(frame.expiresAt);
     }
-    if (!this.#options.onState(frame)) this.#end(0, "state of another epoch");
+    if (!this.#options.onState(frame)) this.#end(0, "protocol error: changes of another epoch");
   }
   #schedulePing() {
     this.#cancelPing = this.#options.clock.after(this.#pingMs, () => this.#ping());
   }
   #ping() {
     this.send(PING);
-    this.#awaitWord(Math.min(PONG_TIMEOUT_MS, this.#pingMs));
+    this.#expectFrame(Math.min(PONG_TIMEOUT_MS, this.#pingMs));
     this.#schedulePing();
   }
-  #awaitWord(timeoutMs) {
+  #expectFrame(timeoutMs) {
     this.#cancelDeadline = this.#options.clock.after(
       timeoutMs,
-      () => this.#end(0, "connection dead: no pong")
+      () => this.#end(0, "timeout: no frame from the server")
     );
   }
   /**
-   * Plans to bring a fresh token when some four fifths of this one's time have
-   * passed, not all clients at once. Where that fails, the server ends the
-   * connection, and the next one brings a fresh token.
+   * Schedules a fresh token for 75 to 85 % of the time left, at random, so that
+   * clients do not renew together. If that fails, the server closes the
+   * connection, and the next one starts with a fresh token.
    */
   #refreshBefore(expiresAt) {
     const { clock: clock2, random, token, pings } = this.#options;
@@ -533,6 +464,13 @@ function messageOf(error) {
 }
 
 // sdk/src/eventstream.ts
+var RETRY_MS = 1500;
+var FINAL = {
+  400: "invalid",
+  404: "not_found",
+  413: "invalid",
+  422: "invalid"
+};
 var EventStream = class {
   onopen = null;
   onmessage = null;
@@ -542,7 +480,7 @@ var EventStream = class {
   #base;
   #authorization;
   #abort = new AbortController();
-  /** `base` is where the server's routes are, with a slash at its end. */
+  /** `base` is the URL of the server, with a slash at its end. */
   constructor(fetcher, base, token) {
     this.#fetch = fetcher;
     this.#base = base;
@@ -559,7 +497,7 @@ var EventStream = class {
   }
   async #listen({ epoch, version }) {
     try {
-      const { ok, status, headers, body } = await this.#fetch(`${this.#base}v1/sse`, {
+      const response = await this.#fetch(`${this.#base}v1/sse`, {
         headers: {
           Accept: "text/event-stream",
           Authorization: this.#authorization,
@@ -568,11 +506,12 @@ var EventStream = class {
         cache: "no-store",
         signal: this.#abort.signal
       });
-      if (!ok || body === null) {
-        this.#tell({ t: "bye", code: closeCode(status), reconnect_ms: retryAfter(headers) });
+      if (!response.ok || response.body === null) {
+        const { retryMs } = await readProblem(response);
+        this.#tell({ t: "bye", code: closeCode(response.status), reconnect_ms: retryMs });
         return;
       }
-      await this.#read(body);
+      await this.#read(response.body);
     } catch {
     }
     this.onclose?.({ code: 1006, reason: "" });
@@ -594,9 +533,7 @@ var EventStream = class {
     }
   }
   async #post(id, body) {
-    let message = "no answer";
-    let retryMs = 1500;
-    let code = "unavailable";
+    let refusal = { code: "unavailable", message: "no answer", retryMs: RETRY_MS };
     try {
       const response = await this.#fetch(`${this.#base}v1/commands`, {
         method: "POST",
@@ -604,17 +541,20 @@ var EventStream = class {
         body,
         signal: this.#abort.signal
       });
-      const answer = await response.text();
       if (response.ok) {
-        this.#tell(answer);
+        this.#tell(await response.text());
         return;
       }
-      message = JSON.parse(answer).detail ?? message;
-      if (response.status === 404) code = "not_found";
-      else if ([400, 413, 422].includes(response.status)) code = "invalid";
-      retryMs = code === "unavailable" ? retryAfter(response.headers) || retryMs : 0;
+      const { code: code2, detail, retryMs: retryMs2 } = await readProblem(response);
+      const final = detail !== void 0 && retryMs2 === 0 ? FINAL[response.status] : void 0;
+      refusal = {
+        code: code2 ?? final ?? refusal.code,
+        message: detail ?? refusal.message,
+        retryMs: final === void 0 ? retryMs2 || RETRY_MS : 0
+      };
     } catch {
     }
+    const { code, message, retryMs } = refusal;
     this.#tell({ t: "error", id, code, message, retry_ms: retryMs });
   }
   #tell(frame) {
@@ -628,82 +568,235 @@ function closeCode(status) {
   if (status === 403) return 4003;
   return status === 429 || status === 503 ? 4100 : 1006;
 }
-function retryAfter(headers) {
-  return Math.trunc(Number(headers.get("Retry-After")) * 1e3) || 0;
+async function readProblem(response) {
+  const problem = await response.json().catch(() => void 0);
+  const seconds = Number(response.headers.get("Retry-After"));
+  return { ...problem, retryMs: Math.trunc(problem?.retry_ms ?? seconds * 1e3) || 0 };
 }
+
+// sdk/src/storage.ts
+var SAVE_MS = 1e3;
+var StorageEntry = class {
+  #storage;
+  #key;
+  constructor(storage, key) {
+    this.#storage = storage;
+    this.#key = key;
+  }
+  read(parse) {
+    try {
+      const text = this.#storage?.getItem(this.#key);
+      return text ? parse(text) : void 0;
+    } catch {
+      return void 0;
+    }
+  }
+  write(text) {
+    try {
+      if (text === void 0) this.#storage?.removeItem(this.#key);
+      else this.#storage?.setItem(this.#key, text);
+    } catch {
+    }
+  }
+};
+var Storage = class {
+  #environment;
+  #snapshot;
+  #state;
+  #commands;
+  #cancelSave;
+  /** Without a name it stores nothing. */
+  constructor(name, environment, snapshot) {
+    const storage = name === void 0 ? null : environment.storage;
+    this.#environment = environment;
+    this.#snapshot = snapshot;
+    this.#state = new StorageEntry(storage, `${name} state`);
+    this.#commands = new StorageEntry(storage, `${name} commands`);
+  }
+  loadState() {
+    return this.#state.read((text) => {
+      const frame = decodeFrame(text);
+      return frame?.t === "snapshot" ? frame : void 0;
+    });
+  }
+  loadCommands() {
+    const commands = this.#commands.read(
+      (text) => JSON.parse(text).map(
+        (command) => command.t === "read" ? { ...command, upToSeq: toSeq(command.upToSeq) } : command
+      )
+    );
+    return commands ?? [];
+  }
+  /** Writes the state within SAVE_MS. */
+  saveState() {
+    this.#cancelSave ??= this.#environment.clock.after(SAVE_MS, () => this.flush());
+  }
+  saveCommands(commands) {
+    this.#commands.write(commands.length > 0 ? stringify(commands) : void 0);
+  }
+  /** Writes a state that saveState scheduled at once. */
+  flush() {
+    if (this.#cancelSave === void 0) return;
+    this.#cancelSave();
+    this.#cancelSave = void 0;
+    const frame = this.#snapshot();
+    if (frame !== void 0) this.#state.write(encodeSnapshot(frame));
+  }
+  forget() {
+    this.#cancelSave?.();
+    this.#cancelSave = void 0;
+    this.#state.write(void 0);
+    this.#commands.write(void 0);
+  }
+};
 
 // sdk/src/link.ts
 var LASTING_MS = 1e4;
-var DEAF_TRIES = 2;
+var MAX_UNHEARD = 2;
+var RIVAL_MS = 3e3;
+var RIVAL_PROVEN_MS = 1e4;
+var REMEMBER_MS = 36e5;
 var Link = class {
   #options;
   #backoff;
+  #entry;
+  /** Until when event streams are tried first, in milliseconds since 1970. */
+  #streamsUntil;
+  /** The connections of this attempt that have delivered no state yet. */
+  #rivals = /* @__PURE__ */ new Set();
   #connection;
   #tokenExpired = false;
-  #streams = false;
-  #deaf = 0;
+  /** A WebSocket has delivered a state. */
+  #proven = false;
+  /** Unheard connections since the last state. */
+  #unheard = 0;
   #mayHurry = false;
   #cancelRetry = () => {
   };
+  #cancelRival = () => {
+  };
+  /** Starts the other transport; undefined if there is none or it has started. */
+  #tryOther;
   constructor(options) {
     this.#options = options;
-    const { minBackoffMs, maxBackoffMs, environment } = options;
+    const { minBackoffMs, maxBackoffMs, environment, base } = options;
     this.#backoff = new Backoff(minBackoffMs, maxBackoffMs, environment.random);
+    this.#entry = new StorageEntry(environment.storage, `badged ${base} streams until`);
+    this.#streamsUntil = this.#entry.read(Number) || 0;
   }
-  /** Connects. To be called only once before each stop or refusal. */
+  /** Connects. After a call, stop or a refusal must come before the next. */
   start() {
-    const { environment, base, token, held, onState, onAnswer, onStatus } = this.#options;
-    const { WebSocket, fetch: fetch2, clock: clock2, random } = environment;
+    const { environment, fallback, onStatus } = this.#options;
+    const { clock: clock2, fetch: fetch2 } = environment;
     this.#mayHurry = false;
-    const streams = this.#streams && fetch2 !== null;
-    const connection = new Connection({
-      open: (credential) => streams ? new EventStream(fetch2, base, credential) : (
-        // Browsers can send no Authorization header, and URLs end up in logs.
-        new WebSocket(`${base.replace(/^http/, "ws")}v1/ws`, [
-          PROTOCOL,
-          `bearer.${credential}`
-        ])
-      ),
-      pings: !streams,
-      clock: clock2,
-      random,
-      // async, so that a function that throws is one that rejects.
-      token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
-      held,
-      onState: (frame) => {
-        this.#tokenExpired = false;
-        this.#deaf = 0;
-        return onState(frame);
-      },
-      onAnswer,
-      onEnd: (ended) => this.#reconnect(connection, ended)
-    });
-    this.#connection = connection;
+    const both = fallback && fetch2 !== null;
+    const streams = both && this.#prefersStreams;
+    this.#open(streams);
+    if (both) {
+      this.#tryOther = () => {
+        this.#cancelRival();
+        this.#tryOther = void 0;
+        this.#open(!streams);
+      };
+      const delayMs = this.#proven ? RIVAL_PROVEN_MS : RIVAL_MS;
+      this.#cancelRival = clock2.after(delayMs, this.#tryOther);
+    }
     onStatus({ state: "connecting" });
   }
   stop() {
     this.#mayHurry = false;
     this.#cancelRetry();
-    this.#connection?.close();
-    this.#connection = void 0;
+    this.#abandon();
     this.#backoff.reset();
   }
-  /** Sends a frame. To be called only while online. */
+  /** Removes what it stored in the browser. */
+  forget() {
+    this.#remember(false);
+  }
+  /** Sends a frame. Call it only while online. */
   send(frame) {
     this.#connection?.send(frame);
   }
-  /** The user or the network is back: look at once, unless the server asked for a pause. */
+  /**
+   * The user or the network is back: checks the connection, or skips the rest
+   * of the pause unless the server asked for it.
+   */
   hurry() {
     this.#connection?.probe();
     if (!this.#mayHurry) return;
     this.#cancelRetry();
     this.start();
   }
-  #reconnect(connection, { code, reason, reconnectMs, unheard }) {
-    const { onStatus, fallback, environment } = this.#options;
+  #open(streams) {
+    const { environment, base, token, held, onState, onAnswer } = this.#options;
+    const { WebSocket, fetch: fetch2, clock: clock2, random } = environment;
+    const connection = new Connection({
+      open: (credential) => {
+        if (streams && fetch2 !== null) return new EventStream(fetch2, base, credential);
+        if (WebSocket === null) throw new TypeError("no WebSocket: set the option WebSocket");
+        return new WebSocket(`${base.replace(/^http/, "ws")}v1/ws`, [
+          PROTOCOL,
+          `bearer.${credential}`
+        ]);
+      },
+      pings: !streams,
+      clock: clock2,
+      random,
+      // async turns a throw into a rejection.
+      token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
+      held,
+      onState: (frame) => {
+        if (this.#connection === void 0) this.#choose(connection, streams);
+        return onState(frame);
+      },
+      onAnswer,
+      onEnd: (ended) => this.#end(connection, ended)
+    });
+    this.#rivals.add(connection);
+  }
+  /** Keeps the connection that delivered the first state, and ends the other. */
+  #choose(connection, streams) {
+    this.#rivals.delete(connection);
+    this.#abandon();
+    this.#connection = connection;
+    this.#tokenExpired = false;
+    this.#unheard = 0;
+    if (!streams) this.#proven = true;
+    this.#remember(streams);
+  }
+  /** Ends all connections of this attempt. */
+  #abandon() {
+    this.#cancelRival();
+    this.#tryOther = void 0;
+    for (const rival of this.#rivals) rival.close();
+    this.#rivals.clear();
+    this.#connection?.close();
     this.#connection = void 0;
+  }
+  get #prefersStreams() {
+    const leftMs = this.#streamsUntil - this.#options.environment.clock.date();
+    return leftMs > 0 && leftMs <= REMEMBER_MS;
+  }
+  #remember(streams) {
+    if (streams ? this.#prefersStreams : this.#streamsUntil === 0) return;
+    this.#streamsUntil = streams ? this.#options.environment.clock.date() + REMEMBER_MS : 0;
+    this.#entry.write(streams ? String(this.#streamsUntil) : void 0);
+  }
+  #end(connection, ended) {
+    this.#rivals.delete(connection);
+    if (ended.unheard) {
+      if (this.#rivals.size > 0) return;
+      if (++this.#unheard >= MAX_UNHEARD && this.#tryOther !== void 0) {
+        this.#tryOther();
+        return;
+      }
+    }
+    this.#abandon();
+    this.#reconnect(connection, ended);
+  }
+  #reconnect(connection, { code, reason, reconnectMs }) {
+    const { onStatus, environment } = this.#options;
     if (code === CloseCode.TokenExpired) this.#tokenExpired = true;
-    if (fallback && unheard && ++this.#deaf % DEAF_TRIES === 0) this.#streams = !this.#streams;
     if (connection.onlineMs >= LASTING_MS) this.#backoff.reset();
     if (isRefusal(code)) {
       this.#backoff.reset();
@@ -718,10 +811,11 @@ var Link = class {
 };
 
 // sdk/src/outbox.ts
-var MOST_IN_FLIGHT = 32;
+var MAX_IN_FLIGHT = 32;
+var MAX_RETRY_MS = 36e5;
 var BadgedError = class extends Error {
   name = "BadgedError";
-  /** The code of the server's error, or `forgotten` after {@link Badged.forget}. */
+  /** The error code of the server, or `forgotten` after {@link Badged.forget}. */
   code;
   constructor(code, message) {
     super(message);
@@ -732,37 +826,53 @@ var Outbox = class {
   #options;
   #entries = [];
   #send;
+  #relayed = false;
   constructor(options) {
     this.#options = options;
   }
-  /** What waits, in order. A `read_all` that would come too late is the reads that it meant. */
+  /** The pending commands, in order, with each `read_all` as the reads that it stands for. */
   get commands() {
     return this.#entries.flatMap(
       ({ command, reads }) => command.t === "read_all" ? reads : command
     );
   }
+  /** The ids of the pending commands that merged into others. */
+  get merged() {
+    return this.#entries.flatMap(({ merged }) => merged);
+  }
   /**
-   * Takes in a command, and resolves once the server has it for good. One that
-   * is known, or that adds nothing to one that was not yet sent, shares that
-   * one's fate. A `read_all` brings along the reads that it stands for.
+   * Adds a command, and resolves once it is durable. A command that is already
+   * pending, or that merges into one not yet sent, settles together with it.
+   * `reads` are the reads that a `read_all` stands for.
    */
   add(command, reads = []) {
-    const known = this.#entries.find(({ command: { id } }) => id === command.id);
-    const entry = known ?? this.#merge(command) ?? this.#append(command, reads);
+    const { settled } = this.#take(command, reads);
     this.#options.onChange();
     this.#flush();
-    return entry.settled;
+    return settled;
   }
-  /** There is a way to the server: everything is sent, in order. */
-  open(send) {
+  /** Adds commands, and resolves once all are durable. */
+  addAll(commands) {
+    const all = Promise.all(commands.map((command) => this.#take(command, []).settled));
+    this.#options.onChange();
+    this.#flush();
+    return quiet(all.then(() => {
+    }));
+  }
+  /**
+   * A connection is available: sends everything, in order. With `relayed`, the
+   * recipient is an outbox too, which keeps the order itself: it gets every
+   * command at once, and keeps it even if this tab closes.
+   */
+  open(send, relayed = false) {
     this.#send = send;
+    this.#relayed = relayed;
     for (const entry of this.#entries) entry.busy = false;
     this.#flush();
   }
   /**
-   * The way is lost, and with it the answers. A `read_all` that comes later
-   * would read what the user has not seen, so it becomes reads up to what the
-   * user had.
+   * The connection is lost, and with it the answers. A `read_all` sent later
+   * would read messages that the user has not seen, so its reads replace it.
    */
   close() {
     this.#send = void 0;
@@ -783,33 +893,42 @@ var Outbox = class {
     if (entry === void 0) return;
     if (answer.t === "error" && answer.retryMs > 0) {
       const { tries } = entry;
-      this.#options.clock.after(answer.retryMs, () => {
+      this.#options.clock.after(Math.min(answer.retryMs, MAX_RETRY_MS), () => {
         if (entry.tries === tries) entry.busy = false;
         this.#flush();
       });
       return;
     }
     this.#entries = this.#entries.filter((other) => other !== entry);
-    if (answer.t === "ok") entry.resolve();
-    else entry.reject(new BadgedError(answer.code, answer.message));
+    if (answer.t === "ok") {
+      for (const accepted of [entry.command, ...entry.reads]) this.#options.onAccept(accepted);
+      entry.resolve();
+    } else entry.reject(new BadgedError(answer.code, answer.message));
     this.#options.onChange();
     this.#flush();
   }
-  /** Drops everything. */
+  /** Drops all commands and rejects their promises. */
   clear() {
     const entries = this.#entries;
     this.#entries = [];
     for (const { reject } of entries)
-      reject(new BadgedError("forgotten", "client was told to forget"));
+      reject(new BadgedError("forgotten", "forget() dropped the command"));
     this.#options.onChange();
   }
-  /** The last entry of the conversation, if it says the same or is made to. */
+  #take(command, reads) {
+    const known = this.#entries.find(({ command: { id } }) => id === command.id);
+    return known ?? this.#merge(command) ?? this.#append(command, reads);
+  }
+  /** Merges the command into the last entry of its conversation, if possible. */
   #merge(command) {
     if (command.t === "read_all") return void 0;
     const last = this.#entries.filter(({ command: other }) => [void 0, about(command)].includes(about(other))).at(-1);
     if (last === void 0 || last.tries > 0 || last.command.t !== command.t) return void 0;
     if (command.t === "read" && last.command.t === "read" && command.upToSeq > last.command.upToSeq) {
+      last.merged.push(last.command.id);
       last.command = command;
+    } else {
+      last.merged.push(command.id);
     }
     return last;
   }
@@ -818,30 +937,39 @@ var Outbox = class {
     };
     let reject = (_) => {
     };
-    const settled = new Promise((yes, no) => {
-      resolve = yes;
-      reject = no;
-    });
-    settled.catch(() => {
-    });
-    const entry = { command, reads, tries: 0, busy: false, settled, resolve, reject };
+    const settled = quiet(
+      new Promise((yes, no) => {
+        resolve = yes;
+        reject = no;
+      })
+    );
+    const entry = { command, reads, merged: [], tries: 0, busy: false, settled, resolve, reject };
     this.#entries.push(entry);
     return entry;
   }
   #flush() {
     const ahead = /* @__PURE__ */ new Set();
     for (const entry of [...this.#entries]) {
-      if (this.#send === void 0 || ahead.size >= MOST_IN_FLIGHT) return;
-      const id = about(entry.command);
-      const blocked = ahead.has(void 0) || ahead.has(id) || id === void 0 && ahead.size > 0;
-      ahead.add(id);
-      if (blocked || entry.busy) continue;
+      if (this.#send === void 0) return;
+      if (!this.#relayed) {
+        if (ahead.size >= MAX_IN_FLIGHT) return;
+        const id = about(entry.command);
+        const blocked = ahead.has(void 0) || ahead.has(id) || id === void 0 && ahead.size > 0;
+        ahead.add(id);
+        if (blocked) continue;
+      }
+      if (entry.busy) continue;
       entry.busy = true;
       entry.tries++;
       this.#send(entry.command, entry.reads);
     }
   }
 };
+function quiet(promise) {
+  promise.catch(() => {
+  });
+  return promise;
+}
 function about(command) {
   return command.t === "read_all" ? void 0 : command.conversationId;
 }
@@ -852,75 +980,203 @@ function randomId() {
   });
 }
 
-// sdk/src/state.ts
-var State = class {
-  #badge;
-  #conversations = /* @__PURE__ */ new Map();
-  #more = false;
-  /** Undefined before the first snapshot. */
-  get badge() {
-    return this.#badge;
+// sdk/src/overlay.ts
+function overlay(state, commands) {
+  if (state.badge === void 0 || commands.length === 0) return state;
+  const conversations = new Map(state.conversations);
+  let badge = state.badge;
+  for (const command of commands) {
+    if (command.t === "read_all") continue;
+    const before = conversations.get(command.conversationId);
+    if (before === void 0 || partOf(before) === void 0) continue;
+    const after = foresee(before, command);
+    conversations.set(command.conversationId, after);
+    badge = adjust(badge, before, after);
   }
-  get conversations() {
-    return this.#conversations;
+  return { ...state, badge, conversations };
+}
+function foresee(conversation, command) {
+  if (command.t === "mark_unread") return { ...conversation, markedUnread: true };
+  if (command.t !== "read") return conversation;
+  const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
+  const { upToSeq } = command;
+  if (upToSeq >= lastSeq) {
+    const read2 = { unread: 0, mentions: 0, firstUnreadSeq: 0, markedUnread: false };
+    return { ...conversation, ...read2, readSeq: readSeq > lastSeq ? readSeq : lastSeq };
   }
-  /** The last snapshot left out conversations, so their sum is not the total. */
-  get more() {
-    return this.#more;
+  if (upToSeq < readSeq) return conversation;
+  const read = { ...conversation, readSeq: upToSeq, markedUnread: false };
+  if (unread === 0 || upToSeq < firstUnreadSeq) return read;
+  if (distance(firstUnreadSeq, lastSeq) + 1 !== unread) return conversation;
+  const left = distance(upToSeq, lastSeq);
+  return {
+    ...read,
+    unread: left,
+    mentions: Math.min(mentions, left),
+    firstUnreadSeq: toSeq(BigInt(upToSeq) + 1n)
+  };
+}
+function distance(from, to) {
+  return Number(BigInt(to) - BigInt(from));
+}
+function partOf({ level, unread, mentions, markedUnread }) {
+  if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
+  if (level === "mentions") return mentions;
+  return level === "none" ? 0 : void 0;
+}
+function adjust(badge, before, after) {
+  const by = (partOf(after) ?? 0) - (partOf(before) ?? 0);
+  const { category, level } = before;
+  const categories = Object.assign(/* @__PURE__ */ Object.create(null), badge.categories);
+  const part = (categories[category] ?? 0) + by;
+  if (part > 0) categories[category] = part;
+  else delete categories[category];
+  return {
+    ...badge,
+    total: badge.total + by,
+    mentions: badge.mentions + (level === "none" ? 0 : after.mentions - before.mentions),
+    categories
+  };
+}
+function reflects(conversation, command, since) {
+  const later = conversation.version > since;
+  if (command.t === "mark_unread") return conversation.markedUnread || later;
+  if (command.t !== "read") return true;
+  return conversation.readSeq >= command.upToSeq && (!conversation.markedUnread || later);
+}
+
+// sdk/src/settling.ts
+var SETTLE_MS = 3e4;
+var Settling = class {
+  #clock;
+  #onLate;
+  #entries = /* @__PURE__ */ new Map();
+  /** `onLate` is called when a command is dropped after SETTLE_MS. */
+  constructor(clock2, onLate) {
+    this.#clock = clock2;
+    this.#onLate = onLate;
   }
-  /** All of it as a frame; undefined before the first snapshot. */
-  get snapshot() {
-    if (this.#badge === void 0) return void 0;
-    const conversations = [...this.#conversations.values()].filter(
-      ({ unread, markedUnread }) => unread > 0 || markedUnread
-    );
-    const [badge, more] = [this.#badge, this.#more];
-    return { t: "snapshot", badge, conversations, more, pingMs: 0, expiresAt: 0 };
+  get commands() {
+    return [...this.#entries.values()].map(({ command }) => command);
   }
-  /**
-   * Takes in a frame, if it is newer: versions compare within an epoch, and a
-   * snapshot of another epoch replaces everything.
-   */
-  apply(frame) {
-    const held = this.#badge;
-    if (held?.epoch !== frame.badge.epoch) {
-      if (frame.t === "changes") return "foreign";
-    } else if (frame.badge.version <= held.version) {
-      return "stale";
-    }
-    const conversations = frame.t === "snapshot" ? this.#replace(frame) : this.#merge(frame);
-    this.#badge = frame.badge;
-    return {
-      badge: held !== void 0 && sameNumbers(held, frame.badge) ? void 0 : frame.badge,
-      conversations
-    };
-  }
-  #merge(frame) {
-    const changed = frame.conversations.filter(
-      ({ conversationId, version }) => version > (this.#conversations.get(conversationId)?.version ?? -1)
-    );
-    for (const conversation of changed) {
-      this.#conversations.set(conversation.conversationId, conversation);
-    }
-    return changed;
-  }
-  #replace(frame) {
-    const before = this.#conversations;
-    const sameEpoch = this.#badge?.epoch === frame.badge.epoch;
-    this.#conversations = new Map(frame.conversations.map((c) => [c.conversationId, c]));
-    this.#more = frame.more;
-    const changed = frame.conversations.filter((c) => {
-      const held = before.get(c.conversationId);
-      return !sameEpoch || held?.version !== c.version;
+  add(command, since) {
+    if (command.t === "read_all") return;
+    const { conversationId } = command;
+    this.#drop(conversationId);
+    const cancel = this.#clock.after(SETTLE_MS, () => {
+      this.#drop(conversationId);
+      this.#onLate();
     });
-    for (const held of before.values()) {
-      if (!this.#conversations.has(held.conversationId)) changed.push(emptied(held));
+    this.#entries.set(conversationId, { command, since, cancel });
+  }
+  /** Drops the commands that a state of the server reflects. */
+  settle({ conversations }) {
+    for (const [id, { command, since }] of this.#entries) {
+      const conversation = conversations.get(id);
+      if (conversation !== void 0 && reflects(conversation, command, since)) this.#drop(id);
     }
-    return changed;
+  }
+  clear() {
+    for (const id of [...this.#entries.keys()]) this.#drop(id);
+  }
+  #drop(id) {
+    this.#entries.get(id)?.cancel();
+    this.#entries.delete(id);
   }
 };
-function emptied(conversation) {
-  return { ...conversation, unread: 0, mentions: 0, firstUnreadSeq: 0, markedUnread: false };
+
+// sdk/src/state.ts
+var MAX_STORED = 1e3;
+var NOTHING = { badge: void 0, conversations: /* @__PURE__ */ new Map(), more: false };
+var State = class {
+  #view = NOTHING;
+  get view() {
+    return this.#view;
+  }
+  /**
+   * The state as a frame, with the conversations that a snapshot of the server
+   * lists, at most MAX_STORED. Undefined before the first snapshot.
+   */
+  get snapshot() {
+    const { badge, conversations, more } = this.#view;
+    if (badge === void 0) return void 0;
+    const shown = [...conversations.values()].filter(
+      ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "all")
+    );
+    const kept = shown.length > MAX_STORED ? shown.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown;
+    return {
+      t: "snapshot",
+      badge,
+      conversations: kept,
+      more: more || kept.length < shown.length,
+      pingMs: 0,
+      expiresAt: 0
+    };
+  }
+  /**
+   * Applies a snapshot always, and changes if they are newer and of the same
+   * epoch.
+   */
+  apply(frame) {
+    const { badge, conversations, more } = this.#view;
+    if (frame.t === "snapshot") {
+      this.#view = {
+        badge: frame.badge,
+        conversations: new Map(frame.conversations.map((c) => [c.conversationId, c])),
+        more: frame.more
+      };
+      return "applied";
+    }
+    if (badge?.epoch !== frame.badge.epoch) return "foreign";
+    if (frame.badge.version <= badge.version) return "stale";
+    const merged = new Map(conversations);
+    for (const conversation of frame.conversations) {
+      const { conversationId, version } = conversation;
+      if (version > (merged.get(conversationId)?.version ?? -1))
+        merged.set(conversationId, conversation);
+    }
+    this.#view = { badge: frame.badge, conversations: merged, more };
+    return "applied";
+  }
+};
+function listed(conversations) {
+  const staying = [...conversations].filter(([, { left }]) => !left);
+  return staying.length === conversations.size ? conversations : new Map(staying);
+}
+function difference(before, after) {
+  const conversations = /* @__PURE__ */ new Map();
+  const changed = [];
+  for (const [id, conversation] of after.conversations) {
+    const held = before.conversations.get(id);
+    const same = held !== void 0 && sameConversation(held, conversation);
+    conversations.set(id, same ? held : conversation);
+    if (!same) changed.push(conversation);
+  }
+  for (const [id, held] of before.conversations) {
+    if (conversations.has(id)) continue;
+    const level = after.more ? held.level : "all";
+    const empty = {
+      ...held,
+      unread: 0,
+      mentions: 0,
+      firstUnreadSeq: 0,
+      markedUnread: false,
+      level
+    };
+    if (!sameConversation(held, empty)) changed.push(empty);
+  }
+  const { badge, more } = after;
+  const told = badge ?? (before.badge && { ...before.badge, total: 0, mentions: 0, categories: {} });
+  const unchanged = before.badge && told && sameNumbers(before.badge, told);
+  return {
+    view: { badge, conversations, more },
+    conversations: changed,
+    badge: unchanged ? void 0 : told
+  };
+}
+function sameConversation(a, b) {
+  const names = Object.keys(a);
+  return a === b || names.every((name) => a[name] === b[name]);
 }
 function sameNumbers(a, b) {
   const names = Object.keys(a.categories);
@@ -928,91 +1184,144 @@ function sameNumbers(a, b) {
 }
 
 // sdk/src/tabs.ts
+var WATCH_MS = 4e3;
+var MAX_MISSED = 2;
 var Tabs = class {
   #name;
   #environment;
-  #onLead;
-  #onMessage;
+  #options;
   #channel;
   #leads = false;
-  #leave = () => {
+  #missed = 0;
+  /** Cancels the request for the lock, or releases it. */
+  #turn = new AbortController();
+  #cancelWatch = () => {
   };
-  /** Without a name, or in browsers that cannot share, every tab leads. */
-  constructor(name, environment, onLead, onMessage) {
+  /** Without a name, or without locks and channels, every tab leads. */
+  constructor(name, environment, options) {
     this.#name = name;
     this.#environment = environment;
-    this.#onLead = onLead;
-    this.#onMessage = onMessage;
+    this.#options = options;
   }
   get leads() {
     return this.#leads;
   }
   join() {
+    this.leave();
     const { locks, BroadcastChannel } = this.#environment;
     if (this.#name === void 0 || locks === null || BroadcastChannel === null) {
       this.#lead();
       return;
     }
     const channel = new BroadcastChannel(this.#name);
-    channel.onmessage = ({ data }) => this.#onMessage(data);
+    channel.onmessage = ({ data }) => {
+      if (["status", "state", "pending", "answer"].includes(data.m)) this.#missed = 0;
+      this.#options.onMessage(data);
+    };
     this.#channel = channel;
-    const left = new AbortController();
-    this.#leave = () => left.abort();
-    const until = new Promise(
-      (resolve) => left.signal.addEventListener("abort", () => resolve())
-    );
-    locks.request(this.#name, { signal: left.signal }, () => {
-      if (!left.signal.aborted) this.#lead();
-      return until;
-    }).catch(() => {
-    });
+    this.#request(this.#name, locks, false);
+    this.#watch(this.#name, locks);
   }
-  /** Lets another tab lead, and hears no more. */
-  leave() {
+  /** Lets another tab lead, but still receives messages. */
+  yield() {
     this.#leads = false;
-    this.#leave();
+    this.#cancelWatch();
+    this.#turn.abort();
+  }
+  /** Lets another tab lead, and receives no more messages. */
+  leave() {
+    this.yield();
     this.#channel?.close();
     this.#channel = void 0;
   }
   post(message) {
     this.#channel?.postMessage(message);
   }
+  #request(name, locks, steal) {
+    const turn = new AbortController();
+    this.#turn = turn;
+    const { signal } = turn;
+    const until = new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+    locks.request(name, steal ? { steal } : { signal }, () => {
+      if (!signal.aborted) this.#lead();
+      return until;
+    }).catch(() => {
+      if (signal.aborted) return;
+      this.#leads = false;
+      this.#request(name, locks, false);
+      this.#watch(name, locks);
+      this.#options.onDepose();
+    });
+  }
+  /** Checks the leader periodically, and takes over if it does not answer. */
+  #watch(name, locks) {
+    const { clock: clock2, random } = this.#environment;
+    this.#missed = 0;
+    const ask = () => {
+      if (this.#missed >= MAX_MISSED) {
+        this.#turn.abort();
+        this.#request(name, locks, true);
+        return;
+      }
+      this.#missed++;
+      this.post({ m: "watch" });
+      wait();
+    };
+    const wait = () => {
+      this.#cancelWatch = clock2.after(WATCH_MS * (1 + random() / 4), ask);
+    };
+    wait();
+  }
   #lead() {
+    this.#cancelWatch();
     this.#leads = true;
-    this.#onLead();
+    this.#options.onLead();
   }
 };
 
 // sdk/src/client.ts
+var NONE = { waiting: [], merged: [], settling: [] };
 var Badged = class {
   #emitter = new Emitter();
   #environment;
-  #keeper;
+  #storage;
   #outbox;
+  #settling;
   #link;
   #tabs;
+  /** The server's state. */
   #state = new State();
+  /** The pending commands of other tabs or of the last visit. */
+  #others = NONE;
+  /** The server's state with the pending commands applied. */
+  #view = NOTHING;
+  /** The view that listeners know. */
+  #told = NOTHING;
+  /** The ids of the waiting, settling and merged commands that listeners know. */
+  #toldPending = ["", "", ""];
   #status = { state: "stopped" };
-  /** The kept state was not told yet. */
-  #untold;
-  /** There is another tab that leads. */
+  #untold = [];
+  #telling = false;
+  /** Another tab leads, and has answered. */
   #follows = false;
   #ignorePage = () => {
   };
-  /** @throws TypeError if the URL is not one, or where there is no WebSocket. */
+  /** @throws TypeError if the URL is invalid. */
   constructor(options) {
     const base = baseURL(options.url);
-    const environment = { ...surroundings(), ...options };
-    if (environment.WebSocket === void 0) {
-      throw new TypeError("there is no global WebSocket here: give one in the options");
-    }
+    const environment = { ...defaultEnvironment(), ...options };
     const name = options.user === void 0 ? void 0 : `badged ${base} ${options.user}`;
     this.#environment = environment;
-    this.#keeper = new Keeper(name, environment, () => this.#state.snapshot);
+    this.#storage = new Storage(name, environment, () => this.#state.snapshot);
+    this.#settling = new Settling(environment.clock, () => this.#refresh());
     this.#outbox = new Outbox({
       clock: environment.clock,
+      onAccept: (command) => {
+        if (!this.#follows) this.#settle(command);
+      },
       onChange: () => {
-        if (this.#tabs.leads) this.#keeper.saveCommands(this.#outbox.commands);
+        if (this.#tabs.leads) this.#storage.saveCommands(this.#outbox.commands);
+        this.#refresh();
       }
     });
     this.#link = new Link({
@@ -1022,60 +1331,63 @@ var Badged = class {
       minBackoffMs: options.minBackoffMs ?? 500,
       maxBackoffMs: options.maxBackoffMs ?? 3e4,
       fallback: options.fallback ?? true,
-      held: () => this.#state.badge,
+      held: () => this.#state.view.badge,
       onState: (frame) => this.#receive(frame),
       onAnswer: (answer) => this.#outbox.answer(answer),
       onStatus: (status) => this.#lose(status)
     });
-    this.#tabs = new Tabs(
-      name,
-      environment,
-      () => this.#lead(),
-      (message) => this.#hear(message)
-    );
-    const kept = this.#keeper.loadState();
+    this.#tabs = new Tabs(name, environment, {
+      onLead: () => this.#lead(),
+      onDepose: () => this.#depose(),
+      onMessage: (message) => this.#hear(message)
+    });
+    const kept = this.#storage.loadState();
     if (kept !== void 0) this.#state.apply(kept);
-    this.#untold = kept !== void 0;
+    this.#others = { ...NONE, waiting: this.#storage.loadCommands() };
+    this.#look();
   }
-  /** The badge as last heard; undefined before the first state. */
+  /** The badge with pending commands applied; undefined before the first state. */
   get badge() {
-    return this.#state.badge;
+    return this.#view.badge;
   }
-  /** The conversations that have or had something to show, by id. */
+  /** By id, the conversations that the server has listed, without those that the user left. */
   get conversations() {
-    return this.#state.conversations;
+    return listed(this.#view.conversations);
   }
   /**
-   * The user has more conversations with something to show than the server
-   * sends at once; page through the HTTP API for them. The total counts them.
+   * The user has more non-empty conversations than the server sends at once. Page
+   * through the HTTP API for them. The total counts them.
    */
   get more() {
-    return this.#state.more;
+    return this.#view.more;
   }
   get status() {
     return this.#status;
   }
-  /** How many things that the user did the server does not yet have for good. */
+  /**
+   * The commands of all tabs that are not yet durable on the server, in order. A
+   * {@link Badged.readAll} appears as the reads that it stands for.
+   */
   get waiting() {
-    return this.#outbox.commands.length;
+    return this.#pending.waiting;
   }
-  /** Calls the listener at every such event, until the returned function is called. */
+  /** Calls the listener at every such event. The returned function removes it. */
   on(event, listener) {
     return this.#emitter.on(event, listener);
   }
   /**
-   * Connects, and stays connected until `stop` or a refusal. A state that was
-   * kept from the last visit is told at once.
+   * Connects, and stays connected until `stop` or a refusal. Emits the stored
+   * state of the last visit at once. Without a WebSocket, as in server-side
+   * rendering, it does nothing.
    */
   start() {
     const { state } = this.#status;
     if (state !== "stopped" && state !== "refused") return;
-    if (this.#untold && this.badge !== void 0)
-      this.#tell(this.badge, this.conversations.values());
-    this.#untold = false;
+    if (this.#environment.WebSocket === null) return;
+    this.#refresh();
     const { page } = this.#environment;
     const ignoreReturn = page?.onReturn(() => this.#tabs.leads && this.#link.hurry());
-    const ignoreLeave = page?.onLeave(() => this.#keeper.flush());
+    const ignoreLeave = page?.onLeave(() => this.#storage.flush());
     this.#ignorePage = () => {
       ignoreReturn?.();
       ignoreLeave?.();
@@ -1086,16 +1398,18 @@ var Badged = class {
       this.#tabs.post({ m: "hello" });
     }
   }
-  /** Disconnects. The state stays, and what the user did waits for the next `start`. */
+  /** Disconnects. The state and the pending commands stay for the next `start`. */
   stop() {
     if (this.#status.state === "stopped") return;
     this.#link.stop();
-    this.#leave();
+    this.#rest();
+    this.#tabs.leave();
     this.#setStatus({ state: "stopped" });
   }
   /**
-   * Stops, here and in the user's other tabs, and leaves nothing in the
-   * browser: for when the user signs out.
+   * Stops all tabs of the user, drops the pending commands, and removes all that
+   * is stored in the browser. Call it when the user signs out. Listeners receive
+   * a total of 0.
    */
   forget() {
     this.#tabs.post({ m: "forget" });
@@ -1103,129 +1417,236 @@ var Badged = class {
   }
   #forget() {
     this.stop();
+    this.#tabs.leave();
+    this.#told = this.#view;
     this.#state = new State();
+    this.#others = NONE;
+    this.#settling.clear();
     this.#outbox.clear();
-    this.#keeper.forget();
+    this.#storage.forget();
+    this.#link.forget();
+    this.#refresh();
   }
   /**
-   * Says that the user has read a conversation up to a message, and resolves
-   * once the server has that for good; the numbers follow as events. Without a
-   * connection it waits for the next one.
+   * Marks a conversation as read up to a message. The numbers change at once. The
+   * promise resolves once the read is durable on the server. While disconnected
+   * it stays pending without limit, unless `options` has a signal.
    *
-   * It rejects with a {@link BadgedError} if the server refuses it, and with a
-   * RangeError for what is not a seq.
+   * It rejects with a {@link BadgedError} if the server refuses the read or
+   * `forget` drops it, which need not be handled, and with a RangeError if
+   * `upToSeq` is not a seq.
    */
-  async read(conversationId, upToSeq) {
-    await this.#outbox.add(readUpTo(conversationId, toSeq(upToSeq)));
+  read(conversationId, upToSeq, options) {
+    let command;
+    try {
+      command = readUpTo(conversationId, toSeq(upToSeq));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return heed(this.#outbox.add(command), options);
   }
   /**
-   * Says that the user has read everything, or everything of a category, that
-   * there is by now. Without a connection that is what this client holds: later
-   * messages, and conversations beyond {@link Badged.more}, stay unread.
+   * Marks everything, or everything of a category, as read. While disconnected
+   * this covers what the client holds: later messages, and conversations that it
+   * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
+   * in {@link Badged.read}.
    */
-  async readAll(category) {
+  readAll(category, options) {
     const reads = [...this.conversations.values()].filter(({ unread, markedUnread }) => unread > 0 || markedUnread).filter((conversation) => category === void 0 || conversation.category === category).map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
-    if (this.#status.state !== "online") {
-      await Promise.all(reads.map((read) => this.#outbox.add(read)));
-      return;
-    }
+    if (this.#status.state !== "online") return heed(this.#outbox.addAll(reads), options);
     const all = { t: "read_all", id: randomId() };
-    await this.#outbox.add(category === void 0 ? all : { ...all, category }, reads);
+    const command = category === void 0 ? all : { ...all, category };
+    return heed(this.#outbox.add(command, reads), options);
   }
-  /** Says that the conversation is to count at least 1 until it is read. */
-  async markUnread(conversationId) {
-    await this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId });
+  /**
+   * Makes the conversation count at least 1 until the next read. The promise
+   * behaves as in {@link Badged.read}.
+   */
+  markUnread(conversationId, options) {
+    return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
   }
-  /** This tab has the connection from now on. */
+  /** This tab becomes the leader. */
   #lead() {
     this.#follows = false;
-    const left = this.#keeper.loadCommands();
+    const left = this.#storage.loadCommands();
     this.#outbox.close();
-    for (const command of left) void this.#outbox.add(command);
+    void this.#outbox.addAll(left);
+    for (const command of this.#others.settling) this.#settle(command);
+    this.#others = NONE;
     this.#tabs.post({ m: "status", status: { state: "connecting" }, elected: true });
     this.#link.start();
   }
-  #leave() {
-    this.#keeper.flush();
+  #settle(command) {
+    this.#settling.add(command, this.#state.view.badge?.version ?? 0);
+  }
+  /** Another tab has become the leader because this one was frozen. */
+  #depose() {
+    this.#link.stop();
+    this.#outbox.close();
+    this.#settling.clear();
+    this.#setStatus({ state: "connecting" });
+    this.#tabs.post({ m: "hello" });
+  }
+  /** Undoes `start`, but stays in touch with the other tabs. */
+  #rest() {
+    this.#storage.flush();
     this.#ignorePage();
-    this.#tabs.leave();
     this.#follows = false;
+    this.#settling.clear();
     this.#outbox.close();
   }
-  /** Takes in a state frame of the server's. */
+  /** Applies a state frame of the server; false if it does not apply. */
   #receive(frame) {
-    const base = this.badge?.version ?? 0;
+    const base = this.#state.view.badge?.version ?? 0;
     const applied = this.#state.apply(frame);
     if (applied === "foreign") return false;
-    if (applied !== "stale") {
-      this.#keeper.saveState();
+    if (applied === "applied") {
+      this.#storage.saveState();
       this.#tabs.post({ m: "state", frame, base });
     }
-    if (this.#status.state !== "online") {
-      this.#setStatus({ state: "online" });
+    if (this.#status.state === "online") {
+      this.#refresh();
+    } else {
       this.#outbox.open((command) => this.#link.send(encodeCommand(command)));
+      this.#setStatus({ state: "online" });
     }
-    if (applied !== "stale") this.#tell(applied.badge, applied.conversations);
     return true;
   }
-  /** There is no connection, for now or for good. */
+  /** The connection is lost or refused. */
   #lose(status) {
     this.#outbox.close();
-    if (status.state === "refused") this.#leave();
+    if (status.state === "refused") {
+      this.#rest();
+      this.#tabs.yield();
+    }
     this.#setStatus(status);
   }
-  /** Takes in what another tab says. */
+  /** Handles a message of another tab. */
   #hear(message) {
     const { leads } = this.#tabs;
     if (message.m === "forget") this.#forget();
-    else if (message.m === "hello" || message.m === "command") {
+    else if (this.#status.state === "refused") return;
+    else if (message.m === "hello" || message.m === "watch" || message.m === "command") {
       if (leads) this.#serve(message);
     } else if (!leads) {
       this.#follow(message);
     }
   }
   #serve(message) {
-    if (message.m === "hello") {
-      const frame = this.#state.snapshot;
-      if (frame !== void 0) this.#tabs.post({ m: "state", frame, base: 0 });
-      this.#tabs.post({ m: "status", status: this.#status, elected: false });
+    if (message.m === "command") {
+      const { id } = message.command;
+      this.#outbox.add(message.command, message.reads).then(
+        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
+        ({ code, message: message2 }) => this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message: message2, retryMs: 0 } })
+      );
       return;
     }
-    const { id } = message.command;
-    this.#outbox.add(message.command, message.reads).then(
-      () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
-      ({ code, message: message2 }) => this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message: message2, retryMs: 0 } })
-    );
+    if (message.m === "hello") {
+      const frame = this.#state.snapshot;
+      if (frame !== void 0) this.#tabs.post({ m: "state", frame });
+      this.#tabs.post({ m: "pending", ...this.#pending });
+    }
+    this.#tabs.post({ m: "status", status: this.#status, elected: false });
   }
   #follow(message) {
     if (message.m === "answer") {
       this.#outbox.answer(message.answer);
+    } else if (message.m === "pending") {
+      this.#others = message;
+      this.#refresh();
     } else if (message.m === "status") {
       if (message.elected || !this.#follows) {
         this.#follows = true;
+        this.#others = NONE;
         this.#outbox.close();
-        this.#outbox.open((command, reads) => this.#tabs.post({ m: "command", command, reads }));
+        this.#outbox.open(
+          (command, reads) => this.#tabs.post({ m: "command", command, reads }),
+          true
+        );
       }
       this.#setStatus(message.status);
     } else {
-      const { frame, base } = message;
-      const held = this.badge;
-      const complete = frame.t === "snapshot" || held?.epoch === frame.badge.epoch && held.version >= base;
-      const applied = complete ? this.#state.apply(frame) : "foreign";
-      if (applied === "foreign") this.#tabs.post({ m: "hello" });
-      else if (applied !== "stale") this.#tell(applied.badge, applied.conversations);
+      this.#copy(message);
     }
   }
-  #tell(badge, conversations) {
-    for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
-    if (badge !== void 0) this.#emitter.emit("total", badge);
+  /** Applies a state of the leader. */
+  #copy({ frame, base }) {
+    const held = this.#state.view.badge;
+    const sameEpoch = held?.epoch === frame.badge.epoch;
+    if (base === void 0 && sameEpoch && frame.badge.version <= held.version) return;
+    const complete = frame.t === "snapshot" || sameEpoch && held.version >= (base ?? 0);
+    const applied = complete ? this.#state.apply(frame) : "foreign";
+    if (applied === "foreign") this.#tabs.post({ m: "hello" });
+    else this.#refresh();
+  }
+  /** The commands known to this tab that the server's state does not reflect. */
+  get #pending() {
+    const { waiting, merged, settling } = this.#others;
+    const known = /* @__PURE__ */ new Set([...merged, ...[...waiting, ...settling].map(({ id }) => id)]);
+    return {
+      merged: [...merged, ...this.#outbox.merged],
+      waiting: [...waiting, ...this.#outbox.commands.filter(({ id }) => !known.has(id))],
+      settling: [...settling, ...this.#settling.commands]
+    };
+  }
+  /** Recomputes the view. */
+  #look() {
+    this.#settling.settle(this.#state.view);
+    const { waiting, settling } = this.#pending;
+    const next = overlay(this.#state.view, [...settling, ...waiting]);
+    this.#view = difference(this.#view, next).view;
+  }
+  /**
+   * Recomputes the view and calls the listeners. Changes that listeners make are
+   * emitted afterwards, by the same call.
+   */
+  #refresh() {
+    if (this.#telling) return;
+    this.#telling = true;
+    let changed = true;
+    while (changed) {
+      this.#look();
+      const statuses = this.#untold.splice(0);
+      const { conversations, badge } = difference(this.#told, this.#view);
+      this.#told = this.#view;
+      for (const status of statuses) this.#emitter.emit("status", status);
+      for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
+      if (badge !== void 0) this.#emitter.emit("total", badge);
+      const moved = this.#tellPending();
+      changed = moved || statuses.length + conversations.length > 0 || badge !== void 0;
+    }
+    this.#telling = false;
+  }
+  #tellPending() {
+    const pending = this.#pending;
+    const idsOf = (commands) => commands.map(({ id }) => id).join(" ");
+    const [waiting, settling] = [idsOf(pending.waiting), idsOf(pending.settling)];
+    const merged = pending.merged.join(" ");
+    const [toldWaiting, toldSettling, toldMerged] = this.#toldPending;
+    if (waiting === toldWaiting && settling === toldSettling && merged === toldMerged) return false;
+    this.#toldPending = [waiting, settling, merged];
+    if (this.#tabs.leads) this.#tabs.post({ m: "pending", ...pending });
+    if (waiting !== toldWaiting) this.#emitter.emit("waiting", pending.waiting);
+    return true;
   }
   #setStatus(status) {
     this.#status = status;
+    this.#untold.push(status);
     if (this.#tabs.leads) this.#tabs.post({ m: "status", status, elected: false });
-    this.#emitter.emit("status", status);
+    this.#refresh();
   }
 };
+function heed(promise, { signal } = {}) {
+  if (signal === void 0) return promise;
+  return quiet(
+    new Promise((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      if (signal.aborted) stop();
+      signal.addEventListener("abort", stop, { once: true });
+      promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    })
+  );
+}
 function readUpTo(conversationId, upToSeq) {
   return { t: "read", id: randomId(), conversationId, upToSeq };
 }
@@ -1246,6 +1667,8 @@ function formatCount(count, most = 99) {
   return count > most ? `${most}+` : String(count);
 }
 function showInTitle(client) {
+  if (!globalThis.document) return () => {
+  };
   const show = (count) => {
     const title = document.title.replace(/^\(\d+\+?\) /, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
@@ -1254,22 +1677,32 @@ function showInTitle(client) {
 }
 function showOnApp(client) {
   const { navigator } = globalThis;
-  return follow(client, (total) => void navigator.setAppBadge?.(total).catch(() => {
+  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {
   }));
 }
 function showOnFavicon(client, options = {}) {
+  if (!globalThis.document) return () => {
+  };
   const link2 = document.querySelector('link[rel~="icon"]') ?? document.head.appendChild(Object.assign(document.createElement("link"), { rel: "icon" }));
-  const { href, type } = link2;
+  const { dataset } = link2;
+  dataset.badgedHref ??= link2.getAttribute("href") ?? "";
+  dataset.badgedType ??= link2.type;
+  const { badgedHref: href, badgedType: type } = dataset;
   const image = new Image();
   image.src = options.icon ?? (href || "/favicon.ico");
   let latest = "";
   const show = async (count) => {
     latest = count;
+    if (count === "") {
+      link2.type = type;
+      link2.setAttribute("href", href);
+      return;
+    }
     await image.decode().catch(() => {
     });
     if (count !== latest) return;
-    link2.type = count === "" ? type : "image/png";
-    link2.href = count === "" ? href : drawFavicon(image, count, options);
+    link2.type = "image/png";
+    link2.href = drawFavicon(image, count, options);
   };
   return follow(client, (total) => void show(formatCount(total)));
 }
@@ -1320,7 +1753,7 @@ function setText(element, text) {
 }
 function find(selector) {
   const element = document.querySelector(selector);
-  if (element === null) throw new Error(`the page has no ${selector}`);
+  if (element === null) throw new Error(`no element matches ${selector}`);
   return element;
 }
 function oncePerFrame(call) {
@@ -1364,10 +1797,12 @@ var BusButton = class {
   #text;
   #server;
   #log;
+  #onCut;
   #until = 0;
   #lostBefore = 0;
   #timer;
-  constructor(button, server2, log2) {
+  constructor(button, server2, log2, onCut) {
+    this.#onCut = onCut;
     this.#button = button;
     this.#text = button.lastElementChild ?? button;
     this.#server = server2;
@@ -1378,7 +1813,7 @@ var BusButton = class {
       });
     });
   }
-  /** Asks the server how the link is. */
+  /** Fetches the state of the link. */
   async sync() {
     const state = await this.#server.link().catch(() => void 0);
     if (state !== void 0) this.show(state);
@@ -1388,16 +1823,20 @@ var BusButton = class {
     this.#until = cut_ms > 0 ? Date.now() + cut_ms : 0;
     if (cut_ms > 0 && !wasCut) {
       this.#lostBefore = lost;
-      this.#log.note("bus link cut", "Updates are lost until it is back; only reconciliation sees");
+      this.#log.note(
+        "bus link cut",
+        "Updates are lost until it is restored; only reconciliation finds them"
+      );
       this.#timer = setInterval(() => this.#tick(), 250);
     } else if (cut_ms === 0 && wasCut) {
       clearInterval(this.#timer);
       this.#log.note(
-        "bus link whole",
-        `${lost - this.#lostBefore} updates were lost, no count was`
+        "bus link restored",
+        `${lost - this.#lostBefore} updates were lost, but no counts`
       );
     }
     this.#button.dataset.cut = String(cut_ms > 0);
+    this.#onCut(cut_ms > 0);
     this.#draw();
   }
   #tick() {
@@ -1414,12 +1853,12 @@ var BusButton = class {
 var KEPT = 200;
 var Chat = class {
   #messages = /* @__PURE__ */ new Map();
-  /** In order of seq. The array is never changed: a new message makes a new one. */
+  /** In order of seq. The array is immutable: a new message creates a new one. */
   messages(conversationId) {
     return this.#messages.get(conversationId) ?? [];
   }
   /**
-   * Takes in a message, or its recall; false where it was known, as after a
+   * Adds a message or applies its recall; false if it was known, as after a
    * reconnect.
    */
   add(message) {
@@ -1433,43 +1872,113 @@ var Chat = class {
   }
 };
 
+// demo/src/changes.ts
+var RETRY_MS2 = 400;
+var Changes = class {
+  element = h("div", { class: "changes", "aria-live": "polite" });
+  #cast;
+  #server;
+  #onKnown;
+  #timer;
+  #closed = false;
+  /** `onKnown` receives the users with changed badges. */
+  constructor(event, cast, server2, onKnown) {
+    this.#cast = cast;
+    this.#server = server2;
+    this.#onKnown = onKnown;
+    const users = event.users.filter((id) => cast.users.some(({ user_id }) => user_id === id));
+    if (users.length > 0) {
+      this.element.append(h("p", { class: "changes-note" }, "Searching the log…"));
+      void this.#ask(event, users);
+      return;
+    }
+    const others = event.users.join(", ") || "no user";
+    this.element.append(h("p", { class: "changes-note" }, `Concerns ${others}: no phone here.`));
+  }
+  close() {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.element.remove();
+  }
+  async #ask(event, users) {
+    const changes = await this.#server.changes(event, users).catch(() => void 0);
+    if (this.#closed) return;
+    if (changes === void 0 || changes.length < users.length) {
+      this.#timer = setTimeout(() => void this.#ask(event, users), RETRY_MS2);
+      return;
+    }
+    this.element.replaceChildren(...changes.map((change) => this.#draw(change)));
+    this.#onKnown(
+      changes.filter(({ before, after }) => before !== after).map(({ user_id }) => user_id)
+    );
+  }
+  #draw(change) {
+    const user = this.#cast.users.find(({ user_id }) => user_id === change.user_id);
+    const { before, after } = change;
+    const total = before === after ? h("span", { class: "change-total is-same" }, `stays ${after}`) : h(
+      "span",
+      { class: "change-total" },
+      `${before} `,
+      h("span", { "aria-label": "to" }, "→"),
+      " ",
+      h("strong", {}, String(after))
+    );
+    const row = h(
+      "div",
+      { class: "change" },
+      h("span", { class: "change-name" }, user?.name ?? change.user_id),
+      total,
+      ...reasons(change, this.#cast).map((text) => h("span", { class: "change-why" }, text))
+    );
+    row.style.setProperty("--user", user?.color ?? "var(--quiet)");
+    return row;
+  }
+};
+function reasons({ conversations, detail }, cast) {
+  const texts = conversations.map((c) => {
+    const known = cast.conversations.find((other) => other.conversation_id === c.conversation_id);
+    const name = known?.name ?? c.conversation_id;
+    const unread = c.unread_before === c.unread_after ? `${c.unread_after} unread` : `${c.unread_before} → ${c.unread_after} unread`;
+    const level = c.level === "none" ? ", muted" : c.level === "mentions" ? ", only mentions count" : "";
+    return `${name}: ${unread}${level}`;
+  });
+  if (texts.length > 0) return texts;
+  return [detail ?? "nothing that counts changed"];
+}
+
 // demo/src/log.ts
 var KEPT2 = 150;
 var EventLog = class {
   #list;
   #count;
+  #server;
   #seen = /* @__PURE__ */ new Set();
   #total = 0;
-  #effects;
-  constructor(list, count) {
+  #cast = { users: [], conversations: [] };
+  #onChanged = () => {
+  };
+  #open;
+  constructor(list, count, server2) {
     this.#list = list;
     list.tabIndex = 0;
     this.#count = count;
+    this.#server = server2;
   }
-  /** Takes in an event, unless it is known, as after a reconnect. */
+  /** Sets the users, and the listener for the users that the open event changed. */
+  begin(cast, onChanged) {
+    this.#cast = cast;
+    this.#onChanged = onChanged;
+  }
+  /** Adds an event, unless it is known, as after a reconnect. */
   add(event) {
     const name = `${event.position} ${event.source} ${event.id}`;
     if (this.#seen.has(name)) return;
     this.#seen.add(name);
     this.#total++;
-    this.#put(draw(event));
+    this.#put(this.#draw(event));
     setText(this.#count, `${this.#total} events`);
   }
-  /** What became of it: a badge changed. Changes in a row share a line. */
-  effect(user, before, after) {
-    const chip = h(
-      "span",
-      { class: after > before ? "effect is-up" : "effect" },
-      `${user.name} ${before} → ${after}`
-    );
-    chip.style.setProperty("--user", user.color);
-    if (this.#effects === void 0 || this.#list.firstElementChild !== this.#effects) {
-      this.#effects = h("li", { class: "effects" });
-      this.#put(this.#effects);
-    }
-    this.#effects.append(chip);
-  }
-  /** Something that happened beside the log. */
+  /** Adds a note that is not an event of the log. */
   note(title, text) {
     this.#put(
       h(
@@ -1481,24 +1990,54 @@ var EventLog = class {
     );
   }
   #put(row) {
+    const { scrollTop, scrollHeight } = this.#list;
     this.#list.prepend(row);
+    if (this.#open !== void 0 && scrollTop > 0) {
+      this.#list.scrollTop = scrollTop + this.#list.scrollHeight - scrollHeight;
+    }
     animate(row, [{ opacity: 0, transform: "translateY(-8px)" }, { transform: "none" }], 300);
-    while (this.#list.childElementCount > KEPT2) this.#list.lastElementChild?.remove();
+    while (this.#list.childElementCount > KEPT2) {
+      const oldest = this.#list.lastElementChild;
+      if (this.#open && oldest?.contains(this.#open.button)) this.#close();
+      oldest?.remove();
+    }
+  }
+  #draw(event) {
+    const { position, type, source, id, summary, time: time2 } = event;
+    const button = h(
+      "button",
+      { class: "event-button", type: "button", "aria-expanded": "false" },
+      h("span", { class: "event-type" }, type || "not decoded"),
+      h("span", { class: "event-position" }, position),
+      h("span", { class: "event-summary" }, summary)
+    );
+    const row = h(
+      "li",
+      {
+        class: "event",
+        "data-kind": type,
+        title: `${clockToTheSecond(new Date(time2))}, ${source} ${id}`
+      },
+      button
+    );
+    button.addEventListener("click", () => {
+      const wasOpen = this.#open?.button === button;
+      this.#close();
+      if (wasOpen) return;
+      button.setAttribute("aria-expanded", "true");
+      const changes = new Changes(event, this.#cast, this.#server, this.#onChanged);
+      this.#open = { button, changes };
+      row.append(changes.element);
+    });
+    return row;
+  }
+  #close() {
+    this.#open?.button.setAttribute("aria-expanded", "false");
+    this.#open?.changes.close();
+    this.#open = void 0;
+    this.#onChanged([]);
   }
 };
-function draw({ position, type, source, id, summary, time: time2 }) {
-  return h(
-    "li",
-    {
-      class: "event",
-      "data-kind": type,
-      title: `${clockToTheSecond(new Date(time2))}, ${source} ${id}`
-    },
-    h("span", { class: "event-type" }, type),
-    h("span", { class: "event-position" }, position),
-    h("span", { class: "event-summary" }, summary)
-  );
-}
 
 // demo/src/people.ts
 var People = class {
@@ -1611,7 +2150,7 @@ var ConversationList = class {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
     this.#tabs?.update(total, categories);
   }
-  /** Puts the focus on a row, as after its conversation was closed. */
+  /** Focuses a row, for example after its conversation was closed. */
   focus(topic) {
     this.#rows.get(topic.id)?.button.focus();
   }
@@ -1740,17 +2279,17 @@ function ago(then) {
 var Reader = class {
   #client;
   #shown;
-  /** By conversation: what was last said, and of which state. */
+  /** By conversation, the last read and the state that it was sent for. */
   #said = /* @__PURE__ */ new Map();
   constructor(client) {
     this.#client = client;
   }
-  /** Says what is on the screen now; undefined where no conversation is open. */
+  /** Sets what is on the screen; undefined if no conversation is open. */
   show(shown) {
     this.#shown = shown;
     this.check();
   }
-  /** Looks again; to be called whenever the client's state may have changed. */
+  /** Checks again. Call it when the client's state may have changed. */
   check() {
     if (this.#shown === void 0) return;
     const { conversationId, seq } = this.#shown;
@@ -1853,14 +2392,14 @@ var Thread = class {
   get topic() {
     return this.#options.topic;
   }
-  /** To be called once the thread is on the page. */
+  /** Call it once the thread is attached to the page. */
   opened() {
     this.#back.focus({ preventScroll: true });
     const divider = this.#messages.querySelector(".divider");
     if (divider) this.#messages.scrollTop = divider.offsetTop - 8;
     else this.#scrollToEnd();
   }
-  /** Shows these messages, and what the conversation adds. */
+  /** Shows the messages, and what the conversation adds to the total. */
   update(messages, level, online) {
     this.#compose?.setOnline(online);
     this.#showLevel(level);
@@ -1886,8 +2425,8 @@ var Thread = class {
     this.#updateBelow();
   }
   /**
-   * The newest message on the screen; undefined where there is none because
-   * the page knows no messages of the conversation.
+   * The newest message on the screen; undefined if the page has no messages of
+   * the conversation.
    */
   get newestShown() {
     if (this.#atEnd) return this.#drawn.at(-1)?.seq;
@@ -1968,7 +2507,7 @@ var Thread = class {
     });
     return button;
   }
-  /** The text with the names of users marked. */
+  /** The text with mentions highlighted. */
   #withMentions(text) {
     const names = new Set([...this.#options.users.values()].map(({ name }) => `@${name}`));
     return text.split(/(@[\p{L}\p{N}_-]+)/u).map((part) => {
@@ -2048,8 +2587,9 @@ var Phone = class {
   #switch;
   #announcer = new Announcer();
   #thread;
-  #total;
-  /** What the phone last saw of the chat, while it is offline. */
+  /** The total in the tables, if the phone does not have it yet. */
+  #behind;
+  /** The chat that the phone shows while it is offline. */
   #frozen;
   constructor(options) {
     this.#options = options;
@@ -2095,13 +2635,7 @@ var Phone = class {
       this.#announcer.element
     );
     this.element.style.setProperty("--user", user.color);
-    this.client.on("total", ({ total }) => {
-      if (this.#total !== void 0 && total !== this.#total) {
-        options.onTotal(user, this.#total, total);
-      }
-      this.#total = total;
-      this.refresh();
-    });
+    this.client.on("total", () => this.refresh());
     this.client.on("conversation", () => {
       this.#reader.check();
       this.refresh();
@@ -2113,22 +2647,39 @@ var Phone = class {
     });
     this.client.start();
   }
-  /** Draws what changed, before the next frame is painted. */
+  /** Draws the changes before the next paint. */
   refresh = oncePerFrame(() => {
     this.#updateThread();
     this.#showToReader();
     const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
-    this.#home.update(status, status.state === "online" ? 0 : waiting);
+    this.#home.update(status, status.state === "online" ? 0 : waiting.length);
     if (badge !== void 0) {
       this.#home.showBadge(badge.total, badge.mentions, sum(badge, conversations.values()), more);
+      const behind = this.#behind === void 0 ? "" : `, stale: now ${this.#behind}`;
       this.#announcer.say(
-        `${this.user.name}: ${badge.total} unread, ${plural(badge.mentions, "mention")}`
+        `${this.user.name}: ${badge.total} unread, ${plural(badge.mentions, "mention")}${behind}`
       );
     }
     this.#list.update(badge?.total ?? 0, badge?.categories ?? {}, (topic) => this.#row(topic));
     this.#options.onChange();
   });
+  /** Marks the numbers as out of date, with the correct total; undefined removes the mark. */
+  setBehind(total) {
+    if (total === this.#behind) return;
+    this.#behind = total;
+    this.element.classList.toggle("is-behind", total !== void 0);
+    this.#home.showBehind(total);
+    this.refresh();
+  }
+  /** Shows that the numbers have recovered. */
+  showCaughtUp() {
+    this.#home.showCaughtUp();
+  }
+  /** Marks the phone if the selected event changed its badge. */
+  setChanged(changed) {
+    this.element.classList.toggle("is-changed", changed);
+  }
   #updateThread() {
     if (this.#thread === void 0) return;
     const { id } = this.#thread.topic;
@@ -2202,7 +2753,7 @@ var Phone = class {
     this.#list.element.inert = false;
     this.#list.focus(topic);
   }
-  /** Leaves the conversation, too: one that is open is read. */
+  /** Also closes the conversation, because an open one is read. */
   #markUnread(topic) {
     this.#announcer.hurry();
     this.#close(topic);
@@ -2229,6 +2780,7 @@ var Home = class {
   #said = spoken();
   #parts = h("p", { class: "parts", "aria-hidden": "true" });
   #mentions = h("p", { class: "mentions" });
+  #behind = h("p", { class: "behind", hidden: true });
   #total;
   constructor(user) {
     this.element = h(
@@ -2249,11 +2801,19 @@ var Home = class {
         "div",
         { class: "home-row" },
         this.#icon,
-        h("div", { class: "who" }, h("h2", {}, user.name), this.#said, this.#parts, this.#mentions)
+        h(
+          "div",
+          { class: "who" },
+          h("h2", {}, user.name),
+          this.#said,
+          this.#parts,
+          this.#mentions,
+          this.#behind
+        )
       )
     );
   }
-  /** `waiting` is how much of what the user did waits for a connection. */
+  /** `waiting` is the number of pending commands. */
   update(status, waiting) {
     setText(this.#time, clock(/* @__PURE__ */ new Date()));
     const word = STATUS[status.state];
@@ -2278,13 +2838,34 @@ var Home = class {
     );
     if (before !== void 0) this.#float(total - before);
   }
-  /** Lets what was added or taken away rise from the badge. */
-  #float(difference) {
-    const sign = difference > 0 ? "+" : "−";
+  /** Shows that the numbers are out of date, with the correct total; undefined removes it. */
+  showBehind(total) {
+    this.#behind.hidden = total === void 0;
+    this.#parts.hidden = this.#mentions.hidden = total !== void 0;
+    setText(this.#behind, total === void 0 ? "" : `Stale: now ${total}`);
+  }
+  /** Animates a ring around the badge. */
+  showCaughtUp() {
+    const ring = h("span", { class: "caught-up", "aria-hidden": "true" });
+    this.#icon.append(ring);
+    const grow = animate(
+      ring,
+      [
+        { transform: "scale(0.8)", opacity: 1 },
+        { transform: "scale(1.5)", opacity: 0 }
+      ],
+      1400
+    );
+    if (grow === void 0) ring.remove();
+    else grow.onfinish = () => ring.remove();
+  }
+  /** Animates the change of the total above the badge. */
+  #float(difference2) {
+    const sign = difference2 > 0 ? "+" : "−";
     const delta = h(
       "span",
       { class: "delta", "aria-hidden": "true" },
-      `${sign}${Math.abs(difference)}`
+      `${sign}${Math.abs(difference2)}`
     );
     this.#icon.append(delta);
     const rise = animate(
@@ -2304,13 +2885,13 @@ var Announcer = class {
   element = h("p", { class: "spoken", "aria-live": "polite" });
   #next = "";
   #timer;
-  /** What is to be said next; a later call replaces it. */
+  /** Sets the next announcement; a later call replaces it. */
   say(text) {
     this.#next = text;
     if (text === this.element.textContent) return;
     this.#timer ??= setTimeout(() => this.#speak(), ANNOUNCE_MS);
   }
-  /** The next change is the user's doing: say it soon. */
+  /** The user causes the next change: announce it soon. */
   hurry() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#speak(), HURRY_MS);
@@ -2334,10 +2915,10 @@ function topicsOf(user, { users, conversations }) {
 }
 
 // demo/src/server.ts
-var RETRY_MS = 2e3;
+var RETRY_MS3 = 2e3;
 var DemoServer = class {
   #cast;
-  /** The users and their conversations. Calls made while one is under way share its answer. */
+  /** The users and their conversations. Concurrent calls share an answer. */
   cast() {
     this.#cast ??= request("GET", "demo/users").finally(() => {
       this.#cast = void 0;
@@ -2348,7 +2929,8 @@ var DemoServer = class {
   async token(userId) {
     const { users } = await this.cast();
     const user = users.find(({ user_id }) => user_id === userId);
-    if (user === void 0) throw new Error(`the demo no longer has a user ${userId}`);
+    if (user === void 0)
+      throw new Error(`the demo no longer has the user ${userId}: reload the page`);
     return user.token;
   }
   async send(conversationId, senderId, text) {
@@ -2368,10 +2950,24 @@ var DemoServer = class {
       level
     });
   }
+  /** What an event changed, for the users for whom it is already folded. */
+  async changes(event, users) {
+    const query = new URLSearchParams([
+      ["source", event.source],
+      ["id", event.id],
+      ["transaction", event.position.split("/")[0] ?? ""],
+      ...users.map((user) => ["user", user])
+    ]);
+    return (await request("GET", `demo/changes?${query}`)).changes;
+  }
+  /** The badge of a user in the tables, read without the bus. */
+  badge(user) {
+    return request("GET", `v1/users/${user.user_id}/badge`, void 0, user.token);
+  }
   link() {
     return request("GET", "demo/bus");
   }
-  /** Cuts the link of the bus for a while; 0 makes it whole. */
+  /** Cuts the bus link for a while; 0 restores it. */
   cutLink(cutMs) {
     return request("POST", "demo/bus", { cut_ms: cutMs });
   }
@@ -2381,40 +2977,97 @@ var DemoServer = class {
   async setRunning(running) {
     return (await request("POST", "demo/simulation", { running })).running;
   }
-  /** Follows the chat and the log for as long as the page lives. */
+  /** Follows the chat and the log while the page is open. */
   follow(listener) {
     const source = new EventSource("demo/feed");
     source.onopen = () => listener.onOpen();
     source.onerror = () => {
       listener.onLost();
       if (source.readyState !== EventSource.CLOSED) return;
-      setTimeout(() => this.follow(listener), RETRY_MS);
+      setTimeout(() => this.follow(listener), RETRY_MS3);
     };
     source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
     source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
   }
 };
-async function request(method, path, body) {
+async function request(method, path, body, token) {
   const response = await fetch(path, {
     method,
-    ...body && { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }
+    ...body && { body: JSON.stringify(body) },
+    headers: {
+      ...body && { "Content-Type": "application/json" },
+      ...token && { Authorization: `Bearer ${token}` }
+    }
   });
   if (!response.ok) throw new Error(`${method} ${path}: status ${response.status}`);
   return response.json();
 }
 
+// demo/src/stale.ts
+var LOOK_MS = 300;
+var StaleWatch = class {
+  #phones;
+  #server;
+  #log;
+  /** By phone, the total that it showed when it fell behind. */
+  #behind = /* @__PURE__ */ new Map();
+  #cut = false;
+  #looking = false;
+  constructor(phones, server2, log2) {
+    this.#phones = phones;
+    this.#server = server2;
+    this.#log = log2;
+  }
+  setCut(cut) {
+    this.#cut = cut;
+    if (cut && !this.#looking) void this.#look();
+  }
+  async #look() {
+    this.#looking = true;
+    while (this.#cut || this.#behind.size > 0) {
+      await Promise.all(this.#phones.map((phone) => this.#compare(phone)));
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    }
+    this.#looking = false;
+  }
+  async #compare(phone) {
+    const truth = await this.#server.badge(phone.user).catch(() => void 0);
+    const { badge, status } = phone.client;
+    if (truth === void 0 || badge === void 0) return;
+    const behind = status.state === "online" && (truth.epoch !== badge.epoch || truth.version > badge.version);
+    phone.setBehind(behind ? truth.total : void 0);
+    const before = this.#behind.get(phone);
+    if (behind && before === void 0) this.#behind.set(phone, badge.total);
+    if (behind || before === void 0) return;
+    this.#behind.delete(phone);
+    if (status.state !== "online") return;
+    phone.showCaughtUp();
+    const numbers = before === badge.total ? `at ${before}` : `${before} → ${badge.total}`;
+    this.#log.note(
+      `${phone.user.name} caught up`,
+      `${numbers}, by reconciliation: no update had come`
+    );
+  }
+};
+
 // demo/src/main.ts
-var RETRY_MS2 = 1500;
+var RETRY_MS4 = 1500;
 var REDRAW_MS = 15e3;
 var server = new DemoServer();
 var chat = new Chat();
-var log = new EventLog(find("#events"), find("#event-count"));
+var log = new EventLog(find("#events"), find("#event-count"), server);
 var link = find("#link");
 var linkText = find("#link-text");
 var play = find("#play");
 var playText = find("#play-text");
-var bus = new BusButton(find("#bus"), server, log);
+var stale;
+var bus = new BusButton(
+  find("#bus"),
+  server,
+  log,
+  (cut) => stale?.setCut(cut)
+);
 var feedIsOpen = false;
 async function firstCast() {
   for (; ; ) {
@@ -2422,7 +3075,7 @@ async function firstCast() {
       return await server.cast();
     } catch {
       showLink("lost", "Reconnecting…");
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS2));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS4));
     }
   }
 }
@@ -2431,10 +3084,11 @@ function start(cast) {
     people.update();
     showLive(phones);
   });
-  const onTotal = (user, before, after) => log.effect(user, before, after);
-  const phones = cast.users.map(
-    (user) => new Phone({ user, cast, chat, server, onChange, onTotal })
-  );
+  const phones = cast.users.map((user) => new Phone({ user, cast, chat, server, onChange }));
+  stale = new StaleWatch(phones, server, log);
+  log.begin(cast, (users) => {
+    for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
+  });
   showOnPage(phones);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");

@@ -1,98 +1,110 @@
 import { type Environment } from "./environment.js";
-import { type Badge, type Conversation } from "./frames.js";
+import { type Badge, type Command, type Conversation } from "./frames.js";
 import { type Status, type TokenRequest } from "./link.js";
 import { type Seq } from "./seq.js";
-/** What a client needs to know. */
+/** Options of a client, and replacements for parts of its {@link Environment}. */
 export interface BadgedOptions extends Partial<Environment> {
-    /**
-     * Where the server is: `https://badges.example.com`, with a path if it lives
-     * below one.
-     */
+    /** The URL of the server: `https://badges.example.com`, with its path if it has one. */
     readonly url: string;
     /**
-     * Gives a token of the user. It is called before every connection, and when
-     * the last one is about to end; where it rejects, the client tries again
-     * later, as after any failure.
+     * Returns a token of the user. Called before every connection, and before the
+     * current token expires. If it rejects, the client tries again later.
      */
     readonly token: (request: TokenRequest) => Promise<string>;
     /**
-     * Whose badge it is: the user of the tokens, by any name. With it the client
-     * keeps the last state in the browser, and all tabs of the user share one
-     * connection. A browser may have many users, so without it there is neither.
+     * Any name for the user of the tokens. With it the client stores the last
+     * state in the browser, and the tabs of the user share one connection. Default:
+     * neither, because several users may share a browser.
      */
     readonly user?: string;
-    /** The pause after the first failure is random, below this; default 500. */
+    /** Upper bound of the random pause after the first failure; default 500. */
     readonly minBackoffMs?: number;
-    /** No pause is longer than this, unless the server asks for it; default 30,000. */
+    /** Longest pause, unless the server asks for a longer one; default 30,000. */
     readonly maxBackoffMs?: number;
-    /**
-     * Whether to use server-sent events where WebSockets do not get through;
-     * default true.
-     */
+    /** Whether to fall back to server-sent events if WebSockets fail; default true. */
     readonly fallback?: boolean;
 }
-/** What a client tells its listeners. */
+/** The events of a client, with the value that listeners receive. */
 export interface BadgedEvents {
-    /** The total, the mentions or a category changed; also the first state. */
+    /** The total, the mentions or a category changed, or the first state arrived. */
     total: Badge;
-    /** A conversation changed. One that has nothing to show any more is all zeros. */
+    /** A conversation changed. An emptied one has zero counts. */
     conversation: Conversation;
     status: Status;
+    /** {@link Badged.waiting} changed. */
+    waiting: readonly Command[];
+}
+/** Options of a command. */
+export interface WaitOptions {
+    /** Rejects the promise with the signal's reason. The command itself stays. */
+    readonly signal?: AbortSignal;
 }
 /**
- * The badge of one user, kept in step with the server: a client is for one
- * user, that of its tokens. It holds what it last heard while there is no
- * connection, and across `stop` and `start`, and asks only for what changed
- * since.
+ * The live badge of the one user that the tokens name. It keeps its state while
+ * disconnected and across `stop` and `start`, and then asks only for what
+ * changed.
  *
- * Events come after the whole state has changed: a listener that looks at
- * another number than the one it was told sees them agree.
+ * Commands change the numbers at once, in all tabs. The change is undone if the
+ * server refuses the command.
+ *
+ * Events fire after the whole state has changed, so listeners always see
+ * numbers that agree.
  */
 export declare class Badged {
     #private;
-    /** @throws TypeError if the URL is not one, or where there is no WebSocket. */
+    /** @throws TypeError if the URL is invalid. */
     constructor(options: BadgedOptions);
-    /** The badge as last heard; undefined before the first state. */
+    /** The badge with pending commands applied; undefined before the first state. */
     get badge(): Badge | undefined;
-    /** The conversations that have or had something to show, by id. */
+    /** By id, the conversations that the server has listed, without those that the user left. */
     get conversations(): ReadonlyMap<string, Conversation>;
     /**
-     * The user has more conversations with something to show than the server
-     * sends at once; page through the HTTP API for them. The total counts them.
+     * The user has more non-empty conversations than the server sends at once. Page
+     * through the HTTP API for them. The total counts them.
      */
     get more(): boolean;
     get status(): Status;
-    /** How many things that the user did the server does not yet have for good. */
-    get waiting(): number;
-    /** Calls the listener at every such event, until the returned function is called. */
+    /**
+     * The commands of all tabs that are not yet durable on the server, in order. A
+     * {@link Badged.readAll} appears as the reads that it stands for.
+     */
+    get waiting(): readonly Command[];
+    /** Calls the listener at every such event. The returned function removes it. */
     on<Name extends keyof BadgedEvents>(event: Name, listener: (value: BadgedEvents[Name]) => void): () => void;
     /**
-     * Connects, and stays connected until `stop` or a refusal. A state that was
-     * kept from the last visit is told at once.
+     * Connects, and stays connected until `stop` or a refusal. Emits the stored
+     * state of the last visit at once. Without a WebSocket, as in server-side
+     * rendering, it does nothing.
      */
     start(): void;
-    /** Disconnects. The state stays, and what the user did waits for the next `start`. */
+    /** Disconnects. The state and the pending commands stay for the next `start`. */
     stop(): void;
     /**
-     * Stops, here and in the user's other tabs, and leaves nothing in the
-     * browser: for when the user signs out.
+     * Stops all tabs of the user, drops the pending commands, and removes all that
+     * is stored in the browser. Call it when the user signs out. Listeners receive
+     * a total of 0.
      */
     forget(): void;
     /**
-     * Says that the user has read a conversation up to a message, and resolves
-     * once the server has that for good; the numbers follow as events. Without a
-     * connection it waits for the next one.
+     * Marks a conversation as read up to a message. The numbers change at once. The
+     * promise resolves once the read is durable on the server. While disconnected
+     * it stays pending without limit, unless `options` has a signal.
      *
-     * It rejects with a {@link BadgedError} if the server refuses it, and with a
-     * RangeError for what is not a seq.
+     * It rejects with a {@link BadgedError} if the server refuses the read or
+     * `forget` drops it, which need not be handled, and with a RangeError if
+     * `upToSeq` is not a seq.
      */
-    read(conversationId: string, upToSeq: Seq | string): Promise<void>;
+    read(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void>;
     /**
-     * Says that the user has read everything, or everything of a category, that
-     * there is by now. Without a connection that is what this client holds: later
-     * messages, and conversations beyond {@link Badged.more}, stay unread.
+     * Marks everything, or everything of a category, as read. While disconnected
+     * this covers what the client holds: later messages, and conversations that it
+     * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
+     * in {@link Badged.read}.
      */
-    readAll(category?: string): Promise<void>;
-    /** Says that the conversation is to count at least 1 until it is read. */
-    markUnread(conversationId: string): Promise<void>;
+    readAll(category?: string, options?: WaitOptions): Promise<void>;
+    /**
+     * Makes the conversation count at least 1 until the next read. The promise
+     * behaves as in {@link Badged.read}.
+     */
+    markUnread(conversationId: string, options?: WaitOptions): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * The close codes of `badge.v1`. From 4001 to 4004 the server refuses this
- * client, and coming back would not help; all others are worth another try.
+ * The close codes of `badge.v1`. The codes 4001 to 4004 are final: the server
+ * refuses this client. After any other code the client reconnects.
  */
 export declare const CloseCode: {
     readonly BadToken: 4001;
@@ -19,10 +19,10 @@ export declare const CloseCode: {
 /** How a connection ended. */
 export interface Ending {
     /**
-     * The close code, one of {@link CloseCode} or of RFC 6455; 0 where this side
-     * gave the connection up, or never had one.
+     * The close code, from {@link CloseCode} or RFC 6455; 0 if this client ended
+     * the connection or never had one.
      */
     readonly code: number;
-    /** Why, in words for developers. */
+    /** A text for developers, not for users. */
     readonly reason: string;
 }

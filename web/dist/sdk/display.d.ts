@@ -1,32 +1,32 @@
 import type { Badged } from "./client.js";
 /**
- * A count as badges show it: nothing for 0, and `99+` above 99, or above
- * another limit.
+ * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
  */
 export declare function formatCount(count: number, most?: number): string;
 /**
- * Keeps the total in front of the page's title, as in `(3) Inbox`, until the
- * returned function is called. The title may change meanwhile; a new one gets
- * its count with the next change of the total.
+ * Shows the total in front of the page's title, as in `(3) Inbox`, until the
+ * returned function is called. If the page sets a new title, the count returns
+ * at the next change of the total.
  */
 export declare function showInTitle(client: Badged): () => void;
 /**
- * Keeps the total on the app's icon, in the dock or on the home screen, where
- * the browser can, until the returned function is called. It is for installed
- * web apps; iOS wants the permission for notifications first.
+ * Shows the total on the icon of an installed web app, in the dock or on the
+ * home screen, until the returned function is called. Does nothing in browsers
+ * without the Badging API. iOS requires the permission for notifications.
  */
 export declare function showOnApp(client: Badged): () => void;
-/** How {@link showOnFavicon} draws. */
+/** Options of {@link showOnFavicon}. */
 export interface FaviconOptions {
-    /** The icon to draw upon; default: the page's. */
+    /** URL of the icon to draw on; default the page's icon. */
     readonly icon?: string;
-    /** CSS colours of the badge and its count; default white on red. */
+    /** CSS color of the badge; default red. */
     readonly color?: string;
+    /** CSS color of the count; default white. */
     readonly textColor?: string;
 }
 /**
- * Draws the total onto the page's icon, until the returned function is called.
- * A Content-Security-Policy must allow `img-src data:`, and the icon must be of
- * the page's own origin.
+ * Draws the total on the page's icon until the returned function is called.
+ * The Content-Security-Policy must allow `img-src data:`, and the icon must
+ * have the page's origin.
  */
 export declare function showOnFavicon(client: Badged, options?: FaviconOptions): () => void;

@@ -1,38 +1,58 @@
 import { type Seq } from "./seq.js";
 /**
  * What a conversation adds to the total: its unread messages (`all`), its
- * unread mentions, or nothing. Later servers may know others.
+ * unread mentions (`mentions`), or nothing (`none`). Later servers may add
+ * levels.
  */
 export type Level = "all" | "mentions" | "none" | (string & {});
-/** The state of one conversation for the user of the token. */
+/** The state of one conversation for one user. */
 export interface Conversation {
     readonly conversationId: string;
-    /** Delivered, not recalled messages above `readSeq`. */
+    /** Messages above `readSeq` that were delivered and not recalled. */
     readonly unread: number;
-    /** How many of the unread messages mention the user. */
+    /** The unread messages that mention the user. */
     readonly mentions: number;
-    /** Where an app jumps to: the least unread seq, or 0 where nothing is unread. */
+    /** The lowest unread seq; 0 if nothing is unread. */
     readonly firstUnreadSeq: Seq;
-    /** The read position; it never moves back. */
+    /** The read position. It never moves back. */
     readonly readSeq: Seq;
-    /** The greatest seq delivered to the user, 0 before the first. */
+    /** The highest seq delivered to the user; 0 before the first. */
     readonly lastSeq: Seq;
     readonly level: Level;
-    /** The label that badges per tab go by: `chat` unless the backend says otherwise. */
+    /** The category that the conversation counts in; `chat` unless the backend sets another. */
     readonly category: string;
-    /** The user wants the conversation to count at least 1. */
+    /** The user marked it unread: it counts at least 1 until the next read. */
     readonly markedUnread: boolean;
-    /** The version of the user's badge as of the conversation's last change. */
+    /** The user has left the conversation: do not list it. */
+    readonly left: boolean;
+    /** The version of the badge at the conversation's last change. */
     readonly version: number;
 }
-/** The number a user sees and what it is made of, as of one version. */
+/** The numbers of a user at one version. */
 export interface Badge {
-    /** Names the sequence that `version` counts in. */
+    /** Versions compare only within one epoch. */
     readonly epoch: string;
-    /** Grows with every change that this user can see. */
+    /** Grows with every change visible to the user. */
     readonly version: number;
     readonly total: number;
     readonly mentions: number;
-    /** The total by category; categories that add nothing are absent. */
+    /** The total by category. Categories that add nothing are absent. */
     readonly categories: Readonly<Record<string, number>>;
 }
+/**
+ * Something the user did. The id, a UUID, makes it idempotent: the server
+ * applies a command once, however often and over whichever connection it comes.
+ */
+export type Command = {
+    readonly id: string;
+} & ({
+    readonly t: "read";
+    readonly conversationId: string;
+    readonly upToSeq: Seq;
+} | {
+    readonly t: "read_all";
+    readonly category?: string;
+} | {
+    readonly t: "mark_unread";
+    readonly conversationId: string;
+});

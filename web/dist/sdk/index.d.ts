@@ -1,13 +1,13 @@
 /**
- * The client of badged: the unread badge of one user, live.
+ * The client for badged: the live unread badge of one user.
  *
  * @packageDocumentation
  */
-export { Badged, type BadgedEvents, type BadgedOptions } from "./client.js";
+export { Badged, type BadgedEvents, type BadgedOptions, type WaitOptions } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export { type FaviconOptions, formatCount, showInTitle, showOnApp, showOnFavicon, } from "./display.js";
 export type { ChannelLike, Clock, Environment, LocksLike, Page, StorageLike, WebSocketConstructor, WebSocketLike, } from "./environment.js";
-export type { Badge, Conversation, Level } from "./frames.js";
+export type { Badge, Command, Conversation, Level } from "./frames.js";
 export type { Status, TokenRequest } from "./link.js";
 export { BadgedError } from "./outbox.js";
 export { type Seq, toSeq } from "./seq.js";

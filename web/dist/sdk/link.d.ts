@@ -1,29 +1,29 @@
 import { type Ending } from "./closing.js";
-/** Why a token is asked for. */
+/** What a client needs a token for. */
 export interface TokenRequest {
-    /** The last token has ended or is about to; so a kept one will not do. */
+    /** The last token has expired or soon will: do not return a cached one. */
     readonly expired: boolean;
 }
-/** How a client stands with the server. */
+/** The state of the connection. */
 export type Status = 
 /** Not started, or stopped. */
 {
     readonly state: "stopped";
 }
-/** On the way to the first state. */
+/** No state has arrived yet. */
  | {
     readonly state: "connecting";
 }
-/** The state is the server's, and changes arrive as they happen. */
+/** Connected and up to date. */
  | {
     readonly state: "online";
 }
-/** The connection was lost or could not be had; the next attempt is in `retryMs`. */
+/** Disconnected. The next attempt starts in `retryMs`. */
  | ({
     readonly state: "waiting";
     readonly retryMs: number;
 } & Ending)
-/** The server will not have this client; only `start` tries again. */
+/** The server refused this client. It does not reconnect until `start`. */
  | ({
     readonly state: "refused";
 } & Ending);

@@ -1,7 +1,7 @@
-/** Why something the user did was not accepted. */
+/** Why a command was refused or dropped. */
 export declare class BadgedError extends Error {
     name: string;
-    /** The code of the server's error, or `forgotten` after {@link Badged.forget}. */
+    /** The error code of the server, or `forgotten` after {@link Badged.forget}. */
     readonly code: string;
     constructor(code: string, message: string);
 }

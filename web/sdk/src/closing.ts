@@ -1,6 +1,6 @@
 /**
- * The close codes of `badge.v1`. From 4001 to 4004 the server refuses this
- * client, and coming back would not help; all others are worth another try.
+ * The close codes of `badge.v1`. The codes 4001 to 4004 are final: the server
+ * refuses this client. After any other code the client reconnects.
  */
 export const CloseCode = {
   BadToken: 4001,
@@ -20,11 +20,11 @@ export const CloseCode = {
 /** How a connection ended. */
 export interface Ending {
   /**
-   * The close code, one of {@link CloseCode} or of RFC 6455; 0 where this side
-   * gave the connection up, or never had one.
+   * The close code, from {@link CloseCode} or RFC 6455; 0 if this client ended
+   * the connection or never had one.
    */
   readonly code: number;
-  /** Why, in words for developers. */
+  /** A text for developers, not for users. */
   readonly reason: string;
 }
 
@@ -33,7 +33,7 @@ export function isRefusal(code: number): boolean {
   return code >= CloseCode.BadToken && code <= CloseCode.NoCommonSubprotocol;
 }
 
-/** The reason of a close code where the server gave none. @internal */
+/** Describes a close code that came without a reason. @internal */
 export function reasonOf(code: number): string {
   const name = Object.entries(CloseCode).find(([, known]) => known === code)?.[0];
   if (name === undefined) return code === 1006 ? "connection lost" : `close code ${code}`;

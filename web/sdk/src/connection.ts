@@ -12,50 +12,50 @@ import {
   type StateFrame,
 } from "./frames.js";
 
-// How long to wait for a pong, or for the first state after `connect`.
 const PONG_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 15_000;
-// The interval of pings until the server names one.
+// The ping interval until the server gives one.
 const PING_MS = 25_000;
-// More would overflow a timer, which then fires at once.
+// A timer with a larger delay overflows and fires at once.
 const MAX_PING_MS = 3_600_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
-// The ids of commands are UUIDs.
+// Never equal to the id of a command, which is a UUID.
 const AUTH_ID = "auth";
-// Where the clock of this machine says that a fresh token has long ended.
+// Used if a fresh token has already expired by the local clock.
 const WRONG_CLOCK_REFRESH_MS = 60_000;
 
-/** How a connection ended, and how long the server asks to stay away. @internal */
+/** How a connection ended. @internal */
 export interface Ended {
   readonly code: number;
   readonly reason: string;
+  /** The pause that the server asks for; 0 if none. */
   readonly reconnectMs: number;
-  /** The server was tried, and neither a state nor its reason came through. */
+  /** The socket was opened, but neither a state nor a close code of the server arrived. */
   readonly unheard: boolean;
 }
 
-/** What a connection needs, and whom it tells. @internal */
+/** @internal */
 export interface ConnectionOptions {
-  /** Makes the socket, which may throw. */
+  /** Creates the socket. May throw. */
   readonly open: (token: string) => WebSocketLike;
-  /** Whether the server answers pings; otherwise it is its own that are waited for. */
+  /** Whether this client pings; otherwise it relies on the pings of the server. */
   readonly pings: boolean;
   readonly clock: Clock;
   readonly random: () => number;
-  /** Fetches a token: to connect with, or a fresh one. */
+  /** Fetches a token; `fresh` excludes a cached one. */
   readonly token: (fresh: boolean) => Promise<string>;
-  /** What the client holds by the time of the hello. */
+  /** Returns the badge that `hello` resumes from. */
   readonly held: () => Badge | undefined;
-  /** Takes each state frame; false says that it cannot be used. */
+  /** Called with each state frame. Returns false if the frame does not apply to the held state. */
   readonly onState: (frame: StateFrame) => boolean;
   readonly onAnswer: (answer: Answer) => void;
-  /** Called once, last, unless {@link Connection.close} was called before. */
+  /** Called once, as the last callback, unless {@link Connection.close} came first. */
   readonly onEnd: (ended: Ended) => void;
 }
 
 /**
- * One connection, from fetching the token to its end. It greets the server,
- * keeps the connection alive, brings fresh tokens and notices when it is dead.
+ * One connection, from fetching the token to the close. It sends `hello`,
+ * pings, renews the token and detects a dead connection.
  *
  * @internal
  */
@@ -65,7 +65,6 @@ export class Connection {
   #ended = false;
   #pingMs = PING_MS;
   #onlineSince: number | undefined;
-  // Each takes its timer back.
   #cancelDeadline: () => void;
   #cancelPing = () => {};
   #cancelRefresh = () => {};
@@ -73,22 +72,22 @@ export class Connection {
   constructor(options: ConnectionOptions) {
     this.#options = options;
     this.#cancelDeadline = options.clock.after(CONNECT_TIMEOUT_MS, () =>
-      this.#end(0, "no answer from the server"),
+      this.#end(0, "timeout: no state from the server"),
     );
     void this.#open();
   }
 
-  /** Since the first state arrived; 0 before. */
+  /** Milliseconds since the first state arrived; 0 before. */
   get onlineMs(): number {
     return this.#onlineSince === undefined ? 0 : this.#options.clock.now() - this.#onlineSince;
   }
 
-  /** Sends a frame. To be called only after the first state arrived. */
+  /** Sends a frame. Call it only after the first state arrived. */
   send(frame: string): void {
     this.#socket?.send(frame);
   }
 
-  /** Makes sure soon that the connection is not dead, as after a sleep. */
+  /** Pings at once, to find out whether the connection survived a sleep. */
   probe(): void {
     if (this.#onlineSince === undefined || !this.#options.pings) return;
     this.#cancelPing();
@@ -96,7 +95,7 @@ export class Connection {
     this.#ping();
   }
 
-  /** Ends the connection from this side, without a call of `onEnd`. */
+  /** Closes the connection without calling `onEnd`. */
   close(): void {
     this.#release("client stopped");
   }
@@ -126,8 +125,8 @@ export class Connection {
     socket.onmessage = ({ data }: { data: unknown }) => this.#receive(data);
     socket.onclose = ({ code, reason }: { code: number; reason: string }) =>
       this.#end(code, reason || reasonOf(code));
-    // An error says nothing, and a close event follows it; but without a
-    // handler some implementations throw.
+    // The close event that follows says more. Without a handler some
+    // implementations throw.
     socket.onerror = () => {};
   }
 
@@ -141,10 +140,10 @@ export class Connection {
       this.#end(0, `protocol error: ${messageOf(error)}`);
       return;
     }
-    // Until the first state, the deadline is the one of connecting.
+    // Until the first state, CONNECT_TIMEOUT_MS applies.
     if (this.#onlineSince !== undefined) {
       this.#cancelDeadline();
-      if (!this.#options.pings) this.#awaitWord(2.5 * this.#pingMs);
+      if (!this.#options.pings) this.#expectFrame(2.5 * this.#pingMs);
     }
 
     switch (frame?.t) {
@@ -161,7 +160,7 @@ export class Connection {
         this.send(PONG);
         break;
       case "bye":
-        // The close frame that follows may be lost; this one was not.
+        // Do not wait for the close frame: it may be lost.
         this.#end(frame.code, reasonOf(frame.code), frame.reconnectMs);
         break;
     }
@@ -173,10 +172,10 @@ export class Connection {
       this.#onlineSince = this.#options.clock.now();
       this.#cancelDeadline();
       if (this.#options.pings) this.#schedulePing();
-      else this.#awaitWord(2.5 * this.#pingMs);
+      else this.#expectFrame(2.5 * this.#pingMs);
       this.#refreshBefore(frame.expiresAt);
     }
-    if (!this.#options.onState(frame)) this.#end(0, "state of another epoch");
+    if (!this.#options.onState(frame)) this.#end(0, "protocol error: changes of another epoch");
   }
 
   #schedulePing(): void {
@@ -185,20 +184,20 @@ export class Connection {
 
   #ping(): void {
     this.send(PING);
-    this.#awaitWord(Math.min(PONG_TIMEOUT_MS, this.#pingMs));
+    this.#expectFrame(Math.min(PONG_TIMEOUT_MS, this.#pingMs));
     this.#schedulePing();
   }
 
-  #awaitWord(timeoutMs: number): void {
+  #expectFrame(timeoutMs: number): void {
     this.#cancelDeadline = this.#options.clock.after(timeoutMs, () =>
-      this.#end(0, "connection dead: no pong"),
+      this.#end(0, "timeout: no frame from the server"),
     );
   }
 
   /**
-   * Plans to bring a fresh token when some four fifths of this one's time have
-   * passed, not all clients at once. Where that fails, the server ends the
-   * connection, and the next one brings a fresh token.
+   * Schedules a fresh token for 75 to 85 % of the time left, at random, so that
+   * clients do not renew together. If that fails, the server closes the
+   * connection, and the next one starts with a fresh token.
    */
   #refreshBefore(expiresAt: number): void {
     const { clock, random, token, pings } = this.#options;
@@ -223,7 +222,7 @@ export class Connection {
     this.#cancelDeadline();
     this.#cancelPing();
     this.#cancelRefresh();
-    // The standard allows 123 bytes of reason.
+    // The WebSocket API throws for a reason above 123 bytes.
     this.#socket?.close(1000, reason.replace(/[^ -~]/g, "?").slice(0, 123));
     return true;
   }

@@ -1,8 +1,7 @@
 import type { Badged } from "./client.js";
 
 /**
- * A count as badges show it: nothing for 0, and `99+` above 99, or above
- * another limit.
+ * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
  */
 export function formatCount(count: number, most = 99): string {
   if (count <= 0) return "";
@@ -10,11 +9,12 @@ export function formatCount(count: number, most = 99): string {
 }
 
 /**
- * Keeps the total in front of the page's title, as in `(3) Inbox`, until the
- * returned function is called. The title may change meanwhile; a new one gets
- * its count with the next change of the total.
+ * Shows the total in front of the page's title, as in `(3) Inbox`, until the
+ * returned function is called. If the page sets a new title, the count returns
+ * at the next change of the total.
  */
 export function showInTitle(client: Badged): () => void {
+  if (!globalThis.document) return () => {};
   const show = (count: string) => {
     const title = document.title.replace(/^\(\d+\+?\) /, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
@@ -23,46 +23,57 @@ export function showInTitle(client: Badged): () => void {
 }
 
 /**
- * Keeps the total on the app's icon, in the dock or on the home screen, where
- * the browser can, until the returned function is called. It is for installed
- * web apps; iOS wants the permission for notifications first.
+ * Shows the total on the icon of an installed web app, in the dock or on the
+ * home screen, until the returned function is called. Does nothing in browsers
+ * without the Badging API. iOS requires the permission for notifications.
  */
 export function showOnApp(client: Badged): () => void {
-  // Not in all browsers, and rejects where the app is not installed.
+  // setAppBadge is missing in some browsers, and rejects if the app is not installed.
   const { navigator } = globalThis;
-  return follow(client, (total) => void navigator.setAppBadge?.(total).catch(() => {}));
+  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {}));
 }
 
-/** How {@link showOnFavicon} draws. */
+/** Options of {@link showOnFavicon}. */
 export interface FaviconOptions {
-  /** The icon to draw upon; default: the page's. */
+  /** URL of the icon to draw on; default the page's icon. */
   readonly icon?: string;
-  /** CSS colours of the badge and its count; default white on red. */
+  /** CSS color of the badge; default red. */
   readonly color?: string;
+  /** CSS color of the count; default white. */
   readonly textColor?: string;
 }
 
 /**
- * Draws the total onto the page's icon, until the returned function is called.
- * A Content-Security-Policy must allow `img-src data:`, and the icon must be of
- * the page's own origin.
+ * Draws the total on the page's icon until the returned function is called.
+ * The Content-Security-Policy must allow `img-src data:`, and the icon must
+ * have the page's origin.
  */
 export function showOnFavicon(client: Badged, options: FaviconOptions = {}): () => void {
+  if (!globalThis.document) return () => {};
   const link =
     document.querySelector<HTMLLinkElement>('link[rel~="icon"]') ??
     document.head.appendChild(Object.assign(document.createElement("link"), { rel: "icon" }));
-  const { href, type } = link;
+  // An earlier call may have drawn on the icon already: remember the original.
+  const { dataset } = link;
+  dataset.badgedHref ??= link.getAttribute("href") ?? "";
+  dataset.badgedType ??= link.type;
+  const { badgedHref: href, badgedType: type } = dataset;
   const image = new Image();
   image.src = options.icon ?? (href || "/favicon.ico");
 
   let latest = "";
   const show = async (count: string) => {
     latest = count;
-    // An icon that cannot be had leaves the badge by itself.
+    if (count === "") {
+      link.type = type;
+      link.setAttribute("href", href);
+      return;
+    }
+    // If the icon does not load, draw the badge alone.
     await image.decode().catch(() => {});
     if (count !== latest) return;
-    link.type = count === "" ? type : "image/png";
-    link.href = count === "" ? href : drawFavicon(image, count, options);
+    link.type = "image/png";
+    link.href = drawFavicon(image, count, options);
   };
   return follow(client, (total) => void show(formatCount(total)));
 }
@@ -90,7 +101,7 @@ function drawFavicon(image: HTMLImageElement, count: string, options: FaviconOpt
   return canvas.toDataURL();
 }
 
-/** Calls with the total now and at every change; at the end with 0. */
+/** Calls `show` with the total now and at every change, and with 0 at the end. */
 function follow(client: Badged, show: (total: number) => void): () => void {
   show(client.badge?.total ?? 0);
   const stop = client.on("total", ({ total }) => show(total));

@@ -1,16 +1,16 @@
 /**
- * Calls listeners by the name of an event; `Events` says what each is told.
+ * Calls listeners by event name. `Events` maps each name to its value.
  *
  * @internal
  */
 export class Emitter<Events extends object> {
   readonly #listeners = new Map<keyof Events, Set<(value: never) => void>>();
 
-  /** Returns the function that takes the listener away again. */
+  /** Returns the function that removes the listener. */
   on<Name extends keyof Events>(event: Name, listener: (value: Events[Name]) => void): () => void {
     const listeners = this.#listeners.get(event) ?? new Set();
     this.#listeners.set(event, listeners);
-    // One entry per call, so that a function given twice is also taken away twice.
+    // One entry per call, so that a function added twice is also removed twice.
     const entry = (value: Events[Name]) => listener(value);
     listeners.add(entry);
     return () => listeners.delete(entry);
@@ -21,8 +21,8 @@ export class Emitter<Events extends object> {
       try {
         (listener as (value: Events[Name]) => void)(value);
       } catch (error) {
-        // A fault of the app's must not stop the others from hearing, nor this
-        // client from working; it goes where uncaught errors go.
+        // An error in one listener must stop neither the others nor the client.
+        // Report it as uncaught.
         queueMicrotask(() => {
           throw error;
         });

@@ -1,6 +1,6 @@
 /**
  * The part of the standard `WebSocket` that this client uses. Browsers, Deno,
- * Bun and Node from 22 have one; the npm package `ws` fits too.
+ * Bun and Node 22 or later have one; the npm package `ws` also fits.
  */
 export interface WebSocketLike {
   onopen: ((event: never) => unknown) | null;
@@ -11,26 +11,27 @@ export interface WebSocketLike {
   close(code?: number, reason?: string): void;
 }
 
-/** Makes sockets: the standard `WebSocket` constructor, or one like it. */
+/** The standard `WebSocket` constructor, or a compatible one. */
 export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;
 
-/** Where time comes from, for tests. Times are in milliseconds. */
+/** The source of time, replaced in tests. Times are in milliseconds. */
 export interface Clock {
-  /** A time that never goes back, from any origin. */
+  /** Monotonic time, from any origin. */
   now(): number;
-  /** The time since 1970, as far as this machine knows it. */
+  /** Wall-clock time since 1970. */
   date(): number;
-  /** Calls once, after a delay, until the returned function is called. */
+  /** Calls `call` once after a delay. The returned function cancels it. */
   after(delayMs: number, call: () => void): () => void;
 }
 
-/** The part of `localStorage` that this client uses. It may throw. */
+/** The part of `localStorage` that this client uses. Methods may throw. */
 export type StorageLike = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
-/** Tells when the user or the network comes back, and when the user leaves. */
+/** Events of the page. Each method returns the function that removes the callback. */
 export interface Page {
-  /** Each calls until the returned function is called. */
+  /** Calls when the page becomes visible or the network comes back. */
   onReturn(call: () => void): () => void;
+  /** Calls when the page is hidden or left. */
   onLeave(call: () => void): () => void;
 }
 
@@ -45,28 +46,31 @@ export interface ChannelLike {
 export interface LocksLike {
   request(
     name: string,
-    options: { signal: AbortSignal },
+    options: { signal?: AbortSignal; steal?: boolean },
     granted: () => Promise<void>,
   ): Promise<unknown>;
 }
 
 /**
- * What a client finds around it. Each default is what the browser has; what is
- * missing, or null, the client does without.
+ * What a client uses of its platform. The defaults are the globals. With null
+ * the client goes without the feature.
  */
 export interface Environment {
-  /** Default: the global `WebSocket`. */
-  readonly WebSocket: WebSocketConstructor;
-  /** For the fallback to server-sent events. */
+  /** Default: the global `WebSocket`. With null, `start` does nothing. */
+  readonly WebSocket: WebSocketConstructor | null;
+  /** Needed for the fallback to server-sent events. */
   readonly fetch: typeof fetch | null;
   readonly clock: Clock;
   /** At least 0, less than 1; default `Math.random`. */
   readonly random: () => number;
-  /** Where the last state and what waits to be sent are kept; default `localStorage`. */
+  /**
+   * Stores the last state, the pending commands, and whether server-sent events
+   * come first; default `localStorage`.
+   */
   readonly storage: StorageLike | null;
-  /** Default: the events `online`, `pageshow`, `pagehide` and `visibilitychange`. */
+  /** Default: based on `online`, `pageshow`, `pagehide` and `visibilitychange`. */
   readonly page: Page | null;
-  /** Both are needed to share a connection among tabs. */
+  /** Needed, with `BroadcastChannel`, to share one connection among tabs. */
   readonly locks: LocksLike | null;
   readonly BroadcastChannel: (new (name: string) => ChannelLike) | null;
 }
@@ -81,12 +85,12 @@ export const systemClock: Clock = {
   },
 };
 
-/** What is around this script. @internal */
-export function surroundings(): Environment {
+/** The platform's globals. @internal */
+export function defaultEnvironment(): Environment {
   const scope = globalThis;
   return {
-    WebSocket: scope.WebSocket,
-    // Unbound, browsers refuse to call it.
+    WebSocket: scope.WebSocket ?? null,
+    // Browsers throw if fetch is called with another receiver.
     fetch: scope.fetch?.bind(scope) ?? null,
     clock: systemClock,
     random: Math.random,
@@ -97,7 +101,7 @@ export function surroundings(): Environment {
   };
 }
 
-/** Browsers that block cookies throw at the mere name. */
+/** In browsers that block cookies, reading `localStorage` throws. */
 function localStorageIfAllowed(): StorageLike | null {
   try {
     return (globalThis.document && globalThis.localStorage) ?? null;

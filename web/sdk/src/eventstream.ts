@@ -1,7 +1,17 @@
 import type { WebSocketLike } from "./environment.js";
 import { PING } from "./frames.js";
 
-/** The fields that matter here, of a frame that this client itself has made. */
+// The pause before a command is sent again if the server gives none.
+const RETRY_MS = 1_500;
+// Statuses that refuse a command finally, and their default error codes.
+const FINAL: Readonly<Record<number, string>> = {
+  400: "invalid",
+  404: "not_found",
+  413: "invalid",
+  422: "invalid",
+};
+
+/** The fields used here of a frame that this client encoded. */
 interface ClientFrame {
   readonly t: string;
   readonly id?: string;
@@ -10,9 +20,8 @@ interface ClientFrame {
 }
 
 /**
- * A socket made of server-sent events and requests, for networks that break
- * WebSockets: frames come from `GET /v1/sse`, commands go to
- * `POST /v1/commands`. It reads the stream with fetch, since an `EventSource`
+ * A socket for networks that block WebSockets: frames come from `GET /v1/sse`,
+ * commands go to `POST /v1/commands`. It uses fetch because an `EventSource`
  * cannot send a token.
  *
  * @internal
@@ -27,7 +36,7 @@ export class EventStream implements WebSocketLike {
   readonly #authorization: string;
   readonly #abort = new AbortController();
 
-  /** `base` is where the server's routes are, with a slash at its end. */
+  /** `base` is the URL of the server, with a slash at its end. */
   constructor(fetcher: typeof fetch, base: string, token: string) {
     this.#fetch = fetcher;
     this.#base = base;
@@ -38,7 +47,7 @@ export class EventStream implements WebSocketLike {
   send(data: string): void {
     const frame: ClientFrame = JSON.parse(data);
     if (frame.t === "hello") void this.#listen(frame);
-    // There is nobody to ping, and a fresh token takes a new stream.
+    // A stream needs no pings, and takes a fresh token only when it reopens.
     else if (frame.id !== undefined && frame.t !== "auth") void this.#post(frame.id, data);
   }
 
@@ -48,7 +57,7 @@ export class EventStream implements WebSocketLike {
 
   async #listen({ epoch, version }: ClientFrame): Promise<void> {
     try {
-      const { ok, status, headers, body } = await this.#fetch(`${this.#base}v1/sse`, {
+      const response = await this.#fetch(`${this.#base}v1/sse`, {
         headers: {
           Accept: "text/event-stream",
           Authorization: this.#authorization,
@@ -57,13 +66,14 @@ export class EventStream implements WebSocketLike {
         cache: "no-store",
         signal: this.#abort.signal,
       });
-      if (!ok || body === null) {
-        this.#tell({ t: "bye", code: closeCode(status), reconnect_ms: retryAfter(headers) });
+      if (!response.ok || response.body === null) {
+        const { retryMs } = await readProblem(response);
+        this.#tell({ t: "bye", code: closeCode(response.status), reconnect_ms: retryMs });
         return;
       }
-      await this.#read(body);
+      await this.#read(response.body);
     } catch {
-      // The network's words help nobody: the connection is lost.
+      // Reported below as code 1006.
     }
     this.onclose?.({ code: 1006, reason: "" } as never);
   }
@@ -80,16 +90,14 @@ export class EventStream implements WebSocketLike {
       text = events.pop() ?? "";
       for (const event of events) {
         const data = event.match(/^data:.*/gm)?.map((line) => line.slice(5).trim());
-        // What carries no data is a sign of life all the same.
+        // An event without data, such as a comment, proves that the stream is alive.
         this.#tell(data?.join("\n") ?? PING);
       }
     }
   }
 
   async #post(id: string, body: string): Promise<void> {
-    let message = "no answer";
-    let retryMs = 1_500;
-    let code = "unavailable";
+    let refusal = { code: "unavailable", message: "no answer", retryMs: RETRY_MS };
     try {
       const response = await this.#fetch(`${this.#base}v1/commands`, {
         method: "POST",
@@ -97,18 +105,22 @@ export class EventStream implements WebSocketLike {
         body,
         signal: this.#abort.signal,
       });
-      const answer = await response.text();
       if (response.ok) {
-        this.#tell(answer);
+        this.#tell(await response.text());
         return;
       }
-      message = JSON.parse(answer).detail ?? message;
-      if (response.status === 404) code = "not_found";
-      else if ([400, 413, 422].includes(response.status)) code = "invalid";
-      retryMs = code === "unavailable" ? retryAfter(response.headers) || retryMs : 0;
+      const { code, detail, retryMs } = await readProblem(response);
+      // Without `detail` the answer may come from a proxy: send the command again.
+      const final = detail !== undefined && retryMs === 0 ? FINAL[response.status] : undefined;
+      refusal = {
+        code: code ?? final ?? refusal.code,
+        message: detail ?? refusal.message,
+        retryMs: final === undefined ? retryMs || RETRY_MS : 0,
+      };
     } catch {
-      // Not even an answer that can be read: the same command is sent again.
+      // No readable answer: send the command again.
     }
+    const { code, message, retryMs } = refusal;
     this.#tell({ t: "error", id, code, message, retry_ms: retryMs });
   }
 
@@ -119,15 +131,25 @@ export class EventStream implements WebSocketLike {
   }
 }
 
-/** The close code that says the same as a status of HTTP. */
+/** The close code that corresponds to an HTTP status. */
 function closeCode(status: number): number {
-  // Whether the token is bad or only old is not to be seen: a fresh one helps
-  // where anything does.
+  // The status does not tell a bad token from an expired one: try a fresh one.
   if (status === 401) return 4202;
   if (status === 403) return 4003;
   return status === 429 || status === 503 ? 4100 : 1006;
 }
 
-function retryAfter(headers: Headers): number {
-  return Math.trunc(Number(headers.get("Retry-After")) * 1000) || 0;
+/** What an error response says. */
+interface Problem {
+  readonly code?: string;
+  readonly detail?: string;
+  /** The pause that the server asks for; 0 if none. */
+  readonly retryMs: number;
+}
+
+async function readProblem(response: Response): Promise<Problem> {
+  // A proxy may answer with HTML, and CORS may hide the header.
+  const problem = await response.json().catch(() => undefined);
+  const seconds = Number(response.headers.get("Retry-After"));
+  return { ...problem, retryMs: Math.trunc(problem?.retry_ms ?? seconds * 1000) || 0 };
 }

@@ -1,45 +1,48 @@
 import { parseExact, type Seq, toSeq } from "./seq.js";
 
-/** The WebSocket subprotocol that this client speaks. @internal */
+/** The WebSocket subprotocol. @internal */
 export const PROTOCOL = "badge.v1";
 
 /**
  * What a conversation adds to the total: its unread messages (`all`), its
- * unread mentions, or nothing. Later servers may know others.
+ * unread mentions (`mentions`), or nothing (`none`). Later servers may add
+ * levels.
  */
 export type Level = "all" | "mentions" | "none" | (string & {});
 
-/** The state of one conversation for the user of the token. */
+/** The state of one conversation for one user. */
 export interface Conversation {
   readonly conversationId: string;
-  /** Delivered, not recalled messages above `readSeq`. */
+  /** Messages above `readSeq` that were delivered and not recalled. */
   readonly unread: number;
-  /** How many of the unread messages mention the user. */
+  /** The unread messages that mention the user. */
   readonly mentions: number;
-  /** Where an app jumps to: the least unread seq, or 0 where nothing is unread. */
+  /** The lowest unread seq; 0 if nothing is unread. */
   readonly firstUnreadSeq: Seq;
-  /** The read position; it never moves back. */
+  /** The read position. It never moves back. */
   readonly readSeq: Seq;
-  /** The greatest seq delivered to the user, 0 before the first. */
+  /** The highest seq delivered to the user; 0 before the first. */
   readonly lastSeq: Seq;
   readonly level: Level;
-  /** The label that badges per tab go by: `chat` unless the backend says otherwise. */
+  /** The category that the conversation counts in; `chat` unless the backend sets another. */
   readonly category: string;
-  /** The user wants the conversation to count at least 1. */
+  /** The user marked it unread: it counts at least 1 until the next read. */
   readonly markedUnread: boolean;
-  /** The version of the user's badge as of the conversation's last change. */
+  /** The user has left the conversation: do not list it. */
+  readonly left: boolean;
+  /** The version of the badge at the conversation's last change. */
   readonly version: number;
 }
 
-/** The number a user sees and what it is made of, as of one version. */
+/** The numbers of a user at one version. */
 export interface Badge {
-  /** Names the sequence that `version` counts in. */
+  /** Versions compare only within one epoch. */
   readonly epoch: string;
-  /** Grows with every change that this user can see. */
+  /** Grows with every change visible to the user. */
   readonly version: number;
   readonly total: number;
   readonly mentions: number;
-  /** The total by category; categories that add nothing are absent. */
+  /** The total by category. Categories that add nothing are absent. */
   readonly categories: Readonly<Record<string, number>>;
 }
 
@@ -48,19 +51,17 @@ export interface StateFrame {
   readonly t: "snapshot" | "changes";
   readonly badge: Badge;
   readonly conversations: readonly Conversation[];
-  /** A snapshot's: there are more conversations than it lists. */
+  /** The user has more conversations than the snapshot lists. */
   readonly more: boolean;
-  /** How often to ping, in milliseconds; 0 where the frame does not say. */
+  /** The ping interval in milliseconds; 0 if absent. */
   readonly pingMs: number;
-  /** When the token ends, in milliseconds since 1970; 0 where the frame does not say. */
+  /** When the token expires, in milliseconds since 1970; 0 if absent. */
   readonly expiresAt: number;
 }
 
 /**
- * Something the user did. The id names it for good: the server takes a command
- * that comes again, over another connection too, for the one that it had.
- *
- * @internal
+ * Something the user did. The id, a UUID, makes it idempotent: the server
+ * applies a command once, however often and over whichever connection it comes.
  */
 export type Command = { readonly id: string } & (
   | { readonly t: "read"; readonly conversationId: string; readonly upToSeq: Seq }
@@ -87,14 +88,14 @@ export type ServerFrame =
   | { readonly t: "pong" }
   | { readonly t: "bye"; readonly code: number; readonly reconnectMs: number };
 
-/** A frame that breaks the protocol; the message says where. @internal */
+/** A frame that violates the protocol. The message names the field. @internal */
 export class FrameError extends Error {
   override name = "FrameError";
 }
 
 /**
- * Reads one frame of the server. Unknown fields are ignored, and so are frames
- * of an unknown type: they give undefined.
+ * Decodes one frame of the server. Ignores unknown fields, and returns undefined
+ * for an unknown type.
  *
  * @throws FrameError if it is not a frame of `badge.v1`.
  * @internal
@@ -157,11 +158,12 @@ function decodeConversation(json: unknown): Conversation {
     level: fields.string("level"),
     category: fields.string("category"),
     markedUnread: fields.boolean("marked_unread"),
+    left: fields.boolean("left", false),
     version: fields.count("version"),
   };
 }
 
-/** The first frame: what this client holds, if it holds anything. @internal */
+/** The first frame, with the held epoch and version if there are any. @internal */
 export function encodeHello(held: Badge | undefined): string {
   return JSON.stringify({ t: "hello", epoch: held?.epoch, version: held?.version });
 }
@@ -171,7 +173,7 @@ export function encodeCommand(command: Command): string {
   const { t, id } = command;
   switch (t) {
     case "read":
-      // JSON.stringify refuses a bigint, so the seq is written by hand.
+      // JSON.stringify throws for a bigint.
       return `{"t":"read","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
     case "read_all":
       return JSON.stringify({ t, id, category: command.category });
@@ -180,14 +182,14 @@ export function encodeCommand(command: Command): string {
   }
 }
 
-/** A fresh token, before the old one ends. @internal */
+/** Renews the token of the connection. @internal */
 export function encodeAuth(id: string, token: string): string {
   return JSON.stringify({ t: "auth", id, token });
 }
 
 /**
- * A snapshot that {@link decodeFrame} reads, except that seqs are strings
- * where JSON would round them.
+ * Encodes a snapshot for {@link decodeFrame}. Seqs that JSON would round become
+ * strings.
  *
  * @internal
  */
@@ -203,7 +205,7 @@ export function encodeSnapshot({ badge, conversations, more }: StateFrame): stri
   return stringify({ t: "snapshot", ...badge, conversations: listed, more });
 }
 
-/** JSON.stringify, with bigints as strings of their digits. @internal */
+/** JSON.stringify, with bigints as decimal strings. @internal */
 export function stringify(value: unknown): string {
   return JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part));
 }
@@ -213,7 +215,7 @@ export const PING = '{"t":"ping"}';
 /** @internal */
 export const PONG = '{"t":"pong"}';
 
-/** Reads the fields of one JSON object, checking each. */
+/** Reads and checks the fields of one JSON object. */
 class Fields {
   readonly #json: Record<string, unknown>;
   readonly #name: string;
@@ -231,13 +233,13 @@ class Fields {
     return typeof value === "string" ? value : this.#refuse(field, "a string");
   }
 
-  /** What a command was named; empty where the server speaks of none. */
+  /** The id of the command that the frame answers; empty if absent. */
   id(): string {
     const { id } = this.#json;
     return typeof id === "number" ? String(id) : this.string("id", "");
   }
 
-  /** Milliseconds since 1970, or 0 where the field is absent or no time. */
+  /** Milliseconds since 1970; 0 if the field is absent or not a time. */
   time(field: string): number {
     return Date.parse(String(this.#json[field])) || 0;
   }
@@ -257,7 +259,7 @@ class Fields {
     if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
       return this.#refuse(field, "an object of counts");
     }
-    // Without a prototype, so that a category is never mistaken for a method.
+    // No prototype: a category may be called `toString`.
     return Object.assign(Object.create(null), value);
   }
 

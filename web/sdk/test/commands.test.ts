@@ -5,7 +5,7 @@ import { Bench, changes, conversation, FakeStorage, settled, snapshot } from "./
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** Two conversations with something to read, one without. */
+/** Two unread conversations and a read one. */
 const busy = snapshot(9, [
   conversation("a", 2, 9),
   conversation("b", 3, 8, { category: "likes" }),
@@ -13,14 +13,14 @@ const busy = snapshot(9, [
   conversation("read", 0, 6, { last_seq: 4 }),
 ]);
 
-/** Whether a promise has resolved by now. */
+/** Whether a promise has resolved. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   await settled();
   return Promise.race([promise.then(() => true), Promise.resolve(false)]);
 }
 
 describe("online", () => {
-  test("a command is sent as the user's, and resolves once it is durable", async () => {
+  test("a command is sent, and resolves once it is durable", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     const reading = bench.client.read("design-crew", 42);
@@ -33,13 +33,13 @@ describe("online", () => {
       up_to_seq: 42,
     });
     assert.equal(await isSettled(reading), false);
-    assert.equal(bench.client.waiting, 1);
+    assert.equal(bench.client.waiting.length, 1);
     socket.serve({ t: "ok", id: frame?.id });
     await reading;
-    assert.equal(bench.client.waiting, 0);
+    assert.equal(bench.client.waiting.length, 0);
   });
 
-  test("answers find their own command, and an error says why", async () => {
+  test("an answer settles its own command, and an error gives the reason", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     const first = bench.client.read("a", 1);
@@ -58,7 +58,7 @@ describe("online", () => {
     assert.equal(refused.message, "no such message");
   });
 
-  test("what could not be saved is sent again under its id when the server says", async () => {
+  test("a command that was not saved is sent again under its id after the server's pause", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     const marking = bench.client.markUnread("a");
@@ -78,7 +78,26 @@ describe("online", () => {
     await marking;
   });
 
-  test("commands of one conversation keep their order, others do not wait", async () => {
+  for (const code of ["unavailable", "rate_limited", "backpressure"]) {
+    test(`a pause of ${code} is respected, and no timer overflows`, async () => {
+      const bench = new Bench();
+      const socket = await bench.online();
+      void bench.client.markUnread("a");
+      const [first] = socket.take();
+      const error = { t: "error", id: first?.id, code, message: "later" };
+      socket.serve({ ...error, retry_ms: 700 });
+      await bench.clock.advance(699);
+      assert.deepEqual(socket.take(), []);
+      await bench.clock.advance(1);
+      assert.deepEqual(socket.take(), [first]);
+      const before = bench.clock.pending;
+      socket.serve({ ...error, retry_ms: 2 ** 40 });
+      assert.equal(bench.clock.pending, before + 1);
+      assert(Math.max(...bench.clock.delays) < 2 ** 31);
+    });
+  }
+
+  test("commands of one conversation keep their order, and others do not wait", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     void bench.client.read("a", 1);
@@ -94,7 +113,7 @@ describe("online", () => {
     assert.deepEqual(socket.commands(), ["mark_unread a"]);
   });
 
-  test("reading all is one command, before and after which the others keep their places", async () => {
+  test("read_all is one command, which others do not overtake", async () => {
     const bench = new Bench();
     const socket = await bench.online(busy);
     void bench.client.read("a", 1);
@@ -110,7 +129,7 @@ describe("online", () => {
     assert.deepEqual(socket.commands(), ["read_all likes"]);
   });
 
-  test("no more commands are on their way than the server lets wait", async () => {
+  test("no more commands are in flight than the server allows", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     const all = Array.from({ length: 100 }, (_, i) => bench.client.read(`c${i}`, 1));
@@ -124,7 +143,7 @@ describe("online", () => {
     await Promise.all(all);
   });
 
-  test("what is not a seq is not sent", async () => {
+  test("an invalid seq is not sent", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     await assert.rejects(bench.client.read("a", 2 ** 60), RangeError);
@@ -133,13 +152,13 @@ describe("online", () => {
   });
 });
 
-describe("without a connection", () => {
-  test("commands wait, and go out once on return, in order", async () => {
+describe("while disconnected", () => {
+  test("commands wait, and are sent once, in order, after the reconnect", async () => {
     const bench = new Bench();
     const reading = bench.client.read("a", 1);
     const socket = await bench.online(busy).then(() => bench.socket);
-    assert.equal(bench.client.waiting, 1);
-    // Sent on the first state; the bench has taken the frames of the greeting.
+    assert.equal(bench.client.waiting.length, 1);
+    // Sent on the first state. The bench has already taken the hello.
     socket.drop();
     void bench.client.markUnread("b");
     void bench.client.read("a", 2);
@@ -151,7 +170,7 @@ describe("without a connection", () => {
     assert.equal(await isSettled(reading), false);
   });
 
-  test("a retry has the id of what was lost, so that it never counts twice", async () => {
+  test("a retry keeps the id of the lost command, so that it counts once", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     const marking = bench.client.markUnread("a");
@@ -171,7 +190,7 @@ describe("without a connection", () => {
     assert.deepEqual(last.takeCommands(), [], "what was answered is not sent again");
   });
 
-  test("a pause that outlives its connection sends nothing twice", async () => {
+  test("a pause that outlasts its connection sends nothing twice", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     void bench.client.markUnread("a");
@@ -189,7 +208,7 @@ describe("without a connection", () => {
     assert.deepEqual(next.takeCommands(), []);
   });
 
-  test("of many reads of a conversation the furthest goes out, and all resolve", async () => {
+  test("of several reads of a conversation the furthest is sent, and all resolve", async () => {
     const bench = new Bench();
     const reads = [3, 9, 5].map((seq) => bench.client.read("a", seq));
     const marks = [1, 2].map(() => bench.client.markUnread("b"));
@@ -209,7 +228,7 @@ describe("without a connection", () => {
     await Promise.all([...reads, ...marks]);
   });
 
-  test("a read is not merged across a mark, nor into one that may have arrived", async () => {
+  test("a read merges neither across a mark_unread nor into a read that was sent", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     void bench.client.read("a", 1);
@@ -228,7 +247,7 @@ describe("without a connection", () => {
     assert.deepEqual(order, ["read 1", "read 2", "mark_unread", "read 3"]);
   });
 
-  test("reading all means what the user has, not what comes meanwhile", async () => {
+  test("read_all covers what the client holds, not what arrives later", async () => {
     const bench = new Bench();
     const socket = await bench.online(busy);
     socket.drop();
@@ -245,7 +264,7 @@ describe("without a connection", () => {
     await reading;
   });
 
-  test("nor does it when its answer is lost", async () => {
+  test("a lost answer turns read_all into its reads", async () => {
     const bench = new Bench();
     const socket = await bench.online(busy);
     const reading = bench.client.readAll("likes");
@@ -261,11 +280,11 @@ describe("without a connection", () => {
     await reading;
   });
 
-  test("reading all where there is nothing to read is done at once", async () => {
+  test("read_all with nothing unread resolves at once", async () => {
     await new Bench().client.readAll();
   });
 
-  test("a stop or a refusal keeps what waits for the next start", async () => {
+  test("pending commands survive a stop and a refusal until the next start", async () => {
     const ends: ((bench: Bench) => void)[] = [
       ({ client }) => client.stop(),
       ({ socket }) => socket.drop(4001),
@@ -276,7 +295,7 @@ describe("without a connection", () => {
       void bench.client.markUnread("a");
       const before = socket.take();
       end(bench);
-      assert.equal(bench.client.waiting, 1);
+      assert.equal(bench.client.waiting.length, 1);
       bench.client.start();
       await settled();
       bench.socket.accept();
@@ -286,10 +305,10 @@ describe("without a connection", () => {
   });
 });
 
-describe("kept in the browser", () => {
+describe("in the storage of the browser", () => {
   const options = (storage: FakeStorage) => ({ user: "ada", storage });
 
-  test("what waits survives the page, ids included", async () => {
+  test("pending commands survive the page, with their ids", async () => {
     const storage = new FakeStorage();
     const bench = new Bench(options(storage));
     const socket = await bench.online(busy);
@@ -304,16 +323,16 @@ describe("kept in the browser", () => {
     await settled();
     later.socket.accept();
     later.socket.serve(changes(9, 5, []));
-    assert.equal(later.client.waiting, 2);
+    assert.equal(later.client.waiting.length, 2);
     const sent = later.socket.sent.splice(0).slice(1);
     assert.deepEqual(sent, before);
     assert.match(sent[0] ?? "", /"up_to_seq":1851234567890123777}/);
     for (const text of before) later.socket.serve({ t: "ok", id: JSON.parse(text).id });
-    assert.deepEqual(new Bench(options(storage)).client.waiting, 0);
+    assert.deepEqual(new Bench(options(storage)).client.waiting.length, 0);
     assert.equal([...storage.items.keys()].filter((key) => key.includes("commands")).length, 0);
   });
 
-  test("forgetting drops it, and says so to who waits", async () => {
+  test("forget drops them and rejects their promises", async () => {
     const storage = new FakeStorage();
     const bench = new Bench(options(storage));
     await bench.online(busy);

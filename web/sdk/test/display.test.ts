@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { formatCount, showInTitle, showOnApp } from "../src/index.js";
 import { Bench, changes, conversation, snapshot } from "./fakes.js";
 
-/** Runs with a global replaced. */
+/** Runs a function with a replaced global. */
 async function withGlobal(name: string, value: unknown, run: () => Promise<void>): Promise<void> {
   const before = Object.getOwnPropertyDescriptor(globalThis, name);
   Object.defineProperty(globalThis, name, { value, configurable: true });
@@ -15,7 +15,7 @@ async function withGlobal(name: string, value: unknown, run: () => Promise<void>
   }
 }
 
-test("a badge shows nothing for nothing, and no more than it has room for", () => {
+test("formatCount is empty for 0 and capped above the limit", () => {
   const cases: [number, string][] = [
     [-1, ""],
     [0, ""],
@@ -29,7 +29,7 @@ test("a badge shows nothing for nothing, and no more than it has room for", () =
   assert.equal(formatCount(1000, 999), "999+");
 });
 
-test("the title has the total in front, whatever the page calls itself", async () => {
+test("the title shows the total in front, also after the page changed it", async () => {
   const page = { title: "Inbox (2026)" };
   await withGlobal("document", page, async () => {
     const bench = new Bench();
@@ -49,7 +49,7 @@ test("the title has the total in front, whatever the page calls itself", async (
   });
 });
 
-test("the app's icon has the total, where there is one that takes it", async () => {
+test("the app's icon shows the total if the browser supports it", async () => {
   const bench = new Bench();
   const socket = await bench.online(snapshot(1, [conversation("a", 3, 1)]));
   const shown: number[] = [];

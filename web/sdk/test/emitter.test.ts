@@ -7,7 +7,7 @@ interface Events {
   count: number;
 }
 
-test("listeners are called in order until they are taken away", () => {
+test("listeners are called in order until they are removed", () => {
   const emitter = new Emitter<Events>();
   const heard: string[] = [];
   const off = emitter.on("count", (n) => heard.push(`a${n}`));
@@ -18,7 +18,7 @@ test("listeners are called in order until they are taken away", () => {
   assert.deepEqual(heard, ["a1", "b1", "b2"]);
 });
 
-test("a function given twice is called twice, and taken away once each", () => {
+test("a function added twice is called twice, and each is removed on its own", () => {
   const emitter = new Emitter<Events>();
   const heard: number[] = [];
   const listen = (n: number) => heard.push(n);
@@ -31,7 +31,7 @@ test("a function given twice is called twice, and taken away once each", () => {
   assert.deepEqual(heard, [1, 1, 2]);
 });
 
-test("a listener that is added by another hears from the next event on", () => {
+test("a listener added by another is called from the next event on", () => {
   const emitter = new Emitter<Events>();
   const heard: number[] = [];
   emitter.on("count", (n) => {
@@ -42,7 +42,7 @@ test("a listener that is added by another hears from the next event on", () => {
   assert.deepEqual(heard, [2]);
 });
 
-test("a listener that throws keeps nobody from hearing, and its error is not lost", async () => {
+test("a listener that throws does not stop the others, and its error is reported", async () => {
   const emitter = new Emitter<Events>();
   const heard: number[] = [];
   emitter.on("count", () => {

@@ -9,7 +9,7 @@ import {
   type WebSocketLike,
 } from "../src/index.js";
 
-/** A clock that stands still until it is advanced. */
+/** A clock that moves only when a test advances it. */
 export class FakeClock implements Clock {
   #now = 0;
   #timers: { at: number; call: () => void }[] = [];
@@ -18,7 +18,7 @@ export class FakeClock implements Clock {
     return this.#now;
   }
 
-  /** It starts at 10:00 on the day of the golden frames, whose tokens end at 10:15. */
+  /** It starts at 10:00 on the day of the golden frames, whose tokens expire at 10:15. */
   date(): number {
     return Date.parse("2026-11-02T10:00:00Z") + this.#now;
   }
@@ -31,12 +31,17 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** How many timers run. */
+  /** The number of running timers. */
   get pending(): number {
     return this.#timers.length;
   }
 
-  /** Moves time on, timer by timer, and lets what they started settle. */
+  /** The time left of each timer, in milliseconds. */
+  get delays(): number[] {
+    return this.#timers.map(({ at }) => at - this.#now);
+  }
+
+  /** Advances time timer by timer, and lets promises settle after each. */
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;
     for (;;) {
@@ -51,18 +56,18 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Resolves once no promise has anything left to do. */
+/** Resolves once all promises have settled. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A socket whose server is the test. */
+/** A socket with the test as its server. */
 export class FakeSocket implements WebSocketLike {
   onopen: ((event: never) => unknown) | null = null;
   onmessage: ((event: never) => unknown) | null = null;
   onclose: ((event: never) => unknown) | null = null;
   onerror: ((event: never) => unknown) | null = null;
-  /** The frames that the client sent and the test has not taken yet. */
+  /** The frames that the client sent since the last take. */
   sent: string[] = [];
   closed = false;
 
@@ -79,12 +84,12 @@ export class FakeSocket implements WebSocketLike {
     this.closed = true;
   }
 
-  /** Takes the frames that the client has sent. */
+  /** Returns and removes the frames that the client has sent. */
   take(): Record<string, unknown>[] {
     return this.sent.splice(0).map((text) => JSON.parse(text));
   }
 
-  /** Takes the commands that the client has sent, as the type and what it is about. */
+  /** Returns and removes the commands that the client has sent, as type and subject. */
   commands(): string[] {
     return this.takeCommands().map(({ t, conversation_id, up_to_seq, category }) =>
       [t, conversation_id, up_to_seq, category].filter((part) => part !== undefined).join(" "),
@@ -106,13 +111,13 @@ export class FakeSocket implements WebSocketLike {
     this.onmessage?.({ data } as never);
   }
 
-  /** The connection closes from the other side. */
+  /** The server closes the connection. */
   drop(code = 1006, reason = ""): void {
     this.onclose?.({ code, reason } as never);
   }
 }
 
-/** A storage that can fail as browsers' do. */
+/** A storage that can fail as that of a browser. */
 export class FakeStorage implements StorageLike {
   readonly items = new Map<string, string>();
   broken = false;
@@ -135,7 +140,7 @@ export class FakeStorage implements StorageLike {
   }
 }
 
-/** A page whose user comes and goes as the test says. */
+/** A page with events triggered by the test. */
 export class FakePage implements Page {
   readonly returning = new Set<() => void>();
   readonly leaving = new Set<() => void>();
@@ -159,7 +164,7 @@ export class FakePage implements Page {
   }
 }
 
-/** A client with fake surroundings, and what it told its listeners. */
+/** A client in a fake environment, with a log of its events. */
 export class Bench {
   readonly clock: FakeClock;
   readonly page = new FakePage();
@@ -189,7 +194,7 @@ export class Bench {
       storage: null,
       locks: null,
       fallback: false,
-      // The longest pause that the backoff allows, all but one millisecond.
+      // Makes every pause one millisecond below its bound.
       random: () => 0.999999,
       ...options,
     });
@@ -218,7 +223,7 @@ export class Bench {
     return this.socket;
   }
 
-  /** Waits out the pause before the next attempt, and returns its socket. */
+  /** Advances to the next attempt, and returns its socket. */
   async retried(): Promise<FakeSocket> {
     const { status } = this.client;
     assert(status.state === "waiting", `status is ${status.state}`);
@@ -228,7 +233,7 @@ export class Bench {
   }
 }
 
-/** A conversation as frames carry it. */
+/** A conversation in the form of the frames. */
 export function conversation(id: string, unread: number, version: number, more: object = {}) {
   return {
     conversation_id: id,
@@ -272,7 +277,18 @@ export function changes(version: number, total: number, conversations: Wire[], e
   return stateFrame("changes", epoch, version, conversations, total);
 }
 
-/** A frame of testdata, as it goes over the wire. */
+/** A frame of testdata. */
 export function golden(name: string): string {
   return readFileSync(`sdk/testdata/frames/${name}.json`, "utf8").trimEnd();
+}
+
+/** Random numbers from 0 to 1 with a seed (mulberry32). */
+export function generator(seed: number): () => number {
+  let a = seed;
+  return () => {
+    a = (a + 0x6d2b79f5) | 0;
+    let t = Math.imul(a ^ (a >>> 15), 1 | a);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
 }

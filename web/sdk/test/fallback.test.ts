@@ -1,8 +1,19 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Bench, changes, conversation, FakeSocket, golden, settled, snapshot } from "./fakes.js";
+import type { BadgedOptions } from "../src/index.js";
+import {
+  Bench,
+  changes,
+  conversation,
+  FakeClock,
+  FakeSocket,
+  FakeStorage,
+  golden,
+  settled,
+  snapshot,
+} from "./fakes.js";
 
-/** One request that the client has made, answered by the test. */
+/** A request of the client, answered by the test. */
 class FakeRequest {
   readonly response: Promise<Response>;
   answer = (_: Response) => {};
@@ -46,13 +57,14 @@ class FakeRequest {
   }
 }
 
-/** A client on a network where WebSockets do not get through. */
+/** A client on a network that blocks WebSockets. */
 class StreamBench extends Bench {
   readonly requests: FakeRequest[];
 
-  constructor() {
+  constructor(options: Partial<BadgedOptions> & { clock?: FakeClock } = {}) {
     const requests: FakeRequest[] = [];
     super({
+      ...options,
       fallback: true,
       fetch: (url, init = {}) => {
         const request = new FakeRequest(String(url), init);
@@ -69,13 +81,13 @@ class StreamBench extends Bench {
     return request;
   }
 
-  /** Lets the WebSocket fail as often as it takes. */
+  /** Fails WebSockets until the client falls back. */
   async block(): Promise<void> {
     this.client.start();
     await settled();
     this.socket.drop();
     (await this.retried()).drop();
-    await this.retried();
+    await settled();
   }
 
   async streaming(): Promise<FakeRequest> {
@@ -88,7 +100,7 @@ class StreamBench extends Bench {
   }
 }
 
-test("where WebSockets do not get through, the frames come as server-sent events", async () => {
+test("if WebSockets fail, frames come as server-sent events", async () => {
   const bench = new StreamBench();
   await bench.block();
   assert.equal(bench.sockets.length, 2);
@@ -104,7 +116,7 @@ test("where WebSockets do not get through, the frames come as server-sent events
   assert.equal(bench.client.badge?.total, 4);
 });
 
-test("a frame may come in pieces, and several at once", async () => {
+test("frames may arrive in pieces or several at once", async () => {
   const bench = new StreamBench();
   const request = await bench.streaming();
   const bytes = new TextEncoder().encode(
@@ -122,7 +134,7 @@ test("a frame may come in pieces, and several at once", async () => {
   ]);
 });
 
-test("it resumes by Last-Event-ID, and stays with what works", async () => {
+test("it resumes by Last-Event-ID over the transport that works", async () => {
   const bench = new StreamBench();
   const request = await bench.streaming();
   await request.end();
@@ -133,20 +145,122 @@ test("it resumes by Last-Event-ID, and stays with what works", async () => {
   assert.equal(bench.request.header("Last-Event-ID"), "e1:57");
 });
 
-test("what fails, too, is left again for WebSockets", async () => {
+test("if both transports fail, each attempt tries both", async () => {
   const bench = new StreamBench();
   await bench.block();
-  bench.request.fail(new TypeError("network error"));
-  await settled();
-  await bench.retried();
-  bench.request.answer(new Response("<html>", { status: 502 }));
-  await settled();
-  await bench.retried();
-  assert.equal(bench.requests.length, 2);
-  assert.equal(bench.sockets.length, 3);
+  for (let attempt = 1; attempt < 4; attempt++) {
+    assert.equal(bench.client.status.state, "connecting");
+    bench.request.answer(new Response("<html>", { status: 502 }));
+    await settled();
+    (await bench.retried()).drop();
+    await settled();
+    assert.deepEqual([bench.sockets.length, bench.requests.length], [attempt + 2, attempt + 1]);
+  }
 });
 
-test("a server that says no over a WebSocket is not asked in another way", async () => {
+describe("a proxy that swallows the upgrade", () => {
+  /** A client with a WebSocket that never receives anything. */
+  async function swallowed(bench: StreamBench): Promise<StreamBench> {
+    bench.client.start();
+    await settled();
+    await bench.clock.advance(3_000);
+    await settled();
+    return bench;
+  }
+
+  test("delays the client by three seconds, until the event stream starts beside the WebSocket", async () => {
+    const bench = new StreamBench();
+    bench.client.start();
+    await settled();
+    await bench.clock.advance(2_999);
+    assert.equal(bench.requests.length, 0);
+    await bench.clock.advance(1);
+    assert.equal(bench.client.status.state, "connecting");
+    await bench.request.stream();
+    await bench.request.write(`data: ${golden("snapshot")}\n\n`);
+    assert.equal(bench.client.status.state, "online");
+    assert.equal(bench.socket.closed, true);
+    bench.socket.serve(snapshot(99));
+    assert.equal(bench.client.badge?.total, 6, "what was left is not heard");
+  });
+
+  test("does not lock out a WebSocket that was only slow", async () => {
+    const bench = await swallowed(new StreamBench());
+    bench.socket.accept();
+    bench.socket.serve(golden("snapshot"));
+    assert.equal(bench.client.status.state, "online");
+    assert.equal(bench.request.init.signal?.aborted, true);
+    void bench.client.markUnread("random");
+    assert.deepEqual(bench.socket.commands(), ["mark_unread random"]);
+    assert.equal(bench.requests.length, 1);
+  });
+
+  test("and the stream too: the attempt ends with the last of the two", async () => {
+    const bench = await swallowed(new StreamBench());
+    await bench.clock.advance(12_000);
+    assert.equal(bench.socket.closed, true);
+    assert.equal(bench.client.status.state, "connecting");
+    await bench.clock.advance(3_000);
+    assert.equal(bench.client.status.state, "waiting");
+  });
+
+  test("is suspected later once a WebSocket has worked", async () => {
+    const bench = new StreamBench();
+    (await bench.online(snapshot())).drop();
+    await bench.retried();
+    await bench.clock.advance(9_999);
+    assert.equal(bench.requests.length, 0);
+    await bench.clock.advance(1);
+    assert.equal(bench.requests.length, 1);
+  });
+
+  test("is remembered for an hour, by URL, across visits", async () => {
+    const storage = new FakeStorage();
+    const clock = new FakeClock();
+    const bench = await swallowed(new StreamBench({ storage, clock }));
+    await bench.request.stream();
+    await bench.request.write(`data: ${golden("snapshot")}\n\n`);
+    await bench.request.end();
+    await bench.retried();
+    assert.equal(bench.sockets.length, 1);
+    assert.equal(bench.requests.length, 2);
+    bench.client.stop();
+
+    const visit = async (url: string) => {
+      const next = new StreamBench({ storage, clock, url });
+      next.client.start();
+      await settled();
+      next.client.stop();
+      return [next.sockets.length, next.requests.length];
+    };
+    assert.deepEqual(await visit("https://badges.test"), [0, 1]);
+    assert.deepEqual(await visit("https://elsewhere.test"), [1, 0]);
+    await clock.advance(3_600_000);
+    assert.deepEqual(await visit("https://badges.test"), [1, 0]);
+  });
+
+  test("is no longer remembered after forget or once a WebSocket works", async () => {
+    for (const end of ["forget", "works"]) {
+      const storage = new FakeStorage();
+      const bench = await swallowed(new StreamBench({ storage }));
+      await bench.request.stream();
+      await bench.request.write(`data: ${golden("snapshot")}\n\n`);
+      assert.equal(storage.items.size, 1);
+      if (end === "forget") {
+        bench.client.forget();
+      } else {
+        await bench.request.end();
+        await bench.retried();
+        await bench.clock.advance(3_000);
+        bench.socket.accept();
+        bench.socket.serve(golden("snapshot"));
+      }
+      assert.equal(storage.items.size, 0);
+    }
+  });
+});
+
+test("a refusal over a WebSocket starts no event stream", async () => {
   const bench = new StreamBench();
   bench.client.start();
   await settled();
@@ -159,7 +273,7 @@ test("a server that says no over a WebSocket is not asked in another way", async
   assert.equal(bench.requests.length, 0);
 });
 
-describe("the status of HTTP says what a close code would", () => {
+describe("an HTTP status maps to a close code", () => {
   const cases: [number, string, string][] = [
     [401, "waiting", "token expired"],
     [403, "refused", "forbidden"],
@@ -180,7 +294,7 @@ describe("the status of HTTP says what a close code would", () => {
     });
   }
 
-  test("a token that is refused is asked for anew", async () => {
+  test("a refused token is fetched again", async () => {
     const bench = new StreamBench();
     await bench.block();
     bench.request.answer(new Response(null, { status: 401 }));
@@ -190,8 +304,8 @@ describe("the status of HTTP says what a close code would", () => {
   });
 });
 
-describe("commands go by HTTP", () => {
-  test("and are answered as over a WebSocket", async () => {
+describe("commands are sent by HTTP", () => {
+  test("and answered as over a WebSocket", async () => {
     const bench = new StreamBench();
     const stream = await bench.streaming();
     const reading = bench.client.read("design-crew", 42);
@@ -206,7 +320,24 @@ describe("commands go by HTTP", () => {
     await reading;
   });
 
-  test("or refused for good", async () => {
+  test("and wait for the pause in the body, whatever the status", async () => {
+    const bench = new StreamBench();
+    await bench.streaming();
+    const marking = bench.client.markUnread("a");
+    const first = bench.request;
+    const busy = { detail: "too much at once", code: "backpressure", retry_ms: 2_345 };
+    first.answer(Response.json(busy, { status: 429, headers: { "Retry-After": "3" } }));
+    await settled();
+    await bench.clock.advance(2_344);
+    assert.equal(bench.request, first);
+    await bench.clock.advance(1);
+    assert.equal(bench.request.init.body, first.init.body);
+    const { id } = JSON.parse(String(first.init.body));
+    bench.request.answer(Response.json({ t: "ok", id }));
+    await marking;
+  });
+
+  test("or refused finally", async () => {
     const bench = new StreamBench();
     await bench.streaming();
     const refusals: [number, string][] = [
@@ -223,7 +354,7 @@ describe("commands go by HTTP", () => {
 
   const failures: [string, (request: FakeRequest) => void, number][] = [
     ["there is no answer", (r) => r.fail(new TypeError("network error")), 1_500],
-    ["the answer is no JSON", (r) => r.answer(new Response("<html>", { status: 502 })), 1_500],
+    ["the answer is not JSON", (r) => r.answer(new Response("<html>", { status: 502 })), 1_500],
     [
       "the server is busy",
       (r) => r.answer(new Response("{}", { status: 503, headers: { "Retry-After": "4" } })),
@@ -231,7 +362,7 @@ describe("commands go by HTTP", () => {
     ],
   ];
   for (const [name, fail, pauseMs] of failures) {
-    test(`and are sent again under their id where ${name}`, async () => {
+    test(`and sent again under their id if ${name}`, async () => {
       const bench = new StreamBench();
       await bench.streaming();
       const marking = bench.client.markUnread("a");
@@ -250,21 +381,21 @@ describe("commands go by HTTP", () => {
   }
 });
 
-describe("a stream that is silent", () => {
-  test("for two and a half intervals is dead, whatever its end says", async () => {
+describe("a silent stream", () => {
+  test("is dead after two and a half intervals, even without a close", async () => {
     const bench = new StreamBench();
     const request = await bench.streaming();
     await bench.clock.advance(62_000);
     await request.write(": still here\n\n");
     await bench.clock.advance(62_499);
     assert.equal(bench.client.status.state, "online");
-    assert.equal(bench.requests.length, 1, "there is nobody to ping");
+    assert.equal(bench.requests.length, 1, "a stream is not pinged");
     await bench.clock.advance(1);
     assert.equal(bench.client.status.state, "waiting");
     assert.equal(request.init.signal?.aborted, true);
   });
 
-  test("is not disturbed when the user comes back", async () => {
+  test("is not pinged when the user comes back", async () => {
     const bench = new StreamBench();
     await bench.streaming();
     bench.page.comeBack();
@@ -273,7 +404,7 @@ describe("a stream that is silent", () => {
   });
 });
 
-test("a stop ends the stream, and what comes later is not heard", async () => {
+test("a stop ends the stream, and later frames are ignored", async () => {
   const bench = new StreamBench();
   const request = await bench.streaming();
   bench.client.stop();
@@ -283,7 +414,7 @@ test("a stop ends the stream, and what comes later is not heard", async () => {
   assert.equal(bench.clock.pending, 0);
 });
 
-test("without the fallback, or without fetch, there are only WebSockets", async () => {
+test("without the fallback or fetch, only WebSockets are tried", async () => {
   const refuse = () => assert.fail("nothing is to be requested");
   for (const options of [
     { fallback: false, fetch: refuse },
@@ -301,7 +432,7 @@ test("without the fallback, or without fetch, there are only WebSockets", async 
   }
 });
 
-test("once WebSockets get through, they count as such again", async () => {
+test("once a WebSocket works, the fallback needs new failures", async () => {
   const bench = new StreamBench();
   bench.client.start();
   await settled();

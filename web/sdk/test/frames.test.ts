@@ -34,7 +34,7 @@ describe("golden frames", () => {
     }
   });
 
-  test("client frames are written as they stand", () => {
+  test("client frames are encoded byte for byte", () => {
     assert.equal(encodeHello(undefined), golden("hello-first"));
     assert.equal(encodeHello(decodeState("snapshot").badge), golden("hello-resume"));
     const commands: [string, Command][] = [
@@ -97,12 +97,13 @@ describe("golden frames", () => {
       level: "all",
       category: "chat",
       markedUnread: false,
+      left: false,
       version: 57,
     });
     assert.equal(conversations[4]?.markedUnread, true);
   });
 
-  test("snapshot of a user to whom nothing has happened", () => {
+  test("snapshot of a user without conversations", () => {
     const { badge, conversations } = decodeState("snapshot-empty");
     assert.equal(badge.version, 0);
     assert.equal(badge.total, 0);
@@ -121,7 +122,7 @@ describe("golden frames", () => {
     );
   });
 
-  test("snapshot with seqs that a number would round", () => {
+  test("snapshot with seqs above 2^53", () => {
     const { conversations, more } = decodeState("snapshot-large-seqs");
     assert.equal(conversations[0]?.firstUnreadSeq, 1851234567890123777n);
     assert.equal(conversations[0]?.lastSeq, 9223372036854775807n);
@@ -137,9 +138,16 @@ describe("golden frames", () => {
     );
     assert.equal(pingMs, 0);
     assert.deepEqual(decodeState("changes-none").conversations, []);
+    assert.deepEqual(
+      decodeState("changes-left").conversations.map(({ conversationId, left }) => [
+        conversationId,
+        left,
+      ]),
+      [["design-crew", true]],
+    );
   });
 
-  test("answers and signs of life", () => {
+  test("answers, pings and pongs", () => {
     assert.deepEqual(decodeFrame(golden("ok")), { t: "ok", id: "1", expiresAt: 0 });
     assert.deepEqual(decodeFrame(golden("ok-uuid")), {
       t: "ok",
@@ -183,7 +191,7 @@ describe("golden frames", () => {
   });
 });
 
-test("a snapshot that is written down reads the same, large seqs too", () => {
+test("an encoded snapshot decodes to the same, large seqs included", () => {
   for (const name of ["snapshot", "snapshot-empty", "snapshot-large-seqs"]) {
     const frame = decodeState(name);
     const again = decodeFrame(encodeSnapshot(frame));
@@ -204,7 +212,7 @@ test("fields and types of later servers are ignored", () => {
   assert.equal(frame.conversations[3]?.level, "weekends");
 });
 
-test("a category is no method of objects", () => {
+test("a category may have the name of an object method", () => {
   const text = golden("snapshot").replace('"chat":5', '"__proto__":5');
   const frame = decodeFrame(text);
   assert(frame?.t === "snapshot");
@@ -215,7 +223,7 @@ test("a category is no method of objects", () => {
   assert.equal(frame.badge.categories.toString, undefined);
 });
 
-test("a broken frame is refused by the name of its field", () => {
+test("the error of an invalid frame names the field", () => {
   const cases: [string, RegExp][] = [
     ["{", /not JSON/],
     ["null", /frame is not an object/],

@@ -11,8 +11,8 @@ import {
   snapshot,
 } from "./fakes.js";
 
-describe("a user or a network that comes back", () => {
-  test("does not wait for the next attempt", async () => {
+describe("when the user or the network comes back", () => {
+  test("the client reconnects at once", async () => {
     const bench = new Bench();
     (await bench.online()).drop();
     bench.page.comeBack();
@@ -26,7 +26,7 @@ describe("a user or a network that comes back", () => {
     assert.equal(bench.sockets.length, 2, "one attempt at a time");
   });
 
-  test("waits where the server asked for it", async () => {
+  test("the client still waits for the pause of the server", async () => {
     const bench = new Bench();
     (await bench.online()).serve(golden("bye"));
     bench.page.comeBack();
@@ -36,7 +36,7 @@ describe("a user or a network that comes back", () => {
     assert.equal(bench.sockets.length, 2);
   });
 
-  test("finds out at once that a connection died in its sleep", async () => {
+  test("the client checks at once whether the connection died during a sleep", async () => {
     const bench = new Bench();
     const socket = await bench.online();
     bench.page.comeBack();
@@ -51,7 +51,7 @@ describe("a user or a network that comes back", () => {
     assert.equal(bench.client.status.state, "waiting");
   });
 
-  test("means nothing to a client that is stopped or refused", async () => {
+  test("a stopped or refused client stays as it is", async () => {
     const ends: ((bench: Bench) => void)[] = [
       ({ client }) => client.stop(),
       ({ socket }) => socket.drop(4003),
@@ -68,10 +68,10 @@ describe("a user or a network that comes back", () => {
   });
 });
 
-describe("the kept state", () => {
+describe("the stored state", () => {
   const state = snapshot(7, [conversation("a", 2, 7), conversation("b", 1, 5)]);
 
-  test("is told at once, before there is a connection, and resumed from", async () => {
+  test("is emitted at once, before the connection, and resumed from", async () => {
     const storage = new FakeStorage();
     const first = new Bench({ user: "ada", storage });
     await first.online(state);
@@ -95,7 +95,7 @@ describe("the kept state", () => {
     assert.deepEqual(bench.told, ["status connecting"], "told once");
   });
 
-  test("is that of the same user on the same server only", async () => {
+  test("belongs to one user on one server", async () => {
     const storage = new FakeStorage();
     const first = new Bench({ user: "ada", storage });
     await first.online(state);
@@ -106,7 +106,7 @@ describe("the kept state", () => {
     assert.equal(new Bench(elsewhere).client.badge, undefined);
   });
 
-  test("is written once a second at most, and when the user leaves", async () => {
+  test("is written at most once a second, and when the user leaves", async () => {
     const storage = new FakeStorage();
     const clock = new FakeClock();
     const bench = new Bench({ user: "ada", storage, clock });
@@ -125,7 +125,7 @@ describe("the kept state", () => {
     assert.equal(new Bench({ user: "ada", storage }).client.badge?.total, 20);
   });
 
-  test("holds seqs that JSON would round", async () => {
+  test("holds seqs above 2^53", async () => {
     const storage = new FakeStorage();
     const bench = new Bench({ user: "ada", storage });
     await bench.online(JSON.parse(golden("snapshot")));
@@ -141,7 +141,7 @@ describe("the kept state", () => {
     assert.equal(client.more, true);
   });
 
-  test("that is spoilt, and a storage that refuses, are as good as none", async () => {
+  test("is ignored if it is corrupt or the storage throws", async () => {
     const storage = new FakeStorage();
     const bench = new Bench({ user: "ada", storage });
     await bench.online(state);

@@ -31,7 +31,7 @@ describe("close codes", () => {
     1000, 1001, 1006, 1011, 1012, 4100, 4101, 4102, 4103, 4200, 4201, 4202, 4203, 4999,
   ];
   for (const code of others) {
-    test(`${code} comes back`, async () => {
+    test(`${code} reconnects`, async () => {
       const bench = new Bench();
       (await bench.online()).drop(code);
       const { status } = bench.client;
@@ -43,7 +43,7 @@ describe("close codes", () => {
     });
   }
 
-  test("the server's own reason is passed on", async () => {
+  test("the server's reason is passed on", async () => {
     const bench = new Bench();
     (await bench.online()).drop(4003, "user ada is suspended");
     assert.deepEqual(bench.client.status, {
@@ -64,7 +64,7 @@ describe("close codes", () => {
 });
 
 describe("bye", () => {
-  test("ends the connection at once and names the pause", async () => {
+  test("ends the connection at once and sets the pause", async () => {
     const bench = new Bench({ random: () => 0 });
     const socket = await bench.online();
     socket.serve(golden("bye"));
@@ -82,7 +82,7 @@ describe("bye", () => {
     assert.equal(bench.sockets.length, 2);
   });
 
-  test("is final where its code is", async () => {
+  test("is final if its code is", async () => {
     const bench = new Bench();
     (await bench.online()).serve({ t: "bye", code: 4001, reconnect_ms: 100 });
     assert.equal(bench.client.status.state, "refused");
@@ -115,7 +115,7 @@ describe("backoff", () => {
     assert.equal(pause(bench.client), 99);
   });
 
-  test("has defaults of half a second and half a minute", async () => {
+  test("defaults to 0.5 and 30 seconds", async () => {
     const bench = new Bench();
     (await bench.online()).drop();
     assert.equal(pause(bench.client), 499);
@@ -128,7 +128,7 @@ describe("backoff", () => {
     ["a refusal", ({ socket }) => socket.drop(4003)],
   ];
   for (const [name, end] of ends) {
-    test(`is forgotten by ${name}`, async () => {
+    test(`is reset by ${name}`, async () => {
       const bench = new Bench();
       (await bench.online()).drop();
       (await bench.retried()).drop();
@@ -141,7 +141,7 @@ describe("backoff", () => {
 });
 
 describe("tokens", () => {
-  test("are asked for before every connection", async () => {
+  test("are fetched before every connection", async () => {
     const bench = new Bench();
     (await bench.online()).drop();
     const socket = await bench.retried();
@@ -149,7 +149,7 @@ describe("tokens", () => {
     assert.deepEqual(bench.tokensAskedFor, [false, false]);
   });
 
-  test("that expired are named as such until one gets in", async () => {
+  test("are requested with expired until one is accepted", async () => {
     const bench = new Bench();
     (await bench.online()).drop(4202);
     let socket = await bench.retried();
@@ -172,7 +172,7 @@ describe("tokens", () => {
     ],
   ];
   for (const [how, token] of failures) {
-    test(`a function that ${how} is a failure like any other`, async () => {
+    test(`a function that ${how} counts as a failed attempt`, async () => {
       const bench = new Bench({ token });
       bench.client.start();
       await settled();
@@ -188,7 +188,7 @@ describe("tokens", () => {
     });
   }
 
-  test("that no subprotocol can carry are a failure, too", async () => {
+  test("that do not fit into a subprotocol count as a failed attempt", async () => {
     const bench = new Bench({
       WebSocket: class {
         constructor() {
@@ -202,7 +202,7 @@ describe("tokens", () => {
   });
 });
 
-describe("a server that breaks the protocol is left, and tried again from what is held", () => {
+describe("a protocol violation ends the connection, and the client resumes", () => {
   const broken: [string, object | string][] = [
     ["not JSON", "hello?"],
     ["a count that is none", { ...changes(2, 0, []), total: -1 }],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseExact, toSeq } from "../src/seq.js";
 
-test("a seq is a number where a number holds it, and a bigint above", () => {
+test("a seq is a number up to 2^53 - 1 and a bigint above", () => {
   for (const same of [42, 42n, "42", "0042"]) assert.equal(toSeq(same), 42);
   assert.equal(toSeq("0"), 0);
   assert.equal(toSeq(2n ** 53n - 1n), Number.MAX_SAFE_INTEGER);
@@ -16,12 +16,12 @@ test("seqs of both forms compare", () => {
   assert(toSeq("9007199254740993") === large);
 });
 
-test("what may have been rounded is refused", () => {
+test("a number that may have been rounded is refused", () => {
   assert.throws(() => toSeq(2 ** 53), /as a bigint or a string/);
   assert.throws(() => toSeq(JSON.parse("1851234567890123777")), RangeError);
 });
 
-test("what is not a seq is refused", () => {
+test("an invalid seq is refused", () => {
   for (const bad of [
     -1,
     1.5,
@@ -39,7 +39,7 @@ test("what is not a seq is refused", () => {
   }
 });
 
-test("large whole numbers survive JSON, and nothing else changes", () => {
+test("large integers survive JSON, and nothing else changes", () => {
   const cases: [string, unknown][] = [
     ['{"a":12}', { a: 12 }],
     ['{"a":9007199254740991}', { a: 9007199254740991 }],

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeFrame, type StateFrame } from "../src/frames.js";
-import { type Applied, State } from "../src/state.js";
-import { changes, conversation, golden, snapshot } from "./fakes.js";
+import { type Difference, difference, listed, State } from "../src/state.js";
+import { changes, conversation, generator, golden, snapshot } from "./fakes.js";
 
 function frame(wire: object | string): StateFrame {
   const decoded = decodeFrame(typeof wire === "string" ? wire : JSON.stringify(wire));
@@ -10,78 +10,160 @@ function frame(wire: object | string): StateFrame {
   return decoded;
 }
 
-/** The conversations that a frame changed, as `id unread`. */
-function changed(applied: Applied): string[] {
+/** A state, with what each frame changed. */
+class Held {
+  readonly #state = new State();
+
+  get view() {
+    return this.#state.view;
+  }
+
+  apply(frame: StateFrame): Difference | "stale" | "foreign" {
+    const before = this.view;
+    const applied = this.#state.apply(frame);
+    return applied === "applied" ? difference(before, this.view) : applied;
+  }
+
+  get snapshot(): StateFrame {
+    assert(this.#state.snapshot);
+    return this.#state.snapshot;
+  }
+}
+
+/** The conversations that a frame changed, each as `id unread`. */
+function changed(applied: Difference | string): string[] {
   assert(typeof applied === "object", `frame was ${applied}`);
   return applied.conversations.map((c) => `${c.conversationId} ${c.unread}`);
 }
 
-describe("a frame is applied only if it is newer", () => {
-  test("a newer one is", () => {
-    const state = new State();
+describe("changes apply only if they are newer", () => {
+  test("newer ones apply", () => {
+    const state = new Held();
     state.apply(frame(golden("snapshot")));
     const applied = state.apply(frame(golden("changes")));
     assert.deepEqual(changed(applied), ["design-crew 0", "Café ☕ 2"]);
-    assert.equal(state.badge?.total, 4);
-    assert.equal(state.conversations.get("releases")?.mentions, 1);
+    assert.equal(state.view.badge?.total, 4);
+    assert.equal(state.view.conversations.get("releases")?.mentions, 1);
   });
 
-  test("an older or equal one is not, whichever kind it is", () => {
+  test("older and equal ones do not", () => {
     const state = new State();
     state.apply(frame(snapshot(5, [conversation("a", 2, 5)])));
     for (const old of [
-      snapshot(5, [conversation("a", 9, 5)]),
-      snapshot(4, []),
       changes(5, 9, [conversation("a", 9, 5)]),
       changes(1, 1, [conversation("a", 1, 1)]),
     ]) {
       assert.equal(state.apply(frame(old)), "stale");
     }
-    assert.equal(state.badge?.total, 2);
-    assert.equal(state.conversations.get("a")?.unread, 2);
+    assert.equal(state.view.badge?.total, 2);
+    assert.equal(state.view.conversations.get("a")?.unread, 2);
   });
 
-  test("in a newer frame, an older conversation is left alone", () => {
-    const state = new State();
+  test("an older conversation in a newer frame does not", () => {
+    const state = new Held();
     state.apply(frame(snapshot(5, [conversation("a", 2, 5)])));
     const applied = state.apply(
       frame(changes(6, 5, [conversation("b", 3, 6), conversation("a", 9, 3)])),
     );
     assert.deepEqual(changed(applied), ["b 3"]);
-    assert.equal(state.conversations.get("a")?.unread, 2);
+    assert.equal(state.view.conversations.get("a")?.unread, 2);
   });
 });
 
 describe("versions of different epochs do not compare", () => {
-  test("a snapshot of another epoch replaces everything, lower versions too", () => {
-    const state = new State();
+  test("a snapshot of another epoch replaces everything, also with a lower version", () => {
+    const state = new Held();
     state.apply(frame(snapshot(50, [conversation("a", 2, 50), conversation("b", 1, 49)])));
     const applied = state.apply(frame(snapshot(3, [conversation("a", 2, 3)], "e2")));
     assert.deepEqual(changed(applied), ["a 2", "b 0"]);
-    assert.deepEqual([...state.conversations.keys()], ["a"]);
-    assert.equal(state.badge?.version, 3);
+    assert.deepEqual([...state.view.conversations.keys()], ["a"]);
+    assert.equal(state.view.badge?.version, 3);
   });
 
-  test("a conversation whose versions happen to be equal is news all the same", () => {
-    const state = new State();
+  test("a conversation of another epoch replaces one of the same version", () => {
+    const state = new Held();
     state.apply(frame(snapshot(5, [conversation("a", 2, 5)])));
     const applied = state.apply(frame(snapshot(5, [conversation("a", 3, 5)], "e2")));
     assert.deepEqual(changed(applied), ["a 3"]);
   });
 
-  test("changes of another epoch, or to nothing, are of no use", () => {
-    const state = new State();
+  test("changes of another epoch, or without a state, do not apply", () => {
+    const state = new Held();
     assert.equal(state.apply(frame(changes(6, 1, []))), "foreign");
-    assert.equal(state.badge, undefined);
+    assert.equal(state.view.badge, undefined);
     state.apply(frame(snapshot(5, [conversation("a", 2, 5)])));
     assert.equal(state.apply(frame(changes(6, 1, [conversation("a", 1, 6)], "e2"))), "foreign");
-    assert.equal(state.conversations.get("a")?.unread, 2);
+    assert.equal(state.view.conversations.get("a")?.unread, 2);
   });
 });
 
 describe("a snapshot", () => {
-  test("empties what it does not list", () => {
-    const state = new State();
+  test("replaces a newer state, which the server no longer has", () => {
+    const state = new Held();
+    state.apply(frame(snapshot(100, [conversation("a", 9, 100), conversation("b", 1, 4)])));
+    const applied = state.apply(
+      frame(snapshot(7, [conversation("a", 2, 5), conversation("b", 1, 4)])),
+    );
+    assert.deepEqual(changed(applied), ["a 2"], "b is as it was");
+    assert.deepEqual([state.view.badge?.version, state.view.badge?.total], [7, 3]);
+    state.apply(frame(changes(8, 4, [conversation("a", 3, 8)])));
+    assert.equal(state.view.badge?.total, 4);
+  });
+
+  test("replaces different numbers of the same version", () => {
+    const state = new Held();
+    state.apply(frame(snapshot(5, [conversation("a", 9, 5)])));
+    assert.deepEqual(changed(state.apply(frame(snapshot(5, [conversation("a", 2, 5)])))), ["a 2"]);
+    assert.equal(state.view.badge?.total, 2);
+  });
+
+  test("changes nothing if it equals what is held", () => {
+    const state = new Held();
+    const held = snapshot(5, [conversation("a", 2, 5)]);
+    state.apply(frame(held));
+    const applied = state.apply(frame(held));
+    assert.deepEqual(changed(applied), []);
+    assert(typeof applied === "object" && applied.badge === undefined);
+  });
+
+  test("of the held state includes the levels of read conversations", () => {
+    const state = new Held();
+    const muted = conversation("muted", 0, 4, { level: "none" });
+    state.apply(frame(snapshot(5, [conversation("a", 2, 5), muted])));
+    state.apply(frame(changes(6, 0, [conversation("a", 0, 6)])));
+    assert.deepEqual(
+      state.snapshot.conversations.map((c) => `${c.conversationId} ${c.level}`),
+      ["muted none"],
+    );
+  });
+
+  test("of the held state is cut to the latest conversations, and sets more", () => {
+    const state = new Held();
+    const many = Array.from({ length: 1_200 }, (_, i) =>
+      conversation(`c${i}`, 1, i + 1, { level: "mentions" }),
+    );
+    state.apply(frame(snapshot(1_200, many)));
+    const { conversations, more } = state.snapshot;
+    assert.equal(conversations.length, 1_000);
+    assert.equal(Math.min(...conversations.map(({ version }) => version)), 201);
+    assert.equal(more, true);
+  });
+
+  test("resets the level of a conversation that it omits, unless it is cut", () => {
+    for (const more of [false, true]) {
+      const state = new Held();
+      state.apply(frame(snapshot(5, [conversation("a", 0, 5, { level: "none" })])));
+      const applied = state.apply(frame({ ...snapshot(6), more }));
+      assert(typeof applied === "object");
+      assert.deepEqual(
+        applied.conversations.map(({ level }) => level),
+        more ? [] : ["all"],
+      );
+    }
+  });
+
+  test("empties the conversations that it does not list", () => {
+    const state = new Held();
     state.apply(frame(snapshot(5, [conversation("a", 2, 5), conversation("b", 1, 4)])));
     const applied = state.apply(frame(snapshot(7, [conversation("b", 1, 4)])));
     assert.deepEqual(changed(applied), ["a 0"], "b is as it was");
@@ -96,22 +178,44 @@ describe("a snapshot", () => {
       level: "all",
       category: "chat",
       markedUnread: false,
+      left: false,
       version: 5,
     });
-    assert.equal(state.conversations.has("a"), false);
+    assert.equal(state.view.conversations.has("a"), false);
   });
 
-  test("says whether there are conversations that it does not list", () => {
+  test("omits a conversation that the user has left, and reports the change", () => {
     const state = new State();
-    state.apply(frame(golden("snapshot-large-seqs")));
-    assert.equal(state.more, true);
     state.apply(frame(golden("snapshot")));
-    assert.equal(state.more, false);
+    state.apply(frame(golden("changes")));
+    const before = state.view;
+    assert.equal(listed(before.conversations).has("design-crew"), true);
+    state.apply(frame(golden("changes-left")));
+    assert.deepEqual(
+      difference(before, state.view).conversations.map(({ conversationId, left }) => [
+        conversationId,
+        left,
+      ]),
+      [["design-crew", true]],
+    );
+    assert.equal(listed(state.view.conversations).has("design-crew"), false);
+    assert.equal(
+      state.snapshot?.conversations.some(({ left }) => left),
+      false,
+    );
+  });
+
+  test("sets more if there are conversations that it does not list", () => {
+    const state = new Held();
+    state.apply(frame(golden("snapshot-large-seqs")));
+    assert.equal(state.view.more, true);
+    state.apply(frame(golden("snapshot")));
+    assert.equal(state.view.more, false);
   });
 });
 
-test("the badge counts as changed only where one of its numbers did", () => {
-  const state = new State();
+test("the badge counts as changed only if one of its numbers did", () => {
+  const state = new Held();
   const badgeAfter = (wire: object) => {
     const applied = state.apply(frame(wire));
     assert(typeof applied === "object");
@@ -120,13 +224,13 @@ test("the badge counts as changed only where one of its numbers did", () => {
   assert.equal(badgeAfter(snapshot(1)), 0, "the first state is news");
   assert.equal(badgeAfter(changes(2, 1, [conversation("a", 1, 2)])), 1);
   assert.equal(badgeAfter(changes(3, 1, [conversation("b", 4, 3, { level: "none" })])), undefined);
-  assert.equal(state.badge?.version, 3);
+  assert.equal(state.view.badge?.version, 3);
   assert.equal(badgeAfter({ ...changes(4, 1, []), mentions: 1 }), 1);
   assert.equal(badgeAfter({ ...changes(5, 1, []), mentions: 1, categories: { x: 1 } }), 1);
   assert.equal(badgeAfter({ ...changes(6, 1, []), mentions: 1, categories: { x: 1, y: 0 } }), 1);
 });
 
-/** A server that keeps one user, and answers and pushes as badged does. */
+/** A server with one user that answers and pushes like badged. */
 class ModelServer {
   version = 0;
   epoch = 1;
@@ -137,7 +241,7 @@ class ModelServer {
     this.conversations.set(id, conversation(id, unread, this.version));
   }
 
-  /** Starts versions afresh, as a rebuild does. */
+  /** Starts a new epoch, as a rebuild does. */
   rebuild(): void {
     this.epoch++;
     this.version = 0;
@@ -158,25 +262,25 @@ class ModelServer {
   }
 }
 
-test("whatever connections lose, repeat and delay, the client ends up right", () => {
+test("after any losses, repeats and delays the client has the server's state", () => {
   for (let seed = 1; seed <= 300; seed++) {
     const random = generator(seed);
     const pick = (n: number) => Math.floor(random() * n);
     const server = new ModelServer();
-    const client = new State();
+    const client = new Held();
     const delayed: object[] = [];
 
     const receive = (wire: object) => {
       client.apply(frame(wire));
       assert.equal(
-        client.badge?.total,
-        [...client.conversations.values()].reduce((sum, { unread }) => sum + unread, 0),
+        client.view.badge?.total,
+        [...client.view.conversations.values()].reduce((sum, { unread }) => sum + unread, 0),
         `seed ${seed}: total is not the sum`,
       );
     };
-    // Each round is one connection: its answer, pushes, and a loss at its end.
+    // Each round is one connection: an answer, pushes, and the loss.
     for (let round = 0; round < 6; round++) {
-      receive(server.answer(client.badge));
+      receive(server.answer(client.view.badge));
       let sent = server.version;
       for (let step = pick(8); step > 0; step--) {
         for (let n = pick(3); n >= 0; n--) server.change("abcde".charAt(pick(5)), pick(4));
@@ -193,21 +297,10 @@ test("whatever connections lose, repeat and delay, the client ends up right", ()
         delayed.length = 0;
       }
     }
-    receive(server.answer(client.badge));
+    receive(server.answer(client.view.badge));
 
     for (const [id, { unread }] of server.conversations) {
-      assert.equal(client.conversations.get(id)?.unread ?? 0, unread, `seed ${seed}: ${id}`);
+      assert.equal(client.view.conversations.get(id)?.unread ?? 0, unread, `seed ${seed}: ${id}`);
     }
   }
 });
-
-/** Numbers from 0 to 1 that a seed decides (mulberry32). */
-function generator(seed: number): () => number {
-  let a = seed;
-  return () => {
-    a = (a + 0x6d2b79f5) | 0;
-    let t = Math.imul(a ^ (a >>> 15), 1 | a);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}

@@ -11,28 +11,57 @@ import {
   snapshot,
 } from "./fakes.js";
 
-/** The tabs of one browser: locks, channels and storage that they share. */
+interface Wish {
+  granted: () => Promise<void>;
+  resolve: (value?: unknown) => void;
+  reject: () => void;
+}
+
+/** A browser: the locks, channels and storage that its tabs share. */
 class FakeBrowser implements LocksLike {
   readonly storage = new FakeStorage();
   readonly clock = new FakeClock();
   readonly channels = new Map<string, Set<FakeChannel>>();
-  readonly #queues = new Map<string, Promise<unknown>>();
+  readonly #locks = new Map<string, { held?: Wish | undefined; waiting: Wish[] }>();
 
+  /** As in the standard: one holds the lock, others wait, and one may steal it. */
   request(
     name: string,
-    { signal }: { signal: AbortSignal },
+    { signal, steal }: { signal?: AbortSignal; steal?: boolean },
     granted: () => Promise<void>,
   ): Promise<unknown> {
-    const before = this.#queues.get(name) ?? Promise.resolve();
-    const turn = before.then(() => {
-      if (signal.aborted) throw new DOMException("aborted", "AbortError");
-      return granted();
+    const lock = this.#locks.get(name) ?? { waiting: [] };
+    this.#locks.set(name, lock);
+    return new Promise((resolve, reject) => {
+      const wish = { granted, resolve, reject: () => reject(new DOMException("", "AbortError")) };
+      if (steal) {
+        lock.held?.reject();
+        lock.held = undefined;
+        lock.waiting.unshift(wish);
+      } else {
+        lock.waiting.push(wish);
+      }
+      signal?.addEventListener("abort", () => {
+        if (!lock.waiting.includes(wish)) return;
+        lock.waiting = lock.waiting.filter((other) => other !== wish);
+        wish.reject();
+      });
+      queueMicrotask(() => this.#grant(name));
     });
-    this.#queues.set(
-      name,
-      turn.catch(() => {}),
-    );
-    return turn;
+  }
+
+  #grant(name: string): void {
+    const lock = this.#locks.get(name);
+    if (lock === undefined || lock.held !== undefined) return;
+    const wish = lock.waiting.shift();
+    if (wish === undefined) return;
+    lock.held = wish;
+    void wish.granted().then(() => {
+      wish.resolve();
+      if (lock.held !== wish) return;
+      lock.held = undefined;
+      this.#grant(name);
+    });
   }
 
   tab(user = "ada"): Bench {
@@ -53,6 +82,8 @@ class FakeBrowser implements LocksLike {
 
 class FakeChannel implements ChannelLike {
   onmessage: ((event: never) => unknown) | null = null;
+  /** The messages that arrived while the tab was frozen. */
+  #kept: unknown[] | undefined;
   readonly #peers: Set<FakeChannel>;
 
   constructor(name: string, channels: Map<string, Set<FakeChannel>>) {
@@ -66,8 +97,24 @@ class FakeChannel implements ChannelLike {
     const data = structuredClone(message);
     for (const peer of this.#peers) {
       if (peer === this) continue;
-      queueMicrotask(() => this.#peers.has(peer) && peer.onmessage?.({ data } as never));
+      queueMicrotask(() => peer.#receive(data));
     }
+  }
+
+  #receive(data: unknown): void {
+    if (!this.#peers.has(this)) return;
+    if (this.#kept !== undefined) this.#kept.push(data);
+    else this.onmessage?.({ data } as never);
+  }
+
+  freeze(): void {
+    this.#kept = [];
+  }
+
+  thaw(): void {
+    const kept = this.#kept ?? [];
+    this.#kept = undefined;
+    for (const data of kept) this.#receive(data);
   }
 
   close(): void {
@@ -77,7 +124,7 @@ class FakeChannel implements ChannelLike {
 
 const state = snapshot(7, [conversation("a", 2, 7), conversation("b", 1, 5)]);
 
-/** Two tabs of a user, of which the first leads. */
+/** Two tabs of a user; the first leads. */
 async function pair(browser = new FakeBrowser()): Promise<[Bench, Bench]> {
   const leader = browser.tab();
   await leader.online(state);
@@ -89,7 +136,7 @@ async function pair(browser = new FakeBrowser()): Promise<[Bench, Bench]> {
 }
 
 describe("tabs of one user", () => {
-  test("share one connection, and all see its state and status", async () => {
+  test("share one connection, its state and its status", async () => {
     const [leader, follower] = await pair();
     assert.equal(leader.sockets.length, 1);
     assert.equal(follower.sockets.length, 0);
@@ -104,7 +151,7 @@ describe("tabs of one user", () => {
     assert.equal(follower.client.status.state, "waiting");
   });
 
-  test("a tab that opens before the first state hears it with the others", async () => {
+  test("a tab opened before the first state receives it with the others", async () => {
     const browser = new FakeBrowser();
     const [leader, follower] = [browser.tab(), browser.tab()];
     leader.client.start();
@@ -119,7 +166,7 @@ describe("tabs of one user", () => {
     assert.equal(follower.sockets.length, 0);
   });
 
-  test("of different users have a connection each", async () => {
+  test("of different users have separate connections", async () => {
     const browser = new FakeBrowser();
     const [ada, ben] = [browser.tab("ada"), browser.tab("ben")];
     await ada.online(state);
@@ -128,7 +175,7 @@ describe("tabs of one user", () => {
     assert.equal(ben.client.badge?.total, 0);
   });
 
-  test("a tab that missed a change asks for all of it", async () => {
+  test("a tab that missed a change asks for the whole state", async () => {
     const browser = new FakeBrowser();
     const [leader, follower] = await pair(browser);
     const [channels] = browser.channels.values();
@@ -146,8 +193,8 @@ describe("tabs of one user", () => {
   });
 });
 
-describe("what the user does in a tab that follows", () => {
-  test("goes through the leader, and its answer comes back", async () => {
+describe("a command in a follower", () => {
+  test("is sent by the leader, which passes the answer back", async () => {
     const [leader, follower] = await pair();
     const marking = follower.client.markUnread("a");
     const refused = follower.client.markUnread("nowhere");
@@ -160,10 +207,10 @@ describe("what the user does in a tab that follows", () => {
     await assert.rejects(refused, (error) => {
       return error instanceof BadgedError && error.code === "not_found";
     });
-    assert.equal(follower.client.waiting + leader.client.waiting, 0);
+    assert.equal(follower.client.waiting.length + leader.client.waiting.length, 0);
   });
 
-  test("is sent by the leader even when the tab has closed", async () => {
+  test("is sent by the leader even if the follower has closed", async () => {
     const [leader, follower] = await pair();
     leader.socket.drop();
     await settled();
@@ -176,7 +223,45 @@ describe("what the user does in a tab that follows", () => {
     assert.deepEqual(socket.commands(), ["read a 2"]);
   });
 
-  test("is sent again under its id when the leader goes before the answer", async () => {
+  test("stays in order behind others of its conversation, even if the follower has closed", async () => {
+    const [leader, follower] = await pair();
+    leader.socket.drop();
+    await settled();
+    void follower.client.read("a", 2);
+    void follower.client.markUnread("a");
+    void follower.client.markUnread("a");
+    void follower.client.read("a", 3);
+    await settled();
+    for (const { client } of [leader, follower]) {
+      assert.deepEqual(
+        client.waiting.map(({ t }) => t),
+        ["read", "mark_unread", "read"],
+      );
+    }
+    follower.client.stop();
+    const socket = await leader.retried();
+    socket.accept();
+    socket.serve(changes(7, 3, []));
+    for (const expected of ["read a 2", "mark_unread a", "read a 3"]) {
+      const [sent, ...others] = socket.takeCommands();
+      assert.equal(others.length, 0);
+      const text = [sent?.t, sent?.conversation_id, sent?.up_to_seq].filter(Boolean).join(" ");
+      assert.equal(text, expected);
+      socket.serve({ t: "ok", id: sent?.id });
+    }
+  });
+
+  test("is kept by the leader, however many there are", async () => {
+    const [leader, follower] = await pair();
+    leader.socket.drop();
+    await settled();
+    for (let i = 0; i < 40; i++) void follower.client.read(`c${i}`, 1);
+    await settled();
+    follower.client.stop();
+    assert.equal(leader.client.waiting.length, 40);
+  });
+
+  test("is sent again under its id if the leader closes before the answer", async () => {
     const [leader, follower] = await pair();
     const marking = follower.client.markUnread("a");
     await settled();
@@ -191,7 +276,7 @@ describe("what the user does in a tab that follows", () => {
     await marking;
   });
 
-  test("reading all is still what the user saw, whoever sends it", async () => {
+  test("read_all covers what the follower held", async () => {
     const [leader, follower] = await pair();
     const reading = follower.client.readAll();
     await settled();
@@ -210,8 +295,8 @@ describe("what the user does in a tab that follows", () => {
   });
 });
 
-describe("when the leader goes", () => {
-  test("another tab connects, and resumes from what it holds", async () => {
+describe("when the leader stops", () => {
+  test("another tab takes over, and resumes from what it holds", async () => {
     const [leader, follower] = await pair();
     leader.client.stop();
     await settled();
@@ -224,7 +309,7 @@ describe("when the leader goes", () => {
     assert.equal(leader.client.badge?.total, 3, "a tab that stopped does not hear");
   });
 
-  test("a third tab follows the new one", async () => {
+  test("a third tab follows the new leader", async () => {
     const browser = new FakeBrowser();
     const [leader, second] = await pair(browser);
     const third = browser.tab();
@@ -243,7 +328,7 @@ describe("when the leader goes", () => {
     assert.deepEqual(second.socket.commands(), ["mark_unread b"]);
   });
 
-  test("what it still had to send is sent by its successor", async () => {
+  test("the next leader sends its pending commands", async () => {
     const [leader, follower] = await pair();
     void leader.client.markUnread("a");
     const sent = leader.socket.takeCommands();
@@ -255,7 +340,7 @@ describe("when the leader goes", () => {
     assert.deepEqual(follower.socket.takeCommands(), sent);
   });
 
-  test("because it was refused, the next one tries with its own token", async () => {
+  test("because it was refused, the next leader tries its own token", async () => {
     const [leader, follower] = await pair();
     leader.socket.drop(4001);
     await settled();
@@ -271,7 +356,7 @@ describe("when the leader goes", () => {
     assert.equal(leader.sockets.length, 2);
   });
 
-  test("a tab that stopped while it waited for its turn does not connect", async () => {
+  test("a tab stopped while it waits for the lock does not connect", async () => {
     const [leader, follower] = await pair();
     follower.client.stop();
     leader.client.stop();
@@ -283,7 +368,142 @@ describe("when the leader goes", () => {
   });
 });
 
-test("a user who signs out in one tab is forgotten by all", async () => {
+describe("a frozen leader", () => {
+  /** Two tabs with a frozen leader. */
+  async function frozen() {
+    const browser = new FakeBrowser();
+    const [leader, follower] = await pair(browser);
+    const [channels] = browser.channels.values();
+    const [channel] = channels ?? [];
+    assert(channel);
+    channel.freeze();
+    return { browser, leader, follower, channel };
+  }
+
+  test("is replaced by one tab, and no other connects", async () => {
+    const { browser, follower } = await frozen();
+    const third = browser.tab();
+    third.client.start();
+    void follower.client.read("a", 2);
+    await browser.clock.advance(9_999);
+    assert.equal(follower.sockets.length, 0);
+    await browser.clock.advance(6_001);
+    const [next, other] = follower.sockets.length > 0 ? [follower, third] : [third, follower];
+    assert.deepEqual([next.sockets.length, other.sockets.length], [1, 0]);
+    next.socket.accept();
+    next.socket.take();
+    next.socket.serve(state);
+    await settled();
+    assert.deepEqual(next.socket.commands(), ["read a 2"]);
+    assert.deepEqual([follower.client.badge?.total, third.client.badge?.total], [1, 1]);
+    assert.equal(other.client.status.state, "online");
+  });
+
+  test("follows once it runs again", async () => {
+    const { browser, leader, follower, channel } = await frozen();
+    void leader.client.markUnread("b");
+    const [{ id } = {}] = leader.socket.takeCommands();
+    await browser.clock.advance(16_000);
+    follower.socket.accept();
+    follower.socket.serve(changes(8, 6, [conversation("a", 5, 8)]));
+    channel.thaw();
+    await settled();
+    assert.equal(leader.socket.closed, true);
+    assert.equal(leader.client.status.state, "online");
+    assert.equal(leader.client.badge?.total, 6);
+    const sent = follower.socket.takeCommands().filter(({ t }) => t === "mark_unread");
+    assert.deepEqual(
+      sent.map((frame) => frame.id),
+      [id],
+      "what it had not delivered is the new leader's to send",
+    );
+    follower.client.stop();
+    await settled();
+    assert.equal(leader.sockets.length, 2, "it waits for its turn");
+  });
+
+  test("is not replaced while it answers, however slow its timers are", async () => {
+    const browser = new FakeBrowser();
+    const [leader, follower] = await pair(browser);
+    for (let passed = 0; passed < 60_000; passed += 5_000) {
+      await browser.clock.advance(5_000);
+      leader.socket.serve({ t: "pong" });
+    }
+    assert.equal(follower.sockets.length, 0);
+    assert.equal(leader.sockets.length, 1);
+    for (const { client } of [leader, follower]) client.stop();
+    assert.equal(browser.clock.pending, 0);
+  });
+});
+
+describe("a command in one tab shows in all", () => {
+  test("at once, and is undone in all", async () => {
+    const browser = new FakeBrowser();
+    const [leader, follower] = await pair(browser);
+    for (const tab of [follower, leader]) {
+      void tab.client.read("a", 2);
+      await settled();
+      assert.deepEqual([leader.client.badge?.total, follower.client.badge?.total], [1, 1]);
+      assert.deepEqual(
+        [leader.client.waiting.length, follower.client.waiting.length],
+        [1, 1],
+        "both say that it waits",
+      );
+      const [{ id } = {}] = leader.socket.takeCommands();
+      leader.socket.serve({ t: "error", id, code: "invalid", message: "no" });
+      await settled();
+      assert.deepEqual([leader.client.badge?.total, follower.client.badge?.total], [3, 3]);
+      assert.equal(follower.client.waiting.length, 0);
+    }
+  });
+
+  test("until the state shows it, whether answer or change comes first", async () => {
+    const [leader, follower] = await pair();
+    const reading = follower.client.read("a", 2);
+    await settled();
+    const [{ id } = {}] = leader.socket.takeCommands();
+    leader.socket.serve({ t: "ok", id });
+    await reading;
+    assert.deepEqual([leader.client.badge?.total, follower.client.badge?.total], [1, 1]);
+    const read = conversation("a", 0, 8, { read_seq: 2, last_seq: 2 });
+    leader.socket.serve(changes(8, 1, [read]));
+    leader.socket.serve(changes(9, 4, [conversation("a", 3, 9, { read_seq: 2, last_seq: 5 })]));
+    await settled();
+    assert.deepEqual([leader.client.badge?.total, follower.client.badge?.total], [4, 4]);
+    assert(!follower.told.includes("total 3"));
+  });
+});
+
+test("a mute reaches a tab opened later, and survives a reload", async () => {
+  const browser = new FakeBrowser();
+  const leader = browser.tab();
+  const muted = conversation("quiet", 0, 6, { level: "none" });
+  await leader.online(snapshot(7, [conversation("a", 2, 7), muted]));
+  const follower = browser.tab();
+  follower.client.start();
+  await settled();
+  assert.equal(follower.client.conversations.get("quiet")?.level, "none");
+  leader.page.leave();
+  assert.equal(browser.tab().client.conversations.get("quiet")?.level, "none");
+});
+
+test("a follower does not go back to an older state of a former leader", async () => {
+  const browser = new FakeBrowser();
+  const [leader, follower] = await pair(browser);
+  leader.socket.serve(changes(8, 6, [conversation("a", 5, 8)]));
+  await settled();
+  const [channels] = browser.channels.values();
+  const late = new FakeChannel("late", new Map([["late", channels ?? new Set()]]));
+  const frame = { ...state, badge: { ...state, categories: {} }, pingMs: 0, expiresAt: 0 };
+  late.postMessage({ m: "state", frame: { ...frame, conversations: [] } });
+  await settled();
+  assert.equal(follower.client.badge?.total, 6);
+  leader.socket.serve(snapshot(5, [conversation("a", 1, 5)]));
+  await settled();
+  assert.equal(follower.client.badge?.total, 1, "but the server's snapshot holds for all");
+});
+
+test("forget in one tab applies to all tabs", async () => {
   const browser = new FakeBrowser();
   for (const signsOut of [0, 1]) {
     const tabs = await pair(browser);
@@ -293,7 +513,8 @@ test("a user who signs out in one tab is forgotten by all", async () => {
     tabs[signsOut]?.client.forget();
     await settled();
     await dropped;
-    for (const { client } of tabs) {
+    for (const { client, told } of tabs) {
+      assert.deepEqual(told.slice(-3), ["conversation a 0", "conversation b 0", "total 0"]);
       assert.equal(client.status.state, "stopped");
       assert.equal(client.badge, undefined);
     }
@@ -301,7 +522,19 @@ test("a user who signs out in one tab is forgotten by all", async () => {
   }
 });
 
-test("where tabs cannot share, each has its own connection", async () => {
+test("forget reaches a tab that was refused", async () => {
+  const [leader, follower] = await pair();
+  leader.socket.drop(4001);
+  await settled();
+  assert.equal(leader.client.status.state, "refused");
+  follower.client.forget();
+  await settled();
+  assert.equal(leader.client.status.state, "stopped");
+  assert.equal(leader.client.badge, undefined);
+  assert(leader.told.includes("total 0"));
+});
+
+test("without locks and channels each tab has its own connection", async () => {
   const browser = new FakeBrowser();
   const tabs = [1, 2].map(() => new Bench({ user: "ada", storage: browser.storage }));
   for (const tab of tabs) await tab.online(state);

@@ -2,23 +2,23 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Bench, golden, settled, snapshot } from "./fakes.js";
 
-/** A snapshot whose token ends so many milliseconds after the clock's start. */
-const endingIn = (ms: number) => ({
+/** A snapshot with a token that expires `ms` after the clock's start. */
+const expiringIn = (ms: number) => ({
   ...snapshot(),
   ping_ms: 3_600_000,
   expires_at: new Date(Date.parse("2026-11-02T10:00:00Z") + ms).toISOString(),
 });
 
-test("a fresh token comes before the old one ends, and the next before that one ends", async () => {
+test("the token is renewed before it expires, and so is the next one", async () => {
   const bench = new Bench({ random: () => 0.5 });
-  const socket = await bench.online(endingIn(900_000));
+  const socket = await bench.online(expiringIn(900_000));
   await bench.clock.advance(719_999);
   assert.deepEqual(socket.take(), []);
   await bench.clock.advance(1);
   assert.deepEqual(socket.take(), [{ t: "auth", id: "auth", token: "token2" }]);
   assert.deepEqual(bench.tokensAskedFor, [false, true], "a kept one will not do");
 
-  // It ends at 10:30, 18 minutes from here.
+  // It expires at 10:30, 18 minutes from now.
   socket.serve(golden("ok-auth").replace("11:15", "10:30"));
   await bench.clock.advance(18 * 60_000 * 0.8 - 1);
   assert.equal(bench.tokensAskedFor.length, 2);
@@ -27,10 +27,10 @@ test("a fresh token comes before the old one ends, and the next before that one 
   assert.equal(bench.client.status.state, "online");
 });
 
-test("clients whose tokens end together do not ask together", async () => {
+test("tokens that expire together are renewed at different times", async () => {
   const asked = async (random: number) => {
     const bench = new Bench({ random: () => random });
-    await bench.online(endingIn(100_000));
+    await bench.online(expiringIn(100_000));
     for (let passed = 0; ; passed += 1_000) {
       if (bench.tokensAskedFor.length > 1) return passed;
       await bench.clock.advance(1_000);
@@ -39,7 +39,7 @@ test("clients whose tokens end together do not ask together", async () => {
   assert.deepEqual([await asked(0), await asked(0.999)], [75_000, 85_000]);
 });
 
-test("a fresh token that cannot be had leaves it to the server to end the connection", async () => {
+test("if no fresh token is available, the connection stays until the server ends it", async () => {
   let failing = false;
   const asked: boolean[] = [];
   const bench = new Bench({
@@ -49,7 +49,7 @@ test("a fresh token that cannot be had leaves it to the server to end the connec
       return "token";
     },
   });
-  const socket = await bench.online(endingIn(10_000));
+  const socket = await bench.online(expiringIn(10_000));
   failing = true;
   await bench.clock.advance(9_999);
   assert.deepEqual(socket.take(), []);
@@ -60,18 +60,18 @@ test("a fresh token that cannot be had leaves it to the server to end the connec
   assert.deepEqual(asked, [false, true, true]);
 });
 
-test("a clock that is wrong does not make it ask all the time", async () => {
+test("a wrong clock does not cause constant renewals", async () => {
   const bench = new Bench();
-  const socket = await bench.online(endingIn(-7_200_000));
+  const socket = await bench.online(expiringIn(-7_200_000));
   await bench.clock.advance(59_999);
   assert.deepEqual(bench.tokensAskedFor, [false]);
   await bench.clock.advance(1);
   assert.deepEqual(socket.take(), [{ t: "auth", id: "auth", token: "token2" }]);
 });
 
-test("a token that outlives every timer, and one that comes after the end, do no harm", async () => {
+test("a token that outlasts any timer, and one that arrives after the end, are harmless", async () => {
   const bench = new Bench();
-  await bench.online(endingIn(10 * 365 * 86_400_000));
+  await bench.online(expiringIn(10 * 365 * 86_400_000));
   assert.deepEqual(bench.tokensAskedFor, [false]);
 
   let give = (_: string) => {};
@@ -83,7 +83,7 @@ test("a token that outlives every timer, and one that comes after the end, do no
           })
         : Promise.resolve("token"),
   });
-  const socket = await slow.online(endingIn(10_000));
+  const socket = await slow.online(expiringIn(10_000));
   await slow.clock.advance(9_000);
   slow.client.stop();
   give("late");

@@ -1,0 +1,89 @@
+package events_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+)
+
+// nullCase is an event with nulls: either an equal event without them, or what
+// it is refused with. The tests of the HTTP API share the table.
+type nullCase struct {
+	Name  string          `json:"name"`
+	Event json.RawMessage `json:"event"`
+	Is    json.RawMessage `json:"is"`
+	Error string          `json:"error"`
+}
+
+func nullCases(t testing.TB) (cases []nullCase) {
+	t.Helper()
+	b, err := os.ReadFile("testdata/nulls.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// A null is the same as absent, in the envelope and in data.
+func TestDecodeTakesNullForAbsent(t *testing.T) {
+	for _, tc := range nullCases(t) {
+		t.Run(tc.Name, func(t *testing.T) {
+			got, err := events.Decode(tc.Event)
+			if tc.Error != "" {
+				if want := "invalid event: " + tc.Error; err == nil || err.Error() != want {
+					t.Errorf("%v, want %s", err, want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := events.Decode(tc.Is)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-without null +with null):\n%s", diff)
+			}
+		})
+	}
+}
+
+// SQL refuses nulls in the words of Go, and writes the same rows as without.
+func TestPublishSQLTakesNullForAbsent(t *testing.T) {
+	_, pool := newLog(t)
+	for _, tc := range nullCases(t) {
+		t.Run(tc.Name, func(t *testing.T) {
+			for function, form := range map[string]struct{ argument, is, prefix string }{
+				publishSQL:      {string(tc.Event), string(tc.Is), "invalid event: "},
+				publishBatchSQL: {"[" + string(tc.Event) + "]", "[" + string(tc.Is) + "]", "event 0: invalid event: "},
+			} {
+				position, err := call(t.Context(), pool, function, form.argument)
+				if tc.Error != "" {
+					if message, _ := refusal(err); message != form.prefix+tc.Error {
+						t.Errorf("%s: %s, want %s", function, message, form.prefix+tc.Error)
+					}
+					continue
+				}
+				if err != nil {
+					t.Errorf("%s: %v", function, err)
+					continue
+				}
+				without, err := call(t.Context(), pool, function, form.is)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(rowsOf(t, pool, without), rowsOf(t, pool, position)); diff != "" {
+					t.Errorf("%s (-without null +with null):\n%s", function, diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,370 @@
+// Package renumber adapts a log that was restored or replicated from another
+// cluster, whose transaction ids mean nothing here: it gives copied events ids
+// that come before everything appended in this cluster.
+package renumber
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+)
+
+// Config says which log to renumber and how.
+type Config struct {
+	// Conn says how to connect to the database. Required.
+	Conn *pgx.ConnConfig
+	// DryRun looks and changes nothing.
+	DryRun bool
+	// Report, if not nil, is called with each renumbered partition, after its
+	// commit; in a dry run, with each that would be.
+	Report func(Result)
+	// Blocked, if not nil, is called from time to time while a partition waits
+	// for a session that reads its log.
+	Blocked func(partition, pid int, application string)
+}
+
+// Result is the result for one partition.
+type Result struct {
+	Partition int
+	// Copied is how many events came from another database. They are
+	// renumbered in their order, with every stored position.
+	Copied int64
+	// Appended is how many events were appended in this database since. They
+	// stay as they are, after all others.
+	Appended int64
+}
+
+// Run makes the log of a restored or replicated database readable here: all
+// copied events in their order, then those appended since. Every consumer
+// group continues from its position. Then Run begins new epochs, since clients
+// may have seen more than the copy has. It reports whether there was anything
+// to do.
+//
+// Each partition is renumbered in its own transaction. After an interruption
+// the next call continues with the remaining partitions; until one has
+// finished, [events.Open] fails with [events.ErrRestored].
+//
+// No projector may run: Run takes all partitions, and fails with a
+// [*PartitionOwnedError] if it cannot. Clients may go on appending; other
+// consumers wait or have to retry.
+func Run(ctx context.Context, cfg Config) (needed bool, err error) {
+	if cfg.Blocked == nil {
+		cfg.Blocked = func(int, int, string) {}
+	}
+	r := run{cfg: cfg}
+	if r.conn, err = pgsession.OpenSession(ctx, cfg.Conn.Copy(), "badged repair-log"); err != nil {
+		return false, err
+	}
+	defer func() { // also releases the partitions
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = r.conn.Close(closeCtx) // it may be broken already
+	}()
+	if err := r.conn.QueryRow(ctx, `SELECT partitions, settled_era IS NOT DISTINCT FROM `+homeEra+` FROM badged.settings`).Scan(&r.partitions, &r.home); err != nil {
+		return false, fmt.Errorf("read the settings of the log: %w", err)
+	}
+	if !cfg.DryRun {
+		if err := r.takeAll(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := r.examine(ctx); err != nil {
+		return false, err
+	}
+	if r.home && len(r.foreign) == 0 {
+		return false, nil
+	}
+	if !cfg.DryRun {
+		if err := r.begin(ctx); err != nil {
+			return true, err
+		}
+	}
+	for _, p := range r.foreign {
+		if err := r.renumber(ctx, p); err != nil {
+			return true, fmt.Errorf("renumber partition %d: %w", p, err)
+		}
+	}
+	if cfg.DryRun {
+		return true, nil
+	}
+	return true, r.finish(ctx)
+}
+
+// PartitionOwnedError is returned if a projector owns a partition.
+type PartitionOwnedError struct {
+	Partition int
+	// PID is the Postgres process of the owner's session, and Application its
+	// application_name.
+	PID         int
+	Application string
+}
+
+// Error implements error.
+func (e *PartitionOwnedError) Error() string {
+	return fmt.Sprintf("partition %d is owned by %q (Postgres process %d): stop every badged server first; "+
+		"SELECT pg_terminate_backend(%[3]d) ends a leftover session", e.Partition, e.Application, e.PID)
+}
+
+// run is one call of Run.
+type run struct {
+	cfg        Config
+	conn       *pgx.Conn
+	partitions int
+	home       bool
+	// foreign are the partitions with copied events or positions.
+	foreign []int
+}
+
+// takeAll takes every partition for as long as the session lasts.
+func (r *run) takeAll(ctx context.Context) error {
+	missing := make([]int, r.partitions)
+	for i := range missing {
+		missing[i] = i
+	}
+	for {
+		rows, err := r.conn.Query(ctx, pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
+		if err != nil {
+			return fmt.Errorf("take the partitions: %w", err)
+		}
+		taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		if err != nil {
+			return fmt.Errorf("take the partitions: %w", err)
+		}
+		missing = slices.DeleteFunc(missing, func(p int) bool { return slices.Contains(taken, p) })
+		if len(missing) == 0 {
+			return nil
+		}
+		owned := &PartitionOwnedError{Partition: missing[0]}
+		err = r.conn.QueryRow(ctx, pgsession.OwnerSQL, pgsession.LockClass, owned.Partition).Scan(&owned.PID, &owned.Application)
+		switch {
+		case err == nil:
+			return owned
+		case !errors.Is(err, pgx.ErrNoRows): // the owner has just gone
+			return fmt.Errorf("find the owner of partition %d: %w", owned.Partition, err)
+		}
+	}
+}
+
+// homeEra is the era of this database, -1 if it is missing. Every event and
+// position of another era was copied here.
+const homeEra = `coalesce((SELECT era FROM badged.log_home), -1)`
+
+// copied is true of events that were copied here and not yet renumbered.
+// Events that an earlier run renumbered come first and stay as they are.
+const copied = `transaction_id > '3' AND era <> ` + homeEra
+
+// unreachable is true of a position of the projector that is after all future
+// events.
+const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)`
+
+// examine finds the partitions with copied events or positions.
+func (r *run) examine(ctx context.Context) error {
+	for p := range r.partitions {
+		var needed bool
+		err := r.conn.QueryRow(ctx, strings.ReplaceAll(`SELECT EXISTS (SELECT FROM badged.TOPIC_offsets WHERE era <> `+homeEra+` OR `+unreachable+`)
+OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`)`, "TOPIC", events.Topic(p))).Scan(&needed)
+		if err != nil {
+			return fmt.Errorf("examine partition %d: %w", p, err)
+		}
+		if needed {
+			r.foreign = append(r.foreign, p)
+		}
+	}
+	return nil
+}
+
+// begin locks everyone out of the log until finish. It does so even if the log
+// seemed to belong here, because only some tables were copied.
+func (r *run) begin(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		// The row is missing where a dump was restored without it.
+		if _, err := tx.Exec(ctx, `INSERT INTO badged.log_home DEFAULT VALUES ON CONFLICT DO NOTHING`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE badged.settings SET settled_era = NULL WHERE settled_era = `+homeEra)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mark the log as being renumbered: %w", err)
+	}
+	return nil
+}
+
+// StoredPlace is a table with positions of the log, in the columns transaction_id
+// and "offset".
+type StoredPlace struct {
+	Table string
+	// partition is the column with the partition.
+	partition string
+	// event is set if the position is that of an event, and thus unique, rather
+	// than one between events.
+	event bool
+}
+
+// StoredPlaces are the tables with positions of the log, besides the log and
+// the positions of its consumers. They are renumbered with it. They must cover
+// all columns of type xid8.
+func StoredPlaces() []StoredPlace {
+	return []StoredPlace{
+		{Table: "badged.dead_letters", partition: "partition_id", event: true},
+		{Table: "badged.dedup_generations", partition: "partition_id"},
+		{Table: "badged.bases", partition: "partition_id"},
+		{Table: "badged.late_folds", partition: "partition_id"},
+	}
+}
+
+// renumber gives the copied events of a partition transaction 3, the first
+// that a cluster gives out, with ascending offsets. So they come before
+// everything appended here, and can be read at once.
+func (r *run) renumber(ctx context.Context, partition int) error {
+	done := Result{Partition: partition}
+	sql := strings.NewReplacer("TOPIC", events.Topic(partition), "PARTITION", fmt.Sprint(partition))
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, sql.Replace(`SELECT count(*) FILTER (WHERE `+copied+`), count(*) FILTER (WHERE transaction_id > '3' AND NOT (`+copied+`))
+FROM badged.TOPIC`)).Scan(&done.Copied, &done.Appended)
+		if err != nil || r.cfg.DryRun {
+			return err
+		}
+		for _, s := range renumberSQL() {
+			if _, err := tx.Exec(ctx, sql.Replace(s)); err != nil {
+				return err
+			}
+		}
+		return r.settle(ctx, tx, partition)
+	})
+	if err == nil && r.cfg.Report != nil && done.Copied > 0 {
+		r.cfg.Report(done)
+	}
+	return err
+}
+
+// settle puts the ranges of the log of a partition in order. It waits for
+// readers, and appends wait behind it, so it tries only for a moment at a
+// time.
+func (r *run) settle(ctx context.Context, tx pgx.Tx, partition int) error {
+	blocked := pgsession.Blocking{Conn: r.conn, Tell: r.cfg.Blocked, Partition: partition, Tables: []string{"badged." + events.Topic(partition)}}
+	for {
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT badged.settle_log_ranges($1)`, partition)
+			return err
+		})
+		if !pgsession.IsLocked(err) {
+			return err
+		}
+		if err := blocked.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// renumberSQL returns the statements that renumber a partition.
+//
+// Copied events keep their order: within an era they are ordered by their ids.
+// If a copy was copied again before it was renumbered, there are several eras:
+// the era of the last renumbering comes first, then later ones.
+//
+// A position moves before the first copied event that it was not past. It was
+// past the events of its own era with a lower position; others may have been
+// invisible. Positions never move past events appended here, even if a
+// consumer has read some since: those that it could not see yet would be lost.
+// The rest come twice, which is harmless.
+func renumberSQL() []string {
+	// The last offset of an earlier renumbering, including archived events.
+	taken := `SELECT "offset" FROM badged.TOPIC WHERE transaction_id = '3'`
+	for _, s := range StoredPlaces() {
+		taken += ` UNION ALL SELECT "offset" FROM ` + s.Table + ` WHERE ` + s.partition + ` = PARTITION AND transaction_id = '3'`
+	}
+	lastTaken := `coalesce((SELECT max("offset") FROM (` + taken + `) AS taken), 0)`
+	// The new offset for a position with the columns era, transaction_id and
+	// "offset" of p.
+	behind := `coalesce(
+        (SELECT min(r.place) - 1 FROM renumbered AS r
+         WHERE r.era <> p.era OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
+        (SELECT max(place) FROM renumbered), ` + lastTaken + `)`
+	statements := []string{
+		// Current readers finish first. A reader that waits here has an old
+		// snapshot, which shows later events but not the renumbered ones. Since
+		// every position is updated below, changed or not, Postgres makes it
+		// start over.
+		`LOCK TABLE badged.TOPIC_offsets IN EXCLUSIVE MODE`,
+		`CREATE TEMPORARY TABLE renumbered (
+    transaction_id xid8, "offset" bigint, era bigint, place bigint, PRIMARY KEY (transaction_id, "offset")
+) ON COMMIT DROP`,
+		`INSERT INTO renumbered
+SELECT transaction_id, "offset", era, ` + lastTaken + ` + row_number() OVER (
+    ORDER BY era IS DISTINCT FROM (SELECT settled_era FROM badged.settings), era, transaction_id, "offset")
+FROM badged.TOPIC
+WHERE ` + copied,
+		`ANALYZE renumbered`,
+	}
+	for _, s := range StoredPlaces() {
+		if s.event {
+			statements = append(statements, `UPDATE `+s.Table+` AS p
+SET transaction_id = '3', "offset" = r.place
+FROM renumbered AS r
+WHERE p.`+s.partition+` = PARTITION AND r.transaction_id = p.transaction_id AND r."offset" = p."offset"`)
+			continue
+		}
+		// Only the projector writes these, in the era of its position.
+		statements = append(statements, `UPDATE `+s.Table+` AS u
+SET transaction_id = '3', "offset" = `+behind+`
+FROM (SELECT f.*, (SELECT era FROM badged.TOPIC_offsets WHERE consumer_group = '`+events.ProjectorGroup+`') AS era FROM `+s.Table+` AS f) AS p
+WHERE u.`+s.partition+` = PARTITION AND p.`+s.partition+` = PARTITION AND p.transaction_id > '3'
+  AND u.transaction_id = p.transaction_id AND u."offset" = p."offset"`)
+	}
+	return append(statements,
+		`UPDATE badged.TOPIC_offsets AS o
+SET last_processed_transaction_id = least(o.last_processed_transaction_id::text::bigint, 3)::text::xid8,
+    offset_acked = CASE WHEN p.transaction_id > '3' THEN `+behind+` ELSE p."offset" END,
+    era = `+homeEra+`
+FROM (SELECT consumer_group, era, last_processed_transaction_id AS transaction_id, offset_acked AS "offset"
+      FROM badged.TOPIC_offsets) AS p
+WHERE p.consumer_group = o.consumer_group`,
+		`UPDATE badged.TOPIC AS e
+SET transaction_id = '3', "offset" = r.place
+FROM renumbered AS r
+WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
+}
+
+// finish begins new epochs, raises the sequences, which replication does not
+// copy, and marks the log as belonging here.
+func (r *run) finish(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE badged.partitions SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12)`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, raiseSequencesSQL); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE badged.settings SET settled_era = `+homeEra)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("finish renumbering: %w", err)
+	}
+	return nil
+}
+
+const raiseSequencesSQL = `DO $$
+DECLARE
+    c record;
+BEGIN
+    FOR c IN
+        SELECT a.attrelid::regclass AS table_name, a.attname AS column_name,
+            pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) AS sequence
+        FROM pg_attribute AS a JOIN pg_class AS t ON t.oid = a.attrelid
+        WHERE t.relnamespace = 'badged'::regnamespace AND t.relkind IN ('r', 'p') AND NOT t.relispartition AND a.attidentity <> ''
+    LOOP
+        EXECUTE format('SELECT setval(%L, last) FROM (SELECT max(%I) AS last FROM %s) AS m, %s AS s WHERE last > s.last_value',
+            c.sequence, c.column_name, c.table_name, c.sequence);
+    END LOOP;
+END
+$$`

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// greetingsAtOnce is how many clients are greeted at once: enough for those
+	// of one partition to share queries.
+	greetingsAtOnce = 512
+	// greetingWait is how long a client waits for its turn before it is told to
+	// come back later. Clients wait longer than this for an answer.
+	greetingWait = 8 * time.Second
+)
+
+// admission bounds how many clients are greeted at once. To greet a client is to
+// join its user and read its state. The others wait in the order in which they
+// came, without a goroutine: they cost no more than an idle connection. It is
+// safe for concurrent use.
+type admission struct {
+	mu sync.Mutex
+	// inside is how many sessions are being greeted.
+	inside  int
+	waiting []waiter
+	// late dismisses sessions that wait too long; nil while none waits.
+	late *time.Timer
+}
+
+// waiter is a session that waits.
+type waiter struct {
+	session *session
+	since   time.Time
+}
+
+// place is where a session is, guarded by the mutex of admission.
+type place uint8
+
+const (
+	placeNone    place = iota
+	placeWaiting       // for its turn
+	placeInside        // being greeted
+	placeLeft          // greeted or ended
+)
+
+// enter greets a session, or queues it until there is room.
+func (a *admission) enter(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case s.place != placeNone: // it has ended
+	case a.inside < greetingsAtOnce:
+		a.admit(s)
+	default:
+		s.place = placeWaiting
+		a.waiting = append(a.waiting, waiter{s, time.Now()})
+		if a.late == nil {
+			a.late = time.AfterFunc(greetingWait, a.dismiss)
+		}
+	}
+}
+
+func (a *admission) admit(s *session) {
+	a.inside++
+	s.place = placeInside
+	s.schedule(taskGreet)
+}
+
+// leave makes room for the next when a session is greeted or has ended. It is
+// idempotent.
+func (a *admission) leave(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := s.place
+	s.place = placeLeft
+	if was != placeInside {
+		return
+	}
+	a.inside--
+	for len(a.waiting) > 0 && a.inside < greetingsAtOnce {
+		if next := a.pop(); next.place == placeWaiting {
+			a.admit(next)
+		}
+	}
+}
+
+// pop removes the session that has waited longest. It may have ended.
+func (a *admission) pop() *session {
+	first := a.waiting[0].session
+	a.waiting[0] = waiter{}
+	a.waiting = a.waiting[1:]
+	if len(a.waiting) == 0 {
+		a.waiting = nil
+		a.late.Stop()
+		a.late = nil
+	}
+	return first
+}
+
+// dismiss closes the sessions that have waited too long.
+func (a *admission) dismiss() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.waiting) > 0 {
+		if left := greetingWait - time.Since(a.waiting[0].since); left > 0 {
+			a.late.Reset(left)
+			return
+		}
+		if s := a.pop(); s.place == placeWaiting {
+			s.end(*noRoom(CloseCapacity, "too many clients come at once", 0))
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+const (
+	// catchUpTimeout is how long a mark waits for the tables to catch up with the
+	// log. It is short: the client's next frame waits behind it.
+	catchUpTimeout = 2 * time.Second
+	// The pause between two looks at the tables doubles each time.
+	firstCatchUpPause = 5 * time.Millisecond
+	lastCatchUpPause  = 200 * time.Millisecond
+)
+
+// errBehind reports that the tables did not catch up in time.
+var errBehind = errors.New("not saved, since the badges are behind; try again")
+
+// mayMark returns why a user cannot mark a conversation unread, or nil. A mark of a
+// conversation that was left has no effect; a mark of one that does not exist would
+// let clients create conversations without limit.
+func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) error {
+	c, err := g.conversation(ctx, userID, conversationID)
+	if err != nil || isListed(c) {
+		return err
+	}
+	// The event that creates it, or brings it back, may be in the log already.
+	if err := g.catchUp(ctx, userID); err != nil {
+		return err
+	}
+	c, err = g.conversation(ctx, userID, conversationID)
+	switch {
+	case err != nil || isListed(c):
+		return err
+	case c.Left:
+		return &commandError{codeNotFound, "you have left this conversation"}
+	}
+	return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
+}
+
+// isListed reports whether a conversation is one of the user's.
+func isListed(c pubsub.Conversation) bool { return !c.Left && (c.LastSeq > 0 || c.MarkedUnread) }
+
+// catchUp waits until a user's badge includes everything in the log now.
+func (g *Gateway) catchUp(ctx context.Context, userID string) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	var head int64
+	err := g.lookUp(ctx, func() (err error) {
+		head, err = g.cfg.Badges.Head(ctx)
+		return err
+	})
+	for pause := firstCatchUpPause; err == nil; pause = min(2*pause, lastCatchUpPause) {
+		var folded bool
+		err = g.lookUp(ctx, func() (err error) {
+			folded, err = g.cfg.Badges.Folded(ctx, []string{userID}, head)
+			return err
+		})
+		if err != nil || folded {
+			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return errBehind
+	}
+	return err
+}
+
+// conversation reads a conversation of a user.
+func (g *Gateway) conversation(ctx context.Context, userID, conversationID string) (c pubsub.Conversation, err error) {
+	err = g.lookUp(ctx, func() error {
+		c, err = g.cfg.Badges.Conversation(ctx, userID, conversationID)
+		return err
+	})
+	return c, err
+}
+
+// lookUp runs a query of a command when fewer than readsAtOnce run.
+func (g *Gateway) lookUp(ctx context.Context, query func() error) error {
+	select {
+	case g.lookups <- struct{}{}:
+		defer func() { <-g.lookups }()
+		return query()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// The backoff between reads of the tables, after one that failed or that an
+// update overtook.
+const (
+	firstSyncBackoff = 5 * time.Millisecond
+	lastSyncBackoff  = 2 * time.Second
+	// greetingAttempts is how many reads may fail before a client that has no
+	// state yet is closed, so that it tries another gateway.
+	greetingAttempts = 8
+)
+
+// stateSender sends one client its state. It knows what the client holds and
+// sends nothing older, except a snapshot of tables that lack what it holds.
+type stateSender struct {
+	session *session
+	// epoch and version are what the client holds.
+	epoch   string
+	version int64
+	// greeted is set when the client's hello is answered.
+	greeted bool
+
+	// due schedules the next read of the tables, after backoff; nil before the
+	// first.
+	due     *time.Timer
+	backoff time.Duration
+	// failures is how many reads in a row have failed.
+	failures int
+	// since is when the oldest change that a sync is to send was appended; 0 if
+	// there is none or that is unknown.
+	since moment
+}
+
+func newStateSender(s *session) *stateSender {
+	return &stateSender{session: s, epoch: s.epoch, version: s.version}
+}
+
+// deliver writes what was in the mailbox. After an error the connection is
+// broken.
+func (ss *stateSender) deliver(ctx context.Context, d delivery) error {
+	for _, frame := range d.replies {
+		if err := ss.session.send(frame); err != nil {
+			return err
+		}
+	}
+	if d.badge != nil {
+		if err := ss.changes(d.badge, d.conversations); err != nil {
+			return err
+		}
+		ss.session.gateway.observeStale(d.since)
+		if trace := ss.session.gateway.cfg.Trace; trace != nil && d.traced != nil {
+			trace(d.traced.parent, d.traced.came, time.Now())
+		}
+	}
+	if d.sync {
+		return ss.sync(ctx)
+	}
+	return nil
+}
+
+// changes writes what changed since the state that the client holds.
+func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversation) error {
+	return ss.session.send(ss.changesFrame(b, conversations))
+}
+
+func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
+	newer := conversations[:0:0]
+	for _, c := range conversations {
+		if c.Version > ss.version { // the rest reached the client by another way
+			newer = append(newer, c)
+		}
+	}
+	ss.epoch, ss.version = b.Epoch, b.Version
+	return newStateFrame("changes", b, newer)
+}
+
+// sync brings the client up to date from the tables. It runs again after a
+// backoff when the read failed, or when an update overtook it. What the bus or
+// the client announced before the read was committed by then: the read finds it,
+// or it was never true.
+func (ss *stateSender) sync(ctx context.Context) error {
+	s := ss.session
+	at := s.gateway.clock.now()
+	reading := s.mailbox.read()
+	ss.since = ss.since.older(reading.since)
+	state, err := ss.read(ctx, reading.whole)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		s.gateway.log.WarnContext(ctx, "cannot read the state of a client's user", "error", err)
+		if ss.failures++; !ss.greeted && ss.failures == greetingAttempts {
+			s.end(*comeBack("the state cannot be read right now"))
+			return nil
+		}
+		ss.again()
+		return nil
+	}
+	ss.failures = 0
+	s.gateway.admission.leave(s)
+	ss.countAhead(&state, &reading)
+	if err := ss.sendState(&state, reading.whole); err != nil {
+		return err
+	}
+	ss.since = 0
+	if !s.mailbox.synced(holdingOf(&state.Badge), at) {
+		ss.again()
+		return nil
+	}
+	ss.backoff = 0
+	return nil
+}
+
+// again schedules a sync after a growing backoff. It schedules a look into the
+// mailbox, which knows whether a read is still needed: an earlier task may have
+// done it, and a read while the mailbox takes updates would overtake them.
+func (ss *stateSender) again() {
+	ss.backoff = min(max(2*ss.backoff, firstSyncBackoff), lastSyncBackoff)
+	if ss.due == nil {
+		ss.due = time.AfterFunc(ss.backoff, func() { ss.session.schedule(taskSend) })
+		return
+	}
+	ss.due.Reset(ss.backoff)
+}
+
+// stop cancels the sync that is due, if any.
+func (ss *stateSender) stop() {
+	if ss.due != nil {
+		ss.due.Stop()
+	}
+}
+
+// countAhead counts states that the tables lack although the client claimed them
+// or the bus announced them before the read.
+func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *reading) {
+	m := ss.session.gateway.metrics
+	ahead := state.Epoch == ss.epoch && state.Version < ss.version
+	switch {
+	case ahead && !ss.greeted:
+		m.aheadHello.Inc()
+	case r.whole: // compare has counted it
+	case ahead, state.Epoch == r.heardEpoch && state.Version < r.heard:
+		m.aheadUpdate.Inc()
+	}
+}
+
+// read returns the changes that the client lacks, or the whole state.
+func (ss *stateSender) read(ctx context.Context, whole bool) (pubsub.Snapshot, error) {
+	s := ss.session
+	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
+	defer cancel()
+	held := pubsub.Held{UserID: s.userID}
+	if !whole {
+		held.Epoch, held.Version = ss.epoch, ss.version
+	}
+	state, err := s.gateway.reads.read(ctx, s.partition(), held)
+	if err == nil && state.More && !state.Whole {
+		return s.gateway.reads.read(ctx, s.partition(), pubsub.Held{UserID: s.userID})
+	}
+	return state, err
+}
+
+// sendState writes a state read from the tables. It skips a state that the client
+// holds, unless inDoubt says that the client may hold other numbers.
+func (ss *stateSender) sendState(state *pubsub.Snapshot, inDoubt bool) error {
+	if ss.greeted && !inDoubt && state.Epoch == ss.epoch && state.Version == ss.version {
+		return nil
+	}
+	defer ss.session.gateway.observeStale(ss.since)
+	first := !ss.greeted
+	ss.greeted = true
+	switch {
+	case state.Whole:
+		ss.epoch, ss.version = state.Epoch, state.Version
+		return ss.session.send(snapshotFrame{newStateFrame("snapshot", &state.Badge, state.Conversations), state.More, ss.terms()})
+	case first:
+		return ss.session.send(resumedFrame{ss.changesFrame(&state.Badge, state.Conversations), ss.terms()})
+	}
+	return ss.changes(&state.Badge, state.Conversations)
+}
+
+// terms returns the terms of the connection, for the answer to a hello.
+func (ss *stateSender) terms() connectionTerms {
+	return connectionTerms{
+		PingMS:    ss.session.gateway.cfg.PingInterval.Milliseconds(),
+		ExpiresAt: ss.session.expiresAt().UTC().Truncate(time.Second),
+	}
+}

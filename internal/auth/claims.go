@@ -1,0 +1,122 @@
+package auth
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// claims are the claims of a token that are used here. Names are compared as
+// RFC 7519 says: case matters, and a name that comes twice is refused. The
+// encoding/json package would take "SUB" for "sub".
+type claims struct {
+	subject, issuer    string
+	audience           jwt.ClaimStrings
+	expires, notBefore *jwt.NumericDate
+}
+
+// claimError says which claim makes no sense. It is safe to show.
+type claimError struct{ claim, message string }
+
+// Error implements error.
+func (e *claimError) Error() string { return e.claim + " " + e.message }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *claims) UnmarshalJSON(b []byte) error {
+	*c = claims{}
+	d := jsontext.NewDecoder(strings.NewReader(string(b)))
+	if d.PeekKind() != jsontext.KindBeginObject {
+		return errors.New("the claims are not a JSON object")
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != jsontext.KindEndObject {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		claim := name.String() // the next read takes it back
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		if err := c.set(claim, value); err != nil {
+			return err
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the claims")
+	}
+	return nil
+}
+
+// set takes one claim; those that are not used are ignored.
+func (c *claims) set(claim string, value jsontext.Value) (err error) {
+	switch claim {
+	case "sub":
+		c.subject, err = textOf(claim, value)
+	case "iss":
+		c.issuer, err = textOf(claim, value)
+	case "aud":
+		if json.Unmarshal(value, &c.audience) != nil {
+			err = &claimError{claim, "must be a string or an array of strings"}
+		}
+	case "exp":
+		c.expires, err = timeOf(claim, value)
+	case "nbf":
+		c.notBefore, err = timeOf(claim, value)
+	}
+	return err
+}
+
+func textOf(claim string, value jsontext.Value) (string, error) {
+	var text string
+	if value.Kind() != jsontext.KindString || json.Unmarshal(value, &text) != nil {
+		return "", &claimError{claim, "must be a string"}
+	}
+	return text, nil
+}
+
+// endOfTime is the end of the year 9999, after which RFC 3339 has no times.
+const endOfTime = 253_402_300_799
+
+// timeOf reads seconds since 1970.
+func timeOf(claim string, value jsontext.Value) (*jwt.NumericDate, error) {
+	if value.Kind() != jsontext.KindNumber {
+		return nil, &claimError{claim, "must be a number of seconds"}
+	}
+	var seconds float64
+	if json.Unmarshal(value, &seconds) != nil || seconds < 0 || seconds > endOfTime {
+		return nil, &claimError{claim, "must be seconds from 1970 to the year 9999"}
+	}
+	whole, part := math.Modf(seconds)
+	return &jwt.NumericDate{Time: time.Unix(int64(whole), int64(part*float64(time.Second)))}, nil
+}
+
+// GetSubject implements jwt.Claims.
+func (c *claims) GetSubject() (string, error) { return c.subject, nil }
+
+// GetIssuer implements jwt.Claims.
+func (c *claims) GetIssuer() (string, error) { return c.issuer, nil }
+
+// GetAudience implements jwt.Claims.
+func (c *claims) GetAudience() (jwt.ClaimStrings, error) { return c.audience, nil }
+
+// GetExpirationTime implements jwt.Claims.
+func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return c.expires, nil }
+
+// GetNotBefore implements jwt.Claims.
+func (c *claims) GetNotBefore() (*jwt.NumericDate, error) { return c.notBefore, nil }
+
+// GetIssuedAt implements jwt.Claims. When a token was issued decides nothing.
+func (c *claims) GetIssuedAt() (*jwt.NumericDate, error) { return nil, nil } //nolint:nilnil // jwt's way to say: not given

@@ -1,0 +1,127 @@
+package backpressure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/projector/lag"
+)
+
+// metrics are the metrics of one gate.
+type metrics struct {
+	lag         prometheus.Gauge
+	refused     prometheus.Counter
+	heldSeconds prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) metrics {
+	m := metrics{
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "publish", Name: "lag_seconds",
+			Help: "Age in seconds of the oldest unfolded event of all partitions, whichever process folds them; past --max-lag publishing over HTTP is refused.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "publish", Name: "refused_total",
+			Help: "Publish requests answered with 429 because folding was further behind than --max-lag.",
+		}),
+		heldSeconds: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "publish", Name: "held_seconds_total",
+			Help: "Seconds that publish requests waited for folding to catch up.",
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.lag, m.refused, m.heldSeconds)
+	}
+	return m
+}
+
+// Run measures the lag until ctx is done. Afterwards, and while measuring fails,
+// the gate admits everything.
+func (g *Gate) Run(ctx context.Context) error {
+	defer g.stop()
+	partitions := make([]int, g.cfg.Partitions)
+	for i := range partitions {
+		partitions[i] = i
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last time.Time // of the last measurement
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		busy := g.asked.Swap(false) || g.waits()
+		began := time.Now()
+		if busy || began.Sub(last) >= idleInterval {
+			if err := g.measure(ctx, partitions); err != nil && ctx.Err() == nil {
+				g.cfg.Logger.WarnContext(ctx, "cannot measure the lag; admitting all publishers", "error", err)
+			}
+			last = time.Now()
+		}
+		timer.Reset(max(busyInterval, measureShare*time.Since(began)))
+	}
+}
+
+// waits reports whether some partition had events to fold when it was last
+// measured.
+func (g *Gate) waits() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.partitions {
+		if g.partitions[i].lag > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *Gate) measure(ctx context.Context, partitions []int) error {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	waiting, err := lag.WaitingIn(ctx, g.cfg.Database, partitions)
+	if err != nil {
+		g.update(nil, time.Now())
+		return fmt.Errorf("backpressure: %w", err)
+	}
+	g.update(waiting, time.Now())
+	return nil
+}
+
+// update stores a measurement, nil if it failed, and wakes those waiting for it.
+func (g *Gate) update(waiting []lag.Waiting, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var worst time.Duration
+	for i := range g.partitions {
+		p := &g.partitions[i]
+		if waiting == nil {
+			*p = partition{folded: p.folded, moved: p.moved}
+			continue
+		}
+		w := waiting[i]
+		if w.Folded != p.folded {
+			p.folded, p.moved = w.Folded, now
+		}
+		p.lag = w.Age
+		over := g.cfg.MaxLag > 0 && w.Age > g.cfg.MaxLag
+		p.late, p.suspected = over && p.suspected, over
+		worst = max(worst, w.Age)
+	}
+	g.metrics.lag.Set(worst.Seconds())
+	close(g.next)
+	g.next = make(chan struct{})
+}
+
+// stop admits everything from now on.
+func (g *Gate) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = true
+	close(g.next)
+	g.next = make(chan struct{})
+}

@@ -1,0 +1,44 @@
+package demo
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/badged/badged/projector/replay"
+)
+
+// Explainer tells what an event did to the badge of a user.
+type Explainer interface {
+	EffectOf(ctx context.Context, userID string, name replay.EventName) (replay.Effect, error)
+}
+
+// getChanges answers what one event changed, for each of the people whom it names
+// and for whom it is folded.
+func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)
+	name := replay.EventName{Source: q.Get("source"), ID: q.Get("id"), TransactionID: transaction}
+	if err != nil || name.Source == "" || name.ID == "" {
+		d.refuse(w, "an event is named by its source, id and transaction")
+		return
+	}
+	answer := struct {
+		Changes []replay.Effect `json:"changes"`
+	}{[]replay.Effect{}}
+	for _, p := range people() {
+		if !slices.Contains(q["user"], p.UserID) {
+			continue
+		}
+		effect, err := d.cfg.Explainer.EffectOf(r.Context(), p.UserID, name)
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		if effect.Folded {
+			answer.Changes = append(answer.Changes, effect)
+		}
+	}
+	d.answer(w, http.StatusOK, answer)
+}

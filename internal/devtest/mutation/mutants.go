@@ -1,0 +1,290 @@
+package main
+
+// mutant is a way to break badged that must not go unnoticed.
+type mutant struct {
+	name  string
+	edits []edit
+	// caught is the tests of which one must fail.
+	caught check
+}
+
+// edit replaces a text that a file, named from the root, has exactly once.
+type edit struct{ file, old, new string }
+
+// check is some tests of a package, named as for go test.
+type check struct {
+	pkg, run string
+	rapid    bool // whether the package has property tests
+}
+
+const (
+	foldFile    = "projector/internal/badge/fold.go"
+	claimsFile  = "projector/internal/badge/claims.go"
+	tablesFile  = "projector/internal/store/tables.go"
+	batchFile   = "projector/internal/store/batch.go"
+	stepFile    = "projector/partition.go"
+	sweepFile   = "projector/expiry/sweep.go"
+	keysFile    = "projector/internal/store/dedup.go"
+	boundedFile = "projector/internal/badge/boundedset.go"
+	rangeFile   = "projector/internal/badge/rangeset.go"
+	stagingFile = "projector/rebuild/staging.go"
+	readFile    = "events/read.go"
+	repairFile  = "events/renumber/renumber.go"
+	decodeFile  = "events/decode_own.go"
+	mailboxFile = "gateway/mailbox.go"
+	busKeysFile = "pubsub/redis_keys.go"
+	clusterFile = "pubsub/redis_cluster.go"
+	listenFile  = "pubsub/redis_listener.go"
+)
+
+// The checks.
+var (
+	pure        = check{"./projector", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories)$", true}
+	claimed     = check{"./projector", "^(TestFoldAgreesWithTheModel|TestReadsAheadOfTheLog|TestClaims)", true}
+	sets        = check{"./projector", "^(TestBoundedSet|TestBlockOfABoundedSet|TestSparseRoom|TestRangeSet|TestUnusualSets|TestWords|TestDenseConversations|TestFirstUnread)", true}
+	ranges      = check{"./projector/internal/badge", "^(TestBoundedSet|TestBlockOfABoundedSet|TestRangeSet|TestFirstUnread)", true}
+	inTables    = check{"./projector", "^TestTablesAgreeWithTheModel$", true}
+	fenced      = check{"./projector", "^(TestFence|TestTwoProjectorsOnOnePartition)$", true}
+	unknown     = check{"./projector", "^(TestRepeatsThatTheOwnerDoesNotKnow|TestRepeatsWithinABatch)$", false}
+	keys        = check{"./projector", "^(TestKeysAreRememberedForThreeGenerations|TestBatchCutsDoNotShowAcrossRotations)$", true}
+	retried     = check{"./projector", "^(TestRetriesForOtherUsers|TestTablesAgreeWithTheModel|TestFoldAgreesWithTheModel)$", true}
+	rotated     = check{"./projector", "^TestGenerationIsFenced$", false}
+	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
+	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
+	owned       = check{"./projector", "^TestTakeOverFromOneThatIsKilled$", false}
+	concurrent  = check{"./projector", "^TestConcurrentPublishers$", true}
+	crashes     = check{"./projector", "^TestInterruptedAnywhere$", true}
+	repaired    = check{"./projector", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}
+	forged      = check{"./projector", "^TestForgedExpiryIsADeadLetter$", false}
+	letters     = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
+	swept       = check{"./projector", "^(TestSweep|TestProgress|TestMended|TestDeliveredHour)", true}
+	rebuilt     = check{"./projector", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
+	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
+	told        = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
+	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
+	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
+	signed      = check{"./pubsub", "^TestRedisDropsWhatIsNotSigned$", false}
+	commands    = check{"./gateway", "^TestCommands$", true}
+	marks       = check{"./gateway", "^TestMark", false}
+	limits      = check{"./gateway", "^(TestConnectionsThatAreTooMany|TestCommandsThatAreTooMany|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeThatAreTooMany|TestTooMuchAtOnce|TestAddressOf)$", false}
+	moved       = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
+	ready       = check{"./internal/obs", "^TestReady", false}
+	pressed     = check{"./internal/backpressure", ".", false}
+	repeating   = check{"./internal/obs", "^TestOtherErrorsAreNotHidden$", false}
+	triedKeys   = check{"./internal/httpapi", "^TestAttempts$", false}
+	guarded     = check{"./internal/demo", "^TestGuard$", false}
+	strangers   = check{"./internal/inbound", ".", false}
+	freshTokens = check{"./gateway", "^TestFreshTokenThatEndsSooner$", false}
+	tokenClaims = check{"./internal/auth", "^TestTokens$", false}
+	keySets     = check{"./internal/auth", "^(TestKeysOfASet|TestUnknownKidsAskSeldom|TestLoginServiceThatIsDown)$", false}
+)
+
+var mutants = []mutant{
+	{"the read position moves back", []edit{{
+		foldFile,
+		"\tif seq <= c.ReadSeq {\n\t\treturn\n\t}\n\tc.ReadSeq, c.Touched",
+		"\tc.ReadSeq, c.Touched",
+	}}, pure},
+	{"the sender's own message counts", []edit{{foldFile, "if d.SenderID == u.ID {", "if false {"}}, pure},
+	{"a recall before its message is forgotten", []edit{{
+		foldFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq <= c.ReadSeq",
+	}}, pure},
+	{"a message at the read position counts", []edit{{
+		foldFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq < c.ReadSeq || c.Recalled.Contains(d.Seq)",
+	}}, pure},
+	{"a read leaves the message at its position", []edit{{
+		foldFile, "c.Unread.RemoveUpTo(seq)", "c.Unread.RemoveUpTo(seq - 1)",
+	}}, pure},
+	{"the total does not follow the level", []edit{{
+		foldFile,
+		"		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level) })",
+		"		c := u.conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
+			"		c.setLevel(d.Level)\n		u.Version++\n		c.Version = u.Version\n		return true",
+	}}, pure},
+	{"mentions count under the level none", []edit{{foldFile, "if c.Level != events.LevelNone {", "if true {"}}, pure},
+	{"marked unread counts under the level none", []edit{{
+		foldFile, "case c.Level == events.LevelNone:\n\t\treturn 0", "case c.Level == events.LevelNone && !c.Marked:\n\t\treturn 0",
+	}}, pure},
+	{"who leaves has not read", []edit{{foldFile, "	c.readAll()\n	if seq = max", "	if seq = max"}}, pure},
+	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
+	{"leaving what is unknown is told", []edit{{foldFile, "c.Left() && (c.LastSeq > 0 ||", "c.Left() && (c.LastSeq >= 0 ||"}}, pure},
+	{"an older read ends a mark", []edit{{foldFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadSeq {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
+	{"an app reads what was not delivered", []edit{{foldFile, "\tc.moveTo(min(seq, c.LastSeq))", "\tc.moveTo(seq)"}}, pure},
+	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},
+	{"what an app read ahead is forgotten by the tables", []edit{{tablesFile, "\t\tcase u.Version == u.Stored && !u.Claimed:", "\t\tcase u.Version == u.Stored:"}}, claimed},
+	{"a read ahead never ends", []edit{{claimsFile, "return c.Until < at", "return false"}}, claimed},
+	{"reads ahead extend each other", []edit{{claimsFile, "	*s = append(slices.DeleteFunc(*s, c.covers), c)", "	for i := range *s {\n		(*s)[i].Until = max((*s)[i].Until, c.Until)\n	}\n	*s = append(slices.DeleteFunc(*s, c.covers), c)"}}, claimed},
+	{"reads ahead cut each other short", []edit{{claimsFile, "return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until", "return c.Conversation == other.Conversation && c.Until"}}, claimed},
+	{"an app makes up conversations without end", []edit{{claimsFile, "surplus := len(*s) - MaxClaims; surplus > 0", "surplus := len(*s) - MaxClaims; surplus > MaxClaims*MaxClaims"}}, claimed},
+	{"read_all ignores the category", []edit{{foldFile, `if category != "" && c.Category != category {`, "if false {"}}, pure},
+	{"a change leaves the version", []edit{{foldFile, "\tu.Version++\n\tc.Version = u.Version", "\tc.Version = u.Version"}}, pure},
+	{"the version grows without a change", []edit{{
+		foldFile, "	if !u.update(c, f) {\n		return false\n	}\n", "	u.update(c, f)\n",
+	}}, pure},
+	{"past the bound ranges are dropped uncounted", []edit{{
+		boundedFile, "\t\ts.Block.Count += oldest.Hi - oldest.Lo + 1\n", "",
+	}}, ranges},
+	{"holes in a dense conversation fall into a block", []edit{{boundedFile, "len(s.Ranges) > MaxRanges && CountWords(s.Ranges) > MaxWords", "len(s.Ranges) > MaxRanges"}}, ranges},
+	{"the first unread message of a block was read", []edit{{boundedFile, "slices.Delete(s.Known, 0, read)", "slices.Delete(s.Known, 0, read*0)"}}, ranges},
+	{"a recalled message of a block is still known", []edit{{boundedFile, "s.Known = slices.Delete(s.Known, i, i+1)", "_ = i"}}, ranges},
+	{"a word loses its full neighbours", []edit{{"projector/internal/badge/words.go", "start+(w.run*WordBits-1)", "start+(WordBits-1)"}}, sets},
+	{"a range loses its first seq", []edit{{rangeFile, "\t\ts.Ranges[i].Lo = seq\n", ""}}, ranges},
+
+	{"an event that comes again is folded again", []edit{{
+		batchFile, "if !state.repeats.first(it) {", "if false {",
+	}}, inTables},
+	{"an event that comes twice in a batch is folded twice", []edit{{
+		keysFile, "\tr.had[it.Key] = had + it.Users\n", "",
+	}}, unknown},
+	{"an event that comes again counts for no user", []edit{{
+		keysFile, "\tif !it.Without(had) {", `	if had != "" || !it.Without(had) {`,
+	}}, retried},
+	{"who is named by a retry is not remembered", []edit{{keysFile, "\t\tr.added[it.Key] += it.Users\n", ""}}, retried},
+	{"only the present generation knows who had an event", []edit{{keysFile, "for g := generation; g >= oldestProbed(generation)", "for g := generation; g >= generation"}}, retried},
+	{"a replay takes a retry to be for all users", []edit{{"projector/internal/store/dedupreplay.go", "\td.Keys[0][it.Key] += it.Users\n", "\td.Keys[0][it.Key] = it.Users\n"}}, retried},
+	{"the keys of older generations are forgotten", []edit{{keysFile, "return max(1, generation-WindowSpans)", "return generation"}}, keys},
+	{"the keys of one more generation are probed", []edit{{
+		keysFile, "return max(1, generation-WindowSpans)", "return max(1, generation-WindowSpans-1)",
+	}}, keys},
+	{"a key that an older generation has is taken for new", []edit{{keysFile, "tag.RowsAffected() != int64(keys)", "tag.RowsAffected() > int64(keys)"}}, unknown},
+	{"keys are forgotten within a batch", []edit{{
+		"projector/internal/store/keycache.go", "\t_, known := r.Old[half]\n", "\t_, known := r.Old[half]\n\tr.Turn()\n",
+	}}, unknown},
+	{"an owner that was wrong about what is new is wrong again", []edit{{batchFile, "recent.Note(it.Key) || all", "recent.Note(it.Key)"}}, unknown},
+	{"a generation of keys begins behind the batch that begins it", []edit{{
+		batchFile, "b.Generation, b.from.TransactionID, b.from.Offset)", "b.Generation, b.to.TransactionID, b.to.Offset)",
+	}}, keys},
+	{"a replay never forgets a key", []edit{{
+		"projector/internal/store/dedupreplay.go", "		d.Keys[0] = map[uuid.UUID]UserSet{}\n", "",
+	}}, pure},
+	{"the position moves without the rows", []edit{{batchFile, "size := t.QueueWrites(&writes, touched)", "size := 0"}}, inTables},
+	{"read_all does not load what it reads", []edit{{batchFile, "if len(m.ReadAll) > 0 {", "if false {"}}, fetched},
+	{"a bad event is dropped silently", []edit{{
+		batchFile, "b.Dead = append(b.Dead, deadLetter{record: records[i], reason: err.Error()})", "",
+	}}, letters},
+	{"an event that badged alone writes is folded from anybody", []edit{{
+		"projector/internal/store/items.go", "if e.Type == events.ConversationExpired && !r.Own {", "if false {",
+	}}, forged},
+	{"a repair goes by ids, and not by the database that appended an event", []edit{{
+		repairFile, "const copied = `transaction_id > '3' AND era <> ` + homeEra", "const copied = `transaction_id > '3' AND transaction_id::text::bigint <> xmin::text::bigint AND ` + homeEra + ` <> 0`",
+	}}, repaired},
+	{"a repair goes by ids across copies of copies", []edit{{
+		repairFile, "ORDER BY era IS DISTINCT FROM (SELECT settled_era FROM badged.settings), era, transaction_id", "ORDER BY transaction_id",
+	}}, repaired},
+	{"a repaired position is behind what the consumer has not seen", []edit{{
+		repairFile, "WHERE r.era <> p.era OR (r.transaction_id", "WHERE false AND (r.transaction_id",
+	}}, repaired},
+	{"the fence lets every owner through", []edit{{
+		tablesFile,
+		"AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3`",
+		"AND $2::bigint IS NOT NULL AND $3::bigint IS NOT NULL`",
+	}}, fenced},
+	{"an owner ignores the fence", []edit{{batchFile, "\t\t\t\treturn ErrFenced\n", "\t\t\t\treturn nil\n"}}, fenced},
+	{"an owner does not see that a generation of keys has begun", []edit{{
+		batchFile, "case state.Generation != known.Generation:", "case state.Generation < known.Generation:",
+	}}, rotated},
+	{"an owner does not see that rows were changed beside it", []edit{{
+		batchFile, "case state.revision != known.revision, ", "case state.revision < known.revision, ",
+	}}, remembered},
+	{"an owner that does not know where it stands remembers rows all the same", []edit{{
+		stepFile, ") error {\n\tp.cache.Clear()\n", ") error {\n",
+	}}, remembered},
+	{"who has lost its session folds on", []edit{{
+		"projector/ownership.go", "	defer h.drop() // before the connection closes\n", "",
+	}}, owned},
+	{"what an open transaction may precede is read", []edit{{
+		readFile, "transaction_id < (SELECT pg_snapshot_xmin(pg_current_snapshot())) AS settled", "true AS settled",
+	}}, concurrent},
+	{"clients are told before the commit", []edit{
+		{
+			batchFile,
+			"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return Result{}, fmt.Errorf(\"write: %w\", err)\n	}\n" +
+				"	r.Updates = ClientUpdates(touched, t.partition, state.Epoch, hasSubscribers)\n",
+			"	r.Updates = ClientUpdates(touched, t.partition, state.Epoch, hasSubscribers)\n" +
+				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", err)\n	}\n",
+		},
+		{stepFile, "	p.projector.Tell(r.Updates)\n", ""},
+		{
+			stepFile,
+			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.state, p.projector.cfg.Bus.HasSubscribers)\n",
+			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.state, p.projector.cfg.Bus.HasSubscribers)\n\tp.projector.Tell(r.Updates)\n",
+		},
+	}, crashes},
+
+	{"an event in our own form is not validated", []edit{{decodeFile, "return e, len(p) == 0", "return e, true"}}, decoded},
+	{"what follows an event in our own form is passed over", []edit{{decodeFile, "r.failed || len(r.rest) > 0", "r.failed"}}, decoded},
+
+	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, swept},
+	{"a sweep goes past what is not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-max(writer.Age, lags[0].Age)))", "badge.HourOf(now.Add(-writer.Age))"}}, swept},
+	{"a sweep goes past what it could not expire", []edit{{sweepFile, "err != nil || !folds || before <= swept", "err != nil || before <= swept"}}, swept},
+	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
+	{"a sweep that was overtaken keeps its progress", []edit{{sweepFile, "swept_hour = $3`", "$3::integer >= 0`"}}, swept},
+	{"healing leaves the sweep where it was", []edit{{"projector/replay/heal.go", "\tbatch.Queue(store.ResetExpirySQL, in.Partition)\n", ""}}, swept},
+
+	{"a rebuild swaps tables behind the owner's back", []edit{{stagingFile, ", revision = revision + 1", ""}}, rebuilt},
+	{"a rebuild folds again what came twice", []edit{{stagingFile, "dead == nil && s.Keys.First(&it, records[i].Position)", "dead == nil"}}, rebuilt},
+	{"a rebuild does not compare touched users again", []edit{{stagingFile, "s.touched[id] = struct{}{}", "_ = id"}}, rebuilt},
+	{"a rebuild forgets generations that begin meanwhile", []edit{{stagingFile, "\ts.Keys.Extend(in.Generations[s.generations:])\n", ""}}, rebuilt},
+	{"a rebuild takes healed users for wrong", []edit{{stagingFile, "if _, ok := healed[id]; ok {", "if _, ok := healed[id]; ok && false {"}}, rebuilt},
+	{"a rebuild takes users who were healed for right afterwards", []edit{{
+		stagingFile, "DELETE FROM badged.mended_users WHERE partition_id = $1", "DELETE FROM badged.mended_users WHERE partition_id <> $1",
+	}}, rebuilt},
+
+	{"a mark of what was left is taken", []edit{{"gateway/marks.go", "return !c.Left && (", "return ("}}, commands},
+	{"a mark does not wait for the tables", []edit{{"gateway/marks.go", "	if err := g.catchUp(ctx, userID); err != nil {\n		return err\n	}\n", ""}}, marks},
+	{"an update is told though one before it was lost", []edit{{
+		mailboxFile, "case u.Epoch != m.held.epoch || u.BaseVersion > m.held.version:", "case u.Epoch != m.held.epoch:",
+	}}, told},
+	{"an old update is told over a newer state", []edit{{
+		mailboxFile, "case u.Epoch == m.held.epoch && u.Version <= m.held.version:", "case false:",
+	}}, told},
+	{"what came during the snapshot is forgotten", []edit{{
+		mailboxFile, "	if m.heardEpoch == tables.epoch && m.heard > tables.version {\n		return false\n	}\n", "",
+	}}, told},
+	{"what was told before the tables were read is not compared", []edit{{
+		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "false",
+	}}, ahead},
+	{"what was told while the tables were read is compared", []edit{{
+		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
+	}}, ahead},
+	{"a version that never came is waited for", []edit{{mailboxFile, "	m.heard, m.heardEpoch, m.since = 0, \"\", 0\n", ""}}, ahead},
+	{"another life of Postgres goes on with the epoch", []edit{
+		{batchFile, ", !state.SameLife:", ":"},
+		{"projector/epoch.go", "case !p.state.SameLife:", "case false:"},
+	}, epochs},
+	{"a position that went back is taken as it is", []edit{{"projector/epoch.go", "case p.position.Before(p.reached):", "case false:"}}, epochs},
+	{"rows of a former epoch are written", []edit{{batchFile, "state.Epoch != known.Epoch, ", ""}}, epochs},
+	{"each projector begins an epoch", []edit{{"projector/epoch.go", "if reason, begun = p.rewound(); !begun {", "if reason, begun = epochRestart, true; !begun {"}}, epochs},
+	{"any signature is good", []edit{{busKeysFile, "subtle.ConstantTimeCompare(signature[:], given) == 1", "subtle.ConstantTimeCompare(signature[:], given) >= 0"}}, signed},
+	{"a signature is good on any channel", []edit{{busKeysFile, "append([]byte(channel), 0)", "[]byte{0}"}}, signed},
+
+	{"a user has as many connections as it likes", []edit{{"gateway/gateway.go", "most > 0 && g.users[userID] >= most", "most < 0"}}, limits},
+	{"who leaves makes no room", []edit{{"gateway/gateway.go", "if g.users[userID]--; g.users[userID] == 0", "if g.users[userID] == 0"}}, limits},
+	{"commands that come too soon are all told the same time", []edit{{"gateway/limits.go", "	a.refused = min(a.refused+1, maxRefused)\n", ""}}, limits},
+	{"anybody says where it comes from", []edit{{"gateway/address.go", "!ok || !isTrusted(address, trusted)", "!ok"}}, limits},
+	{"keys are tried without limit", []edit{{"internal/httpapi/attempts.go", "t.wrong < triesAtOnce", "true"}}, triedKeys},
+	{"any name may point to the demo", []edit{{"internal/demo/guard.go", "!isOwnHost(r.Host, name)", "false"}}, guarded},
+	{"strangers hold all connections", []edit{{"internal/inbound/listener.go", "over(l.strangers.Len(), limits.Unauthenticated), ", ""}}, strangers},
+	{"a body that nobody reads is waited for", []edit{{"internal/inbound/deadlines.go", "e.Header().Set(\"Connection\", \"close\")", ""}}, strangers},
+	{"an answer that is not read is waited for", []edit{{"internal/inbound/deadlines.go", "	_ = e.control.SetWriteDeadline(began.Add(e.patience)) // as in Read\n", ""}}, strangers},
+	{"a flood of pieces of frames goes on", []edit{{"gateway/meter.go", "m.level > burstSeconds*m.perSecond", "false"}}, limits},
+	{"a fresh token that ends sooner is not looked at", []edit{{"gateway/commands.go", "		s.schedule(taskCheck) // the fresh one may expire sooner\n", ""}}, freshTokens},
+	{"an extension of a token need not be understood", []edit{{"internal/auth/tokens.go", "			return errCritical\n", ""}}, tokenClaims},
+	{"tokens that are made up have the keys fetched", []edit{{"internal/auth/keyset.go", "time.Since(s.startedAt) < s.cfg.AskInterval", "s.startedAt.IsZero()"}}, keySets},
+	{"a login service that is away has no keys", []edit{{"internal/auth/keyset.go", "if s.err = err; err == nil {", "if s.err = err; true {"}}, keySets},
+	{"secrets are taken from a key set", []edit{{"internal/auth/jwk.go", "	default:\n		return tokenKey{}, errors.New(\"its type", "	case k.Kty == \"oct\":\n		key.method, key.key = jwt.SigningMethodHS256, []byte(\"0123456789abcdef0123456789abcdef\")\n	default:\n		return tokenKey{}, errors.New(\"its type"}}, keySets},
+
+	{"a slot that moves is not noticed", []edit{{listenFile, `if reply.Kind == "sunsubscribe" {`, "if false {"}}, moved},
+	{"a master that is dead is asked for ever", []edit{{
+		clusterFile, "	if r.cluster != nil {\n		r.cluster.client.ReloadState", "	if false {\n		r.cluster.client.ReloadState",
+	}}, moved},
+	{"a frozen Redis hides Postgres from readiness", []edit{{
+		"internal/obs/health.go", "running.Go(func() { errs[i] = c.Run(ctx) })", "errs[i] = c.Run(ctx)",
+	}}, ready},
+
+	{"one look at an old event refuses publishers", []edit{{"internal/backpressure/measure.go", "over && p.suspected, over", "over, over"}}, pressed},
+	{"who waits for folding keeps others from their turn", []edit{{"internal/backpressure/gate.go", "		t.Leave()\n		timer", "		timer"}}, pressed},
+	{"a partition that is late refuses everybody", []edit{{"internal/backpressure/gate.go", "id := g.cfg.PartitionOf(user)", "id := g.cfg.PartitionOf(user) * 0"}}, pressed},
+	{"an error hides one with another code", []edit{{"internal/obs/repeats.go", "if n[0] == 'S' {", "if false {"}}, repeating},
+	{"a full database takes processes away", []edit{{"internal/obs/health.go", "c.Vital && !errors.As(err, &impaired)", "c.Vital && (!errors.As(err, &impaired) || true)"}}, ready},
+}

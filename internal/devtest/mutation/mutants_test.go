@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The list is kept up to date with the code: whoever changes what a mutant
+// changes finds out at once, and not in the night.
+func TestEveryMutantCanBeMade(t *testing.T) {
+	t.Chdir("../../..")
+	named := map[string]bool{}
+	for _, m := range mutants {
+		if named[m.name] {
+			t.Errorf("two mutants are called %q", m.name)
+		}
+		named[m.name] = true
+		for _, e := range m.edits {
+			if _, err := e.apply(""); err != nil {
+				t.Errorf("%s: %v", m.name, err)
+			}
+			if e.old == e.new {
+				t.Errorf("%s changes nothing", m.name)
+			}
+		}
+	}
+}
+
+// A mutant that no test notices is a failure, and so is one that cannot be
+// built or that a change has left without its text.
+func TestVerdicts(t *testing.T) {
+	t.Chdir("../../..")
+	dir := t.TempDir()
+	count, comma := "internal/progress/progress.go", `"," + s[i:]`
+	quick := check{pkg: "./internal/progress", run: "^TestCount$"} // soon built
+	for name, tc := range map[string]struct {
+		edit edit
+		want string
+	}{
+		"noticed":  {edit{count, comma, `"." + s[i:]`}, ""},
+		"survived": {edit{count, comma, `("," + s[i:])`}, "SURVIVED go test -run"},
+		"broken":   {edit{count, comma, `"," + s[i]`}, "build the tests"},
+		"outdated": {edit{count, "no such text", ""}, "contains this text 0 times"},
+	} {
+		m := mutant{name: name, edits: []edit{tc.edit}, caught: quick}
+		switch err := m.try(t.Context(), dir); {
+		case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	sound := soundness{dir: dir, built: map[string]string{}, passed: map[check]error{}}
+	if err := sound.passes(t.Context(), quick); err != nil {
+		t.Errorf("a check of what is sound: %v", err)
+	}
+	if err := sound.passes(t.Context(), check{pkg: "./internal/progress", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
+		t.Errorf("a check without tests: %v", err)
+	}
+	if left, err := filepath.Glob("internal/progress/*.test"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}

@@ -1,0 +1,248 @@
+// Package pgtest gives tests real PostgreSQL databases. The tests of a package
+// share one private server, which starts when the first test needs it. Each test
+// gets its own database, cloned from a template in about ten milliseconds.
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m).Run()) }
+//
+//	var migrated = pgtest.Template{Name: "migrated", Build: migrate}
+//
+//	func TestX(t *testing.T) {
+//		pool, err := pgxpool.New(t.Context(), pgtest.NewDB(t, migrated))
+//		…
+//	}
+//
+// If the server cannot start, the tests fail; they are never skipped.
+//
+// All databases of a server share its transaction ids and their horizon: a test
+// that keeps a writing transaction open delays the logs of other tests. Such a
+// test, and one that kills its server, needs a server of its own: [NewServer].
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/embedpg"
+)
+
+// A Template defines the content of a new database.
+type Template struct {
+	// Name identifies the template within the process. Only the first template
+	// of a name is built; others of that name must be equal. The zero Template
+	// is an empty database.
+	Name string
+	// Build fills the database at url, for example by migrating it, and must
+	// close its connections. It runs once per server.
+	Build func(ctx context.Context, url string) error
+}
+
+// Runner runs tests, as *testing.M does.
+type Runner interface{ Run() int }
+
+// shared is the server of this process's tests while Main runs them. It is
+// package state because TestMain has no way to pass a value to the tests.
+var shared struct {
+	mu     sync.Mutex
+	inMain bool
+	server *Server
+	err    error
+}
+
+// Main wraps the tests of a package so that they can use NewDB, and stops the
+// server after them. It composes with other wrappers:
+//
+//	goleak.VerifyTestMain(pgtest.Main(m))
+func Main(m Runner) Runner { return served{m} }
+
+// served runs tests with a server.
+type served struct{ tests Runner }
+
+func (s served) Run() (code int) {
+	shared.mu.Lock()
+	shared.inMain = true
+	shared.mu.Unlock()
+	defer func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.inMain = false
+		if shared.server == nil {
+			return
+		}
+		if err := shared.server.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest:", err)
+			code = max(code, 1)
+		}
+		shared.server = nil
+	}()
+	return s.tests.Run()
+}
+
+// NewDB returns the connection string of a new database on the shared server,
+// a copy of the template's. When the test ends, the database is dropped and its
+// remaining connections are closed.
+func NewDB(t testing.TB, template Template) string {
+	t.Helper()
+	shared.mu.Lock()
+	switch {
+	case !shared.inMain:
+		shared.err = errors.New("TestMain does not run the tests through pgtest.Main")
+	case shared.server == nil && shared.err == nil:
+		shared.server, shared.err = start(context.WithoutCancel(t.Context()))
+	}
+	server, err := shared.server, shared.err
+	shared.mu.Unlock()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return server.NewDB(t, template)
+}
+
+// Server is a private server that hands out databases. It is safe for
+// concurrent use. Kill and Restart are for tests of faults.
+type Server struct {
+	*embedpg.Server
+
+	mu        sync.Mutex
+	templates map[string]*build
+}
+
+// build is the result of building a template's database.
+type build struct {
+	once sync.Once
+	err  error
+}
+
+// NewServer starts a server for one test and stops it when the test ends. This
+// takes about half a second; prefer NewDB if the test can share a server.
+func NewServer(t testing.TB) *Server {
+	t.Helper()
+	s, err := start(t.Context())
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return s
+}
+
+// Settings returns the settings of the servers, for starting another server on
+// the same data.
+func Settings() map[string]string {
+	return map[string]string{
+		// Tests are small, and the servers of several packages run at once.
+		"shared_buffers":  "64MB",
+		"max_wal_size":    "256MB",
+		"max_connections": "200",
+		// Off by default; needed to test that a prepared transaction delays the log.
+		"max_prepared_transactions": "4",
+	}
+}
+
+func start(ctx context.Context) (*Server, error) {
+	pg, err := embedpg.Start(ctx, embedpg.Config{Settings: Settings()})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{Server: pg, templates: make(map[string]*build)}, nil
+}
+
+// stopTimeout is ample for the last checkpoint of a test's data.
+const stopTimeout = 30 * time.Second
+
+func (s *Server) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return s.Stop(ctx)
+}
+
+// NewDB is like the function NewDB, on s.
+func (s *Server) NewDB(t testing.TB, template Template) string {
+	t.Helper()
+	source := "template0"
+	if template.Name != "" {
+		var err error
+		// All tests share the result, so the first test's context must not end it.
+		if source, err = s.template(context.WithoutCancel(t.Context()), template); err != nil {
+			t.Fatalf("pgtest: template %s: %v", template.Name, err)
+		}
+	}
+	name := "test_" + strings.ToLower(rand.Text())
+	if err := s.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+quoted(source)); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		ctx := context.WithoutCancel(t.Context())
+		if err := s.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return s.DatabaseURL(name)
+}
+
+// Run runs a client program of the server's version, such as pg_dump, and
+// returns what it prints. input may be nil.
+func (s *Server) Run(t testing.TB, input []byte, program string, args ...string) []byte {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), s.Program(program), args...) //nolint:gosec // from the server's own directory
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("pgtest: %s: %v\n%s", program, err, &said)
+	}
+	return out.Bytes()
+}
+
+// template builds a template's database unless that has been done, and returns
+// its name.
+func (s *Server) template(ctx context.Context, template Template) (string, error) {
+	name := "template_" + template.Name
+	s.mu.Lock()
+	b, found := s.templates[template.Name]
+	if !found {
+		b = new(build)
+		s.templates[template.Name] = b
+	}
+	s.mu.Unlock()
+	b.once.Do(func() {
+		if b.err = s.exec(ctx, "CREATE DATABASE "+quoted(name)); b.err != nil {
+			return
+		}
+		if b.err = template.Build(ctx, s.DatabaseURL(name)); b.err != nil {
+			return
+		}
+		// Postgres cannot copy a database that has connections.
+		b.err = s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS false")
+	})
+	return name, b.err
+}
+
+func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// exec runs a statement that cannot be in a transaction, on a connection of its
+// own: a connection kept would be lost with a server that a test kills.
+func (s *Server) exec(ctx context.Context, sql string) (err error) {
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package pgtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// without makes the test binary run its tests as one whose TestMain does not
+// know of pgtest.
+const without = "PGTEST_WITHOUT_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(without) != "" {
+		os.Exit(m.Run())
+	}
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
+
+func execute(ctx context.Context, url, sql string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func mustExec(t *testing.T, url, sql string) {
+	t.Helper()
+	if err := execute(t.Context(), url, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// counted is a template with a table t, and counts how often it is built.
+func counted() (pgtest.Template, *atomic.Int32) {
+	builds := new(atomic.Int32)
+	return pgtest.Template{Name: "counted, with a \"name\"", Build: func(ctx context.Context, url string) error {
+		builds.Add(1)
+		return execute(ctx, url, "CREATE TABLE t (n int)")
+	}}, builds
+}
+
+func TestTemplateIsBuiltOnceAndCopied(t *testing.T) {
+	server := pgtest.NewServer(t)
+	template, builds := counted()
+	t.Run("in parallel", func(t *testing.T) {
+		for range 8 {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				// Each has the table, and none the others' row.
+				mustExec(t, server.NewDB(t, template), "INSERT INTO t VALUES (1); ALTER TABLE t ADD UNIQUE (n)")
+			})
+		}
+	})
+	if n := builds.Load(); n != 1 {
+		t.Errorf("the template was built %d times", n)
+	}
+}
+
+func TestDatabaseGoesWithItsTest(t *testing.T) {
+	var url string
+	t.Run("test", func(sub *testing.T) {
+		url = pgtest.NewDB(sub, pgtest.Template{})
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			sub.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) }) // long after the test
+	})
+	if err := execute(t.Context(), url, "SELECT 1"); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("after the test: %v", err)
+	}
+}
+
+func TestKillAndRestartKeepDatabases(t *testing.T) {
+	server := pgtest.NewServer(t)
+	template, builds := counted()
+	url := server.NewDB(t, template)
+	mustExec(t, url, "INSERT INTO t VALUES (1)")
+	server.Kill()
+	if err := execute(t.Context(), url, "SELECT 1"); err == nil {
+		t.Error("a killed server answers")
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, url, "DO $$ BEGIN ASSERT (SELECT n FROM t) = 1; END $$")
+	server.NewDB(t, template)
+	if n := builds.Load(); n != 1 {
+		t.Errorf("the template was built %d times", n)
+	}
+}
+
+// failing is a test that notes what it is failed with.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// fails runs a part of a test that should fail and returns why it did.
+func fails(t *testing.T, part func(t testing.TB)) string {
+	t.Helper()
+	f := &failing{TB: t}
+	var wg sync.WaitGroup
+	wg.Go(func() { part(f) })
+	wg.Wait()
+	return f.said
+}
+
+func TestTemplateThatCannotBeBuilt(t *testing.T) {
+	server := pgtest.NewServer(t)
+	template := pgtest.Template{Name: "broken", Build: func(context.Context, string) error {
+		return errors.New("no such migration")
+	}}
+	for range 2 {
+		said := fails(t, func(t testing.TB) { server.NewDB(t, template) })
+		if !strings.Contains(said, "no such migration") {
+			t.Errorf("the test was told %q", said)
+		}
+	}
+}
+
+// Without pgtest.Main nobody would stop the server.
+func TestTestMainWithoutMain(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestDatabaseGoesWithItsTest$")
+	cmd.Env = append(os.Environ(), without+"=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "pgtest.Main") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,207 @@
+// Package privateredis runs a real redis-server for one test process or
+// benchmark, on a free loopback port and without persistence. It never uses a
+// server that is already running. Tests can kill, freeze and restart the server
+// at the same address to exercise its clients.
+package privateredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const host = "127.0.0.1"
+
+// Ports are drawn from below the ephemeral range of Linux and macOS. While the
+// server is down, an outgoing connection could take an ephemeral port, and a
+// client could even connect to itself.
+const (
+	minPort = 20000
+	maxPort = 32000
+
+	portAttempts = 20
+)
+
+// Config configures a server. The zero value is a plain server.
+type Config struct {
+	// Args are appended to the command line of redis-server and override the
+	// settings of this package, for example "--maxmemory", "64mb".
+	Args []string
+}
+
+// Server is a running redis-server. It is safe for concurrent use.
+type Server struct {
+	binary string
+	args   []string
+	dir    string
+	port   int
+
+	mu      sync.Mutex
+	process *process // nil while down
+	stopped bool
+}
+
+// Start runs a server and returns once it accepts connections. ctx bounds the
+// start only: the server runs until [Server.Stop] or, on Linux, until this
+// process ends.
+//
+// If redis-server is not installed, the error is [ErrNotInstalled].
+func Start(ctx context.Context, cfg Config) (*Server, error) { return startBelow(ctx, cfg, maxPort) }
+
+// startBelow is Start with an upper bound for the port.
+func startBelow(ctx context.Context, cfg Config, maxPort int) (*Server, error) {
+	binary, err := findBinary(exec.LookPath, usualPlaces())
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "privateredis-")
+	if err != nil {
+		return nil, fmt.Errorf("privateredis: make the working directory: %w", err)
+	}
+	s := &Server{binary: binary, args: cfg.Args, dir: dir}
+	if err := s.startOnFreePort(ctx, maxPort); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return s, nil
+}
+
+// startOnFreePort tries ports until the server has one: another process may take
+// a port between the check and the start.
+func (s *Server) startOnFreePort(ctx context.Context, maxPort int) error {
+	for attempt := 1; ; attempt++ {
+		port, err := freePort(ctx, maxPort)
+		if err != nil {
+			return err
+		}
+		s.port = port
+		s.process, err = s.launch(ctx)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errPortTaken) || attempt == portAttempts {
+			return err
+		}
+	}
+}
+
+// freePort returns a loopback port below maxPort that has no listener now.
+func freePort(ctx context.Context, maxPort int) (int, error) {
+	var listen net.ListenConfig
+	var lastErr error
+	for range portAttempts {
+		port := minPort + rand.IntN(maxPort-minPort) //nolint:gosec // a port is no secret
+		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			lastErr = err
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return 0, fmt.Errorf("privateredis: release port %d: %w", port, err)
+		}
+		return port, nil
+	}
+	return 0, fmt.Errorf("privateredis: find a free port between %d and %d: %w", minPort, maxPort, lastErr)
+}
+
+// Addr returns host:port, the same for the life of the server.
+func (s *Server) Addr() string { return net.JoinHostPort(host, strconv.Itoa(s.port)) }
+
+// URL returns the address in the form that Redis clients parse:
+// "redis://127.0.0.1:21345/0".
+func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
+
+// Kill ends the server as a crash does (SIGKILL) and returns when it is gone.
+// It does nothing if the server is down.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+}
+
+func (s *Server) kill() {
+	if s.process != nil {
+		s.process.kill()
+		s.process = nil
+	}
+}
+
+// Pause freezes the server (SIGSTOP): the kernel still accepts connections and
+// acknowledges bytes, but no answer comes. On Linux it returns when the server
+// has stopped.
+func (s *Server) Pause(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("privateredis: pause: %w", err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		stopped, err := isStopped(s.process.pid())
+		if err != nil {
+			return fmt.Errorf("privateredis: pause: %w", err)
+		}
+		if stopped {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("privateredis: pause: %w", ctx.Err())
+		}
+	}
+}
+
+// Resume ends a Pause (SIGCONT). The server then handles the commands it was
+// sent in the meantime.
+func (s *Server) Resume() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.signal(syscall.SIGCONT); err != nil {
+		return fmt.Errorf("privateredis: resume: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) signal(sig syscall.Signal) error {
+	if s.process == nil {
+		return errors.New("the server is down")
+	}
+	return s.process.signal(sig)
+}
+
+// Restart kills the server if it runs, and starts an empty one at the same
+// address. ctx bounds the start.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errors.New("privateredis: restart: the server was stopped")
+	}
+	s.kill()
+	p, err := s.launch(ctx)
+	if err != nil {
+		return err
+	}
+	s.process = p
+	return nil
+}
+
+// Stop ends the server permanently and removes its files. It may be called more
+// than once.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+	s.stopped = true
+	_ = os.RemoveAll(s.dir)
+}

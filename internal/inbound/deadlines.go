@@ -1,0 +1,158 @@
+package inbound
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// Grace is the time allowed for a body to arrive and an answer to be read,
+	// in addition to that for its size.
+	Grace = 10 * time.Second
+	// SlowestRate is the least average rate in bytes per second.
+	SlowestRate = 16 << 10
+	// linger is how long the server reads the rest of an unread body. Closing a
+	// connection with unread data resets it, and the client may miss the answer.
+	linger = time.Second
+)
+
+// allowed is how long n bytes may take, besides the grace.
+func allowed(n int) time.Duration { return time.Duration(n) * time.Second / SlowestRate }
+
+// Deadlines sets the deadlines of requests that h answers. Reading a body that
+// comes too slowly fails with os.ErrDeadlineExceeded. If h does not read a body to
+// its end, the connection closes after the answer. A handler that sets a write
+// deadline overrides the one here.
+func Deadlines(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &exchange{ResponseWriter: w, control: http.NewResponseController(w), patience: Grace}
+		if r.Body != nil && r.Body != http.NoBody {
+			e.body = &body{ReadCloser: r.Body, control: e.control}
+			r = r.WithContext(r.Context()) // a copy: the server keeps its own
+			r.Body = e.body
+		}
+		h.ServeHTTP(e, r)
+		e.finish()
+	})
+}
+
+// body is a request body with a deadline.
+type body struct {
+	io.ReadCloser
+	control *http.ResponseController
+	// began is when reading began.
+	began time.Time
+	// came is how many bytes have arrived.
+	came  int
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.ended {
+		return b.ReadCloser.Read(p)
+	}
+	if b.began.IsZero() {
+		b.began = time.Now()
+	}
+	_ = b.control.SetReadDeadline(b.began.Add(Grace + allowed(b.came))) // tests record answers without a connection
+	n, err := b.ReadCloser.Read(p)
+	b.came += n
+	if errors.Is(err, io.EOF) {
+		b.ended = true
+		_ = b.control.SetReadDeadline(time.Time{}) // the server now watches for a disconnect
+	}
+	return n, err
+}
+
+// exchange is a request in progress.
+type exchange struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	// body is nil if the request has none.
+	body *body
+	// wrote is set once the header of the answer is written, hijacked once the
+	// connection is hijacked.
+	wrote, hijacked bool
+	// own is set if the handler sets write deadlines.
+	own bool
+	// patience is how long writing may still wait for the client.
+	patience time.Duration
+}
+
+// Unwrap is for http.ResponseController.
+func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (e *exchange) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		e.wrote = true
+		e.leaveBody()
+	}
+	e.ResponseWriter.WriteHeader(status)
+}
+
+// leaveBody stops the server from waiting for the rest of the body.
+func (e *exchange) leaveBody() {
+	if e.body != nil && !e.body.ended {
+		e.Header().Set("Connection", "close")
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (e *exchange) Write(b []byte) (int, error) {
+	if !e.wrote {
+		e.WriteHeader(http.StatusOK)
+	}
+	if e.own {
+		return e.ResponseWriter.Write(b)
+	}
+	began := time.Now()
+	e.patience += allowed(len(b))
+	_ = e.control.SetWriteDeadline(began.Add(e.patience)) // as in Read
+	n, err := e.ResponseWriter.Write(b)
+	e.patience -= time.Since(began)
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (e *exchange) FlushError() error {
+	if !e.wrote {
+		e.WriteHeader(http.StatusOK)
+	}
+	return e.control.Flush()
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (e *exchange) SetWriteDeadline(deadline time.Time) error {
+	e.own = true
+	return e.control.SetWriteDeadline(deadline)
+}
+
+// Hijack implements http.Hijacker.
+func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := e.control.Hijack()
+	e.hijacked = err == nil
+	return conn, buffered, err
+}
+
+// finish sets the deadlines for the server's work after the handler: it flushes
+// the buffer and reads the rest of the body.
+func (e *exchange) finish() {
+	if e.hijacked {
+		return
+	}
+	if !e.wrote {
+		e.leaveBody()
+	}
+	if !e.own {
+		_ = e.control.SetWriteDeadline(time.Now().Add(e.patience)) // as in Read
+	}
+	if e.body != nil && !e.body.ended {
+		_ = e.control.SetReadDeadline(time.Now().Add(linger)) // as in Read
+	}
+}

@@ -1,0 +1,3 @@
+// Package inbound limits connections: how many unauthenticated clients may hold,
+// and how long a request may take to arrive and its answer to be read.
+package inbound

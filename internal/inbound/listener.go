@@ -1,0 +1,253 @@
+package inbound
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Listener accepts connections within limits. A connection counts as
+// unauthenticated until Vouch. It is safe for concurrent use.
+type Listener struct {
+	net.Listener
+	limits  Limits
+	log     *slog.Logger
+	metrics *Metrics
+
+	mu sync.Mutex
+	// strangers are the unauthenticated connections, oldest first. byAddress has
+	// them by address, without those of trusted proxies.
+	strangers list.List
+	byAddress map[netip.Prefix]*list.List
+	// known is the number of authenticated connections.
+	known int
+	// ended counts connections closed at a limit since the last log line, at
+	// loggedAt.
+	ended    int
+	loggedAt time.Time
+}
+
+// NewListener returns a listener that accepts from l. metrics may be nil.
+func NewListener(l net.Listener, limits Limits, log *slog.Logger, metrics *Metrics) *Listener {
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
+	return &Listener{Listener: l, limits: limits, log: log, metrics: metrics, byAddress: map[netip.Prefix]*list.List{}}
+}
+
+// writeBuffer bounds unread answers in the kernel, which would otherwise grow to
+// megabytes.
+const writeBuffer = 128 << 10
+
+// logInterval is the least time between log lines about limits.
+const logInterval = time.Minute
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.endOldest() // the server tries again soon
+		}
+		if err != nil {
+			return nil, err
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(writeBuffer) // works with any
+		}
+		if admitted := l.admit(c); admitted != nil {
+			return admitted, nil
+		}
+	}
+}
+
+// admit counts a connection as a stranger's and closes an older one if at a
+// limit. It returns nil if there is no room at all.
+func (l *Listener) admit(c net.Conn) *conn {
+	s := &conn{Conn: c, listener: l}
+	s.address, s.counts = l.addressOf(c)
+	l.mu.Lock()
+	var victim *conn
+	limits := l.limits
+	switch same := l.byAddress[s.address]; {
+	case s.counts && same != nil && over(same.Len(), limits.PerAddress):
+		victim = oldest(same)
+	case over(l.strangers.Len(), limits.Unauthenticated), over(l.strangers.Len()+l.known, limits.Connections):
+		victim = oldest(&l.strangers)
+	}
+	refused := victim == nil && over(l.strangers.Len()+l.known, limits.Connections)
+	if victim != nil {
+		l.remove(victim)
+	}
+	if !refused {
+		l.add(s)
+	}
+	if victim != nil || refused {
+		l.tell()
+	}
+	l.mu.Unlock()
+
+	switch {
+	case refused:
+		l.metrics.ended.WithLabelValues("files").Inc()
+		_ = c.Close() // there is no room to say why
+		return nil
+	case victim != nil:
+		l.metrics.ended.WithLabelValues("unauthenticated").Inc()
+		_ = victim.Conn.Close() // as above
+	}
+	return s
+}
+
+// endOldest makes room when the process has no more open files.
+func (l *Listener) endOldest() {
+	l.mu.Lock()
+	victim := oldest(&l.strangers)
+	if victim != nil {
+		l.remove(victim)
+		l.tell()
+	}
+	l.mu.Unlock()
+	if victim != nil {
+		l.metrics.ended.WithLabelValues("files").Inc()
+		_ = victim.Conn.Close() // as in admit
+	}
+}
+
+// over reports whether one more than n is too many.
+func over(n, limit int) bool { return limit > 0 && n >= limit }
+
+func oldest(of *list.List) *conn {
+	if of.Len() == 0 {
+		return nil
+	}
+	c, _ := of.Front().Value.(*conn)
+	return c
+}
+
+// tell logs that connections are closed at a limit. The caller holds the mutex.
+func (l *Listener) tell() {
+	l.ended++
+	if now := time.Now(); now.Sub(l.loggedAt) >= logInterval {
+		l.log.Warn("connections are closed at a limit: the oldest unauthenticated ones, or new ones if all open files are in use",
+			"ended", l.ended, "unauthenticated", l.strangers.Len(), "authenticated", l.known,
+			"max_unauthenticated", l.limits.Unauthenticated, "max_per_address", l.limits.PerAddress, "max_connections", l.limits.Connections)
+		l.ended, l.loggedAt = 0, now
+	}
+}
+
+// add adds a stranger. The caller holds the mutex.
+func (l *Listener) add(c *conn) {
+	c.at = l.strangers.PushBack(c)
+	l.metrics.unauthenticated.Inc()
+	if !c.counts {
+		return
+	}
+	same := l.byAddress[c.address]
+	if same == nil {
+		same = list.New()
+		l.byAddress[c.address] = same
+	}
+	c.atAddress = same.PushBack(c)
+}
+
+// remove removes a stranger. The caller holds the mutex.
+func (l *Listener) remove(c *conn) {
+	l.strangers.Remove(c.at)
+	l.metrics.unauthenticated.Dec()
+	c.at = nil
+	if !c.counts {
+		return
+	}
+	same := l.byAddress[c.address]
+	if same.Remove(c.atAddress); same.Len() == 0 {
+		delete(l.byAddress, c.address)
+	}
+	c.atAddress = nil
+}
+
+// addressOf returns the address to count a connection under: for IPv6 the /64
+// that one household gets. counts is false for trusted proxies and unknown
+// addresses.
+func (l *Listener) addressOf(c net.Conn) (address netip.Prefix, counts bool) {
+	peer, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	a := peer.Addr().Unmap().WithZone("")
+	if slices.ContainsFunc(l.limits.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return netip.Prefix{}, false
+	}
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	address, err = a.Prefix(bits)
+	return address, err == nil
+}
+
+// conn is a connection that its listener counts.
+type conn struct {
+	net.Conn
+	listener *Listener
+	address  netip.Prefix
+	counts   bool
+
+	// The rest is guarded by the listener's mutex.
+
+	// at and atAddress are its places in the listener's lists while it is a
+	// stranger's.
+	at, atAddress *list.Element
+	known         bool
+}
+
+// Vouch marks the connection as authenticated. It is idempotent.
+func (c *conn) Vouch() {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.at == nil { // known already, or ended
+		return
+	}
+	l.remove(c)
+	c.known = true
+	l.known++
+	l.metrics.authenticated.Inc()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	l := c.listener
+	l.mu.Lock()
+	switch {
+	case c.at != nil:
+		l.remove(c)
+	case c.known:
+		c.known = false
+		l.known--
+		l.metrics.authenticated.Dec()
+	}
+	l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+type connKey struct{}
+
+// ConnContext is for http.Server. It adds the connection to requests' contexts.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Vouch marks the connection of a request's context as authenticated.
+func Vouch(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.Vouch()
+	}
+}

@@ -1,0 +1,25 @@
+package pgsession_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/pgsession"
+)
+
+// Somebody who reads for a minute holds up an archiving for at most another, and
+// for hours has others wait seldom.
+func TestLockPauses(t *testing.T) {
+	attempts, waited, pause := 0, time.Duration(0), time.Duration(0)
+	for waited < 6*time.Hour {
+		last := waited
+		pause = pgsession.NextLockPause(pause)
+		attempts++
+		if waited += pause; pause > max(last+pgsession.FirstLockPause, pgsession.FirstLockPause) {
+			t.Errorf("after %v it waits for %v", last, pause)
+		}
+	}
+	if attempts > 6*120+12 {
+		t.Errorf("in 6 hours there are %d attempts", attempts)
+	}
+}

@@ -1,0 +1,79 @@
+-- Gives a role the rights of its kind in the schema badged, and takes away all
+-- others that it has there. Run it as the owner of the schema:
+--
+--     SELECT set_config('badged.role', 'chat', false), set_config('badged.kind', 'publisher', false);
+--     \i grant.sql
+--
+-- A table that a migration adds and a server writes is named here.
+DO $$
+DECLARE
+    role_name CONSTANT text := current_setting('badged.role');
+    kind      CONSTANT text := current_setting('badged.kind');
+    partition text;
+    granted   text;
+BEGIN
+    IF kind NOT IN ('server', 'publisher', 'reader') THEN
+        RAISE EXCEPTION 'the kind of a role is server, publisher or reader, not %', kind USING ERRCODE = 'invalid_parameter_value';
+    ELSIF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'badged' AND pg_get_userbyid(nspowner) = role_name) THEN
+        RAISE EXCEPTION 'role % owns the schema badged', role_name USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA badged FROM %I', role_name);
+    EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA badged FROM %I', role_name);
+    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM %I', role_name);
+    EXECUTE format('REVOKE ALL ON SCHEMA badged FROM %I', role_name);
+    EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
+
+    IF kind = 'publisher' THEN
+        EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO %I', role_name);
+    ELSE
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA badged TO %I', role_name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.partition_of(text) TO %I', role_name);
+    END IF;
+    IF kind = 'reader' THEN
+        EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.jobs FROM %I', role_name);
+    END IF;
+
+    FOR partition IN
+        SELECT 'p' || lpad(p::text, greatest(2, length(p::text)), '0')
+        FROM badged.settings, generate_series(0, partitions - 1) AS p
+    LOOP
+        -- Where an event is in the log, and who wrote it, is for Postgres to say.
+        IF kind IN ('server', 'publisher') THEN
+            EXECUTE format('GRANT INSERT (uuid, payload, metadata) ON badged.%I TO %I', 'events_' || partition, role_name);
+        END IF;
+        IF kind = 'server' THEN
+            EXECUTE format('GRANT INSERT (own) ON badged.%I TO %I', 'events_' || partition, role_name);
+            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
+            EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
+        END IF;
+    END LOOP;
+
+    IF kind = 'server' THEN
+        FOR granted IN
+            SELECT relname FROM pg_class
+            WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname ~ '^dedup_keys_p\d+_g\d+$'
+        LOOP
+            EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', granted, role_name);
+        END LOOP;
+        FOREACH granted IN ARRAY ARRAY[
+            'UPDATE ON badged.partitions',
+            'INSERT ON badged.dedup_generations',
+            'INSERT, DELETE ON badged.dead_letters, badged.rebuilt_partitions, badged.samples',
+            'INSERT, UPDATE, DELETE ON badged.mended_users, badged.expiry_progress',
+            'INSERT, UPDATE ON badged.jobs, badged.late_folds',
+            'INSERT (who, via, action, arguments) ON badged.audit',
+            'INSERT (audit_id, result, error) ON badged.audit_ends',
+            'EXECUTE ON FUNCTION badged.expect_rows(bigint, bigint), badged.create_dedup_generation(integer),
+                badged.drop_dedup_generations(integer), badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
+                badged.create_rebuild_tables(integer), badged.swap_rebuild_tables(integer), badged.drop_rebuild_tables(integer)'
+        ] LOOP
+            EXECUTE format('GRANT %s TO %I', granted, role_name);
+        END LOOP;
+    END IF;
+
+    INSERT INTO badged.granted_roles VALUES (role_name, kind)
+    ON CONFLICT (role) DO UPDATE SET kind = excluded.kind;
+END
+$$;

@@ -1,0 +1,422 @@
+// Package archiving cuts old events off the log: it writes complete ranges to
+// an archive, makes their sum the baseline of the partition, and drops the
+// ranges.
+package archiving
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
+)
+
+// Config configures an archiving. Pool, Log, Dir and Before are required.
+type Config struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// Dir is the archive, to which files are added. It is created if it does
+	// not exist and nothing was archived yet.
+	Dir string
+	// Before is the time before which every event of a range must have been
+	// appended.
+	Before time.Time
+	// Memory is as in rebuild.Config.
+	Memory int64
+
+	// Planned, Done and Blocked, if not nil, are as in rebuild.Config. Blocked
+	// is about sessions that read the log or the baseline of a partition.
+	Planned func(partition int, work int64)
+	Done    func(work, events int)
+	Blocked func(partition, pid int, application string)
+	// Archived, if not nil, is called with each finished partition.
+	Archived func(Result)
+}
+
+// Result is what was archived of a partition.
+type Result struct {
+	Partition int `json:"partition"`
+	// Files and Events are how many were written, Bytes the size of the files.
+	Files  int   `json:"files"`
+	Events int64 `json:"events"`
+	Bytes  int64 `json:"bytes"`
+	// Dropped is how many tables were cut off the log, including those that an
+	// interrupted run had left.
+	Dropped int `json:"dropped"`
+	// Kept is why the rest of the log was kept.
+	Kept string `json:"kept"`
+}
+
+// Run writes the events of complete ranges of the log to files, makes their
+// sum the baseline of the partition, and drops the ranges, one partition after
+// the other, while the server runs.
+//
+// A range is complete when no transaction can append to it any more and every
+// consumer group has read it. It is archived if all of it was appended before
+// Before and the ranges before it are archived.
+//
+// Nothing is dropped until its events are in a file that is synced, read back
+// and in the manifest, and the baseline is committed. After an interruption
+// the next call resumes. A second run, or a rebuild at the same time, fails
+// with a [*rebuild.RunningError]; a run of another database into the same
+// directory fails with [archive.ErrInUse].
+func Run(ctx context.Context, cfg Config) (err error) {
+	if cfg.Archived == nil {
+		cfg.Archived = func(Result) {}
+	}
+	job, err := rebuild.NewJob(ctx, rebuild.Config{
+		Pool: cfg.Pool, Log: cfg.Log, Memory: cfg.Memory, Planned: cfg.Planned, Done: cfg.Done, Blocked: cfg.Blocked,
+	}, "badged archive")
+	if err != nil {
+		return err
+	}
+	defer job.Close(ctx)
+	a := &archiving{cfg: cfg, job: job}
+	defer func() {
+		if a.archive != nil {
+			_ = a.archive.Close() // all files are synced already
+		}
+	}()
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	for p := range cfg.Log.Partitions() {
+		done, err := a.partition(ctx, p)
+		if err != nil {
+			return fmt.Errorf("archive partition %d: %w", p, err)
+		}
+		cfg.Archived(done)
+	}
+	return nil
+}
+
+// archiving is one call of Run.
+type archiving struct {
+	cfg Config
+	// job holds the lock, and all writes to the database use its connection.
+	job     *rebuild.Job
+	archive *archive.Archive
+}
+
+// open opens or creates the archive, and checks that it is complete and
+// belongs to this log.
+func (a *archiving) open(ctx context.Context) error {
+	var id uuid.UUID
+	var archived int64
+	err := a.job.Conn.QueryRow(ctx, `SELECT log_id, (SELECT count(*) FROM badged.archived_files) FROM badged.log_identity`).Scan((*[16]byte)(&id), &archived)
+	if err != nil {
+		return fmt.Errorf("read the list of archived files: %w", err)
+	}
+	a.archive, err = archive.Continue(a.cfg.Dir)
+	if errors.Is(err, archive.ErrNone) && archived == 0 {
+		a.archive, err = archive.Create(a.cfg.Dir, id, a.cfg.Log.Partitions())
+	}
+	if err != nil {
+		return err
+	}
+	for p := range a.cfg.Log.Partitions() {
+		files, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, p)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := a.archive.Check(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// logRange is a range of the log and its content after the baseline.
+type logRange struct {
+	number int
+	starts int64
+	// ends is 0 for the last.
+	ends   int64
+	events int64
+	until  time.Time
+}
+
+// of returns the FROM clause of a query on the content of a range that has an
+// end. It names the whole log, which the role may read, with bounds that limit
+// the scan to the table of the range.
+func (r *logRange) of(partition int) string {
+	return fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends)
+}
+
+// partition archives what it can of a partition.
+func (a *archiving) partition(ctx context.Context, partition int) (done Result, err error) {
+	done.Partition = partition
+	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.drop_base_tables($1)`, partition); err != nil {
+		return done, fmt.Errorf("drop the tables that an earlier run left: %w", err)
+	}
+	if done.Dropped, err = a.drop(ctx, partition); err != nil {
+		return done, err
+	}
+	from, err := replay.LoadBaseline(ctx, a.job.Conn, partition)
+	if err != nil {
+		return done, err
+	}
+	ranges, kept, err := a.complete(ctx, partition, from)
+	if done.Kept = kept; err != nil || len(ranges) == 0 {
+		return done, err
+	}
+	// Take the snapshot after the ranges, so that it has the dead letters and the
+	// key generations of all their events.
+	var in replay.Snapshot
+	if err := replay.WithSnapshot(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions(), func(now *replay.Snapshot) error {
+		in = *now
+		return nil
+	}); err != nil {
+		return done, err
+	}
+	known, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, partition)
+	if err != nil {
+		return done, err
+	}
+	var files []archive.File
+	present := in.Baseline.Generation
+	for _, r := range ranges {
+		a.job.Config.Planned(partition, r.events)
+		var f archive.File
+		if f, present, err = a.write(ctx, &in, r, len(known)+len(files)+1, present); err != nil {
+			return done, err
+		}
+		files = append(files, f)
+		done.Files++
+		done.Events += f.Events
+		done.Bytes += f.Bytes
+	}
+	if err := a.rebase(ctx, &in, files, ranges, present); err != nil {
+		return done, err
+	}
+	for _, f := range files {
+		if err := a.archive.Check(ctx, f); err != nil {
+			return done, err
+		}
+	}
+	dropped, err := a.drop(ctx, partition)
+	done.Dropped += dropped
+	return done, err
+}
+
+// complete returns the ranges after a baseline that have events and can be
+// archived, and why those that follow cannot.
+func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline) (ranges []logRange, kept string, err error) {
+	conn := a.job.Conn
+	rows, err := conn.Query(ctx, `SELECT number, starts::text::bigint, coalesce(ends::text::bigint, 0), 0, now(),
+    ends <= pg_snapshot_xmin(pg_current_snapshot())::text::xid8
+FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, partition)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the ranges of the log: %w", err)
+	}
+	settled := map[int]bool{}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r logRange, err error) {
+		var passed *bool
+		err = row.Scan(&r.number, &r.starts, &r.ends, &r.events, &r.until, &passed)
+		settled[r.number] = passed != nil && *passed
+		return r, err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("read the ranges of the log: %w", err)
+	}
+	for _, r := range all {
+		if !settled[r.number] {
+			return ranges, fmt.Sprintf("its range from transaction %d on is not complete yet", r.starts), nil
+		}
+		var latest *time.Time
+		err := conn.QueryRow(ctx, `SELECT count(*), max(created_at) FROM `+r.of(partition)+` AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)`,
+			from.Position.TransactionID, from.Position.Offset).Scan(&r.events, &latest)
+		if err != nil {
+			return nil, "", fmt.Errorf("measure range %d of the log: %w", r.number, err)
+		}
+		if latest == nil {
+			continue // an empty range is dropped with others
+		}
+		if r.until = *latest; !r.until.Before(a.cfg.Before) {
+			return ranges, fmt.Sprintf("its range from transaction %d on has an event of %s", r.starts, r.until.UTC().Format(time.RFC3339)), nil
+		}
+		var group string
+		err = conn.QueryRow(ctx, `SELECT consumer_group FROM badged.`+events.Topic(partition)+`_offsets AS o
+WHERE EXISTS (SELECT FROM `+r.of(partition)+` AND (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
+ORDER BY consumer_group LIMIT 1`).Scan(&group)
+		if err == nil {
+			return ranges, fmt.Sprintf("the consumer group %q has not read its range from transaction %d on", group, r.starts), nil
+		} else if !errors.Is(err, pgx.ErrNoRows) {
+			return nil, "", fmt.Errorf("read the positions of consumers: %w", err)
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, "", nil
+}
+
+// write writes the file of a range under a number and adds it to the manifest.
+// present is the key generation before the range; write returns the one after
+// it.
+func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
+	var last events.Position
+	var dead []string
+	f, err := a.archive.Write(ctx, in.Partition, number, func(visit func(*archive.Record) error) error {
+		return a.records(ctx, in, r, func(record *archive.Record) error {
+			last = record.Position
+			if _, buried := in.Buried[last]; buried {
+				dead = append(dead, last.String())
+			}
+			return visit(record)
+		})
+	})
+	if err != nil {
+		return f, present, err
+	}
+	f.DeadLetters = dead
+	for _, g := range in.Generations {
+		if g.Number > present && g.After.Before(last) {
+			present = g.Number
+			f.Generations = append(f.Generations, archive.Generation{Number: g.Number, After: g.After.String()})
+		}
+	}
+	return f, present, a.archive.Add(f)
+}
+
+// archivePage is how many records are read at once.
+const archivePage = 2000
+
+// records visits the records of a range after the baseline, in order.
+func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
+	at := in.Baseline.Position
+	for {
+		rows, err := a.cfg.Pool.Query(ctx, fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid::text, payload::text, metadata::text, created_at, own
+FROM %s AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
+ORDER BY log.transaction_id, log."offset"
+LIMIT $3`, r.of(in.Partition)), at.TransactionID, at.Offset, archivePage)
+		if err != nil {
+			return fmt.Errorf("read range %d of the log: %w", r.number, err)
+		}
+		n := 0
+		var record archive.Record
+		if _, err := pgx.ForEachRow(rows, []any{
+			&record.Position.TransactionID, &record.Position.Offset, &record.UUID, &record.Payload, &record.Metadata, &record.AppendedAt, &record.Own,
+		}, func() error {
+			n++
+			at = record.Position
+			return visit(&record)
+		}); err != nil {
+			return fmt.Errorf("read range %d of the log: %w", r.number, err)
+		}
+		if n == 0 {
+			return nil
+		}
+		a.job.Config.Done(n, n)
+	}
+}
+
+// rebase folds the events in files, which are those of ranges, into the
+// baseline, with one short transaction at the end.
+func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
+	last := files[len(files)-1]
+	var err error
+	if in.Position, err = archive.ParsePosition(last.Last); err != nil {
+		return fmt.Errorf("read the last position of the archive: %w", err)
+	}
+	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.create_base_tables($1)`, in.Partition); err != nil {
+		return fmt.Errorf("create the tables of the new baseline: %w", err)
+	}
+	s := rebuild.NewStaging(a.job, in.Partition, "base_next")
+	if err := s.FillUpTo(ctx, in); err != nil {
+		return err
+	}
+	if err := a.copyKeys(ctx, in.Partition, s.Keys); err != nil {
+		return err
+	}
+	next := replay.Baseline{Position: in.Position, Generation: present, Events: in.Baseline.Events, Until: in.Baseline.Until}
+	for _, f := range files {
+		next.Events += f.Events
+		if f.AppendedUntil.After(next.Until) {
+			next.Until = f.AppendedUntil
+		}
+	}
+	nn := fmt.Sprintf("%02d", in.Partition)
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Blocked, Partition: in.Partition, Tables: []string{
+		"badged.users_p" + nn + "_base", "badged.conversations_p" + nn + "_base", "badged.keys_p" + nn + "_base",
+	}}
+	for {
+		err := pgx.BeginFunc(ctx, a.job.Conn, func(tx pgx.Tx) error {
+			var batch pgx.Batch
+			batch.Queue(pgsession.SetSwapPatienceSQL)
+			batch.Queue(`SELECT badged.swap_base_tables($1)`, in.Partition)
+			batch.Queue(`INSERT INTO badged.bases (partition_id, transaction_id, "offset", generation, events, appended_until)
+VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6)
+ON CONFLICT (partition_id) DO UPDATE
+SET transaction_id = excluded.transaction_id, "offset" = excluded."offset", generation = excluded.generation,
+    events = excluded.events, appended_until = excluded.appended_until`,
+				in.Partition, next.Position.TransactionID, next.Position.Offset, next.Generation, next.Events, next.Until)
+			for i, f := range files {
+				batch.Queue(`INSERT INTO badged.archived_files (partition_id, number, range, events, sha256) VALUES ($1, $2, $3, $4, $5)`,
+					f.Partition, f.Number, ranges[i].number, f.Events, f.SHA256)
+			}
+			return tx.SendBatch(ctx, &batch).Close()
+		})
+		if !pgsession.IsLocked(err) {
+			if err != nil {
+				return fmt.Errorf("swap in the new baseline: %w", err)
+			}
+			return nil
+		}
+		if err := blocked.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// copyKeys writes the event keys in short transactions.
+func (a *archiving) copyKeys(ctx context.Context, partition int, keys *store.DedupReplay) error {
+	for age, users := range keys.Keys {
+		ids := slices.SortedFunc(maps.Keys(users), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+		for chunk := range slices.Chunk(ids, rebuild.BulkRows) {
+			var lines bytes.Buffer
+			for _, id := range chunk {
+				fmt.Fprintf(&lines, "%s\t%d\t\\\\x%x\n", id, keys.Present-age, users[id])
+			}
+			if _, err := a.job.Conn.PgConn().CopyFrom(ctx, &lines, fmt.Sprintf(`COPY badged.keys_p%02d_base_next (key, generation, users) FROM STDIN`, partition)); err != nil {
+				return fmt.Errorf("load %d keys: %w", len(chunk), err)
+			}
+		}
+	}
+	return nil
+}
+
+// drop drops the ranges before the baseline, and returns how many.
+func (a *archiving) drop(ctx context.Context, partition int) (dropped int, err error) {
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Blocked, Partition: partition, Tables: []string{"badged." + events.Topic(partition)}}
+	for {
+		err := pgx.BeginFunc(ctx, a.job.Conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, `SELECT badged.drop_log_ranges($1)`, partition).Scan(&dropped)
+		})
+		if !pgsession.IsLocked(err) {
+			if err != nil {
+				return 0, fmt.Errorf("drop archived ranges: %w", err)
+			}
+			return dropped, nil
+		}
+		if err := blocked.Wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// Package deadletters lists, retries and discards events that could not be
+// folded.
+package deadletters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+)
+
+// Letter is a record of the log that could not be folded.
+type Letter struct {
+	ID        int64           `json:"id"`
+	Partition int             `json:"partition"`
+	Position  events.Position `json:"position"`
+	UUID      string          `json:"uuid"`
+	// Payload is the text in the log, nil if it was null.
+	Payload []byte `json:"payload"`
+	Reason  string `json:"reason"`
+	// At is when it became a dead letter.
+	At time.Time `json:"at"`
+}
+
+// Letters are the dead letters of one database. It is safe for concurrent use.
+type Letters struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+}
+
+// New returns the dead letters of a database and its log.
+func New(pool *pgxpool.Pool, log *events.Log) *Letters {
+	return &Letters{pool: pool, log: log}
+}
+
+// deadLetterColumns are the columns that scanDeadLetter scans.
+const deadLetterColumns = `id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`
+
+// MaxPageBytes ends a page: once it has so many bytes, nothing is added. An
+// event may have 1 MiB.
+const MaxPageBytes = 4 << 20
+
+// List returns up to limit dead letters with an id above after, in order of
+// id. It returns fewer if they exceed MaxPageBytes together, and none only
+// after the last.
+func (d *Letters) List(ctx context.Context, after int64, limit int) ([]Letter, error) {
+	rows, err := d.pool.Query(ctx, `SELECT `+deadLetterColumns+`
+FROM (SELECT *, sum(coalesce(octet_length(payload::text), 0) + octet_length(reason)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+      FROM (SELECT * FROM badged.dead_letters WHERE id > $1 ORDER BY id LIMIT $2) AS page) AS page
+WHERE coalesce(before, 0) < $3
+ORDER BY id`, after, limit, MaxPageBytes)
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	letters, err := pgx.CollectRows(rows, scanDeadLetter)
+	if err != nil {
+		return nil, fmt.Errorf("list dead letters: %w", err)
+	}
+	return letters, nil
+}
+
+// ErrNotFound is returned if no dead letter has the id, or no longer.
+var ErrNotFound = errors.New("there is no such dead letter")
+
+// Find returns a dead letter, or [ErrNotFound].
+func (d *Letters) Find(ctx context.Context, id int64) (Letter, error) {
+	letter, err := oneDeadLetter(d.pool.Query(ctx, `SELECT `+deadLetterColumns+` FROM badged.dead_letters WHERE id = $1`, id))
+	if err != nil {
+		return Letter{}, fmt.Errorf("find dead letter %d: %w", id, err)
+	}
+	return letter, nil
+}
+
+const removeDeadLetterSQL = `DELETE FROM badged.dead_letters WHERE id = $1 RETURNING ` + deadLetterColumns
+
+// Retry publishes a dead letter again and removes it, in one transaction. It
+// goes through the log like a new event. If this release cannot decode it
+// either, Retry fails with an [*events.InvalidError] and keeps the letter.
+func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
+	var receipt events.Receipt
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+		letter, err := oneDeadLetter(tx.Query(ctx, removeDeadLetterSQL, id))
+		if err != nil {
+			return err
+		}
+		e, err := events.Decode(letter.Payload)
+		if err != nil {
+			return err
+		}
+		receipt, err = d.log.Publish(ctx, tx, e)
+		return err
+	})
+	if err != nil {
+		return events.Receipt{}, fmt.Errorf("retry dead letter %d: %w", id, err)
+	}
+	return receipt, nil
+}
+
+// Discard removes a dead letter permanently and returns it.
+func (d *Letters) Discard(ctx context.Context, id int64) (Letter, error) {
+	letter, err := oneDeadLetter(d.pool.Query(ctx, removeDeadLetterSQL, id))
+	if err != nil {
+		return Letter{}, fmt.Errorf("discard dead letter %d: %w", id, err)
+	}
+	return letter, nil
+}
+
+// oneDeadLetter returns the dead letter that a query found, or ErrNotFound.
+func oneDeadLetter(rows pgx.Rows, err error) (Letter, error) {
+	if err != nil {
+		return Letter{}, err
+	}
+	letter, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Letter{}, ErrNotFound
+	}
+	return letter, err
+}
+
+func scanDeadLetter(row pgx.CollectableRow) (Letter, error) {
+	var l Letter
+	err := row.Scan(&l.ID, &l.Partition, &l.Position.TransactionID, &l.Position.Offset, &l.UUID, &l.Payload, &l.Reason, &l.At)
+	return l, err
+}

@@ -1,0 +1,93 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// beginEpochSQL also makes other projectors read their cached rows again: a
+// batch fails unless the epoch is the one it knows.
+const beginEpochSQL = `UPDATE badged.partitions
+SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
+WHERE partition_id = $1`
+
+// Reasons for a new epoch; values of a metric label.
+const (
+	// epochRestart: Postgres was restarted, promoted or restored, and may have
+	// lost commits.
+	epochRestart = "restart"
+	// epochRewind: Postgres has lost commits that this process saw.
+	epochRewind = "rewind"
+)
+
+// rewound reports whether the tables may be older than what clients were told,
+// and why: the epoch began in an earlier life of Postgres, or the position is
+// behind one that this process saw committed.
+func (p *partition) rewound() (reason string, is bool) {
+	switch {
+	case p.position.Before(p.reached):
+		return epochRewind, true
+	case !p.state.SameLife:
+		return epochRestart, true
+	}
+	return "", false
+}
+
+// beginEpoch begins a new epoch, unless another projector has, and reads the
+// state of the partition. From now on the tables may give versions that
+// clients hold to other states; the new epoch makes clients take a snapshot.
+func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
+	var reason string
+	var begun bool
+	reached := p.reached
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		// While the row of the position is locked, no batch runs.
+		if _, err := tx.Exec(ctx, `SELECT FROM badged.`+events.Topic(p.id)+`_offsets WHERE consumer_group = $1 FOR UPDATE`, events.ProjectorGroup); err != nil {
+			return err
+		}
+		if err := p.look(ctx, tx); err != nil {
+			return err
+		}
+		if reason, begun = p.rewound(); !begun {
+			return nil
+		}
+		if _, err := tx.Exec(ctx, beginEpochSQL, p.id); err != nil {
+			return err
+		}
+		return p.look(ctx, tx)
+	})
+	if err != nil {
+		return fmt.Errorf("begin a new epoch of partition %d: %w", p.id, err)
+	}
+	if !begun {
+		return nil
+	}
+	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
+	if reason == epochRewind {
+		p.projector.log.WarnContext(ctx, "Postgres lost commits that clients have seen; a new epoch begins and clients get snapshots. Publish the lost events again",
+			"partition", p.id, "folded_before", reached, "folded_now", p.position, "epoch", p.state.Epoch)
+	} else {
+		p.projector.tellRestart(ctx)
+	}
+	return nil
+}
+
+// restartInterval is how often a restart of Postgres is logged at most: it
+// begins a new epoch in every partition, one after the other.
+const restartInterval = time.Minute
+
+// tellRestart logs, once for all partitions, that Postgres was restarted.
+func (p *Projector) tellRestart(ctx context.Context) {
+	now, last := time.Now().UnixNano(), p.restartTold.Load()
+	if now-last < int64(restartInterval) || !p.restartTold.CompareAndSwap(last, now) {
+		return
+	}
+	p.log.InfoContext(ctx, "Postgres was restarted, promoted or restored and may have lost commits; its partitions begin new epochs and clients get snapshots")
+}

@@ -1,0 +1,128 @@
+package projector
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func (d *database) epoch(t testing.TB, partition int) string {
+	t.Helper()
+	return d.lines(t, `SELECT epoch FROM badged.partitions WHERE partition_id = $1`, partition)[0]
+}
+
+// A life of Postgres other than the one that wrote the epoch begins another, once,
+// also in the middle of an ownership, and before anything is folded in it.
+func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	d.fold(t)
+	before := d.epoch(t, 0)
+
+	d.exec(t, `UPDATE badged.partitions SET incarnation = '00000001/1.5' WHERE partition_id = 0`)
+	d.append(t, deliver("c", 2, ann))
+	d.fold(t)
+	after := d.epoch(t, 0)
+	if after == before {
+		t.Fatal("the epoch is that of the former life")
+	}
+	var told []string
+	for range len(d.projector.updates) {
+		for _, u := range <-d.projector.updates {
+			told = append(told, u.Epoch)
+		}
+	}
+	if want := []string{before, after}; !slices.Equal(told, want) {
+		t.Errorf("updates are of the epochs %v, want %v", told, want)
+	}
+	d.append(t, deliver("c", 3, ann))
+	d.fold(t)
+	if last := d.epoch(t, 0); last != after {
+		t.Error("each batch begins an epoch")
+	}
+	if n := testutil.ToFloat64(d.projector.metrics.epochs.WithLabelValues(epochRestart)); n != 1 {
+		t.Errorf("%v epochs are counted, want 1", n)
+	}
+}
+
+// Of many projectors that notice at once one begins the epoch.
+func TestOneOfManyBeginsTheEpoch(t *testing.T) {
+	d := newDatabase(t)
+	d.exec(t, `UPDATE badged.partitions SET incarnation = '00000001/1.5'`)
+	var all []*Projector
+	for range 4 {
+		all = append(all, d.newProjector(t, nil))
+	}
+	var learning sync.WaitGroup
+	for _, p := range all {
+		learning.Go(func() {
+			for _, part := range p.partitions {
+				if _, _, err := part.step(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	learning.Wait()
+	var begun float64
+	for _, p := range all {
+		begun += testutil.ToFloat64(p.metrics.epochs.WithLabelValues(epochRestart))
+	}
+	if begun != partitions {
+		t.Errorf("%v epochs have begun for %d partitions", begun, partitions)
+	}
+}
+
+// A position behind what was seen committed is that of a database that was put
+// back, whatever life it says it has.
+func TestPositionBehindBeginsAnEpoch(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	d.fold(t)
+	rows := d.position(t, 0)
+	d.exec(t, `CREATE TABLE kept AS SELECT * FROM badged.events_p00_offsets`)
+	d.append(t, deliver("c", 2, ann))
+	d.fold(t)
+	before := d.epoch(t, 0)
+
+	// As it was after the first event.
+	d.exec(t, `UPDATE badged.events_p00_offsets AS o SET last_processed_transaction_id = k.last_processed_transaction_id, offset_acked = k.offset_acked
+FROM kept AS k WHERE k.consumer_group = o.consumer_group`)
+	d.exec(t, `TRUNCATE badged.dedup_keys_p00_g1`)
+	d.exec(t, `DELETE FROM badged.conversations_p00`)
+	d.exec(t, `DELETE FROM badged.users_p00`)
+	if d.position(t, 0) != rows {
+		t.Fatal("the position is not put back")
+	}
+	d.fold(t)
+	d.append(t, deliver("c", 3, ann))
+	d.fold(t)
+	if d.epoch(t, 0) == before {
+		t.Error("the epoch is that of the states that were lost")
+	}
+	if n := testutil.ToFloat64(d.projector.metrics.epochs.WithLabelValues(epochRewind)); n != 1 {
+		t.Errorf("%v rewinds are counted, want 1", n)
+	}
+}
+
+// A projector whose rows were loaded before another began an epoch does not write
+// them.
+func TestBatchOfFormerEpochIsNotWritten(t *testing.T) {
+	d := newDatabase(t)
+	ann := userIn(0, 0)
+	d.append(t, deliver("c", 1, ann))
+	d.fold(t)
+	// What a projector that began the epoch leaves, at the same position.
+	d.exec(t, `UPDATE badged.partitions SET epoch = 'another' WHERE partition_id = 0`)
+	d.exec(t, `UPDATE badged.conversations_p00 SET level = 'none'`)
+	d.exec(t, `UPDATE badged.users_p00 SET total = 0, categories = '{}'`)
+	d.append(t, deliver("c", 2, ann))
+	d.fold(t)
+	if got, err := d.reader.Badge(t.Context(), ann); err != nil || got.Total != 0 || got.Epoch != "another" {
+		t.Errorf("the badge is %+v, %v: rows of the former epoch were written", got, err)
+	}
+}

@@ -1,0 +1,113 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Serve badges from your own Go server: one call sets up the schema, folds the
+// log and returns the handler for WebSockets. Several such processes share a
+// database if they use [pubsub.NewRedis] in place of [pubsub.NewMemory].
+func Example() {
+	serve := func(ctx context.Context, databaseURL string, tokens gateway.Authenticator) error {
+		cfg, err := pgxpool.ParseConfig(databaseURL)
+		if err != nil {
+			return err
+		}
+		if _, err := migrations.Up(ctx, cfg.ConnConfig, migrations.DefaultPartitions); err != nil {
+			return err
+		}
+		cfg.MaxConns = 10
+		serving, err := pgxpool.NewWithConfig(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer serving.Close()
+		foldingCfg := cfg.Copy() // a pool of its own: folding must not wait behind requests
+		projector.ConfigurePool(foldingCfg)
+		folding, err := pgxpool.NewWithConfig(ctx, foldingCfg)
+		if err != nil {
+			return err
+		}
+		defer folding.Close()
+
+		log, err := events.Open(ctx, serving)
+		if err != nil {
+			return err
+		}
+		bus := pubsub.NewMemory()
+		defer bus.Close()
+		p, err := projector.New(projector.Config{Pool: folding, Log: log, Bus: bus})
+		if err != nil {
+			return err
+		}
+		g, err := gateway.New(gateway.Config{
+			Badges: badges.NewReader(serving, log.Partitions()), Commands: commands{log},
+			Authenticator: tokens, Bus: bus, PartitionOf: log.PartitionOf,
+		})
+		if err != nil {
+			return err
+		}
+
+		mux := http.NewServeMux() // beside your own routes
+		mux.Handle("GET /ws", g)
+		server := &http.Server{Addr: ":8080", Handler: mux}
+		running, ctx := errgroup.WithContext(ctx)
+		running.Go(func() error { return p.Run(ctx) })
+		running.Go(func() error { return g.Run(ctx) })
+		running.Go(func() error {
+			context.AfterFunc(ctx, func() { _ = server.Close() }) // the gateway ends its own connections
+			if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+		return running.Wait()
+	}
+	_ = serve
+}
+
+// commands appends what users do in their apps to the log.
+type commands struct{ log *events.Log }
+
+func (c commands) Read(ctx context.Context, userID, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, userID, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+}
+
+func (c commands) ReadAll(ctx context.Context, userID, key, category string) error {
+	return c.append(ctx, userID, key, events.UserReadAll, events.Data{Category: category})
+}
+
+func (c commands) MarkUnread(ctx context.Context, userID, key, conversationID string) error {
+	return c.append(ctx, userID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID})
+}
+
+func (c commands) append(ctx context.Context, userID, key string, t events.Type, d events.Data) error {
+	if key == "" {
+		key = uuid.NewString()
+	}
+	d.UserIDs = []string{userID}
+	_, err := c.log.Append(ctx, events.Event{ID: userID + "/" + key, Source: "my-app", Type: t, Data: d})
+	var bad *events.BatchError
+	if errors.As(err, &bad) {
+		return invalid{bad.Events[0].Err}
+	}
+	return err
+}
+
+// invalid is a [gateway.InvalidError]: the client gets its message.
+type invalid struct{ error }
+
+func (e invalid) Invalid() string { return e.Error() }

@@ -1,0 +1,90 @@
+package expiry
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/badged/badged/events"
+)
+
+// expiries returns the events that expire conversations: one for all users
+// with the same conversation, last message and hour.
+func expiries(found []stale) []events.Event {
+	type group struct {
+		hour         int64
+		conversation string
+		upTo         int64
+	}
+	var order []group
+	users := map[group][]string{}
+	for _, s := range found {
+		g := group{s.hour, s.conversation, s.upTo}
+		if users[g] == nil {
+			order = append(order, g)
+		}
+		users[g] = append(users[g], s.user)
+	}
+	evs := make([]events.Event, len(order))
+	for i, g := range order {
+		evs[i] = events.Event{
+			ID: expiryID(g.hour, g.conversation, g.upTo, users[g]), Source: Source, Type: events.ConversationExpired,
+			Data: events.Data{ConversationID: g.conversation, UserIDs: users[g], UpToSeq: g.upTo},
+		}
+	}
+	return evs
+}
+
+// expiryID derives an event id from everything the event says, so that a sweep
+// that finds the same conversations again before the event is folded publishes
+// a duplicate. The hour makes the id different if a user later marks the
+// conversation unread.
+func expiryID(hour int64, conversation string, upTo int64, users []string) string {
+	var b []byte
+	b = binary.BigEndian.AppendUint64(b, uint64(hour)) //nolint:gosec // only the bits matter
+	b = binary.BigEndian.AppendUint64(b, uint64(upTo)) //nolint:gosec // as above
+	for _, id := range slices.Concat([]string{conversation}, users) {
+		b = append(b, id...)
+		b = append(b, 0) // no id contains it
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Metrics are the metrics of a Sweeper.
+type Metrics struct {
+	Conversations prometheus.Counter
+	Failed        prometheus.Counter
+	sweepSeconds  prometheus.Histogram
+	lastSweep     prometheus.Gauge
+}
+
+// NewMetrics returns metrics registered with r, or unregistered ones if r is
+// nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Conversations: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
+			Help: "Stale conversations of users that were expired.",
+		}),
+		Failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
+			Help: "Sweeps, and attempts to become the sweeper, that failed and are retried.",
+		}),
+		sweepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
+			Help: "Seconds that one sweep took, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
+		}),
+		lastSweep: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "expiry", Name: "last_sweep_timestamp_seconds",
+			Help: "Start of the last completed sweep of this process, in seconds since 1970; 0 if another process sweeps.",
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.Conversations, m.Failed, m.sweepSeconds, m.lastSweep)
+	}
+	return m
+}

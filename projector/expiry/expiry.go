@@ -1,0 +1,214 @@
+// Package expiry reads conversations that got nothing new for long, by
+// appending events to the log.
+package expiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+)
+
+// Source is the source of the events that a sweep appends.
+const Source = "badged/expiry"
+
+// OtherCategories, as a key of Config.After, stands for every category that is
+// not a key itself.
+const OtherCategories = "*"
+
+// MinExpireAfter is the shortest time after which conversations can expire:
+// the time of the last delivery is stored in hours.
+const MinExpireAfter = time.Hour
+
+// LockClass and lockKey are the advisory lock of the instance that sweeps.
+const (
+	LockClass = 0x62616465 // "bade"
+	lockKey   = 0
+)
+
+// Pauses between attempts while the database does not answer.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+// queryTimeout is far more than a query takes in a healthy database.
+const queryTimeout = 30 * time.Second
+
+// Appender appends events to the log, as [events.Log] does.
+type Appender interface {
+	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
+}
+
+// Config configures a Sweeper. Pool, Log, Partitions and After are required.
+type Config struct {
+	// Pool says how to connect: the sweep uses its own connection.
+	Pool *pgxpool.Pool
+	Log  Appender
+	// Partitions is the number of partitions of the log.
+	Partitions int
+	// After is, by category, how long a conversation must have been without
+	// deliveries to expire: at least MinExpireAfter. Other categories never
+	// expire.
+	After map[string]time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to metrics that are not registered.
+	Metrics *Metrics
+	// Now returns the current time. Default time.Now.
+	Now func() time.Time
+
+	// Interval is the time between two sweeps. Default 5m.
+	Interval time.Duration
+	// StandbyInterval is how often an instance that does not sweep tries to
+	// take over. Default 5s.
+	StandbyInterval time.Duration
+	// BatchSize is the most conversations of users that are expired in one
+	// transaction. Default 1,000, at most events.MaxUsers.
+	BatchSize int
+	// Pause is the least time between two batches; the next one also waits
+	// until the last is folded. Default 100ms.
+	Pause time.Duration
+}
+
+// Sweeper finds conversations with something unread and no recent delivery,
+// and appends events that read them. Only the fold of those events changes the
+// tables. Any number of sweepers may run on one database: one sweeps, and
+// another takes over if it dies.
+type Sweeper struct {
+	Cfg Config
+	log *slog.Logger
+	// FoldTimeout is how long a sweep waits for a batch to be folded before it
+	// leaves the partition to the next sweep.
+	FoldTimeout time.Duration
+	// PageSize is the most conversations that a query returns. It is more than
+	// a batch because one hour may have very many, and each query sorts them
+	// all.
+	PageSize int
+}
+
+// New returns a sweeper that does nothing until Run.
+func New(cfg Config) (*Sweeper, error) {
+	if cfg.Pool == nil || cfg.Log == nil || cfg.Partitions <= 0 || len(cfg.After) == 0 {
+		return nil, errors.New("expiry: Pool, Log, Partitions and After are required")
+	}
+	for category, after := range cfg.After {
+		if reason := events.CheckCategory(category); reason != "" {
+			return nil, fmt.Errorf("expiry: category %q: %s", category, reason)
+		}
+		if after < MinExpireAfter {
+			return nil, fmt.Errorf("expiry: category %q: After must be at least %s, is %s", category, MinExpireAfter, after)
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = 5 * time.Minute
+	}
+	if cfg.StandbyInterval <= 0 {
+		cfg.StandbyInterval = 5 * time.Second
+	}
+	if cfg.BatchSize <= 0 {
+		cfg.BatchSize = 1000
+	}
+	cfg.BatchSize = min(cfg.BatchSize, events.MaxUsers)
+	if cfg.Pause <= 0 {
+		cfg.Pause = 100 * time.Millisecond
+	}
+	return &Sweeper{Cfg: cfg, log: cfg.Logger, FoldTimeout: 30 * time.Second, PageSize: 10 * cfg.BatchSize}, nil
+}
+
+// Run sweeps, if no other instance does, until ctx is done and then returns
+// nil.
+func (x *Sweeper) Run(ctx context.Context) error {
+	backoff := firstRetry
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := x.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(start) > lastRetry {
+			backoff = firstRetry
+		}
+		x.Cfg.Metrics.Failed.Inc()
+		x.log.WarnContext(ctx, "the expiry session ended, will try again", "error", err, "in", backoff)
+		pause(ctx, backoff)
+		backoff = min(2*backoff, lastRetry)
+	}
+	return nil
+}
+
+// pause waits, and returns false if ctx is done.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// session sweeps on one connection, once that has the lock, until ctx is done
+// or the connection fails. All reads of a sweep use the connection, so that a
+// sweeper that has lost the lock notices before it appends another batch. The
+// lock only saves work: what two sweepers append at once counts once or
+// changes nothing.
+func (x *Sweeper) session(ctx context.Context) error {
+	conn, err := pgsession.OpenSession(ctx, x.Cfg.Pool.Config().ConnConfig, "badged expiry")
+	if err != nil {
+		return err
+	}
+	defer func() { // also releases the lock
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closeCtx) // it may be broken already
+		x.Cfg.Metrics.lastSweep.Set(0)
+	}()
+	for held := false; ; {
+		wait := x.Cfg.StandbyInterval
+		if !held {
+			if held, err = x.take(ctx, conn); err != nil {
+				return err
+			}
+			if held {
+				x.log.InfoContext(ctx, "this instance runs the expiry sweep")
+			}
+		}
+		if held {
+			if err := x.Sweep(ctx, conn); err != nil {
+				return err
+			}
+			wait = x.Cfg.Interval
+		}
+		if !pause(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// take tries to take the lock of the sweep.
+func (x *Sweeper) take(ctx context.Context, conn *pgx.Conn) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2)`, LockClass, lockKey).Scan(&held); err != nil {
+		return false, fmt.Errorf("take the lock of the sweep: %w", err)
+	}
+	return held, nil
+}

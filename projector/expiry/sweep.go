@@ -1,0 +1,239 @@
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/lag"
+)
+
+// Sweep expires what is stale now, partition by partition.
+func (x *Sweeper) Sweep(ctx context.Context, conn *pgx.Conn) error {
+	start, now, expired := time.Now(), x.Cfg.Now(), 0
+	for p := range x.Cfg.Partitions {
+		settled, err := x.Settled(ctx, conn, p, now)
+		if err != nil {
+			return err
+		}
+		after, err := x.limits(ctx, conn, p)
+		if err != nil {
+			return err
+		}
+		for _, category := range slices.Sorted(maps.Keys(after)) {
+			// A delivery in that hour may have come at its end, so exclude it.
+			before := min(badge.HourOf(now.Add(-after[category])), settled)
+			n, folds, err := x.sweepCategory(ctx, conn, p, category, before)
+			expired += n
+			if err != nil {
+				return err
+			}
+			if !folds {
+				x.log.WarnContext(ctx, "the projector does not fold expired conversations; the next sweep continues with the partition",
+					"partition", p, "waited", x.FoldTimeout)
+				break
+			}
+		}
+	}
+	took := time.Since(start)
+	x.Cfg.Metrics.sweepSeconds.Observe(took.Seconds())
+	x.Cfg.Metrics.lastSweep.Set(float64(now.Unix()))
+	x.log.InfoContext(ctx, "expiry sweep finished", "expired", expired, "took", took)
+	return nil
+}
+
+// Settled returns the hour before which every delivery is in the tables.
+// Events that are not folded, and those of open transactions, date from when
+// they were appended. Settled looks at the transactions first: what one of
+// them appends before it ends is then seen among the events.
+func (x *Sweeper) Settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	writer, _, err := lag.OldestWriter(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	lags, err := lag.Measure(ctx, conn, []int{partition}, 1)
+	if err != nil {
+		return 0, err
+	}
+	return badge.HourOf(now.Add(-max(writer.Age, lags[0].Age))), nil
+}
+
+// limits returns, by category, how long conversations of a partition take to
+// expire.
+func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
+	others, ok := x.Cfg.After[OtherCategories]
+	if !ok {
+		return x.Cfg.After, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, err := conn.Query(ctx, CategoriesSQL(partition))
+	if err != nil {
+		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
+	}
+	categories, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
+	}
+	limits := make(map[string]time.Duration, len(categories))
+	for _, category := range categories {
+		limits[category] = others
+		if own, ok := x.Cfg.After[category]; ok {
+			limits[category] = own
+		}
+	}
+	return limits, nil
+}
+
+// CategoriesSQL steps from one category to the next in the index, however many
+// conversations each has.
+func CategoriesSQL(partition int) string {
+	return fmt.Sprintf(`WITH RECURSIVE step AS (
+    SELECT min(category) AS category FROM badged.conversations_p%02[1]d
+    UNION ALL
+    SELECT (SELECT min(category) FROM badged.conversations_p%02[1]d AS c WHERE c.category > step.category)
+    FROM step WHERE step.category IS NOT NULL
+)
+SELECT category FROM step WHERE category IS NOT NULL`, partition)
+}
+
+// sweepOverlap is how many hours before its progress a sweep looks at again,
+// for late rows that it could not wait for.
+const sweepOverlap = 2
+
+// sweepCategory continues the last sweep of a category, expires what was
+// delivered before an hour, and returns how many conversations of users that
+// were. folds is false if the batches are not folded: then, and after an
+// error, the next sweep looks at the same rows again.
+func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
+	swept, err := x.Progress(ctx, conn, partition, category)
+	if err != nil {
+		return 0, true, err
+	}
+	expired, folds, err = x.expire(ctx, conn, partition, category, max(0, swept-sweepOverlap), before)
+	if err != nil || !folds || before <= swept {
+		return expired, folds, err
+	}
+	return expired, true, x.Advance(ctx, conn, partition, category, swept, before)
+}
+
+// progressSQL creates the row if necessary. A transaction that writes old
+// conversations deletes it, even during a sweep.
+const progressSQL = `WITH first AS (
+    INSERT INTO badged.expiry_progress (partition_id, category, swept_hour) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING
+)
+SELECT coalesce((SELECT swept_hour FROM badged.expiry_progress WHERE partition_id = $1 AND category = $2), 0)`
+
+// Progress returns the hour before which sweeps have looked at everything.
+func (x *Sweeper) Progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if err := conn.QueryRow(ctx, progressSQL, partition, category).Scan(&swept); err != nil {
+		return 0, fmt.Errorf("read the progress of expiry in partition %d: %w", partition, err)
+	}
+	return swept, nil
+}
+
+// Advance moves the progress unless it has changed: a transaction that reset
+// it wrote conversations that this sweep may have passed.
+func (x *Sweeper) Advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if _, err := conn.Exec(ctx, `UPDATE badged.expiry_progress SET swept_hour = $4
+WHERE partition_id = $1 AND category = $2 AND swept_hour = $3`, partition, category, from, to); err != nil {
+		return fmt.Errorf("store the progress of expiry in partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// expire expires, batch by batch, the conversations of a category with
+// something unread and a last delivery from one hour up to another, the latter
+// excluded, and returns how many. folds is false if a batch was not folded in
+// time.
+func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category string, from, before int64) (expired int, folds bool, err error) {
+	for after := (stale{hour: from}); ; {
+		found, err := x.stale(ctx, conn, partition, category, before, after)
+		if err != nil {
+			return expired, true, err
+		}
+		for batch := range slices.Chunk(found, x.Cfg.BatchSize) {
+			receipt, err := x.Cfg.Log.Append(ctx, expiries(batch)...)
+			if err != nil {
+				return expired, true, fmt.Errorf("expire %d conversations of partition %d: %w", len(batch), partition, err)
+			}
+			expired += len(batch)
+			x.Cfg.Metrics.Conversations.Add(float64(len(batch)))
+			if folds, err := x.awaitFolded(ctx, conn, batch[0].user, receipt); err != nil || !folds {
+				return expired, folds, err
+			}
+		}
+		if len(found) < x.PageSize {
+			return expired, true, nil
+		}
+		after = found[len(found)-1]
+	}
+}
+
+// stale is a conversation of a user that expires.
+type stale struct {
+	hour               int64 // of the latest delivery
+	conversation, user string
+	upTo               int64 // the last message delivered
+}
+
+// StaleSQL pages by hour, as the index does, and within an hour so that the
+// users of a conversation are together. A read position may be ahead of the
+// deliveries, and a conversation with a mark may have neither: the event
+// clears the mark, and moves no read position beyond the last message.
+func StaleSQL(partition int) string {
+	return fmt.Sprintf(`SELECT delivered_hour, conversation_id, user_id, greatest(last_seq, read_seq, 1)
+FROM badged.conversations_p%02d
+WHERE category = $1 AND delivered_hour < $2 AND (delivered_hour, conversation_id, user_id) > ($3, $4, $5)
+  AND (unread > 0 OR marked_unread)
+ORDER BY delivered_hour, conversation_id, user_id
+LIMIT $6`, partition)
+}
+
+// stale returns the next page of conversations that expire.
+func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64, after stale) ([]stale, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, err := conn.Query(ctx, StaleSQL(partition), category, before, after.hour, after.conversation, after.user, x.PageSize)
+	if err != nil {
+		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
+		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
+	}
+	return found, nil
+}
+
+// awaitFolded waits at least one pause, and until what was appended for a user
+// is folded; it reports whether it is. So a sweep never has more than one
+// batch in the log ahead of other events.
+func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
+	reader := badges.NewReader(conn, x.Cfg.Partitions)
+	for start := time.Now(); ; {
+		if !pause(ctx, x.Cfg.Pause) {
+			return false, ctx.Err()
+		}
+		queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)
+		folded, err := reader.Folded(queryCtx, []string{user}, receipt.TransactionID)
+		cancel()
+		if err != nil || folded || time.Since(start) > x.FoldTimeout {
+			return folded, err
+		}
+	}
+}

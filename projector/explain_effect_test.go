@@ -1,0 +1,58 @@
+package projector
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/replay"
+)
+
+func TestEffectOf(t *testing.T) {
+	ann := userIn(0, 0)
+	d := newDatabase(t)
+	d.append(
+		t, deliver("c", 1, ann), deliver("d", 1, ann), deliver("d", 2, ann),
+		event("n", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
+		deliver("c", 2, ann),
+		event("a", events.UserReadAll, "", nil, ann),
+		event("r", events.ConversationRead, "d", upTo(2), ann),
+	)
+	d.fold(t)
+	first := d.position(t, 0).TransactionID
+	d.append(t, deliver("d", 2, ann)) // again
+	d.fold(t)
+	for id, want := range map[string]replay.Effect{
+		"d/2":   {Folded: true, Before: 2, After: 3, Conversations: []replay.ConversationEffect{effect("d", 1, 2, 1, 2, events.LevelAll)}},
+		"n":     {Folded: true, Before: 3, After: 2, Conversations: []replay.ConversationEffect{effect("c", 1, 1, 1, 0, events.LevelNone)}},
+		"c/2":   {Folded: true, Before: 2, After: 2, Conversations: []replay.ConversationEffect{effect("c", 1, 2, 0, 0, events.LevelNone)}},
+		"a":     {Folded: true, Before: 2, After: 0, Conversations: []replay.ConversationEffect{effect("c", 2, 0, 0, 0, events.LevelNone), effect("d", 2, 0, 2, 0, events.LevelAll)}},
+		"r":     {Folded: true, Conversations: []replay.ConversationEffect{}, Why: replay.WhyAlreadyRead, Detail: "the conversation was read up to 2 before"},
+		"again": {Folded: true, Conversations: []replay.ConversationEffect{}, Why: replay.WhyDuplicate, Detail: "the user had an event of the same source and id before, at DUPLICATE"},
+		"z":     {Conversations: []replay.ConversationEffect{}},
+	} {
+		want.UserID = ann
+		name := replay.EventName{Source: deliver("c", 1, ann).Source, ID: id, TransactionID: first}
+		if id == "again" {
+			name.ID, name.TransactionID = "d/2", d.position(t, 0).TransactionID
+		}
+		e, err := replay.NewExplainer(d.pool, d.log).EffectOf(t.Context(), ann, name)
+		if at := strings.LastIndex(e.Detail, " at "); id == "again" && at > 0 {
+			e.Detail = e.Detail[:at] + " at DUPLICATE"
+		}
+		if diff := cmp.Diff(want, e); err != nil || diff != "" {
+			t.Errorf("the effect of %s is (-want +got, %v):\n%s", id, err, diff)
+		}
+	}
+}
+
+// effect is what an event did to a conversation: its unread, and what it adds,
+// before and after.
+func effect(id string, unreadBefore, unreadAfter, addsBefore, addsAfter int64, level events.Level) replay.ConversationEffect {
+	return replay.ConversationEffect{
+		ConversationID: id, UnreadBefore: unreadBefore, UnreadAfter: unreadAfter,
+		AddsBefore: addsBefore, AddsAfter: addsAfter, Level: level,
+	}
+}

@@ -1,0 +1,159 @@
+package projector
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/replay"
+)
+
+// ask explains the badge of a user.
+func (d *database) ask(t testing.TB, user string, q replay.Question) replay.Explanation {
+	t.Helper()
+	e, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), user, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// tellHistory tells a history and messages in lines, without times and positions.
+func tellHistory(e replay.Explanation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", e.History.Before)
+	for _, s := range e.History.Steps {
+		fmt.Fprintf(&b, ", %d by %s", s.Total, s.ID)
+	}
+	for _, m := range e.Delivered.Messages {
+		fmt.Fprintf(&b, "\n%s %d %s", m.ConversationID, m.Seq, m.Fate)
+		if m.By != nil {
+			fmt.Fprintf(&b, " by %s", m.By.ID)
+		}
+	}
+	return b.String()
+}
+
+func TestExplainedHistory(t *testing.T) {
+	ann, bob := userIn(0, 0), userIn(0, 1)
+	again := deliver("c", 2, ann)
+	again.ID = "again"
+	d := newDatabase(t)
+	d.append(
+		t, deliver("c", 1, ann, bob), deliver("c", 2, ann), again, deliver("d", 5, ann), deliver("d", 6, bob),
+		event("r", events.ConversationRead, "c", upTo(1), ann),
+		event("x", events.MessageRecalled, "d", func(d *events.Data) { d.Seq = 5 }, ann),
+		event("n", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
+		deliver("c", 3, ann),
+		event("own", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 4, ann }, ann),
+		event("a", events.UserReadAll, "", nil, ann),
+		event("late", events.MessageDelivered, "d", func(d *events.Data) { d.Seq = 4 }, ann),
+		deliver("e", 1, ann),
+	)
+	d.fold(t)
+	e := d.ask(t, ann, replay.Question{History: true, Delivered: 10})
+	want := `0, 1 by c/1, 2 by c/2, 3 by d/5, 2 by r, 1 by x, 0 by n, 1 by e/1
+e 1 unread
+d 4 read_before by a
+c 4 own_message
+c 3 read by a
+d 5 recalled by x
+c 2 read by a
+c 1 read by r`
+	if diff := cmp.Diff(want, tellHistory(e)); diff != "" {
+		t.Errorf("the history is (-want +got):\n%s", diff)
+	}
+	changes := int64(0)
+	for _, s := range e.History.Steps {
+		changes += s.Change
+	}
+	if changes != e.Total || e.Delivered.More != 0 {
+		t.Errorf("the changes add up to %d, the total is %d; %d messages more", changes, e.Total, e.Delivered.More)
+	}
+
+	// A page at a time, of one conversation.
+	page := d.ask(t, ann, replay.Question{Delivered: 2, Conversation: "c"})
+	if m := page.Delivered; len(m.Messages) != 2 || m.Messages[0].Seq != 4 || m.Messages[1].Seq != 3 || m.More != 2 {
+		t.Errorf("the first page is %+v", m)
+	}
+	before, err := events.ParsePosition(page.Delivered.Messages[1].Position)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page = d.ask(t, ann, replay.Question{Delivered: 2, Conversation: "c", Before: before})
+	if m := page.Delivered; len(m.Messages) != 2 || m.Messages[0].Seq != 2 || m.Messages[1].Seq != 1 || m.More != 0 {
+		t.Errorf("the second page is %+v", m)
+	}
+	if c := page.Conversations; len(c) != 1 || c[0].ConversationID != "c" || c[0].LastRead == nil || page.Total != 1 {
+		t.Errorf("the conversation without unread messages is %+v, of a total of %d", c, page.Total)
+	}
+	if e := d.ask(t, ann, replay.Question{At: e.History.Steps[0].AppendedAt, History: true, Delivered: 1}); e.History.Steps[len(e.History.Steps)-1].Total != e.Total {
+		t.Errorf("in the past the history is %+v, of a total of %d", e.History, e.Total)
+	}
+}
+
+// However long the history, the sketch is bounded and keeps the extremes, and
+// without loss while it fits.
+func TestHistorySketch(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := replay.NewHistorySketch(7)
+		before, least, greatest := int64(7), int64(1<<62), int64(-1)
+		n := rapid.IntRange(0, 20*replay.MaxSteps).Draw(rt, "steps")
+		seed := rapid.IntRange(1, 1000).Draw(rt, "seed")
+		var last int64
+		for i := range n {
+			after := int64((i*i*seed + i) % 997)
+			if after == before {
+				after++
+			}
+			h.Add(&events.Event{}, replay.LoggedEvent{}, before, after)
+			before, last = after, after
+			least, greatest = min(least, after), max(greatest, after)
+		}
+		x := h.History()
+		if len(x.Steps) > replay.MaxSteps || int64(len(x.Steps))+x.LeftOut != int64(n) || x.Before != 7 {
+			rt.Fatalf("of %d steps %d are kept, %d left out", n, len(x.Steps), x.LeftOut)
+		}
+		if n <= replay.MaxSteps-2 && x.LeftOut != 0 {
+			rt.Fatalf("of %d steps, which fit, %d are left out", n, x.LeftOut)
+		}
+		if n == 0 {
+			return
+		}
+		leftOut := int64(0)
+		for _, s := range x.Steps {
+			least, greatest, leftOut = min(least, s.Total), max(greatest, s.Total), leftOut+s.LeftOut
+		}
+		has := func(total int64) bool {
+			for _, s := range x.Steps {
+				if s.Total == total {
+					return true
+				}
+			}
+			return false
+		}
+		if !has(least) || !has(greatest) || x.Steps[len(x.Steps)-1].Total != last || leftOut != x.LeftOut {
+			rt.Fatalf("of %d steps from %d to %d the sketch lacks an extreme, or counts %d left out of %d", n, least, greatest, leftOut, x.LeftOut)
+		}
+	})
+}
+
+// A flood of one kind leaves the events of other kinds, and is counted.
+func TestFloodLeavesRareUncountedEvents(t *testing.T) {
+	var u replay.UncountedEvents
+	u.Add(replay.UncountedEvent{LoggedEvent: replay.LoggedEvent{ID: "late", Type: events.MessageDelivered}, Why: replay.WhyAlreadyRead})
+	for i := range 50 * replay.MaxUncounted {
+		u.Add(replay.UncountedEvent{LoggedEvent: replay.LoggedEvent{ID: fmt.Sprint(i), Type: events.MessageDelivered}, Why: replay.WhyDuplicate})
+	}
+	list, more, kinds := u.Newest()
+	if n := len(list); n != replay.MaxUncounted || list[n-1].ID != "late" || list[0].ID != fmt.Sprint(50*replay.MaxUncounted-1) || list[n-2].ID != fmt.Sprint(49*replay.MaxUncounted+1) {
+		t.Errorf("%d events from %s to %s", n, list[0].ID, list[n-1].ID)
+	}
+	if want := []replay.UncountedKind{{Type: events.MessageDelivered, Why: replay.WhyDuplicate, Events: 50 * replay.MaxUncounted}, {Type: events.MessageDelivered, Why: replay.WhyAlreadyRead, Events: 1}}; more != 49*replay.MaxUncounted+1 || cmp.Diff(want, kinds) != "" {
+		t.Errorf("%d more, of the kinds %v", more, kinds)
+	}
+}

@@ -1,0 +1,207 @@
+package badge
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxRanges is the most ranges that a set of one conversation keeps, unless
+// they touch at most MaxWords words. Where seqs are far apart each message is
+// a range, and the row of a user who never reads must not grow without limit.
+const MaxRanges = 1000
+
+// MaxKnown is the most seqs of a block that are known.
+const MaxKnown = 64
+
+// BoundedSet is a RangeSet whose oldest part, past the bound, is only counted.
+// Most seqs of that block are forgotten, so there the set is approximate: a
+// late message is assumed to be counted already, a recall takes one away, and
+// a read of a share of the block takes that share. Reading all of it makes the
+// set exact again.
+type BoundedSet struct {
+	RangeSet
+	Block Block
+	// Known are some seqs of the block in ascending order: at first its least
+	// and its greatest, with others at about equal distances.
+	Known []int64
+}
+
+// Block is the counted part of a set: Count seqs from Lo to Hi, all below the
+// ranges. With Count 0 there is no block.
+type Block struct{ Lo, Hi, Count int64 }
+
+// Len returns how many seqs the set holds.
+func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.Block.Count }
+
+// Min returns the least known seq of the set, 0 if the set is empty. If every
+// known seq of the block was recalled and no range follows, it returns the
+// start of the block.
+func (s *BoundedSet) Min() int64 {
+	switch {
+	case s.Block.Count == 0:
+		return s.RangeSet.Min()
+	case len(s.Known) > 0:
+		return s.Known[0]
+	case len(s.Ranges) > 0:
+		return s.RangeSet.Min()
+	}
+	return s.Block.Lo
+}
+
+// Add puts seq into the set and reports whether it was new.
+func (s *BoundedSet) Add(seq int64) bool {
+	if b := &s.Block; b.Count > 0 && seq <= b.Hi {
+		if seq >= b.Lo {
+			return false
+		}
+		b.Lo = seq
+		b.Count++
+		s.Known = slices.Insert(s.Known, 0, seq)
+		s.thin()
+		return true
+	}
+	if !s.RangeSet.Add(seq) {
+		return false
+	}
+	s.shrink()
+	return true
+}
+
+// shrink moves the oldest ranges past the bound into the block.
+func (s *BoundedSet) shrink() {
+	for len(s.Ranges) > MaxRanges && CountWords(s.Ranges) > MaxWords {
+		oldest := s.dropOldest()
+		if s.Block.Count == 0 {
+			s.Block.Lo = oldest.Lo
+		}
+		s.Block.Hi = oldest.Hi
+		s.Block.Count += oldest.Hi - oldest.Lo + 1
+		s.Known = append(s.Known, oldest.Lo)
+		if oldest.Hi > oldest.Lo {
+			s.Known = append(s.Known, oldest.Hi)
+		}
+		s.thin()
+	}
+}
+
+// thin forgets known seqs past MaxKnown: those with the nearest neighbours,
+// but neither the least nor the greatest.
+func (s *BoundedSet) thin() {
+	for len(s.Known) > MaxKnown {
+		nearest := 1
+		for i := 2; i < len(s.Known)-1; i++ {
+			if s.Known[i+1]-s.Known[i-1] < s.Known[nearest+1]-s.Known[nearest-1] {
+				nearest = i
+			}
+		}
+		s.Known = slices.Delete(s.Known, nearest, nearest+1)
+	}
+}
+
+// Remove takes seq out of the set and reports whether it was there.
+func (s *BoundedSet) Remove(seq int64) bool {
+	if b := &s.Block; b.Count > 0 && b.Lo <= seq && seq <= b.Hi {
+		b.Count--
+		if i, ok := slices.BinarySearch(s.Known, seq); ok {
+			s.Known = slices.Delete(s.Known, i, i+1)
+		}
+		s.settleBlock()
+		return true
+	}
+	if !s.RangeSet.Remove(seq) {
+		return false
+	}
+	s.shrink() // one range may have become two
+	return true
+}
+
+// settleBlock clears a block that counts nothing.
+func (s *BoundedSet) settleBlock() {
+	if s.Block.Count == 0 {
+		s.Block, s.Known = Block{}, nil
+	}
+}
+
+// RemoveUpTo takes every seq up to and including last out of the set and
+// reports whether there was one.
+func (s *BoundedSet) RemoveUpTo(last int64) bool {
+	b := &s.Block
+	switch {
+	case b.Count == 0 || last < b.Lo:
+		return s.RangeSet.RemoveUpTo(last)
+	case last >= b.Hi:
+		*b, s.Known = Block{}, nil
+		s.RangeSet.RemoveUpTo(last)
+	default: // assume an even spread, but keep at least the known seqs
+		width, rest := uint64(b.Hi-b.Lo)+1, uint64(b.Hi-last) //nolint:gosec // lo <= last < hi
+		high, low := bits.Mul64(uint64(b.Count), rest)        //nolint:gosec // a count is positive
+		part, remainder := bits.Div64(high, low, width)
+		if remainder > 0 {
+			part++
+		}
+		read, _ := slices.BinarySearch(s.Known, last+1)
+		s.Known = slices.Delete(s.Known, 0, read)
+		b.Lo, b.Count = last+1, min(b.Count, max(int64(part), int64(len(s.Known)))) //nolint:gosec // at most count
+	}
+	return true
+}
+
+// raise makes the set count at least n, where its block undercounts.
+func (s *BoundedSet) raise(n int64) {
+	if lack := n - s.Len(); lack > 0 && s.Block.Count > 0 {
+		s.Block.Count += lack
+	}
+}
+
+// lower makes the set count at most n, where its block overcounts.
+func (s *BoundedSet) lower(n int64) {
+	if excess := s.Len() - n; excess > 0 {
+		s.Block.Count -= min(excess, s.Block.Count)
+		s.settleBlock()
+	}
+}
+
+// BlockText returns the block as a Postgres bigint array, "" if there is none:
+// lo, hi and count, then the known seqs.
+func (s *BoundedSet) BlockText() string {
+	if s.Block.Count == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("{%d,%d,%d", s.Block.Lo, s.Block.Hi, s.Block.Count)
+	for _, seq := range s.Known {
+		text += "," + strconv.FormatInt(seq, 10)
+	}
+	return text + "}"
+}
+
+// parseBlock reads what BlockText returns.
+func (s *BoundedSet) parseBlock(literal string) error {
+	if literal == "" {
+		return nil
+	}
+	parts := strings.Split(strings.Trim(literal, "{}"), ",")
+	n := make([]int64, len(parts))
+	for i, p := range parts {
+		var err error
+		if n[i], err = strconv.ParseInt(p, 10, 64); err != nil {
+			return fmt.Errorf("%q is not a block: %w", literal, err)
+		}
+	}
+	if len(n) < 3 {
+		return fmt.Errorf("%q is not a block", literal)
+	}
+	s.Block, s.Known = Block{n[0], n[1], n[2]}, n[3:]
+	return nil
+}
+
+// dropOldest takes the first range out of the set and returns it.
+func (s *RangeSet) dropOldest() SeqRange {
+	oldest := s.Ranges[0]
+	// slices.Delete would move every range; append reallocates anyway.
+	s.Ranges = s.Ranges[1:]
+	s.size -= oldest.Hi - oldest.Lo + 1
+	return oldest
+}

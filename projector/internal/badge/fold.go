@@ -1,0 +1,422 @@
+// Package badge is the fold: what the numbers mean. It turns the state of a
+// user and an event into the next state, and holds the sets that the state is
+// made of. It is pure: no clock, no I/O, no dependence on map order. An event
+// carries its own time.
+//
+// Deliveries, reads and recalls commute and are idempotent: a union, a maximum
+// and a union. A read by an app commutes within the minute that it reaches
+// ahead. The other types apply in log order, and a read ends a mark in that
+// order. Folding events one by one or by the thousand gives the same state and
+// the same versions.
+package badge
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// User is the state of one user: the badge, and those of its conversations
+// that the events at hand need.
+type User struct {
+	ID         string
+	Version    int64
+	Total      int64
+	Mentions   int64
+	Categories CategoryTotals
+	// Claims are the reads by the user's apps that are ahead of the log.
+	Claims Claims
+	// Claimed is set if Claims changed since the row was read or written.
+	Claimed bool
+	// Conversations are by conversation id.
+	Conversations map[string]*Conversation
+	// Changed are the conversations touched since the rows were last read or
+	// written.
+	Changed []*Conversation
+	// Stored is the version in the row, 0 if there is none. HasRow reports
+	// whether there is a row: one that holds only claims has version 0 too.
+	Stored int64
+	HasRow bool
+	// ChangedAt is when the first event that changed the version since then
+	// was appended, in microseconds since 1970; 0 if none did.
+	ChangedAt int64
+	// Weight is roughly how many bytes the user takes in a cache; ranges is
+	// the number of ranges in it.
+	Weight, ranges int
+}
+
+// Conversation is the state of one conversation for one user.
+type Conversation struct {
+	ID       string
+	Category string
+	Level    events.Level
+	// Version is the user's version at the last change that a client can see.
+	Version int64
+	// ReadSeq is the read position.
+	ReadSeq int64
+	// LastSeq is the greatest seq delivered, recalled or not.
+	LastSeq int64
+	// LeftSeq is LastSeq when the user left, or the seq in the event if
+	// greater, or Never. The user is out until LastSeq is above it. A flag
+	// instead would make the order of deliveries and reads matter.
+	LeftSeq int64
+	// DeliveredHour is when the latest delivery or mark was appended, in hours
+	// since 1970. No client sees it; the expiry sweep uses it. It is a maximum
+	// of append times, whatever the seqs, so order does not matter.
+	DeliveredHour int64
+
+	Unread   BoundedSet // delivered, not recalled, above ReadSeq
+	Mentions BoundedSet // those in Unread that mention the user
+	Recalled RangeSet   // above ReadSeq, delivered or not
+
+	// first is the initial array of Unread, which mostly has one range: an
+	// array of its own would be one more object for the garbage collector.
+	first [1]SeqRange
+
+	Marked bool
+	// Touched is set if anything changed, whether clients see it or not.
+	Touched bool
+	// Stored is set if there is a row.
+	Stored bool
+	// Weighed is the number of ranges included in the user's weight.
+	Weighed int32
+}
+
+// Rough memory use of the state, in bytes.
+const (
+	UserWeight         = 300
+	ConversationWeight = 400
+	RangeWeight        = 24
+	ClaimWeight        = 150
+)
+
+// Never is the LeftSeq of a user who has not left; every LastSeq is above it.
+const Never = -1
+
+// NewUser returns a user without a row or conversations.
+func NewUser(id string) *User {
+	id = strings.Clone(id) // a substring would keep a whole event in memory
+	return &User{ID: id, Conversations: map[string]*Conversation{}}
+}
+
+// Conversation returns the state of a conversation, a new one if there is
+// none.
+func (u *User) Conversation(id string) *Conversation {
+	c, ok := u.Conversations[id]
+	if !ok {
+		c = &Conversation{ID: id, Category: events.DefaultCategory, Level: events.LevelAll, LeftSeq: Never}
+		c.Unread.Ranges = c.first[:0]
+		u.Conversations[id] = c
+	}
+	return c
+}
+
+// Apply folds the effect of e on u, one of its users; mentioned reports
+// whether e mentions u. It reports whether a client of u can see a difference;
+// if so, u's version has grown by one. UserReadAll requires every conversation
+// with something to read to be loaded.
+func (u *User) Apply(e *events.Event, mentioned bool) bool {
+	d := &e.Data
+	switch e.Type {
+	case events.MessageDelivered:
+		if d.SenderID == u.ID {
+			return false // a user's own message does not count
+		}
+		u.lapse(e.AppendedAt)
+		return u.change(d.ConversationID, func(c *Conversation) {
+			c.moveTo(max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
+			c.deliver(d, mentioned)
+			c.refresh(e.AppendedAt)
+		})
+	case events.ConversationRead:
+		if d.ByApp {
+			u.lapse(e.AppendedAt)
+			u.claim(d, e.AppendedAt)
+			return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq) })
+		}
+		return u.change(d.ConversationID, func(c *Conversation) { c.read(d.UpToSeq) })
+	case events.ConversationExpired:
+		return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq) })
+	case events.MessageRecalled:
+		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq) })
+	case events.ConversationMarkedUnread:
+		return u.change(d.ConversationID, func(c *Conversation) {
+			c.markUnread()
+			if c.Marked {
+				c.refresh(e.AppendedAt)
+			}
+		})
+	case events.ConversationLevelSet:
+		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level) })
+	case events.ConversationLeft:
+		return u.change(d.ConversationID, func(c *Conversation) { c.leave(d.UpToSeq) })
+	case events.UserReadAll:
+		return u.readAll(d.Category)
+	}
+	return false
+}
+
+// change applies f to one conversation as one event.
+func (u *User) change(conversationID string, f func(*Conversation)) bool {
+	c := u.Conversation(conversationID)
+	if !u.update(c, f) {
+		return false
+	}
+	u.Version++
+	c.Version = u.Version
+	return true
+}
+
+// readAll reads every conversation of a category, or all if it is empty, as
+// one event.
+func (u *User) readAll(category string) bool {
+	var seen []*Conversation
+	for _, c := range u.Conversations {
+		if category != "" && c.Category != category {
+			continue
+		}
+		if u.update(c, (*Conversation).readAll) {
+			seen = append(seen, c)
+		}
+	}
+	if len(seen) == 0 {
+		return false
+	}
+	u.Version++
+	for _, c := range seen {
+		c.Version = u.Version
+	}
+	return true
+}
+
+// lapse drops the claims that had ended when an event was appended.
+func (u *User) lapse(at time.Time) {
+	n := len(u.Claims)
+	u.Claims.Lapse(at.UnixMicro())
+	u.Claimed = u.Claimed || len(u.Claims) < n
+}
+
+// claim records the part of an app's read beyond the last delivered message.
+func (u *User) claim(d *events.Data, at time.Time) {
+	if d.UpToSeq <= u.Conversation(d.ConversationID).LastSeq {
+		return
+	}
+	added := u.Claims.Add(Claim{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: at.Add(ClaimSpan).UnixMicro()})
+	u.Claimed = u.Claimed || added
+}
+
+// Exists reports whether u has a row: it has a version or a claim. The row of
+// a user with only claims never has to be deleted: the next delivery or claim
+// lets them lapse.
+func (u *User) Exists() bool { return u.Version > 0 || len(u.Claims) > 0 }
+
+// update applies f to c, carries the difference over to the sums, and reports
+// whether a client can see it.
+func (u *User) update(c *Conversation, f func(*Conversation)) bool {
+	before, listed := c.View(), c.Touched
+	u.add(c, -1)
+	f(c)
+	u.add(c, +1)
+	if c.Touched && !listed {
+		u.Changed = append(u.Changed, c)
+	}
+	return c.View() != before
+}
+
+// Settle records that the rows were written as u is now.
+func (u *User) Settle() {
+	for _, c := range u.Changed {
+		c.Touched, c.Stored = false, true
+		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Recalled.Ranges)
+		u.ranges += n - int(c.Weighed)
+		c.Weighed = int32(n) //nolint:gosec // at most three times MaxRanges
+	}
+	u.Changed = u.Changed[:0]
+	u.Stored, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Exists(), false, 0
+	u.Weight = UserWeight + ClaimWeight*len(u.Claims) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges
+}
+
+// add adds sign times the counts of c to the sums of u.
+func (u *User) add(c *Conversation, sign int64) {
+	if n := c.Adds(); n != 0 {
+		u.Total += sign * n
+		u.Categories.add(c.Category, sign*n)
+	}
+	if c.Level != events.LevelNone {
+		u.Mentions += sign * c.Mentions.Len()
+	}
+}
+
+// Adds returns what c adds to the total, which depends on its level.
+func (c *Conversation) Adds() int64 {
+	switch {
+	case c.Left():
+		return 0
+	case c.Level == events.LevelNone:
+		return 0
+	case c.Level == events.LevelMentions:
+		return c.Mentions.Len()
+	case c.Marked:
+		return max(1, c.Unread.Len())
+	}
+	return c.Unread.Len()
+}
+
+// Left reports whether the user has left and no later message was delivered.
+func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
+
+// ShowsLeft reports whether clients are told that the user has left: only if
+// they can know the conversation.
+func (c *Conversation) ShowsLeft() bool {
+	return c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Level != events.LevelAll)
+}
+
+// deliver puts a message into the unread set, unless it is recalled or at or
+// below the read position. The category is that of the last message; of two
+// with the same seq, the greater name wins, so that order does not matter.
+func (c *Conversation) deliver(d *events.Data, mentioned bool) {
+	category := d.Category
+	if category == "" {
+		category = events.DefaultCategory
+	}
+	if d.Seq > c.LastSeq || d.Seq == c.LastSeq && category > c.Category {
+		c.LastSeq, c.Category, c.Touched = d.Seq, category, true
+	}
+	if d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq) {
+		return
+	}
+	added := c.Unread.Add(d.Seq)
+	if mentioned && (added || c.Unread.Contains(d.Seq)) && c.Mentions.Add(d.Seq) || added {
+		c.Touched = true
+	}
+}
+
+// read moves the read position up to seq, never back, and clears a mark. A
+// read below the position is older than the mark and leaves it.
+func (c *Conversation) read(seq int64) {
+	if seq >= c.ReadSeq {
+		c.unmark()
+	}
+	c.moveTo(seq)
+}
+
+// readDelivered reads up to seq, but no further than messages were delivered.
+func (c *Conversation) readDelivered(seq int64) {
+	if seq >= c.ReadSeq {
+		c.unmark()
+	}
+	c.moveTo(min(seq, c.LastSeq))
+}
+
+// readAll reads c up to its last delivered message.
+func (c *Conversation) readAll() {
+	c.unmark()
+	c.moveTo(c.LastSeq)
+}
+
+// unmark clears a mark.
+func (c *Conversation) unmark() {
+	if c.Marked {
+		c.Marked, c.Touched = false, true
+	}
+}
+
+// moveTo moves the read position up to seq, never back.
+func (c *Conversation) moveTo(seq int64) {
+	if seq <= c.ReadSeq {
+		return
+	}
+	c.ReadSeq, c.Touched = seq, true
+	c.Unread.RemoveUpTo(seq)
+	c.Mentions.RemoveUpTo(seq)
+	c.settle()
+	c.Recalled.RemoveUpTo(seq) // a message that was read never counts again
+}
+
+// recall takes a message out of the unread set and keeps it out. Only the last
+// MaxRanges ranges of recalls are kept.
+func (c *Conversation) recall(seq int64) {
+	if seq <= c.ReadSeq || !c.Recalled.Add(seq) {
+		return
+	}
+	c.Touched = true
+	counted := c.Unread.Block
+	c.Unread.Remove(seq)
+	c.Mentions.Remove(seq)
+	if c.Unread.Block.Count == 0 && counted.Count > 0 {
+		c.Mentions.RemoveUpTo(counted.Hi) // nothing there is unread now
+	}
+	c.settle()
+	for len(c.Recalled.Ranges) > MaxRanges {
+		c.Recalled.dropOldest()
+	}
+}
+
+// settle keeps two approximate counts consistent: there cannot be more unread
+// mentions than unread messages.
+func (c *Conversation) settle() {
+	c.Unread.raise(c.Mentions.RangeSet.Len())
+	c.Mentions.lower(c.Unread.Len())
+}
+
+// markUnread makes c count at least 1 until the next read. A conversation that
+// the user has left counts nothing and cannot be marked.
+func (c *Conversation) markUnread() {
+	if !c.Marked && !c.Left() {
+		c.Marked, c.Touched = true, true
+	}
+}
+
+// refresh records the time of a delivery or a mark.
+func (c *Conversation) refresh(at time.Time) {
+	if hour := HourOf(at); hour > c.DeliveredHour {
+		c.DeliveredHour, c.Touched = hour, true
+	}
+}
+
+// HourOf returns the hour of a time, in hours since 1970. It returns 0 for
+// earlier times, and the greatest value of the column for times after the year
+// 246,000.
+func HourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
+
+func (c *Conversation) setLevel(level events.Level) {
+	if c.Level != level {
+		c.Level, c.Touched = level, true
+	}
+}
+
+// leave reads c up to its last delivered message and hides it from every list
+// until a message above both that and seq is delivered. Later deliveries up to
+// seq are read as they come.
+func (c *Conversation) leave(seq int64) {
+	c.readAll()
+	if seq = max(seq, c.LastSeq); seq > c.LeftSeq {
+		c.LeftSeq, c.Touched = seq, true
+	}
+}
+
+// View is what a client can see of a conversation; views compare with ==.
+type View struct {
+	Unread, Mentions, FirstUnread int64
+	ReadSeq, LastSeq              int64
+	Level                         events.Level
+	Category                      string
+	Marked, Left                  bool
+}
+
+// View returns what a client can see of c.
+func (c *Conversation) View() View {
+	return View{
+		Unread:      c.Unread.Len(),
+		Mentions:    c.Mentions.Len(),
+		FirstUnread: c.Unread.Min(),
+		ReadSeq:     c.ReadSeq,
+		LastSeq:     c.LastSeq,
+		Level:       c.Level,
+		Category:    c.Category,
+		Marked:      c.Marked,
+		Left:        c.ShowsLeft(),
+	}
+}

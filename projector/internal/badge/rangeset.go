@@ -1,0 +1,188 @@
+package badge
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// RangeSet is a set of seqs, kept as ranges: a dense run takes one range. Its
+// text form is a Postgres int8multirange literal. The zero value is empty and
+// ready to use.
+type RangeSet struct {
+	// Ranges are in ascending order and neither overlap nor touch.
+	Ranges []SeqRange
+	size   int64
+}
+
+// SeqRange is the seqs from Lo to Hi, both included, so that the greatest
+// int64 needs no special case.
+type SeqRange struct{ Lo, Hi int64 }
+
+// Len returns how many seqs the set holds.
+func (s *RangeSet) Len() int64 { return s.size }
+
+// Min returns the least seq of the set, 0 if it is empty.
+func (s *RangeSet) Min() int64 {
+	if len(s.Ranges) == 0 {
+		return 0
+	}
+	return s.Ranges[0].Lo
+}
+
+// find returns the index of the first range that ends at or after seq.
+func (s *RangeSet) find(seq int64) int {
+	// Messages mostly come in order, so look at the end first.
+	if n := len(s.Ranges); n == 0 || s.Ranges[n-1].Hi < seq {
+		return n
+	}
+	i, _ := slices.BinarySearchFunc(s.Ranges, seq, func(r SeqRange, seq int64) int {
+		switch {
+		case r.Hi < seq:
+			return -1
+		case r.Hi > seq:
+			return 1
+		}
+		return 0
+	})
+	return i
+}
+
+// Contains reports whether seq is in the set.
+func (s *RangeSet) Contains(seq int64) bool {
+	i := s.find(seq)
+	return i < len(s.Ranges) && s.Ranges[i].Lo <= seq
+}
+
+// Add puts seq into the set and reports whether it was new.
+func (s *RangeSet) Add(seq int64) bool {
+	i := s.find(seq)
+	if i < len(s.Ranges) && s.Ranges[i].Lo <= seq {
+		return false
+	}
+	s.size++
+	joinsLeft := i > 0 && s.Ranges[i-1].Hi == seq-1
+	joinsRight := i < len(s.Ranges) && seq < math.MaxInt64 && s.Ranges[i].Lo == seq+1
+	switch {
+	case joinsLeft && joinsRight:
+		s.Ranges[i-1].Hi = s.Ranges[i].Hi
+		s.Ranges = slices.Delete(s.Ranges, i, i+1)
+	case joinsLeft:
+		s.Ranges[i-1].Hi = seq
+	case joinsRight:
+		s.Ranges[i].Lo = seq
+	default:
+		s.Ranges = slices.Insert(s.Ranges, i, SeqRange{seq, seq})
+	}
+	return true
+}
+
+// Remove takes seq out of the set and reports whether it was there.
+func (s *RangeSet) Remove(seq int64) bool {
+	i := s.find(seq)
+	if i == len(s.Ranges) || s.Ranges[i].Lo > seq {
+		return false
+	}
+	s.size--
+	r := s.Ranges[i]
+	switch {
+	case r.Lo == r.Hi:
+		s.Ranges = slices.Delete(s.Ranges, i, i+1)
+	case r.Lo == seq:
+		s.Ranges[i].Lo++
+	case r.Hi == seq:
+		s.Ranges[i].Hi--
+	default:
+		s.Ranges[i].Hi = seq - 1
+		s.Ranges = slices.Insert(s.Ranges, i+1, SeqRange{seq + 1, r.Hi})
+	}
+	return true
+}
+
+// RemoveUpTo takes every seq up to and including last out of the set and
+// reports whether there was one.
+func (s *RangeSet) RemoveUpTo(last int64) bool {
+	if len(s.Ranges) == 0 || s.Ranges[0].Lo > last {
+		return false
+	}
+	gone := 0
+	for gone < len(s.Ranges) && s.Ranges[gone].Hi <= last {
+		s.size -= s.Ranges[gone].Hi - s.Ranges[gone].Lo + 1
+		gone++
+	}
+	s.Ranges = slices.Delete(s.Ranges, 0, gone)
+	if len(s.Ranges) > 0 && s.Ranges[0].Lo <= last {
+		s.size -= last - s.Ranges[0].Lo + 1
+		s.Ranges[0].Lo = last + 1
+	}
+	return true
+}
+
+// EmptySet is the literal of an empty set.
+const EmptySet = "{}"
+
+// String returns the set as an int8multirange literal, such as "{[1,4),[7,8)}".
+func (s *RangeSet) String() string {
+	if len(s.Ranges) == 0 {
+		return EmptySet
+	}
+	var few [64]byte // on the stack; most sets fit
+	b := few[:0]
+	if need := 24 * len(s.Ranges); need > len(few) {
+		b = make([]byte, 0, need)
+	}
+	for i, r := range s.Ranges {
+		b = append(b, ",["...)
+		if i == 0 {
+			b[0] = '{'
+		}
+		b = strconv.AppendInt(b, r.Lo, 10)
+		b = append(b, ',')
+		// No int8 follows the greatest one: leave the end open.
+		if r.Hi < math.MaxInt64 {
+			b = strconv.AppendInt(b, r.Hi+1, 10)
+		}
+		b = append(b, ')')
+	}
+	return string(append(b, '}'))
+}
+
+// ParseRangeSet reads the canonical literal of an int8multirange, as Postgres
+// sends it.
+func ParseRangeSet(literal string) (RangeSet, error) {
+	var s RangeSet
+	body, ok := strings.CutPrefix(literal, "{")
+	if ok {
+		body, ok = strings.CutSuffix(body, "}")
+	}
+	if !ok {
+		return s, fmt.Errorf("%q is not a multirange", literal)
+	}
+	for len(body) > 0 {
+		text, rest, ok := strings.Cut(body, ")")
+		if !ok {
+			return s, fmt.Errorf("%q is not a multirange of int8", literal)
+		}
+		body = strings.TrimPrefix(rest, ",")
+		lo, hi, ok := strings.Cut(strings.TrimPrefix(text, "["), ",")
+		if !ok {
+			return s, fmt.Errorf("%q is not a multirange of int8", literal)
+		}
+		r := SeqRange{Hi: math.MaxInt64}
+		var err error
+		if r.Lo, err = strconv.ParseInt(lo, 10, 64); err != nil {
+			return s, fmt.Errorf("%q is not a multirange of int8: %w", literal, err)
+		}
+		if hi != "" {
+			if r.Hi, err = strconv.ParseInt(hi, 10, 64); err != nil {
+				return s, fmt.Errorf("%q is not a multirange of int8: %w", literal, err)
+			}
+			r.Hi--
+		}
+		s.Ranges = append(s.Ranges, r)
+		s.size += r.Hi - r.Lo + 1
+	}
+	return s, nil
+}

@@ -1,0 +1,210 @@
+package badge
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// A set with more than MaxRanges ranges keeps the newest as ranges and the others
+// in words: bitmaps of 64 seqs. Where seqs have few gaps, words take little
+// space, however many holes the set has.
+
+// MaxWords is the most words that the ranges of a set may touch when there are
+// more than MaxRanges of them.
+const MaxWords = 1000
+
+// WordBits is how many seqs a word covers.
+const WordBits = 64
+
+// fullWord is a word with every seq in the set.
+const fullWord = ^uint64(0)
+
+// Word is a bitmap of 64 seqs, or a run of full ones.
+type Word struct {
+	// index is that of the first word: its seqs begin at WordBits times index.
+	index int64
+	// run is the number of words, 1 unless each is full.
+	run int64
+	// bits has a bit for each seq in the set, the least seq first.
+	bits uint64
+}
+
+// WordsOf returns ranges as words. The ranges are in order and do not touch.
+func WordsOf(ranges []SeqRange) []Word {
+	var words []Word
+	put := func(index int64, bits uint64) {
+		if n := len(words); n > 0 && words[n-1].index == index {
+			words[n-1].bits |= bits
+			return
+		}
+		words = append(words, Word{index, 1, bits})
+	}
+	for _, r := range ranges {
+		first, last := r.Lo/WordBits, r.Hi/WordBits
+		from, to := fullWord<<(r.Lo%WordBits), fullWord>>(WordBits-1-r.Hi%WordBits)
+		if first == last {
+			put(first, from&to)
+			continue
+		}
+		put(first, from)
+		if between := last - first - 1; between > 0 {
+			words = append(words, Word{first + 1, between, fullWord})
+		}
+		put(last, to)
+	}
+	return words
+}
+
+// CountWords returns the number of words that WordsOf would return.
+func CountWords(ranges []SeqRange) int {
+	n, previous := 0, int64(-1)
+	for _, r := range ranges {
+		first, last := r.Lo/WordBits, r.Hi/WordBits
+		if first != previous {
+			n++
+		}
+		if last > first {
+			n++
+		}
+		if last > first+1 {
+			n++
+		}
+		previous = last
+	}
+	return n
+}
+
+// RangesOf returns words as ranges. It is the inverse of WordsOf.
+func RangesOf(words []Word) []SeqRange {
+	var ranges []SeqRange
+	put := func(lo, hi int64) {
+		if n := len(ranges); n > 0 && ranges[n-1].Hi == lo-1 {
+			ranges[n-1].Hi = hi
+			return
+		}
+		ranges = append(ranges, SeqRange{lo, hi})
+	}
+	for _, w := range words {
+		start := w.index * WordBits
+		if w.bits == fullWord {
+			put(start, start+(w.run*WordBits-1))
+			continue
+		}
+		for rest := w.bits; rest != 0; {
+			lo := bits.TrailingZeros64(rest)
+			length := bits.TrailingZeros64(^(rest >> lo))
+			put(start+int64(lo), start+int64(lo+length-1))
+			rest &^= (1<<length - 1) << lo
+		}
+	}
+	return ranges
+}
+
+// EncodeWords returns words as they are stored, "" for none. First come eight
+// bytes with the least seq, for SQL. Each word follows: its distance from the
+// end of the one before, doubled, plus one for a run of full words; then its
+// bits in eight bytes, or the length of the run. Numbers are varints, bytes
+// are big-endian.
+func EncodeWords(words []Word) string {
+	if len(words) == 0 {
+		return ""
+	}
+	first := words[0]
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+10*len(words)), uint64(first.index*WordBits+int64(bits.TrailingZeros64(first.bits)))) //nolint:gosec // not negative
+	end := int64(0)
+	for _, w := range words {
+		distance := uint64(w.index-end) << 1 //nolint:gosec // words are in order
+		end = w.index + w.run
+		if w.bits == fullWord {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, distance|1), uint64(w.run)) //nolint:gosec // positive
+			continue
+		}
+		b = binary.BigEndian.AppendUint64(binary.AppendUvarint(b, distance), w.bits)
+	}
+	return string(b)
+}
+
+var errWords = errors.New("not a bitmap of seqs")
+
+// DecodeWords is the inverse of EncodeWords.
+func DecodeWords(stored []byte) ([]Word, error) {
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	if len(stored) < 8 {
+		return nil, errWords
+	}
+	number := func(b []byte) (uint64, []byte, error) {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return 0, nil, errWords
+		}
+		return v, b[n:], nil
+	}
+	var words []Word
+	end := int64(0)
+	for rest := stored[8:]; len(rest) > 0; {
+		distance, after, err := number(rest)
+		if err != nil {
+			return nil, err
+		}
+		w := Word{index: end + int64(distance>>1), run: 1}
+		switch {
+		case distance&1 == 1:
+			run, after, err := number(after)
+			if err != nil {
+				return nil, err
+			}
+			w.run, w.bits, rest = int64(run), fullWord, after //nolint:gosec // as it was encoded
+		case len(after) < 8:
+			return nil, errWords
+		default:
+			w.bits, rest = binary.BigEndian.Uint64(after), after[8:]
+		}
+		words, end = append(words, w), w.index+w.run
+	}
+	return words, nil
+}
+
+// older returns the ranges past the newest MaxRanges.
+func (s *BoundedSet) older() []SeqRange { return s.Ranges[:max(0, len(s.Ranges)-MaxRanges)] }
+
+// Newest returns the newest MaxRanges ranges as a Postgres int8multirange.
+func (s *BoundedSet) Newest() string {
+	newest := RangeSet{Ranges: s.Ranges[len(s.older()):]}
+	return newest.String()
+}
+
+// Words returns the older ranges as they are stored, "" for none.
+func (s *BoundedSet) Words() string { return EncodeWords(WordsOf(s.older())) }
+
+// HexWords returns the older ranges as Postgres shows them, "" for none.
+func (s *BoundedSet) HexWords() string {
+	words := s.Words()
+	if words == "" {
+		return ""
+	}
+	return `\x` + hex.EncodeToString([]byte(words))
+}
+
+// ParseBoundedSet reads what Newest, Words and BlockText return.
+func ParseBoundedSet(newest string, words []byte, blockText string) (s BoundedSet, err error) {
+	if s.RangeSet, err = ParseRangeSet(newest); err != nil {
+		return s, err
+	}
+	if len(words) > 0 {
+		decoded, err := DecodeWords(words)
+		if err != nil {
+			return s, fmt.Errorf("%x: %w", words, err)
+		}
+		older := RangesOf(decoded)
+		for _, r := range older {
+			s.size += r.Hi - r.Lo + 1
+		}
+		s.Ranges = append(older, s.Ranges...)
+	}
+	return s, s.parseBlock(blockText)
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+)
+
+// DedupReplay decides on duplicates in memory as the key tables do, when a
+// partition's log is replayed. It holds the keys of the probed generations
+// with the users who have had them: replay.keyWeight bytes each, plus
+// UserBytes for each user.
+type DedupReplay struct {
+	// Present is the number of the present generation, 0 for none.
+	Present int
+	// Ahead are the generations that begin after the last position asked
+	// about.
+	Ahead []Generation
+	// Keys are by generation, the present one first.
+	Keys [ProbedGenerations]map[uuid.UUID]UserSet
+	// Wants, if not nil, reports whether a key is of interest.
+	Wants func(uuid.UUID) bool
+}
+
+// NewDedupReplay returns a DedupReplay without keys. The generations are those
+// of LoadGenerations; with none, a single one never ends.
+func NewDedupReplay(generations []Generation) *DedupReplay {
+	return &DedupReplay{Ahead: generations, Keys: [ProbedGenerations]map[uuid.UUID]UserSet{{}, {}, {}}}
+}
+
+// First leaves an event, whose record is at a position, only the users who
+// have not had it, and reports whether there are any. They have had it from
+// then on. Positions must not descend from one call to the next. Callers may
+// skip events of no interest, but for each user all that share a key or none.
+func (d *DedupReplay) First(it *Item, at events.Position) bool {
+	if !it.Without(d.Had(it.Key, at)) {
+		return false
+	}
+	d.Keys[0][it.Key] += it.Users
+	return true
+}
+
+// Had returns the users who have had the event of a key before a position.
+func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
+	for len(d.Ahead) > 0 && d.Ahead[0].After.Before(at) {
+		copy(d.Keys[1:], d.Keys[:])
+		d.Keys[0] = map[uuid.UUID]UserSet{}
+		d.Present = d.Ahead[0].Number
+		d.Ahead = d.Ahead[1:]
+	}
+	for _, keys := range d.Keys {
+		users += keys[key]
+	}
+	return users
+}
+
+// Restore adds users under a key of a generation that has begun, if that
+// generation is still probed.
+func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
+	if age := d.Present - generation; age < ProbedGenerations && (d.Wants == nil || d.Wants(key)) {
+		d.Keys[age][key] += users
+	}
+}
+
+// Extend adds generations that have begun since d was made.
+func (d *DedupReplay) Extend(generations []Generation) {
+	d.Ahead = append(slices.Clip(d.Ahead), generations...)
+}

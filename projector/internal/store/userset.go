@@ -1,0 +1,61 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/badged/badged/events"
+)
+
+// UserSet is the set of users stored under the key of an event: eight bytes of
+// the hash of each id, concatenated. It tells users who have had the event
+// from users that a retry with a longer list names for the first time.
+type UserSet string
+
+// UserBytes is the size of a user in a UserSet. Two users of one event share
+// their eight bytes in one of 10^11 events with 10,000 users.
+const UserBytes = 8
+
+// usersOf returns the users of e in order. It fails if one belongs to another
+// partition: folding it here would give that user's rows a second writer.
+func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
+	var b strings.Builder
+	b.Grow(UserBytes * len(e.Data.UserIDs))
+	for _, u := range e.Data.UserIDs {
+		hash := events.HashUser(u)
+		if p := hash.Partition(partitions); p != partition {
+			return "", fmt.Errorf("user %q belongs to partition %d, not to %d", u, p, partition)
+		}
+		b.Write(hash[UserBytes : 2*UserBytes])
+	}
+	return UserSet(b.String()), nil
+}
+
+// at returns the user at index i.
+func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
+
+// Without removes the users in had from the item and reports whether any user
+// is left. It does not change the event's list, which others may share.
+func (it *Item) Without(had UserSet) bool {
+	switch had {
+	case "":
+		return len(it.Users) > 0
+	case it.Users: // most repeats have the same users
+		it.Users, it.Event.Data.UserIDs = "", nil
+		return false
+	}
+	known := make(map[UserSet]struct{}, len(had)/UserBytes)
+	for i := range len(had) / UserBytes {
+		known[had.at(i)] = struct{}{}
+	}
+	var left []string
+	var users strings.Builder
+	for i, id := range it.Event.Data.UserIDs {
+		if _, ok := known[it.Users.at(i)]; !ok {
+			left = append(left, id)
+			users.WriteString(string(it.Users.at(i)))
+		}
+	}
+	it.Users, it.Event.Data.UserIDs = UserSet(users.String()), left
+	return len(left) > 0
+}

@@ -1,0 +1,79 @@
+package projector
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// recorded tells the records of partition 0: which message each run ends with,
+// and whether it was late.
+func (d *database) recorded(t *testing.T) string {
+	t.Helper()
+	return strings.Join(d.lines(t, `SELECT format('%s %s',
+    coalesce((SELECT e.payload -> 'data' ->> 'seq' FROM badged.events_p00 AS e WHERE (e.transaction_id, e."offset") = (l.transaction_id, l."offset")), 'start'),
+    CASE WHEN folded_at IS NULL THEN 'in time' WHEN folded_at > clock_timestamp() - interval '10 minutes' THEN 'late' ELSE folded_at::text END)
+FROM badged.late_folds AS l WHERE partition_id = 0 ORDER BY number`), ", ")
+}
+
+// A batch that folds late what was appended long before records it; batches of
+// the same second share a record, and what is in time has none.
+func TestLateFoldsAreRecorded(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.projector.partitions[0], userIn(0, 0)
+	seq := int64(0)
+	fold := func(age string, limit int) {
+		t.Helper()
+		seq++
+		d.append(t, deliver("c", seq, ann))
+		d.exec(t, `UPDATE badged.events_p00 SET created_at = created_at - $1::text::interval WHERE payload -> 'data' ->> 'seq' = $2`, age, fmt.Sprint(seq))
+		if limit > 0 {
+			d.awaitVisible(t, 0)
+			step(t, p, limit)
+		}
+	}
+	fold("0 s", 10)
+	if got := d.recorded(t); got != "" {
+		t.Errorf("what was in time is recorded: %s", got)
+	}
+	fold("1 hour", 10)
+	fold("0 s", 10)
+	if got, want := d.recorded(t), "1 in time, 2 late"; got != want {
+		t.Errorf("the records are %q, want %q", got, want)
+	}
+	fold("1 hour", 10)
+	fold("1 hour", 10)
+	if got, want := d.recorded(t), "1 in time, 2 late, 3 in time, 5 late"; got != want {
+		t.Errorf("the records are %q, want %q", got, want)
+	}
+	d.exec(t, `UPDATE badged.late_folds SET since = since - interval '1 second'`)
+	fold("1 hour", 10)
+	if got, want := d.recorded(t), "1 in time, 2 late, 3 in time, 5 late, 6 late"; got != want {
+		t.Errorf("the records are %q, want %q", got, want)
+	}
+
+	for _, m := range d.explain(t, ann, time.Time{}).Conversations[0].Messages {
+		late := m.FoldedAt.Sub(m.AppendedAt) > time.Minute
+		if want := m.Seq == 2 || m.Seq == 4 || m.Seq == 5 || m.Seq == 6; late != want {
+			t.Errorf("message %d was appended at %v and folded at %v", m.Seq, m.AppendedAt, m.FoldedAt)
+		}
+	}
+}
+
+// The time of an event is that of its run, or else of appending, and never goes
+// back.
+func TestFoldTimes(t *testing.T) {
+	at := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
+	place := func(n int) events.Position { return events.Position{TransactionID: int64(n)} }
+	f := store.FoldTimes{Records: []store.LateRecord{{To: place(2)}, {To: place(4), At: at(40)}, {To: place(6)}}}
+	for i, want := range []int{1, 2, 40, 40, 40, 40, 47, 47} {
+		appended := []int{1, 2, 3, 4, 5, 6, 47, 8}[i]
+		if got := f.Of(&events.Record{Position: place(i + 1), AppendedAt: at(appended)}); got != at(want) {
+			t.Errorf("event %d was folded at %v, want %v", i+1, got, at(want))
+		}
+	}
+}

@@ -1,0 +1,320 @@
+// Package rebuild replays the log into staging tables beside the live ones and
+// swaps them in where they differ.
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/pubsub"
+)
+
+// Config configures a rebuild. Pool and Log are required.
+type Config struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// Archive, if not nil, is folded before the log, instead of starting at
+	// the baseline.
+	Archive *archive.Archive
+	// Bus, if not nil, gets updates for the users whose badges were wrong, so
+	// that their clients take a snapshot at once. All other clients of a
+	// partition with a new epoch take one when they are reconciled.
+	Bus pubsub.Bus
+
+	// Partition is the only one to rebuild; nil means all.
+	Partition *int
+	// Anew rebuilds all partitions even if an earlier rebuild of all was
+	// interrupted. By default the rebuild resumes with those that are left.
+	Anew bool
+	// Memory is roughly how many bytes the state of users may take at a time;
+	// if they need more, the log is read more often. Default 512 MiB. The
+	// event keys of a partition come on top, at about 32 bytes each.
+	Memory int64
+	// MaxLoad is the share of time spent working rather than pausing, above 0
+	// and up to 1. Default 1. It does not apply to the end, when the staging
+	// tables catch up with the live ones.
+	MaxLoad float64
+
+	// Resumed, if not nil, is called first, with what an interrupted rebuild
+	// has done.
+	Resumed func([]Result)
+	// Planned, if not nil, is called with the amount of work when a partition
+	// is begun and whenever there is more of it; Done with how much was done
+	// since, in the same unit, and how many events that was.
+	Planned func(partition int, work int64)
+	Done    func(work, events int)
+	// Blocked, if not nil, is called from time to time while the staging
+	// tables of a partition wait for a session that reads the live ones.
+	Blocked func(partition, pid int, application string)
+	// Rebuilt, if not nil, is called with each finished partition.
+	Rebuilt func(Result)
+}
+
+// Result is the result for a partition.
+type Result struct {
+	Partition     int   `json:"partition"`
+	Users         int64 `json:"users"`
+	Conversations int64 `json:"conversations"`
+	// DifferentUsers is how many users differed from the log. If there is one,
+	// the partition has new tables and a new epoch; otherwise nothing has
+	// changed.
+	DifferentUsers int64 `json:"different_users"`
+	// First are the differences of the first of them, in the order of their
+	// ids; empty for a partition that an interrupted rebuild has done.
+	First []replay.Difference `json:"first,omitempty"`
+	// Held is the longest time for which the projector of the partition had to
+	// wait.
+	Held time.Duration `json:"-"`
+}
+
+// RunningError is returned if another rebuild or archiving is running.
+type RunningError struct {
+	// PID is the Postgres process of its session, and Application its
+	// application_name.
+	PID         int
+	Application string
+}
+
+// Error implements error.
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("another rebuild or archiving is running: %q (Postgres process %d); wait for it, or end it with SELECT pg_terminate_backend(%[2]d)",
+		e.Application, e.PID)
+}
+
+// rebuildClass is the first key of the advisory lock of a rebuild or
+// archiving; a database has at most one.
+const rebuildClass = 0x62616472 // "badr"
+
+const takeRebuildSQL = `SELECT pg_try_advisory_lock($1, 0)`
+
+// Running returns a [*RunningError] while a rebuild or archiving runs.
+func Running(ctx context.Context, q events.Querier) error {
+	running := &RunningError{}
+	err := q.QueryRow(ctx, pgsession.OwnerSQL, rebuildClass, 0).Scan(&running.PID, &running.Application)
+	switch {
+	case err == nil:
+		return running
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	}
+	return fmt.Errorf("look for another rebuild: %w", err)
+}
+
+// Run replays the log of one or all partitions into staging tables, while the live
+// tables are served and written. If the two are equal the live tables stay.
+// Otherwise one short transaction swaps in the staging tables, under a new epoch.
+//
+// If interrupted, it leaves unfinished partitions unchanged, and the next call
+// resumes with them. A second call at the same time fails with a
+// [*RunningError].
+func Run(ctx context.Context, cfg Config) (err error) {
+	job, err := NewJob(ctx, cfg, "badged rebuild")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cleanErr := job.cleanUp(ctx); err == nil {
+			err = cleanErr
+		}
+	}()
+	for p := range job.Partitions {
+		if _, err := job.Conn.Exec(ctx, dropStagingSQL, p); err != nil {
+			return fmt.Errorf("drop the staging tables that an earlier rebuild of partition %d left: %w", p, err)
+		}
+	}
+	if cfg.Partition != nil {
+		return job.partition(ctx, *cfg.Partition)
+	}
+	return job.all(ctx)
+}
+
+func (c *Config) setDefaults() {
+	if c.Memory <= 0 {
+		c.Memory = 512 << 20
+	}
+	if c.MaxLoad <= 0 {
+		c.MaxLoad = 1
+	}
+	if c.Resumed == nil {
+		c.Resumed = func([]Result) {}
+	}
+	if c.Planned == nil {
+		c.Planned = func(int, int64) {}
+	}
+	if c.Done == nil {
+		c.Done = func(int, int) {}
+	}
+	if c.Blocked == nil {
+		c.Blocked = func(int, int, string) {}
+	}
+	if c.Rebuilt == nil {
+		c.Rebuilt = func(Result) {}
+	}
+}
+
+// Job is one rebuild or archiving. A database runs one at a time.
+type Job struct {
+	Config     Config
+	Partitions int
+	// Conn holds the lock, and all writes use it: a job that loses its lock
+	// cannot write.
+	Conn *pgx.Conn
+	// rested is when the last pause ended.
+	rested time.Time
+}
+
+// NewJob opens the session of a job under an application_name and takes the lock.
+// It fails with a [*RunningError] if another job has it.
+func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
+	cfg.setDefaults()
+	conn, err := pgsession.OpenSession(ctx, cfg.Pool.Config().ConnConfig, application)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{Config: cfg, Partitions: cfg.Log.Partitions(), Conn: conn, rested: time.Now()}
+	for taken := false; err == nil && !taken; {
+		if err = conn.QueryRow(ctx, takeRebuildSQL, rebuildClass).Scan(&taken); err != nil || taken {
+			break
+		}
+		err = Running(ctx, conn) // nil if it has just ended
+	}
+	if err != nil {
+		j.Close(ctx)
+		return nil, fmt.Errorf("begin %s: %w", application, err)
+	}
+	return j, nil
+}
+
+// Close releases the lock and closes the session.
+func (j *Job) Close(ctx context.Context) {
+	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	// Unlock first: the session ends a moment after the connection. The
+	// connection may be broken already, so errors do not matter.
+	_, _ = j.Conn.Exec(closeCtx, `SELECT pg_advisory_unlock_all()`)
+	_ = j.Conn.Close(closeCtx)
+}
+
+// cleanUp closes the job and drops the staging tables of an unfinished partition. If
+// it fails the next rebuild drops them.
+func (j *Job) cleanUp(ctx context.Context) error {
+	j.Close(ctx)
+	if ctx.Err() == nil {
+		return nil
+	}
+	cleanCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return pgx.BeginFunc(cleanCtx, j.Config.Pool, func(tx pgx.Tx) error {
+		// The session may not have ended yet, or another job may have begun.
+		if _, err := tx.Exec(cleanCtx, `SELECT pg_advisory_xact_lock($1, 0)`, rebuildClass); err != nil {
+			return err
+		}
+		_, err := tx.Exec(cleanCtx, `SELECT badged.drop_rebuild_tables(p) FROM generate_series(0, $1::integer - 1) AS p`, j.Partitions)
+		return err
+	})
+}
+
+// all rebuilds the partitions that are left.
+func (j *Job) all(ctx context.Context) error {
+	if j.Config.Anew {
+		if err := j.forget(ctx); err != nil {
+			return err
+		}
+	}
+	rows, err := j.Conn.Query(ctx, `SELECT partition_id, users, conversations, different_users FROM badged.rebuilt_partitions ORDER BY partition_id`)
+	if err != nil {
+		return fmt.Errorf("read the rebuilt partitions: %w", err)
+	}
+	before, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Result, err error) {
+		err = row.Scan(&p.Partition, &p.Users, &p.Conversations, &p.DifferentUsers)
+		return p, err
+	})
+	if err != nil {
+		return fmt.Errorf("read the rebuilt partitions: %w", err)
+	}
+	if len(before) > 0 {
+		j.Config.Resumed(before)
+	}
+	for p := range j.Partitions {
+		if slices.ContainsFunc(before, func(done Result) bool { return done.Partition == p }) {
+			continue
+		}
+		if err := j.partition(ctx, p); err != nil {
+			return err
+		}
+	}
+	return j.forget(ctx)
+}
+
+// forget makes the next rebuild of all start with the first partition.
+func (j *Job) forget(ctx context.Context) error {
+	if _, err := j.Conn.Exec(ctx, `DELETE FROM badged.rebuilt_partitions`); err != nil {
+		return fmt.Errorf("forget the rebuilt partitions: %w", err)
+	}
+	return nil
+}
+
+// partition rebuilds a partition and publishes the badges that were wrong.
+func (j *Job) partition(ctx context.Context, partition int) error {
+	j.rested = time.Now()
+	s := NewStaging(j, partition, "rebuild")
+	err := s.build(ctx)
+	if err == nil {
+		j.Config.Rebuilt(s.result)
+		err = j.tell(ctx, partition, s.different)
+	}
+	if err != nil {
+		return fmt.Errorf("rebuild partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// tell publishes the badges of users whose state is new.
+func (j *Job) tell(ctx context.Context, partition int, users map[string]struct{}) error {
+	if j.Config.Bus == nil {
+		return nil
+	}
+	reader := badges.NewReader(j.Config.Pool, j.Partitions)
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(users)), badges.MaxBadges) {
+		badges, err := reader.Badges(ctx, ids)
+		if err != nil {
+			return err
+		}
+		updates := make([]pubsub.Update, len(badges))
+		for i, b := range badges {
+			// No client holds this version of the epoch, so all read the state.
+			updates[i] = pubsub.Update{Badge: b, Partition: partition, BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
+		}
+		if err := j.Config.Bus.Publish(ctx, updates); err != nil {
+			return fmt.Errorf("publish the new badges; without that, clients get them when they are reconciled: %w", err)
+		}
+	}
+	return nil
+}
+
+// rest pauses as long as the work since the last pause requires, or until ctx
+// is done.
+func (j *Job) rest(ctx context.Context) {
+	worked := time.Since(j.rested)
+	if pause := time.Duration(float64(worked) * (1 - j.Config.MaxLoad) / j.Config.MaxLoad); pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	j.rested = time.Now()
+}

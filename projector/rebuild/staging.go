@@ -1,0 +1,467 @@
+package rebuild
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/replay"
+)
+
+// Staging is the staging tables of a partition. They are at a position of the
+// log and catch up with the live tables.
+//
+// No write is in a long transaction, which would hide new events from every
+// projector until it ends.
+type Staging struct {
+	job       *Job
+	partition int
+	// suffix is the end of the names of the tables.
+	suffix string
+	tables *store.Tables
+
+	at events.Position
+	// Keys are the event keys at the position, and generations the number of
+	// generations that Keys knows.
+	Keys        *store.DedupReplay
+	generations int
+
+	// different are the users whose live rows differ from the staging tables.
+	// touched are those with events since the comparison, to be compared again;
+	// nil means all users.
+	different, touched map[string]struct{}
+
+	result Result
+}
+
+const (
+	createStagingSQL = `SELECT badged.create_rebuild_tables($1)`
+	swapStagingSQL   = `SELECT badged.swap_rebuild_tables($1)`
+	dropStagingSQL   = `SELECT badged.drop_rebuild_tables($1)`
+)
+
+// NewStaging returns the staging tables of a partition whose names end with
+// suffix. They must exist before they are filled.
+func NewStaging(job *Job, partition int, suffix string) *Staging {
+	return &Staging{
+		job: job, partition: partition, suffix: suffix,
+		tables:    store.TablesNamed(partition, fmt.Sprintf("%02d_rebuild", partition)),
+		different: map[string]struct{}{},
+		result:    Result{Partition: partition},
+	}
+}
+
+// The most work done while holding the fence. It doubles with every attempt, so
+// that a rebuild ends however many events come.
+const (
+	heldEvents = 500
+	heldUsers  = 500
+)
+
+// build makes the live tables what the log says, and records in result what it
+// found.
+func (s *Staging) build(ctx context.Context) error {
+	if err := pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
+		if err := replay.KeepLog(ctx, tx, s.partition); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, createStagingSQL, s.partition)
+		return err
+	}); err != nil {
+		return fmt.Errorf("create staging tables: %w", err)
+	}
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Blocked, Partition: s.partition, Tables: []string{
+		"badged.users", fmt.Sprintf("badged.users_p%02d", s.partition),
+		"badged.conversations", fmt.Sprintf("badged.conversations_p%02d", s.partition),
+	}}
+	for attempt := 0; ; {
+		if err := s.catchUp(ctx); err != nil {
+			return err
+		}
+		if s.touched == nil || len(s.touched) > heldUsers<<min(attempt, 20) {
+			if err := s.compare(ctx); err != nil {
+				return err
+			}
+			attempt++
+			continue
+		}
+		end, err := s.finish(ctx, heldEvents<<min(attempt, 20))
+		if err != nil || end == finished {
+			return err
+		}
+		if end == overtaken {
+			attempt++
+		} else if err := blocked.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// fill folds the log into the empty tables, up to the present position of the
+// live ones.
+func (s *Staging) fill(ctx context.Context) error {
+	var in replay.Snapshot
+	err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
+		in = *now
+		return in.UseArchive(ctx, s.job.Config.Archive)
+	})
+	if err != nil {
+		return err
+	}
+	s.generations = len(in.Generations)
+	return s.FillUpTo(ctx, &in)
+}
+
+// FillUpTo folds the log into the empty tables, up to the position of in.
+func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
+	job := s.job
+	s.at = in.Position
+	// Read committed suffices: this part of the log is immutable, and the job's
+	// lock keeps archiving away. A long snapshot would block vacuum.
+	return pgx.BeginTxFunc(ctx, job.Config.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return fmt.Errorf("set up the transaction: %w", err)
+		}
+		in.Tx = tx
+		if err := in.ScanTables(ctx, true); err != nil {
+			return err
+		}
+		length, err := in.Length(ctx)
+		if err != nil {
+			return err
+		}
+		everyone := func(string) bool { return true }
+		for share, more := replay.AllUsers(), true; more; share, more = share.Next() {
+			job.Config.Planned(s.partition, length)
+			replayed, err := in.ReplayShare(ctx, &share, everyone, nil, job.Config.Memory, func(records int) {
+				job.Config.Done(records, records)
+				job.rest(ctx)
+			})
+			if err != nil {
+				return err
+			}
+			if err := s.bulkLoad(ctx, store.Sorted(replayed.Users)); err != nil {
+				return err
+			}
+			s.Keys = replayed.Keys
+		}
+		return nil
+	})
+}
+
+// catchUp folds what the live tables have folded meanwhile, until little is
+// left.
+func (s *Staging) catchUp(ctx context.Context) error {
+	for {
+		var in replay.Snapshot
+		err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
+			in = *now
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		folded := 0
+		for s.at.Before(in.Position) {
+			var n int
+			err := pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
+				in.Tx = tx
+				n, err = s.step(ctx, &in, store.FirstBatch)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			folded += n
+		}
+		if folded <= heldEvents {
+			return nil
+		}
+	}
+}
+
+// step folds up to limit records, none past the position of in, in the
+// transaction of in. It returns how many.
+func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
+	s.Keys.Extend(in.Generations[s.generations:])
+	s.generations = len(in.Generations)
+	read, err := events.Read(ctx, in.Tx, s.partition, s.at, limit, store.BatchBytes)
+	if err != nil {
+		return 0, err
+	}
+	records := in.UpTo(read.Records)
+	if len(records) == 0 {
+		return 0, fmt.Errorf("the log has no events between %s and %s", s.at, in.Position)
+	}
+	var items []store.Item
+	for i := range records {
+		it, dead := in.Item(&records[i])
+		if dead == nil && s.Keys.First(&it, records[i].Position) {
+			items = append(items, it)
+		}
+	}
+	users, missing := store.UsersIn(items, store.NewCache(0))
+	if err := s.load(ctx, in.Tx, missing, users); err != nil {
+		return 0, err
+	}
+	for id := range users {
+		if s.touched != nil {
+			s.touched[id] = struct{}{}
+		}
+	}
+	for i := range items {
+		store.Fold(&items[i].Event, users)
+	}
+	var writes pgx.Batch
+	s.tables.QueueWrites(&writes, store.Sorted(users))
+	if err := in.Tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return 0, fmt.Errorf("write: %w", err)
+	}
+	s.at = records[len(records)-1].Position
+	return len(records), nil
+}
+
+// load fills users from the staging tables.
+func (s *Staging) load(ctx context.Context, tx pgx.Tx, m store.Missing, users map[string]*badge.User) error {
+	var reads pgx.Batch
+	reads.Queue(s.tables.LoadUsersSQL, m.Users).Query(func(rows pgx.Rows) error { return store.ScanUsers(rows, users) })
+	reads.Queue(s.tables.LoadConversationsSQL, m.PairUsers, m.PairConversations).
+		Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
+	reads.Queue(s.tables.LoadUnreadSQL, m.ReadAll).Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
+	if err := tx.SendBatch(ctx, &reads).Close(); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	return nil
+}
+
+// compare finds the different users among those that were not compared yet.
+// The live tables may be ahead: users with events in between become touched
+// when the staging tables catch up.
+func (s *Staging) compare(ctx context.Context) error {
+	return replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(in *replay.Snapshot) error {
+		if s.touched == nil {
+			if err := s.measure(ctx, in); err != nil {
+				return err
+			}
+		}
+		return s.judge(ctx, in)
+	})
+}
+
+// measure counts the rows in the staging tables.
+func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
+	if err := in.ScanTables(ctx, true); err != nil {
+		return err
+	}
+	err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT count(*) FROM badged.users_p%02[1]d_rebuild), (SELECT count(*) FROM badged.conversations_p%02[1]d_rebuild)`,
+		s.partition)).Scan(&s.result.Users, &s.result.Conversations)
+	if err != nil {
+		return fmt.Errorf("count the rebuilt rows: %w", err)
+	}
+	return nil
+}
+
+// judge finds out which of the touched users differ in the tables that in
+// sees.
+func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
+	var users []string // nil means all
+	if s.touched != nil {
+		if len(s.touched) == 0 {
+			return nil
+		}
+		users = slices.Collect(maps.Keys(s.touched))
+	}
+	s.touched = map[string]struct{}{}
+	for _, id := range users {
+		delete(s.different, id)
+	}
+	found, err := s.differing(ctx, in, users)
+	if err != nil {
+		return err
+	}
+	healed, err := in.HealedUsers(ctx)
+	if err != nil {
+		return err
+	}
+	// The versions of healed users differ, so compare their fields one by one.
+	var unsure []string
+	for _, id := range found {
+		if _, ok := healed[id]; ok {
+			unsure = append(unsure, id)
+		} else {
+			s.different[id] = struct{}{}
+		}
+	}
+	return s.inspect(ctx, in, unsure, func(d replay.Difference) { s.different[d.UserID] = struct{}{} })
+}
+
+// differing returns the users with a difference in any column of any row.
+func (s *Staging) differing(ctx context.Context, in *replay.Snapshot, users []string) ([]string, error) {
+	if err := in.ScanTables(ctx, users == nil); err != nil {
+		return nil, err
+	}
+	where, args := "true", []any(nil)
+	if users != nil {
+		where, args = "user_id = ANY ($1::text[])", []any{users}
+	}
+	number := fmt.Sprintf("%02d", s.partition)
+	rows, err := in.Tx.Query(ctx, differingSQL("users_p"+number, "user_id", where, replay.UserFields())+`
+UNION
+`+differingSQL("conversations_p"+number, "user_id, conversation_id", where, replay.ConversationFields()), args...)
+	if err != nil {
+		return nil, fmt.Errorf("compare with the live tables: %w", err)
+	}
+	different, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("compare with the live tables: %w", err)
+	}
+	return different, nil
+}
+
+// differingSQL finds the users with a row that differs between table and its
+// staging table, or is in only one of them. ids are the key columns of a row.
+func differingSQL[T any](table, ids, where string, fields []replay.Field[T]) string {
+	live, log := "live.version", "log.version"
+	for _, f := range fields {
+		live += ", live." + f.Name
+		if f.Name == replay.HourField { // may be unknown
+			live += " + CASE WHEN live." + replay.HourField + " = (SELECT unknown_delivered_hour FROM badged.settings) THEN log." + replay.HourField + " - live." + replay.HourField + " ELSE 0 END"
+		}
+		log += ", log." + f.Name
+	}
+	return `SELECT user_id
+FROM (SELECT * FROM badged.` + table + ` WHERE ` + where + `) AS live
+FULL JOIN (SELECT * FROM badged.` + table + `_rebuild WHERE ` + where + `) AS log USING (` + ids + `)
+WHERE (` + live + `) IS DISTINCT FROM (` + log + `)`
+}
+
+// inspect compares users field by field, as a verification does.
+func (s *Staging) inspect(ctx context.Context, in *replay.Snapshot, ids []string, found func(replay.Difference)) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	users := make(map[string]*badge.User, len(ids))
+	wanted := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		users[id], wanted[id] = badge.NewUser(id), struct{}{}
+	}
+	var reads pgx.Batch
+	reads.Queue(s.tables.LoadUsersSQL, ids).Query(func(rows pgx.Rows) error { return store.ScanUsers(rows, users) })
+	reads.Queue(fmt.Sprintf(`SELECT %s FROM badged.conversations_p%02d_rebuild AS c WHERE user_id = ANY ($1::text[])`, store.ConversationColumns, s.partition), ids).
+		Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
+	if err := in.Tx.SendBatch(ctx, &reads).Close(); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	for _, u := range users {
+		for _, c := range u.Conversations {
+			c.Touched = true // it has a row
+		}
+	}
+	healed, err := in.HealedUsers(ctx)
+	if err != nil {
+		return err
+	}
+	c := replay.Comparison{In: in, Healed: healed, Options: replay.VerifyOptions{Users: ids, Found: found}}
+	return c.Compare(ctx, &replay.Replay{Users: users, Wants: func(id string) bool {
+		_, ok := wanted[id]
+		return ok
+	}})
+}
+
+// ending is the result of an attempt to finish.
+type ending int
+
+const (
+	finished  ending = iota
+	overtaken        // too many events came meanwhile
+	locked           // a long transaction reads the live tables
+)
+
+// Reported is for how many different users the differences are reported.
+const Reported = 10
+
+// finish decides, holding the fence, whether the staging tables replace the
+// live ones, and does it. It first catches up with at most limit events; if
+// that is not enough it does nothing else.
+func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error) {
+	var began time.Time
+	err = pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
+		in := &replay.Snapshot{Tx: tx, Partition: s.partition, Partitions: s.job.Partitions}
+		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
+			return err
+		}
+		began = time.Now()
+		if s.at.Before(in.Position) {
+			if _, err := s.step(ctx, in, limit); err != nil {
+				return err
+			}
+		}
+		if s.at.Before(in.Position) {
+			end = overtaken
+			return nil
+		}
+		if err := s.judge(ctx, in); err != nil {
+			return err
+		}
+		// If a lock is not available, undo the swap but not the catching up.
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return s.settle(ctx, in, tx) })
+		if pgsession.IsLocked(err) {
+			end = locked
+			return nil
+		}
+		return err
+	})
+	s.result.Held = max(s.result.Held, time.Since(began))
+	return end, err
+}
+
+// settle drops the staging tables if they equal the live ones, and swaps them
+// in otherwise.
+func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) error {
+	s.result.DifferentUsers, s.result.First = int64(len(s.different)), nil
+	end := dropStagingSQL
+	if len(s.different) > 0 {
+		ids := slices.Sorted(maps.Keys(s.different))
+		if err := s.inspect(ctx, in, ids[:min(Reported, len(ids))], func(d replay.Difference) { s.result.First = append(s.result.First, d) }); err != nil {
+			return err
+		}
+		slices.SortStableFunc(s.result.First, func(a, b replay.Difference) int { return cmp.Compare(a.UserID, b.UserID) })
+		end = swapStagingSQL
+	}
+	if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	if _, err := tx.Exec(ctx, end, s.partition); err != nil {
+		return fmt.Errorf("drop or swap in the staging tables: %w", err)
+	}
+	var writes pgx.Batch
+	if len(s.different) > 0 {
+		// A batch that waits for the position finds a new revision, and reads
+		// everything again.
+		writes.Queue(`UPDATE badged.partitions
+SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), revision = revision + 1
+WHERE partition_id = $1`, s.partition)
+		writes.Queue(`DELETE FROM badged.mended_users WHERE partition_id = $1`, s.partition)
+		writes.Queue(store.ResetExpirySQL, s.partition)
+	}
+	if s.job.Config.Partition == nil {
+		writes.Queue(`INSERT INTO badged.rebuilt_partitions (partition_id, users, conversations, different_users) VALUES ($1, $2, $3, $4)`,
+			s.partition, s.result.Users, s.result.Conversations, s.result.DifferentUsers)
+	}
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package projector
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/replay"
+)
+
+var (
+	journeys    = flag.Int("journeys", 3, "how many databases TestRepairKeepsTheOrder restores, several times each")
+	journeySeed = flag.Uint64("journey-seed", 0, "the seed of the first of them, 0 for a random one")
+)
+
+// journey is a database that is dumped and restored again and again, and a
+// reference that never moves and gets the same events.
+type journey struct {
+	*rand.Rand
+
+	servers   []*pgtest.Server
+	server    *pgtest.Server
+	url       string
+	reference *database
+	// settled is set while the log is in order.
+	settled bool
+	events  int
+	// order are the keys of each partition's events, in the order in which they
+	// were published.
+	order [partitions][]string
+	// heard is how many events of partition 0 the audit has got.
+	heard int
+}
+
+// publish publishes up to 20 events in a transaction, in SQL, which needs no
+// order of the log.
+func (j *journey) publish(t *testing.T, transactions int) {
+	t.Helper()
+	for range transactions {
+		var evs []events.Event
+		for range 1 + j.IntN(20) {
+			evs = append(evs, j.event())
+		}
+		batch, err := json.Marshal(evs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range []string{j.url, j.reference.url} {
+			exec(t, url, `SELECT badged.publish_batch('`+string(batch)+`')`)
+		}
+		for _, e := range evs {
+			for p := range j.order {
+				if slices.ContainsFunc(e.Data.UserIDs, func(u string) bool { return events.PartitionOf(u, partitions) == p }) {
+					j.order[p] = append(j.order[p], e.Key().String())
+				}
+			}
+		}
+		if j.IntN(3) == 0 {
+			advance(t, j.url, j.IntN(30))
+		}
+	}
+}
+
+// event is one of which the order matters more often than not.
+func (j *journey) event() events.Event {
+	j.events++
+	var users []string
+	for range 1 + j.IntN(3) {
+		if u := userIn(j.IntN(partitions), j.IntN(2)); !slices.Contains(users, u) {
+			users = append(users, u)
+		}
+	}
+	e := event(fmt.Sprint(j.events), events.ConversationMarkedUnread, fmt.Sprint("c", j.IntN(3)), nil, users...)
+	switch j.IntN(5) {
+	case 0:
+		e.Type, e.Data.Level = events.ConversationLevelSet, []events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}[j.IntN(3)]
+	case 1:
+		e.Type, e.Data.UpToSeq = events.ConversationRead, 1+j.Int64N(int64(j.events))
+	case 2:
+		e.Type = events.ConversationLeft
+	case 3:
+		e.Type, e.Data.Seq = events.MessageDelivered, int64(j.events)
+	}
+	return e
+}
+
+// fold folds what there is, up to so many events in each partition.
+func (j *journey) fold(t *testing.T, limit int) *database {
+	t.Helper()
+	d := openDatabase(t, j.url)
+	for p := range partitions {
+		d.awaitVisible(t, p)
+		step(t, d.projector.partitions[p], limit)
+	}
+	return d
+}
+
+// listen puts the audit behind some event of partition 0.
+func (j *journey) listen(t *testing.T) {
+	t.Helper()
+	if len(j.order[0]) == 0 {
+		return
+	}
+	j.heard = 1 + j.IntN(len(j.order[0]))
+	exec(t, j.url, fmt.Sprintf(`INSERT INTO badged.events_p00_offsets (consumer_group, offset_acked, last_processed_transaction_id)
+SELECT 'audit', "offset", transaction_id FROM badged.events_p00 AS log ORDER BY log.transaction_id, log."offset" OFFSET %d LIMIT 1
+ON CONFLICT (consumer_group) DO UPDATE SET offset_acked = excluded.offset_acked, last_processed_transaction_id = excluded.last_processed_transaction_id`, j.heard-1))
+}
+
+// restore moves the database to one of the servers, also the one that it is on.
+func (j *journey) restore(t *testing.T) (how string) {
+	t.Helper()
+	to := j.servers[j.IntN(len(j.servers))]
+	url := to.NewDB(t, pgtest.Template{})
+	advance(t, url, j.IntN(400))
+	switch how = []string{"plain", "inserts", "custom", "directory"}[j.IntN(4)]; how {
+	case "plain":
+		to.Run(t, j.server.Run(t, nil, "pg_dump", j.url), "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-", url)
+	case "inserts":
+		to.Run(t, j.server.Run(t, nil, "pg_dump", "--inserts", j.url), "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-", url)
+	case "custom":
+		to.Run(t, j.server.Run(t, nil, "pg_dump", "--format=custom", j.url), "pg_restore", "--exit-on-error", "--dbname="+url)
+	case "directory":
+		dir := filepath.Join(t.TempDir(), "dump")
+		j.server.Run(t, nil, "pg_dump", "--format=directory", "--jobs=2", "--file="+dir, j.url)
+		to.Run(t, nil, "pg_restore", "--exit-on-error", "--jobs=2", "--dbname="+url, dir)
+	}
+	j.server, j.url, j.settled = to, url, false
+	return how
+}
+
+// repair puts the log in order, and checks that it is.
+func (j *journey) repair(t *testing.T) {
+	t.Helper()
+	wantRestored(t, j.url)
+	if _, needed, err := repaired(t, j.url, nil); err != nil || !needed {
+		t.Fatalf("repairing: %v, %v", needed, err)
+	}
+	j.settled = true
+	d := openDatabase(t, j.url)
+	for p := range partitions {
+		if diff := cmp.Diff(j.order[p], d.keys(t, p)); diff != "" {
+			t.Fatalf("order in partition %d (-want +got):\n%s", p, diff)
+		}
+	}
+	if j.heard > 0 {
+		if n := auditedUpTo(t, d); n != j.heard {
+			t.Fatalf("the audit is behind %d events, want %d", n, j.heard)
+		}
+	}
+}
+
+// A log keeps its order through dumps and restores of every kind, into clusters
+// that have given out more ids, fewer or the same ones, with events that are
+// published between a restore and its repair, and restores that are dumped
+// before they are repaired. Verifying finds nothing, and every badge is what it
+// is where the log never moved.
+func TestRepairKeepsTheOrder(t *testing.T) {
+	seed := *journeySeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	servers := []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}
+	for i := range uint64(*journeys) {
+		t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
+			j := &journey{
+				Rand: rand.New(rand.NewPCG(seed+i, 0)), servers: servers, server: servers[0],
+				url: servers[0].NewDB(t, migrated), reference: newDatabase(t), settled: true,
+			}
+			for range 1 + j.IntN(3) {
+				j.publish(t, 5+j.IntN(15))
+				if j.settled && j.IntN(2) == 0 {
+					j.fold(t, 1+j.IntN(50))
+				}
+				if j.settled && j.IntN(2) == 0 {
+					j.listen(t)
+				}
+				t.Log("restore:", j.restore(t))
+				if j.IntN(2) == 0 {
+					j.publish(t, 1+j.IntN(10))
+				}
+				if j.IntN(3) > 0 {
+					j.repair(t)
+				}
+			}
+			if !j.settled {
+				j.repair(t)
+			}
+			j.publish(t, 3)
+			j.arrive(t)
+		})
+	}
+}
+
+// arrive checks the badges at the end.
+func (j *journey) arrive(t *testing.T) {
+	t.Helper()
+	d := openDatabase(t, j.url)
+	for p := range partitions {
+		d.awaitVisible(t, p)
+		j.reference.awaitVisible(t, p)
+	}
+	d.fold(t)
+	j.reference.fold(t)
+	if diff := cmp.Diff(j.reference.dump(t), d.dump(t)); diff != "" {
+		t.Errorf("badges (-never moved +restored):\n%s", diff)
+	}
+	for p := range partitions {
+		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), p, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two young clusters give out the same ids: the transactions that copy events
+// have those of events.
+func TestRepairLogWhereIDsCoincide(t *testing.T) {
+	const n = 1500
+	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
+	original := openDatabase(t, from.NewDB(t, migrated))
+	users := make([]string, partitions)
+	for p := range users {
+		users[p] = userIn(p, 0)
+	}
+	named, err := json.Marshal(users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := to.NewDB(t, pgtest.Template{})
+	first := currentID(t, original.url)
+	original.exec(t, fmt.Sprintf(`DO $$
+BEGIN
+    FOR i IN 1..%d LOOP
+        PERFORM badged.publish(jsonb_build_object('specversion', '1.0', 'id', i::text, 'source', 'test',
+            'type', CASE i %% 3 WHEN 0 THEN 'message.delivered' WHEN 1 THEN 'conversation.marked_unread' ELSE 'conversation.left' END,
+            'data', jsonb_build_object('conversation_id', 'c', 'user_ids', '%s'::jsonb) || CASE i %% 3 WHEN 0 THEN jsonb_build_object('seq', i) ELSE '{}' END));
+        COMMIT;
+    END LOOP;
+END $$`, n, named))
+	original.fold(t)
+	advance(t, url, max(0, int(first-currentID(t, url))))
+	to.Run(t, from.Run(t, nil, "pg_dump", "--format=custom", original.url), "pg_restore", "--exit-on-error", "--dbname="+url)
+	if id := currentID(t, url); id < first || id > first+n {
+		t.Fatalf("the restore ends with id %d, which is none of the events': %d to %d", id, first, first+n)
+	}
+	reports, _, err := repaired(t, url, nil)
+	if err != nil || len(reports) != partitions || reports[0] != (renumber.Result{Partition: 0, Copied: n}) {
+		t.Fatalf("repairing: %v, %v", reports, err)
+	}
+	d := openDatabase(t, url)
+	for p := range partitions {
+		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
+		}
+		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), p, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func currentID(t *testing.T, url string) int64 {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var id int64
+	if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

@@ -1,0 +1,243 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// Baseline is where the log of a partition begins. The sum of the events
+// before it is in separate tables, from which a replay starts. The zero
+// Baseline is that of a log that was never cut.
+type Baseline struct {
+	Position events.Position
+	// Generation is the generation of event keys at that position.
+	Generation int
+	// Events is how many events are archived; Until is when the latest of them
+	// was appended.
+	Events int64
+	Until  time.Time
+}
+
+// LoadBaseline reads the baseline of a partition, zero if its log was never
+// cut.
+func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baseline, error) {
+	var b Baseline
+	err := q.QueryRow(ctx, `SELECT transaction_id::text::bigint, "offset", generation, events, appended_until
+FROM badged.bases WHERE partition_id = $1`, partition).Scan(&b.Position.TransactionID, &b.Position.Offset, &b.Generation, &b.Events, &b.Until)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Baseline{}, fmt.Errorf("read the baseline of partition %d: %w", partition, err)
+	}
+	return b, nil
+}
+
+// newKeys returns a DedupReplay for the log from the baseline, or with an
+// archive from the beginning. each or eachOf fills it before use.
+func (in *Snapshot) newKeys() *store.DedupReplay {
+	if in.archive != nil {
+		return store.NewDedupReplay(nil)
+	}
+	keys := store.NewDedupReplay(in.laterGenerations())
+	keys.Present = in.Baseline.Generation
+	return keys
+}
+
+// laterGenerations returns the generations that begin after the baseline.
+func (in *Snapshot) laterGenerations() []store.Generation {
+	return slices.DeleteFunc(slices.Clone(in.Generations), func(g store.Generation) bool { return g.Number <= in.Baseline.Generation })
+}
+
+// restoreKeys adds to keys those stored with the baseline: all, or some. It
+// does nothing without keys, without a baseline, or with an archive.
+func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of [][16]byte) error {
+	if keys == nil || in.Baseline.Events == 0 || in.archive != nil {
+		return nil
+	}
+	where, args := "true", []any(nil)
+	if of != nil {
+		where, args = "key = ANY ($1::uuid[])", []any{of}
+	}
+	rows, err := in.Tx.Query(ctx, fmt.Sprintf(`SELECT key, generation, users FROM badged.keys_p%02d_base WHERE %s`, in.Partition, where), args...)
+	if err != nil {
+		return fmt.Errorf("read the keys of the baseline: %w", err)
+	}
+	var key [16]byte
+	var generation int
+	var users []byte
+	if _, err := pgx.ForEachRow(rows, []any{&key, &generation, &users}, func() error {
+		keys.Restore(uuid.UUID(key), store.UserSet(users), generation)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the keys of the baseline: %w", err)
+	}
+	return nil
+}
+
+// weighKeys returns roughly how many bytes the keys of so many records and of
+// the baseline take in memory.
+func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
+	// An id takes more space in a payload than a user in a UserSet, unless
+	// Postgres has compressed the payload. rest is the payload without its users.
+	const rest = 300
+	if err := in.Tx.QueryRow(ctx, `SELECT coalesce(sum(greatest(pg_column_size(payload) - $1, 0)), 0)::bigint FROM badged.`+events.Topic(in.Partition), rest).Scan(&weight); err != nil {
+		return 0, fmt.Errorf("weigh the keys of partition %d: %w", in.Partition, err)
+	}
+	weight += records * keyWeight
+	if in.Baseline.Events == 0 || in.archive != nil {
+		return weight, nil
+	}
+	var ofBase int64
+	if err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(sum($1 + octet_length(users)), 0)::bigint FROM badged.keys_p%02d_base`, in.Partition), keyWeight).Scan(&ofBase); err != nil {
+		return 0, fmt.Errorf("weigh the keys of the baseline: %w", err)
+	}
+	return weight + ofBase, nil
+}
+
+// restoreUsers adds the users of the baseline that r wants: all, or some that
+// are named. It calls added after each row, which may remove users. It does
+// nothing without a baseline or with an archive.
+func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
+	if in.Baseline.Events == 0 || in.archive != nil {
+		return nil
+	}
+	if err := in.ScanTables(ctx, named == nil); err != nil {
+		return err
+	}
+	where, args := "true", []any(nil)
+	if named != nil {
+		where, args = "user_id = ANY ($1::text[])", []any{named}
+	}
+	rows, err := in.Tx.Query(ctx, fmt.Sprintf(`SELECT %s
+FROM badged.users_p%02d_base WHERE %s`, store.UserColumnsSQL, in.Partition, where), args...)
+	if err == nil {
+		err = store.ScanUsersInto(rows, r.restoredUser, func(*badge.User) { added() })
+	}
+	if err != nil {
+		return fmt.Errorf("read the users of the baseline: %w", err)
+	}
+	rows, err = in.Tx.Query(ctx, fmt.Sprintf(`SELECT %s FROM badged.conversations_p%02d_base AS c WHERE %s`, store.ConversationColumns, in.Partition, where), args...)
+	if err == nil {
+		err = store.ScanConversationsInto(rows, r.restoredUser, func(u *badge.User, c *badge.Conversation) {
+			// As if just folded: the row is not in the target tables.
+			c.Stored, c.Touched = false, true
+			u.Changed = append(u.Changed, c)
+			added()
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read the conversations of the baseline: %w", err)
+	}
+	return nil
+}
+
+// restoredUser returns the user of a row of the baseline, nil if r does not
+// want it.
+func (r *Replay) restoredUser(id string) *badge.User {
+	if !r.Wants(id) {
+		return nil
+	}
+	u, ok := r.Users[id]
+	if !ok {
+		u = badge.NewUser(id)
+		r.Users[id] = u
+	}
+	return u
+}
+
+// UseArchive makes the replay start with the events of an archive instead of
+// the baseline. It first checks that the archive has everything that was cut
+// off this log. A nil archive changes nothing.
+func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
+	if a == nil {
+		return nil
+	}
+	files, err := ArchivedFiles(ctx, in.Tx, a, in.Partition)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := a.Check(ctx, f); err != nil {
+			return err
+		}
+		for _, text := range f.DeadLetters {
+			position, err := archive.ParsePosition(text)
+			if err != nil {
+				return fmt.Errorf("read the manifest of the archive: dead letter: %w", err)
+			}
+			in.Buried[position] = struct{}{}
+		}
+	}
+	in.archive, in.files = a, files
+	return nil
+}
+
+// archivedPages sends every record of the archive in order. The first page of
+// each file, and of the log after it, has the key generations that begin
+// there.
+func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
+	if in.archive == nil {
+		return nil
+	}
+	send := func(p page) error {
+		select {
+		case to <- p:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, f := range in.files {
+		first := page{}
+		for _, g := range f.Generations {
+			after, err := archive.ParsePosition(g.After)
+			if err != nil {
+				return fmt.Errorf("read the manifest of the archive: generation %d: %w", g.Number, err)
+			}
+			first.generations = append(first.generations, store.Generation{Number: g.Number, After: after})
+		}
+		if err := send(first); err != nil {
+			return err
+		}
+		if err := in.archive.Read(ctx, f, func(records []events.Record) error { return send(page{records: records}) }); err != nil {
+			return err
+		}
+	}
+	return send(page{generations: in.laterGenerations()})
+}
+
+// ArchivedFiles returns the files of an archive that hold what was cut off a
+// partition of this database's log. Any other files in the archive are from an
+// interrupted run.
+func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
+	var id uuid.UUID
+	var sums []string
+	var partitions int
+	if err := q.QueryRow(ctx, `SELECT log_id, (SELECT partitions FROM badged.settings),
+    ARRAY(SELECT sha256 FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
+FROM badged.log_identity`, partition).Scan((*[16]byte)(&id), &partitions, &sums); err != nil {
+		return nil, fmt.Errorf("read what is archived: %w", err)
+	}
+	if a.LogID() != id || a.Partitions() != partitions {
+		return nil, fmt.Errorf("the archive belongs to another log: %s with %d partitions, this one is %s with %d", a.LogID(), a.Partitions(), id, partitions)
+	}
+	files := a.Files(partition)
+	if len(files) < len(sums) {
+		return nil, fmt.Errorf("the archive of partition %d is incomplete: it has %d of %d files", partition, len(files), len(sums))
+	}
+	for i, sum := range sums {
+		if files[i].SHA256 != sum {
+			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written", partition, files[i].Name)
+		}
+	}
+	return files[:len(sums)], nil
+}

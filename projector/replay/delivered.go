@@ -1,0 +1,119 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// MaxDelivered is the most delivered messages in an explanation.
+const MaxDelivered = 1000
+
+// Delivered are messages that were delivered to a user.
+type Delivered struct {
+	// Messages are the newest of those asked for, newest first.
+	Messages []DeliveredMessage `json:"messages" doc:"The messages, last delivered first."`
+	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before them; the position of the last one listed is the next before."`
+}
+
+// DeliveredMessage is a message, the event that first delivered it, and what
+// became of it.
+type DeliveredMessage struct {
+	ConversationID string `json:"conversation_id" doc:"Its conversation."`
+	Seq            int64  `json:"seq" minimum:"1" doc:"Its place in the conversation."`
+	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
+	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of it: unread is counted by the level of its conversation; the two with before had happened when it came, so that it never counted."`
+	// By is nil if the message is unread or the user sent it, or if the event
+	// is not known.
+	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, where that is known."`
+	LoggedEvent
+}
+
+// Fate is what became of a message that was delivered.
+type Fate string
+
+// The fates.
+const (
+	FateUnread         Fate = "unread"
+	FateRead           Fate = "read"
+	FateRecalled       Fate = "recalled"
+	FateReadBefore     Fate = "read_before"     // the user had read further when it came
+	FateRecalledBefore Fate = "recalled_before" // it was recalled when it came
+	FateOwnMessage     Fate = "own_message"     // the user sent it
+)
+
+// deliveries keeps the last delivered messages.
+type deliveries struct {
+	limit int
+	// kept are in the order of the log, at most twice limit.
+	kept []DeliveredMessage
+	more int64
+}
+
+// followMessages records a folded event: a delivery that was not repeated, or
+// what the event did to earlier messages.
+func (s *search) followMessages(at events.Position, e *events.Event, logged LoggedEvent, why Why) {
+	d, id := s.delivered, e.Data.ConversationID
+	if d == nil {
+		return
+	}
+	if e.Type != events.MessageDelivered {
+		for i := range d.kept {
+			if m := &d.kept[i]; m.Fate == FateUnread && (id == "" || id == m.ConversationID) {
+				m.settle(s.user.Conversations[m.ConversationID], logged)
+			}
+		}
+		return
+	}
+	if !s.wants(id) || s.question.Before != (events.Position{}) && !at.Before(s.question.Before) {
+		return
+	}
+	m := DeliveredMessage{
+		ConversationID: id, Seq: e.Data.Seq, LoggedEvent: logged, Fate: FateUnread,
+		Mentioned: slices.Contains(e.Data.MentionedUserIDs, s.user.ID),
+	}
+	switch why {
+	case WhyOwnMessage:
+		m.Fate = FateOwnMessage
+	case WhyAlreadyRead, WhyLeft:
+		m.Fate = FateReadBefore
+		if read := s.trace(id).lastRead; read != nil {
+			m.By = &read.LoggedEvent
+		}
+	case WhyRecalled:
+		m.Fate = FateRecalledBefore
+	case WhyAlreadyDelivered:
+		return
+	}
+	d.add(m)
+}
+
+// settle records what became of a message of the conversation, if the event
+// decided it.
+func (m *DeliveredMessage) settle(c *badge.Conversation, by LoggedEvent) {
+	switch {
+	case m.Seq <= c.ReadSeq:
+		m.Fate, m.By = FateRead, &by
+	case c.Recalled.Contains(m.Seq):
+		m.Fate, m.By = FateRecalled, &by
+	}
+}
+
+func (d *deliveries) add(m DeliveredMessage) {
+	if d.kept = append(d.kept, m); len(d.kept) > 2*d.limit {
+		d.more += int64(d.limit + 1)
+		d.kept = slices.Delete(d.kept, 0, d.limit+1)
+	}
+}
+
+// newest returns what was kept; nil if nothing was asked for.
+func (d *deliveries) newest() *Delivered {
+	if d == nil {
+		return nil
+	}
+	surplus := max(0, len(d.kept)-d.limit)
+	list := append([]DeliveredMessage{}, d.kept[surplus:]...)
+	slices.Reverse(list)
+	return &Delivered{Messages: list, More: d.more + int64(surplus)}
+}

@@ -1,0 +1,97 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// Effect is what one event did to the badge of one user.
+type Effect struct {
+	UserID string `json:"user_id"`
+	// Folded is set once the event is folded; before that there is no effect.
+	Folded bool `json:"folded"`
+	// Before and After are the totals.
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+	// Conversations are those whose unread messages or contribution to the
+	// total changed, by id.
+	Conversations []ConversationEffect `json:"conversations"`
+	// Why and Detail say why no count changed, if none did.
+	Why    Why    `json:"why,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// ConversationEffect is what an event did to a conversation.
+type ConversationEffect struct {
+	ConversationID string       `json:"conversation_id"`
+	UnreadBefore   int64        `json:"unread_before"`
+	UnreadAfter    int64        `json:"unread_after"`
+	AddsBefore     int64        `json:"adds_before"`
+	AddsAfter      int64        `json:"adds_after"`
+	Level          events.Level `json:"level"`
+}
+
+// EventName names an event in the log. An event published again with the same
+// source and id has another transaction.
+type EventName struct {
+	Source, ID    string
+	TransactionID int64
+}
+
+// EffectOf returns what an event did to the badge of a user. It costs as much
+// as Explain.
+func (x *Explainer) EffectOf(ctx context.Context, userID string, name EventName) (Effect, error) {
+	w := &watchedEvent{name: name, effect: Effect{UserID: userID, Conversations: []ConversationEffect{}}}
+	err := x.replay(ctx, userID, time.Time{}, func(in *Snapshot) (*search, error) {
+		s := newSearch(userID, in, Question{})
+		s.effect = w
+		return s, nil
+	}, func(*Snapshot, *search) error { return nil })
+	if err != nil {
+		return Effect{}, fmt.Errorf("find what event %q of %q did to user %q: %w", name.ID, name.Source, userID, err)
+	}
+	return w.effect, nil
+}
+
+// watchedEvent is an event whose effect a search looks for.
+type watchedEvent struct {
+	name   EventName
+	effect Effect
+}
+
+// before returns the counts of the user's conversations if e is the watched
+// event, and nil otherwise.
+func (w *watchedEvent) before(u *badge.User, at events.Position, e *events.Event) map[string]ConversationEffect {
+	if w == nil || w.effect.Folded || w.name != (EventName{e.Source, e.ID, at.TransactionID}) {
+		return nil
+	}
+	w.effect.Before = u.Total
+	all := make(map[string]ConversationEffect, len(u.Conversations))
+	for id, c := range u.Conversations {
+		all[id] = ConversationEffect{ConversationID: id, UnreadBefore: c.Unread.Len(), AddsBefore: c.Adds()}
+	}
+	return all
+}
+
+// after records what the event did, given what before returned.
+func (w *watchedEvent) after(u *badge.User, before map[string]ConversationEffect, why Why, detail string) {
+	if before == nil {
+		return
+	}
+	x := &w.effect
+	x.Folded, x.After, x.Why, x.Detail = true, u.Total, why, detail
+	for id, c := range u.Conversations {
+		change := before[id]
+		change.ConversationID, change.UnreadAfter, change.AddsAfter, change.Level = id, c.Unread.Len(), c.Adds(), c.Level
+		if change.UnreadAfter != change.UnreadBefore || change.AddsAfter != change.AddsBefore {
+			x.Conversations = append(x.Conversations, change)
+		}
+	}
+	slices.SortFunc(x.Conversations, func(a, b ConversationEffect) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
+}

@@ -1,0 +1,168 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// Limits of an explanation.
+const (
+	// MaxExplained is the most conversations in an explanation.
+	MaxExplained = 500
+	// MaxCounted is the most counted messages of one conversation in it.
+	MaxCounted = 100
+	// MaxUncounted is the most events in it that changed nothing.
+	MaxUncounted = 100
+)
+
+// Explainer explains from the log why the badge of a user is what it is. It is
+// safe for concurrent use.
+type Explainer struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+	// archive, if not nil, has what was cut off the log.
+	archive *archive.Archive
+	// Slots bounds how many searches of the log run at once.
+	Slots chan struct{}
+}
+
+// ExplanationsAtOnce is how many connections an explainer uses. More
+// explanations wait, so that they do not slow down reading badges.
+const ExplanationsAtOnce = 2
+
+// NewExplainer returns an explainer of a database and its log.
+func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
+	return &Explainer{pool: pool, log: log, Slots: make(chan struct{}, ExplanationsAtOnce)}
+}
+
+// WithArchive returns an explainer that folds an archive of the log and then
+// the log, so that it can name events that were cut off.
+func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
+	return &Explainer{pool: x.pool, log: x.log, archive: a, Slots: x.Slots}
+}
+
+// ArchivedError is returned if the events asked for are no longer in the log.
+type ArchivedError struct {
+	// Until is when the latest archived event was appended.
+	Until time.Time
+}
+
+// Error implements error.
+func (e *ArchivedError) Error() string {
+	return fmt.Sprintf("events until %s are archived: give --archive DIR, or a later time", e.Until.UTC().Format(time.RFC3339))
+}
+
+// Question says what an explanation contains. The zero value asks for the
+// badge as it is now.
+type Question struct {
+	// At, if not zero, asks for the badge at that time: what was folded by
+	// then, to the second.
+	At time.Time
+	// Conversation, if not "", limits the conversations, the messages and the
+	// uncounted events to one conversation, even if nothing in it is unread.
+	// The totals and the history stay those of the user.
+	Conversation string
+	// History asks for the total over time.
+	History bool
+	// Delivered is the most delivered messages to list; 0 lists none.
+	Delivered int
+	// Before, if not zero, lists only messages delivered before that position.
+	Before events.Position
+}
+
+// Explain returns why the badge of a user is what it is.
+//
+// It searches the partition of the user: its cost grows with the log, its
+// memory with what is unread. Two run at a time; others wait.
+func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
+	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Agrees: true}
+	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (*search, error) {
+		e.Position = in.Position.String()
+		if in.archive == nil && in.Baseline.Events > 0 {
+			until := in.Baseline.Until
+			if e.ArchivedUntil = &until; !q.At.IsZero() && q.At.Before(until) {
+				return nil, &ArchivedError{Until: until}
+			}
+		}
+		return newSearch(userID, in, q), nil
+	}, func(in *Snapshot, s *search) error {
+		s.explain(&e)
+		if !q.At.IsZero() {
+			at := q.At.UTC()
+			e.At = &at
+			return nil
+		}
+		return in.compareBadge(ctx, &e)
+	})
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, err)
+	}
+	return e, nil
+}
+
+// replay searches the partition of a user for what was folded until at, or all
+// if at is zero. begin returns the search; end gets it when it is complete.
+func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, begin func(*Snapshot) (*search, error), end func(*Snapshot, *search) error) error {
+	select {
+	case x.Slots <- struct{}{}:
+		defer func() { <-x.Slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return WithSnapshot(ctx, x.pool, x.log.PartitionOf(userID), x.log.Partitions(), func(in *Snapshot) error {
+		if err := in.UseArchive(ctx, x.archive); err != nil {
+			return err
+		}
+		s, err := begin(in)
+		if err != nil {
+			return err
+		}
+		if err := in.restoreUsers(ctx, &Replay{Users: map[string]*badge.User{userID: s.user}, Wants: func(id string) bool { return id == userID }}, []string{userID}, func() {}); err != nil {
+			return err
+		}
+		s.begin()
+		times, err := store.LoadFoldTimes(ctx, in.Tx, in.Partition)
+		if err != nil {
+			return err
+		}
+		err = in.eachOf(ctx, []string{userID}, s.keys, func(r *events.Record, it store.Item, dead error) error {
+			if folded := times.Of(r); at.IsZero() || !folded.After(at) {
+				s.visit(r, folded.UTC(), &it, dead)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return end(in, s)
+	})
+}
+
+// compareBadge adds the badge in the tables to e.
+func (in *Snapshot) compareBadge(ctx context.Context, e *Explanation) error {
+	badge, err := badges.NewReader(in.Tx, in.Partitions).Badge(ctx, e.UserID)
+	if err != nil {
+		return err
+	}
+	var v HealedVersions
+	err = in.Tx.QueryRow(ctx, `SELECT coalesce(max(ahead), 0) FROM badged.mended_users
+WHERE partition_id = $1 AND user_id = $2`, in.Partition, e.UserID).Scan(&v.ahead)
+	if err != nil {
+		return fmt.Errorf("read whether the user was healed: %w", err)
+	}
+	e.Version = v.user(e.Version)
+	e.Table = &badge
+	e.Agrees = badge.Version == e.Version && badge.Total == e.Total && badge.Mentions == e.Mentions &&
+		maps.Equal(badge.Categories, e.Categories)
+	return nil
+}

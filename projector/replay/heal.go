@@ -1,0 +1,243 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/pubsub"
+)
+
+// HealedVersions is how the versions of a healed user differ from those that
+// the log gives. The zero value is for a user who was never healed.
+type HealedVersions struct {
+	// version is what the user and its conversations got when healed; ahead is
+	// how far the user's versions have been above the log's since.
+	version, ahead int64
+}
+
+// user returns the version of a user whose version by the log is given.
+func (v HealedVersions) user(version int64) int64 { return version + v.ahead }
+
+// fits reports whether a conversation may have the version table if it has the
+// version log by the log. A conversation that is not in the log has version 0,
+// or that of the healing if the table had it then.
+func (v HealedVersions) fits(table, log int64) bool {
+	if log == 0 {
+		return table == 0 || table == v.version
+	}
+	return table == max(log+v.ahead, v.version)
+}
+
+// HealedUsers returns the healed users of the partition.
+func (in *Snapshot) HealedUsers(ctx context.Context) (map[string]HealedVersions, error) {
+	rows, err := in.Tx.Query(ctx, `SELECT user_id, version, ahead FROM badged.mended_users WHERE partition_id = $1`, in.Partition)
+	if err != nil {
+		return nil, fmt.Errorf("read the healed users: %w", err)
+	}
+	healed := map[string]HealedVersions{}
+	var id string
+	var v HealedVersions
+	if _, err = pgx.ForEachRow(rows, []any{&id, &v.version, &v.ahead}, func() error {
+		healed[id] = v
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the healed users: %w", err)
+	}
+	return healed, nil
+}
+
+// healAttempts is how often a user is replayed beside the projector before the
+// partition is stopped for it.
+const healAttempts = 3
+
+// ErrOvertaken is returned if the user got events during the replay.
+var ErrOvertaken = errors.New("the user got events during the replay")
+
+// Heal makes the rows of a user what the log says, and reports whether they
+// were different. The new version is above all that clients may hold, and
+// update, which the caller must publish, makes them read the state again.
+//
+// The projector of the partition waits for the short transaction that writes.
+// For a user with constant events it also waits for the search of the log, and
+// so do all partitions: seconds if the log is long.
+func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, healed bool, err error) {
+	partition := v.log.PartitionOf(userID)
+	for range healAttempts {
+		var log *badge.User
+		var at events.Position
+		err = WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
+			at = in.Position
+			if err := in.UseArchive(ctx, v.archive); err != nil {
+				return err
+			}
+			log, err = in.ReplayUser(ctx, userID)
+			return err
+		})
+		if err == nil {
+			update, healed, err = v.HealUser(ctx, partition, userID, log, at)
+		}
+		if !errors.Is(err, ErrOvertaken) {
+			break
+		}
+	}
+	if errors.Is(err, ErrOvertaken) {
+		update, healed, err = v.HealUser(ctx, partition, userID, nil, events.Position{})
+	}
+	if err != nil {
+		return pubsub.Update{}, false, fmt.Errorf("heal user %q: %w", userID, err)
+	}
+	return update, healed, nil
+}
+
+// ReplayUser replays one user.
+func (in *Snapshot) ReplayUser(ctx context.Context, id string) (*badge.User, error) {
+	r, err := in.ReplayOf(ctx, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	return r.user(id), nil
+}
+
+// HealUser writes the rows of a user from log, its state by the log up to a
+// position, or if log is nil from a replay. It locks the row of the
+// partition's position, so that no batch runs meanwhile.
+func (v *Verifier) HealUser(ctx context.Context, partition int, userID string, log *badge.User, at events.Position) (update pubsub.Update, healed bool, err error) {
+	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
+		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
+		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
+			return err
+		}
+		if log == nil {
+			if err := in.UseArchive(ctx, v.archive); err != nil {
+				return err
+			}
+			if log, err = in.ReplayUser(ctx, userID); err != nil {
+				return err
+			}
+		} else if changed, err := in.mayHaveChanged(ctx, userID, at); err != nil {
+			return err
+		} else if changed {
+			return ErrOvertaken
+		}
+		if healed, err = in.differs(ctx, log); err != nil || !healed {
+			return err
+		}
+		update, err = in.Write(ctx, log)
+		return err
+	})
+	return update, healed && err == nil, err
+}
+
+// mayHaveChanged reports whether the log may have events for a user between a
+// position and that of in.
+func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events.Position) (bool, error) {
+	if at == in.Position {
+		return false, nil
+	}
+	if at.Before(in.Baseline.Position) { // the events were cut off the log
+		return true, nil
+	}
+	where, args := namesAnySQL([]string{userID}, 5)
+	var changed bool
+	err := in.Tx.QueryRow(ctx, `SELECT EXISTS (
+    SELECT FROM badged.`+events.Topic(in.Partition)+`
+    WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
+      AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4)
+      AND (`+foreignSQL+` OR `+where+`))`,
+		append([]any{at.TransactionID, at.Offset, in.Position.TransactionID, in.Position.Offset}, args...)...).Scan(&changed)
+	if err != nil {
+		return false, fmt.Errorf("read partition %d: %w", in.Partition, err)
+	}
+	return changed, nil
+}
+
+// differs reports whether the tables differ from the log for a user.
+func (in *Snapshot) differs(ctx context.Context, log *badge.User) (bool, error) {
+	healed, err := in.HealedUsers(ctx)
+	if err != nil {
+		return false, err
+	}
+	c := Comparison{
+		In: in, Healed: healed,
+		Options: VerifyOptions{Users: []string{log.ID}, Found: func(Difference) {}},
+	}
+	compared := *log // comparing empties it
+	compared.Conversations = maps.Clone(log.Conversations)
+	err = c.Compare(ctx, &Replay{
+		Users: map[string]*badge.User{log.ID: &compared},
+		Wants: func(id string) bool { return id == log.ID },
+	})
+	return c.result.Differences > 0, err
+}
+
+// Write replaces the rows of a user by what the log says, with a version above
+// both.
+func (in *Snapshot) Write(ctx context.Context, log *badge.User) (pubsub.Update, error) {
+	live := map[string]int64{} // versions of conversations
+	rows, err := in.Tx.Query(ctx, fmt.Sprintf(`SELECT conversation_id, version
+FROM badged.conversations_p%02d WHERE user_id = $1`, in.Partition), log.ID)
+	if err != nil {
+		return pubsub.Update{}, fmt.Errorf("read the conversations: %w", err)
+	}
+	var id string
+	var version int64
+	if _, err = pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+		live[id] = version
+		return nil
+	}); err != nil {
+		return pubsub.Update{}, fmt.Errorf("read the conversations: %w", err)
+	}
+	var epoch string
+	if err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT epoch, coalesce(version, 0), version IS NOT NULL
+FROM badged.partitions AS p LEFT JOIN badged.users_p%02d AS u ON u.user_id = $1
+WHERE p.partition_id = $2`, in.Partition), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
+		return pubsub.Update{}, fmt.Errorf("read the user: %w", err)
+	}
+
+	v := HealedVersions{version: max(version, log.Version) + 1}
+	v.ahead = v.version - log.Version
+	log.Version, log.Stored = v.version, version
+	for id := range live {
+		if c := log.Conversation(id); !c.Touched {
+			// The log does not know it. An empty row stays, so that clients
+			// that know it are told.
+			c.Touched = true
+			log.Changed = append(log.Changed, c)
+		}
+	}
+	for _, c := range log.Conversations {
+		_, c.Stored = live[c.ID]
+		if c.Version > 0 || live[c.ID] > 0 {
+			c.Version = v.version
+		}
+	}
+	var batch pgx.Batch
+	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log})
+	// The owner of the partition may have cached the old rows.
+	batch.Queue(`UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, in.Partition)
+	batch.Queue(`INSERT INTO badged.mended_users (partition_id, user_id, version, ahead)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (partition_id, user_id) DO UPDATE
+SET version = excluded.version, ahead = excluded.ahead, mended_at = excluded.mended_at`, in.Partition, log.ID, v.version, v.ahead)
+	batch.Queue(store.ResetExpirySQL, in.Partition)
+	if err := in.Tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return pubsub.Update{}, fmt.Errorf("write: %w", err)
+	}
+	return pubsub.Update{
+		Badge: pubsub.Badge{
+			UserID: log.ID, Epoch: epoch, Version: v.version,
+			Total: log.Total, Mentions: log.Mentions, Categories: log.Categories.ByName(),
+		},
+		Partition: in.Partition,
+		// No client holds this version, so all read the state again.
+		BaseVersion:   v.version,
+		Conversations: []pubsub.Conversation{},
+	}, nil
+}

@@ -1,0 +1,137 @@
+package replay
+
+import "github.com/badged/badged/events"
+
+// MaxSteps is the most steps in a history.
+const MaxSteps = 2000
+
+// History is the total of a user over time, as a line of steps.
+type History struct {
+	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or what the archived part of the log had counted."`
+	// Steps are the events that changed the total, in the order of the log, at
+	// most MaxSteps. If there are more, those with the least and the greatest
+	// totals of equally long stretches remain, and the first and the last.
+	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. Of more than 2,000, those are left that have the least and the greatest total of equally many steps, and the first and the last."`
+	LeftOut int64  `json:"left_out" minimum:"0" doc:"How many steps are left out."`
+}
+
+// Step is an event that changed the total.
+type Step struct {
+	Total          int64  `json:"total" minimum:"0" doc:"The total after it."`
+	Change         int64  `json:"change" doc:"What the event added; negative where it took away."`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation that it was about, if any."`
+	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The message, or the position, that it was about, if any."`
+	LeftOut        int64  `json:"left_out,omitempty" minimum:"0" doc:"How many steps between the one before and this one are left out."`
+	LoggedEvent
+}
+
+// HistorySketch keeps a history in bounded memory. Steps fall into buckets of
+// equal size, each of which keeps its least and its greatest total. When there
+// are too many buckets, neighbours merge.
+type HistorySketch struct {
+	before      int64
+	count       int64
+	first, last numberedStep
+	// size is how many steps a full bucket stands for.
+	size    int64
+	buckets []stepBucket
+}
+
+// numberedStep is a step and how many came before it.
+type numberedStep struct {
+	number int64
+	Step
+}
+
+// stepBucket is a stretch of steps. Of equal totals, low is the earliest and
+// high the latest, so that a bucket of two steps has both.
+type stepBucket struct {
+	steps     int64
+	low, high numberedStep
+}
+
+// historyBuckets leaves room for the first and the last step.
+const historyBuckets = MaxSteps/2 - 1
+
+// NewHistorySketch returns a history that starts with a total.
+func NewHistorySketch(total int64) *HistorySketch { return &HistorySketch{before: total, size: 2} }
+
+// Add adds an event that was folded. It does nothing if the total is unchanged
+// or h is nil.
+func (h *HistorySketch) Add(e *events.Event, logged LoggedEvent, before, after int64) {
+	if h == nil || before == after {
+		return
+	}
+	s := numberedStep{h.count, Step{
+		Total: after, Change: after - before, ConversationID: e.Data.ConversationID,
+		Seq: max(e.Data.Seq, e.Data.UpToSeq), LoggedEvent: logged,
+	}}
+	if h.count == 0 {
+		h.first = s
+	}
+	h.last = s
+	h.count++
+	if n := len(h.buckets); n > 0 && h.buckets[n-1].steps < h.size {
+		h.buckets[n-1] = h.buckets[n-1].with(stepBucket{1, s, s})
+		return
+	}
+	if len(h.buckets) == historyBuckets {
+		merged := h.buckets[:0]
+		for i := 0; i < len(h.buckets); i += 2 {
+			b := h.buckets[i]
+			if i+1 < len(h.buckets) {
+				b = b.with(h.buckets[i+1])
+			}
+			merged = append(merged, b)
+		}
+		h.buckets, h.size = merged, 2*h.size
+		if n := len(merged); merged[n-1].steps < h.size {
+			merged[n-1] = merged[n-1].with(stepBucket{1, s, s})
+			return
+		}
+	}
+	h.buckets = append(h.buckets, stepBucket{1, s, s})
+}
+
+// with returns b merged with a later bucket.
+func (b stepBucket) with(later stepBucket) stepBucket {
+	b.steps += later.steps
+	if later.low.Total < b.low.Total {
+		b.low = later.low
+	}
+	if later.high.Total >= b.high.Total {
+		b.high = later.high
+	}
+	return b
+}
+
+// History returns what was kept; nil if h is nil.
+func (h *HistorySketch) History() *History {
+	if h == nil {
+		return nil
+	}
+	x := &History{Before: h.before, Steps: []Step{}, LeftOut: h.count}
+	last := int64(-1)
+	put := func(s numberedStep) {
+		if s.number <= last {
+			return
+		}
+		s.LeftOut = s.number - last - 1
+		last = s.number
+		x.LeftOut--
+		x.Steps = append(x.Steps, s.Step)
+	}
+	if h.count == 0 {
+		return x
+	}
+	put(h.first)
+	for _, b := range h.buckets {
+		if b.low.number > b.high.number {
+			b.low, b.high = b.high, b.low
+		}
+		put(b.low)
+		put(b.high)
+	}
+	put(h.last)
+	return x
+}

@@ -1,0 +1,429 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// visit is called with a decoded record of the log. If dead is not nil it is the
+// reason why the record is not folded, and there is no item.
+type visit func(r *events.Record, it store.Item, dead error) error
+
+// How much of the log is read at once.
+const (
+	replayPage      = 5000
+	replayPageBytes = 8 << 20
+)
+
+// each visits every record from the baseline, or from the start of the
+// archive, up to the position, in order. keys, if not nil, is what newKeys
+// returned; each restores the keys of the baseline into it. done is called
+// from time to time with the number of records visited since. While a page is
+// visited the next is decoded and the one after it read, so v and done must
+// not use the transaction.
+func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, done func(records int)) error {
+	if err := in.restoreKeys(ctx, keys, nil); err != nil {
+		return err
+	}
+	if err := in.ScanTables(ctx, false); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	pages, decoded := make(chan page), make(chan decodedPage)
+	g.Go(func() error {
+		defer close(pages)
+		if err := in.archivedPages(ctx, pages); err != nil {
+			return err
+		}
+		return in.pages(ctx, pages)
+	})
+	g.Go(func() error {
+		defer close(decoded)
+		for p := range pages {
+			records := make([]decodedRecord, len(p.records))
+			for i := range p.records {
+				records[i].record = &p.records[i]
+				records[i].item, records[i].dead = in.Item(&p.records[i])
+			}
+			select {
+			case decoded <- decodedPage{records, p.generations}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for p := range decoded {
+			if keys != nil {
+				keys.Extend(p.generations)
+			}
+			for i := range p.records {
+				if err := v(p.records[i].record, p.records[i].item, p.records[i].dead); err != nil {
+					return err
+				}
+			}
+			done(len(p.records))
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// page holds the records of one read, and the key generations that may begin
+// in it or after it.
+type page struct {
+	records     []events.Record
+	generations []store.Generation
+}
+
+// decodedPage is a page with decoded records.
+type decodedPage struct {
+	records     []decodedRecord
+	generations []store.Generation
+}
+
+// decodedRecord is a record with its item, or the reason why there is none.
+type decodedRecord struct {
+	record *events.Record
+	item   store.Item
+	dead   error
+}
+
+// pages sends every record of the log from the baseline up to the position, in
+// order.
+func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
+	at := in.Baseline.Position
+	for at.Before(in.Position) {
+		read, err := events.Read(ctx, in.Tx, in.Partition, at, replayPage, replayPageBytes)
+		if err != nil {
+			return err
+		}
+		if len(read.Records) == 0 {
+			return nil
+		}
+		at = read.Records[len(read.Records)-1].Position
+		if in.Position.Before(at) {
+			read.Records = in.UpTo(read.Records)
+		}
+		select {
+		case to <- page{records: read.Records}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !read.More {
+			return nil
+		}
+	}
+	return nil
+}
+
+// MaxSought is the most users for which the log is searched; for more, reading
+// all of it is faster.
+const MaxSought = 16
+
+// eachOf visits, in order, the records up to the position that name any of up
+// to MaxSought users, and some others: all that it takes to fold these users
+// from the baseline. The server goes through the partition twice. An archive
+// cannot be searched, so with one eachOf visits everything. keys are as in
+// each.
+func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.DedupReplay, v visit) error {
+	if in.archive != nil {
+		return in.each(ctx, keys, v, func(int) {})
+	}
+	if err := in.ScanTables(ctx, true); err != nil {
+		return err
+	}
+	wanted, err := in.search(ctx, users)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	uuids := make([][16]byte, 0, len(wanted))
+	for id := range wanted {
+		uuids = append(uuids, id)
+	}
+	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
+		return err
+	}
+	rows, err := in.Tx.Query(ctx, `SELECT log.transaction_id::text::bigint, log."offset", log.uuid, log.payload::text, log.created_at, log.own
+FROM unnest($3::uuid[]) AS wanted (uuid)
+JOIN badged.`+events.Topic(in.Partition)+` AS log USING (uuid)
+WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2) AND (log.transaction_id, log."offset") > ($4::bigint::text::xid8, $5)
+ORDER BY log.transaction_id, log."offset"`, in.Position.TransactionID, in.Position.Offset, uuids, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset)
+	if err != nil {
+		return fmt.Errorf("read partition %d: %w", in.Partition, err)
+	}
+	var r events.Record
+	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), &r.Payload, &r.AppendedAt, &r.Own}, func() error {
+		it, dead := in.Item(&r)
+		return v(&r, it, dead)
+	})
+	if err != nil {
+		return fmt.Errorf("read partition %d: %w", in.Partition, err)
+	}
+	return nil
+}
+
+// search returns the message ids of the records that eachOf visits, those that
+// name the users, and their event keys.
+func (in *Snapshot) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
+	where, args := namesAnySQL(users, 5)
+	rows, err := in.Tx.Query(ctx, `SELECT uuid, own, CASE WHEN `+foreignSQL+` THEN payload::text END
+FROM badged.`+events.Topic(in.Partition)+`
+WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)
+  AND (`+foreignSQL+` OR `+where+`)`,
+		append([]any{in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
+	}
+	// The key of an event is the message id of its record, unless another
+	// program appended it.
+	wanted := map[uuid.UUID]struct{}{}
+	var id [16]byte
+	var own bool
+	var payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &own, &payload}, func() error {
+		if payload == nil {
+			wanted[id] = struct{}{}
+			return nil
+		}
+		it, dead := in.Item(&events.Record{Payload: payload, Own: own})
+		switch {
+		case dead != nil && mayName(payload, users):
+			wanted[id] = struct{}{}
+		case dead == nil && slices.ContainsFunc(users, func(u string) bool { return slices.Contains(it.Event.Data.UserIDs, u) }):
+			wanted[id], wanted[it.Key] = struct{}{}, struct{}{}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
+	}
+	return wanted, nil
+}
+
+// foreignSQL is true of a record that badged did not append: the message ids
+// of badged are version 8 UUIDs.
+const foreignSQL = `(get_byte(uuid_send(uuid), 6) >> 4 <> 8)`
+
+// namesAnySQL returns a condition that holds for every record that names any
+// of the users, with its arguments from $first on. It searches the text; an
+// index on users would not pay off. Ids are quoted in one way there, unless
+// the publisher wrote unnecessary escapes.
+func namesAnySQL(users []string, first int) (condition string, args []any) {
+	escape := `%\\u%`
+	var any strings.Builder
+	for i, u := range users {
+		fmt.Fprintf(&any, `strpos(payload::text, $%d) > 0 OR `, first+i)
+		args = append(args, string(quoted(u)))
+		if strings.ContainsAny(u, `"\/`) { // these may have other escapes
+			escape = `%\\%`
+		}
+	}
+	fmt.Fprintf(&any, `payload::text LIKE $%d`, first+len(users))
+	return any.String(), append(args, escape)
+}
+
+// mayName reports whether a payload that cannot be decoded contains the quoted
+// id of any of the users.
+func mayName(payload []byte, users []string) bool {
+	return slices.ContainsFunc(users, func(u string) bool { return bytes.Contains(payload, quoted(u)) })
+}
+
+// quoted returns an id as it is in the log.
+func quoted(id string) []byte {
+	b, _ := jsontext.AppendQuote(nil, id) // an id that cannot be quoted is not in the log
+	return b
+}
+
+// Replay is the state of some users according to the log.
+type Replay struct {
+	Users map[string]*badge.User
+	// Wants reports whether a user is replayed.
+	Wants func(user string) bool
+	// Keys decide on duplicates; nil if repeats are known.
+	Keys *store.DedupReplay
+	// repeats are, by record, the users who have had an event of the same key.
+	repeats map[events.Position]store.UserSet
+}
+
+// newReplay returns a Replay without users; repeats may be nil.
+func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Position]store.UserSet) *Replay {
+	r := &Replay{Users: map[string]*badge.User{}, Wants: wants, repeats: repeats}
+	if repeats == nil {
+		r.Keys = in.newKeys()
+	}
+	return r
+}
+
+// fold folds an item and returns for how many users.
+func (r *Replay) fold(at events.Position, it *store.Item) int {
+	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.First(it, at) {
+		return 0
+	}
+	d := &it.Event.Data
+	d.UserIDs = slices.DeleteFunc(d.UserIDs, func(id string) bool { return !r.Wants(id) })
+	if len(d.UserIDs) == 0 {
+		return 0
+	}
+	for _, id := range d.UserIDs {
+		if r.Users[id] == nil {
+			u := badge.NewUser(id)
+			r.Users[u.ID] = u
+		}
+	}
+	store.Fold(&it.Event, r.Users)
+	return len(d.UserIDs)
+}
+
+// user returns the state of a user, a new one if the log does not name it.
+func (r *Replay) user(id string) *badge.User {
+	if u, ok := r.Users[id]; ok {
+		return u
+	}
+	return badge.NewUser(id)
+}
+
+// ReplayOf replays up to MaxSought users.
+func (in *Snapshot) ReplayOf(ctx context.Context, users []string) (*Replay, error) {
+	r := in.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
+	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
+		return nil, err
+	}
+	err := in.eachOf(ctx, users, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
+		if dead == nil {
+			r.fold(rec.Position, &it)
+		}
+		return nil
+	})
+	return r, err
+}
+
+// Rough memory use, in bytes.
+const (
+	keyWeight = 64
+	// foldWeight is the most that folding an event adds for one user.
+	foldWeight = badge.UserWeight + badge.ConversationWeight + 3*badge.RangeWeight
+)
+
+// repeats returns, by record, the users who have had an event of the same key.
+// weight is the size of all keys. It holds at most budget bytes of keys at a
+// time, and goes through the log as often as that takes.
+func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Position]store.UserSet, error) {
+	repeats := map[events.Position]store.UserSet{}
+	passes := uint64(weight/budget) + 1 //nolint:gosec // neither is negative
+	for pass := range passes {
+		keys := in.newKeys()
+		// Keys are hashes: their last bytes spread them evenly.
+		keys.Wants = func(key uuid.UUID) bool { return binary.BigEndian.Uint64(key[8:])%passes == pass }
+		err := in.each(ctx, keys, func(r *events.Record, it store.Item, dead error) error {
+			if dead != nil || !keys.Wants(it.Key) {
+				return nil
+			}
+			if had := keys.Had(it.Key, r.Position); had != "" {
+				repeats[r.Position] = had
+			}
+			keys.First(&it, r.Position)
+			return nil
+		}, done)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return repeats, nil
+}
+
+// Share is a part of the users: those with a hash from Lo to Hi.
+type Share struct {
+	seed   maphash.Seed
+	Lo, Hi uint64
+}
+
+// AllUsers is the share of all users.
+func AllUsers() Share { return Share{seed: maphash.MakeSeed(), Hi: math.MaxUint64} }
+
+// Has reports whether a user is in s.
+func (s *Share) Has(user string) bool {
+	h := maphash.String(s.seed, user)
+	return s.Lo <= h && h <= s.Hi
+}
+
+// Narrow halves s, and reports false if it cannot.
+func (s *Share) Narrow() bool {
+	if s.Lo == s.Hi {
+		return false
+	}
+	s.Hi = s.Lo + (s.Hi-s.Lo)/2
+	return true
+}
+
+// Next returns the share after s, twice as large, since s may have been
+// narrowed for a few heavy users; ok is false after the last.
+func (s *Share) Next() (_ Share, ok bool) {
+	if s.Hi == math.MaxUint64 {
+		return Share{}, false
+	}
+	n := Share{seed: s.seed, Lo: s.Hi + 1, Hi: math.MaxUint64}
+	if size := s.Hi - s.Lo; size < (n.Hi-n.Lo)/2 {
+		n.Hi = n.Lo + 2*size + 1
+	}
+	return n, true
+}
+
+// ReplayShare replays the users of a share that wants lets in. If they weigh
+// more than budget bytes it narrows the share.
+func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Position]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
+	r := in.newReplay(func(id string) bool { return s.Has(id) && wants(id) }, repeats)
+	// Weighing is slow: do it when the excess can be an eighth.
+	folded, weighAfter := 0, budget/8/foldWeight
+	weigh := func(more int) {
+		if folded += more; int64(folded) < weighAfter {
+			return
+		}
+		folded = 0
+		for len(r.Users) > 1 && r.weight() > budget && s.Narrow() {
+			for id := range r.Users {
+				if !s.Has(id) {
+					delete(r.Users, id)
+				}
+			}
+		}
+	}
+	if err := in.restoreUsers(ctx, r, nil, func() { weigh(1) }); err != nil {
+		return nil, err
+	}
+	err := in.each(ctx, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
+		if dead == nil {
+			weigh(r.fold(rec.Position, &it))
+		}
+		return nil
+	}, done)
+	return r, err
+}
+
+// weight returns roughly how many bytes the users of r take.
+func (r *Replay) weight() int64 {
+	var n int64
+	for _, u := range r.Users {
+		n += badge.UserWeight + badge.ClaimWeight*int64(len(u.Claims))
+		for _, c := range u.Conversations {
+			n += badge.ConversationWeight + badge.RangeWeight*int64(len(c.Unread.Ranges)+len(c.Mentions.Ranges)+len(c.Recalled.Ranges))
+		}
+	}
+	return n
+}

@@ -1,0 +1,192 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// The cost of verifying samples. Searching the log takes almost half a nanosecond
+// of one core per byte and user, so this is at most about 3 % of a core.
+const (
+	sampleBytesPerSecond = 64 << 20
+	// SampleFloor is what any run may cost, however short the interval.
+	SampleFloor = 64 << 20
+	// SearchPasses is the fixed cost of a search, counted in users.
+	SearchPasses = 4
+)
+
+// Owner folds partitions; *projector.Projector is one.
+type Owner interface {
+	// OwnedPartitions returns the partitions that are folded here now.
+	OwnedPartitions() []int
+	// Tell hands updates to the bus, in the order of the calls.
+	Tell(updates []pubsub.Update)
+}
+
+// SamplerConfig configures a Sampler. Pool, Log and Owner are required.
+type SamplerConfig struct {
+	Pool  *pgxpool.Pool
+	Log   *events.Log
+	Owner Owner
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to metrics that are not registered.
+	Metrics *SamplerMetrics
+	// Interval is how often a sample of the users of one partition is
+	// verified. 0 means never.
+	Interval time.Duration
+	// Users is the most users of one sample; fewer if the log of the partition
+	// is long. Default 10, at most 16.
+	Users int
+	// SelfHeal heals a user if a sample finds a difference.
+	SelfHeal bool
+}
+
+// Sampler verifies a few users at a time, continuously, of the partitions that
+// this process folds.
+type Sampler struct {
+	Cfg SamplerConfig
+}
+
+// NewSampler returns a sampler that does nothing until Run.
+func NewSampler(cfg SamplerConfig) (*Sampler, error) {
+	if cfg.Pool == nil || cfg.Log == nil || cfg.Owner == nil {
+		return nil, errors.New("sampler: Pool, Log and Owner are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewSamplerMetrics(nil)
+	}
+	if cfg.Users <= 0 {
+		cfg.Users = 10
+	}
+	return &Sampler{cfg}, nil
+}
+
+// Run verifies a sample of one owned partition per interval, until ctx is
+// done.
+func (s *Sampler) Run(ctx context.Context) error {
+	if s.Cfg.Interval <= 0 {
+		return nil
+	}
+	v := NewVerifier(s.Cfg.Pool, s.Cfg.Log)
+	// The budget of a run grows with the time since the last one, so that even a
+	// long log is sampled, rarely.
+	last := time.Now()
+	for {
+		// Jitter, so that many processes do not search in step.
+		wait := time.NewTimer(s.Cfg.Interval/2 + rand.N(s.Cfg.Interval)) //nolint:gosec // spreads load, guards nothing
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return nil
+		case <-wait.C:
+		}
+		owned := s.Cfg.Owner.OwnedPartitions()
+		if len(owned) == 0 {
+			continue
+		}
+		partition := owned[rand.N(len(owned))] //nolint:gosec // a sample; guessing it gains nothing
+		ran, err := s.VerifySome(ctx, v, partition, time.Since(last))
+		if err != nil && ctx.Err() == nil {
+			s.Cfg.Metrics.Failed.Inc()
+			s.Cfg.Logger.WarnContext(ctx, "cannot verify a sample of users", "partition", partition, "error", err)
+		}
+		if ran {
+			last = time.Now()
+		}
+	}
+}
+
+// VerifySome verifies a sample of the users of a partition, and heals those
+// whose rows are wrong if configured. It returns false if it put the run off
+// because the log is too long for the time since the last run.
+func (s *Sampler) VerifySome(ctx context.Context, v *Verifier, partition int, since time.Duration) (ran bool, err error) {
+	n, err := s.affordable(ctx, partition, since)
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		s.Cfg.Metrics.PutOff.Inc()
+		return false, nil
+	}
+	return true, s.verifyUsers(ctx, v, partition, n)
+}
+
+// verifyUsers verifies n users of a partition.
+func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int) error {
+	users, err := v.Sample(ctx, partition, n)
+	if err != nil || len(users) == 0 {
+		return err
+	}
+	wrong := map[string][]Difference{}
+	_, err = v.Verify(ctx, partition, VerifyOptions{
+		Users: users,
+		Found: func(d Difference) { wrong[d.UserID] = append(wrong[d.UserID], d) },
+	})
+	if err != nil {
+		return err
+	}
+	s.Cfg.Metrics.Users.Add(float64(len(users)))
+	s.Cfg.Metrics.Mismatches.Add(float64(len(wrong)))
+	for user, differences := range wrong {
+		s.Cfg.Logger.ErrorContext(ctx, "the badge of a user differs from the log", "user", user, "partition", partition, "differences", firstDifferences(differences))
+		if !s.Cfg.SelfHeal {
+			continue
+		}
+		update, healed, err := v.Heal(ctx, user)
+		if err != nil {
+			return err
+		}
+		if healed {
+			s.Cfg.Metrics.Healed.Inc()
+			s.Cfg.Logger.InfoContext(ctx, "the badge of a user was healed", "user", user, "partition", partition, "version", update.Version)
+			s.Cfg.Owner.Tell([]pubsub.Update{update})
+		}
+	}
+	return nil
+}
+
+// affordable returns how many users of a partition a run may verify: at most
+// Users, and none if its log is too long for the time since the last run.
+func (s *Sampler) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
+	var size int64
+	err := s.Cfg.Pool.QueryRow(ctx, `SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint FROM pg_partition_tree($1)`, "badged."+events.Topic(partition)).Scan(&size)
+	if err != nil {
+		return 0, fmt.Errorf("measure the log of partition %d: %w", partition, err)
+	}
+	return SampleSize(s.Cfg.Users, since, size), nil
+}
+
+// SampleSize returns how many of up to wanted users may be verified in a log
+// of so many bytes, given the time since the last run.
+func SampleSize(wanted int, since time.Duration, logBytes int64) int {
+	budget := max(int64(since.Seconds()*sampleBytesPerSecond), SampleFloor)
+	passes := budget / max(logBytes, 1)
+	return int(min(max(passes-SearchPasses, 0), int64(wanted), MaxSought))
+}
+
+// firstDifferences returns the first few differences as text.
+func firstDifferences(differences []Difference) []string {
+	const most = 10
+	texts := make([]string, 0, most+1)
+	for i, d := range differences {
+		if i == most {
+			texts = append(texts, fmt.Sprintf("and %d more", len(differences)-most))
+			break
+		}
+		texts = append(texts, d.String())
+	}
+	return texts
+}

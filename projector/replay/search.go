@@ -1,0 +1,320 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// search folds the events of one user and records which event led to each
+// number.
+type search struct {
+	user *badge.User
+	keys *store.DedupReplay
+	// folded are, by key, the positions where the events that name the user
+	// were last folded.
+	folded    map[uuid.UUID]events.Position
+	traces    map[string]*trace
+	uncounted UncountedEvents
+	question  Question
+	// history and delivered are nil unless the question asks for them.
+	history   *HistorySketch
+	delivered *deliveries
+	// effect is nil unless the search is for one event.
+	effect *watchedEvent
+}
+
+// trace records which events led to the numbers of one conversation.
+type trace struct {
+	// messages are the events that delivered the unread messages, by seq: only
+	// the last ones if there are very many.
+	messages          map[int64]LoggedEvent
+	lastRead          *ReadEvent
+	markedBy, levelBy *LoggedEvent
+	// ahead are the events that read, or left, beyond the last delivered
+	// message: in the order of the log, those that reach further first.
+	ahead []aheadEvent
+}
+
+// aheadEvent is an event that reaches beyond the last delivered message.
+type aheadEvent struct {
+	upTo int64
+	LoggedEvent
+}
+
+// reach records an event that is ahead.
+func (t *trace) reach(upTo int64, e LoggedEvent) {
+	t.ahead = append(slices.DeleteFunc(t.ahead, func(a aheadEvent) bool { return a.upTo <= upTo }), aheadEvent{upTo, e})
+	if surplus := len(t.ahead) - badge.MaxClaims; surplus > 0 {
+		t.ahead = slices.Delete(t.ahead, 0, surplus)
+	}
+}
+
+// mover returns the event that moved the read position to seq when a message
+// was delivered. If it is archived, mover returns the delivery.
+func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
+	for _, a := range slices.Backward(t.ahead) {
+		if a.upTo >= seq {
+			return a.LoggedEvent
+		}
+	}
+	return delivery
+}
+
+func newSearch(userID string, in *Snapshot, q Question) *search {
+	return &search{
+		user: badge.NewUser(userID), keys: in.newKeys(), question: q,
+		folded: map[uuid.UUID]events.Position{}, traces: map[string]*trace{},
+	}
+}
+
+// begin prepares for the first record, after the user was restored from the
+// baseline.
+func (s *search) begin() {
+	if s.question.History {
+		s.history = NewHistorySketch(s.user.Total)
+	}
+	if s.question.Delivered > 0 {
+		s.delivered = &deliveries{limit: s.question.Delivered}
+	}
+}
+
+// trace returns the trace of a conversation, a new one if there is none.
+func (s *search) trace(conversationID string) *trace {
+	t, ok := s.traces[conversationID]
+	if !ok {
+		t = &trace{messages: map[int64]LoggedEvent{}}
+		s.traces[conversationID] = t
+	}
+	return t
+}
+
+// visit processes the next record.
+func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead error) {
+	if dead != nil {
+		if mayName(r.Payload, []string{s.user.ID}) {
+			s.uncounted.Add(UncountedEvent{
+				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.Position.String()},
+				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
+			})
+		}
+		return
+	}
+	e := &it.Event
+	named := slices.Contains(e.Data.UserIDs, s.user.ID)
+	s.keys.First(it, r.Position)
+	if !named {
+		return
+	}
+	repeated := !slices.Contains(e.Data.UserIDs, s.user.ID)
+	logged := LoggedEvent{
+		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
+		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.Position.String(),
+	}
+	why, detail := WhyDuplicate, "the user had an event of the same source and id before"
+	if at, ok := s.folded[it.Key]; ok {
+		detail += fmt.Sprintf(", at %s", at)
+	}
+	before, watched := s.user.Total, s.effect.before(s.user, r.Position, e)
+	if !repeated {
+		s.folded[it.Key] = r.Position
+		why, detail = s.fold(e, logged)
+		s.history.Add(e, logged, before, s.user.Total)
+		s.followMessages(r.Position, e, logged, why)
+	}
+	s.effect.after(s.user, watched, why, detail)
+	if why == "" {
+		return
+	}
+	if c := e.Data.ConversationID; s.wants(c) || c == "" {
+		s.uncounted.Add(UncountedEvent{
+			LoggedEvent: logged, ConversationID: c,
+			Seq: max(e.Data.Seq, e.Data.UpToSeq), Why: why, Detail: detail,
+		})
+	}
+}
+
+// wants reports whether the question is about a conversation.
+func (s *search) wants(conversationID string) bool {
+	return s.question.Conversation == "" || s.question.Conversation == conversationID
+}
+
+// fold folds an event. It returns why the event changed no count, "" if it
+// did.
+func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail string) {
+	mentioned := slices.Contains(e.Data.MentionedUserIDs, s.user.ID)
+	switch {
+	case e.Type == events.UserReadAll:
+		before := map[string]badge.View{}
+		for id, c := range s.user.Conversations {
+			before[id] = c.View()
+		}
+		if !s.user.Apply(e, mentioned) {
+			return WhyNothingUnread, "nothing was unread"
+		}
+		for id, c := range s.user.Conversations {
+			s.trace(id).note(before[id], c.View(), logged)
+		}
+		return "", ""
+	case e.Type == events.MessageDelivered && e.Data.SenderID == s.user.ID:
+		return WhyOwnMessage, "the user sent the message"
+	}
+	c := s.user.Conversation(e.Data.ConversationID)
+	before := c.View()
+	why, detail = s.reason(c, e)
+	s.user.Apply(e, mentioned)
+	after := c.View()
+	t := s.trace(c.ID)
+	by := logged
+	if e.Type == events.MessageDelivered {
+		by = t.mover(after.ReadSeq, logged)
+	} else if (e.Data.ByApp || e.Type == events.ConversationLeft) && e.Data.UpToSeq > after.LastSeq {
+		t.reach(e.Data.UpToSeq, logged)
+	}
+	t.note(before, after, by)
+	if e.Type != events.MessageDelivered {
+		if after != before {
+			return "", ""
+		}
+		return why, detail
+	}
+	if after.Unread > before.Unread {
+		s.trace(c.ID).count(e.Data.Seq, logged)
+	}
+	if after.Unread > before.Unread || after.Mentions > before.Mentions {
+		return "", ""
+	}
+	return why, detail
+}
+
+// reason returns why an event changes no count, if it does not.
+func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
+	d := &e.Data
+	switch e.Type {
+	case events.MessageDelivered:
+		switch {
+		case d.Seq <= c.ReadSeq:
+			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
+		case c.Recalled.Contains(d.Seq):
+			return WhyRecalled, "the message was recalled before"
+		case d.Seq <= c.LeftSeq:
+			return WhyLeft, fmt.Sprintf("the user had left the conversation up to %d", c.LeftSeq)
+		case s.isClaimed(c, e):
+			return WhyAlreadyRead, "an app had read the message before it was delivered"
+		}
+		return WhyAlreadyDelivered, "an earlier event delivered the message"
+	case events.ConversationRead, events.ConversationExpired:
+		if d.UpToSeq > c.ReadSeq {
+			why := fmt.Sprintf("no message above %d was delivered before", c.ReadSeq)
+			if d.ByApp {
+				why += fmt.Sprintf("; those up to %d are read if they come within %s", d.UpToSeq, badge.ClaimSpan)
+			}
+			return WhyNotDelivered, why
+		}
+		return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
+	case events.MessageRecalled:
+		switch {
+		case d.Seq <= c.ReadSeq:
+			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
+		case c.Recalled.Contains(d.Seq):
+			return WhyRecalled, "the message was recalled before"
+		}
+		return WhyNotDelivered, "the message was not delivered; if it comes, it does not count"
+	case events.ConversationMarkedUnread:
+		if c.Left() {
+			return WhyLeft, "the user had left the conversation"
+		}
+		return WhyAlreadyMarked, "the conversation was marked unread before"
+	case events.ConversationLevelSet:
+		return WhySameLevel, fmt.Sprintf("the level was %s before", c.Level)
+	case events.ConversationLeft:
+		return WhyLeft, "the user had left the conversation before"
+	}
+	return "", ""
+}
+
+// isClaimed reports whether an app has read the message that e delivers.
+func (s *search) isClaimed(c *badge.Conversation, e *events.Event) bool {
+	live := slices.Clone(s.user.Claims)
+	live.Lapse(e.AppendedAt.UnixMicro())
+	return live.Reach(c.ID, e.Data.Seq) == e.Data.Seq
+}
+
+// note records what an event did to a conversation, apart from its messages.
+func (t *trace) note(before, after badge.View, e LoggedEvent) {
+	if after.ReadSeq > before.ReadSeq {
+		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
+		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool { return seq <= after.ReadSeq })
+	}
+	if after.Marked != before.Marked {
+		t.markedBy = &e
+	}
+	if after.Level != before.Level {
+		t.levelBy = &e
+	}
+}
+
+// count records the event that delivered a message. If there are very many it
+// drops the oldest. It keeps more than are listed, since some may be recalled.
+func (t *trace) count(seq int64, e LoggedEvent) {
+	const enough = 10 * MaxCounted
+	t.messages[seq] = e
+	if len(t.messages) > 2*enough {
+		for _, old := range slices.Sorted(maps.Keys(t.messages))[:enough] {
+			delete(t.messages, old)
+		}
+	}
+}
+
+// explain fills e with the result.
+func (s *search) explain(e *Explanation) {
+	u := s.user
+	e.Version, e.Total, e.Mentions, e.Categories = u.Version, u.Total, u.Mentions, u.Categories.ByName()
+	var unread []*badge.Conversation
+	for _, c := range u.Conversations {
+		if s.wants(c.ID) && (c.Unread.Len() > 0 || c.Marked || s.question.Conversation != "") {
+			unread = append(unread, c)
+		}
+	}
+	slices.SortFunc(unread, func(a, b *badge.Conversation) int {
+		return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ID, b.ID))
+	})
+	e.Conversations = []ExplainedConversation{}
+	for i, c := range unread {
+		if i >= MaxExplained {
+			e.MoreConversations++
+			e.MoreAdds += c.Adds()
+			continue
+		}
+		e.Conversations = append(e.Conversations, s.trace(c.ID).explain(c))
+	}
+	e.Uncounted, e.MoreUncounted, e.UncountedKinds = s.uncounted.Newest()
+	e.History = s.history.History()
+	e.Delivered = s.delivered.newest()
+}
+
+// explain returns the result for one conversation.
+func (t *trace) explain(c *badge.Conversation) ExplainedConversation {
+	x := ExplainedConversation{
+		Conversation: store.Public(c), Adds: c.Adds(),
+		Messages: []CountedMessage{}, LastRead: t.lastRead, LevelBy: t.levelBy,
+	}
+	if c.Marked {
+		x.MarkedBy = t.markedBy
+	}
+	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(t.messages))) {
+		if len(x.Messages) < MaxCounted && c.Unread.Contains(seq) { // not recalled
+			x.Messages = append(x.Messages, CountedMessage{seq, c.Mentions.Contains(seq), t.messages[seq]})
+		}
+	}
+	x.MoreMessages = c.Unread.Len() - int64(len(x.Messages))
+	return x
+}

@@ -1,0 +1,155 @@
+// Package replay folds the log of a partition again, in memory and beside the
+// live tables, with the fold that fills them. It verifies and heals the
+// tables, explains a badge, and verifies samples in the background.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// Snapshot is one partition in one snapshot of the database: its tables, the
+// position up to which they are folded, and the log up to there. The log
+// begins at a baseline or with the archive.
+type Snapshot struct {
+	Tx                    pgx.Tx
+	Partition, Partitions int
+	Position              events.Position
+	// Buried are the records that wait as dead letters. They are not in the
+	// tables, even if this release could decode them.
+	Buried map[events.Position]struct{}
+	// Generations are the places where key generations begin.
+	Generations []store.Generation
+	Baseline    Baseline
+	// archive, if not nil, is folded instead of starting at the baseline.
+	archive *archive.Archive
+	files   []archive.File
+}
+
+// WithSnapshot calls f with the current snapshot of a partition, in a
+// read-only transaction. One that had written would hide new events from every
+// reader of the log until it ends.
+func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
+		// f may work for long between its queries; nothing waits for it.
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return fmt.Errorf("set up the transaction: %w", err)
+		}
+		// Lock before the first query takes the snapshot: tables that a rebuild
+		// swapped in between would be at another position.
+		if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.users_p%02[1]d, badged.conversations_p%02[1]d IN ACCESS SHARE MODE`, partition)); err != nil {
+			return fmt.Errorf("lock the tables of partition %d: %w", partition, err)
+		}
+		in := &Snapshot{Tx: tx, Partition: partition, Partitions: partitions}
+		if err := in.Open(ctx, ""); err != nil {
+			return err
+		}
+		return f(in)
+	})
+}
+
+// Open reads the position, the dead letters, the key generations and the
+// baseline. lock is the locking clause for the row of the position, "" for
+// none.
+func (in *Snapshot) Open(ctx context.Context, lock string) error {
+	if err := KeepLog(ctx, in.Tx, in.Partition); err != nil {
+		return err
+	}
+	// Unlike the projector's queries, these are not all lookups by key. Parallel
+	// workers would take processors from appends, which are more urgent.
+	if _, err := in.Tx.Exec(ctx, `SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
+SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off`); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	err := in.Tx.QueryRow(ctx, `SELECT last_processed_transaction_id::text::bigint, offset_acked
+FROM badged.`+events.Topic(in.Partition)+`_offsets WHERE consumer_group = $1 `+lock, events.ProjectorGroup).
+		Scan(&in.Position.TransactionID, &in.Position.Offset)
+	if err != nil {
+		return fmt.Errorf("read the position of partition %d: %w", in.Partition, err)
+	}
+	rows, err := in.Tx.Query(ctx, `SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1`, in.Partition)
+	if err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
+	var p events.Position
+	in.Buried = map[events.Position]struct{}{}
+	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset}, func() error {
+		in.Buried[p] = struct{}{}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
+	if in.Generations, err = store.LoadGenerations(ctx, in.Tx, in.Partition); err != nil {
+		return err
+	}
+	in.Baseline, err = LoadBaseline(ctx, in.Tx, in.Partition)
+	return err
+}
+
+// KeepLog prevents archiving from cutting the log of a partition until the
+// transaction ends. The database requires it for writing the results of a
+// replay to a partition whose log was cut: builds without archives do not know
+// baselines.
+func KeepLog(ctx context.Context, tx pgx.Tx, partition int) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.events_p%02[1]d, badged.users_p%02[1]d_base, badged.conversations_p%02[1]d_base, badged.keys_p%02[1]d_base IN ACCESS SHARE MODE`, partition)); err != nil {
+		return fmt.Errorf("lock the log of partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// ScanTables allows or forbids sequential scans, which beat an index only if
+// the order of rows does not matter.
+func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
+	if _, err := in.Tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
+		return fmt.Errorf("set up the transaction: %w", err)
+	}
+	return nil
+}
+
+// errBuried is why a record that waits as a dead letter is not folded.
+var errBuried = errors.New("the event is a dead letter")
+
+// Item decodes a record as a batch does. The error is the reason why it is not
+// folded.
+func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
+	it, err := store.NewItem(r, in.Partition, in.Partitions)
+	if _, buried := in.Buried[r.Position]; buried && err == nil {
+		return store.Item{}, errBuried
+	}
+	return it, err
+}
+
+// Length returns how many records a replay visits: of the archive, and of the
+// log up to the position.
+func (in *Snapshot) Length(ctx context.Context) (int64, error) {
+	var n int64
+	err := in.Tx.QueryRow(ctx, `SELECT count(*) FROM badged.`+events.Topic(in.Partition)+`
+WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)`,
+		in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the events of partition %d: %w", in.Partition, err)
+	}
+	if in.archive != nil {
+		n += in.Baseline.Events
+	}
+	return n, nil
+}
+
+// UpTo returns the records, which are in order, up to the position.
+func (in *Snapshot) UpTo(records []events.Record) []events.Record {
+	for i := range records {
+		if in.Position.Before(records[i].Position) {
+			return records[:i]
+		}
+	}
+	return records
+}

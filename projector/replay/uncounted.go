@@ -1,0 +1,82 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/badged/badged/events"
+)
+
+// UncountedKind counts the events of a type that changed nothing, by reason.
+type UncountedKind struct {
+	Type   events.Type `json:"type,omitempty" doc:"What the events mean; absent where they are not understood."`
+	Why    Why         `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,nothing_unread" doc:"The reason."`
+	Events int64       `json:"events" minimum:"1" doc:"How many there were."`
+}
+
+// kind is the type and the reason of an uncounted event.
+type kind struct {
+	of  events.Type
+	why Why
+}
+
+// UncountedEvents keeps the newest events that changed nothing, and counts the
+// others. Its memory is bounded. It drops events of the most frequent kinds
+// first, so that a flood of retries does not hide a single late message.
+type UncountedEvents struct {
+	// kept are in the order of the log, at most twice MaxUncounted.
+	kept  []UncountedEvent
+	kinds map[kind]int64
+}
+
+// Add adds an event, which must follow the others in the log.
+func (u *UncountedEvents) Add(e UncountedEvent) {
+	if u.kinds == nil {
+		u.kinds = map[kind]int64{}
+	}
+	u.kinds[kind{e.Type, e.Why}]++
+	if u.kept = append(u.kept, e); len(u.kept) > 2*MaxUncounted {
+		u.kept = thinned(u.kept, MaxUncounted)
+	}
+}
+
+// Newest returns the listed events, newest first, the number of others, and
+// the number of each kind.
+func (u *UncountedEvents) Newest() (list []UncountedEvent, more int64, kinds []UncountedKind) {
+	list = append([]UncountedEvent{}, thinned(u.kept, MaxUncounted)...)
+	slices.Reverse(list)
+	kinds = []UncountedKind{}
+	for k, n := range u.kinds {
+		kinds = append(kinds, UncountedKind{k.of, k.why, n})
+		more += n
+	}
+	slices.SortFunc(kinds, func(a, b UncountedKind) int {
+		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Why, b.Why))
+	})
+	return list, more - int64(len(list)), kinds
+}
+
+// thinned returns at most limit of the events in their order: the newest of
+// each kind, with the room divided evenly among kinds.
+func thinned(all []UncountedEvent, limit int) []UncountedEvent {
+	if len(all) <= limit {
+		return all
+	}
+	counts := map[kind]int{}
+	for _, e := range all {
+		counts[kind{e.Type, e.Why}]++
+	}
+	room, left := map[kind]int{}, limit
+	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(counts[a], counts[b]), cmp.Compare(a.of, b.of), cmp.Compare(a.why, b.why))
+	}) {
+		room[k] = min(counts[k], left/(len(counts)-len(room)))
+		left -= room[k]
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(e UncountedEvent) bool {
+		k := kind{e.Type, e.Why}
+		counts[k]-- // how many newer ones there are
+		return counts[k] >= room[k]
+	})
+}

@@ -1,0 +1,441 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// Verifier compares the tables of one database with its log. It is safe for
+// concurrent use.
+type Verifier struct {
+	pool *pgxpool.Pool
+	log  *events.Log
+	// archive, if not nil, has what was cut off the log.
+	archive *archive.Archive
+}
+
+// NewVerifier returns a verifier of a database and its log.
+func NewVerifier(pool *pgxpool.Pool, log *events.Log) *Verifier {
+	return &Verifier{pool: pool, log: log}
+}
+
+// WithArchive returns a verifier that folds an archive of the log and then the
+// log, instead of starting at the baseline.
+func (v *Verifier) WithArchive(a *archive.Archive) *Verifier {
+	return &Verifier{pool: v.pool, log: v.log, archive: a}
+}
+
+// VerifyOptions says what is verified of a partition, and how.
+type VerifyOptions struct {
+	// Users are the users to compare, all of the partition. Empty means every
+	// user in the tables or the log.
+	Users []string
+	// Memory is roughly how many bytes the state of users may take at a time;
+	// if they need more, the log is read more often. Default 256 MiB.
+	Memory int64
+	// Found is called for each difference. Required.
+	Found func(Difference)
+	// Planned, if not nil, is called with the number of events to read, on top
+	// of earlier calls; Done with how many were read since its last call.
+	// Neither is called for a few Users: the server searches the log for them.
+	Planned func(events int64)
+	Done    func(events int)
+}
+
+// Verified is what was compared, and the result.
+type Verified struct {
+	// Position is how far the log and the tables were folded.
+	Position events.Position
+	// Users and Conversations count those that the log knows.
+	Users, Conversations int64
+	// Differences is how often Found was called.
+	Differences int64
+}
+
+// Difference is a place where the tables differ from the log.
+type Difference struct {
+	Partition int    `json:"partition"`
+	UserID    string `json:"user_id"`
+	// ConversationID is empty if the difference is in the user's own row.
+	ConversationID string `json:"conversation_id,omitempty"`
+	// Field is a column, or "row" if a whole row is missing or superfluous.
+	Field string `json:"field"`
+	// Table and Log are the values as text; for a row, "present" or "absent".
+	Table string `json:"table"`
+	Log   string `json:"log"`
+}
+
+// String returns the difference for people. Long values are cut.
+func (d Difference) String() string {
+	whose := fmt.Sprintf("user %q", d.UserID)
+	if d.ConversationID != "" {
+		whose += fmt.Sprintf(", conversation %q", d.ConversationID)
+	}
+	if d.Field == rowField {
+		return fmt.Sprintf("%s: the row is %s in the table, %s by the log", whose, d.Table, d.Log)
+	}
+	return fmt.Sprintf("%s: %s is %s in the table, %s by the log", whose, d.Field, shown(d.Table), shown(d.Log))
+}
+
+const (
+	rowField = "row"
+	present  = "present"
+	absent   = "absent"
+)
+
+// shown cuts a value that is too long to read.
+func shown(value string) string {
+	const most = 120
+	if value == "" {
+		return "empty"
+	}
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "…"
+}
+
+const defaultVerifyMemory = 256 << 20
+
+// Verify replays the log of a partition up to the position of the tables and
+// compares the two there, while new events keep being folded. It holds one
+// read-only transaction on one connection. That delays no event, but while it
+// lasts vacuum cannot remove dead rows anywhere in the database.
+func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOptions) (Verified, error) {
+	if options.Memory <= 0 {
+		options.Memory = defaultVerifyMemory
+	}
+	if options.Planned == nil {
+		options.Planned = func(int64) {}
+	}
+	if options.Done == nil {
+		options.Done = func(int) {}
+	}
+	c := Comparison{Options: options}
+	err := WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
+		c.In = in
+		c.result.Position = in.Position
+		err := in.UseArchive(ctx, v.archive)
+		if err != nil {
+			return err
+		}
+		if c.Healed, err = in.HealedUsers(ctx); err != nil {
+			return err
+		}
+		if n := len(options.Users); n > 0 && n <= MaxSought {
+			return c.few(ctx)
+		}
+		return c.many(ctx)
+	})
+	if err != nil {
+		return c.result, fmt.Errorf("verify partition %d: %w", partition, err)
+	}
+	return c.result, nil
+}
+
+// Sample returns up to n users of a partition, drawn at random from its tables.
+func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, error) {
+	rows, err := v.pool.Query(ctx, fmt.Sprintf(`SELECT user_id FROM badged.users_p%02d ORDER BY random() LIMIT $1`, partition), n)
+	if err != nil {
+		return nil, fmt.Errorf("draw users of partition %d: %w", partition, err)
+	}
+	users, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("draw users of partition %d: %w", partition, err)
+	}
+	return users, nil
+}
+
+// Comparison is the verification of one partition.
+type Comparison struct {
+	In      *Snapshot
+	Options VerifyOptions
+	Healed  map[string]HealedVersions
+	result  Verified
+}
+
+// few compares users for which the log is searched.
+func (c *Comparison) few(ctx context.Context) error {
+	r, err := c.In.ReplayOf(ctx, c.Options.Users)
+	if err != nil {
+		return err
+	}
+	return c.Compare(ctx, r)
+}
+
+// many compares all users, or more than it pays to search for, share by share.
+func (c *Comparison) many(ctx context.Context) error {
+	length, err := c.In.Length(ctx)
+	if err != nil {
+		return err
+	}
+	c.Options.Planned(length)
+	// The repeats are the same for every share. Find them in a separate pass only
+	// if the keys do not fit into memory.
+	var repeats map[events.Position]store.UserSet
+	half := max(c.Options.Memory/2, keyWeight)
+	keys, err := c.In.weighKeys(ctx, length)
+	if err != nil {
+		return err
+	}
+	if keys > half {
+		c.Options.Planned(length * (keys/half + 1))
+		if repeats, err = c.In.repeats(ctx, keys, half, c.Options.Done); err != nil {
+			return err
+		}
+	}
+	listed := make(map[string]struct{}, len(c.Options.Users))
+	for _, u := range c.Options.Users {
+		listed[u] = struct{}{}
+	}
+	wants := func(user string) bool {
+		_, ok := listed[user]
+		return ok || len(listed) == 0
+	}
+	for s, more := AllUsers(), true; more; {
+		r, err := c.In.ReplayShare(ctx, &s, wants, repeats, half, c.Options.Done)
+		if err != nil {
+			return err
+		}
+		if err := c.Compare(ctx, r); err != nil {
+			return err
+		}
+		if s, more = s.Next(); more {
+			c.Options.Planned(length)
+		}
+	}
+	return nil
+}
+
+func (c *Comparison) found(d Difference) {
+	d.Partition = c.In.Partition
+	c.result.Differences++
+	c.Options.Found(d)
+}
+
+// Compare compares the rows of the users that r wants with r, which it
+// empties.
+func (c *Comparison) Compare(ctx context.Context, r *Replay) error {
+	if err := c.In.ScanTables(ctx, len(c.Options.Users) == 0); err != nil {
+		return err
+	}
+	if err := c.compareConversations(ctx, r); err != nil {
+		return err
+	}
+	return c.compareUsers(ctx, r)
+}
+
+// where returns the condition on the rows to compare, with its arguments.
+func (c *Comparison) where() (string, []any) {
+	if len(c.Options.Users) == 0 {
+		return "true", nil
+	}
+	return "user_id = ANY ($1::text[])", []any{c.Options.Users}
+}
+
+// Field is a column that is compared, and its value by the fold.
+type Field[T any] struct {
+	Name string
+	// sql is the column as text, empty for null.
+	sql string
+	Log func(T) string
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// UserFields are the columns of a user besides its version.
+func UserFields() []Field[*badge.User] {
+	return []Field[*badge.User]{
+		{"total", `total::text`, func(u *badge.User) string { return number(u.Total) }},
+		{"mentions", `mentions::text`, func(u *badge.User) string { return number(u.Mentions) }},
+		{"categories", `categories::text`, func(u *badge.User) string { return u.Categories.String() }},
+		{"claims", `coalesce(claims::text, '')`, func(u *badge.User) string { return u.Claims.String() }},
+	}
+}
+
+// HourField is not compared in rows from before the hour was stored.
+const HourField = "delivered_hour"
+
+// ConversationFields are the columns of a conversation besides its version.
+func ConversationFields() []Field[*badge.Conversation] {
+	return []Field[*badge.Conversation]{
+		{"read_seq", `read_seq::text`, func(c *badge.Conversation) string { return number(c.ReadSeq) }},
+		{"last_seq", `last_seq::text`, func(c *badge.Conversation) string { return number(c.LastSeq) }},
+		{"left_seq", `coalesce(left_seq::text, '')`, func(c *badge.Conversation) string {
+			if c.LeftSeq == badge.Never {
+				return ""
+			}
+			return number(c.LeftSeq)
+		}},
+		{"category", `category`, func(c *badge.Conversation) string { return c.Category }},
+		{"level", `level::text`, func(c *badge.Conversation) string { return string(c.Level) }},
+		{"marked_unread", `marked_unread::text`, func(c *badge.Conversation) string { return strconv.FormatBool(c.Marked) }},
+		{"unread", `unread::text`, func(c *badge.Conversation) string { return number(c.Unread.Len()) }},
+		{"mentions", `mentions::text`, func(c *badge.Conversation) string { return number(c.Mentions.Len()) }},
+		{"unread_set", `unread_set::text`, func(c *badge.Conversation) string { return c.Unread.Newest() }},
+		{"mention_set", `mention_set::text`, func(c *badge.Conversation) string { return c.Mentions.Newest() }},
+		{"recalled_set", `recalled_set::text`, func(c *badge.Conversation) string { return c.Recalled.String() }},
+		{"unread_block", `coalesce(unread_block::text, '')`, func(c *badge.Conversation) string { return c.Unread.BlockText() }},
+		{"mention_block", `coalesce(mention_block::text, '')`, func(c *badge.Conversation) string { return c.Mentions.BlockText() }},
+		{"unread_words", `coalesce(unread_words::text, '')`, func(c *badge.Conversation) string { return c.Unread.HexWords() }},
+		{"mention_words", `coalesce(mention_words::text, '')`, func(c *badge.Conversation) string { return c.Mentions.HexWords() }},
+		// Empty if unknown.
+		{
+			HourField, `CASE WHEN delivered_hour <> (SELECT unknown_delivered_hour FROM badged.settings) THEN delivered_hour::text ELSE '' END`,
+			func(c *badge.Conversation) string { return number(c.DeliveredHour) },
+		},
+	}
+}
+
+// columns returns the select list of fields, and the values that it scans
+// into.
+func columns[T any](fields []Field[T]) (sql string, values []string, targets []any) {
+	values = make([]string, len(fields))
+	for i, f := range fields {
+		sql += ", " + f.sql
+		targets = append(targets, &values[i])
+	}
+	return sql, values, targets
+}
+
+func (c *Comparison) compareConversations(ctx context.Context, r *Replay) error {
+	fields := ConversationFields()
+	sql, values, targets := columns(fields)
+	where, args := c.where()
+	rows, err := c.In.Tx.Query(ctx, fmt.Sprintf(`SELECT user_id, conversation_id, version%s
+FROM badged.conversations_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
+	if err != nil {
+		return fmt.Errorf("read the conversations: %w", err)
+	}
+	var userID, id string
+	var version int64
+	_, err = pgx.ForEachRow(rows, append([]any{&userID, &id, &version}, targets...), func() error {
+		if !r.Wants(userID) {
+			return nil
+		}
+		u := r.user(userID)
+		log, known := u.Conversations[id]
+		if known = known && log.Touched; !known {
+			// A healed user may keep an empty row, so that clients are told.
+			log = badge.NewUser(userID).Conversation(id)
+		}
+		delete(u.Conversations, id)
+		for i := range fields {
+			if fields[i].Name == HourField && values[i] == "" {
+				values[i] = fields[i].Log(log)
+			}
+		}
+		differences := differing(fields, values, log)
+		if v := c.Healed[userID]; !known && (v.version == 0 || len(differences) > 0 || !v.fits(version, 0)) {
+			c.found(Difference{UserID: userID, ConversationID: id, Field: rowField, Table: present, Log: absent})
+			return nil
+		} else if !v.fits(version, log.Version) {
+			differences = append(differences, Difference{
+				Field: "version", Table: number(version), Log: number(max(log.Version+v.ahead, v.version)),
+			})
+		}
+		for _, d := range differences {
+			d.UserID, d.ConversationID = userID, id
+			c.found(d)
+		}
+		if known {
+			c.result.Conversations++
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the conversations: %w", err)
+	}
+	for _, u := range store.Sorted(r.Users) {
+		for _, log := range store.Sorted(u.Conversations) {
+			if log.Touched {
+				c.result.Conversations++
+				c.found(Difference{UserID: u.ID, ConversationID: log.ID, Field: rowField, Table: absent, Log: present})
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Comparison) compareUsers(ctx context.Context, r *Replay) error {
+	fields := UserFields()
+	sql, values, targets := columns(fields)
+	where, args := c.where()
+	rows, err := c.In.Tx.Query(ctx, fmt.Sprintf(`SELECT user_id, version%s
+FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
+	if err != nil {
+		return fmt.Errorf("read the users: %w", err)
+	}
+	var id string
+	var version int64
+	_, err = pgx.ForEachRow(rows, append([]any{&id, &version}, targets...), func() error {
+		if !r.Wants(id) {
+			return nil
+		}
+		log := r.user(id)
+		delete(r.Users, id)
+		v := c.Healed[id]
+		if log.Exists() {
+			c.result.Users++
+		} else if v.version == 0 {
+			c.found(Difference{UserID: id, Field: rowField, Table: present, Log: absent})
+			return nil
+		}
+		if want := v.user(log.Version); version != want {
+			c.found(Difference{UserID: id, Field: "version", Table: number(version), Log: number(want)})
+		}
+		for i := range fields {
+			if fields[i].Name == "categories" {
+				values[i] = normalCategories(values[i])
+			}
+		}
+		for _, d := range differing(fields, values, log) {
+			d.UserID = id
+			c.found(d)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the users: %w", err)
+	}
+	for _, u := range store.Sorted(r.Users) {
+		if u.Exists() {
+			c.result.Users++
+			c.found(Difference{UserID: u.ID, Field: rowField, Table: absent, Log: present})
+		}
+	}
+	return nil
+}
+
+// normalCategories returns totals by category in the order of
+// badge.CategoryTotals, and any other text unchanged.
+func normalCategories(text string) string {
+	var totals map[string]int64
+	if json.Unmarshal([]byte(text), &totals) != nil {
+		return text
+	}
+	return badge.NewCategoryTotals(totals).String()
+}
+
+// differing returns the fields of a row that differ from the log.
+func differing[T any](fields []Field[T], values []string, log T) []Difference {
+	var ds []Difference
+	for i, f := range fields {
+		if want := f.Log(log); values[i] != want {
+			ds = append(ds, Difference{Field: f.Name, Table: values[i], Log: want})
+		}
+	}
+	return slices.Clip(ds)
+}

@@ -1,0 +1,173 @@
+package projector
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// Whatever the ranges, they come back from words, and CountWords says how many
+// these are.
+func TestWordsAreTheRanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var ranges []badge.SeqRange
+		next := rapid.Int64Range(1, 200).Draw(t, "first")
+		for range rapid.IntRange(0, 60).Draw(t, "ranges") {
+			length := rapid.SampledFrom([]int64{1, 1, 2, 63, 64, 65, 300}).Draw(t, "length")
+			ranges = append(ranges, badge.SeqRange{Lo: next, Hi: next + length - 1})
+			next += length + rapid.SampledFrom([]int64{1, 1, 2, 62, 63, 64, 65, 10_000}).Draw(t, "gap")
+		}
+		if rapid.Bool().Draw(t, "to the end") {
+			ranges = append(ranges, badge.SeqRange{Lo: max(next, math.MaxInt64-rapid.Int64Range(0, 200).Draw(t, "short of it")), Hi: math.MaxInt64})
+		}
+		words := badge.WordsOf(ranges)
+		if n := badge.CountWords(ranges); n != len(words) {
+			t.Errorf("%d words are counted, there are %d", n, len(words))
+		}
+		stored := []byte(badge.EncodeWords(words))
+		decoded, err := badge.DecodeWords(stored)
+		if err != nil {
+			t.Fatalf("%x: %v", stored, err)
+		}
+		if got := badge.RangesOf(decoded); fmt.Sprint(got) != fmt.Sprint(ranges) {
+			t.Errorf("the ranges are %v, want %v", got, ranges)
+		}
+		for i := range stored {
+			_, _ = badge.DecodeWords(stored[:i]) // which must not panic
+		}
+	})
+}
+
+// However many holes the sets of a conversation have, they are exact as long as
+// its seqs have few gaps: recalls, late messages and partial reads included; and
+// so they are after a way through the tables.
+func TestDenseConversationsAreExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		u := badge.NewUser("ann")
+		c := u.Conversation("c")
+		unread, mentioned, recalled := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+		last, read := int64(0), int64(0)
+		apply := func(e events.Event, mentions bool) {
+			e.Data.ConversationID = "c"
+			u.Apply(&e, mentions)
+		}
+		deliver := func(seq int64, mentions bool) {
+			apply(events.Event{Type: events.MessageDelivered, Data: events.Data{Seq: seq}}, mentions)
+			if seq > read && !recalled[seq] {
+				unread[seq] = true
+				mentioned[seq] = mentioned[seq] || mentions
+			}
+		}
+		for range rapid.IntRange(1, 6).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"messages", "messages", "recalls", "late", "read", "stored"}).Draw(t, "step") {
+			case "messages":
+				every, hole := rapid.Int64Range(1, 5).Draw(t, "mentions every"), rapid.Int64Range(2, 9).Draw(t, "not for the user, every")
+				for range rapid.IntRange(100, 4000).Draw(t, "messages") {
+					if last++; last%hole != 0 {
+						deliver(last, last%every == 0)
+					}
+				}
+			case "recalls":
+				for seq := read + 1; seq < last && len(recalled) < 900; seq += rapid.Int64Range(1, 40).Draw(t, "gap") {
+					apply(events.Event{Type: events.MessageRecalled, Data: events.Data{Seq: seq}}, false)
+					recalled[seq] = true
+					delete(unread, seq)
+				}
+			case "late":
+				for range rapid.IntRange(1, 50).Draw(t, "messages") {
+					deliver(rapid.Int64Range(1, last+1).Draw(t, "seq"), true)
+					last = c.LastSeq
+				}
+			case "read":
+				read = max(read, rapid.Int64Range(1, last+1).Draw(t, "up to"))
+				apply(events.Event{Type: events.ConversationRead, Data: events.Data{UpToSeq: read}}, false)
+				for seq := range unread {
+					if seq <= read {
+						delete(unread, seq)
+					}
+				}
+			case "stored":
+				again := reload(t, u)
+				*u = again
+				c = u.Conversations["c"]
+			}
+			n, first := int64(0), int64(0)
+			for seq := range unread {
+				if mentioned[seq] {
+					n++
+				}
+				if first == 0 || seq < first {
+					first = seq
+				}
+			}
+			if v := c.View(); v.Unread != int64(len(unread)) || v.Mentions != n || v.FirstUnread != first {
+				t.Fatalf("%d unread from %d, %d mentions; want %d from %d, %d", v.Unread, v.FirstUnread, v.Mentions, len(unread), first, n)
+			}
+			if size := len(c.Unread.Words()) + len(c.Mentions.Words()); size > 2*20*badge.MaxWords {
+				t.Fatalf("the words take %d bytes", size)
+			}
+		}
+	})
+}
+
+// The first unread message is one that was delivered and is unread, also where
+// most of a block is not known; and no count is below what is known.
+func TestFirstUnreadExists(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var set badge.BoundedSet
+		in := map[int64]bool{}
+		last, read := int64(0), int64(0)
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"messages", "messages", "late", "recall the first", "recall", "read", "stored"}).Draw(t, "step") {
+			case "messages":
+				for range rapid.IntRange(1, 1500).Draw(t, "messages") {
+					last += 64 + rapid.Int64Range(0, 100).Draw(t, "gap")
+					in[last] = set.Add(last)
+				}
+			case "late":
+				if seq := rapid.Int64Range(read+1, last+1).Draw(t, "seq"); !in[seq] {
+					set.Add(seq)
+					in[seq], last = true, max(last, seq)
+				}
+			case "recall the first":
+				for range rapid.IntRange(1, 70).Draw(t, "times") {
+					if seq := set.Min(); set.Remove(seq) {
+						delete(in, seq)
+					}
+				}
+			case "recall":
+				seq := rapid.Int64Range(read+1, last+1).Draw(t, "seq")
+				for ; seq <= last && !in[seq]; seq++ {
+				}
+				if set.Remove(seq) {
+					delete(in, seq)
+				}
+			case "read":
+				read = rapid.Int64Range(read, last).Draw(t, "up to")
+				set.RemoveUpTo(read)
+				for seq := range in {
+					if seq <= read {
+						delete(in, seq)
+					}
+				}
+			case "stored":
+				again, err := badge.ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText())
+				if err != nil {
+					t.Fatal(err)
+				}
+				set = again
+			}
+			if first := set.Min(); set.Len() > 0 && !in[first] && (len(set.Known) > 0 || len(set.Ranges) > 0) {
+				t.Fatalf("the first unread is %d, which is not", first)
+			}
+			if set.Block.Count < 0 || len(set.Known) > badge.MaxKnown || set.Block.Count == 0 && len(set.Known) > 0 {
+				t.Fatalf("block %+v, of which %d are known", set.Block, len(set.Known))
+			}
+		}
+	})
+}

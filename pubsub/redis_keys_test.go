@@ -1,0 +1,148 @@
+package pubsub_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/pubsub"
+	"github.com/badged/badged/pubsub/pubsubtest"
+)
+
+// What any of the keys has signed is taken: keys change one process after the
+// other.
+func TestRedisKeysChange(t *testing.T) {
+	srv := startRedis(t)
+	u := pubsub.User{ID: "alice", Partition: 3}
+	for name, tc := range map[string]struct{ publisher, subscriber []string }{
+		"before":                     {[]string{"old"}, []string{"old"}},
+		"the subscriber knows both":  {[]string{"old"}, []string{"old", "new"}},
+		"the publisher does too":     {[]string{"old", "new"}, []string{"old", "new"}},
+		"the publisher turns first":  {[]string{"new", "old"}, []string{"old", "new"}},
+		"the subscriber turns first": {[]string{"old", "new"}, []string{"new", "old"}},
+		"the old one is gone":        {[]string{"new"}, []string{"new", "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			publisher := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: tc.publisher})
+			subscriber := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: tc.subscriber})
+			s, r := subscribe(t, subscriber, u)
+			publish(t, publisher, pubsubtest.NewUpdate(u, 1))
+			r.AwaitVersion(t, u, 1)
+			if n := subscriber.Stats().Unsigned; n != 0 {
+				t.Errorf("%d messages were dropped", n)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// capture returns what a bus publishes for an update, as it goes over Redis.
+func capture(t *testing.T, client *redis.Client, bus *pubsub.Redis, channel string, u pubsub.Update) string {
+	t.Helper()
+	subscription := client.Subscribe(t.Context(), channel)
+	defer subscription.Close()
+	if _, err := subscription.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, bus, u)
+	message, err := subscription.ReceiveMessage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message.Payload
+}
+
+// Messages that no key has signed reach nobody and are counted: updates and wakes.
+func TestRedisDropsWhatIsNotSigned(t *testing.T) {
+	srv := startRedis(t)
+	client := newClient(t, srv)
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
+	stranger := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"guess"}})
+	u, other := pubsub.User{ID: "alice", Partition: 3}, pubsub.User{ID: "bob", Partition: 3}
+	s, r := subscribe(t, bus, u, other)
+	defer s.Close()
+
+	const channel, others = "badged:{p03}:u:alice", "badged:{p03}:u:bob"
+	signed := capture(t, client, bus, channel, pubsubtest.NewUpdate(u, 1))
+	r.AwaitVersion(t, u, 1)
+	wrong := capture(t, client, stranger, channel, pubsubtest.NewUpdate(u, 2))
+	plain, err := json.Marshal(pubsubtest.NewUpdate(u, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := 1 // the stranger's, which was published
+	for _, m := range []struct{ channel, payload string }{
+		{channel, string(plain)},
+		{channel, wrong},
+		{others, signed},                         // for another user
+		{channel, signed[:len(signed)-1] + " }"}, // with another body
+		{channel, signed[1:]},                    // with a part of the signature
+		{channel, signed[:22]},
+		{channel, ""},
+		{channel, "."},
+		{channel, "......................." + string(plain)},
+	} {
+		if err := client.Publish(t.Context(), m.channel, m.payload).Err(); err != nil {
+			t.Fatal(err)
+		}
+		forged++
+	}
+	publish(t, bus, pubsubtest.NewUpdate(other, 1), pubsubtest.NewUpdate(u, 9))
+	r.AwaitVersion(t, other, 1)
+	r.AwaitVersion(t, u, 9)
+	if got := r.Versions(u); !slices.Equal(got, []int64{1, 9}) {
+		t.Errorf("updates of the versions %v were taken", got)
+	}
+	if n := bus.Stats().Unsigned; n != uint64(forged) {
+		t.Errorf("%d messages are counted as unsigned, want %d", n, forged)
+	}
+	if n := bus.Stats().Malformed; n != 0 {
+		t.Errorf("%d messages are counted as malformed", n)
+	}
+}
+
+func TestRedisDropsWakesThatAreNotSigned(t *testing.T) {
+	srv := startRedis(t)
+	client := newClient(t, srv)
+	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	woken := make(chan int, 10)
+	ended := make(chan error, 1)
+	go func() { ended <- bus.Wakes(ctx, func(p int) { woken <- p }) }()
+	for heard := false; !heard; { // until it listens
+		if err := bus.Wake(t.Context(), []int{1}); err != nil {
+			t.Fatal(err)
+		}
+		subscribers, err := client.PubSubNumSub(t.Context(), "badged:wake").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard = subscribers["badged:wake"] > 0
+	}
+	if err := client.Publish(t.Context(), "badged:wake", "[5]").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Wake(t.Context(), []int{2}); err != nil {
+		t.Fatal(err)
+	}
+	for p := range woken {
+		if p == 5 {
+			t.Error("an unsigned wake was taken")
+		}
+		if p == 2 {
+			break
+		}
+	}
+	if n := bus.Stats().Unsigned; n != 1 {
+		t.Errorf("%d messages are counted as unsigned, want 1", n)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,202 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// refused publishes message after message of a conversation until one is refused
+// because badges are too far behind, and returns how many were accepted. It
+// checks the refusal.
+func refused(t *testing.T, p *process, conversation, users string) (accepted int) {
+	t.Helper()
+	for seq := 1; ; seq++ {
+		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered(conversation, seq, users))
+		if status == http.StatusAccepted {
+			continue
+		}
+		seconds, err := strconv.Atoi(header.Get("Retry-After"))
+		if status != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 60 ||
+			header.Get("Content-Type") != "application/problem+json" || !strings.Contains(answer, "behind; nothing was stored") {
+			t.Fatalf("a publisher while badges are behind is told %d %v %s", status, header, answer)
+		}
+		return seq - 1
+	}
+}
+
+// The projector is frozen: publishers are refused once badges are too far
+// behind, what an app reads is not, and with the projector back every event that
+// was accepted counts, none that was refused does, and a client that tries again
+// gets all of its events in.
+func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
+	file, want := makeTraffic(t)
+	p := roles(t, newDatabase(t), newRedis(t), "--max-lag=1s")
+	ann := connect(t, p["gateway"].url, "ann")
+	total(t, p["api"], "ann", publish(t, p["api"], delivered("read", 1, `"ann"`)))
+	ann.awaitTotal(1)
+
+	p["projector"].signal(syscall.SIGSTOP)
+	everyone, ids := users(64) // of every partition
+	accepted := refused(t, p["api"], "room", ids)
+	if status, _, answer := request(t, http.MethodGet, p["api"].url+"/readyz", "", ""); status != http.StatusOK {
+		t.Errorf("while badges are behind readyz says %d %s", status, answer)
+	}
+	ann.say(`{"t":"read","id":1,"conversation_id":"read","up_to_seq":1}`)
+	ann.await("the answer to a read", func() bool { return ann.answers[1] == "ok" })
+	for user := range want {
+		everyone = append(everyone, user)
+	}
+
+	before := metric(t, metricsOf(t, p["api"]), "badged_publish_refused_total")
+	load := exec.CommandContext(t.Context(), binary, "load", file, "--url="+p["api"].url, "--publisher-key="+publisherKey, "--json")
+	load.Env = environment()
+	out := &output{}
+	load.Stdout, load.Stderr = out, out
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for metric(t, metricsOf(t, p["api"]), "badged_publish_refused_total") == before {
+		if ok, _ := out.has("{"); ok {
+			t.Fatalf("the load was not refused: %s", out)
+		}
+	}
+	p["projector"].signal(syscall.SIGCONT)
+	if err := load.Wait(); err != nil {
+		t.Fatalf("the load did not get its events in: %v\n%s", err, out)
+	}
+	ann.awaitTotal(0)
+	for _, user := range everyone {
+		n, loaded := want[user]
+		if !loaded {
+			n = int64(accepted)
+		}
+		if got := total(t, p["api"], user, "0"); got != n {
+			t.Errorf("%s has %d unread, want %d", user, got, n)
+		}
+	}
+}
+
+// One partition is folded by no projector: events for its users are refused,
+// with all others of the same request, and those for the other users are not.
+func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
+	database := newDatabase(t)
+	must(t, "migrate", "up", "--database-url="+database)
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	const lockClass = 0x62616467 // of the locks by which projectors own partitions
+	ann, ben := "ann", "ben"
+	partition := events.PartitionOf(ann, 16)
+	if partition == events.PartitionOf(ben, 16) {
+		t.Fatal("both users are in one partition")
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock($1, $2)`, lockClass, partition); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, database, "--max-lag=1s")
+	accepted := refused(t, p, "c", `"ann"`)
+	position := publish(t, p, delivered("d", 1, `"ben"`))
+	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`)); status != http.StatusTooManyRequests {
+		t.Errorf("an event for users of both partitions is answered with %d %s", status, answer)
+	}
+	if n := total(t, p, ben, position); n != 1 {
+		t.Errorf("ben has %d unread, want 1", n)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	position = ""
+	for position == "" { // until what was behind is folded
+		status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`))
+		if status == http.StatusAccepted {
+			position = header.Get("Badged-Position")
+		}
+	}
+	if n := total(t, p, ann, position); n != int64(accepted)+1 {
+		t.Errorf("ann has %d unread, want %d", n, accepted+1)
+	}
+	if n := total(t, p, ben, position); n != 2 {
+		t.Errorf("ben has %d unread, want 2", n)
+	}
+}
+
+// Publishers that wait for nothing but answers get every event in, each once.
+func TestFloodOfPublishers(t *testing.T) {
+	const publishers, requests, each = 24, 12, 400
+	p := serve(t, newDatabase(t), "--max-lag=1s")
+	errs := make(chan error, publishers)
+	for i := range publishers {
+		go func() {
+			errs <- func() error {
+				for r := range requests {
+					var body strings.Builder
+					for n := range each {
+						seq := r*each + n + 1
+						fmt.Fprintln(&body, delivered(fmt.Sprint("c", i), seq, fmt.Sprintf(`"user-%d"`, seq%50)))
+					}
+					for accepted := false; !accepted; {
+						status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body.String())
+						switch status {
+						case http.StatusAccepted:
+							accepted = true
+						case http.StatusTooManyRequests: // as a client does
+							seconds, err := strconv.Atoi(header.Get("Retry-After"))
+							if err != nil {
+								return err
+							}
+							<-time.After(time.Duration(seconds) * time.Second)
+						default:
+							return fmt.Errorf("%d %s", status, answer)
+						}
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range publishers {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", event("end", "user.read_all", `{"user_ids":["nobody"]}`))
+	position := header.Get("Badged-Position")
+	if position == "" {
+		t.Fatal(answer)
+	}
+	var sum int64
+	for u := range 50 {
+		sum += total(t, p, fmt.Sprint("user-", u), position)
+	}
+	if want := int64(publishers * requests * each); sum != want {
+		t.Errorf("%d messages are unread, want %d", sum, want)
+	}
+}
+
+// A server without a limit refuses nothing, and settings say what it is.
+func TestMaxLagIsASetting(t *testing.T) {
+	var report struct {
+		Settings []struct{ Name, Value string }
+		Mistakes []string
+	}
+	stdout, _, code := command(t, "config", "check", "--json", "--max-lag=-1s", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32), "--database-url=postgres://db/chat")
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if code != 2 || len(report.Mistakes) != 1 || !strings.Contains(report.Mistakes[0], "--max-lag must be 0s (no limit) or more") {
+		t.Errorf("exit code %d, mistakes %q", code, report.Mistakes)
+	}
+}

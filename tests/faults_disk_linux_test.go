@@ -1,0 +1,118 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// The disk of Postgres is full, and has room again: publishers, readiness and
+// metrics say so, errors that repeat do not fill the log, all goes on by itself,
+// and nothing is lost or counted twice.
+//
+// What is full is the file of the log: a limit on the size of files makes
+// Postgres fail as a disk without space does (SQLSTATE 53100), takes no rights,
+// and leaves the machine alone. Only Linux lets it change while Postgres runs.
+func TestDiskIsFull(t *testing.T) {
+	pg := pgtest.NewServer(t)
+	database := pg.NewDB(t, pgtest.Template{})
+	must(t, "migrate", "up", "--partitions=1", "--database-url="+database)
+	p := serve(t, database)
+	// Not a multiple of a page: the last write is cut short. Not less than a
+	// file of the write-ahead log.
+	limitFiles(t, pg, "16781312")
+	sql(t, database, endSessions)
+
+	long := strings.Repeat("x", 120)
+	seq, unread := 0, 0
+	filler := func() (string, func()) {
+		const each = 2000
+		var body strings.Builder
+		for i := range each {
+			fmt.Fprintln(&body, event(fmt.Sprintf("%d-%s", seq+i, long), "message.delivered",
+				fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann"],"sender_id":%q,"message_id":%q}`, seq+i+1, long, long)))
+		}
+		return body.String(), func() { seq += each; unread = seq }
+	}
+	const says = "the database has no space left on its disk and nothing was stored"
+	if header := awaitRefusal(t, p, says, filler); header.Get("Retry-After") != "10" {
+		t.Errorf("Retry-After is %q", header.Get("Retry-After"))
+	}
+	awaitPostgres(t, p, "has no space left on its disk: events cannot be stored, badges can be read", "full")
+	const refusals = 40
+	for range refusals {
+		awaitRefusal(t, p, says, filler)
+	}
+	if n := strings.Count(p.out.String(), `msg="request failed"`); n > refusals/2 {
+		t.Errorf("%d lines tell of %d requests that failed for the same reason", n, refusals)
+	}
+
+	limitFiles(t, pg, "unlimited")
+	body, _ := filler()
+	var position string
+	for position == "" {
+		_, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body)
+		position = header.Get("Badged-Position")
+	}
+	if n := total(t, p, "ann", position); n != int64(unread)+2000 {
+		t.Errorf("ann has %d unread, want %d", n, unread+2000)
+	}
+	awaitPostgres(t, p, "ok", "")
+	must(t, "verify", "--database-url="+database)
+}
+
+// ownerOf returns who owns a file.
+func ownerOf(info os.FileInfo) (owner *syscall.Stat_t, ok bool) {
+	if info == nil {
+		return nil, false
+	}
+	owner, ok = info.Sys().(*syscall.Stat_t)
+	return owner, ok
+}
+
+// limitFiles limits the size of the files that a server and those of its sessions
+// that begin from now on may write; "unlimited" lifts it, for all.
+func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var postmaster string
+	if err := conn.QueryRow(t.Context(), `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&postmaster); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := strconv.Atoi(postmaster); err != nil {
+		t.Fatal(err)
+	}
+	processes := []string{postmaster}
+	if bytes == "unlimited" {
+		children, err := os.ReadFile("/proc/" + postmaster + "/task/" + postmaster + "/children")
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, strings.Fields(string(children))...)
+	}
+	for _, pid := range processes {
+		cmd := exec.CommandContext(t.Context(), "prlimit", "--pid="+pid, "--fsize="+bytes+":")
+		info, err := os.Stat("/proc/" + pid)
+		if owner, ok := ownerOf(info); err == nil && ok && os.Geteuid() == 0 { // root need not be allowed to
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+		}
+		out, err := cmd.CombinedOutput()
+		_, gone := os.Stat("/proc/" + pid)
+		if err != nil && gone == nil {
+			t.Fatalf("prlimit: %v\n%s", err, out)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package tests
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// endSessions ends all sessions of a database but the one that asks.
+const endSessions = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+// awaitRefusal publishes an event until the answer says something, which it
+// returns with its header. Until then there may be others: connections that have
+// ended, or an event that has just found room.
+func awaitRefusal(t *testing.T, p *process, text string, next func() (body string, accepted func())) (header http.Header) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		body, accepted := next()
+		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body)
+		switch {
+		case status == http.StatusAccepted:
+			accepted()
+		case status == http.StatusServiceUnavailable && strings.Contains(answer, text):
+			return header
+		case status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests:
+			t.Fatalf("a publisher is told %d %s", status, answer)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no publisher is told that the database %s; the last was told %d %s", text, status, answer)
+		}
+	}
+}
+
+// awaitPostgres returns once readiness says of Postgres how it is, and a metric
+// too where fault is one; the server is ready all the while.
+func awaitPostgres(t *testing.T, p *process, says, fault string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", "")
+		page := metricsOf(t, p)
+		if status == http.StatusOK && strings.Contains(answer, `"postgres":"`+says) &&
+			(fault == "" || strings.Contains(page, `badged_postgres_fault{fault="`+fault+`"} 1`)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("readyz says %d %s, want %q; metrics\n%s", status, answer, says, page)
+		}
+	}
+}
+
+// Postgres becomes read-only, as behind a failover that ends at a standby, and
+// writable again: publishers, apps, readiness and metrics are told so, badges
+// are read, and all goes on by itself.
+func TestPostgresIsReadOnly(t *testing.T) {
+	pg := pgtest.NewServer(t)
+	database := pg.NewDB(t, pgtest.Template{})
+	p := serve(t, database)
+	ann := connect(t, p.url, "ann")
+	publish(t, p, delivered("c", 1, `"ann"`))
+	ann.awaitTotal(1)
+	name := strings.TrimPrefix(mustParse(t, database).Database, "/")
+	sql(t, pg.URL(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
+	sql(t, database, endSessions)
+
+	second := func() (string, func()) {
+		return delivered("c", 2, `"ann"`), func() { t.Error("an event was accepted by a database that is read-only") }
+	}
+	if header := awaitRefusal(t, p, "the database is read-only and nothing was stored", second); header.Get("Retry-After") != "10" {
+		t.Errorf("Retry-After is %q", header.Get("Retry-After"))
+	}
+	awaitPostgres(t, p, "is read-only: events cannot be stored, badges can be read", "read_only")
+	ann.say(`{"t":"read","id":7,"conversation_id":"c","up_to_seq":1}`)
+	ann.await("a refusal of what the app says", func() bool { return ann.answers[7] == "unavailable" })
+	if n := total(t, p, "ann", "0"); n != 1 {
+		t.Errorf("ann has %d unread, want 1", n)
+	}
+
+	sql(t, pg.URL(), "ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	for status := 0; status != http.StatusAccepted; {
+		status, _, _ = request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
+	}
+	ann.awaitTotal(2)
+	awaitPostgres(t, p, "ok", "")
+}
+
+func mustParse(t *testing.T, database string) *pgx.ConnConfig {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}

@@ -1,0 +1,136 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// withFiles has the program run with so many open files.
+func withFiles(t *testing.T, files int, args ...string) *process {
+	t.Helper()
+	return launch(t, func(cmd *exec.Cmd) {
+		shell, err := exec.LookPath("sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = shell
+	}, args...)
+}
+
+// A server with few open files goes on for those who say who they are, while
+// others hold as many connections as they can get.
+func TestConnectionsOfStrangers(t *testing.T) {
+	const files, strangers = 300, 400
+	head := "Content-Length: 100000\r\n\r\n"
+	for name, says := range map[string]string{
+		"nothing":                    "",
+		"half a head":                "POST /v1/events HTTP/1.1\r\nHost: x\r\n",
+		"a head without a key":       "POST /v1/events HTTP/1.1\r\nHost: x\r\n" + head,
+		"a wrong key":                "POST /v1/badges/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n" + head,
+		"a body where there is none": "GET /readyz HTTP/1.1\r\nHost: x\r\n" + head,
+		"one request after another":  strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100),
+		"a WebSocket without hello":  handshake(wsKey, wsVersion, wsProtocol),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := withFiles(t, files, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t), "--max-connections=2")
+			here := connect(t, p.url, "ann")
+			publish(t, p, delivered("c", 1, `"ann","bob"`)) // a good key: its address is not slowed for wrong ones
+			here.awaitTotal(1)
+			for range strangers {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+				_, _ = io.WriteString(conn, says) // which may have ended already
+			}
+			http.DefaultClient.CloseIdleConnections()
+			if status, _, body := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
+				t.Errorf("/readyz is answered with %d %s", status, body)
+			}
+			publish(t, p, delivered("c", 2, `"ann","bob"`))
+			here.awaitTotal(2)
+			connect(t, p.url, "bob").awaitTotal(2) // the second that there may be
+			page := metricsOf(t, p)
+			if n := metric(t, page, `badged_http_connections{state="unauthenticated"}`); n > files/3 {
+				t.Errorf("%v connections are of strangers", n)
+			}
+			if strings.Contains(p.out.String(), "too many open files") {
+				t.Error("the process ran out of open files")
+			}
+		})
+	}
+}
+
+// A body that does not come is not waited for: at once where nobody may send
+// one, and with 408 where it would be read.
+func TestBodyThatNeverComes(t *testing.T) {
+	p := serve(t, newDatabase(t), "--admin-keys=op=admin-secret")
+	for _, test := range []struct {
+		name, route, key, more string
+		want                   int
+	}{
+		{"events", "POST /v1/events", publisherKey, "Content-Type: application/json", http.StatusRequestTimeout},
+		{"events in chunks", "POST /v1/events", publisherKey, "Content-Type: application/json\r\nTransfer-Encoding: chunked", http.StatusRequestTimeout},
+		{"a query", "POST /v1/badges/query", publisherKey, "", http.StatusRequestTimeout},
+		{"a command", "POST /v1/commands", token(t, "ann"), "", http.StatusRequestTimeout},
+		{"an operation", "POST /admin/v1/verifications", "admin-secret", "", http.StatusRequestTimeout},
+		{"events without a key", "POST /v1/events", "", "", http.StatusUnauthorized},
+		{"a command without a token", "POST /v1/commands", "", "", http.StatusUnauthorized},
+		{"an operation without a key", "POST /admin/v1/verifications", "", "", http.StatusUnauthorized},
+		{"no route", "POST /v1/nothing", publisherKey, "", http.StatusNotFound},
+		{"a probe", "GET /livez", "", "", http.StatusOK},
+		{"a page", "GET /admin/", "", "", http.StatusOK},
+		{"a WebSocket that is none", "GET /v1/ws", "", "", http.StatusUpgradeRequired},
+	} {
+		for _, size := range []int{1, 100_000, 1 << 20} {
+			if test.more != "" && strings.Contains(test.more, "chunked") && size > 1 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, %d bytes", test.name, size), func(t *testing.T) {
+				t.Parallel()
+				c := dialRaw(t, p)
+				head := test.route + " HTTP/1.1\r\nHost: localhost\r\n"
+				if test.key != "" {
+					head += "Authorization: Bearer " + test.key + "\r\n"
+				}
+				if test.more != "" {
+					head += test.more + "\r\n"
+				}
+				if !strings.Contains(test.more, "chunked") {
+					head += fmt.Sprintf("Content-Length: %d\r\n", size)
+				}
+				c.send([]byte(head + "\r\n"))
+				res := c.answer()
+				defer res.Body.Close()
+				if res.StatusCode != test.want {
+					t.Errorf("the answer is %d, want %d", res.StatusCode, test.want)
+				}
+				if _, err := io.Copy(io.Discard, c.in); err != nil { // until the server ends the connection
+					t.Errorf("the connection does not end: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A client that asks and does not read is sent away.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	c := dialRaw(t, p)
+	ask := []byte(strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))
+	for {
+		if _, err := c.conn.Write(ask); err != nil {
+			if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as the connection returns it
+				t.Fatal("the server does not end the connection")
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// javaLibraries are what the client for Android needs, where Debian has them.
+var javaLibraries = []string{"okhttp.jar", "okio.jar", "com.android.json.jar"}
+
+// compileMobileClient compiles the client for Android as docs/clients-mobile.md
+// has it, with a program that does what a test says, and returns the class path.
+func compileMobileClient(t *testing.T) (classPath string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/clients-mobile.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sources := []string{"clients/java/Main.java"}
+	for _, m := range regexp.MustCompile("(?s)```java\n// (\\w+\\.java)\n(.*?)```").FindAllSubmatch(page, -1) {
+		source := filepath.Join(dir, string(m[1]))
+		if err := os.WriteFile(source, m[2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, source)
+	}
+	if blocks := strings.Count(string(page), "```java\n"); len(sources) != 1+blocks || blocks == 0 {
+		t.Fatalf("of %d blocks of Java on the page %d name their file", blocks, len(sources)-1)
+	}
+	paths := []string{dir}
+	for _, library := range javaLibraries {
+		path := filepath.Join("/usr/share/java", library)
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("%v: run make needs", err)
+		}
+		paths = append(paths, path)
+	}
+	classPath = strings.Join(paths, string(filepath.ListSeparator))
+	args := append([]string{"-Xlint:all", "-Werror", "-d", dir, "-cp", classPath}, sources...)
+	if out, err := exec.CommandContext(t.Context(), "javac", args...).CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	return classPath
+}
+
+// The client for Android of docs/clients-mobile.md keeps its store right: while
+// it is connected, by pushes, through a restart of the server and of itself.
+func TestMobileClient(t *testing.T) {
+	classPath := compileMobileClient(t)
+	db := newDatabase(t)
+	p := serve(t, db)
+	address := strings.TrimPrefix(p.url, "http://")
+	file := filepath.Join(t.TempDir(), "badge.json")
+	app := func(t *testing.T) *script {
+		t.Helper()
+		return newScript(t, "java", "-cp", classPath, "Main", file, "ws://"+address+"/v1/ws")
+	}
+	deliver := func(seq int) {
+		t.Helper()
+		publish(t, p, event(fmt.Sprintf("tea/%d", seq), "message.delivered",
+			fmt.Sprintf(`{"conversation_id":"tea","seq":%d,"user_ids":["ada"]}`, 1<<60+seq)))
+	}
+	expect := func(c *script, event, text string, code int) {
+		t.Helper()
+		if e := next(t, c); e.Event != event || e.Text != text || e.Code != code {
+			t.Fatalf("awaiting %s %q %d: %+v", event, text, code, e)
+		}
+	}
+	// awaitTotal waits until the client shows a total and has sent all.
+	awaitTotal := func(c *script, total int) {
+		t.Helper()
+		for {
+			if e := next(t, c); e.Event == "total" && e.Code == total {
+				return
+			}
+		}
+	}
+	type held struct {
+		Epoch   string
+		Version int64
+	}
+	hello := func(c *script) (h held) {
+		t.Helper()
+		c.do(map[string]any{"do": "hello"})
+		e := next(t, c)
+		if err := json.Unmarshal([]byte(e.Text), &h); e.Event != "hello" || err != nil {
+			t.Fatalf("hello: %+v", e)
+		}
+		return h
+	}
+
+	c := app(t)
+	expect(c, "total", "kept", 0)
+	c.do(map[string]any{"do": "start", "token": "no token"})
+	expect(c, "token", "", 1)
+	if e := next(t, c); e.Event != "refused" || e.Code != 4001 {
+		t.Fatalf("with a bad token: %+v", e)
+	}
+	deliver(1)
+	c.do(map[string]any{"do": "start", "token": token(t, "ada")})
+	expect(c, "token", "", 2)
+	awaitTotal(c, 1)
+	deliver(2)
+	awaitTotal(c, 2)
+
+	// A push is shown if it is newer, and changes nothing of what is resumed from.
+	before := hello(c)
+	push := func(epoch string, version int64, total int) map[string]any {
+		return map[string]any{"do": "push", "epoch": epoch, "version": version, "total": total}
+	}
+	c.do(push(before.Epoch, before.Version, 99))
+	expect(c, "push", "late", 2)
+	c.do(push(before.Epoch, before.Version+1, 7))
+	expect(c, "push", "shown", 7)
+	c.do(push(before.Epoch, before.Version+1, 8))
+	expect(c, "push", "late", 7)
+	c.do(push("another", 1, 9))
+	expect(c, "push", "shown", 9)
+	if after := hello(c); after != before {
+		t.Fatalf("pushes have changed what is resumed from, %+v, to %+v", before, after)
+	}
+
+	// The server says bye, and what the user does meanwhile is sent on return.
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.do(map[string]any{"do": "read", "conversation": "tea", "seq": 1<<60 + 1})
+	c.do(map[string]any{"do": "read", "conversation": "tea", "seq": 1<<60 + 2})
+	p = serve(t, db, "--listen="+address)
+	deliver(3)
+	awaitTotal(c, 1)
+	c.do(map[string]any{"do": "conversation", "conversation": "tea"})
+	var e foreignEvent
+	for e.Event != "conversation" { // there may be another total before
+		e = next(t, c)
+	}
+	var conversation struct {
+		Unread  int
+		ReadSeq int64 `json:"read_seq"`
+	}
+	if err := json.Unmarshal([]byte(e.Text), &conversation); err != nil || conversation.Unread != 1 || conversation.ReadSeq != 1<<60+2 {
+		t.Fatalf("the conversation is %s", e.Text)
+	}
+	last := hello(c)
+
+	// The app comes back: its last number shows, and it resumes.
+	c.do(map[string]any{"do": "stop"})
+	c = app(t)
+	expect(c, "total", "kept", 1)
+	if kept := hello(c); kept != last {
+		t.Errorf("it resumes from %+v, not %+v", kept, last)
+	}
+	c.do(map[string]any{"do": "start", "token": token(t, "ada")})
+	awaitTotal(c, 1)
+	c.do(map[string]any{"do": "read", "conversation": "tea", "seq": 1<<60 + 3})
+	awaitTotal(c, 0)
+	c.do(map[string]any{"do": "mark", "conversation": "tea"})
+	awaitTotal(c, 1)
+	c.do(map[string]any{"do": "forget"})
+	awaitTotal(c, 0)
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the store is left behind: %v", err)
+	}
+}

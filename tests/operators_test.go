@@ -1,0 +1,175 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// ask sends a request with a key, "" for none, and returns the answer's status
+// and header.
+func ask(t *testing.T, method, url, key string) (status int, header http.Header) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode, res.Header
+}
+
+// What is for operators is on the listener of its own and on no other, and what
+// is for clients and publishers is not there.
+func TestInternalListener(t *testing.T) {
+	const adminKey = "an-admin-key-of-some-length"
+	p := serve(t, newDatabase(t), "--internal-listen=127.0.0.1:0", "--admin-keys=op="+adminKey)
+	_, rest, _ := strings.Cut(p.out.String(), "badged: for operators on ")
+	internal, _, _ := strings.Cut(rest, "\n")
+	if !strings.HasPrefix(internal, "http://127.0.0.1:") || internal == p.url {
+		t.Fatalf("it does not say where:\n%s", p.out)
+	}
+	for _, test := range []struct {
+		path, key        string
+		public, internal int
+	}{
+		{"/livez", "", http.StatusOK, http.StatusOK},
+		{"/readyz", "", http.StatusNotFound, http.StatusOK},
+		{"/metrics", "", http.StatusNotFound, http.StatusOK},
+		{"/openapi.json", "", http.StatusNotFound, http.StatusOK},
+		{"/asyncapi.json", "", http.StatusNotFound, http.StatusOK},
+		{"/admin/", "", http.StatusNotFound, http.StatusOK},
+		{"/admin/v1/partitions", adminKey, http.StatusNotFound, http.StatusOK},
+		{"/v1/users/ada/badge", publisherKey, http.StatusOK, http.StatusNotFound},
+		{"/v1/ws", "", http.StatusUpgradeRequired, http.StatusNotFound},
+	} {
+		if status, _ := ask(t, http.MethodGet, p.url+test.path, test.key); status != test.public {
+			t.Errorf("%s is answered with %d on the public listener, want %d", test.path, status, test.public)
+		}
+		if status, _ := ask(t, http.MethodGet, internal+test.path, test.key); status != test.internal {
+			t.Errorf("%s is answered with %d on the internal one, want %d", test.path, status, test.internal)
+		}
+	}
+	must(t, "ready", "--url="+internal)
+	if err := p.stop(); err != nil {
+		t.Errorf("it did not end cleanly: %v", err)
+	}
+}
+
+// Wrong keys are logged without the key, and slow their address down, unless a
+// good key has come from there.
+func TestWrongKeys(t *testing.T) {
+	const adminKey, wrong = "an-admin-key-of-some-length", "a-guess-that-is-wrong"
+	p := serve(t, newDatabase(t), "--admin-keys=op="+adminKey)
+	admin, badge := p.url+"/admin/v1/partitions", p.url+"/v1/users/ada/badge"
+
+	if status, _ := ask(t, http.MethodGet, badge, publisherKey); status != http.StatusOK {
+		t.Fatalf("a good key is answered with %d", status)
+	}
+	for range 100 { // from an address that has a good key
+		if status, _ := ask(t, http.MethodGet, badge, wrong); status != http.StatusUnauthorized {
+			t.Fatalf("a wrong publisher's key is answered with %d", status)
+		}
+	}
+	slowed := false
+	for range 1000 {
+		status, header := ask(t, http.MethodGet, admin, wrong)
+		if status == http.StatusTooManyRequests {
+			slowed = header.Get("Retry-After") != ""
+			break
+		}
+		if status != http.StatusUnauthorized {
+			t.Fatalf("a wrong admin's key is answered with %d", status)
+		}
+	}
+	if !slowed {
+		t.Error("a thousand wrong keys are looked at")
+	}
+	if status, _ := ask(t, http.MethodGet, badge, publisherKey); status != http.StatusOK {
+		t.Errorf("a publisher's key is then answered with %d", status)
+	}
+	p.awaitSays(`msg="wrong key" of=admin address=127.0.0.1/32`)
+	out := p.out.String()
+	if n := strings.Count(out, "wrong key"); n != 2 {
+		t.Errorf("%d lines are logged", n)
+	}
+	if strings.Contains(out, wrong) {
+		t.Error("the key is logged")
+	}
+	page := metricsOf(t, p)
+	if n := metric(t, page, `badged_http_wrong_keys_total{kind="admin"}`); n < 20 {
+		t.Errorf("%v wrong keys are counted", n)
+	}
+}
+
+// serve warns of weak keys in the words of config check.
+func TestServeWarnsOfWeakKeys(t *testing.T) {
+	weak := []string{"--admin-keys=op=short,twin=" + publisherKey, "--jwt-keys=k1=HS256:" + strings.Repeat("ab", 16)}
+	p := serve(t, newDatabase(t), append(weak, "--publisher-keys=backend="+publisherKey)...)
+	stdout, _, _ := command(t, append([]string{"config", "check", "--json", "--database-url=x", "--publisher-keys=backend=" + publisherKey}, weak...)...)
+	var report struct{ Warnings []string }
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	said := 0
+	for _, warning := range report.Warnings {
+		if !strings.Contains(warning, "-keys: ") {
+			continue
+		}
+		said++
+		if !strings.Contains(p.out.String(), fmt.Sprintf("%q", warning)) {
+			t.Errorf("serve does not say: %s", warning)
+		}
+	}
+	if said != 6 {
+		t.Errorf("%d warnings of keys: %q", said, report.Warnings)
+	}
+}
+
+// The demo answers its own page, and not those that other names or origins bring.
+func TestDemoAnswersItsOwnPageOnly(t *testing.T) {
+	p := demo(t, dataDir(t))
+	own := strings.TrimPrefix(p.url, "http://")
+	upgrade := "Connection: Upgrade\r\nUpgrade: websocket\r\n" + wsKey + "\r\n" + wsVersion + "\r\n" + wsProtocol + "\r\n"
+	for _, test := range []struct {
+		name, request, host, more string
+		want                      int
+	}{
+		{"its page", "GET /", own, "", http.StatusOK},
+		{"its tokens", "GET /demo/users", own, "Origin: http://" + own + "\r\n", http.StatusOK},
+		{"localhost", "GET /demo/users", "localhost:8080", "", http.StatusOK},
+		{"a forwarded address", "GET /demo/users", "[::1]:9000", "", http.StatusOK},
+		{"a WebSocket", "GET /v1/ws", own, upgrade + "Origin: http://" + own + "\r\n", http.StatusSwitchingProtocols},
+		{"a name that points here", "GET /demo/users", "evil.example", "", http.StatusMisdirectedRequest},
+		{"its page under that name", "GET /", "evil.example:8080", "", http.StatusMisdirectedRequest},
+		{"a WebSocket under that name", "GET /v1/ws", "evil.example", upgrade + "Origin: http://evil.example\r\n", http.StatusMisdirectedRequest},
+		{"metrics under that name", "GET /metrics", "evil.example", "", http.StatusMisdirectedRequest},
+		{"the admin page under that name", "GET /admin/", "evil.example", "", http.StatusMisdirectedRequest},
+		{"a name that begins like an address", "GET /demo/users", "127.0.0.1.evil.example", "", http.StatusMisdirectedRequest},
+		{"another page", "POST /demo/simulation", own, "Origin: http://evil.example\r\n", http.StatusForbidden},
+		{"a page of another port", "GET /demo/users", own, "Origin: http://127.0.0.1:1\r\n", http.StatusForbidden},
+		{"a page without a name", "GET /demo/users", own, "Origin: null\r\n", http.StatusForbidden},
+		{"a WebSocket of another page", "GET /v1/ws", own, upgrade + "Origin: http://evil.example\r\n", http.StatusForbidden},
+		{"a script of another page", "GET /demo/users", own, "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n", http.StatusForbidden},
+		{"a link of another page", "GET /", own, "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", http.StatusOK},
+	} {
+		c := dialRaw(t, p)
+		c.send([]byte(test.request + " HTTP/1.1\r\nHost: " + test.host + "\r\n" + test.more + "\r\n"))
+		res := c.answer()
+		if test.want != http.StatusSwitchingProtocols {
+			_ = res.Body.Close()
+		}
+		_ = c.conn.Close()
+		if res.StatusCode != test.want {
+			t.Errorf("%s is answered with %d, want %d", test.name, res.StatusCode, test.want)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pgBouncer runs a PgBouncer in front of a database and returns the URL that
+// leads through it. settings are lines of its configuration.
+func pgBouncer(t *testing.T, database string, settings ...string) (throughIt string) {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			t.Fatal("there is no pgbouncer: install it (Debian: apt-get install pgbouncer)")
+		}
+	}
+	at, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listen net.ListenConfig
+	free, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().(*net.TCPAddr)
+	_ = free.Close()
+	dir, err := os.MkdirTemp("", "pgbouncer-") // where the user postgres may go
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "pgbouncer.ini")
+	text := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nauth_type = any\nunix_socket_dir =\n%s\n",
+		at.Host, at.Port, at.User, address.Port, strings.Join(settings, "\n"))
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-q", file}
+	if os.Geteuid() == 0 { // it refuses to run as root; Postgres runs as the same user
+		args = append([]string{"-u", "postgres"}, args...)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
+	said := &output{}
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("PgBouncer said:\n%s", said)
+		}
+	})
+	u := url.URL{Scheme: "postgres", User: url.User(at.User), Host: address.String(), Path: "/" + at.Database, RawQuery: "sslmode=disable"}
+	for deadline := time.Now().Add(patience); ; {
+		conn, err := pgx.Connect(t.Context(), u.String())
+		if err == nil {
+			_ = conn.Close(t.Context())
+			return u.String()
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkConnect runs `config check --connect` with good settings.
+func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
+	t.Helper()
+	stdout, stderr, code := command(t, append([]string{
+		"config", "check", "--connect", "--publisher-keys=a=sha256:" + strings.Repeat("ab", 32),
+	}, args...)...)
+	return stdout + stderr, code
+}
+
+// With pool_mode = session, and nothing else set, everything works.
+func TestPgBouncerInSessionMode(t *testing.T) {
+	database := newDatabase(t)
+	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 60")
+	must(t, "migrate", "up", "--database-url="+through)
+	if said, code := checkConnect(t, "--database-url="+through); code != 0 || !strings.Contains(said, "behind a session pooler") {
+		t.Errorf("config check exits with %d and says\n%s", code, said)
+	}
+	p := serve(t, through)
+	throughEverything(t, through, p, p)
+	second := serve(t, through, "--redis-url="+newRedis(t).URL(), "--roles=projector") // takes its share, and over
+	second.awaitSays("owning partitions")
+	p.kill()
+	p = serve(t, through)
+	position := publish(t, p, delivered("after", 1, `"eve"`))
+	if n := total(t, p, "eve", position); n != 1 {
+		t.Errorf("eve has %d unread, want 1", n)
+	}
+}
+
+// Where PgBouncer hands sessions around, commands say so and what to do, and
+// nothing begins to serve.
+func TestPgBouncerInTransactionMode(t *testing.T) {
+	for _, settings := range [][]string{
+		{"pool_mode = transaction"},
+		{"pool_mode = statement", "default_pool_size = 2"},
+		{"pool_mode = transaction", "server_round_robin = 1", "min_pool_size = 5"},
+		{"pool_mode = transaction", "default_pool_size = 1", "ignore_startup_parameters = enable_seqscan, enable_hashjoin, enable_mergejoin, plan_cache_mode, idle_session_timeout"},
+	} {
+		database := newDatabase(t)
+		must(t, "migrate", "up", "--database-url="+database)
+		through := pgBouncer(t, database, settings...)
+		const want = "gives each transaction another session of Postgres"
+		if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "failure  Postgres: ") || !strings.Contains(said, want) {
+			t.Errorf("%q: config check exits with %d and says\n%s", settings, code, said)
+		}
+		for _, args := range [][]string{
+			{"serve", "--listen=127.0.0.1:0", "--publisher-keys=a=" + publisherKey}, {"migrate", "up"}, {"lag"}, {"verify"},
+		} {
+			_, said, code := command(t, append(args, "--database-url="+through)...)
+			if code != 1 || !strings.Contains(said, want) || !strings.Contains(said, "pool_mode = session") {
+				t.Errorf("%q: %s exits with %d and says\n%s", settings, args[0], code, said)
+			}
+		}
+	}
+}
+
+// A pooler without a second session is named too.
+func TestPgBouncerWithOneSession(t *testing.T) {
+	database := newDatabase(t)
+	must(t, "migrate", "up", "--database-url="+database)
+	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 1")
+	if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "no second session of Postgres free for badged") {
+		t.Errorf("config check exits with %d and says\n%s", code, said)
+	}
+}

@@ -1,0 +1,82 @@
+package tests
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/internal/devtest/privateredis"
+)
+
+// minimalACL is what docs/operations.md says that badged needs of Redis.
+var minimalACL = []any{"ACL", "SETUSER", "badged", "on", ">secret", "resetkeys", "resetchannels", "&badged:*", "-@all", "+ping", "+publish", "+subscribe", "+unsubscribe"}
+
+// clusterACL is what it needs in a cluster besides.
+var clusterACL = []any{"+cluster|slots", "+command", "+spublish", "+ssubscribe", "+sunsubscribe"}
+
+// asMinimalUser makes the user of minimalACL, who may do more where that is
+// given, in a Redis, and returns a URL with which to be that user.
+func asMinimalUser(t *testing.T, server *privateredis.Server, more ...any) string {
+	t.Helper()
+	options, err := redis.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
+	for _, command := range [][]any{append(slices.Clone(minimalACL), more...), {"ACL", "SETUSER", "default", "off"}} {
+		if err := client.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return withMinimalUser(t, server.URL())
+}
+
+func withMinimalUser(t *testing.T, redisURL string) string {
+	t.Helper()
+	u, err := url.Parse(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("badged", "secret")
+	return u.String()
+}
+
+// A user of Redis who may do no more than what is documented is enough, to serve
+// and for the check of the settings.
+func TestRedisUserWithLeastRights(t *testing.T) {
+	serveWithLeastRights(t, asMinimalUser(t, newRedis(t)))
+}
+
+// The same in a cluster.
+func TestRedisClusterUserWithLeastRights(t *testing.T) {
+	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Stop)
+	for _, master := range cluster.Masters {
+		asMinimalUser(t, master, clusterACL...)
+	}
+	serveWithLeastRights(t, withMinimalUser(t, cluster.URL()))
+}
+
+func serveWithLeastRights(t *testing.T, over string) {
+	t.Helper()
+	database := newDatabase(t)
+	p := rolesOver(t, database, over, "--reconcile-interval=10m")
+	if said, code := checkConnect(t, "--database-url="+database, "--redis-url="+over); code != 0 ||
+		!strings.Contains(said, "denies this user INFO") || !strings.Contains(said, "Redis delivers messages") {
+		t.Errorf("config check exits with %d and says\n%s", code, said)
+	}
+	throughEverything(t, database, p["api"], p["gateway"])
+	awaitBus(t, p["gateway"], "ok", 1)
+	for role, p := range p {
+		if strings.Contains(p.out.String(), "NOPERM") {
+			t.Errorf("%s needs more:\n%s", role, p.out)
+		}
+	}
+}

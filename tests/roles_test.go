@@ -1,0 +1,344 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// as returns the URL of a database for a role.
+func as(t *testing.T, database, role string) string {
+	t.Helper()
+	url := strings.Replace(database, "user=badged", "user="+role, 1)
+	if url == database {
+		t.Fatalf("no user in %s", database)
+	}
+	return url
+}
+
+// granted returns a migrated database on a server of its own, with the roles that
+// docs/operations.md describes.
+func granted(t *testing.T) (database string) {
+	t.Helper()
+	database = pgtest.NewServer(t).NewDB(t, pgtest.Template{})
+	must(t, "migrate", "up", "--database-url="+database)
+	sql(t, database, `CREATE ROLE server LOGIN; CREATE ROLE publisher LOGIN; CREATE ROLE reader LOGIN`)
+	for _, role := range []string{"server", "publisher", "reader"} {
+		must(t, "migrate", "grant", role, role, "--database-url="+database)
+	}
+	return database
+}
+
+// mayNot checks that a role may not do something.
+func mayNot(t *testing.T, conn *pgx.Conn, statement string) {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), statement)
+	const insufficientPrivilege, checkViolation = "42501", "23514"
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != insufficientPrivilege && pgErr.Code != checkViolation {
+		t.Errorf("%s may %.200s: %v", conn.Config().User, statement, err)
+	}
+}
+
+// A server does all of its work with the rights of a server: what operators do on
+// the admin page and on the command line too. It can neither take back what is in
+// the log, nor change the audit trail.
+func TestServerRole(t *testing.T) {
+	database := granted(t)
+	server, reader := as(t, database, "server"), as(t, database, "reader")
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server, "--admin-keys=ops="+adminKey,
+		"--expire=chat=1000h", "--verify-interval=1s", "--self-heal", "--dedup-window=1h")
+	ann := connect(t, p.url, "ann")
+	publish(t, p, delivered("team", 1, `"ann","bob"`))
+	position := publish(t, p, delivered("team", 2, `"ann","bob"`))
+	if n := total(t, p, "bob", position); n != 2 {
+		t.Errorf("the total is %d, want 2", n)
+	}
+	ann.awaitTotal(2)
+	ann.say(`{"t":"read","id":1,"conversation_id":"team","up_to_seq":2}`)
+	ann.awaitTotal(0)
+
+	sql(t, database, `INSERT INTO badged.events_p00 (uuid, payload) SELECT gen_random_uuid(), '{}' FROM generate_series(1, 2)`)
+	for strings.Count(must(t, "deadletters", "list", "--database-url="+reader), "is required") < 2 {
+	}
+	must(t, "deadletters", "discard", "1", "--database-url="+server)
+	if status, answer := asAdmin(t, p, http.MethodDelete, "v1/deadletters/2", ""); status/100 != 2 {
+		t.Errorf("discarding: %d %s", status, answer)
+	}
+	for _, kind := range []string{"verifications", "rebuilds"} {
+		j := startJob(t, p, kind, `{}`)
+		if j = awaitJob(t, p, kind, j.ID, ended); j.State != "done" {
+			t.Errorf("%s: %+v", kind, j)
+		}
+	}
+	for _, args := range [][]string{{"rebuild", "-q"}, {"rebuild", "-q", "--user=ann"}, {"config", "check", "--connect", "--publisher-keys=backend=" + publisherKey}, {"migrate", "status"}} {
+		must(t, append(args, "--database-url="+server)...)
+	}
+	for _, args := range [][]string{{"verify"}, {"lag"}, {"user", "show", "bob"}, {"user", "explain", "bob"}} {
+		must(t, append(args, "--database-url="+reader)...)
+	}
+	if n := total(t, p, "bob", publish(t, p, delivered("team", 3, `"ann","bob"`))); n != 3 {
+		t.Errorf("the total is %d after the rebuild, want 3", n)
+	}
+	if said := p.out.String(); strings.Contains(said, "permission denied") {
+		t.Errorf("the server lacks a right:\n%s", said)
+	}
+
+	conn := connectTo(t, server)
+	// What the projector does once a minute, and the expiry sweep.
+	for _, statement := range []string{
+		`SELECT badged.create_dedup_generation(0)`, `SELECT badged.drop_dedup_generations(0)`, `SELECT badged.extend_log(0, '7 days', 1048576)`,
+		`SELECT badged.bury_unissued(0)`, `INSERT INTO badged.events_p00 (uuid, payload, own) VALUES (gen_random_uuid(), '{}', true)`,
+	} {
+		execute(t, conn, statement)
+	}
+	for _, statement := range []string{
+		`UPDATE badged.audit SET who = 'nobody'`, `DELETE FROM badged.audit`, `TRUNCATE badged.audit CASCADE`,
+		`UPDATE badged.audit_ends SET error = 'none'`, `DELETE FROM badged.audit_ends`, `TRUNCATE badged.audit_ends`,
+		`INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ('2000-01-01', 'ops', 'api', 'x', '{}')`,
+		`INSERT INTO badged.audit_ends (audit_id, ended_at) VALUES (1, '2000-01-01')`,
+		`DELETE FROM badged.events_p00`, `UPDATE badged.events_p00 SET payload = '{}'`, `TRUNCATE badged.events_p00`, `TRUNCATE badged.events_p00_r1`,
+		`INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')`,
+		`INSERT INTO badged.events_p00 (uuid, payload, era) VALUES (gen_random_uuid(), '{}', 1)`,
+		`DELETE FROM badged.events_p00_offsets`, `UPDATE badged.settings SET partitions = 1`, `UPDATE badged.settings SET settled_era = 0`,
+		`DELETE FROM badged.log_home`, `DELETE FROM badged.bases`, `SELECT badged.drop_log_ranges(0)`, `SELECT badged.settle_log_ranges(0)`,
+		`CREATE TABLE badged.x ()`, `DROP TABLE badged.audit`, `INSERT INTO badged.granted_roles VALUES ('x', 'server')`,
+	} {
+		mayNot(t, conn, statement)
+	}
+	for _, args := range [][]string{
+		{"archive", "-q", "--to=" + t.TempDir(), "--before=" + time.Now().UTC().Format(time.RFC3339)},
+		{"migrate", "grant", "reader", "publisher"},
+	} {
+		if _, stderr, code := command(t, append(args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, "permission denied") {
+			t.Errorf("%s exits with %d and says %s", args[0], code, stderr)
+		}
+	}
+	conn = connectTo(t, reader)
+	for _, statement := range []string{
+		`SELECT FROM badged.audit`, `SELECT FROM badged.jobs`, `UPDATE badged.users_p00 SET total = 0`,
+		`INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), '{}')`, `SELECT badged.publish('{}')`,
+		`UPDATE badged.events_p00_offsets SET offset_acked = 0`, `SELECT badged.drop_rebuild_tables(0)`,
+	} {
+		mayNot(t, conn, statement)
+	}
+}
+
+// A backend publishes with the rights of a publisher in each of the ways there
+// are.
+func TestPublisherRole(t *testing.T) {
+	database := granted(t)
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
+	pool, err := pgxpool.New(t.Context(), as(t, database, "publisher"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message1 := func(seq int64) events.Event {
+		return events.Event{
+			ID: fmt.Sprint(seq), Source: "backend", Type: events.MessageDelivered, TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			Time: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC),
+			Data: events.Data{ConversationID: "c", Seq: seq, UserIDs: []string{"ann"}},
+		}
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if _, err := events.Publish(t.Context(), tx, message1(1)); err != nil {
+			return err
+		}
+		_, err := log.Publish(t.Context(), tx, message1(2))
+		return err
+	}); err != nil {
+		t.Error("in a pgx.Tx:", err)
+	}
+	if _, err := log.Append(t.Context(), message1(3)); err != nil {
+		t.Error("Log.Append:", err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := events.Publish(t.Context(), tx, message1(4)); err != nil {
+		t.Error("in a sql.Tx:", err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Error("in a sql.Tx:", err)
+	}
+	stock, err := watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: events.NewSchema(0)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := message1(5)
+	payload, err := e.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := message.NewMessage(e.Key().String(), payload)
+	msg.Metadata.Set("correlation_id", "1")
+	if err := stock.Publish(events.Topic(log.PartitionOf("ann")), msg); err != nil {
+		t.Error("by the stock publisher:", err)
+	}
+	var last int64
+	for seq, query := range map[int64]string{6: `SELECT badged.publish($1)`, 7: `SELECT badged.publish_batch(jsonb_build_array($1::jsonb))`} {
+		e := message1(seq)
+		payload, err := e.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.QueryRow(t.Context(), query, payload).Scan(&last); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	if n := total(t, p, "ann", fmt.Sprint(last)); n != 7 {
+		t.Errorf("the total is %d, want 7", n)
+	}
+}
+
+// A publisher that was taken over cannot stop a server, nor write what badged
+// alone writes: whatever it can get into the log ends as a dead letter.
+func TestPublisherRoleAttacks(t *testing.T) {
+	database := granted(t)
+	url := as(t, database, "publisher")
+	server := as(t, database, "server")
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
+	if n := total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`))); n != 1 {
+		t.Fatalf("the total is %d, want 1", n)
+	}
+	conn := connectTo(t, url)
+	home := events.Topic(events.PartitionOf("ann", 16))
+	const row = `gen_random_uuid(), '{"stray": true}'`
+	statements := []string{
+		`INSERT INTO badged.` + home + ` (uuid, payload, transaction_id) VALUES (` + row + `, '99999999999')`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, "offset") VALUES (` + row + `, -1)`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, created_at) VALUES (` + row + `, 'infinity')`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, era) VALUES (` + row + `, 1)`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, own) VALUES (` + row + `, true)`,
+		`INSERT INTO badged.` + home + `_r1 (uuid, payload) VALUES (` + row + `)`,
+		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (gen_random_uuid(), to_json(repeat('x', 60000000)))`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, metadata) VALUES (` + row + `, to_json(repeat('x', 60000000)))`,
+		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (` + row + `) RETURNING transaction_id`,
+		`COPY badged.` + home + ` (uuid, payload, transaction_id) FROM STDIN`,
+		`COPY badged.` + home + ` TO STDOUT`,
+		`UPDATE badged.` + home + ` SET payload = '{}'`, `DELETE FROM badged.` + home, `TRUNCATE badged.` + home, `LOCK TABLE badged.` + home + ` IN ACCESS EXCLUSIVE MODE`,
+		`SELECT FROM badged.` + home, `SELECT FROM badged.users`, `SELECT FROM badged.conversations`, `SELECT FROM badged.audit`,
+		`INSERT INTO badged.` + home + `_offsets (consumer_group, offset_acked, last_processed_transaction_id) VALUES ('x', 1, '1')`,
+		`UPDATE badged.settings SET partitions = 1`, `UPDATE badged.` + home + `_offsets SET offset_acked = 1`,
+		`INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '1', 1, gen_random_uuid(), '')`,
+		`CREATE FUNCTION badged.x() RETURNS int LANGUAGE sql AS 'SELECT 1'`, `CREATE TABLE badged.x ()`,
+		`SELECT setval('badged.` + home + `_offset_seq1', 1)`,
+	}
+	for _, statement := range statements {
+		if strings.HasPrefix(statement, "SELECT setval") && !relationExists(t, database, "badged."+home+"_offset_seq1") {
+			statement = strings.Replace(statement, "_seq1", "_seq", 1)
+		}
+		mayNot(t, conn, statement)
+	}
+
+	// All that it may call.
+	if got := rowsOf(t, database, `SELECT proname::text FROM pg_proc
+WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"expect_rows", "log_era", "log_needs_repair", "publish", "publish_batch"}) {
+		t.Errorf("a publisher may call %q", got)
+	}
+
+	// What runs as the owner must not take what the caller puts in front.
+	sql(t, database, `CREATE SCHEMA trap AUTHORIZATION publisher`)
+	execute(t, conn, `
+CREATE FUNCTION trap.caught() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'caught: running as %', current_user; END $$;
+CREATE FUNCTION trap.pg_current_xact_id() RETURNS xid8 LANGUAGE sql AS 'SELECT trap.caught()::text::xid8';
+CREATE FUNCTION trap.pg_column_size(json) RETURNS integer LANGUAGE sql AS 'SELECT trap.caught()::integer';
+CREATE FUNCTION trap.format(text, text) RETURNS text LANGUAGE sql AS 'SELECT trap.caught()::text';
+CREATE FUNCTION trap.floor(double precision) RETURNS double precision LANGUAGE sql AS 'SELECT trap.caught()';
+CREATE TEMPORARY TABLE log_home AS SELECT true AS singleton, 1::bigint AS era;
+CREATE TEMPORARY TABLE settings AS SELECT 1 AS partitions, 1::bigint AS settled_era;
+SET search_path = trap, pg_temp, pg_catalog`)
+	var needed bool
+	if err := conn.QueryRow(t.Context(), `SELECT badged.log_needs_repair()`).Scan(&needed); err != nil || needed {
+		t.Errorf("with traps in the search path the log needs repair: %t, %v", needed, err)
+	}
+
+	forged := fmt.Sprintf(`{"specversion":"1.0","id":"x","source":"badged/expiry","type":"conversation.%sexpired","data":{"conversation_id":"team","user_ids":["ann"],"up_to_seq":1}}`, "")
+	strays := []string{
+		forged, strings.Replace(forged, "expired", `\u0065xpired`, 1), `{}`, `[]`, `"` + strings.Repeat("x", 8<<20-100) + `"`,
+		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+stranger("ann")+`"`, 1),
+	}
+	for _, payload := range strays {
+		execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), $1::text::json)`, payload)
+	}
+	execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), NULL)`)
+	if _, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader("00000000-0000-0000-0000-000000000001\t{\"copied\": true}\n"), `COPY badged.`+home+` (uuid, payload) FROM STDIN`); err == nil {
+		t.Error("a publisher can copy into the log")
+	}
+	if n := total(t, p, "ann", publish(t, p, delivered("team", 2, `"ann"`))); n != 2 {
+		t.Errorf("the total is %d, want 2", n)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	p = launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
+	if n := total(t, p, "ann", publish(t, p, delivered("team", 3, `"ann"`))); n != 3 {
+		t.Errorf("the total is %d after another start, want 3", n)
+	}
+	must(t, "verify", "--database-url="+server)
+	if n := len(rowsOf(t, database, `SELECT reason FROM badged.dead_letters`)); n != len(strays)+1 {
+		t.Errorf("%d dead letters, want %d", n, len(strays)+1)
+	}
+	if got := rowsOf(t, database, `SELECT reason FROM badged.dead_letters WHERE reason LIKE '%itself%'`); len(got) != 2 {
+		t.Errorf("%d forged expiries are named so, want 2", len(got))
+	}
+	const group = "INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')"
+	sql(t, database, group) // as the owner
+	launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
+}
+
+// stranger returns a user of another partition.
+func stranger(user string) string {
+	for i := 0; ; i++ {
+		if other := fmt.Sprint("u", i); events.PartitionOf(other, 16) != events.PartitionOf(user, 16) {
+			return other
+		}
+	}
+}
+
+func relationExists(t *testing.T, database, name string) bool {
+	t.Helper()
+	return rowsOf(t, database, `SELECT (to_regclass('`+name+`') IS NOT NULL)::text`)[0] == "true"
+}
+
+// rowsOf returns the rows of a query, each of one text.
+func rowsOf(t *testing.T, database, query string) []string {
+	t.Helper()
+	rows, err := connectTo(t, database).Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,142 @@
+package tests
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// A fresh token that ends before the one that it replaces ends the connection.
+func TestFreshTokenThatEndsSooner(t *testing.T) {
+	p := gatewayAlone(t)
+	c := connect(t, p.url, "ann")
+	c.say(fmt.Sprintf(`{"t":"auth","id":1,"token":%q}`, strings.TrimSpace(must(t, "token", "--ttl=1s", "ann"))))
+	if code := c.awaitEnd(); code != 4202 {
+		t.Errorf("the connection ended with %d", code)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.frames {
+		if f == `{"t":"ping"}` { // which comes after 25 seconds
+			t.Error("a token for a second outlived a ping")
+		}
+	}
+}
+
+// A command whose body comes after its token has ended is refused.
+func TestCommandThatOutlivesItsToken(t *testing.T) {
+	p := serve(t, newDatabase(t))
+	jwt := strings.TrimSpace(must(t, "token", "--ttl=2s", "ann"))
+	command := dialRaw(t, p)
+	const body = `{"t":"read_all"}`
+	command.send(fmt.Appendf(nil, "POST /v1/commands HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", jwt, len(body)))
+	goOn := command.answer()
+	_ = goOn.Body.Close()
+	if goOn.StatusCode != http.StatusContinue { // the token was good
+		t.Fatalf("the head is answered with %d", goOn.StatusCode)
+	}
+	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4202 { // at which time the token ends
+		t.Fatalf("the connection ended with %d", code)
+	}
+	command.send([]byte(body))
+	res := command.answer()
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the command is answered with %d", res.StatusCode)
+	}
+}
+
+// A token that ends beyond the years of RFC 3339 is refused, and its client is
+// told why.
+func TestTokenThatEndsAfterTheYear9999(t *testing.T) {
+	p := gatewayAlone(t)
+	signed := func(exp any) string {
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "ann", "exp": exp})
+		kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
+		token.Header["kid"] = kid
+		text, err := token.SignedString([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	connectWith(t, p.url, signed(253402300799)).awaitTotal(0)
+	late := signed(253402300800)
+	c := connectWith(t, p.url, late)
+	if code := c.awaitEnd(); code != 4001 {
+		t.Errorf("the connection ended with %d", code)
+	}
+	var closed websocket.CloseError
+	if !errors.As(c.err, &closed) || !strings.Contains(closed.Reason, "exp must be seconds") {
+		t.Errorf("the reason is %v", c.err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/v1/sse", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+late)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a stream is answered with %d", res.StatusCode)
+	}
+}
+
+// Keys that are asked for over https never come over http.
+func TestKeySetStaysWithHTTPS(t *testing.T) {
+	const keys = `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"e","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
+	var asked atomic.Int32
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprint(w, keys)
+	}))
+	defer plain.Close()
+	mux := http.NewServeMux()
+	secure := httptest.NewTLSServer(mux)
+	defer secure.Close()
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, keys) })
+	mux.Handle("/moved", http.RedirectHandler(secure.URL+"/keys", http.StatusFound))
+	mux.Handle("/down", http.RedirectHandler(plain.URL, http.StatusFound))
+	mux.Handle("/moved-down", http.RedirectHandler(secure.URL+"/down", http.StatusFound))
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/moved":      `"jwks":"ok"`,
+		"/down":       `redirects from https to http`,
+		"/moved-down": `redirects from https to http`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			p := launch(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+roots) },
+				"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t), "--jwks-url="+secure.URL+path)
+			for deadline := time.Now().Add(patience); ; {
+				_, _, ready := request(t, http.MethodGet, p.url+"/readyz", "", "")
+				if strings.Contains(ready, want) {
+					break
+				}
+				if !strings.Contains(ready, "not fetched yet") || time.Now().After(deadline) {
+					t.Fatalf("it says %s", ready)
+				}
+			}
+		})
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("keys were asked for %d times over http", n)
+	}
+}

@@ -1,0 +1,90 @@
+import { h, spoken } from "../../page/dom.js";
+import { count, when } from "./format.js";
+import { idText } from "./ids.js";
+import type { Explanation } from "./server.js";
+import { signed } from "./steps.js";
+
+/** The badge by the log, which is the correct one, and whether the tables agree. */
+export function summaryPanel(x: Explanation): HTMLElement {
+  const categories = Object.entries(x.categories).map(([name, n]) => `${name} ${count(n)}`);
+  const facts = [
+    ["Mentions", count(x.mentions)],
+    ["By category", categories.join(" · ") || "–"],
+    ["Version", count(x.version)],
+    ["Partition", `${x.partition} at ${x.position}`],
+    ...(x.table ? [["Epoch", x.table.epoch]] : []),
+  ];
+  return h(
+    "section",
+    { class: "panel summary", "aria-label": `Badge of ${x.user_id}` },
+    h(
+      "p",
+      { class: x.total > 0 ? "big-badge" : "big-badge is-zero" },
+      spoken("Total "),
+      h("span", {}, count(x.total)),
+    ),
+    h(
+      "div",
+      { class: "summary-who" },
+      h("h2", {}, idText(x.user_id)),
+      h("p", { class: "soft" }, x.at === undefined ? "now, by the log" : `as of ${when(x.at)}`),
+      x.at === undefined && x.agrees ? h("p", { class: "good" }, "The tables match the log") : "",
+    ),
+    h(
+      "dl",
+      { class: "facts" },
+      ...facts.map(([name = "", value = ""]) =>
+        h("div", {}, h("dt", {}, name), h("dd", {}, value)),
+      ),
+    ),
+  );
+}
+
+/** The numbers in the tables that differ from the log, with a button to heal them. */
+export function disagreementPanel(x: Explanation, heal: () => void): HTMLElement {
+  const button = h("button", { class: "button is-main", type: "button" }, "Heal from the log");
+  button.addEventListener("click", heal);
+  const { table } = x;
+  const names = new Set([...Object.keys(x.categories), ...Object.keys(table?.categories ?? {})]);
+  const fields: [string, number, number][] = table
+    ? [
+        ["Total", x.total, table.total],
+        ["Mentions", x.mentions, table.mentions],
+        ["Version", x.version, table.version],
+        ...[...names].map((name): [string, number, number] => [
+          `Category ${name}`,
+          x.categories[name] ?? 0,
+          table.categories[name] ?? 0,
+        ]),
+      ]
+    : [];
+  const wrong = fields.filter(([, log, tables]) => log !== tables);
+  return h(
+    "div",
+    { class: "notice is-bad disagreement", role: "alert" },
+    h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "disagreement-title" },
+        "The tables differ from the log. Apps show the numbers of the tables.",
+      ),
+      h(
+        "ul",
+        { class: "wrong" },
+        ...wrong.map(([name, log, tables]) =>
+          h(
+            "li",
+            {},
+            h("span", { class: "wrong-name" }, name),
+            h("strong", { class: "wrong-log" }, count(log)),
+            h("span", { class: "wrong-tables" }, `the tables have ${count(tables)}, `),
+            h("span", { class: "wrong-by" }, `${signed(tables - log)}`),
+          ),
+        ),
+      ),
+    ),
+    button,
+  );
+}

@@ -1,0 +1,301 @@
+// Tests the SDK in real pages with a real server, for tabs, icons, frozen pages
+// and proxies. Run by go test ./tests -run SDKBrowser.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import net from "node:net";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+import { launch, patient } from "./chromium.mjs";
+import { Server } from "./server.mjs";
+
+const server = new Server();
+const script = readFileSync(new URL("../dist/sdk/badged.min.js", import.meta.url), "utf8");
+const icon = readFileSync(new URL("../page/icon.svg", import.meta.url), "utf8");
+let browser;
+let front;
+let context;
+let errors;
+
+/** A proxy in front of the server that also serves test pages, so that they have its origin. */
+class Front {
+  /** The URLs of unanswered upgrades; undefined if it forwards upgrades. */
+  swallowed;
+  /** The response to a request that blocks a page, as if the browser had frozen it. */
+  held = new Promise((resolve) => {
+    this.hold = resolve;
+  });
+  #sockets = new Set();
+  #http = http.createServer((request, response) => this.#answer(request, response));
+
+  async start() {
+    this.#http.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
+    this.#http.on("connection", (socket) => {
+      this.#sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => this.#sockets.delete(socket));
+    });
+    await new Promise((resolve) => this.#http.listen(0, "127.0.0.1", resolve));
+    this.url = `http://127.0.0.1:${this.#http.address().port}`;
+  }
+
+  stop() {
+    this.#http.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #answer(request, response) {
+    const { method, headers, url } = request;
+    if (url === "/icon.svg") {
+      response.writeHead(200, { "Content-Type": "image/svg+xml" }).end(icon);
+    } else if (url === "/badged.min.js") {
+      response.writeHead(200, { "Content-Type": "text/javascript" }).end(script);
+    } else if (url === "/badge-token") {
+      response.end(server.token("ada", 3_600));
+    } else if (url === "/sample") {
+      const [, sample] = readFileSync("../docs/clients-web.md", "utf8").match(/```html\n(.*?)```/s);
+      const html = sample.replace("https://badges.example.com", this.url);
+      response.writeHead(200, { "Content-Type": "text/html" }).end(html);
+    } else if (url === "/hold") {
+      this.hold(response);
+    } else if (url.startsWith("/try")) {
+      response.writeHead(200, { "Content-Type": "text/html" }).end(pageFor(url));
+    } else {
+      const onward = http.request(`${server.url}${url}`, { method, headers }, (answer) => {
+        response.writeHead(answer.statusCode, answer.headers);
+        answer.pipe(response);
+      });
+      onward.on("error", () => response.destroy());
+      response.on("close", () => onward.destroy());
+      request.pipe(onward);
+    }
+  }
+
+  #upgrade({ method, url, rawHeaders }, socket, head) {
+    if (this.swallowed !== undefined) {
+      this.swallowed.push(url);
+      return;
+    }
+    const { hostname, port } = new URL(server.url);
+    const onward = net.connect(Number(port), hostname);
+    onward.on("error", () => socket.destroy());
+    socket.on("close", () => onward.destroy());
+    const lines = rawHeaders.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
+    onward.write(`${method} ${url} HTTP/1.1\r\n${lines.join("")}\r\n`);
+    onward.write(head);
+    onward.pipe(socket).pipe(onward);
+  }
+}
+
+/** A page with a client for ada in the global `client`. */
+function pageFor(url) {
+  return `<!doctype html><title>Inbox</title>
+    <link rel="icon" type="image/svg+xml" href="/icon.svg">
+    <script>${script}</script>
+    <script>
+      appBadges = [];
+      Object.defineProperty(navigator, "setAppBadge", { value: async (n) => appBadges.push(n) });
+      client = new badged.Badged({
+        url: location.origin, user: "ada", token: async () => "${server.token("ada", 3_600)}",
+      });
+      ends = [badged.showInTitle(client), badged.showOnFavicon(client), badged.showOnApp(client)];
+      ${url === "/try" ? "client.start();" : ""}
+    </script>`;
+}
+
+before(async () => {
+  await server.start();
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  await server.stop();
+});
+
+beforeEach(async () => {
+  errors = [];
+  front = new Front();
+  await front.start();
+  context = patient(await browser.newContext());
+});
+
+afterEach(async () => {
+  await context.close();
+  front.stop();
+  assert.deepEqual(errors, []);
+});
+
+async function open(path = "/try") {
+  const page = await context.newPage();
+  page.on("pageerror", (error) => errors.push(error.message));
+  page.sockets = 0;
+  page.streams = 0;
+  page.on("websocket", () => page.sockets++);
+  page.on("request", (request) => {
+    if (request.url().endsWith("/v1/sse")) page.streams++;
+  });
+  await page.goto(`${front.url}${path}`);
+  return page;
+}
+
+const online = (page) => page.waitForFunction(() => client.status.state === "online");
+const total = (page, n) => page.waitForFunction((n) => client.badge?.total === n, n);
+const shown = (page, start) =>
+  page.waitForFunction((s) => document.querySelector("link").href.startsWith(s), start);
+
+/** Reads everything, and waits until the total is 0. */
+async function readEverything(page) {
+  await online(page);
+  await page.evaluate(() => client.readAll());
+  await total(page, 0);
+}
+
+test("a mute reaches a follower, and is stored for the next visit", async () => {
+  const page = await open();
+  await readEverything(page);
+  await server.post("levels", { conversation_id: "lunch", user_id: "ada", level: "none" });
+  const muted = (page) =>
+    page.waitForFunction(() => client.conversations.get("lunch")?.level === "none");
+  await muted(page);
+  const second = await open();
+  await online(second);
+  assert.equal(second.sockets, 0);
+  await muted(second);
+  await second.close();
+  await page.close();
+  await muted(await open("/try-later"));
+});
+
+test("forget clears title, icon, app badge and storage in all tabs", async () => {
+  const tabs = [await open(), await open()];
+  await readEverything(tabs[0]);
+  await server.send("ada-ben", "ben", "Hello");
+  for (const page of tabs) {
+    await page.waitForFunction(() => document.title === "(1) Inbox");
+    await shown(page, "data:image/png");
+  }
+  // The rejection of the dropped command is not handled.
+  await tabs[1].evaluate(() => {
+    void client.read("ada-ben", 1);
+    client.forget();
+  });
+  for (const page of tabs) {
+    await page.waitForFunction(() => document.title === "Inbox" && appBadges.at(-1) === 0);
+    await shown(page, `${front.url}/icon.svg`);
+    assert.equal(await page.evaluate(() => document.querySelector("link").type), "image/svg+xml");
+    assert.equal(await page.evaluate(() => localStorage.length), 0);
+    assert.equal(await page.evaluate(() => client.badge), undefined);
+  }
+});
+
+test("showOnFavicon draws on the original icon, not on an earlier badge", async () => {
+  const page = await open();
+  await readEverything(page);
+  const draw = async (n) => {
+    await server.send("ada-ben", "ben", `${n}`);
+    await total(page, n);
+    await shown(page, "data:image/png");
+    return page.evaluate(() => document.querySelector("link").href);
+  };
+  const once = await draw(1);
+  await page.evaluate(() => {
+    ends[1]();
+    ends[1] = badged.showOnFavicon(client, { color: "#00f" });
+  });
+  await page.waitForFunction((once) => {
+    const { href } = document.querySelector("link");
+    return href.startsWith("data:") && href !== once;
+  }, once);
+  await page.evaluate(() => {
+    ends[1]();
+    ends[1] = badged.showOnFavicon(client);
+  });
+  await page.waitForFunction((once) => document.querySelector("link").href === once, once);
+  await page.evaluate(() => ends[1]());
+  await shown(page, `${front.url}/icon.svg`);
+});
+
+test("a frozen leader is replaced, and follows when it runs again", async () => {
+  const first = await open();
+  await readEverything(first);
+  const second = await open();
+  await online(second);
+  assert.deepEqual([first.sockets, second.sockets], [1, 0]);
+  await first.evaluate(() =>
+    setTimeout(() => {
+      // A synchronous request blocks the page until the answer.
+      const request = new XMLHttpRequest();
+      request.open("GET", "/hold", false);
+      request.send();
+    }),
+  );
+  const held = await front.held;
+  await server.send("ada-ben", "ben", "Are you there?");
+  await total(second, 1);
+  assert.equal(second.sockets, 1);
+  held.end();
+  await total(first, 1);
+  await online(first);
+  await second.evaluate(() => client.readAll());
+  await total(first, 0);
+  assert.deepEqual([first.sockets, second.sockets], [1, 1]);
+});
+
+test("behind a proxy that swallows the upgrade, server-sent events take over and come first next time", async () => {
+  front.swallowed = [];
+  const page = await open();
+  await readEverything(page);
+  // The proxy never closes the socket, so the client did not wait for a failure.
+  assert.deepEqual([page.sockets, page.streams], [1, 1]);
+  assert.deepEqual(front.swallowed, ["/v1/ws"]);
+  await page.reload();
+  await online(page);
+  assert.deepEqual([page.sockets, page.streams], [1, 2]);
+  await server.send("ada-ben", "ben", "By another way");
+  await total(page, 1);
+});
+
+test("while disconnected a read shows at once and stays in waiting", async () => {
+  const page = await open();
+  await readEverything(page);
+  const { seq } = await server.send("ada-ben", "ben", "Hello");
+  await total(page, 1);
+  await page.evaluate((seq) => {
+    client.stop();
+    void client.read("ada-ben", seq);
+  }, seq);
+  await page.waitForFunction(() => document.title === "Inbox");
+  assert.deepEqual(await page.evaluate(() => client.waiting.map((c) => c.conversationId)), [
+    "ada-ben",
+  ]);
+  const late = await page.evaluate(
+    (seq) =>
+      client.read("ada-ben", seq, { signal: AbortSignal.timeout(1) }).catch(({ name }) => name),
+    seq,
+  );
+  assert.equal(late, "TimeoutError");
+  await page.evaluate(() => client.start());
+  await page.waitForFunction(() => client.waiting.length === 0);
+  assert.equal(await page.evaluate(() => client.badge.total), 0);
+});
+
+test("the sample page of the documentation works, and ignores refusals", async () => {
+  const page = await context.newPage();
+  page.on("pageerror", (error) => errors.push(error.message));
+  await page.goto(`${front.url}/sample`);
+  const shows = (text) =>
+    page.waitForFunction((t) => document.querySelector("#total").textContent === t, text);
+  await page.locator("#offline").waitFor({ state: "hidden" });
+  await page.getByRole("button", { name: "Read all" }).click();
+  await shows("none");
+  await server.send("ada-ben", "ben", "Hello");
+  await shows("1");
+  await page.evaluate(() => client.stop());
+  await page.getByRole("button", { name: "Read all" }).click();
+  await shows("none");
+  // The page does not handle the rejection of the dropped command.
+  await page.evaluate(() => client.forget());
+  // The browser reports unhandled rejections before the next task.
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+});
