@@ -28,7 +28,7 @@ func (w *world) forge(version, base, total int64) {
 	}
 }
 
-// counted returns what a labelled counter has.
+// counted returns the value of a labelled counter.
 func (w *world) counted(name, label, value string) float64 {
 	w.t.Helper()
 	families, err := w.registry.Gather()
@@ -51,19 +51,19 @@ func (w *world) counted(name, label, value string) float64 {
 	return 0
 }
 
-// A client that was told what the tables do not have is compared, and gets the
-// whole state of the tables; what changes then reaches it as ever.
-func TestForgedStateIsTakenBack(t *testing.T) {
+// A client that holds a state the tables lack gets a snapshot of the tables
+// when it is compared, and later changes as usual.
+func TestForgedStateIsCorrected(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		version int64
-		// then happens after the forged update and before the comparison.
+		// then runs after the forged update and before the comparison.
 		then func(*world)
 		want int64 // version of the snapshot
 	}{
 		{"far ahead", 9_000_000_000_000_000, nil, 1},
 		{"far ahead, and updates that it hides", 9_000_000_000_000_000, func(w *world) { w.send("ann", "c1", 2) }, 2},
-		{"of a version that the tables come to meanwhile", 2, func(w *world) { w.send("ann", "c1", 2) }, 2},
+		{"of a version that the tables reach meanwhile", 2, func(w *world) { w.send("ann", "c1", 2) }, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -94,8 +94,9 @@ func TestForgedStateIsTakenBack(t *testing.T) {
 	}
 }
 
-// Tables that were put back are what clients get, and count from.
-func TestRewoundTablesHaveTheLastWord(t *testing.T) {
+// After the tables are restored from a backup, clients get that state and
+// count from it.
+func TestClientsFollowRewoundTables(t *testing.T) {
 	w := newWorld(t, nil)
 	c, _ := w.connect("ann")
 	for i := range int64(5) {
@@ -112,8 +113,8 @@ func TestRewoundTablesHaveTheLastWord(t *testing.T) {
 	}
 }
 
-// Tables that are read just before a commit, of which the client has heard by the
-// time of the answer, do not deny it.
+// A read of the tables from just before a commit does not take back an update
+// that the client has received since.
 func TestReadBeforeACommitDeniesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -140,9 +141,9 @@ func TestReadBeforeACommitDeniesNothing(t *testing.T) {
 	})
 }
 
-// An update that follows on one that never was has the tables read, and not again
-// and again until they have it.
-func TestForgedGapIsReadForOnce(t *testing.T) {
+// A forged update that leaves a gap makes the gateway read the tables once,
+// not until the tables have that version.
+func TestForgedGapIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
 		w.tables.commit("ann", "c1", 1)
@@ -169,9 +170,9 @@ func TestForgedGapIsReadForOnce(t *testing.T) {
 	})
 }
 
-// A client that claims a version which the tables do not have gets a snapshot, and
-// its claim concerns no other.
-func TestClaimedVersionConcernsItsClientOnly(t *testing.T) {
+// A client that claims a version which the tables lack gets a snapshot; the
+// user's other clients are not affected.
+func TestClaimedVersionAffectsOnlyItsClient(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.commit("ann", "c1", 1)
 	honest, _ := w.connect("ann")
@@ -239,13 +240,14 @@ func TestStaleness(t *testing.T) {
 			u := appended(w.tables.commit("ann", "c1", 1), -time.Hour)
 			_ = w.bus.Publish(context.Background(), []pubsub.Update{u})
 		}, 1, 0},
-		{"an update that does not follow", func(w *world) {
+		{"an update that leaves a gap", func(w *world) {
 			w.tables.commit("ann", "c1", 1) // lost
 			u := appended(w.tables.commit("ann", "c1", 2), 5*time.Second)
 			_ = w.bus.Publish(context.Background(), []pubsub.Update{u})
 		}, 1, 5},
-		{"an update of which nobody knows", func(w *world) { w.send("ann", "c1", 1) }, 0, 0},
-		// It counts from when the client was last known to lack nothing.
+		{"an update that is lost without a trace", func(w *world) { w.send("ann", "c1", 1) }, 0, 0},
+		// Staleness counts from when the client was last known to be up to
+		// date.
 		{"a lost update", func(w *world) {
 			w.gateway.hub.HandleGap()
 			synctest.Wait()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whatever has a name in frames.go is described.
+// Every frame and code in frames.go is described.
 func TestEveryCodeAndFrameIsDescribed(t *testing.T) {
 	source, err := os.ReadFile("frames.go")
 	if err != nil {

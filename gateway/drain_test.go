@@ -8,7 +8,7 @@ import (
 )
 
 // Connections are closed one after another, and each is served until then.
-func TestDrainTakesItsTime(t *testing.T) {
+func TestDrainSpreadsCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10
 		w := newPipedWorld(t, func(c *Config) {
@@ -52,9 +52,9 @@ func TestDrainTakesItsTime(t *testing.T) {
 	})
 }
 
-// Who is still to be closed gets what happens, and is heard; nobody is let in.
-// When the last has gone by itself there is nothing to wait for.
-func TestDrainServesWhoIsLeft(t *testing.T) {
+// While draining, open connections get updates and can send commands, and new
+// ones are refused. Draining ends early when the last client leaves.
+func TestDrainServesOpenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) {
 			c.DrainDuration = time.Hour

@@ -122,7 +122,7 @@ func mustJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Whatever a client sends is a frame or a clear error, and an id that is echoed
+// Every input decodes to a frame or to a clear error, and every accepted id
 // can be echoed.
 func FuzzDecodeFrame(f *testing.F) {
 	for _, name := range []string{"hello", "hello-first", "hello-resume", "ping", "pong", "read", "read-large-seq"} {

@@ -168,9 +168,10 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	draining bool
-	// sessions are the open sessions with their users, "" before the hello.
+	// sessions maps the open sessions to their users, "" before the hello.
 	sessions map[*session]string
-	// users counts the sessions of each user, claimed those of all users.
+	// users counts the sessions of each user, claimed all sessions that have a
+	// user.
 	users   map[string]int
 	claimed int
 	// running counts the sessions and the readers of WebSockets that have not

@@ -23,30 +23,30 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// tables stand for the projector's: the state of users, changed by commit.
+// tables fakes the projector's tables: the state of users, changed by commit.
 type tables struct {
 	mu    sync.Mutex
 	epoch string
 	users map[string]*pubsub.Snapshot
 	// fail is returned by every read while it is set.
 	fail error
-	// ahead is how far their clock is ahead.
+	// ahead is how far the database's clock is ahead of the local one.
 	ahead time.Duration
-	// beforeReturn, if set, runs after the state was read and before it is
-	// returned: whatever it commits is news to the reader.
+	// beforeReturn, if set, runs after the state is read and before it is
+	// returned, so that its commits are news to the reader.
 	beforeReturn func()
-	// afterVersions, if set, runs after versions were read and before they are
+	// afterVersions, if set, runs after versions are read and before they are
 	// returned.
 	afterVersions func()
 	reads         int
-	// queries are how many users each query read. While hold is set, queries
-	// wait until it is closed.
+	// queries has the number of users of each query. While hold is set,
+	// queries wait until it is closed.
 	queries []int
 	hold    chan struct{}
 	// heldCalls is how many calls of Conversation wait for hold.
 	heldCalls atomic.Int32
-	// head is the position of the log; behind is how often the tables say that
-	// they have not folded it, and catchUp what then happens to a user.
+	// head is the position of the log. behind is how many times Folded still
+	// returns false; then catchUp is called for the user.
 	head    int64
 	behind  int
 	catchUp func(*pubsub.Snapshot)
@@ -56,8 +56,8 @@ func newTables() *tables {
 	return &tables{epoch: "e1", users: map[string]*pubsub.Snapshot{}}
 }
 
-// commit makes a conversation of a user have so many unread messages, and
-// returns the update that the projector would publish.
+// commit sets the unread count of a conversation and returns the update that
+// the projector would publish.
 func (db *tables) commit(user, conversation string, unread int64) pubsub.Update {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -88,7 +88,7 @@ func (db *tables) user(id string) *pubsub.Snapshot {
 	return db.users[id]
 }
 
-// setEpoch starts versions afresh, as a rebuild does.
+// setEpoch starts a new epoch, as a rebuild does.
 func (db *tables) setEpoch(epoch string) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -107,7 +107,7 @@ func (db *tables) setFail(err error) {
 	db.fail = err
 }
 
-// maxChanges is how many conversations the tables tell of.
+// maxChanges is the most conversations in one answer.
 const maxChanges = 5
 
 func (db *tables) read(held pubsub.Held) (pubsub.Snapshot, error) {
@@ -173,7 +173,7 @@ func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, e
 	return badges, nil
 }
 
-// Now is not of the clock here.
+// Now returns the time on the fake database's clock.
 func (db *tables) Now(context.Context) (time.Time, error) { return time.Now().Add(db.ahead), nil }
 
 func (db *tables) Conversation(_ context.Context, user, conversation string) (pubsub.Conversation, error) {
@@ -194,7 +194,7 @@ func (db *tables) Conversation(_ context.Context, user, conversation string) (pu
 	return pubsub.Conversation{}, nil
 }
 
-// Head is how often it was asked for.
+// Head returns how often it was called.
 func (db *tables) Head(context.Context) (int64, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -218,7 +218,7 @@ func (db *tables) Folded(_ context.Context, users []string, position int64) (boo
 	return true, db.fail
 }
 
-// log stands for the event log: it records what users do.
+// log fakes the event log: it records what users do.
 type log struct {
 	mu   sync.Mutex
 	done []string
@@ -257,7 +257,7 @@ func (l *log) MarkUnread(_ context.Context, user, key, conversation string) erro
 	return l.record("%s marks %s%s", user, conversation, under(key))
 }
 
-// under tells the key of a command that has one.
+// under returns " as KEY" if key is not empty.
 func under(key string) string {
 	if key == "" {
 		return ""
@@ -294,7 +294,7 @@ func (tokens) Authenticate(_ context.Context, token string) (Identity, error) {
 	return Identity{UserID: user, ExpiresAt: time.Now().Add(d)}, nil
 }
 
-// lossy is a bus that loses what it is told to.
+// lossy is a bus that loses updates on request.
 type lossy struct {
 	pubsub.Bus
 	mu   sync.Mutex
@@ -316,11 +316,11 @@ func (b *lossy) Publish(ctx context.Context, updates []pubsub.Update) error {
 	return b.Bus.Publish(ctx, updates)
 }
 
-// patience is how long a test waits for what must happen, however busy the
-// machine is.
+// patience is how long a test waits for an event that must come, on a busy
+// machine too.
 const patience = time.Minute
 
-// world is a running gateway with all around it.
+// world is a running gateway with its dependencies.
 type world struct {
 	t        *testing.T
 	tables   *tables
@@ -336,7 +336,7 @@ type world struct {
 	stop func()
 }
 
-// newWorld returns a world whose clients come over loopback.
+// newWorld returns a world whose clients connect over loopback.
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -346,8 +346,8 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	return newWorldOn(t, l, &http.Transport{}, change)
 }
 
-// newPipedWorld returns a world whose clients come through pipes in memory: in
-// a bubble of synctest, time passes at once when everybody waits for it.
+// newPipedWorld returns a world whose clients connect through pipes in memory.
+// In a synctest bubble, time advances when all goroutines wait.
 func newPipedWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	p := pipes{make(chan net.Conn), make(chan struct{})}
@@ -396,7 +396,7 @@ func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change 
 		PartitionOf: func(string) int { return 3 },
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics:     w.metrics,
-		// Long, so that only tests that are about them meet them.
+		// Long, so that they matter only in tests that shorten them.
 		ReconcileInterval: time.Hour, PingInterval: time.Hour,
 		HelloTimeout: patience, DrainTimeout: patience,
 		ReconnectSpread: time.Second,
@@ -437,8 +437,8 @@ func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change 
 	return w
 }
 
-// eventually returns once a condition holds that nothing signals. A condition
-// that never does is the test's timeout.
+// eventually waits for a condition that nothing signals. The test times out if
+// it never holds.
 func eventually(condition func() bool) {
 	for !condition() {
 		time.Sleep(time.Millisecond)
@@ -457,13 +457,13 @@ func (w *world) send(user, conversation string, unread int64) {
 
 func (w *world) counter(c prometheus.Collector) float64 { return testutil.ToFloat64(c) }
 
-// client is a WebSocket client that we did not write.
+// client is a WebSocket client from another library.
 type client struct {
 	t    *testing.T
 	conn *websocket.Conn
 }
 
-// dial connects without a word.
+// dial connects and sends nothing.
 func (w *world) dial(header http.Header, protocols ...string) *client {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -476,7 +476,7 @@ func (w *world) dial(header http.Header, protocols ...string) *client {
 	return &client{w.t, conn}
 }
 
-// connect connects as a user who holds nothing and takes the snapshot.
+// connect says hello without a state and takes the snapshot.
 func (w *world) connect(user string) (*client, frame) {
 	w.t.Helper()
 	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, Protocol)
@@ -531,8 +531,7 @@ func (c *client) listen() (frame, error) {
 	return f, json.Unmarshal(b, &f)
 }
 
-// farewell returns the code and the reason with which the server closes, and
-// the bye before it.
+// farewell returns the close code, its reason and the bye frame before it.
 func (c *client) farewell() (code int, reason string, bye frame) {
 	c.t.Helper()
 	for {
@@ -549,7 +548,7 @@ func (c *client) farewell() (code int, reason string, bye frame) {
 	}
 }
 
-// unread returns what a frame says of a conversation; -1 for nothing.
+// unread returns a conversation's unread count in a frame; -1 if it is absent.
 func (f frame) unread(conversation string) int64 {
 	for _, c := range f.Conversations {
 		if c.ConversationID == conversation {

@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Who comes while the tables are being read is answered together with all
-// others of the partition, in bounded batches, by bounded queries at once.
+// Calls that come while the tables are read share bounded batches, one
+// partition each, and the number of concurrent queries is bounded.
 func TestReadsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newTables()
@@ -46,8 +46,8 @@ func TestReadsAreCoalesced(t *testing.T) {
 	})
 }
 
-// Nobody is read for who does not wait any more.
-func TestReadsOfWhoHasGone(t *testing.T) {
+// A batch leaves out calls that were cancelled.
+func TestCancelledReadsAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
 		w.tables.hold = make(chan struct{})
@@ -77,8 +77,7 @@ func (w *world) greet(user string) *client {
 	return c
 }
 
-// More clients than can be greeted at once wait, and are greeted as others make
-// room.
+// Clients over the limit wait and are greeted as others leave admission.
 func TestHerdIsGreetedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -108,7 +107,8 @@ func TestHerdIsGreetedInTurns(t *testing.T) {
 	})
 }
 
-// Who cannot be greeted in time is sent away, to come back when others do not.
+// A client that waits too long is told to come back later, each at its own
+// time.
 func TestHerdThatWaitsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) { c.ReadTimeout = time.Hour })
@@ -141,8 +141,8 @@ func TestHerdThatWaitsTooLong(t *testing.T) {
 	})
 }
 
-// A session that ends before its turn, or before it could enter, keeps no place.
-func TestAdmissionForgetsWhoHasEnded(t *testing.T) {
+// A session that ends while it waits, or before it enters, takes no place.
+func TestAdmissionForgetsEndedSessions(t *testing.T) {
 	w := newWorld(t, nil)
 	var l admission
 	early := newSession(w.gateway)
@@ -165,8 +165,8 @@ func TestAdmissionForgetsWhoHasEnded(t *testing.T) {
 	}
 }
 
-// Commands of many clients ask the tables in turns.
-func TestCommandsAskInTurns(t *testing.T) {
+// Commands of many clients share a bounded number of queries.
+func TestCommandsShareQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
 		var clients []*client

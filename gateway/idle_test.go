@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// goroutinesOf counts the goroutines that run code with a name.
+// goroutinesOf counts the goroutines with a name in their stack.
 func goroutinesOf(name string) int {
 	stacks := make([]byte, 1<<20)
 	for {
@@ -35,8 +35,8 @@ func (w *world) openSessions() []*session {
 	return all
 }
 
-// A client to whom nothing happens costs one goroutine, which reads, and one
-// timer; when it is gone nothing of it is left.
+// An idle client costs one goroutine, its reader, and one timer. When it
+// leaves, nothing remains.
 func TestIdleClientCostsOneGoroutine(t *testing.T) {
 	w := newWorld(t, nil)
 	const n = 40
@@ -51,7 +51,7 @@ func TestIdleClientCostsOneGoroutine(t *testing.T) {
 
 	sessions := w.openSessions()
 	for i, c := range clients {
-		w.send(fmt.Sprintf("u%d", i%(n/2)), "c1", 1) // who has been busy is as cheap again
+		w.send(fmt.Sprintf("u%d", i%(n/2)), "c1", 1) // a client that was busy is as cheap as before
 		c.say(`{"t":"read_all","id":1}`)
 	}
 	eventually(func() bool { return len(w.log.recorded()) == n && workers() == 0 && readers() == n })

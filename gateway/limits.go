@@ -130,7 +130,8 @@ const signsPerSecond = 10
 // the refusals.
 const maxRefused = 100
 
-// When to come back to a gateway that has no room.
+// The shortest and longest time after which clients come back when there is no
+// room.
 const (
 	minRoomWait = 5 * time.Second
 	maxRoomWait = 30 * time.Second

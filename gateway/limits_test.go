@@ -14,11 +14,11 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestConnectionsThatAreTooMany(t *testing.T) {
+func TestConnectionsOverALimit(t *testing.T) {
 	ann := http.Header{"Authorization": {"Bearer ann"}}
 	for name, tc := range map[string]struct {
 		limits Limits
-		others []string // who are connected
+		others []string // users who are connected
 		code   int
 		status int
 		reason string
@@ -35,7 +35,7 @@ func TestConnectionsThatAreTooMany(t *testing.T) {
 				here = append(here, c)
 			}
 			c := w.dial(ann, Protocol)
-			if tc.code == CloseUserConnections { // which shows once it is known whose it is
+			if tc.code == CloseUserConnections { // sent after the hello
 				c.say(`{"t":"hello"}`)
 			}
 			code, reason, bye := c.farewell()
@@ -49,12 +49,12 @@ func TestConnectionsThatAreTooMany(t *testing.T) {
 			}
 			w.send(tc.others[0], "c1", 1)
 			if f := here[0].hear(); f.unread("c1") != 1 {
-				t.Errorf("who was there first hears %s", f.raw)
+				t.Errorf("the earlier client got %s", f.raw)
 			}
 			if tc.code == CloseRateLimited {
 				return
 			}
-			// Who leaves makes room.
+			// A client that leaves makes room.
 			_ = here[0].conn.CloseNow()
 			eventually(func() bool {
 				w.gateway.mu.Lock()
@@ -67,7 +67,7 @@ func TestConnectionsThatAreTooMany(t *testing.T) {
 }
 
 // Unauthenticated connections take no room from authenticated ones.
-func TestStrangersDoNotCountAsConnections(t *testing.T) {
+func TestUnauthenticatedConnectionsDoNotCount(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.Connections = 1 })
 	for range 3 {
 		w.dial(nil, Protocol)
@@ -89,8 +89,8 @@ func TestStreamsCountAsConnections(t *testing.T) {
 	}
 }
 
-// What was refused for coming too soon finds room when it was told to come.
-func TestCommandsThatAreTooMany(t *testing.T) {
+// A command refused for its rate is accepted after the given wait.
+func TestCommandsOverTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) { c.Limits.Commands = 2 })
 		c, _ := w.connect("ann")
@@ -131,7 +131,7 @@ func TestCommandsThatAreTooMany(t *testing.T) {
 	})
 }
 
-func TestClientThatDoesNotListenIsClosed(t *testing.T) {
+func TestClientThatIgnoresRefusalsIsClosed(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.Commands = 0.001 })
 	c, _ := w.connect("ann")
 	c.say(`{"t":"read_all","id":0}`)
@@ -148,7 +148,7 @@ func TestClientThatDoesNotListenIsClosed(t *testing.T) {
 	}
 }
 
-func TestCommandsByHTTPThatAreTooMany(t *testing.T) {
+func TestHTTPCommandsOverTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) { c.Limits.Commands = 0.2 })
 		post := func(user string) reply {
@@ -167,7 +167,7 @@ func TestCommandsByHTTPThatAreTooMany(t *testing.T) {
 	})
 }
 
-// While nobody can tell whose tokens are, the connections that are there stay.
+// While tokens cannot be verified, open connections stay.
 func TestFreshTokenThatCannotBeChecked(t *testing.T) {
 	w := newWorld(t, nil)
 	c, _ := w.connect("ann")
@@ -203,7 +203,7 @@ func TestLimiters(t *testing.T) {
 	if wait := take(2, 1); wait != 0 {
 		t.Errorf("another has to wait for %v", wait)
 	}
-	// A key that was seen is remembered for as long as it matters.
+	// A key is remembered until a new limiter would equal its old one.
 	now = now.Add(9 * time.Second)
 	if wait := take(1, 19); wait == 0 {
 		t.Error("after nine seconds there was more than eighteen")
@@ -213,7 +213,7 @@ func TestLimiters(t *testing.T) {
 	if wait := take(1, 19); wait == 0 {
 		t.Error("then again")
 	}
-	// Who is idle is forgotten.
+	// Idle keys are forgotten.
 	for range 2 {
 		now = now.Add(10 * time.Second)
 		take(3, 1)
@@ -275,8 +275,8 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// Pings are answered and pongs taken until there are too many of them.
-func TestSignsOfLifeThatAreTooMany(t *testing.T) {
+// Pings are answered and pongs accepted up to a rate.
+func TestSignsOfLifeOverTheRate(t *testing.T) {
 	frame := func(text string) func(*client) error {
 		return func(c *client) error {
 			return c.conn.Write(c.t.Context(), websocket.MessageText, []byte(text))
@@ -314,7 +314,7 @@ func TestSignsOfLifeThatAreTooMany(t *testing.T) {
 	}
 }
 
-// What a user does counts once, whatever brings it.
+// A user's commands share one limit over all transports.
 func TestCommandsOfAUserAreCountedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) { c.Limits.Commands = 1 })
@@ -339,8 +339,8 @@ func TestCommandsOfAUserAreCountedTogether(t *testing.T) {
 	})
 }
 
-// What no frame counts is counted by its bytes.
-func TestTooMuchAtOnce(t *testing.T) {
+// Input that produces no frame is limited by its bytes.
+func TestFloodIsClosed(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.Commands = 1 })
 	c, _ := w.connect("ann")
 	ended := make(chan struct{})

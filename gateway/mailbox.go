@@ -11,14 +11,13 @@ import (
 )
 
 // mailbox holds what has yet to be sent to one client: one slot that merges
-// updates by conversation. A slow client costs memory for what changed, not for
-// how often, and always gets the newest state.
+// updates by conversation. A slow client costs memory for what changed, not
+// for how often, and always gets the newest state.
 //
-// The mailbox drops updates older than what the client holds. After an update that
-// does not follow on what the client holds, and at the start, it is syncing: it
-// only remembers the newest version announced, until a read of the tables has
-// caught up. The tables are authoritative: a version that they never have was
-// forged.
+// The mailbox drops updates older than what the client holds. At the start,
+// and after an update that leaves a gap, it is syncing: it only remembers the
+// newest version announced, until a read of the tables has caught up. The
+// tables are authoritative: a version that they never have was forged.
 //
 // All methods are safe for concurrent use.
 type mailbox struct {

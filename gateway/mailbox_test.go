@@ -10,11 +10,10 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Whatever the bus loses, repeats or brings late, the client never holds a
-// state that is older than one it held, what it holds is true of the version
-// that it holds, and once it has been compared with the tables it is up to
-// date. Nothing of that denies what it holds.
-func TestMailboxDeliversTheTruth(t *testing.T) {
+// Whatever updates the bus loses, repeats or delays, the client's version
+// never goes back, its numbers are those of its version, and it is up to date
+// after a comparison with the tables. The tables never deny what it holds.
+func TestMailboxConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newTables()
 		history := map[int64]map[string]int64{0: {}} // unread by version
@@ -48,7 +47,7 @@ func TestMailboxDeliversTheTruth(t *testing.T) {
 				case behind:
 					m.repair(holdingOf(&now))
 				case denied:
-					t.Fatalf("the tables deny %+v", before)
+					t.Fatalf("the comparison denied %+v", before)
 				case upToDate:
 				}
 			}
@@ -60,7 +59,7 @@ func TestMailboxDeliversTheTruth(t *testing.T) {
 			t.Fatalf("after being compared the client holds version %d of %d", c.version, newest)
 		}
 		if d := m.take(); d.badge != nil || d.sync {
-			t.Fatalf("there is more to tell a client that is up to date: %+v", d)
+			t.Fatalf("an up-to-date client has more pending: %+v", d)
 		}
 	})
 }
@@ -76,14 +75,14 @@ func commit(t *rapid.T, db *tables, history map[int64]map[string]int64) pubsub.U
 	return u
 }
 
-// heldState is what a client holds.
+// heldState is the state that a client holds.
 type heldState struct {
 	version       int64
 	conversations map[string]int64
 }
 
-// take does what a session does with what is in the mailbox. While it reads the
-// tables more may be committed, and heard of.
+// take does what a session does with its mailbox. During a read of the tables,
+// more may be committed and announced.
 func (c *heldState) take(t *rapid.T, m *mailbox, db *tables, history map[int64]map[string]int64) {
 	d := m.take()
 	if d.badge != nil {
@@ -126,7 +125,8 @@ func (c *heldState) apply(t *rapid.T, b pubsub.Badge, conversations []pubsub.Con
 	}
 }
 
-// A client that does not read costs one slot: what changed, not how often.
+// A client that does not read costs memory for what changed, not for how
+// often.
 func TestMailboxMerges(t *testing.T) {
 	db := newTables()
 	m := newMailbox(func() {})

@@ -34,7 +34,7 @@ func TestSnapshotThenChanges(t *testing.T) {
 	if changes.T != "changes" || changes.Total != 7 || changes.unread("c2") != 5 || changes.unread("c1") != -1 {
 		t.Errorf("changes are %s", changes.raw)
 	}
-	w.send("bob", "c1", 1) // none of ann's business
+	w.send("bob", "c1", 1) // not sent to ann
 	w.send("ann", "c1", 0)
 	if f := c.hear(); f.unread("c1") != 0 || f.Total != 5 || f.Version != 3 {
 		t.Errorf("then %s", f.raw)
@@ -117,8 +117,8 @@ func TestWhatCanBeAnEpoch(t *testing.T) {
 	}
 }
 
-// A message commits after the state was read for the snapshot, and its update
-// arrives before the snapshot is sent: it is seen once, after the snapshot.
+// A commit after the read for the snapshot, whose update arrives before the
+// snapshot is sent, is shown once, after the snapshot.
 func TestUpdateBetweenSubscribeAndSnapshot(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.commit("ann", "c1", 1)
@@ -136,8 +136,7 @@ func TestUpdateBetweenSubscribeAndSnapshot(t *testing.T) {
 	}
 }
 
-// An update whose predecessor was lost is not enough: what the lost one
-// changed comes too.
+// After a lost update, the next one also brings what the lost one changed.
 func TestUpdateAfterALostOne(t *testing.T) {
 	w := newWorld(t, nil)
 	c, _ := w.connect("ann")
@@ -160,7 +159,7 @@ func TestReconciliationHealsALostUpdate(t *testing.T) {
 	}
 	eventually(func() bool { return w.counter(w.metrics.repairs) == 1 })
 	if w.counter(w.metrics.compared) == 0 {
-		t.Error("nobody is counted as compared")
+		t.Error("no user is counted as compared")
 	}
 }
 
@@ -185,9 +184,9 @@ func TestNewEpochReachesConnectedClients(t *testing.T) {
 	}
 }
 
-// A read of the tables that was due, and that another has come before, does not
-// overtake an update that waits in the mailbox.
-func TestReadThatIsNotNeededAnyMore(t *testing.T) {
+// A scheduled read of the tables that an earlier one made unnecessary does not
+// overtake an update in the mailbox.
+func TestReadNoLongerNeededIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
 		ann, _ := w.connect("ann")
@@ -207,7 +206,7 @@ func TestReadThatIsNotNeededAnyMore(t *testing.T) {
 		synctest.Wait() // until the tables are to be read again
 
 		w.tables.setFail(nil)
-		ann.say(`{"t":"ping"}`) // has them read before that
+		ann.say(`{"t":"ping"}`) // causes an earlier read
 		synctest.Wait()
 		second, third := w.tables.commit("ann", "c1", 2), w.tables.commit("ann", "c1", 3)
 		w.tables.mu.Lock()
@@ -240,7 +239,7 @@ func TestCommands(t *testing.T) {
 		say, answer, done string
 	}{
 		{`{"t":"read","id":1,"conversation_id":"c1","up_to_seq":5}`, `{"t":"ok","id":1}`, "ann reads c1 up to 5"},
-		// How far a read counts is not the gateway's to say.
+		// The fold caps a read, not the gateway.
 		{`{"t":"read","id":"two","conversation_id":"c1","up_to_seq":9223372036854775807}`, `{"t":"ok","id":"two"}`, "ann reads c1 up to 9223372036854775807"},
 		{`{"t":"read_all","id":3}`, `{"t":"ok","id":3}`, `ann reads all of ""`},
 		{`{"t":"read_all","id":4,"category":"likes"}`, `{"t":"ok","id":4}`, `ann reads all of "likes"`},
@@ -250,7 +249,8 @@ func TestCommands(t *testing.T) {
 		{`{"t":"mark_unread","id":8,"conversation_id":"made up"}`, `{"t":"error","id":8,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
 		{`{"t":"mark_unread","id":11,"conversation_id":"left"}`, `{"t":"error","id":11,"code":"not_found","message":"you have left this conversation"}`, ""},
 		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},
-		// A UUID names the command for good, in whatever spelling; no other id does.
+		// A UUID in any spelling is the command's idempotency key; other ids
+		// are not.
 		{`{"t":"read","id":"0B7D5A4E-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"c1","up_to_seq":5}`, `{"t":"ok","id":"0B7D5A4E-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, "ann reads c1 up to 5 as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"},
 		{`{"t":"read_all","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, `ann reads all of "" as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10`},
 		{`{"t":"mark_unread","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"c1"}`, `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`, "ann marks c1 as 0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"},
@@ -279,8 +279,8 @@ func TestCommandThatCannotBeSaved(t *testing.T) {
 	}
 }
 
-// The tables may be behind the log, which has the conversation already, or has
-// it again.
+// A mark waits for the tables, because the log may already have the event that
+// creates or returns the conversation.
 func TestMarkWaitsForTheTables(t *testing.T) {
 	for name, left := range map[string]bool{"not there yet": false, "left before": true} {
 		t.Run(name, func(t *testing.T) {
@@ -306,9 +306,9 @@ func TestMarkWaitsForTheTables(t *testing.T) {
 	}
 }
 
-// Where they do not catch up in time, whether there is such a conversation is
-// not known.
-func TestMarkOfWhatIsNotKnownYet(t *testing.T) {
+// If the tables do not catch up in time, the answer is unavailable instead of
+// not_found.
+func TestMarkOfAConversationNotYetFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
 		w.tables.behind = math.MaxInt
@@ -389,7 +389,7 @@ func TestForeignOriginIsRefused(t *testing.T) {
 	}
 }
 
-func TestPlainRequestIsToldWhatThisIs(t *testing.T) {
+func TestPlainRequestIsRefusedWithAHint(t *testing.T) {
 	w := newWorld(t, nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, nil)
 	if err != nil {
@@ -423,8 +423,7 @@ func TestFreshTokenKeepsTheConnection(t *testing.T) {
 	})
 }
 
-// A fresh token counts from when it comes, also where it ends before the one
-// that it replaces.
+// A fresh token replaces the old one at once, even if it expires sooner.
 func TestFreshTokenThatEndsSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -443,8 +442,8 @@ func TestFreshTokenThatEndsSooner(t *testing.T) {
 	})
 }
 
-// A session whose token has ended takes nothing more, also where its goodbye
-// waits for a client that reads slowly.
+// After its token has expired a session executes no command, even while its
+// goodbye waits for a slow client.
 func TestFrameAfterTheTokenHasEnded(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, f := range []clientFrame{{T: frameReadAll}, {T: framePing}, {T: frameAuth, Token: "ann"}} {
@@ -479,10 +478,10 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestClientThatDoesNotAnswerIsLetGo(t *testing.T) {
+func TestSilentClientIsClosed(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.PingInterval = 30 * time.Millisecond })
 	c, _ := w.connect("ann")
-	_ = c // says nothing more, and its library answers pings only while it reads
+	_ = c // sends nothing more; its library answers pings only while it reads
 	eventually(func() bool { return w.counter(w.metrics.closes.WithLabelValues("4201")) == 1 })
 }
 
@@ -514,8 +513,8 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 	})
 }
 
-// Answers that nobody reads do not pile up.
-func TestClientThatAsksAndDoesNotReadIsClosed(t *testing.T) {
+// Answers that a client does not read are bounded.
+func TestUnreadAnswersCloseTheConnection(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newSession(w.gateway)
 	s.identity.ExpiresAt = time.Now().Add(time.Hour)
@@ -529,8 +528,8 @@ func TestClientThatAsksAndDoesNotReadIsClosed(t *testing.T) {
 	}
 }
 
-// While the tables cannot be read a newcomer is sent away to try again, and one
-// who is here stays, and is brought up to date afterwards.
+// While the tables cannot be read, new clients are told to come back, and open
+// connections stay and catch up afterwards.
 func TestTablesAway(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
 	here, _ := w.connect("ann")
@@ -548,7 +547,7 @@ func TestTablesAway(t *testing.T) {
 	}
 }
 
-// A bus that does not acknowledge must not keep anybody from their badge.
+// Clients get their badge even if the bus does not acknowledge.
 func TestBusAway(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Bus = deafBus{c.Bus}
@@ -562,7 +561,7 @@ func TestBusAway(t *testing.T) {
 	}
 }
 
-// deafBus never acknowledges a join, and delivers nothing.
+// deafBus never acknowledges a join and delivers nothing.
 type deafBus struct{ pubsub.Bus }
 
 func (b deafBus) Subscribe(pubsub.Handler) (pubsub.Subscription, error) { return deaf{}, nil }
@@ -576,8 +575,8 @@ func (deaf) Join(ctx context.Context, _ ...pubsub.User) error {
 func (deaf) Leave(context.Context, ...pubsub.User) error { return nil }
 func (deaf) Close() error                                { return nil }
 
-// A gateway that does not run, not yet or no more, sends clients elsewhere.
-func TestNotOpenIsDraining(t *testing.T) {
+// A gateway refuses clients before Run and after it.
+func TestGatewayThatDoesNotRunRefuses(t *testing.T) {
 	w := newWorld(t, nil)
 	w.gateway.mu.Lock()
 	w.gateway.draining = true

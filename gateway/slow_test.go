@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// mute opens a WebSocket over a TCP connection that is then left alone: its
-// kernel acknowledges until its buffers are full, and nothing reads or answers.
+// mute opens a WebSocket and then neither reads nor answers; the kernel
+// acknowledges until its buffers are full.
 func (w *world) mute(user string) *net.TCPConn {
 	w.t.Helper()
 	host := strings.TrimPrefix(w.url, "http://")
@@ -23,7 +23,7 @@ func (w *world) mute(user string) *net.TCPConn {
 	}
 	w.t.Cleanup(func() { _ = conn.Close() })
 	tcp := conn.(*net.TCPConn)
-	if err := tcp.SetReadBuffer(4096); err != nil { // so that little makes it full
+	if err := tcp.SetReadBuffer(4096); err != nil { // so that it fills soon
 		w.t.Fatal(err)
 	}
 	request := fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
@@ -39,7 +39,7 @@ func (w *world) mute(user string) *net.TCPConn {
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("the upgrade is answered with %v, %v", res, err)
 	}
-	_ = res.Body.Close() // there is none
+	_ = res.Body.Close() // it is empty
 	if _, err := conn.Write([]byte(masked)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -49,17 +49,17 @@ func (w *world) mute(user string) *net.TCPConn {
 	return tcp
 }
 
-// awaitNobody returns once nothing is left of any client.
-func (w *world) awaitNobody() {
+// awaitNoClients returns once nothing is left of any client.
+func (w *world) awaitNoClients() {
 	eventually(func() bool {
 		return len(w.openSessions()) == 0 && len(w.gateway.hub.userIDs()) == 0 &&
 			goroutinesOf("gateway.(*socket)")+goroutinesOf("gateway.(*session)") == 0
 	})
 }
 
-// Clients that stop reading, over real sockets, cost one goroutine each and what
-// has changed for them, are cut when a write takes too long, and leave nothing.
-// Others do not notice.
+// A client that stops reading, over a real socket, costs one goroutine and
+// memory for what changed. It is cut when a write times out, leaves nothing
+// behind, and does not delay others.
 func TestSlowClientsAreBounded(t *testing.T) {
 	const n, conversations = 8, 50
 	w := newWorld(t, func(c *Config) { c.WriteTimeout = 2 * time.Second })
@@ -78,7 +78,7 @@ func TestSlowClientsAreBounded(t *testing.T) {
 		}
 		w.send("fast", "c1", int64(round))
 		if f := fast.hear(); f.unread("c1") != int64(round) {
-			t.Fatalf("who reads hears %s in round %d", f.raw, round)
+			t.Fatalf("the client that reads got %s in round %d", f.raw, round)
 		}
 		if workers := goroutinesOf("gateway.(*session).work"); workers > n+1 {
 			t.Fatalf("%d goroutines write for %d clients", workers, n)
@@ -94,14 +94,14 @@ func TestSlowClientsAreBounded(t *testing.T) {
 	eventually(func() bool { return len(w.openSessions()) == 1 })
 	w.send("fast", "c2", 1)
 	if f := fast.hear(); f.unread("c2") != 1 {
-		t.Errorf("afterwards who reads hears %s", f.raw)
+		t.Errorf("afterwards the client that reads got %s", f.raw)
 	}
 	_ = fast.conn.CloseNow()
-	w.awaitNobody()
+	w.awaitNoClients()
 }
 
-// Peers that are gone without a word, and whose kernel may acknowledge still,
-// are found since they answer no ping.
+// A peer that vanished is found by unanswered pings, even if its kernel still
+// acknowledges.
 func TestHalfOpenPeersAreFound(t *testing.T) {
 	const n = 20
 	w := newWorld(t, func(c *Config) { c.PingInterval = 100 * time.Millisecond })
@@ -109,13 +109,13 @@ func TestHalfOpenPeersAreFound(t *testing.T) {
 		w.mute(fmt.Sprintf("u%d", i))
 	}
 	eventually(func() bool { return w.counter(w.metrics.closes.WithLabelValues("4201")) == n })
-	w.awaitNobody()
+	w.awaitNoClients()
 	if n := w.counter(w.metrics.connections); n != 0 {
 		t.Errorf("%v connections are counted", n)
 	}
 }
 
-// A peer that resets its connection is no slow one.
+// A reset connection does not count as slow.
 func TestResetPeersAreNotSlow(t *testing.T) {
 	w := newWorld(t, nil)
 	conn := w.mute("ann")
@@ -125,14 +125,15 @@ func TestResetPeersAreNotSlow(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitNobody()
+	w.awaitNoClients()
 	if n := w.counter(w.metrics.closes.WithLabelValues("4103")); n != 0 {
 		t.Errorf("%v clients were too slow", n)
 	}
 }
 
-// A client of which the kernel has given up hope has said hello all the same.
-func TestKernelTimeoutsAreNoMissingHello(t *testing.T) {
+// A timeout of the kernel's keepalive after the hello is not reported as a
+// missing hello.
+func TestKernelTimeoutIsNotAMissingHello(t *testing.T) {
 	w := newWorld(t, nil)
 	gone := os.NewSyscallError("read", syscall.ETIMEDOUT)
 	for userID, want := range map[string]int{"": CloseProtocol, "ann": CloseNoPong} {

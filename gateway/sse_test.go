@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// listener is a client that reads server-sent events as their standard says.
+// listener reads server-sent events as the standard specifies.
 type listener struct {
 	t    *testing.T
 	body io.ReadCloser
 	text *bufio.Reader
-	// retry is the last hint, in milliseconds; comments are how many came.
+	// retry is the last hint, in milliseconds; comments counts comments.
 	retry, comments int
 	lastID          string
 }
 
-// reply is what a route answers; its body is closed when the test ends.
+// reply is an answer; its body is closed when the test ends.
 type reply struct {
 	status int
 	header http.Header
 	body   io.ReadCloser
 }
 
-// request asks for a route. header is names and values in turn.
+// request calls a route. header alternates names and values.
 func (w *world) request(method, path, token, body string, header ...string) reply {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
@@ -123,7 +123,7 @@ func TestEventsAreTheSameFrames(t *testing.T) {
 	if n := w.counter(w.metrics.streams); n != 1 {
 		t.Errorf("%v streams are counted", n)
 	}
-	w.bus.setLose(true) // reconciliation and the rest is the session's
+	w.bus.setLose(true) // sessions reconcile whatever their link
 	w.send("ann", "c1", 0)
 	w.bus.setLose(false)
 	w.send("ann", "c3", 1)
@@ -235,8 +235,7 @@ func TestDrainingCutsAStreamThatIsNotRead(t *testing.T) {
 		}
 		began := time.Now()
 		w.stop()
-		// The server of net/http, which stops last, looks only now and then
-		// whether its connections have ended.
+		// net/http notices only at intervals that connections have ended.
 		if took := time.Since(began); took > w.gateway.cfg.DrainTimeout+time.Second {
 			t.Errorf("draining took %v", took)
 		}
@@ -271,7 +270,8 @@ func TestStreamsAreRefusedWithAStatus(t *testing.T) {
 	w.stop()
 }
 
-// checkProblem checks that a response that is no success is a problem.
+// checkProblem checks an answer's status and, unless it is a success, its
+// problem.
 func checkProblem(t *testing.T, res reply, status int, detail string) {
 	t.Helper()
 	if res.status != status {

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// task is a set of things to do for a client.
+// task is a set of tasks for a client.
 type task uint8
 
 const (

@@ -60,13 +60,13 @@ var (
 	swept       = check{"./projector", "^(TestSweep|TestProgress|TestMended|TestDeliveredHour)", true}
 	rebuilt     = check{"./projector", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
-	told        = check{"./gateway", "^TestMailboxDeliversTheTruth$", true}
+	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
 	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
 	signed      = check{"./pubsub", "^TestRedisDropsWhatIsNotSigned$", false}
 	commands    = check{"./gateway", "^TestCommands$", true}
 	marks       = check{"./gateway", "^TestMark", false}
-	limits      = check{"./gateway", "^(TestConnectionsThatAreTooMany|TestCommandsThatAreTooMany|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeThatAreTooMany|TestTooMuchAtOnce|TestAddressOf)$", false}
+	limits      = check{"./gateway", "^(TestConnectionsOverALimit|TestCommandsOverTheRate|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeOverTheRate|TestFloodIsClosed|TestAddressOf)$", false}
 	moved       = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
 	ready       = check{"./internal/obs", "^TestReady", false}
 	pressed     = check{"./internal/backpressure", ".", false}
