@@ -8,7 +8,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// messageTo is a message as chat backends send them, to n users.
+// messageTo is a message to n users, as chat backends send it.
 func messageTo(n int) events.Event {
 	e := events.Event{
 		ID: "0193a1c2-7d5e-7c3b-9a41-5e0f5b7b9ad1", Source: "https://chat.example", Type: events.MessageDelivered,
@@ -56,7 +56,7 @@ func BenchmarkEncode(b *testing.B) {
 	})
 }
 
-// BenchmarkAppend appends messages to one user each, so many a transaction,
+// BenchmarkAppend appends messages to one user each, several per transaction,
 // from one client.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {

@@ -34,7 +34,7 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.MaxConns = 10 // some tests hold several
+	cfg.MaxConns = 10 // some tests hold several connections
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// openLog returns the log of a database of its own, and a pool on that.
+// openLog returns the log of a new database, and a pool on it.
 func openLog(t testing.TB, url string) (*events.Log, *pgxpool.Pool) {
 	t.Helper()
 	pool := newPool(t, url)
@@ -90,8 +90,8 @@ func mustAppend(t testing.TB, log *events.Log, evs ...events.Event) events.Recei
 	return receipt
 }
 
-// readAll reads a partition from a position to its end. The server is shared,
-// and its own upkeep may hide the last events for an instant.
+// readAll reads a partition from a position to its end. The server is shared:
+// its own maintenance may hide the last events briefly.
 func readAll(t testing.TB, q events.Querier, partition int, after events.Position) []events.Record {
 	t.Helper()
 	var all []events.Record
@@ -110,7 +110,7 @@ func readAll(t testing.TB, q events.Querier, partition int, after events.Positio
 	}
 }
 
-// ids returns the ids of the events in records, which must all decode.
+// ids returns the ids of the events in records, all of which must decode.
 func ids(t testing.TB, records []events.Record) []string {
 	t.Helper()
 	var s []string

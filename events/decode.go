@@ -44,7 +44,7 @@ func decode(b []byte) (Event, error) {
 		}
 	}
 	if d.err != nil {
-		p = nil // problems of half an event only distract
+		p = nil // field errors of half an event only distract
 		p.add("", "is not valid JSON: %s", describeSyntax(d.err))
 		return Event{}, p.err()
 	}
@@ -299,8 +299,8 @@ func (d *decoder) unknown(path string) {
 	d.skip()
 }
 
-// showPath makes a path that ends in a name from outside fit to be shown and
-// stored: it is cut where it is long, and holds no control characters.
+// showPath makes a path that ends in a publisher's text safe to show and
+// store: it shortens long ones and escapes control characters.
 func showPath(path string) string {
 	const most = 128
 	if len(path) > most {
@@ -332,6 +332,6 @@ func (d *decoder) skip() {
 // isJSON reports whether a media type is JSON, parameters aside.
 func isJSON(mediaType string) bool {
 	base, _, _ := bytes.Cut([]byte(mediaType), []byte(";"))
-	base = bytes.ToLower(bytes.Trim(base, " \t\n\v\f\r")) // not Unicode's spaces, which SQL does not know
+	base = bytes.ToLower(bytes.Trim(base, " \t\n\v\f\r")) // not Unicode's spaces, which SQL does not trim
 	return bytes.Equal(base, []byte("application/json")) || bytes.HasSuffix(base, []byte("+json"))
 }

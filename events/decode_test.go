@@ -25,7 +25,7 @@ func attribute(member string) string {
 
 const (
 	read = `{"specversion":"1.0","id":"1","source":"/chat","type":"conversation.read","data":{"conversation_id":"c","user_ids":["ann"],"up_to_seq":7}}`
-	// who is what nearly every event needs.
+	// who has the fields that nearly every event needs.
 	who = `"conversation_id":"c","user_ids":["ann"]`
 )
 
@@ -36,7 +36,7 @@ func strs(n int) string {
 
 func long(n int) string { return strings.Repeat("x", n) }
 
-// Every type, with the least and the most that it can say.
+// Every type, with its fewest and its most fields.
 func TestDecode(t *testing.T) {
 	base := events.Event{ID: "1", Source: "/chat"}
 	of := func(typ events.Type, d events.Data) events.Event {
@@ -50,12 +50,12 @@ func TestDecode(t *testing.T) {
 		want       events.Event
 	}{
 		{
-			"message.delivered, the least",
+			"message.delivered, required fields",
 			envelope(events.MessageDelivered, who+`,"seq":1`),
 			of(events.MessageDelivered, events.Data{ConversationID: c, UserIDs: ann, Seq: 1}),
 		},
 		{
-			"message.delivered, the most",
+			"message.delivered, all fields",
 			envelope(events.MessageDelivered, `"conversation_id":"c","user_ids":["ann","bob"],"seq":9223372036854775807,
 				"mentioned_user_ids":["bob"],"category":"likes","message_id":"m","sender_id":"cem"`),
 			of(events.MessageDelivered, events.Data{
@@ -159,7 +159,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is exactly at a limit passes.
+// Values exactly at a limit are accepted.
 func TestDecodeAtTheLimits(t *testing.T) {
 	id, name := long(events.MaxIDBytes), long(events.MaxNameBytes)
 	for what, json := range map[string]string{
@@ -172,8 +172,8 @@ func TestDecodeAtTheLimits(t *testing.T) {
 		"a trace context of 512 bytes":    attribute(fmt.Sprintf(`"traceparent":%q,"tracestate":%[1]q`, long(events.MaxTraceBytes))),
 		"10,000 users, all mentioned": envelope(events.MessageDelivered,
 			`"conversation_id":"c","user_ids":[`+strs(events.MaxUsers)+`],"seq":1,"mentioned_user_ids":[`+strs(events.MaxUsers)+`]`),
-		"the first instant": attribute(`"time":"0001-01-01T00:00:00Z"`),
-		"the last instant":  attribute(`"time":"9999-12-31T23:59:59.999999999Z"`),
+		"the earliest time": attribute(`"time":"0001-01-01T00:00:00Z"`),
+		"the latest time":   attribute(`"time":"9999-12-31T23:59:59.999999999Z"`),
 	} {
 		if _, err := events.Decode([]byte(json)); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -181,7 +181,7 @@ func TestDecodeAtTheLimits(t *testing.T) {
 	}
 }
 
-// Each case breaks one rule and is told which.
+// Each case breaks one rule and gets the error of that rule.
 func TestDecodeRefuses(t *testing.T) {
 	for _, tc := range []struct{ name, json, want string }{
 		// The JSON.
@@ -278,8 +278,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// A bad event is not echoed back at any length.
-func TestDecodeSaysAtMostTwentyThings(t *testing.T) {
+// An error about a bad event is bounded in length.
+func TestDecodeReportsAtMostTwentyErrors(t *testing.T) {
 	_, err := events.Decode([]byte(envelope(events.ConversationLeft,
 		`"conversation_id":"c","user_ids":[`+strings.TrimSuffix(strings.Repeat(`"",`, 1000), ",")+`]`)))
 	var invalid *events.InvalidError
@@ -288,9 +288,9 @@ func TestDecodeSaysAtMostTwentyThings(t *testing.T) {
 	}
 }
 
-// What a message shows of an event is escaped by a rule that SQL follows too,
-// and not by what a version of Unicode takes for printable.
-func TestMessagesShowTextsByOneRule(t *testing.T) {
+// Error messages escape text by a rule that SQL follows too, not by what a
+// Unicode version calls printable.
+func TestMessagesEscapeTextsByOneRule(t *testing.T) {
 	const plain = "é用👋" + unprinted
 	for given, want := range map[string]string{
 		plain:                  `"` + plain + `"`,

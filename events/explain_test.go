@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// plan is a node of a query plan, as EXPLAIN (FORMAT JSON) tells it.
+// plan is a node of a query plan, from EXPLAIN (FORMAT JSON).
 type plan struct {
 	Type      string  `json:"Node Type"`
 	Relation  string  `json:"Relation Name"`
@@ -23,7 +23,7 @@ type plan struct {
 	Plans     []plan  `json:"Plans"`
 }
 
-// walk calls visit for p and everything below it.
+// walk calls visit for p and all nodes below it.
 func (p plan) walk(visit func(plan)) {
 	visit(p)
 	for _, child := range p.Plans {
@@ -31,7 +31,7 @@ func (p plan) walk(visit func(plan)) {
 	}
 }
 
-// statements captures what is sent on a connection.
+// statements captures the statements sent on a connection.
 type statements []string
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -41,10 +41,9 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// However many events wait, the next batch costs what is in it: it is read off
-// the primary key in order from where the reader stands, with no sort and no
-// row looked at in vain. It holds for plans that know the position and for
-// those that do not.
+// Reading a batch costs what is in the batch, at any backlog: it scans the
+// primary key in order from the position, without a sort and without
+// discarding rows. This holds for generic and for custom plans.
 func TestReadingIsAnIndexRangeScan(t *testing.T) {
 	var sent statements
 	cfg, err := pgx.ParseConfig(pgtest.NewDB(t, migrated))
@@ -63,7 +62,7 @@ func TestReadingIsAnIndexRangeScan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The positions stand in the middle, with 20,000 events on either side.
+	// The positions are in the middle, with 20,000 events on either side.
 	exec(`INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
 SELECT (100 + n / 100)::text::xid8, gen_random_uuid(), '{"data": {"user_ids": ["somebody"]}}' FROM generate_series(1, 40000) AS n;
 UPDATE badged.events_p00_offsets SET last_processed_transaction_id = '300', offset_acked = 20050;
@@ -102,7 +101,7 @@ func checkRangeScan(t *testing.T, text string) {
 	scans := 0
 	explained[0].Plan.walk(func(p plan) {
 		if strings.Contains(p.Type, "Sort") {
-			t.Errorf("the plan sorts:\n%s", text)
+			t.Errorf("the plan has a sort:\n%s", text)
 		}
 		if !strings.HasPrefix(p.Relation, "events_p00_r") {
 			return

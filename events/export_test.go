@@ -10,7 +10,7 @@ func GroupSize(g *Group) int {
 	return len(g.next.evs)
 }
 
-// DecodeOwn and DecodeAny are the two ways in which Decode decodes.
+// DecodeOwn and DecodeAny are the fast and the strict way to decode.
 var (
 	DecodeOwn = decodeOwn
 	DecodeAny = decode

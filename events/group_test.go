@@ -17,8 +17,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// blockLog keeps everybody from appending to partition 0 until release is
-// called; awaitWaiting waits until so many sessions wait for that.
+// blockLog blocks appends to partition 0 until release is called; awaitWaiting
+// waits until n sessions wait for that.
 func blockLog(t *testing.T, pool *pgxpool.Pool) (release func(), awaitWaiting func(n int)) {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
@@ -42,7 +42,7 @@ func blockLog(t *testing.T, pool *pgxpool.Pool) (release func(), awaitWaiting fu
 	}
 }
 
-// awaitJoined waits until so many events wait in g for the append under way.
+// awaitJoined waits until n events wait in g for the append under way.
 func awaitJoined(t *testing.T, g *events.Group, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); events.GroupSize(g) < n; runtime.Gosched() {
@@ -52,8 +52,8 @@ func awaitJoined(t *testing.T, g *events.Group, n int) {
 	}
 }
 
-// What comes while an append is under way is committed together, and whoever is
-// invalid among them is the only one to hear of it.
+// Appends that come while another runs are committed together. Only a caller
+// with an invalid event gets an error.
 func TestGroupCommitsTogether(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
 	leaks := goleak.IgnoreCurrent()
@@ -100,7 +100,7 @@ func TestGroupCommitsTogether(t *testing.T) {
 	goleak.VerifyNone(t, leaks)
 }
 
-// An event that is invalid spoils nobody else's.
+// An invalid event does not fail the events of other callers.
 func TestGroupWithAnInvalidEvent(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
 	g := events.NewGroup(log)
@@ -134,7 +134,7 @@ func TestGroupWithAnInvalidEvent(t *testing.T) {
 	}
 }
 
-// Whoever does not wait any longer takes nothing away from the others.
+// A caller that gives up does not fail the append for the others.
 func TestGroupOutlivesItsLeader(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
 	g := events.NewGroup(log)
@@ -163,12 +163,12 @@ func TestGroupOutlivesItsLeader(t *testing.T) {
 	cancel(gone)
 	for _, err := range []error{<-first, <-leader} {
 		if !errors.Is(err, gone) {
-			t.Errorf("whoever is gone gets %v", err)
+			t.Errorf("the canceled caller got %v", err)
 		}
 	}
 	release()
 	if err := <-follower; err != nil {
-		t.Errorf("who waits gets %v", err)
+		t.Errorf("the waiting caller got %v", err)
 	}
 	if rows := stored(t, pool); len(rows[0]) != 3 {
 		t.Errorf("partition 0 has %q", rows[0])

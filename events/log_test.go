@@ -53,7 +53,7 @@ func TestLogKnowsItsPartitions(t *testing.T) {
 	}
 }
 
-// What is appended comes back as it was, but for the time where it had none.
+// Events are read as they were appended; an event without a time has got one.
 func TestAppend(t *testing.T) {
 	log, pool := newLog(t)
 	ann := userIn(1, 0)
@@ -98,7 +98,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// The trace context travels as message metadata, where watermill looks for it.
+// The trace context is stored as message metadata, where watermill looks for
+// it.
 func TestAppendKeepsTheTraceContextInMetadata(t *testing.T) {
 	log, pool := newLog(t)
 	ann := userIn(0, 0)
@@ -120,8 +121,8 @@ func TestAppendKeepsTheTraceContextInMetadata(t *testing.T) {
 	}
 }
 
-// A message to a group is one row in each partition that holds some of it,
-// with just those of its users and mentions.
+// A message to a group is one row in each partition of its users, with only
+// the users and mentions of that partition.
 func TestAppendStoresAGroupMessageOncePerPartition(t *testing.T) {
 	log, pool := newLog(t)
 	message := delivered("1")
@@ -192,12 +193,12 @@ func TestAppendTheLargestGroup(t *testing.T) {
 	}
 }
 
-// One bad event among good ones: nothing is stored, and every bad one is named.
+// With one bad event nothing is stored, and every bad event is named.
 func TestAppendIsAllOrNothing(t *testing.T) {
 	log, pool := newLog(t)
 	noSeq := delivered("2", userIn(1, 0))
 	noSeq.Data.Seq = 0
-	nobody := delivered("4")
+	noUsers := delivered("4")
 	for _, tc := range []struct {
 		evs     []events.Event
 		indexes []int
@@ -209,7 +210,7 @@ func TestAppendIsAllOrNothing(t *testing.T) {
 			"event 1: invalid event: data.seq: must be at least 1, is 0",
 		},
 		{
-			[]events.Event{nobody, delivered("1", userIn(0, 0)), noSeq},
+			[]events.Event{noUsers, delivered("1", userIn(0, 0)), noSeq},
 			[]int{0, 2},
 			"2 events are invalid; event 0: invalid event: data.user_ids: must name at least one user",
 		},
@@ -232,8 +233,8 @@ func TestAppendIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// The partitions of one append are one transaction: where one of them fails,
-// the others stay as they were.
+// An append to several partitions is one transaction: if one insert fails, the
+// others have no effect.
 func TestAppendIsAllOrNothingAcrossPartitions(t *testing.T) {
 	log, pool := newLog(t)
 	_, err := pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
@@ -261,7 +262,7 @@ func TestAppendNothing(t *testing.T) {
 	}
 }
 
-// Once Append has returned, the events outlive the server's sudden death.
+// Appended events survive a crash of the server.
 func TestAppendIsDurable(t *testing.T) {
 	server := pgtest.NewServer(t)
 	url := server.NewDB(t, migrated)
@@ -283,7 +284,7 @@ func TestAppendIsDurable(t *testing.T) {
 	}
 }
 
-// A pool with registered arrays appends the same events as any other.
+// A pool with registered arrays appends the same events.
 func TestAppendWithRegisteredArrays(t *testing.T) {
 	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, migrated))
 	if err != nil {

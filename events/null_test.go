@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// nullCase is an event with nulls: either an equal event without them, or what
-// it is refused with. The tests of the HTTP API share the table.
+// nullCase is an event with nulls, and either an equal event without them or
+// the expected error. The tests of the HTTP API share the table.
 type nullCase struct {
 	Name  string          `json:"name"`
 	Event json.RawMessage `json:"event"`
@@ -31,8 +31,8 @@ func nullCases(t testing.TB) (cases []nullCase) {
 	return cases
 }
 
-// A null is the same as absent, in the envelope and in data.
-func TestDecodeTakesNullForAbsent(t *testing.T) {
+// A null counts as absent, in the envelope and in data.
+func TestDecodeTreatsNullAsAbsent(t *testing.T) {
 	for _, tc := range nullCases(t) {
 		t.Run(tc.Name, func(t *testing.T) {
 			got, err := events.Decode(tc.Event)
@@ -56,8 +56,9 @@ func TestDecodeTakesNullForAbsent(t *testing.T) {
 	}
 }
 
-// SQL refuses nulls in the words of Go, and writes the same rows as without.
-func TestPublishSQLTakesNullForAbsent(t *testing.T) {
+// SQL refuses the nulls that Go refuses, and otherwise writes the same rows as
+// without them.
+func TestPublishSQLTreatsNullAsAbsent(t *testing.T) {
 	_, pool := newLog(t)
 	for _, tc := range nullCases(t) {
 		t.Run(tc.Name, func(t *testing.T) {

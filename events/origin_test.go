@@ -14,13 +14,13 @@ import (
 	"github.com/badged/badged/internal/embedpg"
 )
 
-// A copy of the files of a cluster keeps its transaction ids: the log is at
-// home in a standby, and stays so when that is promoted.
-func TestPhysicalCopyIsAtHome(t *testing.T) {
+// A physical copy of a cluster keeps its transaction ids: the log opens on a
+// standby, and after its promotion.
+func TestPhysicalCopyOpens(t *testing.T) {
 	primary := pgtest.NewServer(t)
 	log, pool := openLog(t, primary.NewDB(t, migrated))
 	mustAppend(t, log, delivered("1", userIn(0, 0)))
-	// Upkeep that writes the row anew leaves it true.
+	// Maintenance that rewrites the row does not change its meaning.
 	for _, sql := range []string{`VACUUM FREEZE badged.log_origin`, `VACUUM FULL badged.log_origin`} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestPhysicalCopyIsAtHome(t *testing.T) {
 	copyPool.Close() // before its server stops
 }
 
-// standbyDir makes a directory for a server beside s, of the same user.
+// standbyDir makes a directory for a server beside s, owned by the same user.
 func standbyDir(t *testing.T, s *pgtest.Server) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "badged-standby-")
@@ -92,7 +92,7 @@ func ownerOf(t *testing.T, path string) *syscall.Stat_t {
 	return info.Sys().(*syscall.Stat_t)
 }
 
-// giveTo gives a directory and what is in it to an owner.
+// giveTo changes the owner of a directory tree.
 func giveTo(t *testing.T, dir string, owner *syscall.Stat_t) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -103,7 +103,7 @@ func giveTo(t *testing.T, dir string, owner *syscall.Stat_t) {
 	}
 }
 
-// A dump in which only some tables were restored.
+// A dump of which only some tables were restored is refused.
 func TestLogOfUnknownOriginIsRefused(t *testing.T) {
 	for name, sql := range map[string]string{
 		"no era":     `DELETE FROM badged.log_home`,
@@ -124,9 +124,9 @@ func TestLogOfUnknownOriginIsRefused(t *testing.T) {
 	}
 }
 
-// A row with a transaction id to come was not copied where it says that it was
-// appended here: it stops nobody.
-func TestEventThatIsAheadStopsNobody(t *testing.T) {
+// A row with a future transaction id in a log that was not copied does not
+// block other readers.
+func TestRowAheadBlocksNoReader(t *testing.T) {
 	_, pool := newLog(t)
 	if _, err := pool.Exec(t.Context(), `INSERT INTO badged.events_p03 (transaction_id, uuid, payload) VALUES ('99999999999', gen_random_uuid(), '{}')`); err != nil {
 		t.Fatal(err)

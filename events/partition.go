@@ -30,14 +30,14 @@ func (h UserHash) Partition(n int) int {
 // Topic returns the watermill topic that is the log of a partition.
 func Topic(partition int) string { return fmt.Sprintf("events_p%02d", partition) }
 
-// keyNamespace makes event keys differ from UUIDs made elsewhere of the same
-// strings.
+// keyNamespace keeps event keys apart from UUIDs that others derive from the
+// same strings.
 var keyNamespace = uuid.MustParse("6c1d7a34-5b0f-5d5e-9f0c-0c5f1b7b9ad1")
 
-// Key names an event by its (source, id): the idempotency key under which the
-// projector remembers that it has folded it, and the message UUID in the log.
-// It is a version 8 UUID of the SHA-256 of both, as in RFC 9562, appendix B.2:
-// Postgres has no SHA-1 for a version 5 built in.
+// Key returns the idempotency key of an event: a UUID of its (source, id), by
+// which the projector recognizes a repeated event, and its message UUID in the
+// log. It is a version 8 UUID of the SHA-256 of both, as in RFC 9562, appendix
+// B.2: Postgres has no SHA-1 for a version 5 built in.
 func (e *Event) Key() uuid.UUID {
 	// Validate keeps control characters out of both, so that no other pair
 	// gives the same bytes.

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Where a user belongs can never change: its rows and its part of the log lie
-// in that partition.
+// The partition of a user must never change: its rows and its part of the log
+// are there.
 func TestPartitionOfIsStable(t *testing.T) {
 	for _, tc := range []struct {
 		user                  string
@@ -49,7 +49,7 @@ func TestPartitionOfSpreadsUsers(t *testing.T) {
 	}
 }
 
-// SQL can say the same, so that a backend can find a user's tables.
+// SQL computes the same partition, so that a backend can find a user's rows.
 func TestPartitionOfInSQL(t *testing.T) {
 	_, pool := newLog(t)
 	for i := range 100 {
@@ -74,7 +74,7 @@ func TestTopic(t *testing.T) {
 	}
 }
 
-// The key of an event never changes either: it is what a retry is known by.
+// The key of an event must never change: it identifies repeated events.
 func TestKeyIsStable(t *testing.T) {
 	key := func(source, id string) string {
 		e := events.Event{Source: source, ID: id}

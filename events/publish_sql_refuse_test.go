@@ -14,8 +14,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// asJSONB returns JSON as SQL sees it, once jsonb has sorted names and dropped
-// what came twice.
+// asJSONB returns JSON as jsonb shows it: names sorted, duplicates dropped.
 func asJSONB(t anyT, pool *pgxpool.Pool, text string) string {
 	var canonical string
 	if err := pool.QueryRow(t.Context(), `SELECT $1::jsonb::text`, text).Scan(&canonical); err != nil {
@@ -24,7 +23,7 @@ func asJSONB(t anyT, pool *pgxpool.Pool, text string) string {
 	return canonical
 }
 
-// decodePublished is Decode for what may be published: a type is badged's own.
+// decodePublished is Decode for publishers, who may not use badged's own type.
 func decodePublished(event string) error {
 	e, err := events.Decode([]byte(event))
 	if err == nil && e.Type == events.ConversationExpired {
@@ -40,7 +39,7 @@ type indexedField struct {
 	Message string `json:"message"`
 }
 
-// fieldsIn are the fields that a batch's error names, by event.
+// fieldsIn returns the fields that a batch's error names, by event.
 func fieldsIn(bad []events.IndexedError) []indexedField {
 	var all []indexedField
 	for _, e := range bad {
@@ -51,12 +50,12 @@ func fieldsIn(bad []events.IndexedError) []indexedField {
 	return all
 }
 
-// unprinted are spaces, invisible, unassigned and private characters and such
-// as turn the direction of writing. A message shows them as they are.
+// unprinted are spaces and invisible, unassigned, private and
+// direction-changing characters. Error messages show them unescaped.
 const unprinted = "a\u00a0\u00ad\u0378\u061c\u180e\u2003\u200b\u2028\u202e\u2066\ue000\ufdd0\ufeff\ufffd\U000e0001\U0010ffff"
 
-// Each event that Go takes SQL takes, and each that Go refuses SQL refuses in
-// the same words.
+// SQL accepts exactly the events that Go accepts, and refuses the others with
+// the same message.
 func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 	_, pool := newLog(t)
 	delivered := func(fields string) string { return envelope(events.MessageDelivered, fields) }
@@ -138,7 +137,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"no mentions", delivered(who + `,"seq":1,"mentioned_user_ids":[]`), good},
 		{"mentions of others", delivered(who + `,"seq":1,"mentioned_user_ids":["ann","b\"o\\b\t","` + strings.Repeat("用", 22) + `",""]`), bad},
 		{"mentions that are no texts", delivered(`"conversation_id":"c","user_ids":["ann",7],"seq":1,"mentioned_user_ids":["ann","7","",7]`), bad},
-		{"mentions of nobody's users", delivered(`"conversation_id":"c","user_ids":7,"seq":1,"mentioned_user_ids":["ann"]`), bad},
+		{"mentions without users", delivered(`"conversation_id":"c","user_ids":7,"seq":1,"mentioned_user_ids":["ann"]`), bad},
 		{"seq 1", delivered(who + `,"seq":1`), good},
 		{"seq 0", delivered(who + `,"seq":0`), bad},
 		{"seq -0", delivered(who + `,"seq":-0`), bad},
@@ -223,12 +222,12 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			want := decodePublished(asJSONB(t, pool, tc.json))
 			if verdict(want == nil) != tc.want {
-				t.Fatalf("Go says: %v", want)
+				t.Fatalf("Go: %v", want)
 			}
 			_, err := call(t.Context(), pool, publishSQL, tc.json)
 			if want == nil {
 				if err != nil {
-					t.Fatalf("Go takes it, but SQL says: %v", err)
+					t.Fatalf("Go accepts it, but SQL refuses: %v", err)
 				}
 				return
 			}
@@ -240,7 +239,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 	}
 }
 
-// No event at all is not the same as nothing to do.
+// A null argument is an error, unlike an empty batch.
 func TestPublishSQLNull(t *testing.T) {
 	_, pool := newLog(t)
 	for query, want := range map[string]string{
@@ -279,7 +278,7 @@ func TestPublishSQLBatch(t *testing.T) {
 	}
 }
 
-// However many are bad, the first hundred are named.
+// The first hundred bad events are named, however many there are.
 func TestPublishSQLNamesAHundredBadEvents(t *testing.T) {
 	_, pool := newLog(t)
 	_, err := call(t.Context(), pool, publishBatchSQL, "["+strings.Repeat("7,", 149)+"7]")
@@ -293,7 +292,7 @@ func TestPublishSQLNamesAHundredBadEvents(t *testing.T) {
 	}
 }
 
-// anyJSON draws values that are good somewhere and bad elsewhere.
+// anyJSON draws values that are valid in some fields and not in others.
 var anyJSON = rapid.SampledFrom([]string{
 	`null`, `true`, `0`, `1`, `-1`, `1.5`, `1e3`, `9223372036854775808`,
 	`""`, `"1.0"`, `"ann"`, `"a\"\\\n\u0085"`, `"mentions"`, `"application/json"`, `"2026-01-31T23:59:59Z"`, `"0000-01-01T00:00:00Z"`,
@@ -301,7 +300,7 @@ var anyJSON = rapid.SampledFrom([]string{
 	`[]`, `["ann"]`, `["ann","bob"]`, `["ann","",7,"\u0001",["x"]]`, `{}`, `{"seq":1}`,
 })
 
-// anyObject draws an object with names among known ones and some others.
+// anyObject draws an object with known and unknown names.
 func anyObject(names ...string) *rapid.Generator[map[string]json.RawMessage] {
 	return rapid.Custom(func(t *rapid.T) map[string]json.RawMessage {
 		object := map[string]json.RawMessage{}
@@ -312,7 +311,7 @@ func anyObject(names ...string) *rapid.Generator[map[string]json.RawMessage] {
 	})
 }
 
-// almostAnEvent draws a good event with a few members set to anything or gone.
+// almostAnEvent draws a valid event with a few members changed or removed.
 var almostAnEvent = rapid.Custom(func(t *rapid.T) string {
 	var event map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(encode(t, plainEvent.Draw(t, "event"))), &event); err != nil {
@@ -336,8 +335,8 @@ var almostAnEvent = rapid.Custom(func(t *rapid.T) string {
 	return encode(t, event)
 })
 
-// plainEvent draws an event without characters that Go's quoting finds
-// unprintable: SQL, without the tables for that, shows them as they are.
+// plainEvent draws an event without characters that Go's quoting escapes: SQL,
+// which has no tables for that, shows them as they are.
 var plainEvent = rapid.Custom(func(t *rapid.T) events.Event {
 	return rapid.SampledFrom([]events.Event{
 		{ID: "1", Source: "/chat", Type: events.MessageDelivered, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann", "bob"}, Seq: 1, MentionedUserIDs: []string{"bob"}}},
@@ -348,7 +347,7 @@ var plainEvent = rapid.Custom(func(t *rapid.T) events.Event {
 	}).Draw(t, "plain event")
 })
 
-// A batch is told what Go would say of it, all of it in the detail.
+// A batch gets the same verdict as in Go, with all fields in the detail.
 func TestPublishSQLRefusesBatchesLikeGo(t *testing.T) {
 	_, pool := newLog(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -363,7 +362,7 @@ func TestPublishSQLRefusesBatchesLikeGo(t *testing.T) {
 		_, err := call(t.Context(), pool, publishBatchSQL, "["+strings.Join(batch, ",")+"]")
 		if len(bad.Events) == 0 {
 			if err != nil {
-				t.Fatalf("Go takes it, but SQL says: %v", err)
+				t.Fatalf("Go accepts it, but SQL refuses: %v", err)
 			}
 			return
 		}

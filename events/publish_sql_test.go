@@ -25,7 +25,7 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// The functions in SQL, as any language calls them.
+// Calls of the SQL functions, as clients in any language make them.
 const (
 	publishSQL      = `SELECT badged.publish($1)`
 	publishBatchSQL = `SELECT badged.publish_batch($1)`
@@ -42,8 +42,7 @@ func call(ctx context.Context, q queryRower, function, argument string) (positio
 	return position, err
 }
 
-// refusal returns what a function in SQL said of bad events, and that in
-// detail.
+// refusal returns the message and the detail of a refusal by an SQL function.
 func refusal(err error) (message, detail string) {
 	const invalidParameterValue = "22023"
 	var pg *pgconn.PgError
@@ -67,13 +66,13 @@ type anyT interface {
 	Fatal(args ...any)
 }
 
-// row is a row of the log. Metadata is as jsonb shows it.
+// row is a row of the log, with metadata as jsonb shows it.
 type row struct {
 	Partition              int
 	Key, Payload, Metadata string
 }
 
-// rowsOf returns the rows of a transaction, in the order of partitions.
+// rowsOf returns the rows of a transaction, ordered by partition.
 func rowsOf(t anyT, pool *pgxpool.Pool, position int64) []row {
 	var all []row
 	for p := range partitions {
@@ -97,14 +96,14 @@ ORDER BY "offset"`, fmt.Sprint(position), p)
 // publishable draws an event that a backend may publish.
 var publishable = anyEvent.Filter(func(e events.Event) bool { return e.Type != events.ConversationExpired })
 
-// What SQL writes is what Go writes, byte for byte.
+// SQL writes the same rows as Go, byte for byte.
 func TestPublishSQLWritesTheSameRows(t *testing.T) {
 	log, pool := newLog(t)
 	rapid.Check(t, func(t *rapid.T) {
 		evs := rapid.SliceOfN(publishable, 1, 5).Draw(t, "events")
 		argument := encode(t, evs)
-		// What Decode accepts and ignores leaves no trace. Of what comes twice
-		// jsonb keeps the last.
+		// Attributes that Decode ignores are not stored. Of duplicates jsonb
+		// keeps the last.
 		none := rapid.SampledFrom([]string{`null`, `""`}).Draw(t, "none")
 		argument = strings.ReplaceAll(argument, `{"specversion"`, `{"subject":"c","dataschema":null,"datacontenttype":"application/json","traceparent":`+none+`,"tracestate":`+none+`,"specversion"`)
 
@@ -166,7 +165,7 @@ func TestPublishSQLTheLargestGroup(t *testing.T) {
 	}
 }
 
-// Times are text to SQL: none may come out as another than in Go.
+// SQL handles times as text: it must store the same as Go.
 func TestPublishSQLTimes(t *testing.T) {
 	_, pool := newLog(t)
 	for _, given := range []string{
@@ -196,7 +195,7 @@ func TestPublishSQLTimes(t *testing.T) {
 	}
 }
 
-// The first instant is Go's zero time, which says no time at all.
+// The year 1 begins with Go's zero time, which means no time.
 func TestPublishSQLTheZeroTime(t *testing.T) {
 	_, pool := newLog(t)
 	position, err := call(t.Context(), pool, publishSQL, attribute(`"time":"0001-01-01T01:00:00+01:00"`))
@@ -209,7 +208,7 @@ func TestPublishSQLTheZeroTime(t *testing.T) {
 	}
 }
 
-// A transaction that stores a message and publishes it does both or neither.
+// A transaction stores a message and publishes its event, or neither.
 func TestPublishSQLInATransaction(t *testing.T) {
 	for _, tc := range []struct {
 		how  string
@@ -246,7 +245,7 @@ func TestPublishSQLInATransaction(t *testing.T) {
 	}
 }
 
-// A million ids, of any characters but U+0000, in all numbers of partitions.
+// A million ids, of any characters but U+0000, for all numbers of partitions.
 func TestPartitionOfInSQLAndInGo(t *testing.T) {
 	_, pool := newLog(t)
 	const count = 1_000_000
@@ -258,7 +257,7 @@ func TestPartitionOfInSQLAndInGo(t *testing.T) {
 	in, out := io.Pipe()
 	copied := make(chan error, 1)
 	go func() {
-		// A row for each write would cost more than all the rest.
+		// One write per row would dominate the run time.
 		buffered := bufio.NewWriterSize(out, 1<<16)
 		_, err := conn.Conn().PgConn().CopyTo(t.Context(), buffered, fmt.Sprintf(`
 COPY (
@@ -294,7 +293,7 @@ COPY (
 	}
 }
 
-// The number of a partition has at least two digits in the name of its topic.
+// The name of a topic has at least two digits.
 func TestPublishSQLToEachPartition(t *testing.T) {
 	const many = 101
 	url := pgtest.NewDB(t, pgtest.Template{})
@@ -324,7 +323,7 @@ SELECT badged.partition_of($1), count(*) FROM badged.`+events.Topic(want)+` WHER
 	}
 }
 
-// as connects to a database as a role.
+// as connects to a database with a role.
 func as(t *testing.T, url, role string) *pgx.Conn {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)
@@ -347,13 +346,13 @@ func mustExec(t *testing.T, conn *pgx.Conn, query string) {
 	}
 }
 
-// grants is what a chat backend's role needs to publish, and all it needs.
+// grants are all the rights that a chat backend's role needs to publish.
 const grants = `
 GRANT USAGE ON SCHEMA badged TO backend;
 GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend`
 
-// A role that may publish may do nothing else; any other may not even that.
-func TestPublishSQLTakesAGrant(t *testing.T) {
+// A role that may publish can do nothing else, and other roles cannot publish.
+func TestPublishSQLNeedsAGrant(t *testing.T) {
 	server := pgtest.NewServer(t) // roles belong to all databases of a server
 	url := server.NewDB(t, migrated)
 	owner := as(t, url, "badged")
@@ -383,8 +382,8 @@ GRANT USAGE ON SCHEMA badged TO guest`)
 	}
 }
 
-// The functions run as their owner: what a caller puts in front of Postgres's
-// own must not.
+// The functions run as their owner, so they must ignore objects that a
+// caller's search_path puts before Postgres's own.
 func TestPublishSQLIgnoresTheSearchPath(t *testing.T) {
 	server := pgtest.NewServer(t)
 	url := server.NewDB(t, migrated)

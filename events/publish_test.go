@@ -15,16 +15,15 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// transaction is what these tests need of a transaction of either kind.
+// transaction is what these tests use of a transaction of either kind.
 type transaction struct {
 	tx               any
 	exec             func(query string) error
 	commit, rollback func() error
 }
 
-// beginners begin a transaction in each way that Publish knows of. Poolers
-// that share connections want statements that are not prepared: those must do
-// as well.
+// beginners begin a transaction of each kind that Publish accepts, also
+// without prepared statements, as poolers that share connections require.
 var beginners = []struct {
 	name  string
 	begin func(t *testing.T, url string) transaction
@@ -140,8 +139,8 @@ func TestPublishRollsBack(t *testing.T) {
 	})
 }
 
-// An invalid event is found out before anything is sent, so that the
-// transaction can go on without it.
+// An invalid event is rejected before anything is sent, so that the
+// transaction stays usable.
 func TestPublishAnInvalidEvent(t *testing.T) {
 	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
 		_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), delivered("2"))
@@ -161,8 +160,9 @@ func TestPublishAnInvalidEvent(t *testing.T) {
 	})
 }
 
-// What badged alone writes, no publisher can: as with SQL and over HTTP.
-func TestPublishATypeOfBadgedsOwn(t *testing.T) {
+// Publishers cannot write the type that is badged's own, as in SQL and over
+// HTTP.
+func TestPublishRefusesReservedTypes(t *testing.T) {
 	expired := events.Event{ID: "1", Source: "test", Type: events.ConversationExpired, Data: events.Data{
 		ConversationID: "c", UserIDs: []string{userIn(0, 0)}, UpToSeq: 7,
 	}}
@@ -185,7 +185,7 @@ func TestPublishATypeOfBadgedsOwn(t *testing.T) {
 	})
 }
 
-// Nothing in an id is special on its way through arrays, literals and JSON.
+// Ids with special characters survive arrays, literals and JSON.
 func TestPublishAnyText(t *testing.T) {
 	var evs []events.Event
 	for _, id := range []string{`NULL`, `{}`, `a,b`, `"`, `\`, `\"`, `'`, `''`, `$1`, `\x00`, `%s`, `用户👋`, ` `, `{"a":"b\\"}`} {
@@ -233,9 +233,9 @@ func TestPublishWithoutALog(t *testing.T) {
 	}
 }
 
-// A pool or a connection would commit at once, which is not what whoever calls
-// Publish expects.
-func TestPublishWithinSomethingElse(t *testing.T) {
+// Publish refuses a pool or a connection: it would commit at once, which
+// callers do not expect.
+func TestPublishNeedsATransaction(t *testing.T) {
 	log, pool := newLog(t)
 	for _, tc := range []struct {
 		tx   any
@@ -258,7 +258,7 @@ func TestPublishWithinSomethingElse(t *testing.T) {
 	}
 }
 
-// A log that is open already knows its number of partitions.
+// A log that is open need not query its number of partitions.
 func TestLogPublish(t *testing.T) {
 	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
 		log, pool := openLog(t, url)
@@ -274,7 +274,7 @@ func TestLogPublish(t *testing.T) {
 	})
 }
 
-// In a transaction that has failed nothing can be published.
+// Publish fails in a transaction that has failed.
 func TestPublishInAFailedTransaction(t *testing.T) {
 	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
 		log, pool := openLog(t, url)

@@ -101,7 +101,8 @@ func Read(ctx context.Context, q Querier, partition int, after Position, limit, 
 			break
 		}
 		r.Position.TransactionID = int64(transactionID)
-		// JSON is the same in either format; these bytes are the next row's soon.
+		// JSON is the same in both formats. The buffer is reused for the next
+		// row.
 		r.Payload = nil
 		if payload := rows.RawValues()[payloadColumn]; payload != nil {
 			if cap(arena)-len(arena) < len(payload) {
@@ -127,11 +128,11 @@ func Read(ctx context.Context, q Querier, partition int, after Position, limit, 
 // payloadColumn is where readSQL has the payload.
 const payloadColumn = 4
 
-// readSQL is an index range scan of the primary key, at any backlog. The second
-// condition follows from the first, and spares it the ranges of the log that
-// are done with. Rows that are not settled come last, since their transactions
-// are the youngest. The columns are as they are: converting a row costs more
-// than finding it.
+// readSQL is an index range scan of the primary key, at any backlog. The
+// second condition follows from the first, and lets Postgres skip the ranges
+// of the log before it. Rows that cannot be read yet come last, since their
+// transactions are the youngest. The columns are selected unconverted:
+// converting a row costs more than finding it.
 func readSQL(topic string) string {
 	return `SELECT transaction_id, "offset",
        transaction_id < (SELECT pg_snapshot_xmin(pg_current_snapshot())) AS settled,

@@ -64,7 +64,7 @@ func TestReadByLimit(t *testing.T) {
 	}{
 		{2, []string{"1", "2"}, true},
 		{1, []string{"3"}, true},
-		{1, []string{"4"}, true}, // as it seems
+		{1, []string{"4"}, true}, // a full batch sets More
 		{1, nil, false},
 	} {
 		batch := r.next(t, step.limit, 1<<20)
@@ -87,7 +87,7 @@ func TestReadByBytes(t *testing.T) {
 		want     []string
 		more     bool
 	}{
-		{1, []string{"1"}, true}, // one at least
+		{1, []string{"1"}, true}, // at least one
 		{size, []string{"1"}, true},
 		{size + 1, []string{"1", "2"}, true},
 		{2 * size, []string{"1", "2"}, true},
@@ -104,7 +104,7 @@ func TestReadByBytes(t *testing.T) {
 	}
 }
 
-// The order is that of transactions, whatever the offsets say.
+// Records are ordered by transaction, not by offset.
 func TestReadInTheOrderOfTransactions(t *testing.T) {
 	_, pool := newLog(t)
 	older, younger := begin(t, pool), begin(t, pool)
@@ -118,7 +118,7 @@ func TestReadInTheOrderOfTransactions(t *testing.T) {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
 	if first, last := records[0].Position, records[2].Position; first.Offset < last.Offset {
-		t.Fatalf("offsets %d and %d do not show anything", first.Offset, last.Offset)
+		t.Fatalf("offsets %d and %d prove nothing", first.Offset, last.Offset)
 	}
 }
 
@@ -147,10 +147,10 @@ func end(t *testing.T, how func(context.Context) error) {
 	}
 }
 
-// While an older transaction is open that might still put something in front,
-// what was appended after it began is not read, and said to be hidden. It is
-// read as soon as that transaction has ended, in whatever way, and in whatever
-// database of the server it was.
+// While an older transaction is open, which might still insert before them,
+// events of later transactions are not read, and Hidden is set. They are read
+// as soon as it has committed or rolled back, in whatever database of the
+// server it runs.
 func TestReadHidesWhatMightBeOvertaken(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -192,7 +192,7 @@ func TestReadHidesWhatMightBeOvertaken(t *testing.T) {
 	}
 }
 
-// Transactions that only read hide nothing.
+// Open transactions that only read hide nothing.
 func TestReadIsNotHeldUpByReaders(t *testing.T) {
 	server := pgtest.NewServer(t)
 	log, pool := openLog(t, server.NewDB(t, migrated))
@@ -206,16 +206,16 @@ func TestReadIsNotHeldUpByReaders(t *testing.T) {
 	}
 }
 
-// writer is one of several that append to a partition, each within a
-// transaction at a time.
+// writer is one of several that append to a partition, each in one transaction
+// at a time.
 type writer struct {
 	tx        pgx.Tx
 	published []string
 }
 
-// However transactions interleave, and in whatever order they end, a reader
-// that goes from batch to batch gets everything that was committed, once, and
-// that of one transaction together and in order.
+// However transactions interleave and end, a reader that reads batch by batch
+// gets every committed event once, and those of one transaction together and
+// in order.
 func TestReadSkipsNothing(t *testing.T) {
 	server := pgtest.NewServer(t)
 	_, pool := openLog(t, server.NewDB(t, migrated))
@@ -269,7 +269,7 @@ func (w *writer) end(t *testing.T, commit bool, committed map[string][]string) {
 	*w = writer{}
 }
 
-// compareTransactions checks that got is the transactions in committed, each
+// compareTransactions checks that got has the transactions in committed, each
 // once and whole.
 func compareTransactions(t *rapid.T, committed map[string][]string, got []string) {
 	left := len(committed)
@@ -286,7 +286,7 @@ func compareTransactions(t *rapid.T, committed map[string][]string, got []string
 	}
 }
 
-// The same with writers that really run at once, through Append.
+// As above, with concurrent writers that use Append.
 func TestReadSkipsNothingUnderLoad(t *testing.T) {
 	log, pool := newLog(t)
 	const writers, appends = 4, 40
@@ -330,9 +330,9 @@ func TestReadSkipsNothingUnderLoad(t *testing.T) {
 	}
 }
 
-func TestPositionOfAStranger(t *testing.T) {
+func TestPositionOfAnUnknownGroup(t *testing.T) {
 	_, pool := newLog(t)
-	p, err := events.PositionOf(t.Context(), pool, 0, "nobody")
+	p, err := events.PositionOf(t.Context(), pool, 0, "unknown")
 	if err != nil || p != (events.Position{}) {
 		t.Errorf("position %v, error %v", p, err)
 	}

@@ -24,7 +24,7 @@ func text(maxBytes int) *rapid.Generator[string] {
 	return rapid.StringOfN(printable, 1, -1, maxBytes)
 }
 
-// optional draws a string, or none.
+// optional draws a string, or "".
 func optional(maxBytes int) *rapid.Generator[string] {
 	return rapid.OneOf(rapid.Just(""), text(maxBytes))
 }
@@ -77,7 +77,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 	return e
 })
 
-// sameEvent compares events; no users and none named are the same.
+// sameEvent treats nil and empty slices as equal.
 var sameEvent = cmpopts.EquateEmpty()
 
 func TestDecodeIsTheInverseOfMarshal(t *testing.T) {
@@ -98,13 +98,13 @@ func TestDecodeIsTheInverseOfMarshal(t *testing.T) {
 			t.Fatalf("%s decodes to (-want +got):\n%s", b, diff)
 		}
 		if _, ok := events.DecodeOwn(b); !ok && !bytes.ContainsRune(b, '\\') {
-			t.Fatalf("%s is not decoded the quick way", b)
+			t.Fatalf("%s is not decoded the fast way", b)
 		}
 	})
 }
 
-// The quick way to decode understands nothing else than the strict one, however
-// near to an event something is: with bytes changed, lost or doubled.
+// The fast decoder agrees with the strict one on all input, also on events
+// with bytes changed, lost or doubled.
 func TestWaysToDecodeAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := json.Marshal(anyEvent.Draw(t, "event"))
@@ -127,8 +127,8 @@ func TestWaysToDecodeAgree(t *testing.T) {
 	})
 }
 
-// checkAgreement fails where the quick way to decode understands b otherwise
-// than the strict one.
+// checkAgreement fails if the fast decoder reads b differently from the strict
+// one.
 func checkAgreement(t rapid.TB, b []byte) {
 	t.Helper()
 	own, ok := events.DecodeOwn(b)
@@ -136,14 +136,14 @@ func checkAgreement(t rapid.TB, b []byte) {
 		return
 	}
 	if strict, err := events.DecodeAny(b); err != nil {
-		t.Fatalf("%s is understood, but %v", b, err)
+		t.Fatalf("the fast way decodes %s, the strict way says %v", b, err)
 	} else if diff := cmp.Diff(strict, own, sameEvent); diff != "" {
 		t.Fatalf("%s is (-strict +quick):\n%s", b, diff)
 	}
 }
 
-// What an event is told by Validate, its JSON is told by Decode: a backend in
-// Go and one in another language learn the same.
+// Validate and Decode report the same errors: backends in Go and in other
+// languages learn the same.
 func TestValidateAndDecodeAgree(t *testing.T) {
 	with := func(typ events.Type, change func(*events.Event)) events.Event {
 		e := events.Event{
@@ -156,7 +156,8 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		event events.Event
-		// json is the event as JSON, where Marshal leaves out what is at fault.
+		// json is the event as JSON, for cases where Marshal would leave out
+		// the fault.
 		json string
 	}{
 		{name: "empty"},
@@ -205,7 +206,7 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 	}
 }
 
-// The year 10000 cannot be written as RFC 3339, wherever it has begun.
+// The year 10000 cannot be written as RFC 3339; the time is judged in UTC.
 func TestTimeThatIsTooLateInUTC(t *testing.T) {
 	e := delivered("1", "ann")
 	e.Time = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*60*60))
@@ -215,7 +216,7 @@ func TestTimeThatIsTooLateInUTC(t *testing.T) {
 	}
 }
 
-// Only in Go can an event hold what JSON cannot.
+// Only a Go struct can hold invalid UTF-8; JSON cannot.
 func TestInvalidUTF8(t *testing.T) {
 	e := delivered("1", "ann\xff")
 	const want = "invalid event: data.user_ids[0]: must be valid UTF-8"
@@ -227,8 +228,8 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 }
 
-// An event that was given no time is encoded without one.
-func TestMarshalLeavesOutWhatIsNotThere(t *testing.T) {
+// An event without a time is encoded without one.
+func TestMarshalOmitsAbsentFields(t *testing.T) {
 	b, err := json.Marshal(delivered("1", "ann"))
 	if err != nil {
 		t.Fatal(err)
@@ -239,9 +240,8 @@ func TestMarshalLeavesOutWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, Decode does not panic. What it accepts is valid and
-// survives the way into the log; what it refuses it explains in words that can
-// be shown, and stored as text.
+// Decode does not panic on any input. Events that it accepts are valid and
+// survive encoding; errors have only text that can be shown and stored.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `{}`, `[]`, `{`, read, read + read,
@@ -294,6 +294,6 @@ func checkRefusal(t *testing.T, err error) {
 	}
 	said := err.Error()
 	if !utf8.ValidString(said) || strings.ContainsFunc(said, func(r rune) bool { return r < 0x20 || r >= 0x7f && r <= 0x9f }) {
-		t.Fatalf("refused in words that cannot be shown: %q", said)
+		t.Fatalf("refused with a message that cannot be shown: %q", said)
 	}
 }

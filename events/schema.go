@@ -15,9 +15,10 @@ import (
 // subscribers run on it unchanged, with InitializeSchema and
 // AutoInitializeSchema left off, since migrations own the tables.
 //
-// It differs from the default in that its insert takes arrays, whatever the
-// number of messages, and its select compares rows, which is one index range
-// scan at any backlog where the default's OR reads and sorts the whole of it.
+// It differs from the default in two ways. Its insert takes arrays, whatever
+// the number of messages. Its select compares rows, which is one index range
+// scan at any backlog, where the default's OR reads and sorts the whole
+// backlog.
 type Schema struct {
 	watermillsql.DefaultPostgreSQLSchema
 }
@@ -46,12 +47,12 @@ func messagesTable(topic string) string { return `badged."` + topic + `"` }
 
 func offsetsTable(topic string) string { return `badged."` + topic + `_offsets"` }
 
-// insertSQL appends messages in the order of the arrays; an empty metadata is
-// null, and so are those after the last that is not. The arrays are unnested side
-// by side in the list of what is selected: as a function of a FROM clause they
-// would be put aside as a whole first.
+// insertSQL appends messages in the order of the arrays; an empty metadata
+// becomes null. The third array may be shorter: missing values are null. The
+// arrays are unnested in the select list: in a FROM clause Postgres would
+// materialize them first.
 //
-// The other columns have defaults, and publishers have no right to them.
+// The other columns have defaults, and publishers may not set them.
 func insertSQL(topic string) string {
 	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata)
 SELECT m.uuid, m.payload, nullif(m.metadata, '')::json
@@ -113,7 +114,7 @@ type rows struct {
 	payloads, metadata []string
 	// own marks events that only badged may write; nil if there are none.
 	own   []bool
-	bytes int // of the texts
+	bytes int // of all texts
 }
 
 func newRows(n int) *rows {
@@ -139,13 +140,13 @@ func (r *rows) markOwn() {
 	r.own[len(r.own)-1] = true
 }
 
-// size returns about how many bytes they take in the Postgres protocol: each element
-// has a length, each statement some overhead.
+// size returns about how many bytes the arrays take in the Postgres protocol:
+// each element has a length, each statement some overhead.
 func (r *rows) size() int {
 	return 512 + r.bytes + 20*len(r.uuids) + 4*(len(r.payloads)+len(r.metadata))
 }
 
-// arrays are the arguments of insertSQL for pgx.
+// arrays returns the arguments of insertSQL for pgx.
 func (r *rows) arrays() []any {
 	if r.own != nil {
 		return []any{r.uuids, r.payloads, r.metadata, r.own}
@@ -153,7 +154,7 @@ func (r *rows) arrays() []any {
 	return []any{r.uuids, r.payloads, r.metadata}
 }
 
-// literals are the arguments of insertSQL for any database/sql driver.
+// literals returns the arguments of insertSQL for any database/sql driver.
 func (r *rows) literals() []any {
 	return []any{r.uuids, pgwire.ArrayLiteral(r.payloads), pgwire.ArrayLiteral(r.metadata)}
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // The log is a watermill-sql topic per partition: watermill's own publisher
-// and subscriber run on it unchanged, with the schema of this package and with
-// the stock one told where the tables are.
+// and subscriber run on it unchanged, with this package's schema, and with the
+// stock schema if given the table names.
 var schemas = []struct {
 	name   string
 	schema watermillsql.SchemaAdapter
@@ -56,7 +56,7 @@ func newPublisher(t *testing.T, db watermillsql.ContextExecutor, schema watermil
 	return publisher
 }
 
-// subscription is a stock subscriber's view of partition 0.
+// subscription is a stock subscriber to partition 0.
 type subscription struct {
 	subscriber *watermillsql.Subscriber
 	messages   <-chan *message.Message
@@ -85,7 +85,7 @@ func subscribe(t *testing.T, pool *pgxpool.Pool, schema watermillsql.SchemaAdapt
 
 func (s subscription) close() { _ = s.subscriber.Close() }
 
-// receive returns the next n messages, which it acknowledges.
+// receive returns the next n messages and acknowledges them.
 func (s subscription) receive(t *testing.T, n int) []*message.Message {
 	t.Helper()
 	var msgs []*message.Message
@@ -108,8 +108,8 @@ func payloads(msgs []*message.Message) []string {
 	return s
 }
 
-// A consumer group of its own gets every event that was appended, in order,
-// under its key and with its trace context as metadata.
+// Another consumer group gets every event that was appended, in order, with
+// its key as UUID and its trace context as metadata.
 func TestStockSubscriberReadsTheLog(t *testing.T) {
 	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
 		ann := userIn(0, 0)
@@ -137,7 +137,8 @@ func TestStockSubscriberReadsTheLog(t *testing.T) {
 	})
 }
 
-// A group goes on where it was, whoever carries on, and each group has all.
+// A subscriber continues where its consumer group stopped; each group gets all
+// events.
 func TestStockSubscribersResumeByGroup(t *testing.T) {
 	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
 		ann := userIn(0, 0)
@@ -147,7 +148,8 @@ func TestStockSubscribersResumeByGroup(t *testing.T) {
 		first := subscribe(t, pool, schema, "audit")
 		first.receive(t, 2)
 		mustAppend(t, log, delivered("3", ann))
-		// Its coming tells that the acknowledgements of the others are kept.
+		// The third message arrives only after the acknowledgements of the
+		// first two are stored.
 		third := string((<-first.messages).Payload)
 		if p, err := events.PositionOf(t.Context(), pool, 0, "audit"); err != nil || p != all[1].Position {
 			t.Errorf("the group stands at %v, error %v; want %v", p, err, all[1].Position)
@@ -166,7 +168,7 @@ func TestStockSubscribersResumeByGroup(t *testing.T) {
 	})
 }
 
-// What a subscriber does not acknowledge comes again.
+// A message that a subscriber does not acknowledge comes again.
 func TestStockSubscriberRedelivers(t *testing.T) {
 	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
 		mustAppend(t, log, delivered("1", userIn(0, 0)))
@@ -180,8 +182,8 @@ func TestStockSubscriberRedelivers(t *testing.T) {
 	})
 }
 
-// A message of a stock publisher is a record like any other, read by Read and
-// by stock subscribers, for good or bad.
+// A message of a stock publisher is a record like any other: Read and stock
+// subscribers get it, valid or not.
 func TestStockPublisherWritesToTheLog(t *testing.T) {
 	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
 		e := delivered("1", userIn(0, 0))
@@ -217,7 +219,7 @@ func TestStockPublisherWritesToTheLog(t *testing.T) {
 	})
 }
 
-// A stock publisher takes part in a transaction too.
+// A stock publisher can publish in a transaction.
 func TestStockPublisherWithinATransaction(t *testing.T) {
 	eachSchema(t, func(t *testing.T, _ *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
 		db := openSQL(t, pool)
@@ -250,9 +252,9 @@ func TestInsertQueryOfNoMessages(t *testing.T) {
 	}
 }
 
-// What is not a UUID could not be the key of an event: it is refused before it
-// is sent, by the UUID that it is.
-func TestInsertQueryOfNoUUID(t *testing.T) {
+// A message id that is not a UUID cannot be the key of an event: InsertQuery
+// refuses it before anything is sent.
+func TestInsertQueryRefusesOtherIDs(t *testing.T) {
 	_, err := events.NewSchema(0).InsertQuery(events.Topic(0), message.Messages{message.NewMessage("order-7", nil)})
 	if err == nil || !strings.Contains(err.Error(), `"order-7"`) {
 		t.Errorf("got %v, want an error about the UUID", err)

@@ -8,7 +8,7 @@ import (
 )
 
 // ClientOf returns the network that a request comes from, which counts as one
-// client: an IPv4 address, or the /64 of an IPv6 address, which is what one
+// client: an IPv4 address, or the /64 of an IPv6 address, the size that one
 // household gets. It is that of the peer, or of the client that trusted proxies
 // name in X-Forwarded-For. ok is false if there is no address, as on a Unix socket.
 func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {

@@ -60,7 +60,7 @@ func (h holding) denies(other holding) bool {
 	return h.epoch == other.epoch && (h.version < other.version || h.version == other.version && h != other)
 }
 
-// pending is what has yet to be sent.
+// pending has yet to be sent.
 type pending struct {
 	// since is when the oldest of the changes was appended.
 	since         moment
@@ -206,7 +206,7 @@ func (m *mailbox) reply(frame any) bool {
 	return true
 }
 
-// delivery is what to send now.
+// delivery is to be sent now.
 type delivery struct {
 	replies []any
 	// sync is set if the tables must be read.

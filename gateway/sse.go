@@ -85,7 +85,7 @@ type stream struct {
 	ended chan struct{}
 }
 
-// write implements link. The id of an event is what the client holds with it.
+// write implements link. The id of an event names the state that the client then holds.
 func (e *stream) write(frame any, body []byte) error {
 	var b bytes.Buffer
 	switch f := frame.(type) {

@@ -10,8 +10,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// benchUpdate is an update as one message makes it: one conversation, short
-// ids.
+// benchUpdate is the update of one message: one conversation, short ids.
 func benchUpdate(u pubsub.User, version int64) pubsub.Update {
 	return pubsub.Update{
 		Badge: pubsub.Badge{
@@ -57,8 +56,8 @@ type counter struct{ updates, gaps atomic.Int64 }
 func (c *counter) HandleUpdate(*pubsub.Update) { c.updates.Add(1) }
 func (c *counter) HandleGap()                  { c.gaps.Add(1) }
 
-// BenchmarkPublish publishes batches until each update has been handled. The
-// rate is that of the whole way, with Redis on the same machine.
+// BenchmarkPublish publishes batches and waits until each update was handled.
+// The rate is end to end, with Redis on the same machine.
 func BenchmarkPublish(b *testing.B) {
 	for _, bus := range []struct {
 		name string

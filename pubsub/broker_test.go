@@ -49,7 +49,7 @@ func (b *localBroker) Subscribe(_ string, receive func([]byte), reconnected func
 	}, nil
 }
 
-// reconnect makes every subscriber lose its connection and find it again.
+// reconnect makes every subscriber lose its connection and reconnect.
 func (b *localBroker) reconnect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *localBroker) reconnect() {
 	}
 }
 
-// The bus of the example keeps the contract.
+// The bus of the example passes the suite.
 func TestBusOverABroker(t *testing.T) {
 	pubsubtest.Run(t, func(t *testing.T) pubsub.Bus {
 		bus, err := newBrokerBus(new(localBroker))
@@ -69,7 +69,7 @@ func TestBusOverABroker(t *testing.T) {
 	})
 }
 
-// A gap of the broker reaches each handler, and updates go on after it.
+// A gap of the broker calls every HandleGap, and updates arrive after it.
 func TestGapOfABroker(t *testing.T) {
 	broker := new(localBroker)
 	bus, err := newBrokerBus(broker)

@@ -28,7 +28,7 @@ type brokerBus struct {
 	closed      atomic.Bool
 }
 
-// message is what goes over the broker.
+// message is sent over the broker.
 type message struct {
 	Updates []pubsub.Update `json:"updates,omitempty"`
 	Wakes   []int           `json:"wakes,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNothingIsKept checks that a bus forgets who has left it: it lives as long
-// as its process, and they come and go.
+// TestNothingIsKept checks that a bus keeps nothing of users and subscriptions
+// that left it.
 func TestNothingIsKept(t *testing.T) {
 	srv := startRedis(t)
 	memory := NewMemory()

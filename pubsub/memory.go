@@ -13,9 +13,9 @@ const memoryQueueLimit = 1 << 16
 
 // Memory is the bus of a single process, and the default.
 //
-// Each subscription has a queue of 65,536 updates and a goroutine that calls its
-// handler, so that Publish never waits for a handler. When a queue is full,
-// because its handler blocked, the updates in it are dropped and HandleGap is
+// Each subscription has a queue of 65,536 updates and a goroutine that calls
+// its handler, so that Publish never waits for a handler. When a queue is
+// full, because its handler blocked, its updates are dropped and HandleGap is
 // called.
 type Memory struct {
 	counters counters

@@ -11,7 +11,7 @@ func TestMemory(t *testing.T) {
 	pubsubtest.Run(t, func(*testing.T) pubsub.Bus { return pubsub.NewMemory() })
 }
 
-// HasSubscribers of a Memory is exact, so that no update is made in vain.
+// HasSubscribers of a Memory is exact: the projector makes no update in vain.
 func TestMemoryKnowsItsSubscribers(t *testing.T) {
 	bus := pubsub.NewMemory()
 	defer bus.Close()
@@ -40,8 +40,8 @@ func TestMemoryKnowsItsSubscribers(t *testing.T) {
 	check(false, "left")
 }
 
-// stuck is a handler that does not return from its first update until it is let
-// go. It keeps what it was told, in order; version -1 stands for a gap.
+// stuck is a handler whose first call blocks until it is released. It records
+// versions in order; -1 is a gap.
 type stuck struct {
 	entered chan struct{}
 	release chan struct{}
@@ -58,9 +58,8 @@ func (s *stuck) HandleUpdate(u *pubsub.Update) {
 
 func (s *stuck) HandleGap() { s.told <- -1 }
 
-// TestMemoryOverflow publishes more than a handler that blocks has room for: the
-// publisher goes on, and the handler learns that it missed something before it
-// receives what came after.
+// TestMemoryOverflow publishes more than the queue of a blocked handler holds:
+// Publish does not block, and the handler gets a gap before the later updates.
 func TestMemoryOverflow(t *testing.T) {
 	const limit = 1 << 16
 	bus := pubsub.NewMemory()
@@ -83,16 +82,16 @@ func TestMemoryOverflow(t *testing.T) {
 	for version := int64(1); version <= limit; version++ {
 		publish(t, bus, update(version))
 	}
-	publish(t, bus, update(limit+1), update(limit+2)) // the first that is too many
+	publish(t, bus, update(limit+1), update(limit+2)) // the first over the limit
 	close(h.release)
 	for _, want := range []int64{0, -1, limit + 1, limit + 2} {
 		if got := <-h.told; got != want {
-			t.Fatalf("the handler was told %d, want %d", got, want)
+			t.Fatalf("the handler got %d, want %d", got, want)
 		}
 	}
 	publish(t, bus, update(limit+3))
 	if got := <-h.told; got != limit+3 {
-		t.Errorf("the handler was told %d, want %d", got, limit+3)
+		t.Errorf("the handler got %d, want %d", got, limit+3)
 	}
 	if got := bus.Stats(); got != (pubsub.Stats{Gaps: 1}) {
 		t.Errorf("stats are %+v", got)

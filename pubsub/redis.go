@@ -32,9 +32,10 @@ type RedisConfig struct {
 	URL string
 
 	// Keys are secrets that the processes of an installation share. The first
-	// signs every message; messages signed with none of them are dropped, so that
-	// only holders of a key can reach clients. Default: messages are not signed,
-	// and any publisher on the Redis is believed until the tables say otherwise.
+	// signs every message; messages signed with none of them are dropped, so
+	// that only holders of a key can reach clients. Default: messages are not
+	// signed, and updates of any publisher on the Redis reach clients, until
+	// these are compared with the tables.
 	Keys []string
 
 	// PublishTimeout bounds a Publish or Wake from dial to reply. Default 2s.
@@ -100,7 +101,7 @@ func (c *RedisConfig) validate() error {
 type Redis struct {
 	cfg      RedisConfig
 	client   redis.UniversalClient
-	cluster  *redisCluster // nil where the client is not of a cluster
+	cluster  *redisCluster // nil without a cluster
 	counters counters
 	keys     keys
 	// Messages that were dropped.

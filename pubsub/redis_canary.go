@@ -14,18 +14,18 @@ const maxMisses = 2
 // errDeaf reports that Redis answers on a connection but delivers no messages.
 var errDeaf = errors.New("messages do not arrive, though Redis accepts them and answers pings")
 
-// canary checks that published messages arrive; a pong only shows that Redis is
-// up. It takes the way of updates: a connection of the publishers and, in a
-// cluster, the master of the same slot. Each listener has its own.
+// canary checks that published messages arrive; a pong only shows that Redis
+// is up. It travels like an update: from a publishing connection and, in a
+// cluster, through the master of the same slot. Each listener has its own.
 type canary struct {
 	channel string
 	execute func(context.Context, ...redisMessage) error
-	heard   atomic.Uint64 // the latest that has come
+	heard   atomic.Uint64 // the latest that arrived
 
 	// Only the sender uses the rest.
 
-	last uint64 // numbers go on from one connection to the next
-	sent uint64 // the latest that Redis has taken; 0 after one that it has not
+	last uint64 // numbering continues across connections
+	sent uint64 // the latest that Redis accepted; 0 after one that it did not
 }
 
 func newCanary(tag string, execute func(context.Context, ...redisMessage) error) canary {

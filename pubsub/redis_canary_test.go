@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/pubsub/pubsubtest"
 )
 
-// deafening passes on all that a Redis and its clients say to each other except,
-// on the connections of a time, messages to subscribers.
+// deafening is a proxy before a Redis. While deaf is set, it drops messages to
+// subscribers and passes on everything else.
 type deafening struct {
 	listener net.Listener
 	deaf     atomic.Bool
@@ -45,7 +45,7 @@ func newDeafening(t *testing.T, redis string) *deafening {
 			d.mu.Lock()
 			d.conns = append(d.conns, conn, up)
 			d.mu.Unlock()
-			once := new(atomic.Bool) // deaf once is deaf for good
+			once := new(atomic.Bool) // a connection that became deaf stays deaf
 			d.running.Go(func() { _, _ = io.Copy(up, conn); _ = up.Close() })
 			d.running.Go(func() { _, _ = io.Copy(deafWriter{conn, d, once}, up); _ = conn.Close() })
 		}
@@ -62,8 +62,8 @@ func newDeafening(t *testing.T, redis string) *deafening {
 	return d
 }
 
-// deafWriter drops what holds a message. Redis writes each of the few here by
-// itself.
+// deafWriter drops messages to subscribers. Redis writes each of the few here
+// by itself.
 type deafWriter struct {
 	net.Conn
 	d    *deafening
@@ -82,8 +82,8 @@ func (w deafWriter) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// A connection that answers pings, and on which nothing else arrives any more,
-// is given up, and everybody is told of the gap.
+// A connection that answers pings but delivers no messages is replaced, and
+// the gap is reported.
 func TestRedisConnectionThatWentDeaf(t *testing.T) {
 	srv := startRedis(t)
 	d := newDeafening(t, srv.Addr())

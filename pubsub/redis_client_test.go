@@ -99,8 +99,8 @@ func TestNewRedisRefuses(t *testing.T) {
 	}
 }
 
-// TestLinkDialsOnce takes the connection from under a link. go-redis would dial
-// another and subscribe again, and nobody would know what was lost.
+// TestLinkDialsOnce closes the connection of a link. go-redis would dial
+// another, subscribe again, and hide the loss.
 func TestLinkDialsOnce(t *testing.T) {
 	srv := startRedis(t)
 	client, err := openRedis(srv.URL())
@@ -130,7 +130,7 @@ func TestLinkDialsOnce(t *testing.T) {
 	}
 }
 
-// TestRedisTLS talks to Redis through a proxy that ends TLS.
+// TestRedisTLS connects to Redis through a proxy that terminates TLS.
 func TestRedisTLS(t *testing.T) {
 	srv := startRedis(t)
 	// The certificate that net/http keeps for tests.
@@ -172,7 +172,7 @@ func TestRedisTLS(t *testing.T) {
 	err = strict.Wake(t.Context(), []int{1})
 	var unknown x509.UnknownAuthorityError
 	if !errors.As(err, &unknown) {
-		t.Errorf("with a certificate that nobody vouches for: %v", err)
+		t.Errorf("with an untrusted certificate: %v", err)
 	}
 }
 
@@ -181,7 +181,7 @@ type updateChan chan *Update
 func (h updateChan) HandleUpdate(u *Update) { h <- u }
 func (h updateChan) HandleGap()             {}
 
-// serveProxy passes on what connects to listener to addr, until it is closed.
+// serveProxy forwards connections on listener to addr until it is closed.
 func serveProxy(listener net.Listener, addr string) {
 	for {
 		client, err := listener.Accept()

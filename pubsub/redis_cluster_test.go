@@ -31,8 +31,8 @@ func TestRedisCluster(t *testing.T) {
 	})
 }
 
-// TestRedisClusterBefore7 runs the suite on a cluster that knows no more of
-// sharded pub/sub than Redis 6 does.
+// TestRedisClusterBefore7 runs the suite on a cluster without sharded pub/sub,
+// as before Redis 7.
 func TestRedisClusterBefore7(t *testing.T) {
 	cluster := startCluster(t, privateredis.ClusterConfig{Masters: 2, Args: []string{
 		"--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", "", "--rename-command", "SUNSUBSCRIBE", "",
@@ -42,8 +42,8 @@ func TestRedisClusterBefore7(t *testing.T) {
 	})
 }
 
-// TestRedisClusterWire pins what other programs see of a cluster: messages stay
-// in the shard of their partition.
+// TestRedisClusterWire pins what other programs see in a cluster: messages
+// stay in the shard of their partition.
 func TestRedisClusterWire(t *testing.T) {
 	cluster := startCluster(t, privateredis.ClusterConfig{})
 	bus := newRedis(t, pubsub.RedisConfig{URL: cluster.URL()})
@@ -86,10 +86,10 @@ func members() []pubsub.User {
 	return users
 }
 
-// keyOf is a key in the slot of a partition.
+// keyOf returns a key in the slot of a partition.
 func keyOf(u pubsub.User) string { return fmt.Sprintf("badged:{p%02d}:", u.Partition) }
 
-// masterOf returns who serves the partition of u.
+// masterOf returns the master that serves the partition of u.
 func masterOf(t *testing.T, c *privateredis.Cluster, u pubsub.User) int {
 	t.Helper()
 	master, err := c.MasterOf(t.Context(), keyOf(u))
@@ -99,8 +99,8 @@ func masterOf(t *testing.T, c *privateredis.Cluster, u pubsub.User) int {
 	return master
 }
 
-// untilPublished publishes until the bus takes it, and so until the cluster
-// serves the partitions again.
+// untilPublished publishes until the bus accepts it: then the cluster serves
+// the partitions again.
 func untilPublished(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 	t.Helper()
 	patience := time.After(pubsubtest.Patience)
@@ -117,8 +117,8 @@ func untilPublished(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 	}
 }
 
-// A master is killed and its replica takes over: who is served by it is told of
-// the gap and hears again, and all others hear all the while.
+// When a master is killed and its replica takes over, subscribers of its
+// partitions get a gap and then updates; all others get updates throughout.
 func TestRedisClusterMasterIsKilled(t *testing.T) {
 	cluster := startCluster(t, privateredis.ClusterConfig{Replicas: true})
 	bus := newRedis(t, pubsub.RedisConfig{URL: cluster.URL()})
@@ -129,7 +129,7 @@ func TestRedisClusterMasterIsKilled(t *testing.T) {
 		r.AwaitVersion(t, u, 1)
 	}
 	if !bus.Connected() {
-		t.Error("a bus that has joined everybody is not connected")
+		t.Error("a bus that has joined all users is not connected")
 	}
 
 	dead := masterOf(t, cluster, users[3])
@@ -146,7 +146,7 @@ func TestRedisClusterMasterIsKilled(t *testing.T) {
 		publish(t, bus, pubsubtest.NewUpdate(u, 2))
 		r.AwaitVersion(t, u, 2)
 	}
-	// Each partition is told for itself.
+	// Each partition has its own gap.
 	r.AwaitGaps(t, len(orphans))
 	for _, u := range orphans {
 		untilPublished(t, bus, pubsubtest.NewUpdate(u, 3))
@@ -160,8 +160,8 @@ func TestRedisClusterMasterIsKilled(t *testing.T) {
 	}
 }
 
-// The slot of a partition moves to another shard: its users are told of the gap
-// and hear again, and nothing else happens.
+// When the slot of a partition moves to another shard, its users get a gap and
+// then updates; nothing else happens.
 func TestRedisClusterSlotMoves(t *testing.T) {
 	cluster := startCluster(t, privateredis.ClusterConfig{})
 	// Without canaries, which would notice too, but late.
@@ -188,8 +188,7 @@ func TestRedisClusterSlotMoves(t *testing.T) {
 	}
 }
 
-// A cluster that is down makes Join wait; what was joined meanwhile holds once it
-// is there.
+// While the cluster is down, Join waits; the users are joined when it is back.
 func TestRedisClusterJoinWhileDown(t *testing.T) {
 	cluster := startCluster(t, privateredis.ClusterConfig{})
 	for _, s := range cluster.Masters {
@@ -208,7 +207,7 @@ func TestRedisClusterJoinWhileDown(t *testing.T) {
 	select {
 	case <-lost:
 	case <-time.After(pubsubtest.Patience):
-		t.Fatal("nobody has noticed that the cluster is down")
+		t.Fatal("no subscription has noticed that the cluster is down")
 	}
 	if bus.Connected() {
 		t.Error("a bus whose cluster is down is connected")

@@ -11,7 +11,7 @@ const defaultDialTimeout = 5 * time.Second
 
 // newRedisDialer returns a dialer for go-redis. Unlike the default, its TLS
 // handshake heeds the context, the connection of a [redisLink] ends with the
-// link, and a failure reaches the pool in another form (see failedConn).
+// link, and the pool gets a failure as a failedConn.
 func newRedisDialer(timeout time.Duration, config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
 	if timeout == 0 {
 		timeout = defaultDialTimeout
@@ -36,13 +36,13 @@ func newRedisDialer(timeout time.Duration, config *tls.Config) func(context.Cont
 	}
 }
 
-// failedConn is the connection of a pool to a server that cannot be reached: the
-// error of the dial comes out with the first use.
+// failedConn is a pooled connection to a server that cannot be reached: its
+// first use returns the error of the dial.
 //
-// A pool of go-redis that sees dials fail writes each to standard error, and
-// after some tens refuses to dial for up to a second. Redis may well be back by
-// then, and its subscriptions joined, whose gap would be told before the last
-// update is lost.
+// When dials fail, a pool of go-redis writes each failure to standard error,
+// and after some tens of them refuses to dial for up to a second. In that
+// second Redis may come back and the subscriptions may join again: they would
+// report the gap before the last update is lost.
 type failedConn struct {
 	err  error
 	addr failedAddr

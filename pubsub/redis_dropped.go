@@ -9,15 +9,15 @@ import (
 // complaintInterval is how often dropped messages are logged at most.
 const complaintInterval = 10 * time.Second
 
-// complaints logs what may repeat without end: the first time, and then now and
-// then with how often. It is safe for concurrent use.
+// complaints logs an event that may repeat endlessly: the first time at once,
+// then at intervals with a count. It is safe for concurrent use.
 type complaints struct {
 	mu    sync.Mutex
 	last  time.Time
 	count int // since the last
 }
 
-// log logs a message that was dropped.
+// log logs a dropped message.
 func (c *complaints) log(l *slog.Logger, what, channel string, err error) {
 	c.mu.Lock()
 	c.count++

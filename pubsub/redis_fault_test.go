@@ -17,8 +17,8 @@ import (
 	"github.com/badged/badged/pubsub/pubsubtest"
 )
 
-// lossLog is a log handler that tells when a subscription says that it has no
-// connection.
+// lossLog is a log handler that signals when a subscription logs the loss of
+// its connection.
 type lossLog struct {
 	slog.Handler
 	lost chan struct{} // a token for each time, as far as there is room
@@ -36,8 +36,8 @@ func (l lossLog) Handle(_ context.Context, r slog.Record) error {
 
 func (l lossLog) Enabled(context.Context, slog.Level) bool { return true }
 
-// patient takes the timeouts of go-redis away: what is waited for must not
-// depend on them.
+// patient disables the timeouts of go-redis: the tests must not depend on
+// them.
 const patient = "?dial_timeout=1h&read_timeout=1h&write_timeout=1h&pool_timeout=1h"
 
 // faulty is a bus on a Redis that a test disturbs.
@@ -47,14 +47,14 @@ type faulty struct {
 	lost <-chan struct{}
 }
 
-// newFaulty returns a bus on a Redis of its own, and checks that nothing is left
-// of it.
+// newFaulty returns a bus on its own Redis, and checks at the end that nothing
+// is left of it.
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
 	return newFaultyWith(t, pubsub.RedisConfig{})
 }
 
-// newHasty returns a bus that soon takes silence for death.
+// newHasty returns a bus that reconnects after a short silence.
 func newHasty(t *testing.T) *faulty {
 	t.Helper()
 	return newFaultyWith(t, pubsub.RedisConfig{
@@ -101,7 +101,7 @@ func (f *faulty) awaitLoss(t *testing.T) {
 	select {
 	case <-f.lost:
 	case <-time.After(pubsubtest.Patience):
-		t.Fatal("nobody has noticed that Redis is away")
+		t.Fatal("no subscription has noticed that Redis is down")
 	}
 }
 
@@ -138,9 +138,9 @@ func TestRedisKilledAndRestarted(t *testing.T) {
 	}
 }
 
-// TestRedisGapComesAfterEverybodyIsJoined has Redis drop the connections of its
-// subscribers, and go on: go-redis would dial again and say nothing.
-func TestRedisGapComesAfterEverybodyIsJoined(t *testing.T) {
+// TestRedisGapComesAfterAllJoins has Redis close its subscribers' connections
+// and stay up: go-redis would reconnect silently.
+func TestRedisGapComesAfterAllJoins(t *testing.T) {
 	f := newFaulty(t)
 	client := newClient(t, f.srv)
 	users := usersOf(5000) // several SUBSCRIBEs
@@ -166,7 +166,7 @@ func TestRedisFrozen(t *testing.T) {
 	_, r := subscribe(t, f, u)
 	f.pause(t)
 	f.awaitLoss(t)
-	f.awaitLoss(t) // nor does it answer a new connection
+	f.awaitLoss(t) // a frozen Redis answers no new connection either
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := f.Publish(ctx, []pubsub.Update{pubsubtest.NewUpdate(u, 1)}); err == nil {
@@ -178,7 +178,8 @@ func TestRedisFrozen(t *testing.T) {
 	r.AwaitVersion(t, u, 2)
 }
 
-// TestRedisFrozenPublishGivesUp bounds a publish whose context does not.
+// TestRedisFrozenPublishGivesUp bounds a publish whose context has no
+// deadline.
 func TestRedisFrozenPublishGivesUp(t *testing.T) {
 	srv := startRedis(t)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, PublishTimeout: 10 * time.Millisecond})
@@ -196,7 +197,7 @@ func TestRedisFrozenPublishGivesUp(t *testing.T) {
 	}
 }
 
-// TestRedisFrozenClose ends subscriptions that are stuck in a read, in a
+// TestRedisFrozenClose closes subscriptions that are stuck in a read, in a
 // handshake, and in writes that fill the socket.
 func TestRedisFrozenClose(t *testing.T) {
 	f := newHasty(t)
@@ -223,9 +224,9 @@ func TestRedisFrozenClose(t *testing.T) {
 	}
 }
 
-// TestRedisPings has a subscription that nobody talks to show that it lives. Of
-// canaries that are due so often two may be late on a busy machine, which ends a
-// connection: nothing else may.
+// TestRedisPings checks that an idle subscription stays connected. With
+// canaries this frequent, two may be late on a busy machine, which ends a
+// connection; nothing else may.
 func TestRedisPings(t *testing.T) {
 	f := newFaultyWith(t, pubsub.RedisConfig{PingInterval: time.Millisecond, PongTimeout: pubsubtest.Patience})
 	client := newClient(t, f.srv)
@@ -295,8 +296,8 @@ func TestRedisJoinWhileDown(t *testing.T) {
 	}
 }
 
-// TestRedisLeaveWhileDown leaves all there is to miss, so that there is no gap
-// to tell of.
+// TestRedisLeaveWhileDown leaves all users that missed updates, so no gap is
+// reported.
 func TestRedisLeaveWhileDown(t *testing.T) {
 	f := newFaulty(t)
 	u := usersOf(2)
@@ -313,7 +314,7 @@ func TestRedisLeaveWhileDown(t *testing.T) {
 	publish(t, f, pubsubtest.NewUpdate(u[1], 1))
 	r.AwaitVersion(t, u[1], 1)
 	if gaps := r.Gaps(); gaps != 0 {
-		t.Errorf("HandleGap was called %d times, though nobody has missed anything", gaps)
+		t.Errorf("HandleGap was called %d times, though no joined user missed an update", gaps)
 	}
 }
 
@@ -332,7 +333,7 @@ func TestRedisWakesOutliveTheConnection(t *testing.T) {
 }
 
 // TestRedisLosesNothingSilently restarts Redis while updates flow, and checks
-// that whatever did not arrive is told of by a gap that follows.
+// that a gap follows every lost update.
 func TestRedisLosesNothingSilently(t *testing.T) {
 	f := newFaulty(t)
 	users := usersOf(50)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelBroker is a Redis that answers when it is told to, and its listener's
+// modelBroker models Redis, which answers on request, and its listener's
 // connection.
 type modelBroker struct {
 	commands   []modelCommand // not answered yet
@@ -21,30 +21,30 @@ type modelCommand struct {
 }
 
 // TestInterests drives redisInterests with joins, leaves, connections and
-// answers in any order, and checks that nobody is told to be joined who is not,
-// that a gap is told when somebody missed something and is joined again, and
-// that in the end Redis holds just what is wanted.
+// answers in any order. It checks that no channel is reported as joined that
+// is not, that a gap is reported when a joined channel missed something and is
+// joined again, and that in the end Redis has exactly the wanted channels.
 func TestInterests(t *testing.T) {
-	// The run of luck that shows a forgotten answer is rarer than one in the
-	// hundred of a Check.
+	// A forgotten answer shows up in fewer than one in the hundred runs of a
+	// Check.
 	for range 20 {
 		rapid.Check(t, checkInterests)
 	}
 }
 
-const modelChannels = 2 // the fewer, the more happens to each
+const modelChannels = 2 // few, so that much happens to each
 
 func checkInterests(t *rapid.T) {
 	s := newRedisInterests()
 	var broker *modelBroker // nil while down
 	wanted := map[string]bool{}
-	missed := map[string]bool{} // joined once, or given up, and not joined since
+	missed := map[string]bool{} // was joined or given up, and has not been joined since
 	gapOwed := false
 	waits := map[string][]<-chan struct{}{}
 
 	channel := func() string { return fmt.Sprint(rapid.IntRange(0, modelChannels-1).Draw(t, "channel")) }
-	// settled says that Redis has the channel, and no command about it is
-	// under way.
+	// settled reports whether Redis has the channel and no command about it is
+	// pending.
 	settled := func(c string) bool {
 		return broker != nil && broker.subscribed[c] &&
 			!slices.ContainsFunc(broker.commands, func(m modelCommand) bool { return m.channel == c })
@@ -55,11 +55,11 @@ func checkInterests(t *rapid.T) {
 				select {
 				case <-ready:
 					if wanted[c] && !settled(c) {
-						t.Fatalf("channel %s is said to be joined, and is not", c)
+						t.Fatalf("channel %s is reported as joined, but is not", c)
 					}
 				default:
 					if !wanted[c] || settled(c) {
-						t.Fatalf("channel %s is joined or left, and somebody still waits", c)
+						t.Fatalf("channel %s is joined or left, but a call still waits", c)
 					}
 					continue
 				}

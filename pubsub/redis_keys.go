@@ -9,16 +9,17 @@ import (
 	"sync"
 )
 
-// Signed messages begin with a signature, the first 16 bytes of an HMAC-SHA256 in
-// base64, and a dot. It covers the channel, and with it the user: what was
-// published for one says nothing to another.
+// Signed messages begin with a signature, the first 16 bytes of an HMAC-SHA256
+// in base64, and a dot. It covers the channel, and with it the user: a message
+// copied to another user's channel is rejected.
 const (
 	signatureBytes = 16
 	signatureChars = 22
 )
 
-// keys sign and verify messages. Without any, messages are as they are.
-type keys []*sync.Pool // each of the hash.Hash of one key
+// keys sign and verify messages. Without keys, messages are neither signed nor
+// checked.
+type keys []*sync.Pool // one per key, of hash.Hash
 
 func newKeys(secrets []string) keys {
 	var k keys
@@ -28,7 +29,7 @@ func newKeys(secrets []string) keys {
 	return k
 }
 
-// sign returns what is published on a channel for a body: with the first key.
+// sign returns the message for a body on a channel, signed with the first key.
 func (k keys) sign(channel string, body []byte) []byte {
 	if len(k) == 0 {
 		return body
@@ -40,8 +41,8 @@ func (k keys) sign(channel string, body []byte) []byte {
 	return append(signed, body...)
 }
 
-// open returns the body of what came on a channel, if one of the keys has signed
-// it.
+// open returns the body of a message on a channel if one of the keys has
+// signed it.
 func (k keys) open(channel, payload string) (body string, ok bool) {
 	if len(k) == 0 {
 		return payload, true

@@ -12,18 +12,19 @@ import (
 	"github.com/badged/badged/pubsub/pubsubtest"
 )
 
-// What any of the keys has signed is taken: keys change one process after the
+// Messages signed with any of the keys are accepted, so that processes can
+// change keys one after the other.
 // other.
 func TestRedisKeysChange(t *testing.T) {
 	srv := startRedis(t)
 	u := pubsub.User{ID: "alice", Partition: 3}
 	for name, tc := range map[string]struct{ publisher, subscriber []string }{
-		"before":                     {[]string{"old"}, []string{"old"}},
-		"the subscriber knows both":  {[]string{"old"}, []string{"old", "new"}},
-		"the publisher does too":     {[]string{"old", "new"}, []string{"old", "new"}},
-		"the publisher turns first":  {[]string{"new", "old"}, []string{"old", "new"}},
-		"the subscriber turns first": {[]string{"old", "new"}, []string{"new", "old"}},
-		"the old one is gone":        {[]string{"new"}, []string{"new", "old"}},
+		"before":                       {[]string{"old"}, []string{"old"}},
+		"the subscriber knows both":    {[]string{"old"}, []string{"old", "new"}},
+		"the publisher does too":       {[]string{"old", "new"}, []string{"old", "new"}},
+		"the publisher changes first":  {[]string{"new", "old"}, []string{"old", "new"}},
+		"the subscriber changes first": {[]string{"old", "new"}, []string{"new", "old"}},
+		"the old one is gone":          {[]string{"new"}, []string{"new", "old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			publisher := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: tc.publisher})
@@ -41,7 +42,7 @@ func TestRedisKeysChange(t *testing.T) {
 	}
 }
 
-// capture returns what a bus publishes for an update, as it goes over Redis.
+// capture returns what a bus publishes over Redis for an update.
 func capture(t *testing.T, client *redis.Client, bus *pubsub.Redis, channel string, u pubsub.Update) string {
 	t.Helper()
 	subscription := client.Subscribe(t.Context(), channel)
@@ -57,8 +58,8 @@ func capture(t *testing.T, client *redis.Client, bus *pubsub.Redis, channel stri
 	return message.Payload
 }
 
-// Messages that no key has signed reach nobody and are counted: updates and wakes.
-func TestRedisDropsWhatIsNotSigned(t *testing.T) {
+// Updates that no key has signed are dropped and counted.
+func TestRedisDropsUnsignedMessages(t *testing.T) {
 	srv := startRedis(t)
 	client := newClient(t, srv)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
@@ -106,7 +107,7 @@ func TestRedisDropsWhatIsNotSigned(t *testing.T) {
 	}
 }
 
-func TestRedisDropsWakesThatAreNotSigned(t *testing.T) {
+func TestRedisDropsUnsignedWakes(t *testing.T) {
 	srv := startRedis(t)
 	client := newClient(t, srv)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
@@ -114,7 +115,7 @@ func TestRedisDropsWakesThatAreNotSigned(t *testing.T) {
 	woken := make(chan int, 10)
 	ended := make(chan error, 1)
 	go func() { ended <- bus.Wakes(ctx, func(p int) { woken <- p }) }()
-	for heard := false; !heard; { // until it listens
+	for heard := false; !heard; { // until Wakes listens
 		if err := bus.Wake(t.Context(), []int{1}); err != nil {
 			t.Fatal(err)
 		}

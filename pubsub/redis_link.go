@@ -24,7 +24,7 @@ var errLinkEnded = errors.New("the connection is lost")
 // One goroutine may receive while another subscribes.
 type redisLink struct {
 	pubsub *redis.PubSub
-	// sharded is set where the channels are those of one shard of a cluster.
+	// sharded is set for channels of one shard of a cluster.
 	sharded bool
 
 	// ctx ends with the link and closes its connection: reads and writes return
@@ -126,5 +126,5 @@ func (k *redisLink) receive() (any, error) {
 // more than once.
 func (k *redisLink) close(cause error) {
 	k.end(cause)
-	_ = k.pubsub.Close() // The connection is closed, or about to be: nothing is lost that matters.
+	_ = k.pubsub.Close() // The connection is closed already, or is about to be.
 }

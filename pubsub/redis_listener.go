@@ -31,7 +31,7 @@ type redisListener struct {
 	redisInterests
 
 	bus          *Redis
-	tag          string // of its channels
+	tag          string // of the channels
 	log          *slog.Logger
 	pingInterval time.Duration
 	silence      time.Duration // after which a connection is dead
@@ -42,8 +42,9 @@ type redisListener struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned
 
-	connections int // on which Redis spoke; for run alone
-	// connected is set while there is a connection on which Redis has spoken.
+	connections int // on which Redis answered; only run uses it
+	// connected is set while there is a connection on which Redis has
+	// answered.
 	connected atomic.Bool
 	canary    canary
 }
@@ -125,8 +126,8 @@ func (l *redisListener) run() {
 	}
 }
 
-// connection opens one connection and stays until it is lost. connected says
-// whether Redis ever spoke on it.
+// connection opens one connection and stays until it is lost. connected
+// reports whether Redis ever answered on it.
 func (l *redisListener) connection() (connected bool, err error) {
 	link, err := l.open()
 	if err != nil {
@@ -258,8 +259,8 @@ func (l *redisListener) watch(link *redisLink) {
 			link.close(errDeaf)
 			return
 		}
-		// The next is due after that, and the end of the link must not wait
-		// longer for a Redis that is frozen.
+		// A Redis that is frozen must not delay the next canary, or the end of
+		// the link.
 		ctx, cancel := context.WithTimeout(link.ctx, l.pingInterval)
 		l.canary.send(ctx)
 		cancel()

@@ -15,8 +15,8 @@ import (
 const wakeChannel = "badged:wake"
 
 // channelOf returns the channel of a user: badged:{p03}:u:alice. A cluster
-// hashes only what the first braces hold, so that all users of a partition share
-// a slot, whatever their ids hold.
+// hashes only the text in the first braces, so that all users of a partition
+// share a slot, whatever their ids contain.
 func channelOf(u User) string {
 	return string(appendChannel(make([]byte, 0, 64), u))
 }
@@ -28,7 +28,8 @@ func appendChannel(b []byte, u User) []byte {
 	return append(b, u.ID...)
 }
 
-// partitionTag returns what a cluster hashes of the channels of a partition: p03.
+// partitionTag returns the part of a partition's channels that a cluster
+// hashes: p03.
 func partitionTag(partition int) string { return string(appendTag(nil, partition)) }
 
 func appendTag(b []byte, partition int) []byte {
@@ -39,11 +40,12 @@ func appendTag(b []byte, partition int) []byte {
 	return strconv.AppendInt(b, int64(partition), 10)
 }
 
-// everyTag is the tag of a listener to channels of any partition.
+// everyTag is the tag of a listener to channels of all partitions.
 const everyTag = "all"
 
-// canaryChannel returns a new channel in the slot of the channels with a tag. The
-// tag of a channel is what its first braces hold, or its name without braces.
+// canaryChannel returns a new channel in the slot of the channels with a tag.
+// The tag of a channel is the text in its first braces, or its name without
+// braces.
 func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + rand.Text() }
 
 // errWrongChannel reports an update on the channel of another user.

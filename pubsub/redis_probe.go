@@ -13,17 +13,17 @@ import (
 
 // RedisProbe describes a Redis.
 type RedisProbe struct {
-	// Version is that of the server, such as "7.0.15"; "" if the access list
-	// hides it, which does no harm.
+	// Version is the version of the server, such as "7.0.15"; "" if the access
+	// list hides it, which is harmless.
 	Version string
 	// Mode is "standalone", "sentinel" or "cluster".
 	Mode string
-	// Sharded is set where it has sharded pub/sub (Redis 7 and later).
+	// Sharded is set if it has sharded pub/sub (Redis 7 and later).
 	Sharded bool
 }
 
 // ProbeRedis checks that the Redis of a URL (see [RedisConfig]) delivers a
-// message, which is all that badged needs of it, and describes it. It waits until
+// message, which is all that badged needs, and describes it. It waits until
 // ctx is done. Its errors name the step that failed.
 func ProbeRedis(ctx context.Context, url string) (RedisProbe, error) {
 	client, err := openRedis(url)
@@ -52,7 +52,7 @@ func ProbeRedis(ctx context.Context, url string) (RedisProbe, error) {
 	return p, passOn(ctx, client)
 }
 
-// passOn publishes to a channel of its own and waits for the message.
+// passOn publishes to a new channel and waits for the message.
 func passOn(ctx context.Context, client redis.UniversalClient) error {
 	channel := "badged:probe:" + rand.Text()
 	subscription := client.Subscribe(ctx, channel)
@@ -72,7 +72,7 @@ func passOn(ctx context.Context, client redis.UniversalClient) error {
 			if err == nil {
 				err = errors.New("nothing came")
 			}
-			return fmt.Errorf("wait for what was published to %s: %w", channel, err)
+			return fmt.Errorf("wait for the message published to %s: %w", channel, err)
 		}
 	}
 }

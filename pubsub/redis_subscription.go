@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// redisSubscription listens to the channels of users with one listener, or in a
-// cluster with one for each partition of its users: a connection serves one shard
-// only, and each partition may move to another shard by itself.
+// redisSubscription listens to the channels of users with one listener, or in
+// a cluster with one for each partition of its users: a connection serves one
+// shard only, and partitions move between shards independently.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler
@@ -28,7 +28,7 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	if r.isClosed() {
 		return nil, ErrClosed
 	}
-	if r.cluster == nil { // there is but one, which may connect at once
+	if r.cluster == nil { // the only listener can connect at once
 		if _, err := s.listener(everyTag); err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (s *redisSubscription) Join(ctx context.Context, users ...User) error {
 	return nil
 }
 
-// Leave implements [Subscription]. Redis is told soon after.
+// Leave implements [Subscription]. Redis gets the command soon after.
 func (s *redisSubscription) Leave(_ context.Context, users ...User) error {
 	byTag := s.channelsByTag(users)
 	s.mu.Lock()
@@ -136,7 +136,7 @@ func (s *redisSubscription) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	// No listener is added any more.
+	// No listener is added from here on.
 	for _, l := range s.listeners {
 		l.cancel()
 	}

@@ -26,8 +26,8 @@ func startRedis(t testing.TB, args ...string) *privateredis.Server {
 	return srv
 }
 
-// newRedis returns a bus that ends with the test. Timeouts that cfg leaves open
-// are so long that no machine is too busy for them.
+// newRedis returns a bus that ends with the test. Timeouts that cfg leaves
+// open are too long to expire on a busy machine.
 func newRedis(t testing.TB, cfg pubsub.RedisConfig) *pubsub.Redis {
 	t.Helper()
 	for _, timeout := range []*time.Duration{&cfg.PublishTimeout, &cfg.PongTimeout} {
@@ -108,7 +108,8 @@ func TestRedisUnixSocket(t *testing.T) {
 	r.AwaitVersion(t, u, 1)
 }
 
-// TestRedisJoinsProcesses has what one process publishes arrive at another.
+// TestRedisJoinsProcesses checks that updates published by one process arrive
+// at another.
 func TestRedisJoinsProcesses(t *testing.T) {
 	srv := startRedis(t)
 	projector := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
@@ -127,7 +128,7 @@ func TestRedisJoinsProcesses(t *testing.T) {
 	}
 }
 
-// TestRedisWire pins what other programs see on the wire.
+// TestRedisWire pins what other programs see on Redis.
 func TestRedisWire(t *testing.T) {
 	srv := startRedis(t)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})

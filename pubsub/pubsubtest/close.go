@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// guard is a handler that fails the test when it is called after it was told
-// that it cannot be.
+// guard is a handler that fails the test if it is called after silence was
+// promised.
 type guard struct {
 	*Recorder
 	t      *testing.T
@@ -28,7 +28,7 @@ func (g *guard) HandleUpdate(u *pubsub.Update) {
 	g.Recorder.HandleUpdate(u)
 }
 
-// testSilence closes with closing while updates pour in.
+// testSilence calls closing while updates arrive.
 func testSilence(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription)) {
 	u := users(t, 1)[0]
 	g := &guard{Recorder: NewRecorder(), t: t}
@@ -80,7 +80,7 @@ func testCloseBus(t *testing.T, bus pubsub.Bus) {
 	})
 }
 
-// testCloseWaits closes with closing while the handler is inside.
+// testCloseWaits calls closing while the handler runs.
 func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription) error) {
 	u := users(t, 1)[0]
 	slow := newBlocker()
@@ -97,8 +97,8 @@ func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscripti
 	for !errors.Is(s.Leave(t.Context()), pubsub.ErrClosed) {
 		runtime.Gosched() // until Close has begun
 	}
-	// A Close that does not wait has time to return, though nothing proves that
-	// it takes it.
+	// Give a Close that does not wait time to return. This can only miss a
+	// fault, not report one.
 	for range 10_000 {
 		runtime.Gosched()
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// done returns a context that is done.
+// done returns a canceled context.
 func done(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -18,15 +18,15 @@ func done(t *testing.T) context.Context {
 
 func testJoinBeforePublish(t *testing.T, bus pubsub.Bus) {
 	s, r := subscribe(t, bus)
-	everybody := users(t, 200)
-	for _, u := range everybody {
+	all := users(t, 200)
+	for _, u := range all {
 		join(t, s, u)
 		publish(t, bus, NewUpdate(u, 1))
 	}
-	r.AwaitUpdates(t, len(everybody))
+	r.AwaitUpdates(t, len(all))
 	for i, got := range r.Updates() {
-		if got.UserID != everybody[i].ID {
-			t.Fatalf("update %d is of %s, want %s", i, got.UserID, everybody[i].ID)
+		if got.UserID != all[i].ID {
+			t.Fatalf("update %d is of %s, want %s", i, got.UserID, all[i].ID)
 		}
 	}
 	lost(t, r)
@@ -53,7 +53,7 @@ func testSeveralSubscriptions(t *testing.T, bus pubsub.Bus) {
 	a.AwaitVersion(t, u[1], 2)
 	b.AwaitVersion(t, u[2], 3)
 
-	// What one leaves, or all of it, the other keeps.
+	// Leaving a user in one subscription leaves the other joined.
 	leave(t, aSub, u[1])
 	publish(t, bus, NewUpdate(u[1], 4), NewUpdate(u[0], 5))
 	b.AwaitVersion(t, u[1], 4)
@@ -88,7 +88,7 @@ func testHasSubscribers(t *testing.T, bus pubsub.Bus) {
 		}
 	}
 	a, _ := subscribe(t, bus, u)
-	check("that is joined")
+	check("that has joined")
 	b, _ := subscribe(t, bus, u)
 	leave(t, a, u)
 	check("that another subscription has left")
@@ -128,38 +128,38 @@ func testRejoin(t *testing.T, bus pubsub.Bus) {
 }
 
 func testManyUsers(t *testing.T, bus pubsub.Bus) {
-	everybody := users(t, 5000)
-	s, r := subscribe(t, bus, everybody...)
-	updates := make([]pubsub.Update, len(everybody))
-	for i, u := range everybody {
+	all := users(t, 5000)
+	s, r := subscribe(t, bus, all...)
+	updates := make([]pubsub.Update, len(all))
+	for i, u := range all {
 		updates[i] = pubsub.Update{Badge: pubsub.Badge{UserID: u.ID, Version: int64(i)}, Partition: u.Partition}
 	}
 	publish(t, bus, updates...)
-	for i, got := range r.AwaitUpdates(t, len(everybody)) {
+	for i, got := range r.AwaitUpdates(t, len(all)) {
 		if got.Version != int64(i) {
 			t.Fatalf("update %d has version %d", i, got.Version)
 		}
 	}
-	leave(t, s, everybody[1:]...)
+	leave(t, s, all[1:]...)
 	publish(t, bus, updates[1:]...)
 	publish(t, bus, updates[0])
-	if got := r.AwaitUpdates(t, len(everybody)+1); got[len(everybody)].UserID != everybody[0].ID {
+	if got := r.AwaitUpdates(t, len(all)+1); got[len(all)].UserID != all[0].ID {
 		t.Error("the update of a user that was left arrived")
 	}
 	lost(t, r)
 }
 
-// testConcurrentJoins has goroutines join and leave the same users at once, and
-// then checks that what was decided last holds.
+// testConcurrentJoins has goroutines join and leave the same users at once,
+// then checks that the last call counts.
 func testConcurrentJoins(t *testing.T, bus pubsub.Bus) {
 	const goroutines, rounds = 8, 30
-	everybody := users(t, 20)
+	all := users(t, 20)
 	s, r := subscribe(t, bus)
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
 			for round := range rounds {
-				some := everybody[(g+round)%10 : (g+round)%10+10]
+				some := all[(g+round)%10 : (g+round)%10+10]
 				if err := s.Join(t.Context(), some...); err != nil {
 					t.Errorf("Join: %v", err)
 				}
@@ -170,7 +170,7 @@ func testConcurrentJoins(t *testing.T, bus pubsub.Bus) {
 		})
 	}
 	wg.Wait()
-	in, out := everybody[:10], everybody[10:]
+	in, out := all[:10], all[10:]
 	join(t, s, in...)
 	leave(t, s, out...)
 	for _, u := range slices.Concat(out, in) {
@@ -196,12 +196,12 @@ func testNothing(t *testing.T, bus pubsub.Bus) {
 	if err := bus.Wake(t.Context(), nil); err != nil {
 		t.Errorf("Wake: %v", err)
 	}
-	publish(t, bus, NewUpdate(users(t, 1)[0], 1)) // nobody listens
+	publish(t, bus, NewUpdate(users(t, 1)[0], 1)) // no handler is joined
 	lost(t, r)
 }
 
-// testJoinGivesUp joins with a context that is done: either the bus need not
-// wait, or the user is joined later and a gap tells when.
+// testJoinGivesUp joins with a canceled context: either the bus need not wait,
+// or the user is joined later and a gap reports it.
 func testJoinGivesUp(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 2)
 	s, r := subscribe(t, bus)
@@ -212,7 +212,7 @@ func testJoinGivesUp(t *testing.T, bus pubsub.Bus) {
 	r.AwaitVersion(t, u[0], 1)
 	r.AwaitVersion(t, u[1], 1)
 
-	// Who is joined already is not waited for.
+	// Join does not wait for users that are joined already.
 	if err := s.Join(done(t), u...); err != nil {
 		t.Errorf("Join of users that are joined: %v", err)
 	}

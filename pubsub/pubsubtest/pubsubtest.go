@@ -1,4 +1,4 @@
-// Package pubsubtest proves that an implementation of [pubsub.Bus] keeps the
+// Package pubsubtest checks that an implementation of [pubsub.Bus] keeps its
 // contract, and has a handler for tests that listen on a bus.
 package pubsubtest
 
@@ -21,18 +21,18 @@ func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	}{
 		{"an update arrives as it was published", testUpdateIsWhole},
 		{"an empty update arrives as it was published", testEmptyUpdate},
-		{"the slice of a publish may be used again", testSliceIsFree},
+		{"the slice of a publish may be reused", testSliceIsFree},
 		{"any user id is an address", testUserIDs},
 		{"updates keep their order", testOrder},
 		{"what is published after a join arrives", testJoinBeforePublish},
-		{"only what was joined arrives", testOnlyJoined},
+		{"only updates of joined users arrive", testOnlyJoined},
 		{"each subscription has its own users", testSeveralSubscriptions},
 		{"a joined user has subscribers", testHasSubscribers},
 		{"joining twice is joining once", testJoinTwice},
 		{"leaving and joining again misses nothing", testRejoin},
 		{"many users join at once", testManyUsers},
 		{"joins and leaves may be concurrent", testConcurrentJoins},
-		{"nothing is a valid argument", testNothing},
+		{"empty arguments are valid", testNothing},
 		{"the handler is called from one goroutine at a time", testSerial},
 		{"a handler that blocks delays no other", testSlowHandler},
 		{"a join that gives up takes effect later", testJoinGivesUp},
@@ -98,8 +98,9 @@ func publish(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 	}
 }
 
-// users returns n users of one partition, in which order is kept. They are the
-// test's own: an update may arrive late, when the next test listens.
+// users returns n users of one partition, whose updates keep their order. They
+// are new in each test, because late updates of an earlier test may still
+// arrive.
 func users(t *testing.T, n int) []pubsub.User {
 	users := make([]pubsub.User, n)
 	for i := range users {
@@ -108,8 +109,8 @@ func users(t *testing.T, n int) []pubsub.User {
 	return users
 }
 
-// lost fails the test if the bus said that it lost something, which no broker
-// of this suite does.
+// lost fails the test if HandleGap was called: no broker of this suite loses
+// updates.
 func lost(t *testing.T, r *Recorder) {
 	t.Helper()
 	if gaps := r.Gaps(); gaps > 0 {

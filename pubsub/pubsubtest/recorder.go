@@ -10,12 +10,12 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Patience is how long a test waits for what must happen before it fails. It is
-// not a measure of anything.
+// Patience is how long a test waits for an event that must come before it
+// fails. It measures nothing.
 const Patience = time.Minute
 
-// Recorder is a [pubsub.Handler] that keeps what it is told. It is safe for
-// concurrent use, and notices when its methods are called concurrently.
+// Recorder is a [pubsub.Handler] that records its calls. It is safe for
+// concurrent use, and detects concurrent calls of its methods.
 type Recorder struct {
 	inside atomic.Int32 // calls under way
 	serial atomic.Bool  // cleared when two calls overlapped
@@ -55,18 +55,17 @@ func (r *Recorder) record(what func()) {
 	r.changed = make(chan struct{})
 }
 
-// Serial says that no two calls have overlapped so far.
+// Serial reports whether no two calls have overlapped so far.
 func (r *Recorder) Serial() bool { return r.serial.Load() }
 
-// Updates returns the updates so far, in the order of their arrival.
+// Updates returns the updates so far, in order of arrival.
 func (r *Recorder) Updates() []*pubsub.Update {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.updates)
 }
 
-// Versions returns the versions of the updates of u so far, in the order of
-// their arrival.
+// Versions returns the versions of u's updates so far, in order of arrival.
 func (r *Recorder) Versions(u pubsub.User) []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +114,8 @@ func (r *Recorder) AwaitGaps(t testing.TB, n int) {
 	}
 }
 
-// await waits until ok, which is called with mu held, or for Patience.
+// await waits until ok returns true, but at most for Patience. ok is called
+// with mu held.
 func (r *Recorder) await(ok func() bool) bool {
 	patience := time.After(Patience)
 	for {
@@ -133,8 +133,8 @@ func (r *Recorder) await(ok func() bool) bool {
 	}
 }
 
-// NewUpdate returns an update of u that is full of values to get wrong: numbers
-// that no float64 holds, an empty map, text of all kinds.
+// NewUpdate returns an update of u with values that are easily corrupted:
+// numbers that no float64 holds, an empty map, text of all kinds.
 func NewUpdate(u pubsub.User, version int64) pubsub.Update {
 	const big = 1<<53 + 1
 	return pubsub.Update{

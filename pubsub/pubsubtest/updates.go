@@ -63,18 +63,18 @@ func testUserIDs(t *testing.T, bus pubsub.Bus) {
 		"*", "?", "[a-z]", "a*", `\`, `"`, "'", "%s", "<b>", "&amp;", "\u2028",
 		"ü", "u\u0308", "用户", "🦊", strings.Repeat("é", 64), strings.Repeat("x", 128),
 	}
-	var everybody []pubsub.User
+	var all []pubsub.User
 	for _, id := range ids {
 		for _, partition := range []int{0, 1, 10, 99, 100, 1023} {
-			everybody = append(everybody, pubsub.User{ID: id, Partition: partition})
+			all = append(all, pubsub.User{ID: id, Partition: partition})
 		}
 	}
-	_, r := subscribe(t, bus, everybody...)
-	for i, u := range everybody {
+	_, r := subscribe(t, bus, all...)
+	for i, u := range all {
 		publish(t, bus, NewUpdate(u, int64(i)))
 	}
-	r.AwaitUpdates(t, len(everybody))
-	for i, u := range everybody {
+	r.AwaitUpdates(t, len(all))
+	for i, u := range all {
 		if got, want := r.Versions(u), []int64{int64(i)}; !slices.Equal(got, want) {
 			t.Errorf("%+v: versions %v arrived, want %v", u, got, want)
 		}
@@ -83,14 +83,14 @@ func testUserIDs(t *testing.T, bus pubsub.Bus) {
 
 func testOrder(t *testing.T, bus pubsub.Bus) {
 	const rounds, perCall = 50, 40
-	everybody := users(t, 5)
-	_, r := subscribe(t, bus, everybody...)
+	all := users(t, 5)
+	_, r := subscribe(t, bus, all...)
 	var want []int64
 	for round := range rounds {
 		updates := make([]pubsub.Update, perCall)
 		for i := range updates {
 			version := int64(round*perCall + i)
-			updates[i] = NewUpdate(everybody[i%len(everybody)], version)
+			updates[i] = NewUpdate(all[i%len(all)], version)
 			want = append(want, version)
 		}
 		publish(t, bus, updates...)
@@ -105,13 +105,14 @@ func testOrder(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// testSerial publishes from several goroutines to a handler that would notice.
+// testSerial publishes from several goroutines to a handler that detects
+// concurrent calls.
 func testSerial(t *testing.T, bus pubsub.Bus) {
 	const publishers, each = 8, 100
-	everybody := users(t, publishers)
-	_, r := subscribe(t, bus, everybody...)
+	all := users(t, publishers)
+	_, r := subscribe(t, bus, all...)
 	var wg sync.WaitGroup
-	for _, u := range everybody {
+	for _, u := range all {
 		wg.Go(func() {
 			for version := range int64(each) {
 				if err := bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, version)}); err != nil {
@@ -125,7 +126,7 @@ func testSerial(t *testing.T, bus pubsub.Bus) {
 	if !r.Serial() {
 		t.Error("calls of the handler overlapped")
 	}
-	for _, u := range everybody {
+	for _, u := range all {
 		if got := r.Versions(u); len(got) != each || !slices.IsSorted(got) {
 			t.Errorf("%s: versions %v arrived, want 0 to %d in order", u.ID, got, each-1)
 		}
@@ -133,8 +134,7 @@ func testSerial(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// blocker is a handler that does not return from its first update until it is
-// let go.
+// blocker is a handler whose first call blocks until it is released.
 type blocker struct {
 	*Recorder
 	once    sync.Once

@@ -36,7 +36,7 @@ func Listen(ctx context.Context, bus pubsub.Bus) *Waker {
 	return w
 }
 
-// Wait returns what Wakes returned, once it has.
+// Wait waits until Wakes has returned, and returns its error.
 func (w *Waker) Wait(t testing.TB) error {
 	t.Helper()
 	select {
@@ -48,8 +48,8 @@ func (w *Waker) Wait(t testing.TB) error {
 	}
 }
 
-// AwaitWake wakes partition, again and again, until w was called for it. Nothing
-// else shows that Wakes listens.
+// AwaitWake wakes partition repeatedly until w was called for it. Nothing else
+// shows that Wakes listens.
 func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
 	t.Helper()
 	again := time.NewTicker(10 * time.Millisecond)

@@ -63,7 +63,7 @@ var (
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
 	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
-	signed      = check{"./pubsub", "^TestRedisDropsWhatIsNotSigned$", false}
+	signed      = check{"./pubsub", "^TestRedisDropsUnsignedMessages$", false}
 	commands    = check{"./gateway", "^TestCommands$", true}
 	marks       = check{"./gateway", "^TestMark", false}
 	limits      = check{"./gateway", "^(TestConnectionsOverALimit|TestCommandsOverTheRate|TestCommandsOfAUserAreCountedTogether|TestSignsOfLifeOverTheRate|TestFloodIsClosed|TestAddressOf)$", false}
