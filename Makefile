@@ -1,37 +1,38 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 
-# Development tools, at the versions of their own module; go caches the builds.
+# Development tools, at the versions that their own module pins. Go caches the
+# builds.
 TOOL := go tool -modfile=$(CURDIR)/internal/devtest/tools/go.mod
 
-# The packages to test, and more flags for go test. It begins with those that
-# take longest, and wait most, so that others run beside them.
+# The packages to test, and more flags for go test. The slowest packages come
+# first: they mostly wait, and the others run meanwhile.
 PKGS      ?= ./tests ./projector ./...
 TESTFLAGS ?=
-# How long the tests of a package may take; those of ./tests take seven minutes
-# on two cores that do nothing else, and go's own bound is ten.
+# Time limit for the tests of a package. ./tests takes seven minutes on two idle
+# cores, too close to go's default of ten.
 TIMEOUT   ?= 30m
-# How long each fuzz target runs.
+# Duration of each fuzz target.
 FUZZTIME  ?= 5s
-# How many histories a run folds without I/O, and through real tables.
+# Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 5000
 TABLE_HISTORIES ?= 2000
-# How many databases are dumped and restored in the night, several times each.
+# Databases that make nightly dumps and restores, several times each.
 JOURNEYS ?= 200
-# How long instances come and go in the night, and for how long no partition may
-# be without an owner meanwhile: a machine that does much else needs more.
+# How long make nightly starts and stops instances, and how long a partition may
+# have no owner meanwhile. A busy machine needs more.
 CHURN   ?= 60s
 UNOWNED ?= 5s
-# How long make soak takes, with how many clients and events per second.
+# Duration of make soak, its clients and its events per second.
 SOAK    ?= 10m
 CLIENTS ?= 5000
 RATE    ?= 500
-# The tests that do.
+# The tests that fold histories.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
 
 .PHONY: help
-help: ## list what make can do
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -46,15 +47,15 @@ ifneq ($(filter ./...,$(PKGS)),)
 endif
 
 .PHONY: web
-web: needs ## check, test and rebuild what is written in TypeScript
+web: needs ## check, test and rebuild the TypeScript part
 	@.ci/web
 
 .PHONY: needs
-needs: ## install the programs that tests need, where missing
+needs: ## install missing programs that tests need
 	@.ci/needs
 
 .PHONY: docs
-docs: ## write docs/reference anew from the code, and the help in docs/cli.md
+docs: ## regenerate docs/reference and the help in docs/cli.md
 	go test -count=1 -run '^TestReferenceIsUpToDate$$' ./internal/app -update
 	go test -count=1 -run '^TestHelpInDocs$$' ./internal/cli -update
 
@@ -69,12 +70,12 @@ fuzz: needs ## run each fuzz target for FUZZTIME
 	@.ci/fuzz $(FUZZTIME)
 
 .PHONY: mutate
-mutate: needs ## break badged in listed ways; a test must fail for each (MUTANT='regular expression')
+mutate: needs ## apply each mutant; a test must catch it (MUTANT='regular expression')
 	go run ./internal/devtest/mutation -only '$(MUTANT)'
 
 .PHONY: nightly
 nightly: HISTORIES := 1000000
-nightly: needs ## fold a million histories, thousands through real tables, and let instances come and go
+nightly: needs ## run the long tests: a million histories, restores, churn, mutants
 	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./projector -journeys=$(JOURNEYS)
@@ -82,11 +83,11 @@ nightly: needs ## fold a million histories, thousands through real tables, and l
 	$(MAKE) mutate
 
 .PHONY: soak
-soak: needs ## disturb CLIENTS connections and RATE events a second for SOAK, and see that all end right
+soak: needs ## break connections of CLIENTS at RATE events a second for SOAK; all must end right
 	go test -count=1 -timeout 24h -v -run '^TestSoak$$' ./tests -plain -soak=$(SOAK) -soak-clients=$(CLIENTS) -soak-rate=$(RATE)
 
 .PHONY: bench
-bench: needs ## compare with other ways to count, see docs/benchmarks.md (BENCH='-scenario sustained -rounds 3')
+bench: needs ## compare with other ways to count: docs/benchmarks.md (BENCH='-scenario sustained -rounds 3')
 	go -C tests/bench build -o $(CURDIR)/bin/bench .
 	bin/bench -out docs/benchmarks $(value BENCH)
 
@@ -103,11 +104,11 @@ lint: ## run the linters
 fmt: ## format the code
 	$(TOOL) golangci-lint fmt
 
-# 75 says that nothing could be checked, which .ci/vuln has said loudly.
+# Exit status 75: .ci/vuln could check nothing, and has printed a warning.
 .PHONY: vuln
-vuln: ## look for known vulnerabilities in what is called (VULNDB=URL of a mirror)
+vuln: ## look for known vulnerabilities in called code (VULNDB=URL of a mirror)
 	@.ci/vuln || test $$? -eq 75
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove build results
 	rm -rf bin coverage.out coverage.html

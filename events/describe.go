@@ -22,11 +22,11 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/42", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{
-			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. By an app, the position moves up to the last message delivered, and further with what is delivered within the next minute.",
+			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. With by_app, it covers only messages delivered by then or within the next minute.",
 			Example: Event{ID: "design-crew/read/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: MessageRecalled, Does: "The message leaves the unread messages for good, also where the recall comes before the delivery.",
+			Type: MessageRecalled, Does: "The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery.",
 			Example: Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
@@ -42,11 +42,11 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: UserReadAll, Does: "Every conversation, or every one of a category, is read up to its last delivered message.",
+			Type: UserReadAll, Does: "Every conversation, or every conversation of a category, is read up to its last delivered message.",
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
 		},
 		{
-			Type: ConversationExpired, Does: "Like a read up to the last message delivered, of a conversation that went without a message for so long that it expired.", Reserved: true,
+			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, after it went without new messages for too long.", Reserved: true,
 			Example: Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 	}
@@ -71,12 +71,12 @@ func (set fields) names() []string {
 // Envelope describes the JSON form of an [Event], for generated documentation.
 type Envelope struct {
 	SpecVersion     string `json:"specversion" doc:"The version of CloudEvents."`
-	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within source; with it, what the event is known by: one that comes again changes nothing."`
-	Source          string `json:"source" minLength:"1" maxLength:"256" doc:"Who publishes, by convention a URI reference."`
-	Type            Type   `json:"type" doc:"What the event means."`
-	Time            string `json:"time,omitempty" format:"date-time" doc:"When it happened. It is for people: no count depends on it. Without one the event gets the time at which it was accepted."`
-	TraceParent     string `json:"traceparent,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, kept with the event."`
-	TraceState      string `json:"tracestate,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, kept with the event."`
+	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within the source. The two identify the event: a repeated event changes nothing."`
+	Source          string `json:"source" minLength:"1" maxLength:"256" doc:"The publisher, by convention as a URI reference."`
+	Type            Type   `json:"type" doc:"The type, one of those below."`
+	Time            string `json:"time,omitempty" format:"date-time" doc:"When it happened, for information: no count depends on it. By default the time at which the event was accepted."`
+	TraceParent     string `json:"traceparent,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, stored with the event."`
+	TraceState      string `json:"tracestate,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, stored with the event."`
 	DataContentType string `json:"datacontenttype,omitempty" doc:"Must be application/json, or end in +json."`
 	DataSchema      string `json:"dataschema,omitempty" doc:"Accepted and ignored."`
 	Subject         string `json:"subject,omitempty" doc:"Accepted and ignored."`

@@ -84,17 +84,17 @@ type Event struct {
 // does not use them.
 type Data struct {
 	ConversationID   string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
-	UserIDs          []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users on whom the event has an effect."`
+	UserIDs          []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
 	Seq              int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message read; of a conversation that was left, the last one that does not bring it back."`
-	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" doc:"Those of user_ids whom the message mentions."`
+	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back."`
+	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users among user_ids that the message mentions."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered and every
 	// category in a UserReadAll.
-	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation: chat if a message has none; every one if a user reads all."`
-	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for people."`
-	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"Who sent the message; skipped where it is among user_ids, so that nobody's own message counts."`
+	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`
+	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
+	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. If the sender is among user_ids, the message does not count for the sender."`
 	Level     Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
-	ByApp     bool   `json:"by_app" doc:"An app says so, which is not trusted as the backend is: the read covers what is delivered up to then, and within the next minute."`
+	ByApp     bool   `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
 }
 
 // Limits of what an event may hold. IDs of users, conversations, messages and

@@ -21,12 +21,12 @@ func ClientFrames() []FrameInfo {
 	return []FrameInfo{
 		{
 			T: frameHello, Of: clientFrame{}, Required: []string{"t"}, Optional: []string{"token", "epoch", "version"},
-			Means:   "The first frame, within 5 seconds: who the client is, where it has not said so before, and the state that it holds, if any.",
+			Means:   "The first frame, due within 5 seconds: the token, unless the handshake had it, and the state that the client holds, if any.",
 			Example: `{"t":"hello","epoch":"c9a41196e14f","version":1}`,
 		},
 		{
 			T: frameRead, Of: clientFrame{}, Required: []string{"t", "conversation_id", "up_to_seq"}, Optional: []string{"id"}, Command: true,
-			Means:   "The user has read a conversation up to a message. It covers what is delivered to the user by then, and within the next minute; ok says that it is saved, also where there is no such conversation.",
+			Means:   "The user has read a conversation up to a message. It covers messages delivered to the user by then or within the next minute. The answer is ok even if there is no such conversation.",
 			Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":1}`,
 		},
 		{
@@ -36,16 +36,16 @@ func ClientFrames() []FrameInfo {
 		},
 		{
 			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id"}, Command: true,
-			Means:   "The conversation is to count at least 1 until it is read up to the read position or further.",
+			Means:   "The conversation counts at least 1 until it is read up to the read position or further.",
 			Example: `{"t":"mark_unread","id":3,"conversation_id":"tea"}`,
 		},
 		{
 			T: frameAuth, Of: clientFrame{}, Required: []string{"t", "token"}, Optional: []string{"id"},
-			Means:   "A fresh token of the same user, before the old one ends.",
+			Means:   "A fresh token of the same user, sent before the old one expires.",
 			Example: `{"t":"auth","id":4,"token":"eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl"}`,
 		},
 		{
-			T: framePing, Of: bareFrame{}, Means: "A sign of life, answered with a pong. Browsers cannot see the pings of WebSockets, which the server sends too.",
+			T: framePing, Of: bareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
 			Example: `{"t":"ping"}`,
 		},
 		{
@@ -60,28 +60,28 @@ func ServerFrames() []FrameInfo {
 	return []FrameInfo{
 		{
 			T: "snapshot", Of: snapshotFrame{},
-			Means:   "The whole state: the answer to a hello that holds nothing, another epoch, or a version that is too old or not known, and what corrects a client later. Replace what you hold, whatever the version.",
+			Means:   "The whole state. It answers a hello without a state, with another epoch, or with a version that is unknown or too old, and later corrects a client that is wrong. Replace what you hold, whatever the version.",
 			Example: `{"t":"snapshot","epoch":"c9a41196e14f","version":1,"total":1,"mentions":0,"categories":{"chat":1},"conversations":[{"conversation_id":"tea","unread":1,"mentions":0,"first_unread_seq":1,"read_seq":0,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":1}],"more":false,"ping_ms":25000,"expires_at":"2026-11-21T04:50:22Z"}`,
 		},
 		{
 			T: "changes", Of: resumedFrame{},
 			Required: []string{"t", "epoch", "version", "total", "mentions", "categories", "conversations"},
 			Optional: []string{"ping_ms", "expires_at"},
-			Means:    "What changed since what the client holds: every later update, and the answer to a hello that resumes, which alone has ping_ms and expires_at.",
+			Means:    "What changed since the state that the client holds. It answers a hello that resumes, and brings every later update. Only the answer to hello has ping_ms and expires_at.",
 			Example:  `{"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"conversations":[{"conversation_id":"tea","unread":0,"mentions":0,"first_unread_seq":0,"read_seq":1,"last_seq":1,"level":"all","category":"chat","marked_unread":false,"version":2}]}`,
 		},
 		{
 			T: "ok", Of: okFrame{},
-			Means:   "What the client did is durable. Its change of the badge, if any, comes in a changes frame of its own, before or after.",
+			Means:   "The command is durable. The change that it causes, if any, comes in a changes frame before or after.",
 			Example: `{"t":"ok","id":1}`,
 		},
 		{
 			T: "error", Of: errorFrame{},
-			Means:   "What the client did is not durable.",
+			Means:   "The command was not stored.",
 			Example: `{"t":"error","id":2,"code":"unavailable","message":"not saved; try again","retry_ms":1400}`,
 		},
 		{
-			T: framePing, Of: bareFrame{}, Means: "A sign of life, answered with a pong. Browsers cannot see the pings of WebSockets, which the server sends too.",
+			T: framePing, Of: bareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
 			Example: `{"t":"ping"}`,
 		},
 		{
@@ -89,7 +89,7 @@ func ServerFrames() []FrameInfo {
 			Example: `{"t":"pong"}`,
 		},
 		{
-			T: "bye", Of: byeFrame{}, Means: "Why the connection is about to end, just before the close frame. A client that is too slow gets none.",
+			T: "bye", Of: byeFrame{}, Means: "Comes just before the close frame and says why the connection ends. A client that is too slow does not get one.",
 			Example: `{"t":"bye","code":4200,"reason":"the server is going away","reconnect_ms":2543}`,
 		},
 	}
@@ -110,33 +110,33 @@ func CloseCodes() []CodeInfo {
 	const (
 		never   = "do not reconnect"
 		backOff = "back off"
-		later   = "back off, for `reconnect_ms` at least"
-		asTold  = "come back after `reconnect_ms`"
+		later   = "back off, for at least `reconnect_ms`"
+		asTold  = "reconnect after `reconnect_ms`"
 	)
 	return []CodeInfo{
-		{CloseBadToken, "bad token", "no token, or a bad one", never + "; get another token"},
-		{CloseProtocol, "protocol error", "no or no good `hello`, a frame that is no JSON object, a binary frame, a second `hello`", never + "; fix the client"},
-		{CloseForbidden, "forbidden", "a fresh token of another user", never},
+		{CloseBadToken, "bad token", "the token is missing or bad", never + "; get another token"},
+		{CloseProtocol, "protocol error", "a missing, late, invalid or second `hello`, a binary frame, or a frame that is not a JSON object", never + "; fix the client"},
+		{CloseForbidden, "forbidden", "`auth` with a token of another user", never},
 		{CloseNoProtocol, "no common subprotocol", "the subprotocol `badge.v1` was not offered", never + "; fix the client"},
-		{CloseCapacity, "over capacity", "the server has as many connections as it may", later},
-		{CloseRateLimited, "rate limited", "too many connections come from your address, or too many commands, pings and pongs or bytes from you", later},
-		{CloseUserConnections, "too many connections of this user", "the user has as many connections as a user may; those that were there stay", later},
+		{CloseCapacity, "over capacity", "the server has reached its limit of connections", later},
+		{CloseRateLimited, "rate limited", "too many connections from your address, or too many commands, pings, pongs or bytes from you", later},
+		{CloseUserConnections, "too many connections of this user", "the user has reached the limit of connections; the existing ones stay", later},
 		{CloseSlow, "too slow", "the client reads too slowly", backOff},
 		{CloseDraining, "draining", "the server is going away", asTold},
-		{CloseNoPong, "no pong", "no sign of life", "come back"},
-		{CloseTokenExpired, "token expired", "the token has expired", "come back with a fresh one"},
-		{CloseResync, "resync", "the state cannot be read, or the token cannot be verified, right now", asTold},
+		{CloseNoPong, "no pong", "the client did not answer pings", "reconnect"},
+		{CloseTokenExpired, "token expired", "the token has expired", "reconnect with a fresh one"},
+		{CloseResync, "resync", "the state cannot be read or the token cannot be verified right now", asTold},
 		{1007, "invalid text", "a frame that is not UTF-8", "fix the client"},
-		{1009, "too large", "a frame of more than 4 KiB", "fix the client"},
+		{1009, "too large", "a frame larger than 4 KiB", "fix the client"},
 	}
 }
 
 // ErrorCodes describes the codes of error frames.
 func ErrorCodes() []CodeInfo {
 	return []CodeInfo{
-		{Name: codeInvalid, Means: "the frame makes no sense", Then: "do not repeat it"},
-		{Name: codeNotFound, Means: "a mark: no message of this conversation was delivered to this user, or the user has left it", Then: "do not repeat it"},
-		{Name: codeUnavailable, Means: "not saved; of `auth`: the token could not be checked, and the old one holds for as long as it does", Then: "try again after `retry_ms`"},
-		{Name: codeRateLimited, Means: "not saved, since you send too many; a client that goes on regardless is closed with 4101", Then: "try again after `retry_ms`: then there is room for it"},
+		{Name: codeInvalid, Means: "the frame is invalid", Then: "do not repeat it"},
+		{Name: codeNotFound, Means: "for `mark_unread`: no message of this conversation was delivered to this user, or the user has left it", Then: "do not repeat it"},
+		{Name: codeUnavailable, Means: "not saved; for `auth`: the token could not be checked, and the old one stays in force", Then: "try again after `retry_ms`"},
+		{Name: codeRateLimited, Means: "not saved: you send too many; a client that ignores this is closed with 4101", Then: "try again after `retry_ms`"},
 	}
 }

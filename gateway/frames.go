@@ -33,7 +33,7 @@ const (
 // ignored, so that newer clients can talk to older servers.
 type clientFrame struct {
 	T              string          `json:"t" doc:"The type of the frame."`
-	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. A UUID also names the command for good, across connections: it takes effect once."`
+	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. With a UUID the command takes effect once, also across connections."`
 	Token          string          `json:"token" minLength:"1" doc:"A token of the user, a JWT."`
 	Epoch          string          `json:"epoch" doc:"The epoch of the state that the client holds."`
 	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client holds."`
@@ -87,12 +87,12 @@ func (f *clientFrame) key() string {
 // stateFrame is the common part of snapshots and changes.
 type stateFrame struct {
 	T             string                `json:"t" doc:"The type of the frame."`
-	Epoch         string                `json:"epoch" doc:"The sequence that version counts in."`
+	Epoch         string                `json:"epoch" doc:"The sequence in which the version counts."`
 	Version       int64                 `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
 	Total         int64                 `json:"total" minimum:"0" doc:"The badge."`
-	Mentions      int64                 `json:"mentions" minimum:"0" doc:"How many unread messages mention the user, over the conversations whose level is not none."`
+	Mentions      int64                 `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
 	Categories    map[string]int64      `json:"categories" doc:"The total by category; categories that add nothing are absent."`
-	Conversations []pubsub.Conversation `json:"conversations" maxItems:"500" doc:"Of a snapshot those with anything to show, of changes those that changed, also where nothing is left to show; most recently changed first."`
+	Conversations []pubsub.Conversation `json:"conversations" maxItems:"500" doc:"In a snapshot: those with unread messages, a mark or a level other than all. In changes: every changed one, even if nothing in it is unread. Most recently changed first."`
 }
 
 // position names the state that a client holds after the frame.
@@ -101,7 +101,7 @@ func (f stateFrame) position() string { return f.Epoch + ":" + strconv.FormatInt
 // snapshotFrame is the whole state.
 type snapshotFrame struct {
 	stateFrame
-	More bool `json:"more" doc:"There are conversations with something to show beyond these."`
+	More bool `json:"more" doc:"Whether there are more such conversations than the frame lists."`
 	connectionTerms
 }
 
@@ -115,7 +115,7 @@ type resumedFrame struct {
 // connectionTerms are part of the answer to a hello.
 type connectionTerms struct {
 	PingMS    int64     `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
-	ExpiresAt time.Time `json:"expires_at" doc:"When the token ends, and the connection with it."`
+	ExpiresAt time.Time `json:"expires_at" doc:"When the token expires and the connection ends."`
 }
 
 func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
@@ -132,17 +132,17 @@ func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 // okFrame confirms a command: it is durable.
 type okFrame struct {
 	T         string          `json:"t" doc:"The type of the frame."`
-	ID        json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of what it answers."`
-	ExpiresAt time.Time       `json:"expires_at,omitzero" doc:"When a fresh token ends; in the answer to auth only."`
+	ID        json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
+	ExpiresAt time.Time       `json:"expires_at,omitzero" doc:"When the fresh token expires; only in the answer to auth."`
 }
 
 // errorFrame rejects a command: it is not durable.
 type errorFrame struct {
 	T       string          `json:"t" doc:"The type of the frame."`
-	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of what it answers."`
-	Code    string          `json:"code" enum:"invalid,not_found,unavailable,rate_limited" doc:"Why."`
-	Message string          `json:"message" doc:"Why, told to developers."`
-	RetryMS int64           `json:"retry_ms,omitempty" minimum:"1" doc:"After how many milliseconds to try again; absent where there is no point in it."`
+	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
+	Code    string          `json:"code" enum:"invalid,not_found,unavailable,rate_limited" doc:"The kind of error."`
+	Message string          `json:"message" doc:"The reason, for developers."`
+	RetryMS int64           `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if repeating is useless."`
 }
 
 // The codes of error frames.
@@ -157,8 +157,8 @@ const (
 type byeFrame struct {
 	T           string `json:"t" doc:"The type of the frame."`
 	Code        int    `json:"code" minimum:"1000" maximum:"4999" doc:"The code of the close frame that follows."`
-	Reason      string `json:"reason,omitempty" doc:"Why, told to developers."`
-	ReconnectMS int64  `json:"reconnect_ms,omitempty" minimum:"1" doc:"After how many milliseconds to come back."`
+	Reason      string `json:"reason,omitempty" doc:"The reason, for developers."`
+	ReconnectMS int64  `json:"reconnect_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before reconnecting."`
 }
 
 // bareFrame is a ping or a pong.

@@ -74,12 +74,12 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 
 // Refusal is the RFC 9457 problem that answers a refused stream or command.
 type Refusal struct {
-	Type    string `json:"type" enum:"about:blank" doc:"Always about:blank: the status says what kind of problem it is."`
+	Type    string `json:"type" enum:"about:blank" doc:"Always about:blank: the status tells the kind of problem."`
 	Title   string `json:"title" doc:"The status in words."`
 	Status  int    `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
-	Detail  string `json:"detail" doc:"What is wrong."`
-	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code of the error frame that a WebSocket would have carried; of commands only."`
-	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"After how many milliseconds to try again; absent where there is no point in it."`
+	Detail  string `json:"detail" doc:"What is wrong, for developers."`
+	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code of the matching error frame; only in answers to commands."`
+	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if repeating is useless."`
 }
 
 // refuse answers a client that may not connect.

@@ -7,10 +7,10 @@ type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
 	// Epoch names the sequence that Version counts in. Versions of different
 	// epochs do not compare: a client with another epoch needs the whole state.
-	Epoch    string `json:"epoch" doc:"The sequence that version counts in. Versions of different epochs do not compare: whoever holds another epoch takes the whole state again."`
-	Version  int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes anything that a client of the user can see; 0 for a user to whom nothing has happened."`
-	Total    int64  `json:"total" minimum:"0" doc:"The sum over the user's conversations of what each adds by its level."`
-	Mentions int64  `json:"mentions" minimum:"0" doc:"The sum of the unread mentions over the conversations whose level is not none."`
+	Epoch    string `json:"epoch" doc:"The sequence in which the version counts. Versions of different epochs do not compare: a client with another epoch takes the whole state again."`
+	Version  int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something a client of the user can see; 0 for a user without events."`
+	Total    int64  `json:"total" minimum:"0" doc:"The sum of what the user's conversations add by their levels."`
+	Mentions int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
 	// Categories is Total by category; categories that add nothing are absent.
 	// It is never nil in a badge that badged made.
 	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent."`
@@ -20,16 +20,16 @@ type Badge struct {
 // it.
 type Conversation struct {
 	ConversationID string `json:"conversation_id" doc:"The conversation."`
-	Unread         int64  `json:"unread" minimum:"0" doc:"How many messages are unread: delivered, not recalled, and above read_seq."`
-	Mentions       int64  `json:"mentions" minimum:"0" doc:"How many of the unread messages mention the user."`
-	FirstUnreadSeq int64  `json:"first_unread_seq" minimum:"0" doc:"Where an app jumps to: the least unread seq, 0 where nothing is unread."`
+	Unread         int64  `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq."`
+	Mentions       int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user."`
+	FirstUnreadSeq int64  `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
 	ReadSeq        int64  `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
-	LastSeq        int64  `json:"last_seq" minimum:"0" doc:"The greatest seq that was delivered to the user."`
+	LastSeq        int64  `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
 	Level          string `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
 	Category       string `json:"category" doc:"The label of the conversation."`
 	MarkedUnread   bool   `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
-	Left           bool   `json:"left,omitempty" doc:"The user has left the conversation: take it out of every list. Absent of any other."`
-	Version        int64  `json:"version" minimum:"0" doc:"The user's version as of the conversation's last change."`
+	Left           bool   `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
+	Version        int64  `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation."`
 }
 
 // Update is what changed for one user by one commit of the projector: the

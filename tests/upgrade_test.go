@@ -43,7 +43,7 @@ func previousRelease(t *testing.T) (program string) {
 		if !noHistory {
 			t.Fatalf("tests/upgrade/previous names the commit %s, which the history does not have: write down that of the release before this", commit)
 		}
-		fmt.Fprintf(os.Stderr, "\n#### NOTHING WAS CHECKED OF UPGRADES: there is no commit %s here; run `git fetch --unshallow`\n\n", commit)
+		fmt.Fprintf(os.Stderr, "\n#### UPGRADES WERE NOT CHECKED: the git history lacks the commit %s; run `git fetch --unshallow`\n\n", commit)
 		t.Skipf("no history with the commit %s", commit)
 	}
 	sources, err := git("archive", "--format=tar", commit)

@@ -49,19 +49,15 @@ func OSUser() Operator {
 
 // Entry is an action in the audit trail.
 type Entry struct {
-	ID     int64     `json:"id"`
-	At     time.Time `json:"at"`
-	Who    string    `json:"who"`
-	Via    Via       `json:"via"`
-	Action string    `json:"action"`
-	// Arguments are those of the action, an object.
-	Arguments json.RawMessage `json:"arguments"`
-	// EndedAt is nil while the action is under way, and for good where its process
-	// ended before it.
-	EndedAt *time.Time `json:"ended_at,omitempty"`
-	// Result is what came of it, Error why it failed.
-	Result json.RawMessage `json:"result,omitempty"`
-	Error  *string         `json:"error,omitempty"`
+	ID        int64           `json:"id" doc:"The id of the entry."`
+	At        time.Time       `json:"at" doc:"When the action began."`
+	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system."`
+	Via       Via             `json:"via" enum:"api,cli" doc:"How it was started: over HTTP, or on a command line."`
+	Action    string          `json:"action" doc:"The action, such as deadletters.retry."`
+	Arguments json.RawMessage `json:"arguments" doc:"Its arguments, an object."`
+	EndedAt   *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs, and if its process ended first."`
+	Result    json.RawMessage `json:"result,omitempty" doc:"Its result."`
+	Error     *string         `json:"error,omitempty" doc:"Why it failed."`
 }
 
 // endPatience is how long writing down an end may take once whoever acted has

@@ -12,13 +12,12 @@ import (
 
 // DeadLetter is a dead letter as operators see it.
 type DeadLetter struct {
-	ID        int64  `json:"id"`
-	Partition int    `json:"partition"`
-	Position  string `json:"position"`
-	// Payload is null where the log had none.
-	Payload json.RawMessage `json:"payload"`
-	Reason  string          `json:"reason"`
-	At      time.Time       `json:"at"`
+	ID        int64           `json:"id" doc:"The id of the dead letter."`
+	Partition int             `json:"partition" doc:"The partition of the log."`
+	Position  string          `json:"position" doc:"The position of the event in the log, such as 1234/56."`
+	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log; null if it was empty."`
+	Reason    string          `json:"reason" doc:"Why it could not be decoded."`
+	At        time.Time       `json:"at" doc:"When it was put aside."`
 }
 
 // NewDeadLetter returns l as operators see it.

@@ -35,35 +35,26 @@ const (
 // Job is a rebuild or verification that an operator has started, as all
 // processes see it.
 type Job struct {
-	ID        int             `json:"id"`
-	Kind      Kind            `json:"kind"`
-	State     State           `json:"state"`
-	Arguments json.RawMessage `json:"arguments"`
-	StartedBy string          `json:"started_by"`
-	StartedAt time.Time       `json:"started_at"`
-	// Process names the one that runs it, as "host/pid".
-	Process  string      `json:"process"`
-	Progress JobProgress `json:"progress"`
-	// CancelRequested is whether somebody wants it to end.
-	CancelRequested bool `json:"cancel_requested"`
-	// EndedAt is nil of a job that runs; of one that was killed with its process
-	// it is when somebody noticed.
-	EndedAt *time.Time `json:"ended_at,omitempty"`
-	// Result is what came of it, by its kind; Error why it failed.
-	Result json.RawMessage `json:"result,omitempty"`
-	Error  *string         `json:"error,omitempty"`
+	ID              int             `json:"id" doc:"The id of the job."`
+	Kind            Kind            `json:"kind" enum:"rebuild,verification" doc:"What the job does."`
+	State           State           `json:"state" enum:"running,done,failed,canceled,interrupted" doc:"The state of the job. Interrupted: its process stopped or died."`
+	Arguments       json.RawMessage `json:"arguments" doc:"The body of the request that started it."`
+	StartedBy       string          `json:"started_by" doc:"The name of the admin key that started it."`
+	StartedAt       time.Time       `json:"started_at" doc:"When it started."`
+	Process         string          `json:"process" doc:"The process that runs it, as host/pid."`
+	Progress        JobProgress     `json:"progress" doc:"How far it is."`
+	CancelRequested bool            `json:"cancel_requested" doc:"Whether an operator has canceled it."`
+	EndedAt         *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs. For an interrupted job, when that was noticed."`
+	Result          json.RawMessage `json:"result,omitempty" doc:"A summary of the result, with the fields of badged rebuild --json or badged verify --json, and up to 100 differences in first."`
+	Error           *string         `json:"error,omitempty" doc:"Why it failed."`
 }
 
 // JobProgress is how far a job is.
 type JobProgress struct {
-	// Done is the part of it that is over, from 0 to 1.
-	Done   float64 `json:"done"`
-	Events int64   `json:"events"`
-	// SecondsLeft is how long the rest takes at the pace so far, nil where that
-	// cannot be said.
-	SecondsLeft *float64 `json:"seconds_left,omitempty"`
-	// Note is the last thing that there was to say.
-	Note string `json:"note,omitempty"`
+	Done        float64  `json:"done" doc:"The completed share, from 0 to 1."`
+	Events      int64    `json:"events" doc:"Events replayed so far."`
+	SecondsLeft *float64 `json:"seconds_left,omitempty" doc:"The remaining seconds at the pace so far; absent if unknown."`
+	Note        string   `json:"note,omitempty" doc:"The latest message, such as which session a rebuild waits for."`
 }
 
 // jobClass is the first key of the advisory locks of jobs that run; the second

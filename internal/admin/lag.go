@@ -6,35 +6,31 @@ import (
 
 // Lag is how far each partition is behind.
 type Lag struct {
-	Partitions []PartitionLag `json:"partitions"`
-	// Horizon is the oldest transaction that has written, null where there is
-	// none.
+	Partitions []PartitionLag `json:"partitions" doc:"Every partition."`
+	// Horizon is the oldest open transaction that has written; nil if there is
+	// none. The route describes it, since it may be null.
 	Horizon *Horizon `json:"horizon"`
 }
 
 // PartitionLag is a projector.Lag as operators see it.
 type PartitionLag struct {
-	Partition int `json:"partition"`
-	// Head and Folded are positions, such as "1234/56".
-	Head   string `json:"head"`
-	Folded string `json:"folded"`
-	// EventsBehind is counted up to a limit.
-	EventsBehind  int64   `json:"events_behind"`
-	SecondsBehind float64 `json:"seconds_behind"`
-	// Owner is empty where nobody folds the partition.
-	Owner string `json:"owner"`
+	Partition     int     `json:"partition" doc:"The partition."`
+	Head          string  `json:"head" doc:"The position of the last event in the log, such as 1234/56."`
+	Folded        string  `json:"folded" doc:"The position of the last folded event."`
+	EventsBehind  int64   `json:"events_behind" doc:"Unfolded events, counted up to a limit."`
+	SecondsBehind float64 `json:"seconds_behind" doc:"The age of the oldest unfolded event."`
+	Owner         string  `json:"owner" doc:"The process that folds the partition; empty if none does."`
 }
 
 // Horizon is a projector.Horizon as operators see it.
 type Horizon struct {
-	PID      int    `json:"pid,omitempty"`
-	Prepared string `json:"prepared,omitempty"`
-	// What Postgres does not tell the role is left out.
-	User        string  `json:"user,omitempty"`
-	Database    string  `json:"database,omitempty"`
-	Application string  `json:"application,omitempty"`
-	State       string  `json:"state,omitempty"`
-	Seconds     float64 `json:"seconds"`
+	PID         int     `json:"pid,omitempty" doc:"The process id of its session; absent for a prepared transaction."`
+	Prepared    string  `json:"prepared,omitempty" doc:"The name of a prepared transaction."`
+	User        string  `json:"user,omitempty" doc:"The database role of the session."`
+	Database    string  `json:"database,omitempty" doc:"The database of the session; this and the next two are absent if badged's role may not see them."`
+	Application string  `json:"application,omitempty" doc:"The application_name of the session."`
+	State       string  `json:"state,omitempty" doc:"The state of the session."`
+	Seconds     float64 `json:"seconds" doc:"The age of the transaction."`
 }
 
 // NewLag returns lags as operators see them; open is whether there is a horizon.

@@ -10,25 +10,21 @@ import (
 
 // Process is a process of badged, as its last sample tells.
 type Process struct {
-	// Process is "host/pid".
-	Process   string    `json:"process"`
-	Roles     []string  `json:"roles"`
-	StartedAt time.Time `json:"started_at"`
-	SeenAt    time.Time `json:"seen_at"`
-	// Connections are absent without the role gateway.
-	Connections *Connections `json:"connections,omitempty"`
+	Process     string       `json:"process" doc:"The process, as host/pid."`
+	Roles       []string     `json:"roles" doc:"Its roles."`
+	StartedAt   time.Time    `json:"started_at" doc:"When it started."`
+	SeenAt      time.Time    `json:"seen_at" doc:"When it wrote its last sample."`
+	Connections *Connections `json:"connections,omitempty" doc:"Its client connections; absent without the role gateway."`
 }
 
 // Connections are those of clients to one process.
 type Connections struct {
-	WebSockets   int64  `json:"websockets"`
-	EventStreams int64  `json:"event_streams"`
-	Limits       Limits `json:"limits"`
-	// FramesSent, Repairs (clients that had missed an update) and Gaps (times the
-	// bus was away) are counts since the process started.
-	FramesSent int64 `json:"frames_sent"`
-	Repairs    int64 `json:"reconciliation_repairs"`
-	Gaps       int64 `json:"bus_gaps"`
+	WebSockets   int64  `json:"websockets" doc:"Open WebSockets."`
+	EventStreams int64  `json:"event_streams" doc:"Open streams of server-sent events."`
+	Limits       Limits `json:"limits" doc:"The limits of the process."`
+	FramesSent   int64  `json:"frames_sent" doc:"Frames sent since the process started."`
+	Repairs      int64  `json:"reconciliation_repairs" doc:"Clients that had missed an update, since the process started."`
+	Gaps         int64  `json:"bus_gaps" doc:"Outages of the bus since the process started."`
 }
 
 // silentSamples is how many samples a process may miss until it counts as gone.
@@ -66,28 +62,21 @@ ORDER BY process, at DESC`, (silentSamples * SampleInterval).Seconds())
 
 // Rates are what all processes together did in the last hour.
 type Rates struct {
-	// IntervalSeconds is how much time each point is about, up to its own. Times
-	// without one are not known: no process was there to tell.
-	IntervalSeconds float64 `json:"interval_seconds"`
-	Points          []Rate  `json:"points"`
+	IntervalSeconds float64 `json:"interval_seconds" doc:"The seconds that each point covers, up to its time."`
+	Points          []Rate  `json:"points" doc:"The points, oldest first."`
 }
 
 // Rate is what was done in an interval. What is not known is null.
 type Rate struct {
-	At time.Time `json:"at"`
-	// Appended and Folded are events a second, by their places in the log: one
-	// that is for several partitions counts in each.
-	Appended *float64 `json:"appended_per_second" type:"number,null"`
-	Folded   *float64 `json:"folded_per_second" type:"number,null"`
-	// Delays from the append of the oldest event of a batch to its commit, in
-	// seconds; null where nothing was folded.
-	DelayP50 *float64 `json:"delay_p50_seconds" type:"number,null"`
-	DelayP99 *float64 `json:"delay_p99_seconds" type:"number,null"`
-	// Connections are those of clients to all processes, at that time.
-	WebSockets   *int64   `json:"websockets" type:"integer,null"`
-	EventStreams *int64   `json:"event_streams" type:"integer,null"`
-	Frames       *float64 `json:"frames_per_second" type:"number,null"`
-	Repairs      *float64 `json:"repairs_per_second" type:"number,null"`
+	At           time.Time `json:"at" doc:"The end of the interval."`
+	Appended     *float64  `json:"appended_per_second" type:"number,null" doc:"Events appended, by all publishers, including those rolled back. An event counts in each partition that stores it."`
+	Folded       *float64  `json:"folded_per_second" type:"number,null" doc:"Events folded, counted the same way."`
+	DelayP50     *float64  `json:"delay_p50_seconds" type:"number,null" doc:"Median time from the append of the oldest event of a batch to its commit, to the precision of the metric's buckets."`
+	DelayP99     *float64  `json:"delay_p99_seconds" type:"number,null" doc:"The 99th percentile of that time."`
+	WebSockets   *int64    `json:"websockets" type:"integer,null" doc:"WebSockets that were open at that time."`
+	EventStreams *int64    `json:"event_streams" type:"integer,null" doc:"Streams of server-sent events that were open at that time."`
+	Frames       *float64  `json:"frames_per_second" type:"number,null" doc:"Frames sent to clients."`
+	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients that had missed an update and were corrected."`
 }
 
 // ReadRates returns the points of the last hour that are later than since.

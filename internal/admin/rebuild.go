@@ -22,15 +22,10 @@ const wholePartition = 1000
 
 // RebuildOptions says what is rebuilt, and how: by default all partitions.
 type RebuildOptions struct {
-	// Partition is the only one, nil for all; User the only one, whose rows are
-	// made right in place.
-	Partition *int   `json:"partition,omitempty"`
-	User      string `json:"user,omitempty"`
-	// Anew begins with the first partition even where an earlier rebuild of all
-	// was interrupted.
-	Anew bool `json:"anew,omitempty"`
-	// MaxLoad is the part of the time that is worked, above 0 and up to 1.
-	MaxLoad float64 `json:"max_load,omitempty"`
+	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all if absent."`
+	User      string  `json:"user,omitempty" doc:"Only this user, whose rows are healed in place."`
+	Anew      bool    `json:"anew,omitempty" doc:"Start with the first partition, even if an earlier rebuild was interrupted."`
+	MaxLoad   float64 `json:"max_load,omitempty" doc:"Share of the time, above 0 and up to 1, spent working rather than pausing."`
 }
 
 // Rebuilt sums up a rebuild.

@@ -17,10 +17,10 @@ import (
 
 // Limits of a gateway; 0 is no limit.
 type Limits struct {
-	Connections     int     `json:"connections"`
-	UserConnections int     `json:"user_connections"`
-	Connects        float64 `json:"connects_per_second"`
-	Commands        float64 `json:"commands_per_second"`
+	Connections     int     `json:"connections" doc:"Connections of the process; 0 for no limit."`
+	UserConnections int     `json:"user_connections" doc:"Connections of one user; 0 for no limit."`
+	Connects        float64 `json:"connects_per_second" doc:"Connections per second from one address; 0 for no limit."`
+	Commands        float64 `json:"commands_per_second" doc:"Commands per second of one user; 0 for no limit."`
 }
 
 // counted is what a process has counted since it started. What its roles do not

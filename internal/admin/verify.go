@@ -11,13 +11,9 @@ import (
 
 // VerifyOptions says what is verified: by default everybody.
 type VerifyOptions struct {
-	// Partition is the only one, nil for all.
-	Partition *int `json:"partition,omitempty"`
-	// Users are the only ones; they go with neither Partition nor Sample.
-	Users []string `json:"users,omitempty"`
-	// Sample is how many users are drawn at random from the tables, 0 for
-	// everybody.
-	Sample int `json:"sample,omitempty"`
+	Partition *int     `json:"partition,omitempty" doc:"Only this partition; all if absent."`
+	Users     []string `json:"users,omitempty" doc:"Only these users; excludes partition and sample."`
+	Sample    int      `json:"sample,omitempty" doc:"Only this many users, drawn at random from the tables; at most 100,000."`
 }
 
 // Verified sums up a verification.

@@ -56,7 +56,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 		{
 			Method: http.MethodGet, Path: "/v1/ws", Handler: g,
 			Name: "connect", Group: groupClients, Summary: "Follow a badge over a WebSocket",
-			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in `Authorization`, in a second subprotocol `bearer.TOKEN`, or in the first frame. A close code tells why a token is refused.",
+			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in `Authorization`, in a second subprotocol `bearer.TOKEN`, or in the first frame. A refused token gets a close code.",
 			Access: []string{httpapi.UserAccess, describe.Optional},
 			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` if a browser passes its token this way.", Required: true, Example: gateway.Protocol}},
 			Answers: []describe.Answer{
@@ -72,7 +72,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Access: []string{httpapi.UserAccess},
 			Params: []describe.Param{{In: "header", Name: "Last-Event-ID", Doc: "The `id` of the last event that had one: the version that the client holds.", Example: "c9a41196e14f:1"}},
 			Answers: []describe.Answer{
-				{Status: http.StatusOK, Doc: "The state, and then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
+				{Status: http.StatusOK, Doc: "The state, then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
 				unauthorized, limited, away,
 			},
 		},

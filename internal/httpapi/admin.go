@@ -43,7 +43,7 @@ func (a *API) adminRoutes() []describe.Route {
 		a.forAdmins(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
 			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
-			Doc: "The same as `badged user explain --json`. It reads the log of the user's partition, about a second for a million events; two run at a time, and others wait. A time within the archived part of the log is answered with 400.",
+			Doc: "The same as `badged user explain --json`. It reads the log of the user's partition, about a second for a million events; two run at a time, others wait. A time within the archived part of the log is answered with 400.",
 			Params: []describe.Param{
 				userParam(),
 				{
@@ -56,7 +56,7 @@ func (a *API) adminRoutes() []describe.Route {
 				},
 				{In: "query", Name: "history", Doc: "Include the total over time.", Of: false, Example: "true"},
 				{In: "query", Name: "delivered", Doc: "How many delivered messages to list, with the fate of each.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
-				{In: "query", Name: "before", Doc: "List only messages delivered before this place in the log: the `position` of the last one of the page before.", Of: "", Example: "752/3"},
+				{In: "query", Name: "before", Doc: "List only messages delivered before this position: the `position` of the last message of the previous page.", Of: "", Example: "752/3"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The explanation.", Content: describe.JSON(replay.Explanation{}, explanation)},

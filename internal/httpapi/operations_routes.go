@@ -13,19 +13,19 @@ import (
 // What the routes answer with.
 type (
 	processesAnswer struct {
-		Processes []admin.Process `json:"processes"`
+		Processes []admin.Process `json:"processes" doc:"The processes."`
 	}
 	deadLettersPage struct {
-		DeadLetters []admin.DeadLetter `json:"dead_letters"`
+		DeadLetters []admin.DeadLetter `json:"dead_letters" doc:"The dead letters, by id."`
 	}
 	auditPage struct {
-		Actions []admin.Entry `json:"actions"`
+		Actions []admin.Entry `json:"actions" doc:"The actions, newest first."`
 	}
 	rebuildsPage struct {
-		Rebuilds []admin.Job `json:"rebuilds"`
+		Rebuilds []admin.Job `json:"rebuilds" doc:"The rebuilds, newest first."`
 	}
 	verificationsPage struct {
-		Verifications []admin.Job `json:"verifications"`
+		Verifications []admin.Job `json:"verifications" doc:"The verifications, newest first."`
 	}
 )
 
@@ -40,7 +40,7 @@ func (a *API) operationRoutes() []describe.Route {
 	)
 	lag := describe.Named{Name: "Lag", Of: admin.Lag{}, Fields: map[string]any{
 		"horizon": describe.OneOf{
-			Doc: "The oldest transaction that has written, which newer events wait for.",
+			Doc: "The oldest open transaction that has written: newer events wait for it. Null if there is none.",
 			Of:  []any{admin.Horizon{}, &describe.Schema{Type: []string{"null"}}},
 		},
 	}}
@@ -49,27 +49,27 @@ func (a *API) operationRoutes() []describe.Route {
 	routes := []describe.Route{
 		a.forAdmins(a.getPartitions, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/partitions",
-			Name: "getPartitions", Group: GroupAdmin, Summary: "Tell how far each partition is behind, and who folds it",
+			Name: "getPartitions", Group: GroupAdmin, Summary: "Read how far each partition is behind, and its owner",
 			Doc:     "At most 100,000 events are counted in a partition.",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The partitions.", Content: describe.JSON(lag, aLag)}, unread),
 		}),
 		a.forAdmins(a.getProcesses, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/processes",
 			Name: "getProcesses", Group: GroupAdmin, Summary: "List the processes and their connections",
-			Doc:     "Those that were heard of in the last 20 seconds. Of limits 0 is none.",
+			Doc:     "Those that wrote a sample in the last 20 seconds.",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The processes.", Content: describe.JSON(processesAnswer{}, aProcess)}, unread),
 		}),
 		a.forAdmins(a.getRates, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/rates",
-			Name: "getRates", Group: GroupAdmin, Summary: "Tell what was done in the last hour",
-			Doc:     "A point for every 10 seconds, of all processes together; what is not known is null.",
-			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points that are later.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
+			Name: "getRates", Group: GroupAdmin, Summary: "Read rates and delays of the last hour",
+			Doc:     "One point for every 10 seconds, over all processes. A point does not change later. Times without any process have no point.",
+			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points after this time.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The points.", Content: describe.JSON(admin.Rates{}, aRate)}, unread),
 		}),
 		a.forAdmins(a.getDeadLetters, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/deadletters",
 			Name: "listDeadLetters", Group: GroupAdmin, Summary: "List dead letters",
-			Doc:     "A page ends early where it has 4 MiB; behind the last it is empty.",
+			Doc:     "A page has at most 4 MiB. Continue until one is empty.",
 			Params:  pageParams("after"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, by id.", Content: describe.JSON(deadLettersPage{}, `{"dead_letters":[`+deadLetter+`]}`)}, unread),
 		}),
@@ -79,21 +79,21 @@ func (a *API) operationRoutes() []describe.Route {
 			Params: []describe.Param{idParam()},
 			Answers: failures(
 				describe.Answer{Status: http.StatusNoContent, Doc: "It is in the log again."}, unread, missing,
-				describe.Problem(http.StatusUnprocessableEntity, problem{}, "It is not understood now either, and stays.", ""),
+				describe.Problem(http.StatusUnprocessableEntity, problem{}, "It still cannot be decoded, and stays.", ""),
 			),
 		}),
 		a.forOperators(a.discardDeadLetter, describe.Route{
 			Method: http.MethodDelete, Path: "/admin/v1/deadletters/{id}",
 			Name: "discardDeadLetter", Group: GroupAdmin, Summary: "Remove a dead letter permanently",
 			Params:  []describe.Param{idParam()},
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "What it was; the audit trail keeps it too.", Content: describe.JSON(admin.DeadLetter{}, deadLetter)}, unread, missing),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The removed dead letter; the audit trail keeps it too.", Content: describe.JSON(admin.DeadLetter{}, deadLetter)}, unread, missing),
 		}),
 		a.forAdmins(a.getAudit, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/audit",
-			Name: "listActions", Group: GroupAdmin, Summary: "List what operators have done",
-			Doc:     "Here and on command lines. An action without `ended_at` is under way, or its process has ended before it. A page ends early where it has 4 MiB; behind the oldest action it is empty.",
+			Name: "listActions", Group: GroupAdmin, Summary: "List actions of operators",
+			Doc:     "Over HTTP and on command lines. A page has at most 4 MiB. Continue until one is empty.",
 			Params:  pageParams("before"),
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, the newest first.", Content: describe.JSON(auditPage{}, anAction)}, unread),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, newest first.", Content: describe.JSON(auditPage{}, anAction)}, unread),
 		}),
 	}
 	rebuilds := jobRoutes{a, admin.KindRebuild, "rebuilds", func(jobs []admin.Job) any { return rebuildsPage{jobs} }, a.startRebuild}
@@ -114,7 +114,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 			Method: http.MethodGet, Path: path,
 			Name: "list" + name + "s", Group: GroupAdmin, Summary: "List " + j.name,
 			Params:  pageParams("before"),
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, the newest first.", Content: describe.JSON(page, `{"`+j.name+`":[`+aJob+`]}`)}, unread),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, newest first.", Content: describe.JSON(page, `{"`+j.name+`":[`+aJob+`]}`)}, unread),
 		}),
 		j.api.forOperators(j.post, describe.Route{
 			Method: http.MethodPost, Path: path,

@@ -76,11 +76,11 @@ func (o *operations) Jobs(_ context.Context, kind admin.Kind, before, limit int)
 }
 
 func (o *operations) Job(_ context.Context, kind admin.Kind, id int) (admin.Job, error) {
-	return admin.Job{ID: id, Kind: kind, Arguments: json.RawMessage("{}")}, o.ask("%s %d", kind, id)
+	return admin.Job{ID: id, Kind: kind, State: admin.StateRunning, Arguments: json.RawMessage("{}")}, o.ask("%s %d", kind, id)
 }
 
 func (o *operations) CancelJob(_ context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error) {
-	return admin.Job{ID: id, Kind: kind, Arguments: json.RawMessage("{}"), CancelRequested: true}, o.ask("%s %s cancels %s %d", by.Via, by.Name, kind, id)
+	return admin.Job{ID: id, Kind: kind, State: admin.StateRunning, Arguments: json.RawMessage("{}"), CancelRequested: true}, o.ask("%s %s cancels %s %d", by.Via, by.Name, kind, id)
 }
 
 func (o *operations) Audit(_ context.Context, before int64, limit int) ([]admin.Entry, error) {

@@ -14,19 +14,19 @@ const MaxDelivered = 1000
 type Delivered struct {
 	// Messages are the newest of those asked for, newest first.
 	Messages []DeliveredMessage `json:"messages" doc:"The messages, last delivered first."`
-	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before them; the position of the last one listed is the next before."`
+	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before these. To list them, pass the position of the last message as before."`
 }
 
 // DeliveredMessage is a message, the event that first delivered it, and what
 // became of it.
 type DeliveredMessage struct {
 	ConversationID string `json:"conversation_id" doc:"Its conversation."`
-	Seq            int64  `json:"seq" minimum:"1" doc:"Its place in the conversation."`
+	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
-	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of it: unread is counted by the level of its conversation; the two with before had happened when it came, so that it never counted."`
+	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
 	// By is nil if the message is unread or the user sent it, or if the event
 	// is not known.
-	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, where that is known."`
+	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known."`
 	LoggedEvent
 }
 

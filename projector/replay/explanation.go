@@ -11,51 +11,51 @@ import (
 type Explanation struct {
 	UserID    string     `json:"user_id" doc:"The user."`
 	Partition int        `json:"partition" minimum:"0" doc:"The partition of the user."`
-	At        *time.Time `json:"at,omitempty" doc:"The time as of which it holds; absent for now."`
-	Position  string     `json:"position" doc:"How far the log of the partition was folded, such as 1234/56."`
+	At        *time.Time `json:"at,omitempty" doc:"The time that is explained; absent for the present."`
+	Position  string     `json:"position" doc:"The position up to which the log of the partition was folded, such as 1234/56."`
 	// ArchivedUntil is where the log begins; nil if nothing is archived or the
 	// archive was read.
-	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"What was appended until then is archived: it is counted, and cannot be named. Absent where nothing is."`
+	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events appended up to this time are archived: they are counted but cannot be listed. Absent if nothing is archived."`
 
 	// The state by the log. Version includes healing; for a time in the past it is
 	// what the version would have been.
-	Version    int64            `json:"version" minimum:"0" doc:"The version that the log gives; in the past, what it would have been."`
-	Total      int64            `json:"total" minimum:"0" doc:"The total that the log gives."`
-	Mentions   int64            `json:"mentions" minimum:"0" doc:"The mentions that the log gives."`
-	Categories map[string]int64 `json:"categories" doc:"The total by category that the log gives."`
+	Version    int64            `json:"version" minimum:"0" doc:"The version by the log."`
+	Total      int64            `json:"total" minimum:"0" doc:"The total by the log."`
+	Mentions   int64            `json:"mentions" minimum:"0" doc:"The mentions by the log."`
+	Categories map[string]int64 `json:"categories" doc:"The total by category, by the log."`
 	// Conversations are those with anything unread or a mark, even if their
 	// level keeps it out of the total: most recently changed first, at most
 	// MaxExplained.
-	Conversations     []ExplainedConversation `json:"conversations" doc:"Those with anything unread or marked, also where their level keeps that from the total; most recently changed first."`
-	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many others there are."`
-	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What these add to the total."`
+	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level; most recently changed first."`
+	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many more there are."`
+	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total."`
 
 	// Uncounted are the events that named the user and changed no count,
 	// newest first, at most MaxUncounted; MoreUncounted counts the others.
-	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed nothing that is counted, newest first. Of many alike only the newest are listed, so that rare ones stay."`
-	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many others there were."`
+	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. Only the newest of a frequent kind are listed, so that rare ones are not crowded out."`
+	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many more there were."`
 	// UncountedKinds counts all of them by type and reason, the most frequent
 	// first.
-	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"How many there were of each type and reason, listed or not; the most frequent first."`
+	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"How many there were of each type and reason, listed or not; most frequent first."`
 
 	// History and Delivered are present if the question asks for them.
 	History   *History   `json:"history,omitempty" doc:"The total over time; absent unless asked for."`
-	Delivered *Delivered `json:"delivered,omitempty" doc:"The messages that were delivered, and what became of each; absent unless asked for."`
+	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent unless asked for."`
 
-	Table  *pubsub.Badge `json:"table,omitempty" doc:"The badge as the tables have it; absent for one in the past."`
-	Agrees bool          `json:"agrees" doc:"Whether the tables are what the log says; true of the past."`
+	Table  *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
+	Agrees bool          `json:"agrees" doc:"Whether the tables agree with the log; always true for a past time."`
 }
 
 // LoggedEvent identifies an event in the log. If the event cannot be decoded,
 // ID is the message id, and Source, Type and Time are empty.
 type LoggedEvent struct {
 	ID         string      `json:"event_id" doc:"The id of the event."`
-	Source     string      `json:"source,omitempty" doc:"Who published it; absent where the event is not understood."`
-	Type       events.Type `json:"type,omitempty" doc:"What it means; absent where the event is not understood."`
-	Time       time.Time   `json:"time,omitzero" doc:"When it happened, by its publisher."`
-	AppendedAt time.Time   `json:"appended_at" doc:"When it was appended to the log, by the statement that did."`
-	FoldedAt   time.Time   `json:"folded_at" doc:"When it was folded, to the second: no app saw it before. Later than appended_at where a transaction was open, or folding was behind."`
-	Position   string      `json:"position" doc:"Its place in the log, such as 1234/56."`
+	Source     string      `json:"source,omitempty" doc:"The source of the event; absent if the event cannot be decoded."`
+	Type       events.Type `json:"type,omitempty" doc:"The type of the event; absent if the event cannot be decoded."`
+	Time       time.Time   `json:"time,omitzero" doc:"When it happened, according to the publisher."`
+	AppendedAt time.Time   `json:"appended_at" doc:"When the statement that appended it ran."`
+	FoldedAt   time.Time   `json:"folded_at" doc:"When it was folded, to the second; no app could see it earlier. Later than appended_at if folding was behind or waited for a transaction."`
+	Position   string      `json:"position" doc:"Its position in the log, such as 1234/56."`
 }
 
 // ExplainedConversation is what a conversation adds to the total, and why.
@@ -64,33 +64,33 @@ type ExplainedConversation struct {
 	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
 	// Messages are the unread ones, greatest seq first, at most MaxCounted;
 	// MoreMessages counts the others.
-	Messages     []CountedMessage `json:"messages" doc:"The unread messages, greatest seq first."`
-	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many others there are."`
-	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"What moved the read position last."`
-	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"What marked it unread; absent where it is not."`
-	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"What set its level; absent where nothing did."`
+	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`
+	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many more there are."`
+	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The event that last moved the read position."`
+	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"The event that marked it unread; absent if it is not marked."`
+	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"The event that set its level; absent if none did."`
 }
 
 // CountedMessage is an unread message and the event that first delivered it.
 type CountedMessage struct {
-	Seq       int64 `json:"seq" minimum:"1" doc:"Its place in the conversation."`
+	Seq       int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	Mentioned bool  `json:"mentioned" doc:"Whether it mentions the user."`
 	LoggedEvent
 }
 
 // ReadEvent is an event that moved a read position.
 type ReadEvent struct {
-	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"Where it moved the read position to."`
+	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The read position that it set."`
 	LoggedEvent
 }
 
 // UncountedEvent is an event that changed no count.
 type UncountedEvent struct {
 	LoggedEvent
-	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation that it was about, if any."`
-	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The message, or the position, that it was about, if any."`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
+	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
 	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,nothing_unread" doc:"The reason."`
-	Detail         string `json:"detail" doc:"The reason, told to people."`
+	Detail         string `json:"detail" doc:"The reason, as a sentence."`
 }
 
 // Why is a reason why an event changed nothing.

@@ -7,21 +7,21 @@ const MaxSteps = 2000
 
 // History is the total of a user over time, as a line of steps.
 type History struct {
-	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or what the archived part of the log had counted."`
+	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or the total at the end of the archived part of the log."`
 	// Steps are the events that changed the total, in the order of the log, at
 	// most MaxSteps. If there are more, those with the least and the greatest
 	// totals of equally long stretches remain, and the first and the last.
-	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. Of more than 2,000, those are left that have the least and the greatest total of equally many steps, and the first and the last."`
+	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. More than 2,000 are divided into equal runs, of which only the lowest and highest totals are listed; the first and last step always are."`
 	LeftOut int64  `json:"left_out" minimum:"0" doc:"How many steps are left out."`
 }
 
 // Step is an event that changed the total.
 type Step struct {
-	Total          int64  `json:"total" minimum:"0" doc:"The total after it."`
-	Change         int64  `json:"change" doc:"What the event added; negative where it took away."`
-	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation that it was about, if any."`
-	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The message, or the position, that it was about, if any."`
-	LeftOut        int64  `json:"left_out,omitempty" minimum:"0" doc:"How many steps between the one before and this one are left out."`
+	Total          int64  `json:"total" minimum:"0" doc:"The total after the event."`
+	Change         int64  `json:"change" doc:"What the event added to the total; negative if it took away."`
+	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
+	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
+	LeftOut        int64  `json:"left_out,omitempty" minimum:"0" doc:"How many steps are left out just before this one."`
 	LoggedEvent
 }
 

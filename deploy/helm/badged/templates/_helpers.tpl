@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* What selects the pods of the release, whatever their role. */}}
+{{/* Labels that select the pods of the release, of any role. */}}
 {{- define "badged.selector" -}}
 app.kubernetes.io/name: {{ include "badged.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -41,7 +41,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end }}
 
-{{/* One of the keys of the Secret: badged.secret (list $ "database-url" optional) */}}
+{{/* An environment variable from a key of the Secret: badged.secret (list $ "database-url" optional) */}}
 {{- define "badged.secret" -}}
 {{- $root := index . 0 }}{{ $key := index . 1 -}}
 - name: BADGED_{{ $key | upper | replace "-" "_" }}
