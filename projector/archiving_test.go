@@ -392,15 +392,17 @@ END $$`)
 			defer cancel()
 			planned, done := 0, 0
 			_, err := d.tryArchive(ctx, dir, func(cfg *archiving.Config) {
-				cfg.Planned = func(int, int64) {
-					if planned++; planned == stage.planned {
-						cancel()
-					}
-				}
-				cfg.Done = func(int, int) {
-					if done++; done == stage.done {
-						cancel()
-					}
+				cfg.Progress = watch{
+					planned: func(int, int64) {
+						if planned++; planned == stage.planned {
+							cancel()
+						}
+					},
+					done: func() {
+						if done++; done == stage.done {
+							cancel()
+						}
+					},
 				}
 			})
 			if err == nil {

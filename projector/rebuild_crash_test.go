@@ -73,15 +73,17 @@ END $$`)
 			}
 			planned, done := 0, 0
 			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
-				cfg.Planned = func(int, int64) {
-					if planned++; planned == stage.planned {
-						d.kill(t)
-					}
-				}
-				cfg.Done = func(int, int) {
-					if done++; done == stage.done {
-						d.kill(t)
-					}
+				cfg.Progress = watch{
+					planned: func(int, int64) {
+						if planned++; planned == stage.planned {
+							d.kill(t)
+						}
+					},
+					done: func() {
+						if done++; done == stage.done {
+							d.kill(t)
+						}
+					},
 				}
 			})
 			if err == nil {
@@ -127,12 +129,12 @@ func TestRebuildResumes(t *testing.T) {
 	interrupt := func() {
 		killed := false
 		rebuilt, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
-			cfg.Planned = func(partition int, _ int64) {
+			cfg.Progress = watch{planned: func(partition int, _ int64) {
 				if partition == 2 && !killed {
 					d.kill(t)
 					killed = true
 				}
-			}
+			}}
 		})
 		if err == nil || len(rebuilt) != 2 {
 			t.Fatalf("interrupted, it ended with %v after %v", err, rebuilt)
@@ -182,7 +184,7 @@ func TestRebuildIsCancelled(t *testing.T) {
 	defer cancel()
 	_, err := d.tryRebuild(ctx, func(cfg *rebuild.Config) {
 		cfg.MaxLoad = 1e-9 // none but one that is cancelled gets past a pause
-		cfg.Done = func(int, int) { cancel() }
+		cfg.Progress = watch{done: cancel}
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
@@ -198,7 +200,7 @@ func TestRebuildIsRefusedBesideAnother(t *testing.T) {
 	d.fold(t)
 	tried := false
 	d.rebuild(t, func(cfg *rebuild.Config) {
-		cfg.Planned = func(int, int64) {
+		cfg.Progress = watch{planned: func(int, int64) {
 			if tried {
 				return
 			}
@@ -209,7 +211,7 @@ func TestRebuildIsRefusedBesideAnother(t *testing.T) {
 			if !errors.As(err, &running) || fmt.Sprint(running.PID) != pid[0] || running.Application != "badged rebuild" {
 				t.Errorf("a second one beside %v ended with %v", pid, err)
 			}
-		}
+		}}
 	})
 	if !tried {
 		t.Error("nothing was tried")
@@ -232,7 +234,7 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 	}
 	blocked := 0
 	rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
-		cfg.Blocked = func(partition, pid int, _ string) {
+		cfg.Progress = watch{blocked: func(partition, pid int) {
 			blocked++
 			if uint32(pid) != reading.PgConn().PID() || partition != 0 {
 				t.Errorf("partition %d is said to be blocked by %d", partition, pid)
@@ -247,7 +249,7 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 			if _, err := reading.Exec(t.Context(), `COMMIT`); err != nil {
 				t.Error(err)
 			}
-		}
+		}}
 	})
 	if blocked != 1 || rebuilt[0].DifferentUsers != 2 {
 		t.Errorf("blocked %d times, it found %+v", blocked, rebuilt[0])
@@ -266,7 +268,7 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 		d.fold(t)
 		go func() {
 			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
-				cfg.Blocked = func(int, int, string) { blocked <- struct{}{} }
+				cfg.Progress = watch{blocked: func(int, int) { blocked <- struct{}{} }}
 			})
 			ended <- err
 		}()

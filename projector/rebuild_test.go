@@ -21,6 +21,31 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
+// watch is a Progress that calls functions; nil ones are left out.
+type watch struct {
+	planned func(partition int, work int64)
+	done    func()
+	blocked func(partition, pid int)
+}
+
+func (w watch) Planned(partition int, work int64) {
+	if w.planned != nil {
+		w.planned(partition, work)
+	}
+}
+
+func (w watch) Done(int, int) {
+	if w.done != nil {
+		w.done()
+	}
+}
+
+func (w watch) Blocked(partition, pid int, _ string) {
+	if w.blocked != nil {
+		w.blocked(partition, pid)
+	}
+}
+
 // rebuild rebuilds all partitions; change may be nil.
 func (d *database) rebuild(t testing.TB, change func(*rebuild.Config)) []rebuild.Result {
 	t.Helper()
@@ -86,12 +111,12 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 			partition := events.PartitionOf(rapid.SampledFrom(users).Draw(rt, "rebuilt"), partitions)
 			cfg.Partition = &partition
 			cfg.Memory = rapid.SampledFrom([]int64{1, 20_000, 1 << 20}).Draw(rt, "memory")
-			cfg.Done = func(int, int) {
+			cfg.Progress = watch{done: func() {
 				if overtakes > 0 {
 					d.appendAndFold(t, rt, append(history[:overtakes:overtakes], history[overtakes:]...))
 					overtakes = 0
 				}
-			}
+			}}
 		})
 		for _, p := range rebuilt {
 			if p.DifferentUsers != 0 || len(p.First) != 0 {
@@ -290,7 +315,7 @@ func TestRebuildAcrossGenerations(t *testing.T) {
 	overtaken := false
 	rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
 		onlyPartition(0)(cfg)
-		cfg.Done = func(int, int) {
+		cfg.Progress = watch{done: func() {
 			if overtaken {
 				return
 			}
@@ -302,7 +327,7 @@ func TestRebuildAcrossGenerations(t *testing.T) {
 			}
 			d.append(t, mark, mark)
 			drain(t, p)
-		}
+		}}
 	})
 	if s := d.snapshot(t, ann); !overtaken || rebuilt[0].DifferentUsers != 0 || !slices.ContainsFunc(s.Conversations, func(c pubsub.Conversation) bool { return c.MarkedUnread }) {
 		t.Errorf("of %+v it found %+v", s, rebuilt)

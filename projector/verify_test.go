@@ -399,6 +399,13 @@ func TestVerifyWithKeysUsedTwice(t *testing.T) {
 	}
 }
 
+// tally is a Progress that adds up.
+type tally struct{ planned, done int64 }
+
+func (s *tally) Planned(_ int, work int64) { s.planned += work }
+func (s *tally) Done(work, _ int)          { s.done += int64(work) }
+func (*tally) Blocked(int, int, string)    {}
+
 // Progress adds up: what is planned is what is done.
 func TestVerifyTellsItsProgress(t *testing.T) {
 	d, _ := startPlants(t)
@@ -408,12 +415,9 @@ func TestVerifyTellsItsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, memory := range []int64{0, 1, 2000} {
-		var planned, done int64
-		d.verify(t, 0, replay.VerifyOptions{
-			Memory:  memory,
-			Planned: func(n int64) { planned += n },
-			Done:    func(n int) { done += int64(n) },
-		})
+		var sum tally
+		d.verify(t, 0, replay.VerifyOptions{Memory: memory, Progress: &sum})
+		planned, done := sum.planned, sum.done
 		if planned != done {
 			t.Errorf("with %d bytes of memory, %d of %d planned were done", memory, done, planned)
 		}

@@ -237,7 +237,7 @@ func TestRebuildJobs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	blocked, done := make(chan struct{}, 1000), make(chan error)
 	go func() {
-		done <- rebuild.Run(ctx, rebuild.Config{Pool: d.pool, Log: d.log, Blocked: func(int, int, string) { blocked <- struct{}{} }})
+		done <- rebuild.Run(ctx, rebuild.Config{Pool: d.pool, Log: d.log, Progress: reader(blocked)})
 	}()
 	<-blocked
 	if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops); !errors.As(err, new(*rebuild.RunningError)) {
@@ -254,6 +254,13 @@ func TestRebuildJobs(t *testing.T) {
 		t.Errorf("afterwards: %s", told(job))
 	}
 }
+
+// reader is a Progress that sends when a rebuild waits for a reader.
+type reader chan<- struct{}
+
+func (reader) Planned(int, int64)         {}
+func (reader) Done(int, int)              {}
+func (c reader) Blocked(int, int, string) { c <- struct{}{} }
 
 // What ends a job besides itself: its server stops, its session is lost, its
 // process is killed.

@@ -9,17 +9,6 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Meter is told how far a rebuild or a verification is; see progress.Meter. It
-// is called by one goroutine at a time.
-type Meter interface {
-	Begin(phase string, total int64, countsEvents bool)
-	Advance(done int64, events int)
-	Note(text string)
-}
-
-// wholePartition is what a meter is told of one partition.
-const wholePartition = 1000
-
 // RebuildOptions says what is rebuilt, and how: by default all partitions.
 type RebuildOptions struct {
 	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all if absent."`
@@ -49,17 +38,17 @@ func (r *Rebuilt) Add(p rebuild.Result) {
 	}
 }
 
-// Rebuild rebuilds one or all partitions; see [projector.Rebuild]. It sets the
+// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It sets the
 // callbacks of cfg: meter is told how far it is, each of every partition that is
 // done.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
-	var planned, done int64
-	partitions := int64(1)
+	partitions := 1
 	if cfg.Partition == nil {
-		partitions = int64(cfg.Log.Partitions())
+		partitions = cfg.Log.Partitions()
 	}
-	meter.Begin("rebuild", wholePartition*partitions, true)
+	progress := BeginPartitions(meter, "rebuild", partitions, true)
+	cfg.Progress = progress
 	cfg.Resumed = func(before []rebuild.Result) {
 		for _, p := range before {
 			sum.Add(p)
@@ -70,21 +59,11 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 		}
 		meter.Note(fmt.Sprintf("going on with a rebuild that was interrupted, of which %d %s of %d are done; anew, it would begin with the first",
 			len(before), noun, partitions))
-		meter.Advance(wholePartition*int64(sum.Partitions), 0)
-	}
-	cfg.Planned = func(_ int, work int64) { planned += work }
-	cfg.Done = func(work, events int) {
-		done += int64(work)
-		// Not the whole: it has to catch up, and may have to wait for readers.
-		meter.Advance(wholePartition*int64(sum.Partitions)+(wholePartition-1)*done/max(planned, done, 1), events)
-	}
-	cfg.Blocked = func(partition, pid int, application string) {
-		meter.Note(fmt.Sprintf("partition %d is rebuilt and waits for %q (Postgres process %d), which reads its tables and does not end", partition, application, pid))
+		progress.Finish(len(before))
 	}
 	cfg.Rebuilt = func(p rebuild.Result) {
 		sum.Add(p)
-		planned, done = 0, 0
-		meter.Advance(wholePartition*int64(sum.Partitions), 0)
+		progress.Finish(1)
 		each(p)
 	}
 	return sum, rebuild.Run(ctx, cfg)

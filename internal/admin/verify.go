@@ -25,7 +25,7 @@ type Verified struct {
 	Differences   int64 `json:"differences"`
 }
 
-// Verify compares the tables with the log; see [projector.Verifier]. meter is
+// Verify compares the tables with the log; see [replay.Verifier]. meter is
 // told how far it is, found of each difference.
 func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
 	targets, err := options.targets(ctx, v, log)
@@ -33,23 +33,13 @@ func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options Ve
 		return Verified{}, err
 	}
 	sum := Verified{Partitions: len(targets)}
-	meter.Begin("compare", wholePartition*int64(len(targets)), len(options.Users) == 0 && options.Sample == 0)
-	for i, t := range targets {
-		var planned, done int64
-		behind := wholePartition * int64(i)
-		r, err := v.Verify(ctx, t.partition, replay.VerifyOptions{
-			Users:   t.users,
-			Found:   found,
-			Planned: func(n int64) { planned += n },
-			Done: func(n int) {
-				done += int64(n)
-				meter.Advance(behind+wholePartition*done/max(planned, done, 1), n)
-			},
-		})
+	progress := BeginPartitions(meter, "compare", len(targets), len(options.Users) == 0 && options.Sample == 0)
+	for _, t := range targets {
+		r, err := v.Verify(ctx, t.partition, replay.VerifyOptions{Users: t.users, Found: found, Progress: progress})
 		if err != nil {
 			return sum, err
 		}
-		meter.Advance(behind+wholePartition, 0)
+		progress.Finish(1)
 		sum.Users += r.Users
 		sum.Conversations += r.Conversations
 		sum.Differences += r.Differences

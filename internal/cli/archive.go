@@ -83,25 +83,14 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 	}
 	meter := progress.New(watched, "archive", nil)
 	defer meter.Close()
-	const whole = 1000 // of one partition
 	var sum archivedSum
 	var written error
-	var planned, done int64
-	meter.Begin("archive", whole*int64(log.Partitions()), true)
+	partitions := admin.BeginPartitions(meter, "archive", log.Partitions(), true)
 	err := archiving.Run(ctx, archiving.Config{
-		Pool: pool, Log: log, Dir: c.To, Before: c.Before,
-		Planned: func(_ int, work int64) { planned += work },
-		Done: func(work, events int) {
-			done += int64(work)
-			meter.Advance(whole*int64(sum.Partitions)+whole*done/max(planned, done, 1), events)
-		},
-		Blocked: func(partition, pid int, application string) {
-			meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d) to stop reading its log", partition, application, pid))
-		},
+		Pool: pool, Log: log, Dir: c.To, Before: c.Before, Progress: partitions,
 		Archived: func(p archiving.Result) {
 			sum.add(p)
-			planned, done = 0, 0
-			meter.Advance(whole*int64(sum.Partitions), 0)
+			partitions.Finish(1)
 			if c.JSON || p.Files > 0 || p.Dropped > 0 {
 				meter.Lines()
 				written = errors.Join(written, c.print(streams.Out, p))

@@ -37,11 +37,9 @@ type Config struct {
 	// Memory is as in rebuild.Config.
 	Memory int64
 
-	// Planned, Done and Blocked, if not nil, are as in rebuild.Config. Blocked
-	// is about sessions that read the log or the baseline of a partition.
-	Planned func(partition int, work int64)
-	Done    func(work, events int)
-	Blocked func(partition, pid int, application string)
+	// Progress, if not nil, is told how far each partition is, and of sessions
+	// that read its log or its baseline.
+	Progress replay.Progress
 	// Archived, if not nil, is called with each finished partition.
 	Archived func(Result)
 }
@@ -78,7 +76,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		cfg.Archived = func(Result) {}
 	}
 	job, err := rebuild.NewJob(ctx, rebuild.Config{
-		Pool: cfg.Pool, Log: cfg.Log, Memory: cfg.Memory, Planned: cfg.Planned, Done: cfg.Done, Blocked: cfg.Blocked,
+		Pool: cfg.Pool, Log: cfg.Log, Memory: cfg.Memory, Progress: cfg.Progress,
 	}, "badged archive")
 	if err != nil {
 		return err
@@ -191,7 +189,7 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	var files []archive.File
 	present := in.Baseline.Generation
 	for _, r := range ranges {
-		a.job.Config.Planned(partition, r.events)
+		a.job.Config.Progress.Planned(partition, r.events)
 		var f archive.File
 		if f, present, err = a.write(ctx, &in, r, len(known)+len(files)+1, present); err != nil {
 			return done, err
@@ -320,7 +318,7 @@ LIMIT $3`, r.of(in.Partition)), at.TransactionID, at.Offset, archivePage)
 		if n == 0 {
 			return nil
 		}
-		a.job.Config.Done(n, n)
+		a.job.Config.Progress.Done(n, n)
 	}
 }
 
@@ -350,7 +348,7 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 		}
 	}
 	nn := fmt.Sprintf("%02d", in.Partition)
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Blocked, Partition: in.Partition, Tables: []string{
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: in.Partition, Tables: []string{
 		"badged.users_p" + nn + "_base", "badged.conversations_p" + nn + "_base", "badged.keys_p" + nn + "_base",
 	}}
 	for {
@@ -401,7 +399,7 @@ func (a *archiving) copyKeys(ctx context.Context, partition int, keys *store.Ded
 
 // drop drops the ranges before the baseline, and returns how many.
 func (a *archiving) drop(ctx context.Context, partition int) (dropped int, err error) {
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Blocked, Partition: partition, Tables: []string{"badged." + events.Topic(partition)}}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: partition, Tables: []string{"badged." + events.Topic(partition)}}
 	for {
 		err := pgx.BeginFunc(ctx, a.job.Conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {

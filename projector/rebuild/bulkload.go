@@ -25,7 +25,7 @@ func (s *Staging) bulkLoad(ctx context.Context, users []*badge.User) error {
 	for _, u := range users {
 		rows += 1 + int64(len(u.Conversations))
 	}
-	s.job.Config.Planned(s.partition, rows)
+	s.job.Config.Progress.Planned(s.partition, rows)
 	g, ctx := errgroup.WithContext(ctx)
 	chunks := make(chan chunk) // one is prepared while another is written
 	g.Go(func() error {
@@ -37,7 +37,7 @@ func (s *Staging) bulkLoad(ctx context.Context, users []*badge.User) error {
 			if _, err := s.job.Conn.PgConn().CopyFrom(ctx, bytes.NewReader(c.lines), c.sql); err != nil {
 				return fmt.Errorf("load %d rows: %w", c.rows, err)
 			}
-			s.job.Config.Done(c.rows, 0)
+			s.job.Config.Progress.Done(c.rows, 0)
 			s.job.rest(ctx)
 		}
 		return nil

@@ -50,14 +50,8 @@ type Config struct {
 	// Resumed, if not nil, is called first, with what an interrupted rebuild
 	// has done.
 	Resumed func([]Result)
-	// Planned, if not nil, is called with the amount of work when a partition
-	// is begun and whenever there is more of it; Done with how much was done
-	// since, in the same unit, and how many events that was.
-	Planned func(partition int, work int64)
-	Done    func(work, events int)
-	// Blocked, if not nil, is called from time to time while the staging
-	// tables of a partition wait for a session that reads the live ones.
-	Blocked func(partition, pid int, application string)
+	// Progress, if not nil, is told how far each partition is.
+	Progress replay.Progress
 	// Rebuilt, if not nil, is called with each finished partition.
 	Rebuilt func(Result)
 }
@@ -150,14 +144,8 @@ func (c *Config) setDefaults() {
 	if c.Resumed == nil {
 		c.Resumed = func([]Result) {}
 	}
-	if c.Planned == nil {
-		c.Planned = func(int, int64) {}
-	}
-	if c.Done == nil {
-		c.Done = func(int, int) {}
-	}
-	if c.Blocked == nil {
-		c.Blocked = func(int, int, string) {}
+	if c.Progress == nil {
+		c.Progress = replay.Unwatched{}
 	}
 	if c.Rebuilt == nil {
 		c.Rebuilt = func(Result) {}

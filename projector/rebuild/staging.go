@@ -82,7 +82,7 @@ func (s *Staging) build(ctx context.Context) error {
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Blocked, Partition: s.partition, Tables: []string{
+	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Progress.Blocked, Partition: s.partition, Tables: []string{
 		"badged.users", fmt.Sprintf("badged.users_p%02d", s.partition),
 		"badged.conversations", fmt.Sprintf("badged.conversations_p%02d", s.partition),
 	}}
@@ -144,9 +144,9 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 		}
 		everyone := func(string) bool { return true }
 		for share, more := replay.AllUsers(), true; more; share, more = share.Next() {
-			job.Config.Planned(s.partition, length)
+			job.Config.Progress.Planned(s.partition, length)
 			replayed, err := in.ReplayShare(ctx, &share, everyone, nil, job.Config.Memory, func(records int) {
-				job.Config.Done(records, records)
+				job.Config.Progress.Done(records, records)
 				job.rest(ctx)
 			})
 			if err != nil {

@@ -47,11 +47,9 @@ type VerifyOptions struct {
 	Memory int64
 	// Found is called for each difference. Required.
 	Found func(Difference)
-	// Planned, if not nil, is called with the number of events to read, on top
-	// of earlier calls; Done with how many were read since its last call.
-	// Neither is called for a few Users: the server searches the log for them.
-	Planned func(events int64)
-	Done    func(events int)
+	// Progress, if not nil, is told how many events are read, except for a few
+	// Users: the server searches the log for them.
+	Progress Progress
 }
 
 // Verified is what was compared, and the result.
@@ -117,11 +115,8 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 	if options.Memory <= 0 {
 		options.Memory = defaultVerifyMemory
 	}
-	if options.Planned == nil {
-		options.Planned = func(int64) {}
-	}
-	if options.Done == nil {
-		options.Done = func(int) {}
+	if options.Progress == nil {
+		options.Progress = Unwatched{}
 	}
 	c := Comparison{Options: options}
 	err := WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
@@ -181,7 +176,7 @@ func (c *Comparison) many(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Options.Planned(length)
+	c.Options.Progress.Planned(c.In.Partition, length)
 	// The repeats are the same for every share. Find them in a separate pass only
 	// if the keys do not fit into memory.
 	var repeats map[events.Position]store.UserSet
@@ -191,8 +186,8 @@ func (c *Comparison) many(ctx context.Context) error {
 		return err
 	}
 	if keys > half {
-		c.Options.Planned(length * (keys/half + 1))
-		if repeats, err = c.In.repeats(ctx, keys, half, c.Options.Done); err != nil {
+		c.Options.Progress.Planned(c.In.Partition, length*(keys/half+1))
+		if repeats, err = c.In.repeats(ctx, keys, half, c.read); err != nil {
 			return err
 		}
 	}
@@ -205,7 +200,7 @@ func (c *Comparison) many(ctx context.Context) error {
 		return ok || len(listed) == 0
 	}
 	for s, more := AllUsers(), true; more; {
-		r, err := c.In.ReplayShare(ctx, &s, wants, repeats, half, c.Options.Done)
+		r, err := c.In.ReplayShare(ctx, &s, wants, repeats, half, c.read)
 		if err != nil {
 			return err
 		}
@@ -213,11 +208,14 @@ func (c *Comparison) many(ctx context.Context) error {
 			return err
 		}
 		if s, more = s.Next(); more {
-			c.Options.Planned(length)
+			c.Options.Progress.Planned(c.In.Partition, length)
 		}
 	}
 	return nil
 }
+
+// read reports records that were read.
+func (c *Comparison) read(records int) { c.Options.Progress.Done(records, records) }
 
 func (c *Comparison) found(d Difference) {
 	d.Partition = c.In.Partition

@@ -1,0 +1,52 @@
+package admin
+
+import "fmt"
+
+// Meter is told how far a rebuild, verification or archiving is; see
+// progress.Meter. It is called by one goroutine at a time.
+type Meter interface {
+	Begin(phase string, total int64, countsEvents bool)
+	Advance(done int64, events int)
+	Note(text string)
+}
+
+// Partitions shows on a meter how far the work on partitions is, one after the
+// other: how much work there is on one is known only once that begins. It
+// implements replay.Progress.
+type Partitions struct {
+	meter         Meter
+	finished      int64
+	planned, done int64 // of the partition at hand
+}
+
+// wholePartition is what a meter is told of one partition.
+const wholePartition = 1000
+
+// BeginPartitions begins a phase of a meter.
+func BeginPartitions(m Meter, phase string, partitions int, countsEvents bool) *Partitions {
+	m.Begin(phase, wholePartition*int64(partitions), countsEvents)
+	return &Partitions{meter: m}
+}
+
+// Planned implements replay.Progress.
+func (p *Partitions) Planned(_ int, work int64) { p.planned += work }
+
+// Done implements replay.Progress.
+func (p *Partitions) Done(work, events int) {
+	p.done += int64(work)
+	// Less than the whole: when the planned work is done, a rebuild has to catch
+	// up, and may have to wait for readers.
+	p.meter.Advance(wholePartition*p.finished+(wholePartition-1)*p.done/max(p.planned, p.done, 1), events)
+}
+
+// Blocked implements replay.Progress.
+func (p *Partitions) Blocked(partition, pid int, application string) {
+	p.meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d) to stop reading its tables", partition, application, pid))
+}
+
+// Finish says that so many more partitions are finished.
+func (p *Partitions) Finish(partitions int) {
+	p.finished += int64(partitions)
+	p.planned, p.done = 0, 0
+	p.meter.Advance(wholePartition*p.finished, 0)
+}
