@@ -81,7 +81,7 @@ func TestRebuildOfAUser(t *testing.T) {
 	if out := rebuild(); out != `user "ann" matches the log, nothing was changed`+"\n" {
 		t.Errorf("it says %s", out)
 	}
-	if out := rebuild("--json"); out != `{"user_id":"ann","mended":false,"differences":[]}`+"\n" {
+	if out := rebuild("--json"); out != `{"user_id":"ann","healed":false,"differences":[]}`+"\n" {
 		t.Errorf("it says %s", out)
 	}
 	sql(t, database, spoil, "ann")
@@ -100,7 +100,7 @@ user "ann" was healed in version 2
 	must(t, "verify", "--database-url="+database)
 	must(t, "rebuild", "-q", "--database-url="+database)
 	if ann.epochOf() != epoch {
-		t.Error("what was mended was taken for wrong")
+		t.Error("healed rows were rebuilt again")
 	}
 }
 
@@ -144,7 +144,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	}
 
 	out, stderr, code := command(t, "rebuild", "--database-url="+database)
-	if want := fmt.Sprintf("going on with a rebuild that was interrupted, of which %d partition", partition); code != 0 || !strings.Contains(stderr, want) {
+	if want := fmt.Sprintf("continuing an interrupted rebuild: %d partition", partition); code != 0 || !strings.Contains(stderr, want) {
 		t.Errorf("the next one exits with %d: %s", code, stderr)
 	}
 	if want := "1 user and 1 conversation of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {

@@ -1,5 +1,5 @@
-// Package admin is what operators do and see, as the command line and the admin
-// API have it: the audit trail, jobs, and what processes count.
+// Package admin implements what operators do and see through the command line
+// and the admin API: the audit trail, jobs, and statistics of all processes.
 package admin
 
 import (
@@ -23,22 +23,22 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Via is how an operator came.
+// Via is the interface that an operator used.
 type Via string
 
-// The ways.
+// The interfaces.
 const (
 	ViaAPI Via = "api" // the name is that of an admin key
 	ViaCLI Via = "cli" // the name is that of a user of the operating system
 )
 
-// Operator is who does something.
+// Operator identifies who acts.
 type Operator struct {
 	Name string
 	Via  Via
 }
 
-// OSUser returns who runs this process.
+// OSUser returns the operating system's user of this process.
 func OSUser() Operator {
 	u, err := user.Current()
 	if err != nil {
@@ -60,8 +60,7 @@ type Entry struct {
 	Error     *string         `json:"error,omitempty" doc:"Why it failed."`
 }
 
-// endPatience is how long writing down an end may take once whoever acted has
-// been interrupted.
+// endPatience bounds recording the end of an action that was interrupted.
 const endPatience = 5 * time.Second
 
 const (
@@ -69,9 +68,9 @@ const (
 	endActionSQL   = `INSERT INTO badged.audit_ends (audit_id, result, error) VALUES ($1, $2::text::json, $3)`
 )
 
-// Audited has an operator do something and writes it to the audit trail: before,
-// so that nothing is done that the trail does not have, and how it ended after.
-// arguments and what do returns are written as JSON.
+// Audited runs an action of an operator and records it in the audit trail: its
+// start before it runs, so that no action goes unrecorded, and its result
+// afterwards. arguments and the result of do are stored as JSON.
 func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
@@ -79,7 +78,7 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 	}
 	var id int64
 	if err := db.QueryRow(ctx, beginActionSQL, by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
-		return fmt.Errorf("write %s to the audit trail, without which nothing is done: %w", action, err)
+		return fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
 	}
 	result, did := do(ctx)
 	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
@@ -93,12 +92,12 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 		_, err = db.Exec(endCtx, endActionSQL, id, text, failed)
 	}
 	if err != nil {
-		err = fmt.Errorf("write the end of %s to the audit trail: %w", action, err)
+		err = fmt.Errorf("record the end of %s in the audit trail; the action has run: %w", action, err)
 	}
 	return errors.Join(did, err)
 }
 
-// jsonText returns v as JSON, nil where it is nil.
+// jsonText returns v as JSON, or nil if v is nil.
 func jsonText(v any) (*string, error) {
 	if v == nil {
 		return nil, nil //nolint:nilnil // null
@@ -108,9 +107,9 @@ func jsonText(v any) (*string, error) {
 	return &text, err
 }
 
-// Audit returns up to limit actions with an id below before, the newest first;
-// before 0 is none. It returns fewer where they are larger than
-// projector.MaxPageBytes together, and none only behind the oldest.
+// Audit returns up to limit actions with an id below before, newest first; 0
+// means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
+// together, and none only after the oldest.
 func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
 	rows, err := db.Query(ctx, `SELECT id, at, who, via, action, arguments, ended_at, result, error
 FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))

@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// partitions of the test databases.
+// partitions is the number of partitions of the test databases.
 const partitions = 2
 
-// database is a migrated database of a test's own.
+// database is a new, migrated database.
 type database struct {
 	pool *pgxpool.Pool
 	log  *events.Log
@@ -66,7 +66,7 @@ func (d *database) exec(t *testing.T, sql string, args ...any) {
 
 var ops = admin.Operator{Name: "ops", Via: admin.ViaAPI}
 
-// trail tells the audit trail, the newest first: who, action, arguments, end.
+// trail returns the audit trail, newest first: who, action, arguments, end.
 func (d *database) trail(t *testing.T) []string {
 	t.Helper()
 	entries, err := admin.Audit(t.Context(), d.pool, 0, 100)
@@ -92,14 +92,14 @@ func TestAudited(t *testing.T) {
 	errBroken := errors.New("it is broken")
 	err := admin.Audited(t.Context(), d.pool, ops, "heal", map[string]int{"id": 1}, func(context.Context) (any, error) {
 		if diff := cmp.Diff([]string{`api by ops: heal {"id":1}: under way`}, d.trail(t)); diff != "" { //nolint:contextcheck // the test's own
-			t.Errorf("while it is under way (-want +got):\n%s", diff)
+			t.Errorf("while it runs (-want +got):\n%s", diff)
 		}
-		return map[string]bool{"mended": true}, nil
+		return map[string]bool{"healed": true}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever acted is interrupted: the end is written all the same.
+	// If the action is interrupted, its end is recorded nevertheless.
 	ctx, cancel := context.WithCancel(t.Context())
 	err = admin.Audited(ctx, d.pool, admin.Operator{Name: "root", Via: admin.ViaCLI}, "heal", map[string]string{"user": "a\u2028\u0000"}, func(context.Context) (any, error) {
 		cancel()
@@ -110,21 +110,21 @@ func TestAudited(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		`cli by root: heal {"user":"a\u2028\u0000"}: failed: it is broken`,
-		`api by ops: heal {"id":1}: {"mended":true}`,
+		`api by ops: heal {"id":1}: {"healed":true}`,
 	}, d.trail(t)); diff != "" {
 		t.Errorf("the trail (-want +got):\n%s", diff)
 	}
 }
 
-// What cannot be written down is not done.
-func TestAuditedOrNotDone(t *testing.T) {
+// An action that cannot be recorded does not run.
+func TestUnrecordedActionsDoNotRun(t *testing.T) {
 	d := newDatabase(t)
 	d.exec(t, `ALTER TABLE badged.audit RENAME TO elsewhere`)
 	err := admin.Audited(t.Context(), d.pool, ops, "heal", struct{}{}, func(context.Context) (any, error) {
 		t.Error("it was done")
 		return nil, nil //nolint:nilnil // nothing comes of it
 	})
-	if err == nil || !strings.Contains(err.Error(), "write heal to the audit trail, without which nothing is done") {
+	if err == nil || !strings.Contains(err.Error(), "record heal in the audit trail; the action was not run") {
 		t.Errorf("it says %v", err)
 	}
 }
@@ -159,8 +159,8 @@ func TestOSUser(t *testing.T) {
 	}
 }
 
-// However large what was done is, a page of it is not.
-func TestPagesOfALargeTrail(t *testing.T) {
+// Pages are bounded in bytes, however large the entries are.
+func TestAuditPagesAreBounded(t *testing.T) {
 	d := newDatabase(t)
 	for range 4 {
 		d.exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', 'deadletters.discard', json_build_object('payload', repeat('x', 3 << 20)))`)

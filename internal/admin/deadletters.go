@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/projector/deadletters"
 )
 
-// DeadLetter is a dead letter as operators see it.
+// DeadLetter is a dead letter in the form for operators.
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
 	Partition int             `json:"partition" doc:"The partition of the log."`
@@ -20,18 +20,18 @@ type DeadLetter struct {
 	At        time.Time       `json:"at" doc:"When it was put aside."`
 }
 
-// NewDeadLetter returns l as operators see it.
+// NewDeadLetter returns l in the form for operators.
 func NewDeadLetter(l deadletters.Letter) DeadLetter {
 	return DeadLetter{l.ID, l.Partition, l.Position.String(), l.Payload, l.Reason, l.At.UTC()}
 }
 
-// oneDeadLetter are the arguments of an action on one.
+// oneDeadLetter are the arguments of an action on one dead letter.
 type oneDeadLetter struct {
 	ID int64 `json:"id"`
 }
 
-// RetryDeadLetter has an operator publish a dead letter again; see
-// [projector.DeadLetters.Retry].
+// RetryDeadLetter publishes a dead letter again for an operator; see
+// [deadletters.Letters.Retry].
 func RetryDeadLetter(ctx context.Context, db DB, letters *deadletters.Letters, by Operator, id int64) (receipt events.Receipt, err error) {
 	err = Audited(ctx, db, by, "deadletters.retry", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
 		receipt, err = letters.Retry(ctx, id)
@@ -40,14 +40,14 @@ func RetryDeadLetter(ctx context.Context, db DB, letters *deadletters.Letters, b
 	return receipt, err
 }
 
-// DiscardDeadLetter has an operator remove a dead letter for good. The audit
-// trail has all of it before it is removed. See [projector.DeadLetters.Discard].
+// DiscardDeadLetter deletes a dead letter for an operator. The audit trail
+// gets a copy before. See [deadletters.Letters.Discard].
 func DiscardDeadLetter(ctx context.Context, db DB, letters *deadletters.Letters, by Operator, id int64) (letter DeadLetter, err error) {
 	var arguments any = oneDeadLetter{id}
 	switch l, err := letters.Find(ctx, id); {
 	case err == nil:
 		arguments = NewDeadLetter(l)
-	case !errors.Is(err, deadletters.ErrNotFound): // which is for the trail too
+	case !errors.Is(err, deadletters.ErrNotFound): // the trail records it too
 		return DeadLetter{}, err
 	}
 	err = Audited(ctx, db, by, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {

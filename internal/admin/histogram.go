@@ -2,21 +2,22 @@ package admin
 
 import "slices"
 
-// histogram counts observations by upper bound, in ascending order; those above
-// the last bound are in Above. The zero value holds none.
+// histogram counts observations by upper bound, in ascending order; Above
+// counts those above the last bound. The zero value is empty.
 type histogram struct {
 	Bounds []float64 `json:"bounds"`
 	Counts []uint64  `json:"counts"`
 	Above  uint64    `json:"above"`
 }
 
-// observe adds n observations of up to a bound, which come in ascending order.
+// observe adds n observations up to a bound. Bounds must come in ascending
+// order.
 func (h *histogram) observe(bound float64, n uint64) {
 	h.Bounds, h.Counts = append(h.Bounds, bound), append(h.Counts, n)
 }
 
-// add adds what was observed from before to now. Of two that have other bounds,
-// as of another release, nothing is known.
+// add adds the observations between before and now. It ignores histograms with
+// different bounds, as of another release.
 func (h *histogram) add(now, before *histogram) {
 	if now == nil || before == nil || !slices.Equal(now.Bounds, before.Bounds) {
 		return
@@ -33,9 +34,9 @@ func (h *histogram) add(now, before *histogram) {
 	h.Above += now.Above - before.Above
 }
 
-// quantile returns the value that a part q of the observations does not exceed,
-// as far as the bounds tell; nil where there are none. Of those above the last
-// bound it only says that.
+// quantile returns a value that a part q of the observations does not exceed,
+// to the precision of the bounds, or nil without observations. For
+// observations above the last bound it returns that bound.
 func (h *histogram) quantile(q float64) *float64 {
 	total := h.Above
 	for _, n := range h.Counts {

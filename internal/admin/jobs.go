@@ -19,21 +19,21 @@ const (
 	KindVerification Kind = "verification"
 )
 
-// State is where a job stands.
+// State is the state of a job.
 type State string
 
-// The states; all but the first are ends.
+// The states; all but the first are final.
 const (
 	StateRunning  State = "running"
 	StateDone     State = "done"
 	StateFailed   State = "failed"
 	StateCanceled State = "canceled"
-	// StateInterrupted is that of a job whose process has ended before it.
+	// StateInterrupted means that the job's process ended before the job.
 	StateInterrupted State = "interrupted"
 )
 
-// Job is a rebuild or verification that an operator has started, as all
-// processes see it.
+// Job is a rebuild or verification that an operator started. All processes see
+// it.
 type Job struct {
 	ID              int             `json:"id" doc:"The id of the job."`
 	Kind            Kind            `json:"kind" enum:"rebuild,verification" doc:"What the job does."`
@@ -49,7 +49,7 @@ type Job struct {
 	Error           *string         `json:"error,omitempty" doc:"Why it failed."`
 }
 
-// JobProgress is how far a job is.
+// JobProgress is the progress of a job.
 type JobProgress struct {
 	Done        float64  `json:"done" doc:"The completed share, from 0 to 1."`
 	Events      int64    `json:"events" doc:"Events replayed so far."`
@@ -57,13 +57,13 @@ type JobProgress struct {
 	Note        string   `json:"note,omitempty" doc:"The latest message, such as which session a rebuild waits for."`
 }
 
-// jobClass is the first key of the advisory locks of jobs that run; the second
+// jobClass is the first key of the advisory locks of running jobs; the second
 // is the id.
 const jobClass = 0x6261646a // "badj"
 
-// reapSQL ends the jobs whose lock nobody holds. A job that ends by itself does
-// so before it gives up the lock, which the statement finds out when it locks the
-// row.
+// reapSQL ends the jobs whose lock is free. A job that ends normally updates
+// its row before it releases the lock; the statement sees that when it locks
+// the row.
 const reapSQL = `UPDATE badged.jobs
 SET state = 'interrupted', ended_at = clock_timestamp(), error = 'the process that ran it has ended'
 WHERE state = 'running' AND NOT EXISTS (
@@ -71,7 +71,7 @@ WHERE state = 'running' AND NOT EXISTS (
     WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1 AND objid = id
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
 
-// reap makes the jobs of processes that are gone end.
+// reap ends the jobs whose process is gone.
 func reap(ctx context.Context, db DB) error {
 	if _, err := db.Exec(ctx, reapSQL, jobClass); err != nil {
 		return fmt.Errorf("look for jobs that were interrupted: %w", err)
@@ -79,7 +79,7 @@ func reap(ctx context.Context, db DB) error {
 	return nil
 }
 
-// jobColumns are what scanJob reads.
+// jobColumns are the columns that scanJob reads.
 const jobColumns = `id, kind, state, arguments, started_by, started_at, process, progress, cancel_requested, ended_at, result, error`
 
 func scanJob(row pgx.CollectableRow) (j Job, err error) {
@@ -92,14 +92,14 @@ func scanJob(row pgx.CollectableRow) (j Job, err error) {
 	return j, err
 }
 
-// ErrNoJob is returned for an id that no job of the kind has.
+// ErrNoJob is returned for an id without a job of the kind.
 var ErrNoJob = errors.New("there is no such job")
 
-// ErrJobEnded is returned where a job that has ended was to be canceled.
+// ErrJobEnded is returned for canceling a job that has ended.
 var ErrJobEnded = errors.New("the job has ended already")
 
-// Jobs returns up to limit jobs of a kind with an id below before, the newest
-// first; before 0 is none.
+// Jobs returns up to limit jobs of a kind with an id below before, newest
+// first; 0 means no bound.
 func Jobs(ctx context.Context, db DB, kind Kind, before, limit int) ([]Job, error) {
 	if err := reap(ctx, db); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func CancelJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
 	job, err = oneJob(ctx, db, fmt.Sprintf("cancel job %d", id),
 		`UPDATE badged.jobs SET cancel_requested = true WHERE kind = $1 AND id = $2 AND state = 'running' RETURNING `+jobColumns, kind, id)
 	if errors.Is(err, ErrNoJob) {
-		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded) // meanwhile
+		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded) // since the update
 	}
 	return job, err
 }

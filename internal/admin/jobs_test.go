@@ -20,7 +20,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// runner runs jobs until the test ends, or stop is called.
+// runner runs jobs until the test ends or stop is called.
 type runner struct {
 	*admin.Runner
 	d    *database
@@ -41,7 +41,7 @@ func (d *database) runner(t *testing.T) *runner {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		done <- nil // for whoever calls it again
+		done <- nil // for the next call
 	}
 	t.Cleanup(stop)
 	for { // until it runs
@@ -53,7 +53,7 @@ func (d *database) runner(t *testing.T) *runner {
 	return &runner{r, d, stop}
 }
 
-// find returns a job once ok is satisfied with it.
+// find returns a job once ok accepts it.
 func (r *runner) find(t *testing.T, kind admin.Kind, id int, ok func(admin.Job) bool) admin.Job {
 	t.Helper()
 	for {
@@ -116,8 +116,8 @@ func (d *database) total(t *testing.T, user string) int64 {
 	return b.Total
 }
 
-// hold runs a statement in a transaction that stays open until the test ends, or
-// release is called.
+// hold runs a statement in a transaction that stays open until release is
+// called or the test ends.
 func (d *database) hold(t *testing.T, sql string) (release func()) {
 	t.Helper()
 	tx, err := d.pool.Begin(t.Context())
@@ -132,7 +132,7 @@ func (d *database) hold(t *testing.T, sql string) (release func()) {
 	return release
 }
 
-// told tells the end of a job: state, error, result.
+// told returns the end of a job: state, error, result.
 func told(j admin.Job) string {
 	s := string(j.State)
 	if j.Error != nil {
@@ -166,7 +166,7 @@ func TestJobs(t *testing.T) {
 	one := must(t)(r.StartVerification(t.Context(), admin.VerifyOptions{Users: []string{"bob"}}, ops))
 	all, one = r.ended(t, all), r.ended(t, one)
 	if got, want := told(all), `done {"partitions":2,"users":3,"conversations":3,"differences":2,"first":`+difference+`}`; got != want {
-		t.Errorf("verifying everybody: %s, want\n%s", got, want)
+		t.Errorf("verifying all users: %s, want\n%s", got, want)
 	}
 	if all.Progress.Done != 1 || all.Progress.Events == 0 || all.EndedAt == nil {
 		t.Errorf("it ends as %+v", all)
@@ -176,7 +176,7 @@ func TestJobs(t *testing.T) {
 	}
 
 	job := r.ended(t, must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{User: "ann"}, ops)))
-	if got, want := told(job), `done {"user_id":"ann","mended":true,"version":2,"differences":`+difference+`}`; got != want {
+	if got, want := told(job), `done {"user_id":"ann","healed":true,"version":2,"differences":`+difference+`}`; got != want {
 		t.Errorf("healing: %s, want\n%s", got, want)
 	}
 	d.spoil(t, "ann")
@@ -193,12 +193,12 @@ func TestJobs(t *testing.T) {
 		t.Errorf("the list is %+v, %v", page, err)
 	}
 	if _, err := admin.FindJob(t.Context(), d.pool, admin.KindRebuild, all.ID); !errors.Is(err, admin.ErrNoJob) {
-		t.Errorf("a verification among rebuilds: %v", err)
+		t.Errorf("a verification found as a rebuild: %v", err)
 	}
 }
 
-// Whoever reads the tables of a partition holds its rebuild up, when it is about
-// to put new ones in their place.
+// An open transaction that reads a partition's tables blocks its rebuild when
+// that swaps the tables.
 func TestRebuildJobs(t *testing.T) {
 	d := newDatabase(t)
 	r := d.runner(t)
@@ -209,7 +209,7 @@ func TestRebuildJobs(t *testing.T) {
 	waits := func(j admin.Job) bool { return strings.Contains(j.Progress.Note, "waits for") }
 
 	job := must(t)(r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops))
-	// At once, and when it has taken the lock of rebuilds.
+	// At once, and after the first has taken the lock of rebuilds.
 	for range 2 {
 		var running *admin.RebuildJobError
 		if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{Partition: &home}, ops); !errors.As(err, &running) || running.ID != job.ID {
@@ -218,7 +218,7 @@ func TestRebuildJobs(t *testing.T) {
 		r.find(t, job.Kind, job.ID, waits)
 	}
 	if err := rebuild.Run(t.Context(), rebuild.Config{Pool: d.pool, Log: d.log}); !errors.As(err, new(*rebuild.RunningError)) {
-		t.Errorf("one beside it: %v", err)
+		t.Errorf("a rebuild without a job beside it: %v", err)
 	}
 	if canceled := must(t)(admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID)); !canceled.CancelRequested {
 		t.Errorf("canceled, it is %+v", canceled)
@@ -233,7 +233,7 @@ func TestRebuildJobs(t *testing.T) {
 		t.Errorf("canceled, it has changed the total to %d", n)
 	}
 
-	// One that is not a job.
+	// A rebuild without a job.
 	ctx, cancel := context.WithCancel(t.Context())
 	blocked, done := make(chan struct{}, 1000), make(chan error)
 	go func() {
@@ -241,7 +241,7 @@ func TestRebuildJobs(t *testing.T) {
 	}()
 	<-blocked
 	if _, err := r.StartRebuild(t.Context(), admin.RebuildOptions{}, ops); !errors.As(err, new(*rebuild.RunningError)) {
-		t.Errorf("beside one that is no job: %v", err)
+		t.Errorf("beside a rebuild without a job: %v", err)
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -262,7 +262,7 @@ func (reader) Planned(int, int64)         {}
 func (reader) Done(int, int)              {}
 func (c reader) Blocked(int, int, string) { c <- struct{}{} }
 
-// What ends a job besides itself: its server stops, its session is lost, its
+// A job ends when its server stops, when it loses its session, and when its
 // process is killed.
 func TestJobsAreInterrupted(t *testing.T) {
 	d := newDatabase(t)
@@ -297,7 +297,7 @@ VALUES ('verification', '{}', 'ops', 'host/2') RETURNING id`).Scan(&killed); err
 	}
 }
 
-func TestJobsAreFew(t *testing.T) {
+func TestJobsAreLimited(t *testing.T) {
 	d := newDatabase(t)
 	r := d.runner(t)
 	d.hold(t, `LOCK TABLE badged.users, badged.conversations IN ACCESS EXCLUSIVE MODE`)
@@ -305,7 +305,7 @@ func TestJobsAreFew(t *testing.T) {
 	for {
 		job, err := r.StartVerification(t.Context(), admin.VerifyOptions{}, ops)
 		if err != nil {
-			if !errors.Is(err, admin.ErrTooManyJobs) || len(jobs) != 3 && len(jobs) != 2 { // the one that found out that it runs
+			if !errors.Is(err, admin.ErrTooManyJobs) || len(jobs) != 3 && len(jobs) != 2 { // the one that saw it running
 				t.Fatalf("after %d: %v", len(jobs), err)
 			}
 			break

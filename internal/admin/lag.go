@@ -12,7 +12,7 @@ type Lag struct {
 	Horizon *Horizon `json:"horizon"`
 }
 
-// PartitionLag is a projector.Lag as operators see it.
+// PartitionLag is a [lag.Lag] in the form for operators.
 type PartitionLag struct {
 	Partition     int     `json:"partition" doc:"The partition."`
 	Head          string  `json:"head" doc:"The position of the last event in the log, such as 1234/56."`
@@ -22,7 +22,7 @@ type PartitionLag struct {
 	Owner         string  `json:"owner" doc:"The process that folds the partition; empty if none does."`
 }
 
-// Horizon is a projector.Horizon as operators see it.
+// Horizon is a [lag.Horizon] in the form for operators.
 type Horizon struct {
 	PID         int     `json:"pid,omitempty" doc:"The process id of its session; absent for a prepared transaction."`
 	Prepared    string  `json:"prepared,omitempty" doc:"The name of a prepared transaction."`
@@ -33,7 +33,8 @@ type Horizon struct {
 	Seconds     float64 `json:"seconds" doc:"The age of the transaction."`
 }
 
-// NewLag returns lags as operators see them; open is whether there is a horizon.
+// NewLag returns lags in the form for operators; open reports whether there is
+// a horizon.
 func NewLag(lags []lag.Lag, h lag.Horizon, open bool) Lag {
 	l := Lag{Partitions: make([]PartitionLag, len(lags))}
 	for i, p := range lags {

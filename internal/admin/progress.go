@@ -2,24 +2,24 @@ package admin
 
 import "fmt"
 
-// Meter is told how far a rebuild, verification or archiving is; see
-// progress.Meter. It is called by one goroutine at a time.
+// Meter receives the progress of a rebuild, verification or archiving; see
+// [progress.Meter]. It is called by one goroutine at a time.
 type Meter interface {
 	Begin(phase string, total int64, countsEvents bool)
 	Advance(done int64, events int)
 	Note(text string)
 }
 
-// Partitions shows on a meter how far the work on partitions is, one after the
-// other: how much work there is on one is known only once that begins. It
-// implements replay.Progress.
+// Partitions shows on a meter the progress over partitions, which are worked
+// on one after the other. The amount of work on a partition is known only once
+// it begins. It implements [replay.Progress].
 type Partitions struct {
 	meter         Meter
 	finished      int64
 	planned, done int64 // of the partition at hand
 }
 
-// wholePartition is what a meter is told of one partition.
+// wholePartition is the progress of one whole partition.
 const wholePartition = 1000
 
 // BeginPartitions begins a phase of a meter.
@@ -44,7 +44,7 @@ func (p *Partitions) Blocked(partition, pid int, application string) {
 	p.meter.Note(fmt.Sprintf("partition %d waits for %q (Postgres process %d) to stop reading its tables", partition, application, pid))
 }
 
-// Finish says that so many more partitions are finished.
+// Finish records that more partitions are finished.
 func (p *Partitions) Finish(partitions int) {
 	p.finished += int64(partitions)
 	p.planned, p.done = 0, 0

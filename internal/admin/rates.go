@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Process is a process of badged, as its last sample tells.
+// Process is a process of badged as of its last sample.
 type Process struct {
 	Process     string       `json:"process" doc:"The process, as host/pid."`
 	Roles       []string     `json:"roles" doc:"Its roles."`
@@ -17,7 +17,7 @@ type Process struct {
 	Connections *Connections `json:"connections,omitempty" doc:"Its client connections; absent without the role gateway."`
 }
 
-// Connections are those of clients to one process.
+// Connections describes the clients connected to one process.
 type Connections struct {
 	WebSockets   int64  `json:"websockets" doc:"Open WebSockets."`
 	EventStreams int64  `json:"event_streams" doc:"Open streams of server-sent events."`
@@ -27,10 +27,11 @@ type Connections struct {
 	Gaps         int64  `json:"bus_gaps" doc:"Outages of the bus since the process started."`
 }
 
-// silentSamples is how many samples a process may miss until it counts as gone.
+// silentSamples is how many samples a process may miss before it counts as
+// gone.
 const silentSamples = 4
 
-// Processes returns those that have been heard of lately.
+// Processes returns the processes that have sampled recently.
 func Processes(ctx context.Context, db DB) ([]Process, error) {
 	rows, err := db.Query(ctx, `SELECT DISTINCT ON (process) process, roles, started_at, at, counted
 FROM badged.samples
@@ -60,13 +61,13 @@ ORDER BY process, at DESC`, (silentSamples * SampleInterval).Seconds())
 	return processes, nil
 }
 
-// Rates are what all processes together did in the last hour.
+// Rates are the rates of all processes together in the last hour.
 type Rates struct {
 	IntervalSeconds float64 `json:"interval_seconds" doc:"The seconds that each point covers, up to its time."`
 	Points          []Rate  `json:"points" doc:"The points, oldest first."`
 }
 
-// Rate is what was done in an interval. What is not known is null.
+// Rate is the activity in one interval. Unknown values are null.
 type Rate struct {
 	At           time.Time `json:"at" doc:"The end of the interval."`
 	Appended     *float64  `json:"appended_per_second" type:"number,null" doc:"Events appended, by all publishers, including those rolled back. An event counts in each partition that stores it."`
@@ -81,7 +82,7 @@ type Rate struct {
 
 // ReadRates returns the points of the last hour that are later than since.
 func ReadRates(ctx context.Context, db DB, since time.Time) (Rates, error) {
-	// Those before the first point are what it is compared with.
+	// The samples before the first point are its reference.
 	const before = 2 * silentSamples * SampleInterval
 	earliest := time.Time{}
 	if !since.IsZero() {
@@ -115,10 +116,11 @@ ORDER BY at`, earliest, sampleWindow.Seconds())
 }
 
 const (
-	// pointWidth is the time between two points: everybody has a sample in it.
+	// pointWidth is the time between two points: every process samples within
+	// it.
 	pointWidth = 2 * SampleInterval
-	// pointPatience is how long a sample may be on its way. A point is given out
-	// once, and does not change any more.
+	// pointPatience is how late a sample may arrive. A point never changes
+	// once it has been returned.
 	pointPatience = time.Second
 )
 
@@ -128,32 +130,32 @@ type run struct {
 	started time.Time
 }
 
-// sample is what a process had counted at a time.
+// sample holds the counters of a process at one time.
 type sample struct {
 	run     run
 	at      time.Time
 	counted counted
 }
 
-// ratings puts samples, in the order of time, into the points that they are for.
+// ratings assigns samples, in order of time, to their points.
 type ratings struct {
 	last map[run]sample
-	// log is how far the log was last, by whoever looked.
+	// log is the latest sample of the log by any process.
 	log     *sample
 	buckets []*bucket
 }
 
-// bucket is what is known of the time up to a point.
+// bucket collects what is known about the time before a point.
 type bucket struct {
 	at time.Time
-	// logged and folded events, in the time spent.
+	// logged and folded count events in the time spent.
 	logged, folded float64
 	spent          time.Duration
 	delays         histogram
 	gateways       map[run]*traffic
 }
 
-// traffic is what one gateway did in the time spent.
+// traffic is the activity of one gateway in the time spent.
 type traffic struct {
 	sample          sample
 	frames, repairs float64
@@ -166,7 +168,7 @@ func (r *ratings) add(s sample) {
 		r.buckets = append(r.buckets, &bucket{at: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
-	// Everybody sees the same log, some of them a moment earlier.
+	// All processes sample the same log, some a moment earlier than others.
 	log := s
 	if r.log != nil {
 		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)
@@ -198,7 +200,7 @@ func (r *ratings) add(s sample) {
 	}
 }
 
-// rate returns what is known of the time up to the point.
+// rate returns the rates of the bucket's time.
 func (b *bucket) rate() Rate {
 	r := Rate{At: b.at, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
 	if b.spent > 0 {

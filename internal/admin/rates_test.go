@@ -15,8 +15,8 @@ func at(seconds float64) time.Time {
 
 func ptr[T any](v T) *T { return &v }
 
-// Two gateways and a projector, one of which is started again in the middle: what
-// it had counted before is not missed, and does not make anything negative.
+// Two gateways and a projector, one of which restarts in the middle: the reset
+// of its counters loses nothing and makes no rate negative.
 func TestRates(t *testing.T) {
 	bounds := []float64{0.1, 0.2, 0.4}
 	first, again := run{"db1/1", at(0)}, run{"db1/1", at(12)}
@@ -24,11 +24,11 @@ func TestRates(t *testing.T) {
 	r := ratings{last: map[run]sample{}}
 	for _, s := range []sample{
 		{first, at(1), counted{Logged: 100, Folded: 90, Connections: ptr(int64(5)), EventStreams: 2, Frames: 10, Delays: &histogram{bounds, []uint64{0, 0, 0}, 0}}},
-		{other, at(2), counted{Logged: 98, Folded: 90, Connections: ptr(int64(1)), Frames: 1000}}, // looked earlier
+		{other, at(2), counted{Logged: 98, Folded: 90, Connections: ptr(int64(1)), Frames: 1000}}, // sampled the log earlier
 		{first, at(6), counted{Logged: 150, Folded: 150, Connections: ptr(int64(7)), EventStreams: 3, Frames: 60, Repairs: 5, Delays: &histogram{bounds, []uint64{8, 0, 2}, 0}}},
 		{other, at(7), counted{Logged: 160, Folded: 160, Connections: ptr(int64(1)), Frames: 1000}},
 		{again, at(13), counted{Logged: 220, Folded: 220, Connections: ptr(int64(0)), Delays: &histogram{bounds, []uint64{1, 0, 0}, 0}}},
-		// Of the time between nobody knows anything.
+		// The time in between is unknown.
 		{again, at(61), counted{Logged: 700, Folded: 460, Connections: ptr(int64(4)), Delays: &histogram{bounds, []uint64{1, 0, 0}, 4}}},
 	} {
 		r.add(s)

@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// RebuildOptions says what is rebuilt, and how: by default all partitions.
+// RebuildOptions selects what is rebuilt, by default all partitions, and how.
 type RebuildOptions struct {
 	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all if absent."`
 	User      string  `json:"user,omitempty" doc:"Only this user, whose rows are healed in place."`
@@ -23,7 +23,7 @@ type Rebuilt struct {
 	Users          int64 `json:"users"`
 	Conversations  int64 `json:"conversations"`
 	DifferentUsers int64 `json:"different_users"`
-	// NewEpochs is how many partitions have got new tables, and a new epoch.
+	// NewEpochs counts the partitions that got new tables, and so a new epoch.
 	NewEpochs int `json:"new_epochs"`
 }
 
@@ -39,8 +39,8 @@ func (r *Rebuilt) Add(p rebuild.Result) {
 }
 
 // Rebuild rebuilds one or all partitions; see [rebuild.Run]. It sets the
-// callbacks of cfg: meter is told how far it is, each of every partition that is
-// done.
+// callbacks of cfg: meter receives the progress, and each every finished
+// partition.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	partitions := 1
@@ -57,7 +57,7 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 		if len(before) == 1 {
 			noun = "partition"
 		}
-		meter.Note(fmt.Sprintf("going on with a rebuild that was interrupted, of which %d %s of %d are done; anew, it would begin with the first",
+		meter.Note(fmt.Sprintf("continuing an interrupted rebuild: %d %s of %d are done; to start over, rebuild anew",
 			len(before), noun, partitions))
 		progress.Finish(len(before))
 	}
@@ -72,13 +72,13 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 // Healed is the result of healing a user.
 type Healed struct {
 	UserID      string              `json:"user_id"`
-	Healed      bool                `json:"mended"`
+	Healed      bool                `json:"healed"`
 	Version     int64               `json:"version,omitempty"`
 	Differences []replay.Difference `json:"differences"`
 }
 
-// Heal makes the rows of a user what the log says, and tells the bus, which may
-// be nil.
+// Heal rewrites the rows of a user from the log and publishes the result on
+// the bus, which may be nil.
 func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
 	did := Healed{UserID: userID, Differences: []replay.Difference{}}
 	_, err := v.Verify(ctx, partition, replay.VerifyOptions{

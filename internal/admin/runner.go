@@ -17,17 +17,17 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// RunnerConfig is what jobs work with. Pool, Log and Process are required.
+// RunnerConfig configures a runner. Pool, Log and Process are required.
 type RunnerConfig struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Bus is told of users who were wrong; nil is nobody.
+	// Bus receives the users that a job corrected; nil means none.
 	Bus pubsub.Bus
 	// Process names this one in the records of jobs.
 	Process string
 	Logger  *slog.Logger
-	// Interval is how often a job writes down how far it is, and looks whether it
-	// is to end. Default 1s.
+	// Interval is how often a job records its progress and checks whether it
+	// was canceled. Default 1s.
 	Interval time.Duration
 }
 
@@ -36,12 +36,12 @@ type Runner struct {
 	cfg RunnerConfig
 
 	mu sync.Mutex
-	// base is the context of jobs, nil before Run and once it ends.
+	// base is the context of jobs; nil before Run and when it ends.
 	base context.Context //nolint:containedctx // jobs outlive the requests that start them
 	jobs sync.WaitGroup
 }
 
-// NewRunner returns a runner. It starts no job before it runs.
+// NewRunner returns a runner. It starts jobs only while Run runs.
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Pool == nil || cfg.Log == nil || cfg.Process == "" {
 		return nil, errors.New("admin: Pool, Log and Process are required")
@@ -55,16 +55,16 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	return &Runner{cfg: cfg}, nil
 }
 
-// errStopping is why jobs end with the process.
+// errStopping is the reason when jobs end with the process.
 var errStopping = errors.New("the server was stopped")
 
-// errCanceled is why jobs end that somebody has canceled.
+// errCanceled is the reason when an operator has canceled a job.
 var errCanceled = errors.New("canceled")
 
-// ErrNotRunning is returned by a runner that stops, or has not started yet.
+// ErrNotRunning is returned by a runner that is not running.
 var ErrNotRunning = errors.New("this process takes no jobs: it is starting or stopping")
 
-// Run lets jobs run until ctx is done, and returns once they have ended.
+// Run allows jobs until ctx is done, and returns once they have ended.
 func (r *Runner) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.mu.Lock()
@@ -79,30 +79,31 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// work is what a job does. It returns what came of it, also where it fails, nil
-// where there is nothing to say.
+// work does the work of a job. It returns a result, also on failure; nil means
+// none.
 type work func(ctx context.Context, meter *jobMeter) (result any, err error)
 
-// maxJobs is how many jobs of this process may run at a time: each takes memory.
+// maxJobs is how many jobs of this process may run at a time: each takes
+// memory.
 const maxJobs = 3
 
-// ErrTooManyJobs is returned where so many jobs run already.
-var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, as many as may; wait for one to end, or cancel one", maxJobs)
+// ErrTooManyJobs is returned if maxJobs jobs are running.
+var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, the most allowed; wait for one to end, or cancel one", maxJobs)
 
 const (
 	insertJobSQL = `INSERT INTO badged.jobs (kind, arguments, started_by, process)
 VALUES ($1, $2::text::json, $3, $4) RETURNING ` + jobColumns
-	// takeJobSQL takes the lock of a job before anybody else sees the row.
+	// takeJobSQL takes the lock of a job before other sessions see its row.
 	takeJobSQL = `SELECT pg_advisory_lock($1, $2)`
-	// beatJobSQL also finds out that the session that holds the lock is alive.
+	// beatJobSQL also detects the loss of the session that holds the lock.
 	beatJobSQL = `UPDATE badged.jobs SET progress = $2::text::json WHERE id = $1 AND state = 'running' RETURNING cancel_requested`
 	endJobSQL  = `UPDATE badged.jobs
 SET state = $2, progress = $3::text::json, result = $4::text::json, error = $5, ended_at = clock_timestamp()
 WHERE id = $1 AND state = 'running'`
 )
 
-// start begins a job and returns it as it begins. allowed, where not nil, is
-// asked in the transaction that writes the record, one at a time.
+// start begins a job and returns its record. allowed, unless nil, is called in
+// the transaction that inserts the record, one call at a time.
 func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) { //nolint:contextcheck // a job outlives its request
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +114,7 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 	if err != nil {
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
-	// A connection of its own holds the lock for as long as the job runs.
+	// A separate connection holds the lock while the job runs.
 	conn, err := pgsession.OpenSession(ctx, r.cfg.Pool.Config().ConnConfig, "badged job "+r.cfg.Process)
 	if err != nil {
 		return Job{}, fmt.Errorf("begin a job: %w", err)
@@ -138,7 +139,7 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 				return err
 			}
 		}
-		job, err = oneJob(ctx, tx, "write it down", insertJobSQL, kind, string(text), by.Name, r.cfg.Process)
+		job, err = oneJob(ctx, tx, "record it", insertJobSQL, kind, string(text), by.Name, r.cfg.Process)
 		if err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ type running struct {
 	meter *jobMeter
 }
 
-// run does the work and writes down how it ended.
+// run does the work and records its end.
 func (j *running) run(base context.Context, do work) {
 	defer closeConn(base, j.conn)
 	ctx, cancel := context.WithCancelCause(base)
@@ -195,10 +196,10 @@ func (j *running) run(base context.Context, do work) {
 	}
 }
 
-// beat writes down how far the job is. Its error is why the job has to end.
+// beat records the progress. After an error the job must end.
 func (j *running) beat(ctx context.Context) error {
-	// A session that does not answer is as good as lost, and must not keep the job
-	// from being canceled, or from ending.
+	// A session that does not answer counts as lost: it must not block
+	// cancellation, or the end of the job.
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	var cancelRequested bool
@@ -212,7 +213,7 @@ func (j *running) beat(ctx context.Context) error {
 	return nil
 }
 
-// end writes down how the job ended.
+// end records how the job ended.
 func (j *running) end(ctx context.Context, result any, did error) {
 	state, told := StateDone, (*string)(nil)
 	if did != nil {
@@ -243,15 +244,16 @@ func (j *running) end(ctx context.Context, result any, did error) {
 		_, err = j.runner.cfg.Pool.Exec(endCtx, endJobSQL, j.job.ID, state, j.meter.text(), text, told)
 	}
 	if err != nil {
-		j.runner.cfg.Logger.WarnContext(endCtx, "cannot write down how a job has ended", "kind", j.job.Kind, "id", j.job.ID, "state", state, "error", err)
+		j.runner.cfg.Logger.WarnContext(endCtx, "cannot record how a job ended", "kind", j.job.Kind, "id", j.job.ID, "state", state, "error", err)
 	}
 }
 
-// closeConn ends a session, and so gives up its locks.
+// closeConn ends a session and so releases its locks.
 func closeConn(ctx context.Context, conn *pgx.Conn) {
 	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	// It may be broken already. The session ends an instant after the connection.
+	// It may be broken already. Unlocking first avoids a wait for the session
+	// to end.
 	_, _ = conn.Exec(closeCtx, `SELECT pg_advisory_unlock_all()`)
 	_ = conn.Close(closeCtx)
 }

@@ -23,36 +23,36 @@ type Limits struct {
 	Commands        float64 `json:"commands_per_second" doc:"Commands per second of one user; 0 for no limit."`
 }
 
-// counted is what a process has counted since it started. What its roles do not
-// count is left out.
+// counted holds the counters of a process since its start. Counters of roles
+// that it lacks are absent.
 type counted struct {
-	// Logged and Folded are how far the log of all partitions together was
-	// appended and folded, in events: everybody sees the same.
+	// Logged and Folded are how many events of all partitions were appended
+	// and folded; all processes see the same.
 	Logged int64 `json:"logged"`
 	Folded int64 `json:"folded"`
-	// Connections are those of clients, EventStreams those of them that are
-	// server-sent events.
+	// Connections counts all clients, EventStreams those over server-sent
+	// events.
 	Connections  *int64  `json:"connections,omitempty"`
 	EventStreams int64   `json:"event_streams,omitempty"`
 	Frames       int64   `json:"frames,omitempty"`
 	Repairs      int64   `json:"repairs,omitempty"`
 	Gaps         int64   `json:"gaps,omitempty"`
 	Limits       *Limits `json:"limits,omitempty"`
-	// Delays are batches by how long their oldest event had waited.
+	// Delays counts batches by how long their oldest event had waited.
 	Delays *histogram `json:"delays,omitempty"`
 }
 
-// SamplerConfig says what is sampled. Pool, Gatherer, Partitions, Process and
+// SamplerConfig configures a sampler. Pool, Gatherer, Partitions, Process and
 // Roles are required.
 type SamplerConfig struct {
 	Pool DB
 	// Gatherer has the metrics of this process.
 	Gatherer   prometheus.Gatherer
 	Partitions int
-	// Process names this process, such as "host/pid", and Roles what it does.
+	// Process names this process, as "host/pid"; Roles are its roles.
 	Process string
 	Roles   []string
-	// Limits are those of its gateway, nil without one.
+	// Limits are those of its gateway; nil without one.
 	Limits *Limits
 	Logger *slog.Logger
 	// Interval is the time between two samples. Default SampleInterval.
@@ -74,12 +74,12 @@ const SampleInterval = 5 * time.Second
 // sampleWindow is how long samples are kept.
 const sampleWindow = time.Hour
 
-// Sampler writes down what its process counts, so that the admin API of any
-// process can tell of all.
+// Sampler stores the counters of its process, so that the admin API of any
+// process can show all.
 type Sampler struct {
 	cfg     SamplerConfig
 	started time.Time
-	// offsets is how far the log was, which never goes back.
+	// offsets is the furthest reading of the log: readings must not go back.
 	offsets counted
 }
 
@@ -97,8 +97,8 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	return &Sampler{cfg: cfg, started: time.Now()}, nil
 }
 
-// Run samples until ctx is done. What cannot be written is missing, and said
-// once until it can be again.
+// Run samples until ctx is done. A sample that cannot be written is lost; the
+// first failure in a row is logged.
 func (s *Sampler) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.Interval)
 	defer tick.Stop()
@@ -106,7 +106,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 	for {
 		err := s.sample(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			s.cfg.Logger.WarnContext(ctx, "the admin page lacks what this process counts", "error", err)
+			s.cfg.Logger.WarnContext(ctx, "cannot store a sample; the admin page lacks this process", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -122,7 +122,7 @@ const (
 	forgetSampleSQL = `DELETE FROM badged.samples WHERE at < clock_timestamp() - make_interval(secs => $1)`
 )
 
-// sample writes down one sample, and forgets old ones.
+// sample stores one sample.
 func (s *Sampler) sample(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Interval)
 	defer cancel()
@@ -143,8 +143,8 @@ func (s *Sampler) sample(ctx context.Context) error {
 	return nil
 }
 
-// offsetsSQL adds up the offsets of the last event in each partition, and of the
-// last that is folded. A partition whose log was cut off has nothing but the
+// offsetsSQL sums the offsets of the last event and of the last folded event
+// of all partitions. A partition without events in the log has only the
 // latter.
 func offsetsSQL(partitions int) string {
 	var each []string
@@ -156,14 +156,15 @@ FROM badged.%[1]s_offsets WHERE consumer_group = $1`, events.Topic(p)))
 	return `SELECT coalesce(sum(logged), 0)::bigint, coalesce(sum(folded), 0)::bigint FROM (` + strings.Join(each, "\nUNION ALL\n") + `) AS partitions`
 }
 
-// count returns what this process has counted.
+// count returns the counters of this process.
 func (s *Sampler) count(ctx context.Context) (counted, error) {
 	var c counted
 	err := s.cfg.Pool.QueryRow(ctx, offsetsSQL(s.cfg.Partitions), events.ProjectorGroup).Scan(&c.Logged, &c.Folded)
 	if err != nil {
 		return c, fmt.Errorf("read how far the log is: %w", err)
 	}
-	// Transactions that overlap are not in the order of their offsets.
+	// Overlapping transactions may commit in another order than that of their
+	// offsets.
 	c.Logged, c.Folded = max(c.Logged, s.offsets.Logged), max(c.Folded, s.offsets.Folded)
 	s.offsets = c
 

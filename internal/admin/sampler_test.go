@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 )
 
-// What a process counts is what others read of it.
+// Other processes read what a process sampled.
 func TestSampler(t *testing.T) {
 	d := newDatabase(t)
 	d.fold(t, "lunch", "ann")

@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// Service is what operators see and do of one database. What they change is in
+// Service implements the operations on one database. Changes are recorded in
 // the audit trail. It is safe for concurrent use.
 type Service struct {
 	pool    *pgxpool.Pool
@@ -21,16 +21,16 @@ type Service struct {
 	wake    func(partitions []int)
 }
 
-// NewService returns the service of a database and its log. Jobs run in runner;
-// wake tells projectors of events in partitions.
+// NewService returns the service of a database and its log. Jobs run in
+// runner; wake tells projectors that partitions have new events.
 func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(partitions []int)) *Service {
 	return &Service{pool, log, deadletters.New(pool, log), runner, wake}
 }
 
-// Partitions returns how many there are.
+// Partitions returns the number of partitions.
 func (s *Service) Partitions() int { return s.log.Partitions() }
 
-// lagCount is how many events are counted in one partition.
+// lagCount is how far events behind are counted in one partition.
 const lagCount = 100_000
 
 // Lag returns how far each partition is behind, counted up to lagCount events.
@@ -50,7 +50,7 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	return NewLag(lags, horizon, open), nil
 }
 
-// Processes returns those that have been heard of lately.
+// Processes returns the processes that have sampled recently.
 func (s *Service) Processes(ctx context.Context) ([]Process, error) { return Processes(ctx, s.pool) }
 
 // Rates returns the points of the last hour that are later than since.
@@ -58,8 +58,8 @@ func (s *Service) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	return ReadRates(ctx, s.pool, since)
 }
 
-// DeadLetters returns up to limit with an id above after, in the order in which
-// they were put aside.
+// DeadLetters returns up to limit dead letters with an id above after, oldest
+// first.
 func (s *Service) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
 	letters, err := s.letters.List(ctx, after, limit)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Service) DeadLetters(ctx context.Context, after int64, limit int) ([]De
 	return list, nil
 }
 
-// RetryDeadLetter publishes a dead letter again, as of now.
+// RetryDeadLetter publishes a dead letter again, as a new event.
 func (s *Service) RetryDeadLetter(ctx context.Context, by Operator, id int64) error {
 	receipt, err := RetryDeadLetter(ctx, s.pool, s.letters, by, id)
 	if err == nil {
@@ -81,12 +81,12 @@ func (s *Service) RetryDeadLetter(ctx context.Context, by Operator, id int64) er
 	return err
 }
 
-// DiscardDeadLetter removes a dead letter for good, and returns what it was.
+// DiscardDeadLetter deletes a dead letter and returns it.
 func (s *Service) DiscardDeadLetter(ctx context.Context, by Operator, id int64) (DeadLetter, error) {
 	return DiscardDeadLetter(ctx, s.pool, s.letters, by, id)
 }
 
-// startedJob is what comes of starting a job, for the audit trail.
+// startedJob is the result of starting a job, for the audit trail.
 type startedJob struct {
 	Job int `json:"job"`
 }
@@ -115,18 +115,18 @@ func (s *Service) start(ctx context.Context, by Operator, action string, argumen
 	return job, err
 }
 
-// Jobs returns up to limit of a kind with an id below before, the newest first;
-// before 0 is none.
+// Jobs returns up to limit jobs of a kind with an id below before, newest
+// first; 0 means no bound.
 func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
 	return Jobs(ctx, s.pool, kind, before, limit)
 }
 
-// Job returns one, or [ErrNoJob].
+// Job returns a job, or [ErrNoJob].
 func (s *Service) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 	return FindJob(ctx, s.pool, kind, id)
 }
 
-// CancelJob asks for the end of a job; see [CancelJob].
+// CancelJob cancels a job; see [CancelJob].
 func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
 	err = Audited(ctx, s.pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) {
 		job, err = CancelJob(ctx, s.pool, kind, id)
@@ -135,8 +135,8 @@ func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int)
 	return job, err
 }
 
-// Audit returns up to limit actions with an id below before, the newest first;
-// before 0 is none.
+// Audit returns up to limit actions with an id below before, newest first; 0
+// means no bound.
 func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
 	return Audit(ctx, s.pool, before, limit)
 }

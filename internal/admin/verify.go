@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/projector/replay"
 )
 
-// VerifyOptions says what is verified: by default everybody.
+// VerifyOptions selects what is verified, by default all users.
 type VerifyOptions struct {
 	Partition *int     `json:"partition,omitempty" doc:"Only this partition; all if absent."`
 	Users     []string `json:"users,omitempty" doc:"Only these users; excludes partition and sample."`
@@ -19,14 +19,14 @@ type VerifyOptions struct {
 // Verified sums up a verification.
 type Verified struct {
 	Partitions int `json:"partitions"`
-	// Users and Conversations are how many the log says something of.
+	// Users and Conversations count those that appear in the log.
 	Users         int64 `json:"users"`
 	Conversations int64 `json:"conversations"`
 	Differences   int64 `json:"differences"`
 }
 
-// Verify compares the tables with the log; see [replay.Verifier]. meter is
-// told how far it is, found of each difference.
+// Verify compares the tables with the log; see [replay.Verifier]. meter
+// receives the progress, found every difference.
 func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
 	targets, err := options.targets(ctx, v, log)
 	if err != nil {
@@ -47,13 +47,13 @@ func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options Ve
 	return sum, nil
 }
 
-// target is what is verified of one partition.
+// target selects users of one partition.
 type target struct {
 	partition int
 	users     []string // nil for all
 }
 
-// targets returns what is verified, in ascending order of partitions.
+// targets returns the targets in ascending order of partitions.
 func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *events.Log) ([]target, error) {
 	partitions := make([]int, 0, log.Partitions())
 	for p := range log.Partitions() {
@@ -83,8 +83,8 @@ func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *eve
 	return targets, nil
 }
 
-// shares deals n out to so many, as evenly as can be, and by chance which get
-// one more. It returns those that get any.
+// shares splits n into nearly equal shares at random. It returns the shares
+// above zero.
 func shares(n, among int) map[int]int {
 	got := map[int]int{}
 	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, which nobody gains from guessing

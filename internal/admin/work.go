@@ -22,7 +22,7 @@ type jobMeter struct {
 
 	mu          sync.Mutex
 	done, total int64
-	// resumed is what was done before this job.
+	// resumed is the progress that an earlier job made.
 	resumed int64
 	events  int64
 	note    string
@@ -53,7 +53,7 @@ func (m *jobMeter) Note(text string) {
 	m.note = text
 }
 
-// finish says that everything is done.
+// finish sets the progress to complete.
 func (m *jobMeter) finish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *jobMeter) finish() {
 	m.done, m.note = m.total, ""
 }
 
-// progress returns how far the job is.
+// progress returns the progress of the job.
 func (m *jobMeter) progress() JobProgress {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,19 +82,19 @@ func (m *jobMeter) text() string {
 	return string(b)
 }
 
-// foundAtMost is how many differences the result of a job names.
+// foundAtMost is the most differences that the result of a job lists.
 const foundAtMost = 100
 
-// rebuiltResult is the result of a rebuild of one or all partitions, First the
-// first differences of users who were wrong.
+// rebuiltResult is the result of a rebuild of one or all partitions. First has
+// the first differences found.
 type rebuiltResult struct {
 	Rebuilt
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// StartRebuild begins to rebuild what options say. While another rebuild of
-// partitions is under way it fails with a [*RebuildJobError], or a
-// [*rebuild.RunningError] if another process does it.
+// StartRebuild starts a rebuild. While another rebuild of partitions runs it
+// fails with a [*RebuildJobError], or with a [*rebuild.RunningError] if that
+// is not a job.
 func (r *Runner) StartRebuild(ctx context.Context, options RebuildOptions, by Operator) (Job, error) {
 	if options.User != "" {
 		return r.start(ctx, KindRebuild, options, by, nil, func(ctx context.Context, _ *jobMeter) (any, error) {
@@ -115,7 +115,7 @@ func (r *Runner) StartRebuild(ctx context.Context, options RebuildOptions, by Op
 	})
 }
 
-// RebuildJobError says that partitions are being rebuilt by a job.
+// RebuildJobError reports that a job is rebuilding partitions.
 type RebuildJobError struct{ ID int }
 
 // Error implements error.
@@ -123,8 +123,8 @@ func (e *RebuildJobError) Error() string {
 	return fmt.Sprintf("another rebuild is under way: job %d; wait for it, or cancel it", e.ID)
 }
 
-// rebuildAllowed fails where partitions are being rebuilt. A job that has only
-// just begun may not have the lock of rebuilds yet.
+// rebuildAllowed fails if a job is rebuilding partitions. A job that has just
+// started may not hold the lock of rebuilds yet.
 func rebuildAllowed(ctx context.Context, tx pgx.Tx) error {
 	var id int
 	err := tx.QueryRow(ctx, `SELECT id FROM badged.jobs
@@ -139,13 +139,14 @@ LIMIT 1`).Scan(&id)
 	return rebuild.Running(ctx, tx)
 }
 
-// verifiedResult is the result of a verification, First the first differences.
+// verifiedResult is the result of a verification. First has the first
+// differences.
 type verifiedResult struct {
 	Verified
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// StartVerification begins to verify what options say.
+// StartVerification starts a verification.
 func (r *Runner) StartVerification(ctx context.Context, options VerifyOptions, by Operator) (Job, error) {
 	return r.start(ctx, KindVerification, options, by, nil, func(ctx context.Context, meter *jobMeter) (any, error) {
 		var result verifiedResult

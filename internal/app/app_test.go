@@ -24,7 +24,8 @@ func message(conversationID string, seq int, userID string) string {
 		`"data":{"conversation_id":"%[1]s","seq":%[2]d,"user_ids":["%[3]s"]}}`+"\n", conversationID, seq, userID)
 }
 
-// badge returns the badge of a user once everything up to a position is in it.
+// badge returns the badge of a user once it includes everything up to a
+// position.
 func (s *server) badge(t *testing.T, userID, position string) pubsub.Badge {
 	t.Helper()
 	a := s.get(t, "/v1/users/"+userID+"/badge?timeout=30s&at_least="+position)
@@ -35,7 +36,7 @@ func (s *server) badge(t *testing.T, userID, position string) pubsub.Badge {
 	return b
 }
 
-func TestWhatIsPublishedIsInTheBadge(t *testing.T) {
+func TestPublishedEventsReachTheBadge(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	first := s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")+message("lunch", 2, "ada")))
 	if first.Total != 2 {
@@ -50,7 +51,7 @@ func TestWhatIsPublishedIsInTheBadge(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	databaseURL := pgtest.NewDB(t, migrated())
 	everything := settings(databaseURL)
-	// In this process there is Redis for no one, and nobody misses it.
+	// These tests have no Redis, and the parts must not need it.
 	api, projecting, gateway := everything, everything, everything
 	api.Roles = []config.Role{config.RoleAPI}
 	projecting.Roles = []config.Role{config.RoleProjector}
@@ -81,7 +82,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestReadinessIsAboutPostgres(t *testing.T) {
+func TestReadinessDependsOnPostgres(t *testing.T) {
 	postgres := pgtest.NewServer(t)
 	s := run(t, open(t, settings(postgres.NewDB(t, migrated()))))
 	if a := s.get(t, "/readyz"); a.status != http.StatusOK || a.body != `{"status":"ready","checks":{"gateway":"ok","postgres":"ok"}}`+"\n" {
@@ -98,7 +99,7 @@ func TestReadinessIsAboutPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "ready again", func() bool { return s.get(t, "/readyz").status == http.StatusOK })
-	// And it goes on.
+	// The server continues afterwards.
 	if b := s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada"))); b.Total != 1 {
 		t.Errorf("badge is %+v", b)
 	}
@@ -114,7 +115,7 @@ func TestMetricsPage(t *testing.T) {
 	shows := func(pattern string) bool {
 		return regexp.MustCompile(`(?m)^` + pattern + `$`).MatchString(page)
 	}
-	// The counters of a batch come after its commit, and the lag now and then.
+	// A batch is counted after its commit, and the lag at intervals.
 	for _, pattern := range []string{
 		`badged_log_events_appended_total 3`,
 		`badged_projector_events_folded_total 2`,
@@ -154,7 +155,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-func TestPartThatFailsEndsTheServer(t *testing.T) {
+func TestFailedPartEndsTheServer(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	broken := errors.New("the page is broken")
 	a.Stage("demo", func(context.Context) error { return broken })
@@ -165,11 +166,11 @@ func TestPartThatFailsEndsTheServer(t *testing.T) {
 	if conn, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.listener.Addr().String()+"/livez", nil); err != nil {
 		t.Error(err)
 	} else if _, err := do(conn); err == nil {
-		t.Error("it still answers")
+		t.Error("the server still answers")
 	}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestStoppedServerLeavesNothingBehind(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	before := goleak.IgnoreCurrent()
 	a := open(t, settings(url))
@@ -182,7 +183,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	client.close()
 	a.Close()
-	a.Close() // twice is harmless
+	a.Close() // idempotent
 	goleak.VerifyNone(t, before)
 }
 

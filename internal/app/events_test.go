@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// events opens a stream of a user, and returns its frames as they come.
+// events opens a stream of a user and returns a function for its next frame.
 func (s *server) events(t *testing.T, userID string, header http.Header) (next func() frame, answered http.Header) {
 	t.Helper()
 	r := newRequest(t, http.MethodGet, s.url+"/v1/sse", "")
@@ -37,7 +37,7 @@ func (s *server) events(t *testing.T, userID string, header http.Header) (next f
 	}, res.Header
 }
 
-func TestListenerSeesWhatIsPublishedAndRead(t *testing.T) {
+func TestEventStreamFollowsPublishedAndRead(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
 	next, _ := s.events(t, "ada", http.Header{})
@@ -62,9 +62,9 @@ func TestListenerSeesWhatIsPublishedAndRead(t *testing.T) {
 	}
 }
 
-// Pages of other origins use the routes if they may, and browsers keep them
-// from it otherwise.
-func TestPagesOfOtherOriginsListen(t *testing.T) {
+// Pages of allowed origins can use the routes; browsers get no permission for
+// others.
+func TestOriginsOfEventStreams(t *testing.T) {
 	cfg := settings(pgtest.NewDB(t, migrated()))
 	cfg.AllowedOrigins = []string{"https://chat.example"}
 	s := run(t, open(t, cfg))
@@ -88,7 +88,7 @@ func TestPagesOfOtherOriginsListen(t *testing.T) {
 		}
 		next()
 	}
-	// The others are not for pages of other origins.
+	// The other routes never allow pages of other origins.
 	r := newRequest(t, http.MethodGet, s.url+"/v1/users/ada/badge", "")
 	r.Header.Set("Origin", "https://chat.example")
 	if got := send(t, r).header.Get("Access-Control-Allow-Origin"); got != "" {
@@ -96,11 +96,11 @@ func TestPagesOfOtherOriginsListen(t *testing.T) {
 	}
 }
 
-// A login service that is away is told where operators look, and keeps nobody
-// out whose key is known.
+// While the key set cannot be fetched, readiness and metrics show it, and
+// tokens with known keys are accepted.
 func TestKeySetThatCannotBeFetched(t *testing.T) {
 	cfg := settings(pgtest.NewDB(t, migrated()))
-	cfg.JWKSURL = "http://127.0.0.1:1" // where nobody is
+	cfg.JWKSURL = "http://127.0.0.1:1" // where no server listens
 	s := run(t, open(t, cfg))
 	const want = `"jwks":"never fetched: cannot be reached"`
 	eventually(t, want, func() bool {
@@ -112,17 +112,17 @@ func TestKeySetThatCannotBeFetched(t *testing.T) {
 	}
 	next, _ := s.events(t, "ada", http.Header{})
 	if f := next(); f.T != "snapshot" {
-		t.Errorf("whose key is known is told %+v", f)
+		t.Errorf("with a known key: %+v", f)
 	}
 	unknown := func(method, path string) answer {
 		r := newRequest(t, method, s.url+path, "")
-		// {"alg":"HS256","kid":"unknown"}, whose key the set may have.
+		// {"alg":"HS256","kid":"unknown"}: the key set may have this key.
 		r.Header.Set("Authorization", "Bearer eyJhbGciOiJIUzI1NiIsImtpZCI6InVua25vd24ifQ.e30.AA")
 		return send(t, r)
 	}
 	for path, method := range map[string]string{"/v1/users/ada/badge": http.MethodGet, "/v1/sse": http.MethodGet, "/v1/commands": http.MethodPost} {
 		if a := unknown(method, path); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: whose key is not known is answered with %d %s", path, a.status, a.body)
+			t.Errorf("%s: with an unknown key: %d %s", path, a.status, a.body)
 		}
 	}
 }

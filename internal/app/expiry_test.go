@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// With a limit the projector sweeps, and shows it; without one, or without that
-// role, nobody does.
+// The sweep runs in processes with the role projector if a limit is set, and
+// not otherwise.
 func TestExpiryRunsWithTheProjector(t *testing.T) {
 	for _, test := range []struct {
 		name   string

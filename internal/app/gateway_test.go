@@ -30,12 +30,12 @@ type frame struct {
 // client is a WebSocket client of a server.
 type client struct {
 	conn *websocket.Conn
-	// unread is a frame that has come and was not asked for yet.
+	// unread is a frame that was received but not returned yet.
 	unread *frame
 }
 
-// dial connects as a user and says hello, and does so again where the server is
-// up, but its gateway not yet.
+// dial connects as a user and says hello. It retries until the gateway accepts
+// connections.
 func dial(t *testing.T, s *server, userID string) *client {
 	t.Helper()
 	var c *client
@@ -58,7 +58,7 @@ func dial(t *testing.T, s *server, userID string) *client {
 	return c
 }
 
-// upgrade asks for a WebSocket.
+// upgrade requests a WebSocket.
 func upgrade(t *testing.T, s *server, header http.Header) (*websocket.Conn, int, error) {
 	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{gateway.Protocol}}
@@ -80,7 +80,7 @@ func (c *client) write(t *testing.T, text string) {
 	}
 }
 
-// next returns the next frame that is no ping; it must be of a type.
+// next returns the next frame that is not a ping; it must be of a type.
 func (c *client) next(t *testing.T, want string) frame {
 	t.Helper()
 	for {
@@ -100,7 +100,7 @@ func (c *client) next(t *testing.T, want string) frame {
 	}
 }
 
-func TestClientSeesWhatIsPublishedAndRead(t *testing.T) {
+func TestClientFollowsPublishedAndRead(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
 	c := dial(t, s, "ada")
@@ -112,7 +112,7 @@ func TestClientSeesWhatIsPublishedAndRead(t *testing.T) {
 		t.Errorf("changes are %+v, want two unread", f)
 	}
 
-	// What the client does goes into the log, and comes back as a change.
+	// A command goes into the log and comes back as a change.
 	told := map[string]frame{}
 	for id, command := range []string{
 		`{"t":"read","id":0,"conversation_id":"lunch","up_to_seq":2}`,
@@ -139,9 +139,9 @@ func TestClientSeesWhatIsPublishedAndRead(t *testing.T) {
 	c.next(t, "bye")
 }
 
-// Postgres takes no text with a zero byte. A client that says it holds such an
-// epoch fails no query, its own or that of others who are answered with it.
-func TestHelloWithWhatIsNoEpoch(t *testing.T) {
+// Postgres cannot store a zero byte. A client with such an epoch fails no
+// query, its own or one that it shares with others.
+func TestHelloWithAnInvalidEpoch(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
 	dial(t, s, "ada").next(t, "snapshot")
@@ -157,10 +157,10 @@ func TestHelloWithWhatIsNoEpoch(t *testing.T) {
 	}
 }
 
-// A client whose connection broke before the answer sends the command again
-// over the next one. Meanwhile the user may have read the conversation
-// elsewhere, which the second coming must not undo.
-func TestCommandThatComesAgainIsTheSame(t *testing.T) {
+// A client sends a command again if its connection broke before the answer. If
+// the user has meanwhile read the conversation elsewhere, the repetition must
+// not undo that.
+func TestRepeatedCommandTakesEffectOnce(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	rooms := map[string]string{"ada": "lunch", "ben": "tea"}
 	for user, room := range rooms {
@@ -170,7 +170,8 @@ func TestCommandThatComesAgainIsTheSame(t *testing.T) {
 	c := commands{s.publisher}
 	total := func(user string) int64 {
 		t.Helper()
-		// What is known already changes nothing, and comes after what was done.
+		// A known event changes nothing, and its position is after the
+		// commands.
 		return s.badge(t, user, s.publish(t, message(rooms[user], 1, user))).Total
 	}
 	for _, step := range []struct {
@@ -190,7 +191,7 @@ func TestCommandThatComesAgainIsTheSame(t *testing.T) {
 			t.Errorf("after ada %s the total is %d, want %d", step.name, got, step.want)
 		}
 	}
-	// Another user's command under the same key is another one.
+	// Another user's command with the same key is a different command.
 	if err := c.Read(t.Context(), "ben", key, "tea", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestCommandThatComesAgainIsTheSame(t *testing.T) {
 	}
 }
 
-func TestCommandsThatMakeNoSenseAreTheClientsFault(t *testing.T) {
+func TestInvalidCommandsBlameTheClient(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	c := commands{a.publisher}
 	for name, err := range map[string]error{
@@ -302,7 +303,7 @@ func TestOriginsOfBrowsers(t *testing.T) {
 	}
 }
 
-func TestAuthenticatorTellsWhoseATokenIs(t *testing.T) {
+func TestAuthenticator(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	s := &server{App: a}
 	id, err := authenticator{a.tokens}.Authenticate(context.Background(), s.token(t, "ada"))

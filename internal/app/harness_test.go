@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// The credentials of the tests.
+// Credentials for the tests.
 const (
 	publisherKey = "publisher-secret"
 	jwtKeys      = "main=HS256:0123456789abcdef0123456789abcdef"
@@ -49,7 +49,7 @@ func settings(databaseURL string) config.Server {
 	}
 }
 
-// server is an App that runs.
+// server is a running App.
 type server struct {
 	*App
 	url  string
@@ -64,7 +64,7 @@ func listen(t *testing.T) net.Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // most have been served on, and are closed
+	t.Cleanup(func() { _ = l.Close() }) // usually closed by the server
 	return l
 }
 
@@ -95,7 +95,8 @@ func run(t *testing.T, a *App) *server {
 	return s
 }
 
-// stop asks for the end and returns what Run did; only the first call does.
+// stop stops the server and returns the error of Run; only the first call
+// does.
 func (s *server) stop() (err error) {
 	s.once.Do(func() {
 		s.halt()
@@ -104,7 +105,7 @@ func (s *server) stop() (err error) {
 	return err
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -170,8 +171,7 @@ func (s *server) token(t *testing.T, userID string) string {
 	return token
 }
 
-// eventually asks again and again until it is told yes, for what tells nobody
-// when it happens.
+// eventually polls a condition that nothing signals until it holds.
 func eventually(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

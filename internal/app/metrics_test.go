@@ -17,17 +17,17 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// documented is a metric as docs/metrics.md or a server has it.
+// documented is a metric of docs/metrics.md or of a server.
 type documented struct {
 	Kind   string // counter, gauge or histogram
 	Labels string // sorted, with commas between them
 	Help   string
 	unit   string
-	// values are what labels may be, where all are named.
+	// values are the possible values of labels, where all are listed.
 	values map[string][]string
 }
 
-// metricRow is a line of a table of docs/metrics.md.
+// metricRow is a row of a table in docs/metrics.md.
 var metricRow = regexp.MustCompile("(?m)^\\| `(badged_\\w+)` \\| (\\w+) \\| ([^|]*) \\| ([^|]*) \\| (.*) \\|$")
 
 func documentedMetrics(t *testing.T) map[string]documented {
@@ -63,14 +63,14 @@ func documentedMetrics(t *testing.T) map[string]documented {
 	return all
 }
 
-// described matches prometheus.Desc, which says what it is in no other way.
+// described matches prometheus.Desc, whose fields are only in its text.
 var (
 	described = regexp.MustCompile(`^Desc\{fqName: "(badged_\w+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 	labelName = regexp.MustCompile(`(\w+)(="[^"]*")?,?`)
 )
 
-// registeredMetrics returns badged's own metrics of a registry, those included
-// of which there is no value yet.
+// registeredMetrics returns badged's own metrics in a registry, including
+// those without a value yet.
 func registeredMetrics(t *testing.T, r *prometheus.Registry) map[string]documented {
 	t.Helper()
 	descriptions := make(chan *prometheus.Desc)
@@ -98,8 +98,8 @@ func registeredMetrics(t *testing.T, r *prometheus.Registry) map[string]document
 	return all
 }
 
-// What docs/metrics.md says is what a server with all roles and options
-// registers, and the other way round.
+// docs/metrics.md lists exactly the metrics that a server with all roles and
+// options registers.
 func TestMetricsAreDocumented(t *testing.T) {
 	keySet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"keys":[]}`))
@@ -113,7 +113,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	cfg := settings(pgtest.NewDB(t, migrated()))
 	cfg.RedisURL, cfg.JWKSURL, cfg.Expire = redis.URL(), keySet.URL, []string{"*=1h"}
 	s := run(t, open(t, cfg))
-	s.get(t, "/v1/users/ada/badge") // which a histogram by route appears with
+	s.get(t, "/v1/users/ada/badge") // adds a value to the histogram by route
 
 	docs, registered := documentedMetrics(t), registeredMetrics(t, s.registry)
 	families, err := s.registry.Gather()
@@ -140,7 +140,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	for name, m := range docs {
-		// What follows the help explains it.
+		// Text after the help explains it.
 		if r := registered[name]; r.Help != "" && strings.HasPrefix(m.Help, r.Help) {
 			m.Help = r.Help
 		}
@@ -166,7 +166,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// checkUnit holds what a name says of its unit against the page.
+// checkUnit checks that the unit in a name matches the page.
 func checkUnit(t *testing.T, name string, m documented) {
 	t.Helper()
 	named := strings.HasSuffix(strings.TrimSuffix(name, "_total"), "_seconds")

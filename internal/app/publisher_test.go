@@ -33,7 +33,7 @@ func (b *wakeBus) Wake(ctx context.Context, partitions []int) error {
 	}
 }
 
-func TestProjectorsElsewhereAreWoken(t *testing.T) {
+func TestOtherProcessesAreWoken(t *testing.T) {
 	bus := &wakeBus{wakes: make(chan []int), err: errors.New("Redis is away")}
 	p := newPublisher(nil, bus, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.remote = true
@@ -44,7 +44,7 @@ func TestProjectorsElsewhereAreWoken(t *testing.T) {
 			t.Errorf("run: %v", err)
 		}
 	})
-	// Publishing waits for nobody: all of these return before the bus does.
+	// wakeAll does not wait for the bus.
 	p.wakeAll([]int{3})
 	p.wakeAll([]int{1, 2})
 	p.wakeAll([]int{2, 1})
@@ -54,7 +54,7 @@ func TestProjectorsElsewhereAreWoken(t *testing.T) {
 			woken[partition] = true
 		}
 	}
-	// An error, as there was with each, costs nothing but the wake.
+	// An error of the bus loses only the wake.
 	for !woken[7] {
 		p.wakeAll([]int{7})
 		for _, partition := range <-bus.wakes {
@@ -68,7 +68,7 @@ func TestProjectorsElsewhereAreWoken(t *testing.T) {
 	running.Wait()
 }
 
-func TestInOneProcessTheBusIsNotWoken(t *testing.T) {
+func TestSingleProcessDoesNotWakeTheBus(t *testing.T) {
 	p := newPublisher(nil, &wakeBus{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.wakeAll([]int{1})
 	if len(p.wake) != 0 || len(p.woken) != 0 {
@@ -76,7 +76,7 @@ func TestInOneProcessTheBusIsNotWoken(t *testing.T) {
 	}
 }
 
-// An append that fails is counted, unless for what was to be appended.
+// A failed append is counted, unless its events were invalid.
 func TestFailedAppendsAreCounted(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	check := func(want float64) {
@@ -130,7 +130,7 @@ func TestRolesInTwoProcesses(t *testing.T) {
 	}
 }
 
-// fixedState is what a bus that is connected tells about itself.
+// fixedState is the state of a connected bus.
 type fixedState pubsub.Stats
 
 func (s fixedState) Stats() pubsub.Stats { return pubsub.Stats(s) }

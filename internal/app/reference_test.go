@@ -46,7 +46,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	}
 }
 
-// documents returns the descriptions of requests and of messages.
+// documents returns the descriptions of the routes and of the frames.
 func documents(t *testing.T) (openAPI, asyncAPI *describetest.Document) {
 	t.Helper()
 	forRequests, forMessages, err := descriptions()
@@ -56,7 +56,7 @@ func documents(t *testing.T) (openAPI, asyncAPI *describetest.Document) {
 	return describetest.Parse(t, forRequests), describetest.Parse(t, forMessages)
 }
 
-// validateFrame returns what is wrong with a frame by its description.
+// validateFrame checks a frame against its description.
 func validateFrame(doc *describetest.Document, frame []byte) error {
 	var f struct {
 		T string `json:"t"`
@@ -67,8 +67,7 @@ func validateFrame(doc *describetest.Document, frame []byte) error {
 	return doc.Validate(frame, "components", "messages", describe.TypeName(f.T), "payload")
 }
 
-// validateEvent returns what is wrong with an event that is published by its
-// description.
+// validateEvent checks a published event against its description.
 func validateEvent(doc *describetest.Document, event []byte) error {
 	return doc.Validate(event, "components", "schemas", "Event")
 }
@@ -99,7 +98,7 @@ func TestGoldenFramesAreAsDescribed(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 		if strange := bytes.Replace(b, []byte("{"), []byte(`{"frobnicate":1,`), 1); validateFrame(asyncAPI, strange) == nil {
-			t.Errorf("%s with another field is as described", file)
+			t.Errorf("%s with an unknown field passes", file)
 		}
 		name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".json"), "-")
 		seen[name] = true
@@ -111,7 +110,7 @@ func TestGoldenFramesAreAsDescribed(t *testing.T) {
 	}
 }
 
-// Every frame and event that a page shows whole is as described.
+// Every frame and event that a page shows in full is valid.
 func TestPagesShowWhatIsDescribed(t *testing.T) {
 	openAPI, asyncAPI := documents(t)
 	frames, events := 0, 0
@@ -122,13 +121,13 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 		}
 		for at := range b {
 			isFrame, isEvent := bytes.HasPrefix(b[at:], []byte(`{"t":`)), bytes.HasPrefix(b[at:], []byte(`{"specversion":`))
-			deadLetter := bytes.HasSuffix(b[:at], []byte(`"payload":`)) // which is wrong on purpose
+			deadLetter := bytes.HasSuffix(b[:at], []byte(`"payload":`)) // is invalid on purpose
 			if !isFrame && !isEvent || deadLetter {
 				continue
 			}
 			var shown json.RawMessage
 			if json.NewDecoder(bytes.NewReader(b[at:])).Decode(&shown) != nil {
-				continue // it is cut short, for people
+				continue // shortened for readers
 			}
 			if isFrame {
 				frames++
@@ -144,7 +143,7 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 	}
 	check(filepath.Join(root, "README.md"))
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".md" && d.Name() != "events.md" { // which shows one that nobody publishes
+		if err == nil && filepath.Ext(path) == ".md" && d.Name() != "events.md" { // shows an event that publishers cannot send
 			check(path)
 		}
 		return err
@@ -157,9 +156,9 @@ func TestPagesShowWhatIsDescribed(t *testing.T) {
 	}
 }
 
-// A server with all roles has every route that is described, and answers as it
-// is; that it has no other is seen to by TestRoutesAreInTables of
-// internal/devtest/architecture.
+// A server with all roles has every route that is described, and answers as
+// described. TestRoutesAreInTables of internal/devtest/architecture checks
+// that it has no others.
 func TestServerAnswersAsDescribed(t *testing.T) {
 	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
 	openAPI, _ := documents(t)

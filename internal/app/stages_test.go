@@ -26,7 +26,7 @@ func bare() *App {
 	}
 }
 
-// journal is what happened, in order.
+// journal records what happens, in order.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -44,7 +44,7 @@ func (j *journal) read() []string {
 	return slices.Clone(j.lines)
 }
 
-// recorded returns a stage that writes down when it is asked to stop and when it
+// recorded returns a stage that records when it is asked to stop and when it
 // has stopped, and then returns err.
 func (j *journal) recorded(name string, err error) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -138,8 +138,8 @@ func readyStatus(ctx context.Context, a *App) int {
 	return w.Code
 }
 
-// serving returns a bare App that serves HTTP, with a route that tells when it
-// was entered and answers when it is let go.
+// serving returns a bare App with a route that signals when it is entered and
+// answers when released.
 func serving(t *testing.T, drain time.Duration) (a *App, entered chan context.Context, letGo chan struct{}) {
 	t.Helper()
 	entered, letGo = make(chan context.Context, 1), make(chan struct{})
@@ -157,9 +157,10 @@ func serving(t *testing.T, drain time.Duration) (a *App, entered chan context.Co
 	return a, entered, letGo
 }
 
-func TestRequestsUnderWayAreAnswered(t *testing.T) {
+func TestRequestsInProgressAreAnswered(t *testing.T) {
 	a, entered, letGo := serving(t, time.Minute)
-	// Stops before http does, so that once it has, http is stopping.
+	// This stage stops before http does: once it has stopped, http is
+	// stopping.
 	stopping := make(chan struct{})
 	a.Stage("after http", func(ctx context.Context) error { <-ctx.Done(); close(stopping); return nil })
 	s := run(t, a)
@@ -195,7 +196,7 @@ func TestRequestsThatDoNotEndAreCut(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	<-ctx.Done() // the handler is told
+	<-ctx.Done() // the handler's context ends
 	if asking.Wait(); err == nil {
 		t.Error("a request that was cut is answered")
 	}

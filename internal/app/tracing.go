@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// traces makes the spans of an event on its way from the publisher to the
-// clients. A traced event carries the context of its span, and so does the
-// update that it causes. Untraced ones cost a check for an empty string.
+// traces makes the spans of an event between the publisher and the clients. A
+// traced event carries the context of its span, and so does its update.
+// Untraced events cost a check for an empty string.
 type traces struct{ tracer trace.Tracer }
 
 // tracedRoutes are the requests that make events.
@@ -90,7 +90,7 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 	return contexts
 }
 
-// deliver makes a span for an update on its way from the bus to a client.
+// deliver makes a span for an update's way from the bus to a client.
 func (t *traces) deliver(traceParent string, came, written time.Time) {
 	ctx := context.Background() // the frame is written
 	parent := remote(ctx, traceParent)

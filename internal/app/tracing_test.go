@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// receiver is a receiver of OTLP over HTTP.
+// receiver receives OTLP over HTTP.
 type receiver struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -64,8 +64,9 @@ func (r *receiver) trace(id string) map[string]*otlp.Span {
 	return spans
 }
 
-// way returns the names from the last span of a name up to what began the trace:
-// a span without a parent, or the id of one made elsewhere.
+// way returns the names of the spans from the last one with a name up to the
+// root of the trace: a span without a parent, or the id of a span made
+// elsewhere.
 func way(spans map[string]*otlp.Span, from string) []string {
 	var names []string
 	for _, s := range spans {
@@ -83,7 +84,7 @@ func way(spans map[string]*otlp.Span, from string) []string {
 	return names
 }
 
-// The trace of the tests, as its publisher began it.
+// The trace context that the publisher of the tests sends.
 const (
 	traceID  = "4bf92f3577b34da6a3ce929d0e0e4736"
 	parentID = "00f067aa0ba902b7"
@@ -104,9 +105,9 @@ func (s *server) publishTraced(t *testing.T, event, header string) string {
 	return a.header.Get("Badged-Position")
 }
 
-// dialLive is dial, and returns once the client lives off updates: what it would
-// read from the tables meanwhile nobody delivers. The answer to a ping comes from
-// whoever tells it its state, after that.
+// dialLive is dial, and returns once the client depends on updates: nothing
+// that it would read from the tables is traced. The answer to a ping comes
+// after the client's state.
 func dialLive(t *testing.T, s *server, userID string) *client {
 	t.Helper()
 	c := dial(t, s, userID)
@@ -116,7 +117,7 @@ func dialLive(t *testing.T, s *server, userID string) *client {
 	return c
 }
 
-// finish stops servers, which sends what spans are left.
+// finish stops servers, which flushes their spans.
 func finish(t *testing.T, servers ...*server) {
 	t.Helper()
 	for _, s := range servers {
@@ -179,10 +180,10 @@ func TestEventIsOneTraceThroughThreeProcesses(t *testing.T) {
 	}
 }
 
-// An event that brings a context goes on with that, whatever request it came in;
-// one whose publisher does not sample is left alone, and so is what nobody began,
-// or a stranger.
-func TestTracesAreThoseOfTheirPublishers(t *testing.T) {
+// An event with a trace context continues that trace, whatever request it came
+// in. Requests whose publisher does not sample, that carry no context, or that
+// are not authenticated, make no spans.
+func TestTracesContinueThePublishers(t *testing.T) {
 	r := newReceiver(t)
 	cfg := settings(pgtest.NewDB(t, migrated()))
 	cfg.OTLPEndpoint = r.URL // and TraceSample is 0
@@ -220,7 +221,7 @@ func TestTracesAreThoseOfTheirPublishers(t *testing.T) {
 	}
 }
 
-// What a user does begins a trace, too.
+// A user's command starts a trace, too.
 func TestCommandIsTraced(t *testing.T) {
 	r := newReceiver(t)
 	cfg := settings(pgtest.NewDB(t, migrated()))

@@ -12,16 +12,16 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// claims are the claims of a token that are used here. Names are compared as
-// RFC 7519 says: case matters, and a name that comes twice is refused. The
-// encoding/json package would take "SUB" for "sub".
+// claims are the claims of a token that badged uses. Names are compared as RFC
+// 7519 requires: case matters, and a duplicate is refused. The encoding/json
+// package would accept "SUB" as "sub".
 type claims struct {
 	subject, issuer    string
 	audience           jwt.ClaimStrings
 	expires, notBefore *jwt.NumericDate
 }
 
-// claimError says which claim makes no sense. It is safe to show.
+// claimError reports an invalid claim. It is safe to show.
 type claimError struct{ claim, message string }
 
 // Error implements error.
@@ -42,7 +42,7 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 		if err != nil {
 			return err
 		}
-		claim := name.String() // the next read takes it back
+		claim := name.String() // the next read reuses its memory
 		value, err := d.ReadValue()
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// set takes one claim; those that are not used are ignored.
+// set sets one claim; unused claims are ignored.
 func (c *claims) set(claim string, value jsontext.Value) (err error) {
 	switch claim {
 	case "sub":
@@ -90,7 +90,7 @@ func textOf(claim string, value jsontext.Value) (string, error) {
 // endOfTime is the end of the year 9999, after which RFC 3339 has no times.
 const endOfTime = 253_402_300_799
 
-// timeOf reads seconds since 1970.
+// timeOf decodes seconds since 1970.
 func timeOf(claim string, value jsontext.Value) (*jwt.NumericDate, error) {
 	if value.Kind() != jsontext.KindNumber {
 		return nil, &claimError{claim, "must be a number of seconds"}
@@ -118,5 +118,5 @@ func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return c.expire
 // GetNotBefore implements jwt.Claims.
 func (c *claims) GetNotBefore() (*jwt.NumericDate, error) { return c.notBefore, nil }
 
-// GetIssuedAt implements jwt.Claims. When a token was issued decides nothing.
+// GetIssuedAt implements jwt.Claims. The time of issue is not checked.
 func (c *claims) GetIssuedAt() (*jwt.NumericDate, error) { return nil, nil } //nolint:nilnil // jwt's way to say: not given

@@ -16,7 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// jwk is a JSON Web Key of RFC 7517, as far as public keys go.
+// jwk is a public JSON Web Key of RFC 7517.
 type jwk struct {
 	Kty    string   `json:"kty"`
 	Kid    string   `json:"kid"`
@@ -30,11 +30,11 @@ type jwk struct {
 	Y      string   `json:"y"`
 }
 
-// minRSABits is what RFC 7518 asks of a key for RS256.
+// minRSABits is the minimum of RFC 7518 for RS256.
 const minRSABits = 2048
 
-// parseKeySet reads a JSON Web Key Set. Keys that are of no use here are left
-// out, as RFC 7517 asks; an error says that none is of any.
+// parseKeySet parses a JSON Web Key Set. It skips keys that cannot be used, as
+// RFC 7517 requires, and fails if none can.
 func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -65,8 +65,8 @@ func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	return keys, nil
 }
 
-// tokenKey returns the key, and the one method that its type is for. Secrets
-// are never taken from a set: whoever can read it could sign.
+// tokenKey returns the key with the one method for its type. It never takes
+// secrets from a set: anyone who can read the set could sign.
 func (k *jwk) tokenKey() (tokenKey, error) {
 	if k.Use != "" && k.Use != "sig" || len(k.KeyOps) > 0 && !slices.Contains(k.KeyOps, "verify") {
 		return tokenKey{}, errors.New("it is not for signatures")

@@ -1,5 +1,5 @@
-// Package auth decides who somebody is: publishers and operators by API keys,
-// users by signed tokens.
+// Package auth authenticates publishers and operators by API keys, and users
+// by signed tokens.
 package auth
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Keys are API keys, kept as digests. The zero value holds none.
+// Keys are API keys, kept as digests. The zero value has none.
 type Keys struct {
 	keys []apiKey
 }
@@ -20,14 +20,15 @@ type apiKey struct {
 	digest [sha256.Size]byte
 }
 
-// ParseKeys reads keys of the form NAME=SECRET or NAME=sha256:HEX, the latter
-// being the SHA-256 of the secret. Its errors name the key, never the secret.
+// ParseKeys parses keys of the form NAME=SECRET or NAME=sha256:HEX, where HEX
+// is the SHA-256 of the secret. Its errors name the key, never the secret.
 func ParseKeys(specs []string) (Keys, error) {
 	var ks Keys
 	seen := map[string]bool{}
 	for i, spec := range specs {
 		name, secret, ok := strings.Cut(spec, "=")
-		// Nothing but = is the padding of a secret in base64 without a name.
+		// A secret of only "=" is the padding of a base64 secret without a
+		// name.
 		if !ok || name == "" || strings.Trim(secret, "=") == "" {
 			return Keys{}, fmt.Errorf("key %d: want NAME=SECRET or NAME=sha256:HEX", i+1)
 		}
@@ -50,11 +51,11 @@ func ParseKeys(specs []string) (Keys, error) {
 	return ks, nil
 }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (ks Keys) Len() int { return len(ks.keys) }
 
-// Check returns the name of the key with a secret, in a time that does not
-// depend on how much of the secret is right.
+// Check returns the name of the key with a secret, in a time independent of
+// how much of the secret is right.
 func (ks Keys) Check(secret string) (name string, ok bool) {
 	digest := sha256.Sum256([]byte(secret))
 	for _, k := range ks.keys {

@@ -21,7 +21,7 @@ func TestKeys(t *testing.T) {
 		"push=sha256:" + digestOf("hashed"),
 		"capitals=sha256:" + strings.ToUpper(digestOf("HASHED")),
 		"padded=c2VjcmV0==",
-		"spare=plain secret", // as while the name of a key changes
+		"spare=plain secret", // a key may have two names while it is renamed
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestKeys(t *testing.T) {
 		"plain secret ":                "",
 		"chat":                         "",
 		"chat=plain secret":            "",
-		"sha256:" + digestOf("hashed"): "", // who has seen the configuration has no key
+		"sha256:" + digestOf("hashed"): "", // the digest in the configuration is no key
 		digestOf("hashed"):             "",
 	} {
 		if name, ok := keys.Check(secret); name != want || ok != (want != "") {
@@ -61,7 +61,7 @@ func TestNoKeys(t *testing.T) {
 	}
 }
 
-func TestKeysThatCannotBe(t *testing.T) {
+func TestInvalidKeys(t *testing.T) {
 	const secret = "hunter2"
 	const want = "want NAME=SECRET or NAME=sha256:HEX"
 	const wantDigest = "sha256: must be followed by 64 hexadecimal digits"

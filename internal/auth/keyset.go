@@ -16,23 +16,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// KeySetConfig says where a JSON Web Key Set is, and how often to ask for it.
-// URL is required.
+// KeySetConfig configures a JSON Web Key Set. URL is required.
 type KeySetConfig struct {
 	URL string
 	// RefreshInterval is how often the set is fetched. Default 5m, jittered.
 	RefreshInterval time.Duration
-	// AskInterval is how long after one fetch a token with an unknown kid may
-	// cause the next. Default 10s.
+	// AskInterval is the least time between two fetches caused by tokens with
+	// an unknown kid. Default 10s.
 	AskInterval time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Registerer is told the metrics, unless nil.
+	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
 }
 
-// KeySet holds the keys that a URL had when it was last fetched. While it
-// cannot be fetched, these stay. Safe for concurrent use.
+// KeySet holds the keys that a URL returned at the last successful fetch. It
+// is safe for concurrent use.
 type KeySet struct {
 	cfg     KeySetConfig
 	client  *http.Client
@@ -44,13 +43,12 @@ type KeySet struct {
 
 	mu   sync.Mutex
 	keys map[string]tokenKey
-	// startedAt is when the last fetch began, and fetchedAt when it last came
-	// to something.
+	// startedAt is when the last fetch began, fetchedAt when the last
+	// successful one did.
 	startedAt, fetchedAt time.Time
-	// err is what the last fetch failed with; nil if it did not.
+	// err is the error of the last fetch, or nil.
 	err error
-	// coming is set while a fetch is under way or asked for, and done is closed
-	// at its end.
+	// coming is set while a fetch runs or is requested; its end closes done.
 	coming bool
 	done   chan struct{}
 }
@@ -62,11 +60,11 @@ const (
 	lastRetry      = time.Minute
 )
 
-// ErrKeysAway is returned for a token whose key is not known while the key set
-// cannot say whether it is one of its keys: the token may be good.
+// ErrKeysAway is returned for a token with an unknown key while the key set
+// cannot be fetched: the token may be valid.
 var ErrKeysAway = errors.New("the key of the token cannot be looked up right now")
 
-// NewKeySet returns a set that has no keys before Run.
+// NewKeySet returns a set without keys. Run fetches them.
 func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -83,7 +81,7 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	}
 	s := &KeySet{
 		cfg: cfg,
-		// Connections would be idle for minutes.
+		// Keep-alive connections would be idle for minutes.
 		client: &http.Client{Timeout: fetchTimeout, CheckRedirect: checkRedirect, Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
@@ -97,7 +95,7 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 			Namespace: "badged", Subsystem: "jwks", Name: "last_success_timestamp_seconds", Help: "When the key set was last fetched, in seconds since 1970; 0 for never.",
 		}),
 		ask: make(chan struct{}, 1),
-		// Run begins with a fetch.
+		// Run starts with a fetch.
 		coming: true, done: make(chan struct{}),
 	}
 	for _, result := range []string{"ok", "error"} {
@@ -113,12 +111,13 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 const maxRedirects = 3
 
 var (
-	errInsecureRedirect = errors.New("redirects from https to http, which is not followed: anybody in between could choose the keys")
+	errInsecureRedirect = errors.New("redirects from https to http, which is refused: an attacker on the network could replace the keys")
 	errManyRedirects    = fmt.Errorf("redirects more than %d times", maxRedirects)
 )
 
-// checkRedirect refuses a redirect that leaves https: the keys decide whose
-// every token is. Another host may answer, since the first one named it.
+// checkRedirect refuses a redirect that leaves https: the keys decide which
+// tokens are valid. A redirect to another host is allowed, since the first
+// host chose it.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	if via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https" {
 		return errInsecureRedirect
@@ -137,7 +136,7 @@ func (s *KeySet) Run(ctx context.Context) error {
 		if err := s.refresh(ctx); err == nil {
 			retry = firstRetry
 		} else if ctx.Err() == nil {
-			s.cfg.Logger.WarnContext(ctx, "cannot fetch the key set; the keys that are there stay", "error", err)
+			s.cfg.Logger.WarnContext(ctx, "cannot fetch the key set; the last fetched keys stay in use", "error", err)
 			pause = min(retry, pause)
 			retry = min(2*retry, lastRetry)
 		}
@@ -153,13 +152,13 @@ func (s *KeySet) Run(ctx context.Context) error {
 	}
 }
 
-// refresh fetches the set, and tells those who wait for it.
+// refresh fetches the set and wakes the callers that wait for it.
 func (s *KeySet) refresh(ctx context.Context) error {
 	s.mu.Lock()
 	s.startedAt = time.Now()
 	s.coming = true
 	select {
-	case <-s.ask: // whoever asked gets this one
+	case <-s.ask: // this fetch also answers the request
 	default:
 	}
 	s.mu.Unlock()
@@ -181,11 +180,11 @@ func (s *KeySet) refresh(ctx context.Context) error {
 	return err
 }
 
-// fetch returns what the URL has. Its errors are safe to show.
+// fetch fetches the set. Its errors are safe to show.
 func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.URL, nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the key set: %w", err)
+		return nil, fmt.Errorf("request the key set: %w", err)
 	}
 	r.Header.Set("Accept", "application/jwk-set+json, application/json")
 	res, err := s.client.Do(r)
@@ -213,26 +212,26 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	return parseKeySet(b)
 }
 
-// all returns the keys by kid. They must not be changed.
+// all returns the keys by kid. Do not modify them.
 func (s *KeySet) all() map[string]tokenKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys
 }
 
-// renew returns once the set was fetched for somebody who misses a key, or with
-// ErrKeysAway where it was not.
+// renew returns once the set was fetched after the call, or fails with
+// ErrKeysAway.
 func (s *KeySet) renew(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.coming {
 		if time.Since(s.startedAt) < s.cfg.AskInterval {
-			// Tokens that somebody makes up must not have it fetched again and
-			// again; and yet the key may be one that is new since.
+			// Tokens with made-up kids must not cause a fetch each; but a kid
+			// may also be new.
 			s.mu.Unlock()
 			return ErrKeysAway
 		}
 		s.coming = true
-		s.ask <- struct{}{} // has room, since nobody else asks meanwhile
+		s.ask <- struct{}{} // does not block: coming admits one request at a time
 	}
 	done := s.done
 	s.mu.Unlock()
@@ -252,8 +251,8 @@ func (s *KeySet) renew(ctx context.Context) error {
 	return nil
 }
 
-// Check returns nil where the set is up to date, and else what is wrong. Its
-// error is safe to show.
+// Check returns nil if the set is up to date, or what is wrong. Its error is
+// safe to show.
 func (s *KeySet) Check(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +267,7 @@ func (s *KeySet) Check(context.Context) error {
 	return fmt.Errorf("%w; the keys of %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }
 
-// find returns the key of a kid among some; "" is the only one there is.
+// find returns the key with a kid; "" matches the only key there is.
 func find(kid string, static, fetched map[string]tokenKey) (tokenKey, bool) {
 	for _, keys := range []map[string]tokenKey{static, fetched} {
 		if k, ok := keys[kid]; ok {

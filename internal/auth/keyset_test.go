@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// webKey makes a JSON Web Key of a public one, with some members set.
+// webKey makes a JSON Web Key of a public key, with some members replaced.
 func webKey(t *testing.T, kid string, public crypto.PublicKey, members map[string]any) map[string]any {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString
@@ -59,17 +59,17 @@ func webKey(t *testing.T, kid string, public crypto.PublicKey, members map[strin
 	return k
 }
 
-// login is a login service, which has a key set.
+// login is a login service with a key set.
 type login struct {
 	*httptest.Server
 	mu      sync.Mutex
 	status  int
 	body    string
 	fetches int
-	// hold, if set, keeps answers back until it is closed.
+	// hold, if set, delays answers until it is closed.
 	hold chan struct{}
-	// served is how often the present answer was given, and taken is closed with
-	// the second time.
+	// served counts how often the present answer was given; the second time
+	// closes taken.
 	served int
 	taken  chan struct{}
 }
@@ -112,8 +112,8 @@ func (l *login) answer(status int, body string) {
 	l.served, l.taken = 0, make(chan struct{})
 }
 
-// awaitTaken returns once a set that is fetched again and again has taken the
-// present answer: it then asks for the next.
+// awaitTaken returns once a set has fetched the present answer twice: then it
+// has processed the first.
 func (l *login) awaitTaken() {
 	l.mu.Lock()
 	taken := l.taken
@@ -162,7 +162,7 @@ func TestKeysOfASet(t *testing.T) {
 	set := runSet(t, auth.KeySetConfig{URL: l.URL})
 	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Set: set})
 	good := claimsOf(nil)
-	// All but the first find what was fetched, and ask no more often.
+	// Tokens after the first use the fetched keys and cause no more fetches.
 	for _, test := range []struct{ name, token, want string }{
 		{"RS256", sign(t, jwt.SigningMethodRS256, "r", good, rs.private), ""},
 		{"ES256", sign(t, jwt.SigningMethodES256, "e", good, es.private), ""},
@@ -183,7 +183,7 @@ func TestKeysOfASet(t *testing.T) {
 	if n := l.asked(); n != 1 {
 		t.Errorf("the set was fetched %d times", n)
 	}
-	// Those that are of no use are not in the set.
+	// Unusable keys are not in the set.
 	for kid, token := range map[string]string{
 		"enc":    sign(t, jwt.SigningMethodRS256, "enc", good, rs.private),
 		"wrap":   sign(t, jwt.SigningMethodRS256, "wrap", good, rs.private),
@@ -205,7 +205,7 @@ func TestTheOnlyKeyOfASet(t *testing.T) {
 	}
 }
 
-// A new key is there as soon as a token has it, and the old one is gone.
+// A token with a new key causes a fetch, which also drops the old key.
 func TestRotation(t *testing.T) {
 	before, after := ecPair(t), edPair(t)
 	l := newLogin(t, webKey(t, "before", before.private.Public(), nil))
@@ -236,21 +236,21 @@ badged_jwks_keys 1
 	}
 }
 
-// A key is noticed to be new, too, when nobody asks for it.
+// The set is also fetched at intervals, without any token.
 func TestSetIsFetchedAgain(t *testing.T) {
 	es := ecPair(t)
 	l := newLogin(t, webKey(t, "e", es.private.Public(), nil))
 	set := runSet(t, auth.KeySetConfig{URL: l.URL, RefreshInterval: time.Millisecond})
-	for l.asked() < 3 { // each is a signal of the one before
+	for l.asked() < 3 { // each fetch proves that the previous one has ended
 		if err := set.Check(t.Context()); err != nil && err.Error() != "not fetched yet" {
 			t.Fatal(err)
 		}
 	}
 }
 
-// Tokens that somebody makes up do not have the set fetched again and again,
-// and are not refused for good for that.
-func TestUnknownKidsAskSeldom(t *testing.T) {
+// Tokens with made-up kids do not cause a fetch each, and are not refused once
+// their key appears.
+func TestUnknownKidsRarelyFetch(t *testing.T) {
 	es := ecPair(t)
 	l := newLogin(t, webKey(t, "e", es.private.Public(), nil))
 	set := runSet(t, auth.KeySetConfig{URL: l.URL, AskInterval: time.Hour})
@@ -269,8 +269,7 @@ func TestUnknownKidsAskSeldom(t *testing.T) {
 	}
 }
 
-// Whoever misses a key while the set is being fetched waits for it, all for
-// the same.
+// All callers that miss a key wait for the same fetch.
 func TestAllWaitForOneFetch(t *testing.T) {
 	es := ecPair(t)
 	l := newLogin(t, webKey(t, "e", es.private.Public(), nil))
@@ -297,8 +296,8 @@ func TestAllWaitForOneFetch(t *testing.T) {
 	}
 }
 
-// Without the login service those go on whose keys are known, and the others
-// may come back.
+// While the login service is down, tokens with known keys are accepted, and
+// others get ErrKeysAway.
 func TestLoginServiceThatIsDown(t *testing.T) {
 	es, other := ecPair(t), ecPair(t)
 	key := webKey(t, "e", es.private.Public(), nil)
@@ -333,10 +332,10 @@ func TestLoginServiceThatIsDown(t *testing.T) {
 			}
 			l.answer(down.status, down.body)
 			if _, err := tokens.Authenticate(t.Context(), newcomer); !errors.Is(err, auth.ErrKeysAway) {
-				t.Errorf("who has another key: %v", err)
+				t.Errorf("with another key: %v", err)
 			}
 			if _, err := tokens.Authenticate(t.Context(), good); err != nil {
-				t.Errorf("who has a known key: %v", err)
+				t.Errorf("with a known key: %v", err)
 			}
 			if err := set.Check(t.Context()); err == nil || !strings.Contains(err.Error(), down.want) || !strings.Contains(err.Error(), "; the keys of ") {
 				t.Errorf("Check: %v, want %q", err, down.want)
@@ -360,15 +359,15 @@ func TestLoginServiceThatIsDownAtStart(t *testing.T) {
 	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Set: set})
 	good := sign(t, jwt.SigningMethodES256, "e", claimsOf(nil), es.private)
 	if _, err := tokens.Authenticate(t.Context(), good); !errors.Is(err, auth.ErrKeysAway) {
-		t.Errorf("whose key cannot be known: %v", err)
+		t.Errorf("with a key of the set: %v", err)
 	}
 	if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(secret))); err != nil {
-		t.Errorf("whose key is configured: %v", err)
+		t.Errorf("with a configured key: %v", err)
 	}
 	if err := set.Check(t.Context()); err == nil || err.Error() != "never fetched: answered with status 503" {
 		t.Errorf("Check: %v", err)
 	}
-	// It is tried again and again, without anybody asking.
+	// Fetches are retried without any token.
 	l.publish(t, webKey(t, "e", es.private.Public(), nil))
 	l.awaitTaken()
 	if err := set.Check(t.Context()); err != nil {
@@ -397,7 +396,7 @@ func TestLoginServiceThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func TestKeySetURLsThatCannotBe(t *testing.T) {
+func TestInvalidKeySetURLs(t *testing.T) {
 	for _, url := range []string{"", "login.example/jwks.json", "file:///etc/keys.json", "https://", "://"} {
 		if _, err := auth.NewKeySet(auth.KeySetConfig{URL: url}); err == nil {
 			t.Errorf("%q is accepted", url)

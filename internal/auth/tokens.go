@@ -15,23 +15,24 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// TokenConfig is which tokens are good.
+// TokenConfig configures which tokens are accepted.
 type TokenConfig struct {
-	// Keys are of the form KID=HS256:SECRET, or KID=RS256:FILE, KID=ES256:FILE
-	// or KID=EdDSA:FILE, where FILE holds a public key as PEM.
+	// Keys have the form KID=HS256:SECRET, or KID=RS256:FILE, KID=ES256:FILE
+	// or KID=EdDSA:FILE, where FILE is a public key in PEM.
 	Keys []string
-	// Set holds further keys; nil is none. A key of Keys goes before one of the
-	// same kid.
+	// Set has further keys; nil means none. Keys takes precedence for the same
+	// kid.
 	Set *KeySet
-	// Audience and Issuer must match the claims of the same name, unless empty.
+	// Audience and Issuer must match the claims of the same name, unless
+	// empty.
 	Audience string
 	Issuer   string
-	// Registerer is told the metrics, unless nil.
+	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
 }
 
-// Tokens verifies the JWTs of users, and signs some where it has a secret. It
-// is safe for concurrent use.
+// Tokens verifies the JWTs of users, and can sign if it has a secret. It is
+// safe for concurrent use.
 type Tokens struct {
 	cfg    TokenConfig
 	keys   map[string]tokenKey
@@ -41,21 +42,21 @@ type Tokens struct {
 	verified *prometheus.CounterVec
 }
 
-// tokenKey is a key and the one method it is for: were the token to choose the
-// method, it could have a public key taken for a secret.
+// tokenKey is a key and the one method that it allows: if the token chose the
+// method, a public key could be used as a secret.
 type tokenKey struct {
 	method jwt.SigningMethod
 	key    any
 }
 
-// minSecretBytes is what RFC 7518 asks of a secret for HS256.
+// minSecretBytes is the minimum of RFC 7518 for HS256.
 const minSecretBytes = 32
 
-// notBeforeLeeway is how far the clock of whoever issues tokens may be ahead. The
-// end of a token has no leeway: connections end then, and commands with them.
+// notBeforeLeeway is how far the issuer's clock may be ahead. Expiry has no
+// leeway: connections and commands end at that time.
 const notBeforeLeeway = 5 * time.Second
 
-// NewTokens reads the keys. Its errors name the key, never the secret.
+// NewTokens loads the keys. Its errors name the key, never the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
@@ -119,7 +120,7 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 		k.method = jwt.SigningMethodEdDSA
 		parse = func(b []byte) (crypto.PublicKey, error) { return jwt.ParseEdPublicKeyFromPEM(b) }
 	default:
-		// What stands in its place may be a piece of a secret.
+		// The text in the method's place may be part of a secret.
 		return tokenKey{}, errors.New("want HS256:SECRET, or RS256:PEM-FILE, ES256 or EdDSA")
 	}
 	pem, err := os.ReadFile(value) //nolint:gosec // the file that the operator names
@@ -132,13 +133,13 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 	return k, nil
 }
 
-// Identity is who a token speaks for.
+// Identity is the user that a token authenticates.
 type Identity struct {
 	UserID    string
 	ExpiresAt time.Time
 }
 
-// What becomes of tokens.
+// Results of authentication, as metric labels.
 const (
 	tokenGood    = "ok"
 	tokenExpired = "expired"
@@ -146,9 +147,9 @@ const (
 	tokenBad     = "bad"
 )
 
-// Authenticate returns whose a token is and when it ends. Its errors are safe
-// to show; they never quote the token. Where the token's key is not known it
-// waits, until ctx is done, for the key set.
+// Authenticate returns the user of a token and its expiry. Its errors are safe
+// to show and never quote the token. For an unknown key it waits, until ctx is
+// done, for the key set.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {
 	id, err := t.authenticate(ctx, token)
 	result := tokenGood
@@ -179,7 +180,7 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time}, nil
 }
 
-// ErrExpired is returned for a token that was good until it ended.
+// ErrExpired is returned for a token that was valid until it expired.
 var ErrExpired = errors.New("bad token: it has expired")
 
 var (
@@ -189,9 +190,9 @@ var (
 	errWrongType   = errors.New("the header has another typ")
 )
 
-// checkHeader refuses a header that asks for what is not done here: crit names
-// extensions that must be understood (RFC 7515, 4.1.11), and none is; b64 is
-// one (RFC 7797). A typ says for what a token is meant (RFC 8725, 3.11).
+// checkHeader refuses headers that require more than badged does: crit names
+// extensions that must be understood (RFC 7515, 4.1.11), and badged has none;
+// b64 is one (RFC 7797). A typ says what a token is for (RFC 8725, 3.11).
 func checkHeader(header map[string]any) error {
 	for _, name := range []string{"crit", "b64"} {
 		if _, ok := header[name]; ok {
@@ -210,15 +211,15 @@ func checkHeader(header map[string]any) error {
 	return errWrongType
 }
 
-// keyOf finds the key of a token by its kid. A token without one is tried with
-// the only key there is.
+// keyOf finds the key of a token by its kid. A token without a kid is tried
+// with the only key, if there is just one.
 func (t *Tokens) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
 	if err := checkHeader(token.Header); err != nil {
 		return nil, err
 	}
 	kid, isText := token.Header["kid"].(string)
 	if _, given := token.Header["kid"]; given && (!isText || kid == "") {
-		return nil, errUnknownKey // which is not the same as none given
+		return nil, errUnknownKey // an unusable kid is not an absent one
 	}
 	k, err := t.lookUp(ctx, kid)
 	if err != nil {
@@ -241,7 +242,7 @@ func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
 	if k, ok := find(kid, t.keys, fetched); ok {
 		return k, nil
 	}
-	if kid == "" && fetched != nil { // which key it is no further one could say
+	if kid == "" && fetched != nil { // a fetch cannot tell which key it is
 		return tokenKey{}, errUnknownKey
 	}
 	if err := t.cfg.Set.renew(ctx); err != nil {
@@ -265,7 +266,7 @@ func describeTokenError(err error) error {
 		err  error
 		says string
 	}{
-		{errCritical, "its header has crit or b64, and no extension is understood here"},
+		{errCritical, "its header has crit or b64, and badged supports no extensions"},
 		{errWrongType, "its typ is neither JWT nor at+jwt"},
 		{errUnknownKey, "its key is not known here"},
 		{errWrongMethod, "it is signed with another method than its key is for"},
@@ -280,13 +281,14 @@ func describeTokenError(err error) error {
 			return errors.New("bad token: " + known.says)
 		}
 	}
-	if errors.Is(err, jwt.ErrTokenExpired) { // and nothing else
+	if errors.Is(err, jwt.ErrTokenExpired) { // the only fault
 		return ErrExpired
 	}
 	return errors.New("bad token")
 }
 
-// Sign returns a token of a user that ends after ttl. It needs an HS256 key.
+// Sign returns a token for a user that expires after ttl. It needs an HS256
+// key.
 func (t *Tokens) Sign(userID string, ttl time.Duration, now time.Time) (string, error) {
 	if t.signer == "" {
 		return "", errors.New("no HS256 key to sign with: give one with --jwt-keys KID=HS256:SECRET")

@@ -42,7 +42,7 @@ func mustTokens(t *testing.T, cfg auth.TokenConfig) *auth.Tokens {
 // pair is a key pair for one method.
 type pair struct {
 	private crypto.Signer
-	// public is the public key as PEM, file where it is.
+	// public is the public key in PEM, and file its path.
 	public []byte
 	file   string
 }
@@ -81,7 +81,7 @@ func edPair(t *testing.T) pair {
 	return newPair(t, private, err)
 }
 
-// sign makes a token with whatever is asked for; kid "" leaves it out.
+// sign makes a token; kid "" omits the kid.
 func sign(t *testing.T, method jwt.SigningMethod, kid string, claims jwt.MapClaims, key any) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, claims)
@@ -95,8 +95,8 @@ func sign(t *testing.T, method jwt.SigningMethod, kid string, claims jwt.MapClai
 	return signed
 }
 
-// signWith makes a good token of the key h, with some of its header set, or taken
-// out by nil.
+// signWith makes a valid token of the key h with changes to its header; nil
+// removes a member.
 func signWith(t *testing.T, header map[string]any) string {
 	t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claimsOf(nil))
@@ -115,7 +115,7 @@ func signWith(t *testing.T, header map[string]any) string {
 	return signed
 }
 
-// signText signs a header and claims as they are, for HS256.
+// signText signs a header and claims given as text, with HS256.
 func signText(t *testing.T, header, claims string) string {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
@@ -126,7 +126,7 @@ func signText(t *testing.T, header, claims string) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// claimsOf returns good claims of ada with some set, or taken out by nil.
+// claimsOf returns valid claims of ada with changes; nil removes a claim.
 func claimsOf(changes jwt.MapClaims) jwt.MapClaims {
 	claims := jwt.MapClaims{"sub": "ada", "exp": time.Now().Add(time.Hour).Unix(), "aud": "badges", "iss": "chat"}
 	for name, value := range changes {
@@ -176,9 +176,9 @@ func TestTokens(t *testing.T) {
 		{"an audience that is a number", hs(jwt.MapClaims{"aud": 7}), "bad token: aud must be a string or an array of strings"},
 		{"a claim twice", signText(t, `{"alg":"HS256","kid":"h"}`, `{"sub":"ada","sub":"eve","exp":4102444800,"aud":"badges","iss":"chat"}`), "bad token: it is not a JWT"},
 		{"claims that are null", signText(t, `{"alg":"HS256","kid":"h"}`, `null`), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
-		{"an extension that must be understood", signWith(t, map[string]any{"crit": []string{"exp"}}), "bad token: its header has crit or b64, and no extension is understood here"},
-		{"an empty list of extensions", signWith(t, map[string]any{"crit": []string{}}), "bad token: its header has crit or b64, and no extension is understood here"},
-		{"a payload that is not base64", signWith(t, map[string]any{"b64": false}), "bad token: its header has crit or b64, and no extension is understood here"},
+		{"an extension that must be understood", signWith(t, map[string]any{"crit": []string{"exp"}}), "bad token: its header has crit or b64, and badged supports no extensions"},
+		{"an empty list of extensions", signWith(t, map[string]any{"crit": []string{}}), "bad token: its header has crit or b64, and badged supports no extensions"},
+		{"a payload that is not base64", signWith(t, map[string]any{"b64": false}), "bad token: its header has crit or b64, and badged supports no extensions"},
 		{"the type of a logout token", signWith(t, map[string]any{"typ": "logout+jwt"}), "bad token: its typ is neither JWT nor at+jwt"},
 		{"a type that is a number", signWith(t, map[string]any{"typ": 7}), "bad token: its typ is neither JWT nor at+jwt"},
 		{"a kid that is a number", signWith(t, map[string]any{"kid": 7}), "bad token: its key is not known here"},
@@ -249,7 +249,7 @@ func TestTokensAreCountedByResult(t *testing.T) {
 		sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(otherSecret)),
 		"nothing",
 	} {
-		_, _ = tokens.Authenticate(t.Context(), token) // what it says is counted
+		_, _ = tokens.Authenticate(t.Context(), token) // the result is counted
 	}
 	const want = `# HELP badged_auth_tokens_total User tokens checked, by result.
 # TYPE badged_auth_tokens_total counter
@@ -278,18 +278,18 @@ func TestTokenWithoutKidIsTriedWithTheOnlyKey(t *testing.T) {
 	if id, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodRS256, "", claimsOf(nil), rs.private)); err != nil || id.UserID != "ada" {
 		t.Errorf("Authenticate = %+v, %v, want ada", id, err)
 	}
-	// Who knows the public key must not be able to sign with it.
+	// A holder of the public key must not be able to sign with it.
 	forged := sign(t, jwt.SigningMethodHS256, "", claimsOf(nil), rs.public)
 	if id, err := tokens.Authenticate(t.Context(), forged); err == nil {
 		t.Errorf("a forged token is accepted as %+v", id)
 	}
-	// A kid that is wrong is not the same as none.
+	// A wrong kid is not treated as an absent one.
 	if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodRS256, "x", claimsOf(nil), rs.private)); err == nil {
 		t.Error("an unknown kid is accepted")
 	}
 }
 
-func TestWithoutAudienceAndIssuerAnyIsGood(t *testing.T) {
+func TestWithoutAudienceAndIssuerAnyIsAccepted(t *testing.T) {
 	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}})
 	for name, changes := range map[string]jwt.MapClaims{
 		"other": {"aud": "other", "iss": "other"},
@@ -301,7 +301,7 @@ func TestWithoutAudienceAndIssuerAnyIsGood(t *testing.T) {
 	}
 }
 
-func TestWithoutKeysNoTokenIsGood(t *testing.T) {
+func TestWithoutKeysNoTokenIsAccepted(t *testing.T) {
 	tokens := mustTokens(t, auth.TokenConfig{})
 	for _, kid := range []string{"", "h"} {
 		if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, kid, claimsOf(nil), []byte(secret))); err == nil {
@@ -328,12 +328,12 @@ func TestSign(t *testing.T) {
 	if want := now.Add(time.Minute).Truncate(time.Second); id.UserID != "Chloé 🙂" || !id.ExpiresAt.Equal(want) {
 		t.Errorf("identity is %+v, want Chloé 🙂 until %s", id, want)
 	}
-	// Another server with the same key takes it.
+	// Another server with the same key accepts it.
 	other := mustTokens(t, auth.TokenConfig{Keys: []string{"first=HS256:" + secret}, Audience: "badges", Issuer: "chat"})
 	if _, err := other.Authenticate(t.Context(), signed); err != nil {
 		t.Errorf("another server with the first secret: %v", err)
 	}
-	// It ends.
+	// It expires.
 	ended, err := tokens.Sign("ada", time.Minute, now.Add(-time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestSign(t *testing.T) {
 		t.Error("a token of an hour ago for a minute is accepted")
 	}
 	if _, err := tokens.Sign("", time.Minute, now); err == nil || !strings.Contains(err.Error(), "must not be empty") {
-		t.Errorf("signing for nobody: %v", err)
+		t.Errorf("signing for an empty user id: %v", err)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestSignNeedsASecret(t *testing.T) {
 	}
 }
 
-func TestTokenKeysThatCannotBe(t *testing.T) {
+func TestInvalidTokenKeys(t *testing.T) {
 	es, rs := ecPair(t), rsaPair(t)
 	private := filepath.Join(t.TempDir(), "private.pem")
 	der, err := x509.MarshalPKCS8PrivateKey(rs.private)

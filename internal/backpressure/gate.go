@@ -1,5 +1,6 @@
-// Package backpressure keeps publishing from outrunning folding: publishers are
-// slowed while badges are a little late, and refused once they are too late.
+// Package backpressure keeps publishing from outrunning folding: publishers
+// are slowed while badges are slightly late, and refused once they are too
+// late.
 package backpressure
 
 import (

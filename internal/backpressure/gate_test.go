@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// newTestGate returns a gate with a partition for each first letter of a user,
-// from a to d, that is measured by hand.
+// newTestGate returns a gate with one partition for each first letter of a
+// user, a to d, which tests measure by hand.
 func newTestGate(t *testing.T, maxLag time.Duration) *Gate {
 	t.Helper()
 	g, err := New(Config{
@@ -30,8 +30,7 @@ func forUsers(users ...string) []events.Event {
 	return []events.Event{{Data: events.Data{UserIDs: users}}}
 }
 
-// measured gives the gate a measurement: the position and the lag of each
-// partition.
+// measured sets a measurement: the position, and the lag of each partition.
 func measured(g *Gate, position int64, lags ...time.Duration) {
 	waiting := make([]lag.Waiting, 4)
 	for i, age := range lags {
@@ -54,7 +53,7 @@ func TestRefusesPartitionsThatAreTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate(t, 30*time.Second)
 		measured(g, 1, 40*time.Second, time.Second)
-		time.Sleep(progressWindow) // and it stands still: waiting would not help
+		time.Sleep(progressWindow) // and its position does not move: waiting would not help
 		if err := admit(t, g, 1, "ada"); err != nil {
 			t.Errorf("after one measurement: %v", err)
 		}
@@ -89,8 +88,8 @@ func TestNoLimitRefusesNothing(t *testing.T) {
 	})
 }
 
-// A publisher waits for folding that moves, without its slot, and no longer than
-// it must.
+// A publisher gives up its slot and waits while the position moves, but not
+// longer than needed.
 func TestWaitsForFolding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate(t, 30*time.Second)
@@ -118,7 +117,7 @@ func TestWaitsForFolding(t *testing.T) {
 			t.Errorf("waited for %s", waited)
 		}
 
-		measured(g, 3, 3*time.Second) // and nothing more is measured
+		measured(g, 3, 3*time.Second) // the last measurement
 		if err := admit(t, g, 1, "ada"); err != nil || time.Since(began) != time.Second+holdMost {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}

@@ -70,7 +70,7 @@ func audienceOf(t *testing.T, token string) string {
 	return strings.Join(claims.Audience, ",")
 }
 
-func TestFlagsGoBeforeEnvironmentBeforeFile(t *testing.T) {
+func TestPrecedenceOfSources(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "badged.yaml")
 	// A secret in a list may hold a comma.
 	text := "jwt-keys: ['main=HS256:0123456789abcdef,0123456789abcdef']\njwt-audience: file\nttl: 1m\n"

@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/internal/config"
 )
 
-// check checks settings of a file, unless that is "", and of flags.
+// check checks settings of flags and, unless it is "", of a file.
 func check(t *testing.T, file string, args ...string) (r config.Report, path string) {
 	t.Helper()
 	parser, err := kong.New(&grammar{})
@@ -32,7 +32,7 @@ func check(t *testing.T, file string, args ...string) (r config.Report, path str
 	return config.Check(args, parser.Model), path
 }
 
-// What a check says applies is what `serve` reads.
+// Check reports the settings that `serve` reads.
 func TestCheckReadsWhatServeReads(t *testing.T) {
 	const file = needed + `
 listen: 127.0.0.1:0
@@ -73,7 +73,7 @@ batch-size: 7
 	}
 }
 
-// All at once, each with where it is.
+// All mistakes are reported, each with its place.
 func TestCheckNamesEveryMistake(t *testing.T) {
 	t.Setenv("BADGED_DRAIN_TIMEOUT", "5")
 	t.Setenv("BADGED_JWT_KEY", "k=HS256:secret")
@@ -103,14 +103,14 @@ cache-mib: 0
 		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
 	if want := "environment: BADGED_JWT_KEY is not a setting; did you mean BADGED_JWT_KEYS?"; !slices.Contains(r.Warnings, want) {
-		t.Errorf("it does not warn %q, but %q", want, r.Warnings)
+		t.Errorf("no warning %q, but %q", want, r.Warnings)
 	}
 	if text := strings.Join(append(r.Mistakes, r.Warnings...), "\n"); strings.Contains(text, "hunter2") {
 		t.Errorf("it tells a secret:\n%s", text)
 	}
 }
 
-func TestCheckOfAFileThatCannotBe(t *testing.T) {
+func TestCheckOfInvalidFiles(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"text", `"hunter2"`, ": want settings by name, each once, such as log-level: debug"},
 		{"a list", "- hunter2", ": want settings by name, each once, such as log-level: debug"},
@@ -125,7 +125,7 @@ func TestCheckOfAFileThatCannotBe(t *testing.T) {
 	if r, _ := check(t, "", "--config=/nowhere"); r.Mistakes[0] != "--config: open /nowhere: no such file or directory" {
 		t.Errorf("a file that is not there: %q", r.Mistakes)
 	}
-	if r, _ := check(t, "# nothing\n"); len(r.Mistakes) != 3 { // what is required
+	if r, _ := check(t, "# nothing\n"); len(r.Mistakes) != 3 { // the required settings
 		t.Errorf("an empty file: %q", r.Mistakes)
 	}
 }
@@ -149,13 +149,13 @@ func TestCheckHidesSecrets(t *testing.T) {
 	}
 }
 
-func TestCheckWarnsOfRisks(t *testing.T) {
+func TestCheckWarnsAboutRisks(t *testing.T) {
 	good := []string{
 		"--database-url=postgres://localhost/chat", "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef",
 		"--publisher-keys=chat=sha256:ab", "--admin-keys=ops=sha256:cd",
 	}
 	if r, _ := check(t, "", good...); len(r.Warnings) > 0 || len(r.Mistakes) > 0 {
-		t.Errorf("of good settings it warns %q, and finds %q", r.Warnings, r.Mistakes)
+		t.Errorf("good settings: warnings %q, mistakes %q", r.Warnings, r.Mistakes)
 	}
 	for arg, want := range map[string]string{
 		"--listen=:8080":                                      "badged speaks no TLS",
@@ -185,7 +185,7 @@ func TestCheckWarnsOfRisks(t *testing.T) {
 			}), arg)...)
 		}
 		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
-			t.Errorf("with %s it does not warn %q, but %q", arg, want, r.Warnings)
+			t.Errorf("%s: no warning %q, but %q", arg, want, r.Warnings)
 		}
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/badged/badged/internal/config"
 )
 
-// TestMain hides what is set in the environment of whoever runs the tests.
+// TestMain clears the settings in the environment of the test run.
 func TestMain(m *testing.M) {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "BADGED_") {
-			_ = os.Unsetenv(name) // the name is one that was just there
+			_ = os.Unsetenv(name) // the name comes from the environment
 		}
 	}
 	os.Exit(m.Run())
 }
 
-// server returns settings that are good, changed by change.
+// server returns valid settings, changed by change.
 func server(change func(*config.Server)) *config.Server {
 	s := &config.Server{
 		CacheMiB:          1,
@@ -117,7 +117,7 @@ func checkError(t *testing.T, err error, want string) {
 	}
 }
 
-func TestServerValidateNamesAllThatIsMissing(t *testing.T) {
+func TestServerValidateNamesEverythingMissing(t *testing.T) {
 	err := (&config.Server{Roles: []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway}}).Validate()
 	for _, flag := range []string{"--database-url", "--publisher-keys", "--jwt-keys"} {
 		checkError(t, err, flag)
@@ -157,14 +157,14 @@ func TestPoolConfig(t *testing.T) {
 					cfg.ConnConfig.Host, cfg.ConnConfig.Database, cfg.MaxConns, test.host, test.database, test.maxConns)
 			}
 			if _, ok := cfg.ConnConfig.RuntimeParams["pool_max_conns"]; ok {
-				t.Error("Postgres would be told of a setting of the pool")
+				t.Error("Postgres would get a setting of the pool")
 			}
 		})
 	}
 }
 
-func TestDatabaseURLThatCannotBe(t *testing.T) {
-	// Wherever it is broken, no piece of the password may be told.
+func TestInvalidDatabaseURLs(t *testing.T) {
+	// Wherever the URL is malformed, the error has no part of the password.
 	for _, test := range []struct{ name, url, want string }{
 		{"a port that is none", "postgres://u:hunter2@h:99999/x", "invalid port"},
 		{"a slash in the password", "postgres://u:hun/ter2@h/x", "invalid port"},

@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LoadFile reads settings from YAML, and so from JSON: an object whose keys are
-// the names of flags of app. Unknown keys are reported first, since a
-// misspelt setting makes others seem missing.
+// LoadFile reads settings from YAML, and so from JSON: an object whose keys
+// are names of flags of app. It reports unknown keys first, since a misspelt
+// setting makes others seem missing.
 func LoadFile(r io.Reader, app *kong.Application) (kong.Resolver, error) {
 	values := map[string]any{}
 	err := yaml.NewDecoder(r).Decode(&values)
@@ -55,7 +55,7 @@ func (f file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, erro
 func (f file) value(flag *kong.Flag) (any, error) {
 	value := f[flag.Name]
 	if list, ok := value.([]any); ok && flag.IsSlice() {
-		// A list rather than one text: a secret may hold a comma.
+		// A list instead of one text: a secret may contain a comma.
 		items := make([]any, len(list))
 		for i, item := range list {
 			if items[i], ok = scalar(item); !ok {

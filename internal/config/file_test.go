@@ -23,7 +23,7 @@ type grammar struct {
 		config.Server `embed:""`
 		config.Log    `embed:""`
 	} `cmd:""`
-	// Other has a setting that serve has not.
+	// Other has a setting that serve lacks.
 	Other struct {
 		BatchSize int
 	} `cmd:""`
@@ -47,7 +47,7 @@ func parse(t *testing.T, file string, args ...string) (grammar, error) {
 	return g, err
 }
 
-// needed are the settings that a server cannot do without.
+// needed has the required settings of a server.
 const needed = `
 database-url: postgres://localhost/chat
 jwt-keys: k=HS256:secret
@@ -119,7 +119,7 @@ func TestFileMayHoldSettingsOfOtherCommands(t *testing.T) {
 	}
 }
 
-func TestFileThatCannotBe(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"a setting that does not exist", needed + "listen-on: x", `configuration file: "listen-on" is not a setting`},
 		{"a misspelt setting that is needed", "databse-url: x", `configuration file: "databse-url" is not a setting`},
@@ -150,7 +150,7 @@ func TestFileThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestFlagsGoBeforeEnvironmentBeforeFile(t *testing.T) {
+func TestPrecedenceOfSources(t *testing.T) {
 	file := needed + "listen: file:1\nroles: [api, projector, gateway]\nadmin-keys: [file=x]\n"
 	check := func(name, wantListen string, wantKeys []string, args ...string) {
 		t.Helper()

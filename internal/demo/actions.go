@@ -102,11 +102,11 @@ func (d *Demo) postLevel(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, struct{}{})
 }
 
-// maxCut is the longest that the page can cut the link of the bus.
+// maxCut is the longest that the page can cut the bus.
 const maxCut = time.Minute
 
-// linkState says for how long the link of the bus stays cut, and how many
-// updates it has lost so far.
+// linkState is how long the bus stays cut, and how many updates it has lost so
+// far.
 type linkState struct {
 	CutMS int64 `json:"cut_ms"`
 	Lost  int64 `json:"lost"`
@@ -137,7 +137,7 @@ func (d *Demo) postBus(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, d.linkState())
 }
 
-// simulation is the state of the people who talk by themselves.
+// simulation says whether the simulated people talk.
 type simulation struct {
 	Running bool `json:"running"`
 }

@@ -34,7 +34,7 @@ func TestPostRecall(t *testing.T) {
 		}
 	}
 	if m := p.nextMessage(t); !m.Recalled || m.Seq != 1 || m.Text != "" {
-		t.Errorf("the page is told %+v, want message 1 without its text", m)
+		t.Errorf("the page gets %+v, want message 1 without its text", m)
 	}
 	e := f.published(t)["lunch/1/recalled"]
 	if e.Type != events.MessageRecalled || e.Data.Seq != 1 || strings.Join(e.Data.UserIDs, " ") != "ben chloe" {
@@ -71,7 +71,7 @@ func TestPostLevel(t *testing.T) {
 	}
 }
 
-// updates counts what a bus delivers of one user.
+// updates receives a bus's updates of one user.
 type updates chan pubsub.Update
 
 func (u updates) HandleUpdate(up *pubsub.Update) { u <- *up }
@@ -110,7 +110,7 @@ func TestLinkThatIsCutLosesUpdates(t *testing.T) {
 		t.Errorf("the link is %+v, want cut for a minute", l)
 	}
 	if data := p.next("link"); !strings.Contains(data, `"cut_ms":`) {
-		t.Errorf("the page is told %q", data)
+		t.Errorf("the page gets %q", data)
 	}
 	publish(1)
 	if l := state(http.MethodPost, `{"cut_ms":0}`); l != (linkState{Lost: 1}) {
@@ -126,6 +126,6 @@ func TestLinkThatIsCutLosesUpdates(t *testing.T) {
 		}
 	}
 	if f.bus.remaining() > time.Millisecond {
-		t.Error("what was refused has cut the link")
+		t.Error("a refused request has cut the link")
 	}
 }

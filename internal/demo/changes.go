@@ -9,13 +9,12 @@ import (
 	"github.com/badged/badged/projector/replay"
 )
 
-// Explainer tells what an event did to the badge of a user.
+// Explainer explains the effect of an event on a user's badge.
 type Explainer interface {
 	EffectOf(ctx context.Context, userID string, name replay.EventName) (replay.Effect, error)
 }
 
-// getChanges answers what one event changed, for each of the people whom it names
-// and for whom it is folded.
+// getChanges answers what one event changed for each of its users.
 func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)

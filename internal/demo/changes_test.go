@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// web/browser shows what events changed; here nothing is folded.
+// web/browser tests the changes of folded events; here nothing is folded.
 func TestChangesOfAnEvent(t *testing.T) {
 	f := newFixture(t)
 	for target, want := range map[string]string{

@@ -20,12 +20,12 @@ type room struct {
 	Kind           string   `json:"kind"` // direct, group or feed
 	Members        []string `json:"members"`
 	Category       string   `json:"category"`
-	// weight is how often the simulation talks here.
+	// weight is how often the simulation talks in this room.
 	weight int
 	lines  []string
 }
 
-// people are who chats.
+// people returns the people of the demo.
 func people() []person {
 	return []person{
 		{"ada", "Ada", "#e8596e"},
@@ -35,10 +35,10 @@ func people() []person {
 	}
 }
 
-// bot sends what nobody in particular says.
+// bot sends messages of the system.
 const bot = "release-bot"
 
-// rooms are where they chat.
+// rooms returns the conversations of the demo.
 func rooms() []room {
 	all := []string{"ada", "ben", "chloe", "dev"}
 	return []room{
@@ -62,7 +62,7 @@ func rooms() []room {
 			"Did the numbers add up?", "To the last one", "How was the talk?", "Let me check and come back to you", "🙌",
 		}},
 		{"random", "Random", "group", all, "chat", 2, []string{
-			"Has anybody seen my charger? It is the white one with the very long cable",
+			"Has anyone seen my charger? It is the white one with the very long cable",
 			"There is cake in the kitchen 🍰", "@Dev your cat is on camera", "Friday quiz at five",
 		}},
 		{"releases", "System notices", "feed", all, "system", 1, []string{
@@ -73,7 +73,7 @@ func rooms() []room {
 
 var mention = regexp.MustCompile(`@(\p{L}+)`)
 
-// mentionedIn returns the members whom a text mentions by name.
+// mentionedIn returns the members that a text mentions by name.
 func mentionedIn(text string, members []string) []string {
 	var ids []string
 	for _, m := range mention.FindAllStringSubmatch(text, -1) {
@@ -86,7 +86,7 @@ func mentionedIn(text string, members []string) []string {
 	return ids
 }
 
-// without returns ids less one.
+// without returns ids without one of them.
 func without(ids []string, id string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(s string) bool { return s == id })
 }

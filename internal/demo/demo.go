@@ -1,8 +1,8 @@
-// Package demo is the chat backend behind `badged demo`: a few people who talk
-// by themselves, and a page to watch their badges on and to join in.
+// Package demo is the chat backend behind `badged demo`: a few simulated
+// people, and a page on which to watch their badges and to join in.
 //
-// It is a user of badged like any other. It publishes within the transactions
-// that store its messages, and the page's badges come over the gateway.
+// It uses badged as any backend does. It publishes in the transactions that
+// store its messages, and the page gets badges from the gateway.
 package demo
 
 import (
@@ -24,18 +24,18 @@ import (
 	"github.com/badged/badged/web"
 )
 
-// Config is what the demo works with. All fields are required.
+// Config configures the demo. All fields are required.
 type Config struct {
 	Pool   *pgxpool.Pool
 	Log    *events.Log
 	Tokens *auth.Tokens
-	// Wake tells the projector of events appended to partitions.
+	// Wake tells the projector that partitions have new events.
 	Wake func(partitions []int)
-	// Bus is the bus of the server, whose link the page can cut.
+	// Bus is the bus of the server, which the page can cut.
 	Bus *Bus
-	// Explainer tells what events changed.
+	// Explainer explains the effects of events.
 	Explainer Explainer
-	// Page holds index.html and what it needs.
+	// Page has index.html and its assets.
 	Page   fs.FS
 	Logger *slog.Logger
 }
@@ -45,7 +45,7 @@ type Demo struct {
 	cfg   Config
 	store *store
 	feed  *feed
-	// running says whether the people talk by themselves.
+	// running says whether the simulated people talk.
 	running atomic.Bool
 	mux     *http.ServeMux
 }
@@ -57,11 +57,11 @@ const (
 	// the longest is twice that.
 	talkPause = 900 * time.Millisecond
 	// briskStart is how many messages come four times as fast, so that there
-	// soon is something to look at.
+	// is soon something to see.
 	briskStart = 12
 )
 
-// New creates the demo's tables where they are missing.
+// New creates the demo's tables if they are missing.
 func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d := &Demo{
 		cfg:   cfg,
@@ -90,8 +90,8 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 // ServeHTTP implements http.Handler.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// Run makes people talk while somebody watches, and shows the log, until ctx
-// is done.
+// Run makes people talk while a page is open, and sends the log to pages,
+// until ctx is done.
 func (d *Demo) Run(ctx context.Context) error {
 	defer close(d.feed.closed)
 	look := time.NewTicker(tailPause)
@@ -128,7 +128,7 @@ func (d *Demo) Run(ctx context.Context) error {
 	}
 }
 
-// talk has somebody say something somewhere.
+// talk sends a random message.
 func (d *Demo) talk(ctx context.Context) error {
 	all := rooms()
 	weight := 0
@@ -141,7 +141,7 @@ func (d *Demo) talk(ctx context.Context) error {
 	text := r.lines[rand.N(len(r.lines))] //nolint:gosec // chatter
 	sender := bot
 	if r.Kind != "feed" {
-		// Nobody mentions themselves.
+		// A sender does not mention itself.
 		candidates := slices.DeleteFunc(slices.Clone(r.Members), func(id string) bool {
 			return slices.Contains(mentionedIn(text, r.Members), id)
 		})
@@ -176,8 +176,8 @@ func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Demo) getFeed(w http.ResponseWriter, r *http.Request) {
-	// Before reading, so that nothing falls in between; the page does not mind
-	// a message that comes twice.
+	// Open before reading, so that no message is missed; the page ignores one
+	// that comes twice.
 	page, log := d.feed.open()
 	defer d.feed.leave(page)
 	recent, err := d.store.recent(r.Context())
@@ -195,7 +195,7 @@ func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the page may be gone
 }
 
-// decode reads the body of a request, or refuses it.
+// decode decodes the body of a request, or refuses it.
 func (d *Demo) decode(w http.ResponseWriter, r *http.Request, in any, refusal string) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(in); err != nil {
 		d.refuse(w, refusal)

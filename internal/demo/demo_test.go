@@ -59,7 +59,7 @@ func TestUsers(t *testing.T) {
 	for _, c := range got.Conversations {
 		for _, id := range c.Members {
 			if !known[id] {
-				t.Errorf("%s in %s is nobody", id, c.ConversationID)
+				t.Errorf("%s in %s is not a person", id, c.ConversationID)
 			}
 		}
 		if c.Name == "" || c.Kind == "" || c.Category == "" || len(c.Members) < 2 {
@@ -156,7 +156,7 @@ func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestWhatThereIsNot(t *testing.T) {
+func TestNotFound(t *testing.T) {
 	f := newFixture(t)
 	for _, test := range []struct {
 		method, target string
@@ -187,7 +187,7 @@ func TestDatabaseThatIsAway(t *testing.T) {
 		}
 	}
 	if f.feed.watched() {
-		t.Error("a page that could not open watches")
+		t.Error("a page that could not open is counted")
 	}
 }
 
@@ -210,7 +210,7 @@ func TestKeys(t *testing.T) {
 	if other, err := LoadKeys(file + "2"); err != nil || other == made {
 		t.Errorf("another demo has %+v, %v", other, err)
 	}
-	// Those of a release without an admin key get one, and stay what they were.
+	// A keys file without an admin key gets one and keeps its other keys.
 	if err := os.WriteFile(file, []byte(`{"publisher_key":"p","jwt_secret":"s"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestKeys(t *testing.T) {
 		if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		want := file + " holds no keys; delete it to have them made anew"
+		want := file + " holds no keys; delete the file and new keys are created"
 		if keys, err := LoadKeys(file); err == nil || err.Error() != want || keys != (Keys{}) {
 			t.Errorf("of %q: %+v, %v", broken, keys, err)
 		}
@@ -233,7 +233,7 @@ func TestKeys(t *testing.T) {
 	if _, err := LoadKeys(filepath.Join(file, "keys.json")); err == nil || !strings.HasPrefix(err.Error(), "read the demo's keys: ") {
 		t.Errorf("in a directory that is a file: %v", err)
 	}
-	if _, err := LoadKeys(filepath.Join(t.TempDir(), "missing", "keys.json")); err == nil || !strings.HasPrefix(err.Error(), "keep the demo's keys: ") {
+	if _, err := LoadKeys(filepath.Join(t.TempDir(), "missing", "keys.json")); err == nil || !strings.HasPrefix(err.Error(), "store the demo's keys: ") {
 		t.Errorf("in a directory that is not there: %v", err)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// feed hands what happens to the pages that are open. A page that does not keep
-// up is cut off: it comes back by itself, and starts with the last of all.
+// feed sends events to the open pages. A page that cannot keep up is cut off;
+// it reconnects by itself and starts with the latest entries.
 type feed struct {
 	mu    sync.Mutex
 	pages map[chan []byte]struct{}
-	// log are the last entries, for pages that open.
+	// log has the latest entries, for pages that open.
 	log [][]byte
 	// closed is closed when the demo stops.
 	closed chan struct{}
@@ -22,7 +22,7 @@ type feed struct {
 const (
 	pageBuffer = 256
 	logKept    = 30
-	// pageTimeout is how long a page may take to read what it is sent.
+	// pageTimeout is how long one write to a page may take.
 	pageTimeout = 10 * time.Second
 )
 
@@ -33,7 +33,7 @@ func newFeed() *feed {
 // frame returns a server-sent event.
 func frame(event string, data any) []byte {
 	b, err := json.Marshal(data)
-	if err != nil { // nothing that is sent here cannot be encoded
+	if err != nil { // everything sent here can be encoded
 		return nil
 	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b)
@@ -89,7 +89,7 @@ func (f *feed) leave(page chan []byte) {
 	delete(f.pages, page)
 }
 
-// serve writes what has been and then the feed to an open page until it goes,
+// serve writes the recent events and then the feed to a page, until it closes,
 // cannot keep up, or the demo stops.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte, recent []message, log [][]byte) {
 	h := w.Header()
@@ -97,12 +97,12 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte,
 	h.Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
 	write := func(frames ...[]byte) error {
-		_ = out.SetWriteDeadline(time.Now().Add(pageTimeout)) // not every writer can
+		_ = out.SetWriteDeadline(time.Now().Add(pageTimeout)) // not every writer supports it
 		for _, b := range frames {
-			_, _ = w.Write(b) // Flush tells
+			_, _ = w.Write(b) // Flush reports it
 		}
 		err := out.Flush()
-		_ = out.SetWriteDeadline(time.Time{}) // waiting may take for ever
+		_ = out.SetWriteDeadline(time.Time{}) // the next event may be far off
 		return err
 	}
 	past := make([][]byte, 0, len(recent)+len(log))

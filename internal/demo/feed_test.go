@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// page is a browser's page that follows the feed.
+// page is a browser page that follows the feed.
 type page struct {
 	res    *http.Response
 	lines  *bufio.Scanner
 	cancel context.CancelFunc
 }
 
-// follow opens the feed of a demo that is served at url, until close is called
-// or a minute has passed: a page that misses something waits for it in vain.
+// follow opens the feed of the demo at url, until close is called or a minute
+// has passed, so that a page that misses something fails.
 func follow(ctx context.Context, url string) (*page, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/demo/feed", nil)
@@ -56,7 +56,7 @@ func (p *page) close() {
 	_ = p.res.Body.Close() // cut anyway
 }
 
-// next returns the next event of a type, and "" at the end of the feed.
+// next returns the next event of a type, or "" at the end of the feed.
 func (p *page) next(event string) string {
 	for p.lines.Scan() {
 		if p.lines.Text() != "event: "+event {
@@ -79,7 +79,7 @@ func (p *page) nextMessage(t *testing.T) message {
 	return m
 }
 
-// serve serves a demo that does not run by itself.
+// serve serves a demo without running its simulation.
 func serve(t *testing.T, f *fixture) string {
 	t.Helper()
 	server := httptest.NewServer(f)
@@ -87,7 +87,7 @@ func serve(t *testing.T, f *fixture) string {
 	return server.URL
 }
 
-func TestPageThatOpensSeesWhatWasAndWhatIs(t *testing.T) {
+func TestNewPageGetsRecentAndNewMessages(t *testing.T) {
 	f := newFixture(t)
 	f.mustSend(t, "lunch", "ada", "Lunch?")
 	f.mustSend(t, "lunch", "ben", "Yes")
@@ -100,13 +100,13 @@ func TestPageThatOpensSeesWhatWasAndWhatIs(t *testing.T) {
 			t.Errorf("message is %+v, want %s", m, want)
 		}
 	}
-	for i := range logKept { // the last
+	for i := range logKept { // the latest
 		var e entry
 		if data := p.next("log"); json.Unmarshal([]byte(data), &e) != nil || e.ID != string(rune('A'+i+5)) {
 			t.Fatalf("entry %d is %s", i, data)
 		}
 	}
-	// By now it is there for what comes.
+	// From now on the page receives events.
 	f.feed.message(message{Text: "Where?"})
 	if m := p.nextMessage(t); m.Text != "Where?" {
 		t.Errorf("message is %+v, want what was sent just now", m)
@@ -117,15 +117,15 @@ func TestPageThatOpensSeesWhatWasAndWhatIs(t *testing.T) {
 	}
 }
 
-func TestMessageSentWhileAPageOpensIsNotMissed(t *testing.T) {
+func TestMessageSentWhileAPageOpens(t *testing.T) {
 	f := newFixture(t)
 	url := serve(t, f)
-	// The page's request stands still where it reads the messages.
+	// The lock blocks the page's request where it reads the messages.
 	tx, err := f.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(t.Context()) }() // in vain after the commit
+	defer func() { _ = tx.Rollback(t.Context()) }() // no effect after the commit
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE demo.messages IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestMessageSentWhileAPageOpensIsNotMissed(t *testing.T) {
 	}
 	defer p.close()
 	if m := p.nextMessage(t); m.Text != "just now" {
-		t.Errorf("message is %+v, want the one that was sent meanwhile", m)
+		t.Errorf("message is %+v, want the one sent meanwhile", m)
 	}
 }
 
@@ -168,17 +168,17 @@ func TestPageThatDoesNotReadIsCutOff(t *testing.T) {
 		t.Errorf("the fast page gets %s", b)
 	}
 	if !f.watched() {
-		t.Error("the fast page is not there any more")
+		t.Error("the fast page was dropped")
 	}
 	f.leave(fast)
 	f.leave(slow) // as its handler does
 	if f.watched() {
-		t.Error("nobody is there, and somebody watches")
+		t.Error("no page is open, but one is counted")
 	}
 }
 
 // stuckPage is the writer of a page whose computer sleeps: the second write
-// waits until the deadline.
+// blocks until the deadline.
 type stuckPage struct {
 	header   http.Header
 	writes   int
@@ -205,7 +205,7 @@ func (p *stuckPage) FlushError() error {
 		p.flushed <- struct{}{}
 		return nil
 	case p.deadline.IsZero():
-		return errors.New("it would wait for ever")
+		return errors.New("the write has no deadline")
 	}
 	return os.ErrDeadlineExceeded
 }
@@ -219,7 +219,7 @@ func TestPageThatSleepsIsLeft(t *testing.T) {
 		defer close(done)
 		f.serve(out, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/demo/feed", nil), frames, nil, nil)
 	}()
-	<-out.flushed // it is open, with nothing to show
+	<-out.flushed // the page is open
 	f.message(message{Text: "x"})
 	<-done
 	if out.writes != 1 {
@@ -238,7 +238,7 @@ func TestPageEndsWithTheDemo(t *testing.T) {
 		}
 	})
 	p := openPage(t, url)
-	// The log shows what is in it, and since somebody watches, people talk.
+	// A new page gets the log; an open page makes people talk.
 	if data := p.next("log"); !strings.Contains(data, " set ") {
 		t.Errorf("the log starts with %s", data)
 	}
@@ -247,7 +247,7 @@ func TestPageEndsWithTheDemo(t *testing.T) {
 	}
 	stop()
 	running.Wait()
-	for p.next("message") != "" { // whatever was on its way
+	for p.next("message") != "" { // drain the events in flight
 	}
 	if err := p.lines.Err(); err != nil {
 		t.Errorf("the feed ends with %v", err)

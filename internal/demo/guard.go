@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Guard refuses what the pages of others have a browser send: the demo hands out
-// keys and tokens to whoever opens it. A page that has its own name point to this
-// machine (DNS rebinding) is known by the Host of its requests, any other by
-// their Origin. listen is the address of --listen.
+// Guard refuses requests that other sites' pages make a browser send: the demo
+// gives keys and tokens to anyone who opens it. A site whose name resolves to
+// this machine (DNS rebinding) is recognized by the Host header, any other by
+// Origin. listen is the address of --listen.
 func Guard(listen string) func(http.Handler) http.Handler {
 	name, _, _ := net.SplitHostPort(listen)
 	return func(h http.Handler) http.Handler {
@@ -29,8 +29,8 @@ func Guard(listen string) func(http.Handler) http.Handler {
 	}
 }
 
-// isOwnHost reports whether a Host is one that no page of others can have: an
-// address, localhost, or the name that the operator gave.
+// isOwnHost reports whether no other site's page can have a Host: an address,
+// localhost, or the name that the operator gave.
 func isOwnHost(host, given string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -43,8 +43,8 @@ func isOwnHost(host, given string) bool {
 	return name == "localhost" || name != "" && name == strings.ToLower(given)
 }
 
-// isOwnOrigin reports whether a request comes from a page of the demo, or from no
-// page at all.
+// isOwnOrigin reports whether a request comes from a page of the demo or from
+// no page.
 func isOwnOrigin(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
@@ -52,8 +52,8 @@ func isOwnOrigin(r *http.Request) bool {
 			return false
 		}
 	}
-	// A browser that sends no Origin says with this header whose page asks. Who
-	// follows a link to the demo may open it.
+	// A browser that sends no Origin names the site of the page in this
+	// header. Following a link to the demo is allowed.
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "cross-site" && site != "same-site" || r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet
 }

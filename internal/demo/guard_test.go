@@ -18,7 +18,7 @@ func TestGuard(t *testing.T) {
 		{"LocalHost.:8080", "", "", "", http.StatusNoContent},
 		{"127.0.0.1:8080", "http://127.0.0.1:8080", "same-origin", "cors", http.StatusNoContent},
 		{"[::1]:8080", "", "none", "navigate", http.StatusNoContent},
-		{"Chat.Test:1", "", "", "", http.StatusNoContent}, // which the operator named
+		{"Chat.Test:1", "", "", "", http.StatusNoContent}, // the operator's name
 		{"", "", "", "", http.StatusMisdirectedRequest},
 		{"evil.example", "", "", "", http.StatusMisdirectedRequest},
 		{"evil.example", "http://evil.example", "same-origin", "cors", http.StatusMisdirectedRequest},

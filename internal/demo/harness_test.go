@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// partitions of the test databases: enough for a group to be in several.
+// partitions of the test databases: enough to spread a group over several.
 const partitions = 8
 
 func migrated() pgtest.Template {
@@ -37,7 +37,7 @@ func migrated() pgtest.Template {
 	}}
 }
 
-// wakes is what a demo has woken.
+// wakes records the partitions that a demo wakes.
 type wakes struct {
 	mu         sync.Mutex
 	partitions []int
@@ -49,7 +49,7 @@ func (w *wakes) wake(partitions []int) {
 	w.partitions = append(w.partitions, partitions...)
 }
 
-// take returns what was woken since the last call.
+// take returns the partitions woken since the last call.
 func (w *wakes) take() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *wakes) take() []int {
 	return taken
 }
 
-// fixture is a demo on a database of its own.
+// fixture is a demo on a new database.
 type fixture struct {
 	*Demo
 	pool   *pgxpool.Pool
@@ -114,7 +114,7 @@ func (f *fixture) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-// count returns the one number that a query yields.
+// count returns the single number of a query's result.
 func (f *fixture) count(t *testing.T, sql string, args ...any) int {
 	t.Helper()
 	var n int
@@ -124,7 +124,7 @@ func (f *fixture) count(t *testing.T, sql string, args ...any) int {
 	return n
 }
 
-// published returns the events in the log, each with all its users, by id.
+// published returns the events in the log by id, each with all its users.
 func (f *fixture) published(t *testing.T) map[string]events.Event {
 	t.Helper()
 	all := map[string]events.Event{}
@@ -171,8 +171,7 @@ func (f *fixture) mustSend(t *testing.T, roomID, senderID, text string) message 
 	return m
 }
 
-// eventually asks again and again until it is told yes, for what tells nobody
-// when it happens.
+// eventually polls a condition that nothing signals until it holds.
 func eventually(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -188,8 +187,8 @@ func eventually(t *testing.T, what string, isSo func() bool) {
 	}
 }
 
-// read returns at least n entries of a log's tail. Now and then something else
-// in the server hides for a moment what was appended.
+// read returns at least n entries of a log's tail. Other transactions of the
+// server may hide new entries briefly.
 func read(t *testing.T, end *tail, n int) []entry {
 	t.Helper()
 	var all []entry

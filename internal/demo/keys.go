@@ -9,15 +9,15 @@ import (
 	"os"
 )
 
-// Keys are the credentials of one demo. They stay the same from one start to
-// the next, so that what was pasted once keeps working.
+// Keys are the credentials of one demo. They persist, so that a pasted key
+// keeps working after a restart.
 type Keys struct {
 	PublisherKey string `json:"publisher_key"`
 	JWTSecret    string `json:"jwt_secret"`
 	AdminKey     string `json:"admin_key"`
 }
 
-// LoadKeys reads the keys from a file, and makes them where there is none.
+// LoadKeys reads the keys from a file, or creates it.
 func LoadKeys(file string) (Keys, error) {
 	b, err := os.ReadFile(file) //nolint:gosec // the demo's own file
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,23 +28,23 @@ func LoadKeys(file string) (Keys, error) {
 	}
 	var k Keys
 	if err := json.Unmarshal(b, &k); err != nil || k.PublisherKey == "" || k.JWTSecret == "" {
-		return Keys{}, fmt.Errorf("%s holds no keys; delete it to have them made anew", file)
+		return Keys{}, fmt.Errorf("%s holds no keys; delete the file and new keys are created", file)
 	}
-	if k.AdminKey == "" { // those of an earlier release
+	if k.AdminKey == "" { // written by an earlier build
 		return k.complete(file)
 	}
 	return k, nil
 }
 
-// complete adds the admin key and keeps the keys in a file.
+// complete adds an admin key and writes the keys to a file.
 func (k Keys) complete(file string) (Keys, error) {
 	k.AdminKey = rand.Text()
-	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // to keep them is what this is for
+	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // storing the keys is the purpose
 	if err != nil {
 		return Keys{}, fmt.Errorf("encode the demo's keys: %w", err)
 	}
 	if err := os.WriteFile(file, append(b, '\n'), 0o600); err != nil {
-		return Keys{}, fmt.Errorf("keep the demo's keys: %w", err)
+		return Keys{}, fmt.Errorf("store the demo's keys: %w", err)
 	}
 	return k, nil
 }

@@ -24,12 +24,12 @@ type message struct {
 	Text             string    `json:"text"`
 	MentionedUserIDs []string  `json:"mentioned_user_ids"`
 	Time             time.Time `json:"time"`
-	// Recalled messages have no text any more.
+	// Recalled messages have no text.
 	Recalled bool `json:"recalled"`
 }
 
-// store is the chat backend of the demo: its messages are in a schema of their
-// own, next to badged's.
+// store is the database of the chat backend: its messages are in a schema of
+// their own, next to badged's.
 type store struct {
 	pool *pgxpool.Pool
 	log  *events.Log
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS demo.messages (
 ALTER TABLE demo.messages ADD COLUMN IF NOT EXISTS recalled boolean NOT NULL DEFAULT false;
 CREATE INDEX IF NOT EXISTS messages_sent_at ON demo.messages (sent_at)`
 
-// create makes the tables where they are missing.
+// create creates the tables if they are missing.
 func (s *store) create(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, storeSchema); err != nil {
 		return fmt.Errorf("create the tables of the demo: %w", err)
@@ -64,7 +64,8 @@ func (s *store) create(ctx context.Context) error {
 			return fmt.Errorf("create the conversations of the demo: %w", err)
 		}
 	}
-	// Not everybody wants to hear everything. Under fixed ids: once is enough.
+	// Some people do not get every message counted. The ids are fixed, so a
+	// repetition has no effect.
 	return s.publish(ctx, []events.Event{
 		level("dev", "random", events.LevelNone),
 		level("ada", "random", events.LevelMentions),
@@ -92,9 +93,9 @@ func (s *store) publish(ctx context.Context, evs []events.Event) error {
 	return nil
 }
 
-// send stores a message and publishes its delivery in one transaction, the way
-// a chat backend would: either both exist or neither does. Who answers has
-// read what came before.
+// send stores a message and publishes its delivery in one transaction, as a
+// chat backend would: both or neither take effect. A sender has read the
+// messages before.
 func (s *store) send(ctx context.Context, r room, senderID, text string) (message, error) {
 	m := message{
 		ConversationID: r.ConversationID, SenderID: senderID, Text: text,
@@ -139,10 +140,11 @@ RETURNING seq, sent_at`, m.ConversationID, m.SenderID, m.Text, m.MentionedUserID
 	return m, nil
 }
 
-// errNotRecalled is returned where a sender has no such message to recall.
+// errNotRecalled is returned if a sender has no such message to recall.
 var errNotRecalled = errors.New("there is no such message of this sender, or it was recalled before")
 
-// recall takes a message back, and its delivery with it, in one transaction.
+// recall deletes the text of a message and publishes its recall, in one
+// transaction.
 func (s *store) recall(ctx context.Context, r room, senderID string, seq int64) (message, error) {
 	m := message{ConversationID: r.ConversationID, Seq: seq, SenderID: senderID, Recalled: true}
 	var receipt events.Receipt
@@ -169,13 +171,13 @@ RETURNING mentioned_user_ids, sent_at`, m.ConversationID, m.Seq, m.SenderID).Sca
 	return m, nil
 }
 
-// setLevel sets what a conversation adds to a user's total.
+// setLevel sets the level of a conversation for a user.
 func (s *store) setLevel(ctx context.Context, userID, conversationID string, l events.Level) error {
 	return s.publish(ctx, []events.Event{levelSet("level/"+rand.Text(), userID, conversationID, l)})
 }
 
-// recent returns the last messages, oldest first: enough of each conversation
-// to have something to look at.
+// recent returns the last messages of each conversation, oldest first, for a
+// page that opens.
 func (s *store) recent(ctx context.Context) ([]message, error) {
 	rows, err := s.pool.Query(ctx, `SELECT conversation_id, seq, sender_id, text, mentioned_user_ids, sent_at, recalled
 FROM demo.conversations AS c
@@ -194,7 +196,7 @@ ORDER BY sent_at, seq`)
 	})
 }
 
-// errNoSuchRoom is returned for a conversation that the demo does not have.
+// errNoSuchRoom is returned for an unknown conversation.
 var errNoSuchRoom = errors.New("there is no such conversation")
 
 func findRoom(conversationID string) (room, error) {

@@ -34,7 +34,7 @@ func TestSendStoresAndPublishes(t *testing.T) {
 			ID: "design-crew/1", Source: eventSource, Type: events.MessageDelivered, Time: m.Time,
 			Data: events.Data{ConversationID: "design-crew", Seq: 1, SenderID: "ada", Category: "chat", UserIDs: []string{"ben", "chloe", "dev"}},
 		},
-		// Who answers has read what came before.
+		// A sender has read the messages before.
 		"design-crew/2/read": {
 			ID: "design-crew/2/read", Source: eventSource, Type: events.ConversationRead, Time: m.Time,
 			Data: events.Data{ConversationID: "design-crew", UpToSeq: 1, UserIDs: []string{"ben"}},
@@ -133,7 +133,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-func TestStartingAgainKeepsWhatThereIs(t *testing.T) {
+func TestRestartKeepsMessages(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	f := fixtureOn(t, url)
 	m := f.mustSend(t, "lunch", "ada", "Lunch?")
@@ -142,7 +142,7 @@ func TestStartingAgainKeepsWhatThereIs(t *testing.T) {
 	if next := f.mustSend(t, "lunch", "ben", "Yes"); next.Seq != m.Seq+1 {
 		t.Errorf("the next message has seq %d, want %d", next.Seq, m.Seq+1)
 	}
-	// What is published at the start has ids of its own, and so counts once.
+	// Events published at the start have fixed ids, so they count once.
 	for id := range before {
 		if _, ok := f.published(t)[id]; !ok {
 			t.Errorf("%s is gone", id)
@@ -163,7 +163,7 @@ func TestPeopleAndRooms(t *testing.T) {
 			t.Errorf("%s: %v", r.ConversationID, err)
 		}
 		if r.weight < 1 || len(r.lines) == 0 {
-			t.Errorf("%s: nobody talks here", r.ConversationID)
+			t.Errorf("%s: no person talks here", r.ConversationID)
 		}
 		for _, line := range r.lines {
 			if len(line) > maxTextBytes {
@@ -171,7 +171,7 @@ func TestPeopleAndRooms(t *testing.T) {
 			}
 			for _, m := range mention.FindAllString(line, -1) {
 				if len(mentionedIn(m, r.Members)) != 1 {
-					t.Errorf("%s: %q mentions %s, who is not here", r.ConversationID, line, m)
+					t.Errorf("%s: %q mentions %s, who is not a member", r.ConversationID, line, m)
 				}
 			}
 		}

@@ -21,19 +21,19 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users are those that it has an effect on.
+	// Users are the users of the event.
 	Users []string `json:"users"`
 
 	transactionID int64
 	key           string
 }
 
-// tail reads the end of the log, all partitions as one. A message to a group
-// is a row in several of them, and one entry.
+// tail reads the end of the log across partitions. A message to a group is a
+// row in several partitions, and one entry.
 type tail struct {
 	pool       *pgxpool.Pool
 	partitions int
-	// after is the last transaction that was read.
+	// after is the last transaction read.
 	after int64
 }
 
@@ -42,8 +42,8 @@ const (
 	moreEntries  = 500
 )
 
-// next returns what has been appended since the last call, and the end of what
-// there is at the first.
+// next returns the entries appended since the last call; the first call
+// returns the latest entries.
 func (t *tail) next(ctx context.Context) ([]entry, error) {
 	order, limit := "", moreEntries
 	if t.after == 0 {
@@ -73,8 +73,7 @@ ORDER BY transaction_id %[2]s, "offset" %[2]s LIMIT $2)`, events.Topic(p), order
 	return merged(entries), nil
 }
 
-// merged puts the entries of one event together, which a message to a group has
-// in several partitions.
+// merged joins the entries of one event from several partitions.
 func merged(entries []entry) []entry {
 	all := entries[:0]
 	places := map[string]int{}
@@ -108,8 +107,7 @@ func scanEntry(row pgx.CollectableRow) (entry, error) {
 	return e, nil
 }
 
-// summarize says in a few words what an event says, with the names that the demo
-// knows.
+// summarize describes an event in a few words, with the demo's names.
 func summarize(e *events.Event) string {
 	d := &e.Data
 	names := make([]string, len(d.UserIDs))
@@ -144,7 +142,8 @@ func summarize(e *events.Event) string {
 	return string(e.Type)
 }
 
-// personName returns the name of a user of the demo; of others the id.
+// personName returns the name of a user of the demo, or the id of another
+// user.
 func personName(id string) string {
 	for _, p := range people() {
 		if p.UserID == id {
@@ -154,7 +153,8 @@ func personName(id string) string {
 	return id
 }
 
-// roomName returns the name of a conversation of the demo; of others the id.
+// roomName returns the name of a conversation of the demo, or the id of
+// another.
 func roomName(id string) string {
 	if r, err := findRoom(id); err == nil {
 		return r.Name

@@ -19,19 +19,19 @@ func summaries(entries []entry) []string {
 func TestTailShowsAGroupMessageOnce(t *testing.T) {
 	f := newFixture(t)
 	end := &tail{pool: f.pool, partitions: partitions}
-	read(t, end, 3) // the levels of the start
+	read(t, end, 3) // the levels set at the start
 	f.mustSend(t, "design-crew", "ada", "Morning!")
 	used := map[int]bool{}
 	for _, userID := range []string{"ben", "chloe", "dev"} {
 		used[f.log.PartitionOf(userID)] = true
 	}
 	if len(used) < 2 {
-		t.Fatal("the group is in one partition: the test shows nothing")
+		t.Fatal("the group is in one partition: the test proves nothing")
 	}
 	f.mustSend(t, "design-crew", "ben", "Hello")
 	entries := read(t, end, 3)
 	got, want := summaries(entries), []string{"Ada wrote message 1 in Design crew", "Ben read Design crew up to 1", "Ben wrote message 2 in Design crew"}
-	// The two of one transaction have no order among partitions.
+	// Events of one transaction have no order across partitions.
 	if len(got) == 3 && got[1] > got[2] {
 		want[1], want[2] = want[2], want[1]
 	}
@@ -63,7 +63,7 @@ func TestTailStartsNearTheEnd(t *testing.T) {
 	}
 }
 
-func TestTailShowsWhatCannotBeUnderstood(t *testing.T) {
+func TestTailShowsInvalidEvents(t *testing.T) {
 	f := newFixture(t)
 	end := &tail{pool: f.pool, partitions: partitions}
 	read(t, end, 3)
@@ -77,7 +77,7 @@ func TestTailShowsWhatCannotBeUnderstood(t *testing.T) {
 }
 
 func TestTailSkipsNothingThatCommitsLate(t *testing.T) {
-	// On a server of its own, where an open transaction holds up nobody else.
+	// On its own server, where the open transaction delays no other test.
 	f := fixtureOn(t, pgtest.NewServer(t).NewDB(t, migrated()))
 	end := &tail{pool: f.pool, partitions: partitions}
 	read(t, end, 3)
@@ -85,12 +85,12 @@ func TestTailSkipsNothingThatCommitsLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = early.Rollback(t.Context()) }() // in vain after the commit
+	defer func() { _ = early.Rollback(t.Context()) }() // no effect after the commit
 	if _, err := f.log.Publish(t.Context(), early, level("ada", "lunch", events.LevelNone)); err != nil {
 		t.Fatal(err)
 	}
 	f.mustSend(t, "ada-ben", "ada", "Got a minute?")
-	// It is committed, but what is still open comes before it.
+	// It is committed, but an open transaction might still insert before it.
 	if entries, err := end.next(t.Context()); err != nil || len(entries) > 0 {
 		t.Errorf("entries are %q, %v", summaries(entries), err)
 	}

@@ -1,3 +1,3 @@
-// Package deploy holds tests of what is under deploy/ against what badged is:
-// metrics, flags, routes and pages of the documentation that it speaks of.
+// Package deploy tests that the files in deploy/ match badged: the metrics,
+// flags, routes and documentation pages that they name.
 package deploy

@@ -53,7 +53,7 @@ func alerts(t *testing.T) []alert {
 	return all
 }
 
-// panel is one of deploy/grafana/badged.json.
+// panel is a panel of deploy/grafana/badged.json.
 type panel struct {
 	Title, Type string
 	Targets     []struct{ Expr string }
@@ -82,12 +82,12 @@ var (
 	labelOf   = regexp.MustCompile("(?:^|; )`(\\w+)`")
 )
 
-// metrics returns the labels of every series that docs/metrics.md documents,
-// which a test of internal/app holds against a server.
+// metrics returns the labels of every series in docs/metrics.md, which a test
+// of internal/app compares with a server.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{
-		// Of the process, in so far as alerts and panels use them.
+		// Metrics of the process that alerts and panels use.
 		"process_cpu_seconds_total": nil, "process_resident_memory_bytes": nil, "process_open_fds": nil, "process_max_fds": nil,
 	}
 	for _, row := range metricRow.FindAllStringSubmatch(read(t, "docs/metrics.md"), -1) {
@@ -114,11 +114,11 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
 )
 
-// unknown returns what an expression names and no server has: metrics, and
+// unknown returns the names in an expression that no server has: metrics, and
 // labels that none of its metrics has.
 func unknown(expr string, known map[string][]string) []string {
 	var strange []string
-	// What Prometheus or the operator adds to every series.
+	// Labels that Prometheus or the operator adds to every series.
 	there := []string{"instance", "job", "namespace", ""}
 	for _, s := range selector.FindAllStringSubmatch(expr, -1) {
 		labels, ok := known[s[1]]
@@ -159,7 +159,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-func TestAlertsAreOfWhatIsMeasured(t *testing.T) {
+func TestAlertsUseKnownMetrics(t *testing.T) {
 	known := metrics(t)
 	for _, a := range alerts(t) {
 		for _, name := range unknown(a.Expr, known) {
@@ -168,7 +168,7 @@ func TestAlertsAreOfWhatIsMeasured(t *testing.T) {
 	}
 }
 
-func TestPanelsAreOfWhatIsMeasured(t *testing.T) {
+func TestPanelsUseKnownMetrics(t *testing.T) {
 	known := metrics(t)
 	shown := map[string]bool{}
 	for _, p := range panels(t) {
@@ -186,8 +186,7 @@ func TestPanelsAreOfWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// Whoever is woken is told what to do: each alert has a section in
-// docs/runbooks.md, and each section an alert.
+// Each alert has a section in docs/runbooks.md, and each section an alert.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	const page = "https://github.com/badged/badged/blob/main/docs/runbooks.md#"
 	var headings []string
@@ -212,12 +211,12 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 	for _, h := range headings {
 		if strings.HasPrefix(h, "Badged") {
-			t.Errorf("docs/runbooks.md has the section %s, of which there is no alert", h)
+			t.Errorf("docs/runbooks.md has the section %s, which belongs to no alert", h)
 		}
 	}
 }
 
-// Each alert is shown firing and not firing.
+// Each alert has a test that fires it and one that does not.
 func TestAlertsAreTested(t *testing.T) {
 	tests := read(t, "deploy/prometheus/alerts_test.yaml") + read(t, "deploy/prometheus/alerts_slow_test.yaml")
 	for _, a := range alerts(t) {
@@ -230,7 +229,7 @@ func TestAlertsAreTested(t *testing.T) {
 	promtool(t, "test", "rules", monitoring+"alerts_test.yaml", monitoring+"alerts_slow_test.yaml")
 }
 
-// promtool reads every expression, of alerts and of panels.
+// promtool parses every expression of alerts and panels.
 func TestPromQL(t *testing.T) {
 	promtool(t, "check", "rules", monitoring+"alerts.yaml")
 	var rules strings.Builder

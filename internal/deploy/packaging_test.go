@@ -33,10 +33,10 @@ func settings(t *testing.T) map[string]string {
 	return all
 }
 
-// Whatever is deployed is told only what it understands.
+// Deployments set only variables that a server knows.
 func TestDeployedSettingsExist(t *testing.T) {
 	known := settings(t)
-	known["BADGED_VERSION"] = "" // which image Compose takes
+	known["BADGED_VERSION"] = "" // selects the image for Compose
 	variable := regexp.MustCompile(`\bBADGED_[A-Z_]*[A-Z]\b`)
 	seen := 0
 	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, d fs.DirEntry, err error) error {
@@ -61,7 +61,7 @@ func TestDeployedSettingsExist(t *testing.T) {
 	if seen < 10 {
 		t.Errorf("only %d settings are there", seen)
 	}
-	// The chart takes each of its secrets to be one, and makes names of the rest.
+	// The chart lists its secrets by flag name.
 	secret := regexp.MustCompile(`include "badged\.secret" \(list \S+ "([a-z-]+)"`)
 	for _, s := range secret.FindAllStringSubmatch(read(t, "deploy/helm/badged/templates/deployments.yaml"), -1) {
 		if _, ok := known["BADGED_"+strings.ToUpper(strings.ReplaceAll(s[1], "-", "_"))]; !ok {
@@ -70,8 +70,8 @@ func TestDeployedSettingsExist(t *testing.T) {
 	}
 }
 
-// A stop takes up to twice the drain: nobody is killed before.
-func TestStopsAreWaitedFor(t *testing.T) {
+// A stop takes up to twice the drain timeout, and deployments wait that long.
+func TestDeploymentsWaitForStops(t *testing.T) {
 	drain, err := time.ParseDuration(settings(t)["BADGED_DRAIN_TIMEOUT"])
 	if err != nil {
 		t.Fatal(err)
@@ -91,8 +91,8 @@ func TestStopsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// The image holds a static program and nothing else, runs as nobody in
-// particular, and is made from what is pinned.
+// The image has only a static program, runs as an unprivileged user, and is
+// built from pinned images.
 func TestDockerfile(t *testing.T) {
 	text := strings.ReplaceAll(read(t, "deploy/Dockerfile"), "\\\n", " ")
 	var from []string

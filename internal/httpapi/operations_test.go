@@ -233,7 +233,7 @@ func TestOperationsRefuse(t *testing.T) {
 			starting, &rebuild.RunningError{PID: 5, Application: "badged rebuild"},
 			`409 another rebuild or archiving is running: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
 		},
-		{starting, admin.ErrTooManyJobs, "409 3 jobs run in this process already, as many as may; wait for one to end, or cancel one"},
+		{starting, admin.ErrTooManyJobs, "409 3 jobs run in this process already, the most allowed; wait for one to end, or cancel one"},
 		{starting, admin.ErrNotRunning, "503 this process takes no jobs: it is starting or stopping"},
 	} {
 		o := &operations{err: fmt.Errorf("do it: %w", tc.err)}

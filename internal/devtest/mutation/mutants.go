@@ -76,7 +76,7 @@ var (
 	strangers   = check{"./internal/inbound", ".", false}
 	freshTokens = check{"./gateway", "^TestFreshTokenThatEndsSooner$", false}
 	tokenClaims = check{"./internal/auth", "^TestTokens$", false}
-	keySets     = check{"./internal/auth", "^(TestKeysOfASet|TestUnknownKidsAskSeldom|TestLoginServiceThatIsDown)$", false}
+	keySets     = check{"./internal/auth", "^(TestKeysOfASet|TestUnknownKidsRarelyFetch|TestLoginServiceThatIsDown)$", false}
 )
 
 var mutants = []mutant{

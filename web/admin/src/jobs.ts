@@ -272,7 +272,7 @@ function progress({ progress: p }: Job, title: string): HTMLElement {
 function resultOf({ kind, result: r }: Job): string {
   if (r === undefined) return "";
   if (r.user_id !== undefined) {
-    return r.mended ? `healed in version ${r.version}` : "matches the log; nothing was changed";
+    return r.healed ? `healed in version ${r.version}` : "matches the log; nothing was changed";
   }
   const whole = `${counted(r.users ?? 0, "user")} and ${counted(r.conversations ?? 0, "conversation")} of ${counted(r.partitions ?? 0, "partition")}`;
   if (kind === "verification") {

@@ -91,7 +91,7 @@ export interface JobResult {
   readonly new_epochs?: number;
   readonly first?: readonly Difference[];
   readonly user_id?: string;
-  readonly mended?: boolean;
+  readonly healed?: boolean;
   readonly version?: number;
 }
 

@@ -5275,7 +5275,7 @@ function progress({ progress: p }, title) {
 function resultOf({ kind, result: r }) {
   if (r === void 0) return "";
   if (r.user_id !== void 0) {
-    return r.mended ? `healed in version ${r.version}` : "matches the log; nothing was changed";
+    return r.healed ? `healed in version ${r.version}` : "matches the log; nothing was changed";
   }
   const whole = `${counted(r.users ?? 0, "user")} and ${counted(r.conversations ?? 0, "conversation")} of ${counted(r.partitions ?? 0, "partition")}`;
   if (kind === "verification") {
