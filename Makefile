@@ -27,7 +27,8 @@ UNOWNED ?= 5s
 SOAK    ?= 10m
 CLIENTS ?= 5000
 RATE    ?= 500
-# The tests that fold histories.
+# The tests that fold histories: the first in projector/internal/store, the
+# others in projector.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
 
@@ -43,7 +44,7 @@ build: ## build bin/badged
 test: needs web ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
 	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 ifneq ($(filter ./...,$(PKGS)),)
-	go test -count=1 -run '$(FOLDING)' ./projector -rapid.checks=$(HISTORIES)
+	go test -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
 endif
 
 .PHONY: web
@@ -76,7 +77,7 @@ mutate: needs ## apply each mutant; a test must catch it (MUTANT='regular expres
 .PHONY: nightly
 nightly: HISTORIES := 1000000
 nightly: needs ## run the long tests: a million histories, restores, churn, mutants
-	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./projector -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)

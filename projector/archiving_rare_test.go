@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/archiving"
 )
@@ -34,12 +35,12 @@ func (q *onQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 // keys that it began.
 func TestArchiveWhileKeysRotate(t *testing.T) {
 	d, dir := newDatabase(t), t.TempDir()
-	p, bob := d.projector.partitions[0], userIn(0, 1)
-	mark := event("mark", events.ConversationMarkedUnread, "c", nil, bob)
-	d.append(t, deliver("c", 1, bob))
+	p, bob := d.projector.partitions[0], foldtest.User(0, 1)
+	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, bob)
+	d.append(t, foldtest.Deliver("c", 1, bob))
 	d.fold(t)
 	d.age(t, p)
-	d.append(t, mark, event("read", events.ConversationRead, "c", upTo(1), bob))
+	d.append(t, mark, foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(1), bob))
 	d.cut(t, 0)
 	d.awaitVisible(t, 0)
 
@@ -68,9 +69,9 @@ func TestArchivingRoleNeedNotOwnTheSchema(t *testing.T) {
 	owner.exec(t, `GRANT USAGE ON SCHEMA badged TO "archiving role"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA badged TO "archiving role";
 GRANT EXECUTE ON FUNCTION badged.create_base_tables(integer), badged.drop_base_tables(integer), badged.swap_base_tables(integer), badged.drop_log_ranges(integer) TO "archiving role"`)
 	pool := newPool(t, owner.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "archiving role" })
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	for seq := range int64(3) {
-		owner.append(t, deliver("c", seq+1, ann))
+		owner.append(t, foldtest.Deliver("c", seq+1, ann))
 		owner.fold(t)
 		owner.cut(t, 0)
 		done, err := owner.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Pool = pool })

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
@@ -69,7 +70,7 @@ func (d *database) checkArchived(t testing.TB, dir string, users ...string) {
 	d.verifyAll(t, replay.VerifyOptions{Users: users})
 	v := replay.NewVerifier(d.pool, d.log).WithArchive(openArchive(t, dir))
 	x := replay.NewExplainer(d.pool, d.log)
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		for _, memory := range []int64{0, 1} {
 			if _, err := v.Verify(t.Context(), p, replay.VerifyOptions{Memory: memory, Found: func(d replay.Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
 				t.Error(err)
@@ -92,22 +93,22 @@ func (d *database) checkArchived(t testing.TB, dir string, users ...string) {
 // and is mended.
 func (d *database) story(t testing.TB, turn int) {
 	t.Helper()
-	ann, bob := userIn(0, 0), userIn(0, 1)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	id := func(name string) string { return fmt.Sprint(name, turn) }
 	seq := int64(10 * turn)
 	d.append(t,
-		deliver("c", seq+1, ann, bob), deliver("c", seq+2, ann), deliver(id("room"), 1, ann, bob),
-		event(id("mark"), events.ConversationMarkedUnread, id("room"), nil, bob),
-		event(id("read"), events.ConversationRead, id("room"), upTo(1), bob),
-		event(id("level"), events.ConversationLevelSet, "c", level(events.LevelNone), bob),
+		foldtest.Deliver("c", seq+1, ann, bob), foldtest.Deliver("c", seq+2, ann), foldtest.Deliver(id("room"), 1, ann, bob),
+		foldtest.Event(id("mark"), events.ConversationMarkedUnread, id("room"), nil, bob),
+		foldtest.Event(id("read"), events.ConversationRead, id("room"), foldtest.UpTo(1), bob),
+		foldtest.Event(id("level"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), bob),
 	)
 	d.exec(t, garbage)
-	d.append(t, event(id("undo"), events.ConversationLevelSet, "c", level(events.LevelAll), bob))
+	d.append(t, foldtest.Event(id("undo"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), bob))
 	if turn > 0 { // what came before the cut comes again
 		before := func(name string) string { return fmt.Sprint(name, turn-1) }
 		d.append(t,
-			event(before("mark"), events.ConversationMarkedUnread, before("room"), nil, bob),
-			event(before("level"), events.ConversationLevelSet, "c", level(events.LevelNone), bob))
+			foldtest.Event(before("mark"), events.ConversationMarkedUnread, before("room"), nil, bob),
+			foldtest.Event(before("level"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), bob))
 	}
 }
 
@@ -115,7 +116,7 @@ func (d *database) story(t testing.TB, turn int) {
 // from the archive, whatever is repeated, rotated, put aside, or mended.
 func TestArchive(t *testing.T) {
 	d, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
-	p, ann, bob := d.projector.partitions[0], userIn(0, 0), userIn(0, 1)
+	p, ann, bob := d.projector.partitions[0], foldtest.User(0, 0), foldtest.User(0, 1)
 	for turn := range 5 {
 		d.story(t, turn)
 		d.fold(t)
@@ -168,8 +169,8 @@ func TestArchive(t *testing.T) {
 // another consumer, or not at an end.
 func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 	d, dir := newDatabase(t), t.TempDir()
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	wantKept := func(before time.Time, want string) {
 		t.Helper()
 		done, err := d.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Before = before })
@@ -202,8 +203,8 @@ func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 // user of it.
 func TestTablesOfACutLogAreKeptFromOlderBuilds(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann), deliver("c", 1, userIn(1, 0)))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, foldtest.User(1, 0)))
 	d.fold(t)
 	d.cut(t, 0)
 	d.archived(t, t.TempDir())
@@ -228,12 +229,12 @@ func TestTablesOfACutLogAreKeptFromOlderBuilds(t *testing.T) {
 // archive.
 func TestExplainWhatIsArchived(t *testing.T) {
 	d, dir := newDatabase(t), t.TempDir()
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann), deliver("c", 2, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	d.cut(t, 0)
 	d.archived(t, dir)
-	d.append(t, deliver("c", 3, ann), deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 3, ann), foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	e := d.explain(t, ann, time.Time{})
 	if e.ArchivedUntil == nil || e.Total != 3 || !e.Agrees || len(e.Conversations[0].Messages) != 1 || e.Conversations[0].MoreMessages != 2 ||
@@ -258,9 +259,9 @@ func TestExplainWhatIsArchived(t *testing.T) {
 // written or dropped.
 func TestArchiveIsChecked(t *testing.T) {
 	d, dir := newDatabase(t), t.TempDir()
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	for seq := range int64(2) {
-		d.append(t, deliver("c", seq+1, ann))
+		d.append(t, foldtest.Deliver("c", seq+1, ann))
 		d.fold(t)
 		d.cut(t, 0)
 		if seq == 0 {
@@ -371,7 +372,7 @@ func TestArchiveKilledAnywhere(t *testing.T) {
 	for _, stage := range archiveStages {
 		t.Run(stage.name, func(t *testing.T) {
 			d, dir := newDatabase(t), t.TempDir()
-			ann, bob := userIn(0, 0), userIn(0, 1)
+			ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 			for turn := range 2 {
 				d.story(t, turn)
 				d.fold(t)
@@ -410,7 +411,7 @@ END $$`)
 			}
 			d.exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
 			d.verifyAll(t, replay.VerifyOptions{})
-			d.append(t, deliver("c", 99, ann))
+			d.append(t, foldtest.Deliver("c", 99, ann))
 			d.fold(t)
 			d.verifyAll(t, replay.VerifyOptions{})
 
@@ -436,7 +437,7 @@ END $$`)
 // still that of the archive.
 func TestRepairedLogHasItsArchive(t *testing.T) {
 	from, original := newOriginal(t)
-	dir, ann, bob := t.TempDir(), userIn(0, 0), userIn(0, 1)
+	dir, ann, bob := t.TempDir(), foldtest.User(0, 0), foldtest.User(0, 1)
 	original.fold(t)
 	for turn := range 2 {
 		original.story(t, turn)

@@ -5,113 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/pubsub"
 )
-
-// traffic is n messages to n/10 users, each in one of ten conversations, and
-// every tenth event a read: round tells one run of it from the next.
-func traffic(n, round int) []events.Event {
-	evs := make([]events.Event, n)
-	for i := range evs {
-		user := fmt.Sprintf("user-%d", i*7919%(n/10+1))
-		conversation := fmt.Sprintf("conversation-%d", i%10)
-		seq := int64(round*n + i + 1)
-		if i%10 == 9 {
-			evs[i] = event(fmt.Sprint("read ", seq), events.ConversationRead, conversation, upTo(seq), user)
-			continue
-		}
-		evs[i] = deliver(conversation, seq, user)
-	}
-	return evs
-}
-
-// BenchmarkFold folds one event an iteration, in memory.
-func BenchmarkFold(b *testing.B) {
-	const n = 10_000
-	evs := traffic(n, 0)
-	users := map[string]*badge.User{}
-	for i := range evs {
-		for _, id := range evs[i].Data.UserIDs {
-			users[id] = badge.NewUser(id)
-		}
-	}
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		e := &evs[i]
-		store.Fold(e, users)
-		if e.Type == events.MessageDelivered { // a later one the next time around
-			e.Data.Seq += n
-		} else {
-			e.Data.UpToSeq += n
-		}
-		i = (i + 1) % n
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-}
-
-// BenchmarkBatch is what a batch does besides waiting for Postgres: 5,000
-// messages to one user each, and one message to 5,000, all of them remembered.
-// ns/op is that of a batch.
-func BenchmarkBatch(b *testing.B) {
-	const n = 5000
-	for _, bench := range []struct {
-		name   string
-		events func(round int) []events.Event
-	}{
-		{"events=5000", func(round int) []events.Event { return traffic(n, round) }},
-		{"members=5000", func(round int) []events.Event {
-			members := make([]string, n)
-			for i := range members {
-				members[i] = fmt.Sprintf("user-%d", i*7919%n)
-			}
-			return []events.Event{deliver("group", int64(round+1), members...)}
-		}},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			tables, remembered := store.NewTables(0), store.NewCache(1<<30)
-			bus := pubsub.NewMemory()
-			b.ReportAllocs()
-			round := 0
-			for b.Loop() {
-				b.StopTimer()
-				records := recordsOf(b, bench.events(round))
-				round++
-				b.StartTimer()
-				batch := store.NewBatch(events.Position{}, records, 0, 1)
-				users, _ := store.UsersIn(batch.Items, remembered)
-				for i := range batch.Items {
-					store.Fold(&batch.Items[i].Event, users)
-				}
-				touched := store.Sorted(users)
-				tables.QueueWrites(&pgx.Batch{}, touched)
-				if err := bus.Publish(b.Context(), store.ClientUpdates(touched, 0, "epoch", bus.HasSubscribers)); err != nil {
-					b.Fatal(err)
-				}
-				remembered.Keep(touched)
-			}
-		})
-	}
-}
-
-// recordsOf returns events as they are read from the log.
-func recordsOf(b *testing.B, evs []events.Event) []events.Record {
-	b.Helper()
-	records := make([]events.Record, len(evs))
-	for i := range evs {
-		payload, err := evs[i].MarshalJSON()
-		if err != nil {
-			b.Fatal(err)
-		}
-		records[i] = events.Record{Payload: payload, AppendedAt: time.Now()}
-	}
-	return records
-}
 
 // BenchmarkAppendAndFold appends so many events in one transaction and folds
 // them, in one goroutine: the whole way into the tables, on a private Postgres
@@ -122,12 +19,12 @@ func BenchmarkAppendAndFold(b *testing.B) {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
 			d := newDatabase(b)
 			d.rememberKeys(b, 20_000)
-			d.append(b, traffic(n, 0)...)
+			d.append(b, foldtest.Traffic(n, 0)...)
 			d.fold(b)
 			round, report := 1, d.measure(b)
 			for b.Loop() {
 				b.StopTimer()
-				evs := traffic(n, round)
+				evs := foldtest.Traffic(n, round)
 				round++
 				b.StartTimer()
 				d.append(b, evs...)
@@ -149,10 +46,10 @@ func BenchmarkDeliverAndRead(b *testing.B) {
 		round++
 		for i := range n {
 			user, conversation := fmt.Sprintf("user-%d", i%(n/10)), fmt.Sprintf("conversation-%d", i/(n/10))
-			m := deliver(conversation, round, user)
+			m := foldtest.Deliver(conversation, round, user)
 			m.ID += user
 			messages = append(messages, m)
-			reads = append(reads, event(fmt.Sprint("read ", m.ID), events.ConversationRead, conversation, upTo(round), user))
+			reads = append(reads, foldtest.Event(fmt.Sprint("read ", m.ID), events.ConversationRead, conversation, foldtest.UpTo(round), user))
 		}
 		return messages, reads
 	}
@@ -224,7 +121,7 @@ func BenchmarkRebuild(b *testing.B) {
 	const n, batch = 200_000, 5000
 	d := newDatabase(b)
 	start := time.Now()
-	evs := traffic(n, 0)
+	evs := foldtest.Traffic(n, 0)
 	for i := 0; i < n; i += batch {
 		d.append(b, evs[i:i+batch]...)
 		d.fold(b)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -67,7 +68,7 @@ func (d *database) revise(t *testing.T, partition int) {
 
 // missingFor returns what a batch of e would have to load.
 func missingFor(p *partition, e events.Event) store.Missing {
-	it, err := store.ItemOf(e, p.id, partitions)
+	it, err := store.ItemOf(e, p.id, foldtest.Partitions)
 	if err != nil {
 		panic(err) // of a test
 	}
@@ -84,18 +85,18 @@ func shortage(m store.Missing) string {
 // there; what is unread is, since the rest of it may not be remembered.
 func TestCacheSavesLoading(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
-	d.append(t, deliver("c", 1, ann), event("x", events.MessageRecalled, "nothing", func(d *events.Data) { d.Seq = 1 }, ann))
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Event("x", events.MessageRecalled, "nothing", func(d *events.Data) { d.Seq = 1 }, ann))
 	drain(t, p)
 	for _, tc := range []struct {
 		event events.Event
 		want  string
 	}{
-		{deliver("c", 2, ann), "0 users, 0 conversations, 0 users' unread"},
-		{deliver("nothing", 2, ann), "0 users, 0 conversations, 0 users' unread"},
-		{event("all", events.UserReadAll, "", nil, ann), "0 users, 0 conversations, 1 users' unread"},
-		{deliver("d", 1, ann), "0 users, 1 conversations, 0 users' unread"},
-		{deliver("c", 1, userIn(0, 1)), "1 users, 1 conversations, 0 users' unread"},
+		{foldtest.Deliver("c", 2, ann), "0 users, 0 conversations, 0 users' unread"},
+		{foldtest.Deliver("nothing", 2, ann), "0 users, 0 conversations, 0 users' unread"},
+		{foldtest.Event("all", events.UserReadAll, "", nil, ann), "0 users, 0 conversations, 1 users' unread"},
+		{foldtest.Deliver("d", 1, ann), "0 users, 1 conversations, 0 users' unread"},
+		{foldtest.Deliver("c", 1, foldtest.User(0, 1)), "1 users, 1 conversations, 0 users' unread"},
 	} {
 		if got := shortage(missingFor(p, tc.event)); got != tc.want {
 			t.Errorf("for %s %s of %s: %s have to be loaded, want %s", tc.event.Type, tc.event.Data.ConversationID, tc.event.Data.UserIDs, got, tc.want)
@@ -108,10 +109,10 @@ func TestCacheSavesLoading(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	d := newDatabase(t)
 	const each = badge.UserWeight + badge.ConversationWeight + badge.RangeWeight
-	p := d.newProjector(t, func(cfg *Config) { cfg.CacheBytes = partitions * 20 * each }).partitions[0]
-	active := userIn(0, 0)
+	p := d.newProjector(t, func(cfg *Config) { cfg.CacheBytes = foldtest.Partitions * 20 * each }).partitions[0]
+	active := foldtest.User(0, 0)
 	for i := range 60 {
-		d.append(t, deliver("c", int64(i+1), active), deliver("c", 1, userIn(0, i+1)))
+		d.append(t, foldtest.Deliver("c", int64(i+1), active), foldtest.Deliver("c", 1, foldtest.User(0, i+1)))
 		drain(t, p)
 		if n := len(p.cache.Young) + len(p.cache.Old); n > 22 {
 			t.Fatalf("after %d others %d users are remembered", i+1, n)
@@ -120,7 +121,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatalf("after %d others the one who is active is forgotten", i+1)
 		}
 	}
-	if p.cache.User(userIn(0, 1)) != nil {
+	if p.cache.User(foldtest.User(0, 1)) != nil {
 		t.Error("the first of the others is remembered")
 	}
 	if b := d.badge(t, active); b.Total != 60 || b.Version != 60 {
@@ -132,12 +133,12 @@ func TestCacheIsBounded(t *testing.T) {
 // has changed it.
 func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	drain(t, p)
 	d.exec(t, `UPDATE badged.users SET total = 50, categories = '{"chat": 50}' WHERE user_id = $1`, ann)
 	d.revise(t, 0)
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	drain(t, p)
 	if b := d.badge(t, ann); b.Total != 51 || b.Version != 2 {
 		t.Errorf("the badge is %+v, want what was changed and one more", b)
@@ -153,11 +154,11 @@ func TestRowsThatAreGone(t *testing.T) {
 	for _, table := range []string{"users", "conversations"} {
 		t.Run(table, func(t *testing.T) {
 			d := newDatabase(t)
-			p, ann, bob := d.projector.partitions[0], userIn(0, 0), userIn(0, 1)
-			d.append(t, deliver("c", 1, ann, bob))
+			p, ann, bob := d.projector.partitions[0], foldtest.User(0, 0), foldtest.User(0, 1)
+			d.append(t, foldtest.Deliver("c", 1, ann, bob))
 			drain(t, p)
 			d.exec(t, `DELETE FROM badged.`+table+` WHERE user_id = $1`, ann)
-			d.append(t, deliver("c", 2, ann, bob))
+			d.append(t, foldtest.Deliver("c", 2, ann, bob))
 			d.awaitVisible(t, 0)
 			before, position := d.dump(t), d.position(t, 0)
 			_, err := p.drain(t.Context())
@@ -179,13 +180,13 @@ func TestRowsThatAreGone(t *testing.T) {
 // have been changed by others.
 func TestCacheGoesWithThePartition(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	p, _, stop := d.startOwner(t, nil)
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	p.Wake(0)
 	d.bus.awaitTotal(t, ann, 1)
 	stop()
-	if m := missingFor(p.partitions[0], deliver("c", 2, ann)); len(m.Users) != 1 {
+	if m := missingFor(p.partitions[0], foldtest.Deliver("c", 2, ann)); len(m.Users) != 1 {
 		t.Errorf("after the end %s would have to be loaded", m)
 	}
 }

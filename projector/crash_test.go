@@ -13,23 +13,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
 // before and during are a history of partition 0 that makes a batch do
 // everything that a batch can do: what is folded before the crash, so that
 // there are rows to change, and what is folded during it.
 var (
-	crashAnn, crashBob = userIn(0, 0), userIn(0, 1)
+	crashAnn, crashBob = foldtest.User(0, 0), foldtest.User(0, 1)
 
 	beforeCrash = []events.Event{
-		deliver("c", 1, crashAnn, crashBob), deliver("c", 2, crashAnn), deliver("d", 1, crashBob),
-		event("level", events.ConversationLevelSet, "d", level(events.LevelMentions), crashBob),
+		foldtest.Deliver("c", 1, crashAnn, crashBob), foldtest.Deliver("c", 2, crashAnn), foldtest.Deliver("d", 1, crashBob),
+		foldtest.Event("level", events.ConversationLevelSet, "d", foldtest.Level(events.LevelMentions), crashBob),
 	}
 	duringCrash = []events.Event{
-		deliver("c", 3, crashAnn, crashBob), deliver("c", 1, crashAnn, crashBob), deliver("new", 1, crashBob),
-		event("read", events.ConversationRead, "c", upTo(2), crashAnn),
-		event("mark", events.ConversationMarkedUnread, "d", nil, crashBob),
-		event("all", events.UserReadAll, "", nil, crashBob), deliver("new", 2, crashBob),
+		foldtest.Deliver("c", 3, crashAnn, crashBob), foldtest.Deliver("c", 1, crashAnn, crashBob), foldtest.Deliver("new", 1, crashBob),
+		foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(2), crashAnn),
+		foldtest.Event("mark", events.ConversationMarkedUnread, "d", nil, crashBob),
+		foldtest.Event("all", events.UserReadAll, "", nil, crashBob), foldtest.Deliver("new", 2, crashBob),
 	}
 )
 

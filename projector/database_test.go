@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/badges"
@@ -24,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// partitions is how many partitions the databases of these tests have.
+// foldtest.Partitions is how many partitions the databases of these tests have.
 const partitions = 4
 
 var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
@@ -32,7 +33,7 @@ var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context
 	if err != nil {
 		return err
 	}
-	_, err = migrations.Up(ctx, cfg, partitions)
+	_, err = migrations.Up(ctx, cfg, foldtest.Partitions)
 	return err
 }}
 
@@ -60,7 +61,7 @@ func openDatabase(t testing.TB, url string) *database {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &database{url: url, pool: pool, log: log, reader: badges.NewReader(pool, partitions), bus: newRecordingBus(t)}
+	d := &database{url: url, pool: pool, log: log, reader: badges.NewReader(pool, foldtest.Partitions), bus: newRecordingBus(t)}
 	d.projector = d.newProjector(t, nil)
 	return d
 }
@@ -235,55 +236,12 @@ func (d *database) position(t testing.TB, partition int) events.Position {
 // positions returns the position of every partition.
 func (d *database) positions(t testing.TB) []events.Position {
 	t.Helper()
-	all := make([]events.Position, partitions)
+	all := make([]events.Position, foldtest.Partitions)
 	for p := range all {
 		all[p] = d.position(t, p)
 	}
 	return all
 }
-
-// userIn returns the nth user of a partition.
-func userIn(partition, n int) string {
-	for i := 0; ; i++ {
-		user := fmt.Sprintf("user-%d", i)
-		if events.PartitionOf(user, partitions) != partition {
-			continue
-		}
-		if n == 0 {
-			return user
-		}
-		n--
-	}
-}
-
-// deliver is message seq of a conversation to users, under a name of its own.
-func deliver(conversation string, seq int64, users ...string) events.Event {
-	return events.Event{
-		ID: fmt.Sprintf("%s/%d", conversation, seq), Source: "test", Type: events.MessageDelivered,
-		Data: events.Data{ConversationID: conversation, UserIDs: users, Seq: seq},
-	}
-}
-
-// event is an event of another type about a conversation; change may be nil.
-func event(id string, typ events.Type, conversation string, change func(*events.Data), users ...string) events.Event {
-	e := events.Event{
-		ID: id, Source: "test", Type: typ,
-		Data: events.Data{ConversationID: conversation, UserIDs: users},
-	}
-	if change != nil {
-		change(&e.Data)
-	}
-	return e
-}
-
-func upTo(seq int64) func(*events.Data) { return func(d *events.Data) { d.UpToSeq = seq } }
-
-// byApp is UpTo of an app.
-func byApp(seq int64) func(*events.Data) {
-	return func(d *events.Data) { d.UpToSeq, d.ByApp = seq, true }
-}
-
-func level(l events.Level) func(*events.Data) { return func(d *events.Data) { d.Level = l } }
 
 // recordingBus is the in-process bus, which also keeps what is published on it
 // and tells whoever waits for that.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/replay"
@@ -23,18 +24,18 @@ var badPayloads = []struct{ name, payload, reason string }{
 	{"a list", `[{}]`, `invalid event: must be a JSON object`},
 	{"no payload", ``, `invalid event: is not valid JSON: it is empty`},
 	{"an empty object", `{}`, `invalid event: specversion: is required; id: is required; source: is required; type: is required; data: is required`},
-	{"a type of a newer release", inLog(`"type":"message.starred","data":{}`), `invalid event: type: "message.starred" is not a type of event`},
-	{"seq 0", inLog(`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":0}`), `invalid event: data.seq: must be at least 1, is 0`},
-	{"a seq past int64", inLog(`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":1e30}`), `invalid event: data.seq: must be a whole number from 1 to 9223372036854775807, is "1e30"`},
-	{"a field given twice", inLog(`"type":"conversation.left","data":{"conversation_id":"c","conversation_id":"d","user_ids":["ann"]}`), `invalid event: is not valid JSON: duplicate object member name at byte 104`},
-	{"half a surrogate pair", inLog(`"type":"conversation.left","data":{"conversation_id":"c","user_ids":["\ud83d"]}`), "invalid event: is not valid JSON: invalid surrogate pair `\\ud83d\"]}}` in string at byte 117"},
-	{"a user id with a zero byte", inLog(`"type":"conversation.left","data":{"conversation_id":"c","user_ids":["a\u0000"]}`), `invalid event: data.user_ids[0]: must not hold control characters`},
-	{"a field name with a zero byte", inLog(`"type":"conversation.left","data":{"\u0000":"c"}`), `invalid event: data.\x00: is not a known field; data.conversation_id: is required; data.user_ids: is required`},
-	{"a field name that is cut in a character", inLog(`"` + strings.Repeat("用", 50) + `":1,"type":"user.read_all","data":{"user_ids":["ann"]}`), `invalid event: ` + strings.Repeat("用", 42) + `…: is not a known field`},
+	{"a type of a newer release", foldtest.InLog(`"type":"message.starred","data":{}`), `invalid event: type: "message.starred" is not a type of event`},
+	{"seq 0", foldtest.InLog(`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":0}`), `invalid event: data.seq: must be at least 1, is 0`},
+	{"a seq past int64", foldtest.InLog(`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":1e30}`), `invalid event: data.seq: must be a whole number from 1 to 9223372036854775807, is "1e30"`},
+	{"a field given twice", foldtest.InLog(`"type":"conversation.left","data":{"conversation_id":"c","conversation_id":"d","user_ids":["ann"]}`), `invalid event: is not valid JSON: duplicate object member name at byte 104`},
+	{"half a surrogate pair", foldtest.InLog(`"type":"conversation.left","data":{"conversation_id":"c","user_ids":["\ud83d"]}`), "invalid event: is not valid JSON: invalid surrogate pair `\\ud83d\"]}}` in string at byte 117"},
+	{"a user id with a zero byte", foldtest.InLog(`"type":"conversation.left","data":{"conversation_id":"c","user_ids":["a\u0000"]}`), `invalid event: data.user_ids[0]: must not hold control characters`},
+	{"a field name with a zero byte", foldtest.InLog(`"type":"conversation.left","data":{"\u0000":"c"}`), `invalid event: data.\x00: is not a known field; data.conversation_id: is required; data.user_ids: is required`},
+	{"a field name that is cut in a character", foldtest.InLog(`"` + strings.Repeat("用", 50) + `":1,"type":"user.read_all","data":{"user_ids":["ann"]}`), `invalid event: ` + strings.Repeat("用", 42) + `…: is not a known field`},
 	{
 		"a user of another partition",
-		inLog(`"type":"user.read_all","data":{"user_ids":["` + userIn(0, 0) + `","` + userIn(1, 0) + `"]}`),
-		fmt.Sprintf(`user %q belongs to partition 1, not to 0`, userIn(1, 0)),
+		foldtest.InLog(`"type":"user.read_all","data":{"user_ids":["` + foldtest.User(0, 0) + `","` + foldtest.User(1, 0) + `"]}`),
+		fmt.Sprintf(`user %q belongs to partition 1, not to 0`, foldtest.User(1, 0)),
 	},
 }
 
@@ -53,12 +54,12 @@ VALUES (pg_current_xact_id(), gen_random_uuid(), nullif($1::text, '')::json)`, p
 // came; the good ones around it are folded, and the partition goes on.
 func TestBadEventsArePutAside(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	for i, bad := range badPayloads {
-		d.append(t, deliver("c", int64(i+1), ann))
+		d.append(t, foldtest.Deliver("c", int64(i+1), ann))
 		d.insertPayload(t, bad.payload)
 	}
-	d.append(t, deliver("c", int64(len(badPayloads)+1), ann))
+	d.append(t, foldtest.Deliver("c", int64(len(badPayloads)+1), ann))
 	d.fold(t)
 
 	if b := d.badge(t, ann); b.Total != int64(len(badPayloads)+1) {
@@ -148,11 +149,11 @@ func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Lette
 }
 
 // What can be understood by now is folded when it is retried, in the
-// partitions of its users, and is gone from the dead letters.
+// foldtest.Partitions of its users, and is gone from the dead letters.
 func TestRetryADeadLetter(t *testing.T) {
 	d := newDatabase(t)
-	ann, bob := userIn(0, 0), userIn(1, 0)
-	strayed, err := deliver("c", 1, ann, bob).MarshalJSON()
+	ann, bob := foldtest.User(0, 0), foldtest.User(1, 0)
+	strayed, err := foldtest.Deliver("c", 1, ann, bob).MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,14 +256,14 @@ VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x',
 // nor when the log is folded again, and cannot be retried.
 func TestForgedExpiryIsADeadLetter(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	expired := event("x", events.ConversationExpired, "c", upTo(1), ann)
+	ann := foldtest.User(0, 0)
+	expired := foldtest.Event("x", events.ConversationExpired, "c", foldtest.UpTo(1), ann)
 	expired.Time = time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	payload, err := expired.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES ($1, $2::text::json)`, expired.Key(), string(payload))
 	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), $1::text::json)`, string(payload))
 	d.fold(t)
@@ -281,7 +282,7 @@ func TestForgedExpiryIsADeadLetter(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	d.append(t, event("y", events.ConversationExpired, "c", upTo(1), ann)) // badged's own
+	d.append(t, foldtest.Event("y", events.ConversationExpired, "c", foldtest.UpTo(1), ann)) // badged's own
 	d.fold(t)
 	if n := d.badge(t, ann).Total; n != 0 {
 		t.Errorf("the total is %d after badged has expired it", n)

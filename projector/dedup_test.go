@@ -13,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/store/storetest"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -43,7 +45,7 @@ func (d *database) rotate(t testing.TB, p *partition) {
 	t.Helper()
 	before := d.present(t, p.id)
 	d.age(t, p)
-	d.append(t, deliver(fmt.Sprint("rotation after ", before), 1, userIn(p.id, 99)))
+	d.append(t, foldtest.Deliver(fmt.Sprint("rotation after ", before), 1, foldtest.User(p.id, 99)))
 	drain(t, p)
 	if got := d.present(t, p.id); got != before+1 {
 		t.Fatalf("generation %d is followed by %d", before, got)
@@ -85,15 +87,15 @@ func (d *database) records(t testing.TB, partition int, after events.Position) [
 
 // replay folds the log of a partition after a position again, one by one, with
 // the keys in memory.
-func (d *database) replay(t testing.TB, partition int, after events.Position) *memory {
+func (d *database) replay(t testing.TB, partition int, after events.Position) *storetest.Memory {
 	t.Helper()
-	m := newMemory(d.generations(t, partition)...)
+	m := storetest.NewMemory(d.generations(t, partition)...)
 	for _, r := range d.records(t, partition, after) {
-		it, err := store.NewItem(&r, partition, partitions)
+		it, err := store.NewItem(&r, partition, foldtest.Partitions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.commitAt(t, []events.Event{it.Event}, func(int) events.Position { return r.Position })
+		m.CommitAt(t, []events.Event{it.Event}, func(int) events.Position { return r.Position })
 	}
 	return m
 }
@@ -105,7 +107,7 @@ func (d *database) generationsOf(t testing.TB, history []events.Event, partition
 	generations, records := d.generations(t, partition), d.records(t, partition, after)
 	of := make([]int, len(history))
 	for i := range history {
-		here := func(user string) bool { return events.PartitionOf(user, partitions) == partition }
+		here := func(user string) bool { return events.PartitionOf(user, foldtest.Partitions) == partition }
 		if !slices.ContainsFunc(history[i].Data.UserIDs, here) {
 			continue
 		}
@@ -125,10 +127,10 @@ func (d *database) checkReplay(t *testing.T, users ...string) {
 	t.Helper()
 	again := d.replay(t, 0, events.Position{})
 	for _, user := range users {
-		if diff := cmp.Diff(again.describe(user), d.describe(t, user)); diff != "" {
+		if diff := cmp.Diff(again.Describe(user), d.describe(t, user)); diff != "" {
 			t.Errorf("%s has (-folded again +tables):\n%s", user, diff)
 		}
-		if diff := cmp.Diff(versionsOf(again.rows[user]), d.versions(t, user)); diff != "" {
+		if diff := cmp.Diff(storetest.Versions(again.Users[user]), d.versions(t, user)); diff != "" {
 			t.Errorf("versions of %s (-folded again +tables):\n%s", user, diff)
 		}
 		for _, options := range []replay.VerifyOptions{{Users: []string{user}}, {Memory: 1000}} {
@@ -147,8 +149,8 @@ func (d *database) checkReplay(t *testing.T, users ...string) {
 // new, and remembered anew. Folding the log again decides the same.
 func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
-	mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
+	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, ann)
 	check := func(when string, total, version int64) {
 		t.Helper()
 		d.append(t, mark)
@@ -158,9 +160,9 @@ func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
 		}
 	}
 	read := func(n int) {
-		d.append(t, event(fmt.Sprint("read ", n), events.ConversationRead, "c", upTo(1), ann))
+		d.append(t, foldtest.Event(fmt.Sprint("read ", n), events.ConversationRead, "c", foldtest.UpTo(1), ann))
 	}
-	d.append(t, deliver("c", 1, ann), mark)
+	d.append(t, foldtest.Deliver("c", 1, ann), mark)
 	read(1)
 	check("at once", 0, 3)
 	for rotations := 1; rotations <= 2; rotations++ {
@@ -199,7 +201,7 @@ func TestGenerationsHaveTheirSpan(t *testing.T) {
 WHERE (partition_id, generation) = (0, $2)`, tc.age, d.present(t, 0))
 		for i := range 3 {
 			d.tend(t, p)
-			d.append(t, deliver(fmt.Sprint(tc, i), 1, userIn(0, 0)))
+			d.append(t, foldtest.Deliver(fmt.Sprint(tc, i), 1, foldtest.User(0, 0)))
 			drain(t, p)
 		}
 		if got := d.present(t, 0); got != tc.next {
@@ -212,13 +214,13 @@ WHERE (partition_id, generation) = (0, $2)`, tc.age, d.present(t, 0))
 // the generations at the same positions, any cut gives the same rows and the
 // same versions.
 func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
-	ann, bob := userIn(0, 0), userIn(0, 1)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	var history []events.Event
 	for i := range 40 {
 		seq := int64(i%17 + 1)
-		history = append(history, deliver("c", seq, ann, bob),
-			event(fmt.Sprint("mark ", i%5), events.ConversationMarkedUnread, "c", nil, ann),
-			event(fmt.Sprint("read ", i%7), events.ConversationRead, "c", upTo(seq), ann))
+		history = append(history, foldtest.Deliver("c", seq, ann, bob),
+			foldtest.Event(fmt.Sprint("mark ", i%5), events.ConversationMarkedUnread, "c", nil, ann),
+			foldtest.Event(fmt.Sprint("read ", i%7), events.ConversationRead, "c", foldtest.UpTo(seq), ann))
 	}
 	rotations := []int{10, 25, 26, 60, 90, len(history)}
 	var want string
@@ -297,10 +299,10 @@ func TestInterruptedRotation(t *testing.T) {
 // present one until there is one.
 func TestRotationWaitsForItsTable(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	d.age(t, p)
 	d.exec(t, `DROP TABLE badged.dedup_keys_p00_g2`)
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.awaitVisible(t, 0)
 	if _, _, err := p.step(t.Context()); err == nil {
 		t.Error("a batch was folded without a table for its keys")
@@ -309,7 +311,7 @@ func TestRotationWaitsForItsTable(t *testing.T) {
 		if want == 2 {
 			d.tend(t, p)
 		}
-		d.append(t, deliver("c", int64(seq+1), ann), deliver("c", int64(seq+2), ann))
+		d.append(t, foldtest.Deliver("c", int64(seq+1), ann), foldtest.Deliver("c", int64(seq+2), ann))
 		drain(t, p)
 		if got, total := d.present(t, 0), d.badge(t, ann).Total; got != want || total != int64(seq+2) {
 			t.Errorf("in generation %d with a total of %d, want %d with %d", got, total, want, seq+2)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
 func (d *database) epoch(t testing.TB, partition int) string {
@@ -17,13 +19,13 @@ func (d *database) epoch(t testing.TB, partition int) string {
 // also in the middle of an ownership, and before anything is folded in it.
 func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
 	before := d.epoch(t, 0)
 
 	d.exec(t, `UPDATE badged.partitions SET incarnation = '00000001/1.5' WHERE partition_id = 0`)
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	after := d.epoch(t, 0)
 	if after == before {
@@ -38,7 +40,7 @@ func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
 	if want := []string{before, after}; !slices.Equal(told, want) {
 		t.Errorf("updates are of the epochs %v, want %v", told, want)
 	}
-	d.append(t, deliver("c", 3, ann))
+	d.append(t, foldtest.Deliver("c", 3, ann))
 	d.fold(t)
 	if last := d.epoch(t, 0); last != after {
 		t.Error("each batch begins an epoch")
@@ -71,8 +73,8 @@ func TestOneOfManyBeginsTheEpoch(t *testing.T) {
 	for _, p := range all {
 		begun += testutil.ToFloat64(p.metrics.epochs.WithLabelValues(epochRestart))
 	}
-	if begun != partitions {
-		t.Errorf("%v epochs have begun for %d partitions", begun, partitions)
+	if begun != foldtest.Partitions {
+		t.Errorf("%v epochs have begun for %d partitions", begun, foldtest.Partitions)
 	}
 }
 
@@ -80,12 +82,12 @@ func TestOneOfManyBeginsTheEpoch(t *testing.T) {
 // back, whatever life it says it has.
 func TestPositionBehindBeginsAnEpoch(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
 	rows := d.position(t, 0)
 	d.exec(t, `CREATE TABLE kept AS SELECT * FROM badged.events_p00_offsets`)
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	before := d.epoch(t, 0)
 
@@ -99,7 +101,7 @@ FROM kept AS k WHERE k.consumer_group = o.consumer_group`)
 		t.Fatal("the position is not put back")
 	}
 	d.fold(t)
-	d.append(t, deliver("c", 3, ann))
+	d.append(t, foldtest.Deliver("c", 3, ann))
 	d.fold(t)
 	if d.epoch(t, 0) == before {
 		t.Error("the epoch is that of the states that were lost")
@@ -113,14 +115,14 @@ FROM kept AS k WHERE k.consumer_group = o.consumer_group`)
 // them.
 func TestBatchOfFormerEpochIsNotWritten(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
 	// What a projector that began the epoch leaves, at the same position.
 	d.exec(t, `UPDATE badged.partitions SET epoch = 'another' WHERE partition_id = 0`)
 	d.exec(t, `UPDATE badged.conversations_p00 SET level = 'none'`)
 	d.exec(t, `UPDATE badged.users_p00 SET total = 0, categories = '{}'`)
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	if got, err := d.reader.Badge(t.Context(), ann); err != nil || got.Total != 0 || got.Epoch != "another" {
 		t.Errorf("the badge is %+v, %v: rows of the former epoch were written", got, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/expiry"
 	"github.com/badged/badged/projector/internal/badge"
 )
@@ -40,7 +41,7 @@ func (d *database) folding(t *testing.T) appender {
 func (d *database) newExpiry(t *testing.T, change func(*expiry.Config)) *expiry.Sweeper {
 	t.Helper()
 	cfg := expiry.Config{
-		Pool: d.pool, Log: d.folding(t), Partitions: partitions, After: map[string]time.Duration{"chat": week},
+		Pool: d.pool, Log: d.folding(t), Partitions: foldtest.Partitions, After: map[string]time.Duration{"chat": week},
 		Now: func() time.Time { return noon }, Pause: time.Nanosecond,
 	}
 	if change != nil {
@@ -71,14 +72,14 @@ func (d *database) connect(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// appendAgo appends events as if so long before noon, in the order of the log
+// appendAgo appends events as if so long before foldtest.Noon, in the order of the log
 // all the same.
 func (d *database) appendAgo(t *testing.T, ago time.Duration, evs ...events.Event) {
 	t.Helper()
 	receipt := d.append(t, evs...)
 	for _, p := range receipt.Partitions {
 		d.exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`,
-			noon.Add(-ago), receipt.TransactionID)
+			foldtest.Noon.Add(-ago), receipt.TransactionID)
 	}
 }
 
@@ -87,7 +88,7 @@ func (d *database) appendAgo(t *testing.T, ago time.Duration, evs ...events.Even
 func (d *database) expired(t *testing.T) []string {
 	t.Helper()
 	var lines []string
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		lines = append(lines, d.lines(t, `SELECT format('%s up to %s for %s', data ->> 'conversation_id', data ->> 'up_to_seq', data ->> 'user_ids')
 FROM (SELECT payload -> 'data' AS data, transaction_id, "offset" FROM badged.`+events.Topic(p)+`
       WHERE payload ->> 'type' = 'conversation.expired' AND payload ->> 'source' = 'badged/expiry') AS expired
@@ -110,8 +111,8 @@ func (d *database) progress(t *testing.T) []string {
 	return d.lines(t, `SELECT concat_ws(' ', partition_id, category, swept_hour) FROM badged.expiry_progress ORDER BY partition_id, category`)
 }
 
-// hourAgo is the hour so long before noon.
-func hourAgo(ago time.Duration) string { return fmt.Sprint(badge.HourOf(noon.Add(-ago))) }
+// hourAgo is the hour so long before foldtest.Noon.
+func hourAgo(ago time.Duration) string { return fmt.Sprint(badge.HourOf(foldtest.Noon.Add(-ago))) }
 
 // same fails the test where two lists differ.
 func same(t *testing.T, what string, want, got []string) {
@@ -125,7 +126,7 @@ func same(t *testing.T, what string, want, got []string) {
 func chats(n int, user string) []events.Event {
 	evs := make([]events.Event, n)
 	for i := range evs {
-		evs[i] = deliver(fmt.Sprintf("chat %02d", i), 1, user)
+		evs[i] = foldtest.Deliver(fmt.Sprintf("chat %02d", i), 1, user)
 	}
 	return evs
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/expiry"
 	"github.com/badged/badged/projector/internal/badge"
@@ -24,20 +25,20 @@ func (d *database) sweepChats(t *testing.T, after time.Duration) {
 // and nobody could know that it was to come.
 func TestSweepsGoOn(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.appendAgo(t, 3*week, deliver("old", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.appendAgo(t, 3*week, foldtest.Deliver("old", 1, ann))
 	d.fold(t)
 	d.sweepChats(t, week)
 	same(t, "progress", []string{"0 chat " + hourAgo(week), "1 chat " + hourAgo(week), "2 chat " + hourAgo(week), "3 chat " + hourAgo(week)}, d.progress(t))
 	same(t, "unread after the first sweep", []string{}, d.unread(t))
-	d.appendAgo(t, week+3*time.Hour, deliver("behind", 1, ann))
-	d.appendAgo(t, week+2*time.Hour, deliver("late", 1, ann))
+	d.appendAgo(t, week+3*time.Hour, foldtest.Deliver("behind", 1, ann))
+	d.appendAgo(t, week+2*time.Hour, foldtest.Deliver("late", 1, ann))
 	d.fold(t)
 	d.sweepChats(t, week)
 	same(t, "unread after the second", []string{"behind: 1"}, d.unread(t))
-	d.appendAgo(t, 0, deliver("behind", 2, ann))
+	d.appendAgo(t, 0, foldtest.Deliver("behind", 2, ann))
 	d.fold(t)
-	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.Now = func() time.Time { return noon.Add(week + time.Hour) } }))
+	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.Now = func() time.Time { return foldtest.Noon.Add(week + time.Hour) } }))
 	same(t, "unread after something new", []string{}, d.unread(t))
 }
 
@@ -45,9 +46,9 @@ func TestSweepsGoOn(t *testing.T) {
 // nothing, and a category that had none at everything.
 func TestSweepsAfterLimitsChange(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	for _, weeks := range []time.Duration{2, 4, 6} {
-		d.appendAgo(t, weeks*week, deliver(fmt.Sprint("chat ", int(weeks)), 1, ann), in("likes", deliver(fmt.Sprint("likes ", int(weeks)), 1, ann)))
+		d.appendAgo(t, weeks*week, foldtest.Deliver(fmt.Sprint("chat ", int(weeks)), 1, ann), foldtest.InCategory("likes", foldtest.Deliver(fmt.Sprint("likes ", int(weeks)), 1, ann)))
 	}
 	d.fold(t)
 	likes := []string{"likes 2: 1", "likes 4: 1", "likes 6: 1"}
@@ -65,11 +66,11 @@ func TestSweepsAfterLimitsChange(t *testing.T) {
 // The progress does not go past an event that is not folded.
 func TestSweepsWaitForWhatIsNotFolded(t *testing.T) {
 	d := newDatabase(t)
-	ann, now := userIn(0, 0), time.Now()
+	ann, now := foldtest.User(0, 0), time.Now()
 	x := d.newExpiry(t, func(cfg *expiry.Config) {
 		cfg.Log, cfg.Now = d.log, func() time.Time { return now }
 	})
-	d.append(t, deliver("c", 1, ann), deliver("d", 1, userIn(1, 0)))
+	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, foldtest.User(1, 0)))
 	d.exec(t, `UPDATE badged.events_p00 SET created_at = $1`, now.Add(-2*week))
 	d.sweep(t, x)
 	hour := func(ago time.Duration) string { return fmt.Sprint(badge.HourOf(now.Add(-ago))) }
@@ -107,7 +108,7 @@ func TestSettled(t *testing.T) {
 	server := pgtest.NewServer(t) // where nobody else writes
 	d := openDatabase(t, server.NewDB(t, migrated))
 	x, conn := d.newExpiry(t, nil), d.connect(t)
-	sharp := time.Unix(badge.HourOf(noon)*3600, 0) // the least age is of the hour before
+	sharp := time.Unix(badge.HourOf(foldtest.Noon)*3600, 0) // the least age is of the hour before
 	settled := func(p int) int64 {
 		t.Helper()
 		hour, err := x.Settled(t.Context(), conn, p, sharp)
@@ -119,7 +120,7 @@ func TestSettled(t *testing.T) {
 	if n := settled(0); n != 0 {
 		t.Errorf("with nothing to wait for, it is %d hours from now", n)
 	}
-	d.append(t, deliver("c", 1, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	if n, other := settled(0), settled(1); n != -1 || other != 0 {
 		t.Errorf("with an event to fold it is %d hours from now, in another partition %d", n, other)
 	}
@@ -148,9 +149,9 @@ func TestHealedConversationsExpire(t *testing.T) {
 	for name, during := range map[string]bool{"after a sweep": false, "during a sweep": true} {
 		t.Run(name, func(t *testing.T) {
 			d := newDatabase(t)
-			ann, bob := userIn(0, 0), userIn(0, 1)
-			d.appendAgo(t, 3*week, deliver("c", 1, ann))
-			d.appendAgo(t, 2*week, deliver("d", 1, bob))
+			ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+			d.appendAgo(t, 3*week, foldtest.Deliver("c", 1, ann))
+			d.appendAgo(t, 2*week, foldtest.Deliver("d", 1, bob))
 			d.fold(t)
 			d.exec(t, `UPDATE badged.conversations SET unread = 0, unread_set = '{}' WHERE user_id = $1`, ann)
 			folding := d.folding(t)

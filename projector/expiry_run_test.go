@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/expiry"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/replay"
@@ -21,9 +22,9 @@ import (
 // Two that sweep at once, lock or no lock, come to what one would have.
 func TestTwoSweepersAtOnce(t *testing.T) {
 	d := newDatabase(t)
-	users := []string{userIn(0, 0), userIn(0, 1), userIn(1, 0)}
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0)}
 	for i := range 30 {
-		d.appendAgo(t, 2*week, deliver(fmt.Sprint("team ", i), 1, users...))
+		d.appendAgo(t, 2*week, foldtest.Deliver(fmt.Sprint("team ", i), 1, users...))
 	}
 	d.fold(t)
 	p := d.newProjector(t, nil)
@@ -85,8 +86,8 @@ WHERE locktype = 'advisory' AND granted AND classid = $1 AND database = (SELECT 
 // when that one is killed, the next does, and the killed one stands by.
 func TestOneInstanceSweeps(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(1, 0)
-	d.appendAgo(t, week+time.Hour, deliver("c", 1, ann))
+	ann := foldtest.User(1, 0)
+	d.appendAgo(t, week+time.Hour, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
 	first, stopFirst := d.startExpiry(t, nil)
 	first.await(t, sweepsHere)
@@ -95,7 +96,7 @@ func TestOneInstanceSweeps(t *testing.T) {
 
 	var l link
 	second, _ := d.startExpiry(t, func(cfg *expiry.Config) { cfg.Pool = l.pool(t, d) })
-	d.appendAgo(t, week+time.Hour, deliver("c", 2, ann))
+	d.appendAgo(t, week+time.Hour, foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	same(t, "unread while the first waits", []string{"c: 1"}, d.unread(t))
 	stopFirst()
@@ -104,7 +105,7 @@ func TestOneInstanceSweeps(t *testing.T) {
 	same(t, "still unread", []string{}, d.unread(t))
 
 	third, _ := d.startExpiry(t, nil)
-	d.appendAgo(t, week+time.Hour, deliver("c", 3, ann))
+	d.appendAgo(t, week+time.Hour, foldtest.Deliver("c", 3, ann))
 	d.fold(t)
 	l.shut.Store(true) // or it might be back before the third has looked
 	same(t, "sessions killed", []string{"true"},
@@ -121,7 +122,7 @@ func TestOneInstanceSweeps(t *testing.T) {
 // A sweep whose session is lost says so, comes back and goes on.
 func TestExpiryComesBack(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(1, 0)
+	ann := foldtest.User(1, 0)
 	metrics := expiry.NewMetrics(nil)
 	log, _ := d.startExpiry(t, func(cfg *expiry.Config) { cfg.Interval, cfg.Metrics = time.Millisecond, metrics })
 	log.await(t, swept)
@@ -131,7 +132,7 @@ func TestExpiryComesBack(t *testing.T) {
 		t.Errorf("%d failures are counted, want 1", n)
 	}
 	log.await(t, sweepsHere)
-	d.append(t, deliver("c", 1, ann)) // long after noon: never stale
+	d.append(t, foldtest.Deliver("c", 1, ann)) // long after noon: never stale
 	log.await(t, swept)
 	if got := d.expired(t); len(got) != 0 {
 		t.Errorf("expired %v", got)
@@ -147,7 +148,7 @@ func TestSweepsAreCompleteAndInTheLog(t *testing.T) {
 	n, ago := 0, time.Duration(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		history := drawHistory(rt, every, []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)})
+		history := foldtest.DrawHistory(rt, foldtest.EveryType(), []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)})
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 			ago -= time.Duration(rapid.IntRange(0, 400).Draw(rt, "minutes later")) * time.Minute
@@ -156,7 +157,7 @@ func TestSweepsAreCompleteAndInTheLog(t *testing.T) {
 				continue
 			}
 			d.fold(t)
-			now, limit := noon.Add(-ago), func(category string) time.Duration {
+			now, limit := foldtest.Noon.Add(-ago), func(category string) time.Duration {
 				return time.Duration(rapid.IntRange(1, 48).Draw(rt, category)) * time.Hour
 			}
 			chat, others := limit("chat"), limit("others")
@@ -179,7 +180,7 @@ WHERE (unread > 0 OR marked_unread) AND last_seq + read_seq > 0 AND delivered_ho
 	if len(d.expired(t)) == 0 {
 		t.Fatal("nothing expired, so that nothing is shown")
 	}
-	d.appendAgo(t, ago, deliver("last", 1, "dan")) // the sums count what is unread, and the last sweep may have left nothing
+	d.appendAgo(t, ago, foldtest.Deliver("last", 1, "dan")) // the sums count what is unread, and the last sweep may have left nothing
 	d.fold(t)
 	d.verifyAll(t, replay.VerifyOptions{})
 	d.checkSums(t)

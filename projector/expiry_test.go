@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/expiry"
 )
 
@@ -23,48 +24,48 @@ func in(category string, e events.Event) events.Event {
 // allows, and nothing of a category without a limit.
 func TestExpiresExactlyWhatIsStale(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(1, 0)
+	ann := foldtest.User(1, 0)
 	const day = 24 * time.Hour
 	for name, e := range map[time.Duration]events.Event{
-		10 * day:                deliver("old chat", 1, ann),
-		week + time.Hour:        deliver("just stale", 1, ann),
-		week:                    deliver("not for another half hour", 1, ann),
-		6 * day:                 deliver("young chat", 1, ann),
-		2*day + time.Second:     in("likes", deliver("old likes", 1, ann)),
-		20 * time.Hour:          in("likes", deliver("young likes", 1, ann)),
-		300 * day:               in("system", deliver("system", 1, ann)),
-		10*day + 1*time.Second:  deliver("read", 1, ann),
-		10*day + 2*time.Second:  deliver("read in part", 1, ann),
-		10*day + 3*time.Second:  deliver("muted", 1, ann),
-		10*day + 4*time.Second:  deliver("mentions only", 1, ann),
-		10*day + 5*time.Second:  deliver("marked long ago", 1, ann),
-		10*day + 6*time.Second:  deliver("marked just now", 1, ann),
-		10*day + 7*time.Second:  deliver("left", 1, ann),
-		10*day + 8*time.Second:  deliver("delivered again", 1, ann),
-		10*day + 9*time.Second:  deliver("recalled", 1, ann),
-		10*day + 10*time.Second: in("likes", deliver("now a chat", 1, ann)),
+		10 * day:                foldtest.Deliver("old chat", 1, ann),
+		week + time.Hour:        foldtest.Deliver("just stale", 1, ann),
+		week:                    foldtest.Deliver("not for another half hour", 1, ann),
+		6 * day:                 foldtest.Deliver("young chat", 1, ann),
+		2*day + time.Second:     foldtest.InCategory("likes", foldtest.Deliver("old likes", 1, ann)),
+		20 * time.Hour:          foldtest.InCategory("likes", foldtest.Deliver("young likes", 1, ann)),
+		300 * day:               foldtest.InCategory("system", foldtest.Deliver("system", 1, ann)),
+		10*day + 1*time.Second:  foldtest.Deliver("read", 1, ann),
+		10*day + 2*time.Second:  foldtest.Deliver("read in part", 1, ann),
+		10*day + 3*time.Second:  foldtest.Deliver("muted", 1, ann),
+		10*day + 4*time.Second:  foldtest.Deliver("mentions only", 1, ann),
+		10*day + 5*time.Second:  foldtest.Deliver("marked long ago", 1, ann),
+		10*day + 6*time.Second:  foldtest.Deliver("marked just now", 1, ann),
+		10*day + 7*time.Second:  foldtest.Deliver("left", 1, ann),
+		10*day + 8*time.Second:  foldtest.Deliver("delivered again", 1, ann),
+		10*day + 9*time.Second:  foldtest.Deliver("recalled", 1, ann),
+		10*day + 10*time.Second: foldtest.InCategory("likes", foldtest.Deliver("now a chat", 1, ann)),
 	} {
 		d.appendAgo(t, name, e)
 	}
-	late := deliver("delivered again", 5, ann)
-	late.ID, late.Time = "late", noon.Add(-300*day) // when it was sent is of no account
-	mention := deliver("mentions only", 2, ann)
+	late := foldtest.Deliver("delivered again", 5, ann)
+	late.ID, late.Time = "late", foldtest.Noon.Add(-300*day) // when it was sent is of no account
+	mention := foldtest.Deliver("mentions only", 2, ann)
 	mention.Data.MentionedUserIDs = []string{ann}
 	d.appendAgo(t, 9*day,
-		deliver("delivered again", 9, ann),
-		deliver("read in part", 2, ann),
-		deliver("now a chat", 2, ann),
+		foldtest.Deliver("delivered again", 9, ann),
+		foldtest.Deliver("read in part", 2, ann),
+		foldtest.Deliver("now a chat", 2, ann),
 		mention,
-		event("1", events.ConversationRead, "read", upTo(1), ann),
-		event("2", events.ConversationRead, "read in part", upTo(1), ann),
-		event("3", events.ConversationLevelSet, "muted", level(events.LevelNone), ann),
-		event("4", events.ConversationLevelSet, "mentions only", level(events.LevelMentions), ann),
-		event("5", events.ConversationRead, "marked long ago", upTo(1), ann),
-		event("6", events.ConversationMarkedUnread, "marked long ago", nil, ann),
-		event("7", events.ConversationRead, "marked just now", upTo(1), ann),
-		event("8", events.ConversationLeft, "left", nil, ann),
-		event("9", events.MessageRecalled, "recalled", func(d *events.Data) { d.Seq = 1 }, ann))
-	d.appendAgo(t, time.Hour, late, event("10", events.ConversationMarkedUnread, "marked just now", nil, ann))
+		foldtest.Event("1", events.ConversationRead, "read", foldtest.UpTo(1), ann),
+		foldtest.Event("2", events.ConversationRead, "read in part", foldtest.UpTo(1), ann),
+		foldtest.Event("3", events.ConversationLevelSet, "muted", foldtest.Level(events.LevelNone), ann),
+		foldtest.Event("4", events.ConversationLevelSet, "mentions only", foldtest.Level(events.LevelMentions), ann),
+		foldtest.Event("5", events.ConversationRead, "marked long ago", foldtest.UpTo(1), ann),
+		foldtest.Event("6", events.ConversationMarkedUnread, "marked long ago", nil, ann),
+		foldtest.Event("7", events.ConversationRead, "marked just now", foldtest.UpTo(1), ann),
+		foldtest.Event("8", events.ConversationLeft, "left", nil, ann),
+		foldtest.Event("9", events.MessageRecalled, "recalled", func(d *events.Data) { d.Seq = 1 }, ann))
+	d.appendAgo(t, time.Hour, late, foldtest.Event("10", events.ConversationMarkedUnread, "marked just now", nil, ann))
 	d.fold(t)
 
 	x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.After["likes"] = day })
@@ -102,9 +103,9 @@ func TestExpiresExactlyWhatIsStale(t *testing.T) {
 // The star stands for what is not named, however it is called.
 func TestOtherCategoriesExpire(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(1, 0)
-	d.appendAgo(t, 2*week, deliver("chat", 1, ann), in("likes", deliver("likes", 1, ann)), in("*", deliver("star", 1, ann)), in("system", deliver("system", 1, ann)))
-	d.appendAgo(t, week/2, in("likes", deliver("young likes", 1, ann)), in("zebra", deliver("zebra", 1, ann)))
+	ann := foldtest.User(1, 0)
+	d.appendAgo(t, 2*week, foldtest.Deliver("chat", 1, ann), foldtest.InCategory("likes", foldtest.Deliver("likes", 1, ann)), foldtest.InCategory("*", foldtest.Deliver("star", 1, ann)), foldtest.InCategory("system", foldtest.Deliver("system", 1, ann)))
+	d.appendAgo(t, week/2, foldtest.InCategory("likes", foldtest.Deliver("young likes", 1, ann)), foldtest.InCategory("zebra", foldtest.Deliver("zebra", 1, ann)))
 	d.fold(t)
 	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
 		cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week, "zebra": time.Hour, "nobody's": time.Hour}
@@ -115,8 +116,8 @@ func TestOtherCategoriesExpire(t *testing.T) {
 // One event for everybody in a partition who was left at the same message.
 func TestExpiryGroupsUsers(t *testing.T) {
 	d := newDatabase(t)
-	a, b, c, other := userIn(0, 0), userIn(0, 1), userIn(0, 2), userIn(3, 0)
-	d.appendAgo(t, 2*week, deliver("team", 1, a, b, c, other), deliver("team", 2, a, b, other))
+	a, b, c, other := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(3, 0)
+	d.appendAgo(t, 2*week, foldtest.Deliver("team", 1, a, b, c, other), foldtest.Deliver("team", 2, a, b, other))
 	d.fold(t)
 	d.sweep(t, d.newExpiry(t, nil))
 	users := []string{a, b}
@@ -137,17 +138,17 @@ func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("before the event: ", first), func(t *testing.T) {
 			d := newDatabase(t)
-			ann := userIn(2, 0)
-			d.appendAgo(t, 2*week, deliver("c", 1, ann), deliver("c", 2, ann))
+			ann := foldtest.User(2, 0)
+			d.appendAgo(t, 2*week, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
 			d.fold(t)
 			d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
 				cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
 					if first {
-						d.append(t, deliver("c", 3, ann))
+						d.append(t, foldtest.Deliver("c", 3, ann))
 					}
 					receipt := d.append(t, evs...)
 					if !first {
-						d.append(t, deliver("c", 3, ann))
+						d.append(t, foldtest.Deliver("c", 3, ann))
 					}
 					d.fold(t)
 					return receipt, nil
@@ -163,19 +164,19 @@ func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
 // event is another one, though it reads up to the same message.
 func TestMarksExpireToo(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(2, 0)
-	d.appendAgo(t, week+2*time.Hour, deliver("c", 1, ann))
+	ann := foldtest.User(2, 0)
+	d.appendAgo(t, week+2*time.Hour, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
 	d.sweep(t, d.newExpiry(t, nil))
 	d.appendAgo(t, week+time.Hour,
-		event("1", events.ConversationMarkedUnread, "c", nil, ann),
-		event("2", events.ConversationMarkedUnread, "never delivered to", nil, ann))
+		foldtest.Event("1", events.ConversationMarkedUnread, "c", nil, ann),
+		foldtest.Event("2", events.ConversationMarkedUnread, "never delivered to", nil, ann))
 	d.fold(t)
 	d.sweep(t, d.newExpiry(t, nil))
 	same(t, "expired", []string{`c up to 1 for ["` + ann + `"]`, `c up to 1 for ["` + ann + `"]`, `never delivered to up to 1 for ["` + ann + `"]`}, d.expired(t))
 	same(t, "still unread", []string{}, d.unread(t))
 	// Its first message is not taken for read.
-	d.append(t, deliver("never delivered to", 1, ann))
+	d.append(t, foldtest.Deliver("never delivered to", 1, ann))
 	d.fold(t)
 	same(t, "unread", []string{"never delivered to: 1"}, d.unread(t))
 }
@@ -184,7 +185,7 @@ func TestMarksExpireToo(t *testing.T) {
 // many it finds at once.
 func TestSweepsArePaced(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	d.appendAgo(t, 2*week, chats(10, ann)...)
 	d.fold(t)
 	var batches []int
@@ -210,8 +211,8 @@ func TestSweepsArePaced(t *testing.T) {
 // partition.
 func TestSweepLeavesAPartitionThatIsNotFolded(t *testing.T) {
 	d := newDatabase(t)
-	d.appendAgo(t, 2*week, chats(10, userIn(0, 0))...)
-	d.appendAgo(t, 2*week, deliver("c", 1, userIn(1, 0)))
+	d.appendAgo(t, 2*week, chats(10, foldtest.User(0, 0))...)
+	d.appendAgo(t, 2*week, foldtest.Deliver("c", 1, foldtest.User(1, 0)))
 	d.fold(t)
 	log := newDiary()
 	x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.log, slog.New(log) })
@@ -234,9 +235,9 @@ func TestSweepAgainAfterACrash(t *testing.T) {
 			d := newDatabase(t)
 			var users []string
 			for i := range 10 {
-				users = append(users, userIn(0, i))
+				users = append(users, foldtest.User(0, i))
 			}
-			d.appendAgo(t, 2*week, deliver("c", 1, users...))
+			d.appendAgo(t, 2*week, foldtest.Deliver("c", 1, users...))
 			d.fold(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize, cfg.Log = 4, cancelling{d.log, cancel} })

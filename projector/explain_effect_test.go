@@ -7,22 +7,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/replay"
 )
 
 func TestEffectOf(t *testing.T) {
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	d := newDatabase(t)
 	d.append(
-		t, deliver("c", 1, ann), deliver("d", 1, ann), deliver("d", 2, ann),
-		event("n", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
-		deliver("c", 2, ann),
-		event("a", events.UserReadAll, "", nil, ann),
-		event("r", events.ConversationRead, "d", upTo(2), ann),
+		t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, ann), foldtest.Deliver("d", 2, ann),
+		foldtest.Event("n", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann),
+		foldtest.Deliver("c", 2, ann),
+		foldtest.Event("a", events.UserReadAll, "", nil, ann),
+		foldtest.Event("r", events.ConversationRead, "d", foldtest.UpTo(2), ann),
 	)
 	d.fold(t)
 	first := d.position(t, 0).TransactionID
-	d.append(t, deliver("d", 2, ann)) // again
+	d.append(t, foldtest.Deliver("d", 2, ann)) // again
 	d.fold(t)
 	for id, want := range map[string]replay.Effect{
 		"d/2":   {Folded: true, Before: 2, After: 3, Conversations: []replay.ConversationEffect{effect("d", 1, 2, 1, 2, events.LevelAll)}},
@@ -34,7 +35,7 @@ func TestEffectOf(t *testing.T) {
 		"z":     {Conversations: []replay.ConversationEffect{}},
 	} {
 		want.UserID = ann
-		name := replay.EventName{Source: deliver("c", 1, ann).Source, ID: id, TransactionID: first}
+		name := replay.EventName{Source: foldtest.Deliver("c", 1, ann).Source, ID: id, TransactionID: first}
 		if id == "again" {
 			name.ID, name.TransactionID = "d/2", d.position(t, 0).TransactionID
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -39,20 +40,20 @@ func tellHistory(e replay.Explanation) string {
 }
 
 func TestExplainedHistory(t *testing.T) {
-	ann, bob := userIn(0, 0), userIn(0, 1)
-	again := deliver("c", 2, ann)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	again := foldtest.Deliver("c", 2, ann)
 	again.ID = "again"
 	d := newDatabase(t)
 	d.append(
-		t, deliver("c", 1, ann, bob), deliver("c", 2, ann), again, deliver("d", 5, ann), deliver("d", 6, bob),
-		event("r", events.ConversationRead, "c", upTo(1), ann),
-		event("x", events.MessageRecalled, "d", func(d *events.Data) { d.Seq = 5 }, ann),
-		event("n", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
-		deliver("c", 3, ann),
-		event("own", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 4, ann }, ann),
-		event("a", events.UserReadAll, "", nil, ann),
-		event("late", events.MessageDelivered, "d", func(d *events.Data) { d.Seq = 4 }, ann),
-		deliver("e", 1, ann),
+		t, foldtest.Deliver("c", 1, ann, bob), foldtest.Deliver("c", 2, ann), again, foldtest.Deliver("d", 5, ann), foldtest.Deliver("d", 6, bob),
+		foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(1), ann),
+		foldtest.Event("x", events.MessageRecalled, "d", func(d *events.Data) { d.Seq = 5 }, ann),
+		foldtest.Event("n", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann),
+		foldtest.Deliver("c", 3, ann),
+		foldtest.Event("own", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 4, ann }, ann),
+		foldtest.Event("a", events.UserReadAll, "", nil, ann),
+		foldtest.Event("late", events.MessageDelivered, "d", func(d *events.Data) { d.Seq = 4 }, ann),
+		foldtest.Deliver("e", 1, ann),
 	)
 	d.fold(t)
 	e := d.ask(t, ann, replay.Question{History: true, Delivered: 10})

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/replay"
 )
@@ -59,9 +60,9 @@ func tellExplanation(e replay.Explanation) string {
 }
 
 func TestExplainStories(t *testing.T) {
-	ann, bob := userIn(0, 0), userIn(0, 1)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	recall := func(id string, seq int64) events.Event {
-		return event(id, events.MessageRecalled, "c", func(d *events.Data) { d.Seq = seq }, ann)
+		return foldtest.Event(id, events.MessageRecalled, "c", func(d *events.Data) { d.Seq = seq }, ann)
 	}
 	named := func(e events.Event, id string) events.Event {
 		e.ID = id
@@ -77,51 +78,51 @@ func TestExplainStories(t *testing.T) {
 		want  string
 	}{
 		{"two messages, of which the first is read", []events.Event{
-			deliver("c", 1, ann), event("r", events.ConversationRead, "c", upTo(1), ann), deliver("c", 2, ann), deliver("c", 3, ann),
+			foldtest.Deliver("c", 1, ann), foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(1), ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann),
 		}, `total 2, mentions 0
 c adds 2 of 2 at level all, read up to 1 by r; 3 by c/3; 2 by c/2
 `},
-		{"a duplicate", []events.Event{deliver("c", 1, ann), deliver("c", 1, ann)}, `total 1, mentions 0
+		{"a duplicate", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
-		{"a duplicate twice", []events.Event{deliver("c", 1, ann), deliver("c", 1, ann), deliver("c", 1, ann)}, `total 1, mentions 0
+		{"a duplicate twice", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
-		{"a duplicate that says something else", []events.Event{deliver("c", 1, ann), named(deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
+		{"a duplicate that says something else", []events.Event{foldtest.Deliver("c", 1, ann), named(foldtest.Deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
-		{"an event of the same name for another user", []events.Event{deliver("c", 1, bob), named(deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
+		{"an event of the same name for another user", []events.Event{foldtest.Deliver("c", 1, bob), named(foldtest.Deliver("d", 7, ann), "c/1")}, `total 1, mentions 0
 d adds 1 of 1 at level all; 7 by c/1
 `},
-		{"an event that comes again for more users", []events.Event{deliver("c", 1, ann), deliver("c", 1, bob, ann)}, `total 1, mentions 0
+		{"an event that comes again for more users", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, bob, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
 `},
-		{"a message that comes again under another id", []events.Event{deliver("c", 1, ann), named(deliver("c", 1, ann), "again")}, `total 1, mentions 0
+		{"a message that comes again under another id", []events.Event{foldtest.Deliver("c", 1, ann), named(foldtest.Deliver("c", 1, ann), "again")}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not again: already_delivered, an earlier event delivered the message
 `},
-		{"a mention that comes with the second delivery", []events.Event{deliver("c", 1, ann), named(mentioning(deliver("c", 1, ann)), "again")}, `total 1, mentions 1
+		{"a mention that comes with the second delivery", []events.Event{foldtest.Deliver("c", 1, ann), named(mentioning(foldtest.Deliver("c", 1, ann)), "again")}, `total 1, mentions 1
 c adds 1 of 1 at level all; 1 by c/1 mentions
 `},
-		{"a late message", []events.Event{event("r", events.ConversationRead, "c", upTo(5), ann), deliver("c", 4, ann), deliver("c", 6, ann)}, `total 1, mentions 0
+		{"a late message", []events.Event{foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(5), ann), foldtest.Deliver("c", 4, ann), foldtest.Deliver("c", 6, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all, read up to 5 by r; 6 by c/6
 not c/4: already_read, the conversation was read up to 5 before
 `},
-		{"recalled", []events.Event{deliver("c", 1, ann), deliver("c", 2, ann), recall("x", 1), recall("y", 1)}, `total 1, mentions 0
+		{"recalled", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), recall("x", 1), recall("y", 1)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 2 by c/2
 not y: recalled, the message was recalled before
 `},
-		{"recalled before it came", []events.Event{recall("x", 1), deliver("c", 1, ann)}, `total 0, mentions 0
+		{"recalled before it came", []events.Event{recall("x", 1), foldtest.Deliver("c", 1, ann)}, `total 0, mentions 0
 not c/1: recalled, the message was recalled before
 not x: not_delivered, the message was not delivered; if it comes, it does not count
 `},
 		{"read by an app before it was delivered", []events.Event{
-			event("r", events.ConversationRead, "c", byApp(2), ann), deliver("c", 1, ann), deliver("c", 2, ann), deliver("c", 3, ann),
+			foldtest.Event("r", events.ConversationRead, "c", foldtest.ByApp(2), ann), foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann),
 		}, `total 1, mentions 0
 c adds 1 of 1 at level all, read up to 2 by r; 3 by c/3
 not c/2: already_read, an app had read the message before it was delivered
@@ -129,68 +130,68 @@ not c/1: already_read, an app had read the message before it was delivered
 not r: not_delivered, no message above 0 was delivered before; those up to 2 are read if they come within 1m0s
 `},
 		{"left before it was delivered", []events.Event{
-			deliver("c", 1, ann), event("l", events.ConversationLeft, "c", upTo(2), ann), deliver("c", 2, ann), deliver("c", 3, ann),
+			foldtest.Deliver("c", 1, ann), foldtest.Event("l", events.ConversationLeft, "c", foldtest.UpTo(2), ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann),
 		}, `total 1, mentions 0
 c adds 1 of 1 at level all, read up to 2 by l; 3 by c/3
 not c/2: left, the user had left the conversation up to 2
 `},
-		{"recalled after it was read", []events.Event{deliver("c", 1, ann), event("r", events.ConversationRead, "c", upTo(1), ann), recall("x", 1)}, `total 0, mentions 0
+		{"recalled after it was read", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(1), ann), recall("x", 1)}, `total 0, mentions 0
 not x: already_read, the conversation was read up to 1 before
 `},
-		{"the user's own message", []events.Event{event("m", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 1, ann }, ann)}, `total 0, mentions 0
+		{"the user's own message", []events.Event{foldtest.Event("m", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 1, ann }, ann)}, `total 0, mentions 0
 not m: own_message, the user sent the message
 `},
 		{"reads that move nothing", []events.Event{
-			deliver("c", 1, ann), deliver("c", 2, ann),
-			event("r1", events.ConversationRead, "c", upTo(1), ann), event("r2", events.ConversationRead, "c", upTo(1), ann),
-			event("x1", events.ConversationExpired, "c", upTo(1), ann),
+			foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann),
+			foldtest.Event("r1", events.ConversationRead, "c", foldtest.UpTo(1), ann), foldtest.Event("r2", events.ConversationRead, "c", foldtest.UpTo(1), ann),
+			foldtest.Event("x1", events.ConversationExpired, "c", foldtest.UpTo(1), ann),
 		}, `total 1, mentions 0
 c adds 1 of 1 at level all, read up to 1 by r1; 2 by c/2
 not x1: already_read, the conversation was read up to 1 before
 not r2: already_read, the conversation was read up to 1 before
 `},
 		{"left, and brought back", []events.Event{
-			deliver("c", 1, ann), event("l1", events.ConversationLeft, "c", nil, ann), event("l2", events.ConversationLeft, "c", nil, ann),
-			event("m", events.ConversationMarkedUnread, "c", nil, ann), deliver("c", 2, ann),
+			foldtest.Deliver("c", 1, ann), foldtest.Event("l1", events.ConversationLeft, "c", nil, ann), foldtest.Event("l2", events.ConversationLeft, "c", nil, ann),
+			foldtest.Event("m", events.ConversationMarkedUnread, "c", nil, ann), foldtest.Deliver("c", 2, ann),
 		}, `total 1, mentions 0
 c adds 1 of 1 at level all, read up to 1 by l1; 2 by c/2
 not m: left, the user had left the conversation
 not l2: left, the user had left the conversation before
 `},
 		{"level none", []events.Event{
-			deliver("c", 1, ann), event("n1", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
-			event("n2", events.ConversationLevelSet, "c", level(events.LevelNone), ann),
+			foldtest.Deliver("c", 1, ann), foldtest.Event("n1", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann),
+			foldtest.Event("n2", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann),
 		}, `total 0, mentions 0
 c adds 0 of 1 at level none by n1; 1 by c/1
 not n2: same_level, the level was none before
 `},
 		{"level mentions", []events.Event{
-			deliver("c", 1, ann), mentioning(deliver("c", 2, ann)), event("m", events.ConversationLevelSet, "c", level(events.LevelMentions), ann),
+			foldtest.Deliver("c", 1, ann), mentioning(foldtest.Deliver("c", 2, ann)), foldtest.Event("m", events.ConversationLevelSet, "c", foldtest.Level(events.LevelMentions), ann),
 		}, `total 1, mentions 1
 c adds 1 of 2 at level mentions by m; 2 by c/2 mentions; 1 by c/1
 `},
-		{"marked unread", []events.Event{event("m1", events.ConversationMarkedUnread, "c", nil, ann), event("m2", events.ConversationMarkedUnread, "c", nil, ann)}, `total 1, mentions 0
+		{"marked unread", []events.Event{foldtest.Event("m1", events.ConversationMarkedUnread, "c", nil, ann), foldtest.Event("m2", events.ConversationMarkedUnread, "c", nil, ann)}, `total 1, mentions 0
 c adds 1 of 0 at level all, marked by m1
 not m2: already_marked, the conversation was marked unread before
 `},
 		{"a mark that a read ends", []events.Event{
-			event("m", events.ConversationMarkedUnread, "c", nil, ann), event("r", events.ConversationRead, "c", upTo(3), ann), deliver("c", 4, ann),
+			foldtest.Event("m", events.ConversationMarkedUnread, "c", nil, ann), foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(3), ann), foldtest.Deliver("c", 4, ann),
 		}, `total 1, mentions 0
 c adds 1 of 1 at level all, read up to 3 by r; 4 by c/4
 `},
 		{"read all, and nothing left to read", []events.Event{
-			deliver("c", 1, ann), deliver("d", 1, ann), event("a1", events.UserReadAll, "", nil, ann),
-			event("a2", events.UserReadAll, "", nil, ann), deliver("d", 2, ann),
+			foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, ann), foldtest.Event("a1", events.UserReadAll, "", nil, ann),
+			foldtest.Event("a2", events.UserReadAll, "", nil, ann), foldtest.Deliver("d", 2, ann),
 		}, `total 1, mentions 0
 d adds 1 of 1 at level all, read up to 1 by a1; 2 by d/2
 not a2: nothing_unread, nothing was unread
 `},
-		{"a group", []events.Event{deliver("c", 1, bob, ann, userIn(1, 0)), deliver("c", 2, bob, userIn(1, 0))}, `total 1, mentions 0
+		{"a group", []events.Event{foldtest.Deliver("c", 1, bob, ann, foldtest.User(1, 0)), foldtest.Deliver("c", 2, bob, foldtest.User(1, 0))}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 `},
 		{
 			"the events of others",
-			[]events.Event{deliver(ann, 1, bob), event("m", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 1, ann }, bob)},
+			[]events.Event{foldtest.Deliver(ann, 1, bob), foldtest.Event("m", events.MessageDelivered, "c", func(d *events.Data) { d.Seq, d.SenderID = 1, ann }, bob)},
 			"total 0, mentions 0\n",
 		},
 	} {
@@ -205,7 +206,7 @@ c adds 1 of 1 at level all; 1 by c/1
 			}
 			e := d.explain(t, ann, time.Time{})
 			if diff := cmp.Diff(strings.ReplaceAll(tc.want, "POSITION", first), tellExplanation(e)); diff != "" {
-				t.Errorf("after\n%sthe explanation is (-want +got):\n%s", story(tc.story), diff)
+				t.Errorf("after\n%sthe explanation is (-want +got):\n%s", foldtest.Story(tc.story), diff)
 			}
 			if !e.Agrees || e.Table == nil {
 				t.Errorf("it does not agree with the tables: %+v", e)
@@ -223,25 +224,25 @@ func TestExplainedMessagesAreTheUnreadSets(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := drawHistory(rt, every, users)
+		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 		}
 		start := d.positions(t)
 		d.appendAndFold(t, rt, history)
 		for _, id := range users {
-			p := events.PartitionOf(id, partitions)
-			truth := model{events: history, generations: d.generationsOf(t, history, p, start[p])}
+			p := events.PartitionOf(id, foldtest.Partitions)
+			truth := foldtest.Model{Events: history, Generations: d.generationsOf(t, history, p, start[p])}
 			e := d.explain(t, id, time.Time{})
-			if diff := cmp.Diff(unreadSets(truth.conversations(id)), explainedSets(e)); diff != "" {
-				rt.Fatalf("after\n%sthe messages of %s are (-want +got):\n%s", story(history), id, diff)
+			if diff := cmp.Diff(unreadSets(truth.Conversations(id)), explainedSets(e)); diff != "" {
+				rt.Fatalf("after\n%sthe messages of %s are (-want +got):\n%s", foldtest.Story(history), id, diff)
 			}
 			if diff := cmp.Diff(d.badge(t, id), *e.Table); diff != "" || !e.Agrees {
-				rt.Fatalf("after\n%s%s does not agree (%v), the table (-want +got):\n%s", story(history), id, e.Agrees, diff)
+				rt.Fatalf("after\n%s%s does not agree (%v), the table (-want +got):\n%s", foldtest.Story(history), id, e.Agrees, diff)
 			}
 			for _, c := range e.Conversations {
-				if fault := faultOf(c, truth.foldedFor(id)); fault != "" {
-					rt.Fatalf("after\n%sthe explanation of %s for %s is wrong: %s\n%+v", story(history), c.ConversationID, id, fault, c)
+				if fault := faultOf(c, truth.FoldedFor(id)); fault != "" {
+					rt.Fatalf("after\n%sthe explanation of %s for %s is wrong: %s\n%+v", foldtest.Story(history), c.ConversationID, id, fault, c)
 				}
 			}
 		}
@@ -249,15 +250,15 @@ func TestExplainedMessagesAreTheUnreadSets(t *testing.T) {
 }
 
 // unreadSets returns what is unread by conversation, and whether it mentions.
-func unreadSets(conversations map[string]*modelConversation) map[string]map[int64]bool {
+func unreadSets(conversations map[string]*foldtest.Conversation) map[string]map[int64]bool {
 	sets := map[string]map[int64]bool{}
 	for id, c := range conversations {
-		if len(c.unread) == 0 && !c.marked {
+		if len(c.Unread) == 0 && !c.Marked {
 			continue
 		}
 		sets[id] = map[int64]bool{}
-		for seq := range c.unread {
-			sets[id][seq] = c.mentions[seq]
+		for seq := range c.Unread {
+			sets[id][seq] = c.Mentions[seq]
 		}
 	}
 	return sets
@@ -320,7 +321,7 @@ func TestExplainThePast(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n)}
-		history := drawHistory(rt, every, users)
+		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
 		began := time.Date(2026, 1, n%28+1, 0, 0, 0, 0, time.UTC)
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
@@ -333,19 +334,19 @@ func TestExplainThePast(t *testing.T) {
 		d.fold(t)
 		d.exec(t, `DELETE FROM badged.late_folds`) // as if each had been folded at once
 		happened := rapid.IntRange(0, len(history)).Draw(rt, "events until then")
-		truth := model{events: history[:happened]}
+		truth := foldtest.Model{Events: history[:happened]}
 		for _, id := range users {
 			e := d.explain(t, id, began.Add(time.Duration(happened)*time.Second))
-			conversations := truth.conversations(id)
+			conversations := truth.Conversations(id)
 			if diff := cmp.Diff(unreadSets(conversations), explainedSets(e)); diff != "" {
-				rt.Fatalf("after %d events of\n%sthe messages of %s are (-want +got):\n%s", happened, story(history), id, diff)
+				rt.Fatalf("after %d events of\n%sthe messages of %s are (-want +got):\n%s", happened, foldtest.Story(history), id, diff)
 			}
-			total := 0
+			total := int64(0)
 			for _, c := range conversations {
-				total += c.adds()
+				total += c.Adds()
 			}
-			if e.Total != int64(total) || e.Table != nil || !e.Agrees || e.At == nil {
-				rt.Fatalf("after %d events of\n%sthe explanation of %s, want total %d:\n%+v", happened, story(history), id, total, e)
+			if e.Total != total || e.Table != nil || !e.Agrees || e.At == nil {
+				rt.Fatalf("after %d events of\n%sthe explanation of %s, want total %d:\n%+v", happened, foldtest.Story(history), id, total, e)
 			}
 		}
 	})
@@ -359,7 +360,7 @@ func TestExplainUnusualIDs(t *testing.T) {
 		"ann", "ann2", "joann", `ann"`, `"ann"`, `ann\`, `a\u006en`, "a/nn", "a%n", "a_n", "än", "安", "🔔", "a\u2028n", "a'n", "ann,ann", "ANN",
 	}
 	for i, id := range ids {
-		e := deliver("c"+id, 1, id)
+		e := foldtest.Deliver("c"+id, 1, id)
 		e.ID = fmt.Sprint(i)
 		d.append(t, e)
 	}
@@ -374,9 +375,9 @@ func TestExplainUnusualIDs(t *testing.T) {
 
 func TestExplainWhatOthersHaveWritten(t *testing.T) {
 	d := newDatabase(t)
-	ann, slash := userIn(0, 0), ""
+	ann, slash := foldtest.User(0, 0), ""
 	for i := 0; slash == ""; i++ {
-		if id := fmt.Sprint("chat/", i); events.PartitionOf(id, partitions) == 0 {
+		if id := fmt.Sprint("chat/", i); events.PartitionOf(id, foldtest.Partitions) == 0 {
 			slash = id
 		}
 	}
@@ -388,7 +389,7 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 	d.insertPayload(t, message("1", escaped, 1))
 	d.insertPayload(t, message("1", ann, 2)) // a duplicate
 	d.insertPayload(t, message("2", strings.ReplaceAll(slash, "/", `\/`), 1))
-	d.insertPayload(t, message("3", userIn(0, 1), 1))
+	d.insertPayload(t, message("3", foldtest.User(0, 1), 1))
 	d.insertPayload(t, message("3", ann, 3)) // for another user first
 	key := (&events.Event{Source: "php", ID: "4"}).Key()
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
@@ -396,10 +397,10 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 	key = (&events.Event{Source: "php", ID: "5"}).Key()
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
 		[16]byte(key), message("5", strings.ReplaceAll(slash, "/", `\/`), 5))
-	e := deliver("c", 6, ann) // a duplicate of what another has written
+	e := foldtest.Deliver("c", 6, ann) // a duplicate of what another has written
 	e.Source, e.ID = "php", "3"
 	d.append(t, e)
-	e = deliver("c", 9, userIn(0, 1))
+	e = foldtest.Deliver("c", 9, foldtest.User(0, 1))
 	e.Source, e.ID = "php", "9"
 	d.append(t, e)
 	d.insertPayload(t, message("9", ann, 9)) // for another user first
@@ -424,21 +425,21 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 // An explanation has an end, however much there is to tell.
 func TestExplanationIsLimited(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	var evs []events.Event
 	for seq := int64(1); seq <= 2500; seq++ {
-		evs = append(evs, deliver("busy", seq, ann))
+		evs = append(evs, foldtest.Deliver("busy", seq, ann))
 	}
 	for i := range replay.MaxExplained + 5 {
-		evs = append(evs, deliver(fmt.Sprint("quiet-", i), 1, ann))
+		evs = append(evs, foldtest.Deliver(fmt.Sprint("quiet-", i), 1, ann))
 	}
 	d.append(t, evs...)
 	for i := range 3 * replay.MaxUncounted {
-		e := deliver("busy", 2500, ann)
+		e := foldtest.Deliver("busy", 2500, ann)
 		e.ID = fmt.Sprint("again-", i)
 		d.append(t, e)
 	}
-	d.append(t, event("recall", events.MessageRecalled, "busy", func(d *events.Data) { d.Seq = 2500 }, ann))
+	d.append(t, foldtest.Event("recall", events.MessageRecalled, "busy", func(d *events.Data) { d.Seq = 2500 }, ann))
 	d.fold(t)
 
 	e := d.explain(t, ann, time.Time{})
@@ -460,10 +461,10 @@ func TestExplanationIsLimited(t *testing.T) {
 // What is only counted, in a room whose seqs are not dense, is among the rest.
 func TestExplainASparseRoom(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	var evs []events.Event
 	for i := range int64(badge.MaxRanges + 50) {
-		evs = append(evs, deliver("c", 2*i+1, ann))
+		evs = append(evs, foldtest.Deliver("c", 2*i+1, ann))
 	}
 	d.append(t, evs...)
 	d.fold(t)
@@ -484,8 +485,8 @@ func TestExplainAStranger(t *testing.T) {
 // What the tables say is told beside what the log says.
 func TestExplanationThatDisagrees(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
 	for _, change := range []string{"total = 5", "mentions = 1", "version = 9", `categories = '{"likes": 1}'`} {
 		d.exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
@@ -502,10 +503,10 @@ func TestExplanationThatDisagrees(t *testing.T) {
 // What is not folded yet is in neither.
 func TestExplainAsFarAsFolded(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
-	d.append(t, deliver("c", 2, ann), deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 1, ann))
 	if e := d.explain(t, ann, time.Time{}); e.Total != 1 || len(e.Uncounted) != 0 || !e.Agrees || e.Position != d.position(t, 0).String() {
 		t.Errorf("the explanation is %+v", e)
 	}

@@ -10,21 +10,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
 // A projector whose position another has moved finds out before it has
 // written anything, takes up the new position and goes on from there.
 func TestFence(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	first, second := d.newProjector(t, nil).partitions[0], d.newProjector(t, nil).partitions[0]
 	for _, p := range []*partition{first, second} { // both know where it stands
 		if _, _, err := p.step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.append(t, deliver("c", 1, ann), deliver("c", 2, ann), deliver("c", 3, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann))
 	d.awaitVisible(t, 0)
 	step(t, first, 2)
 	before := d.dump(t)
@@ -50,12 +52,12 @@ func TestFence(t *testing.T) {
 // event is folded twice, and the fence has kept them apart.
 func TestTwoProjectorsOnOnePartition(t *testing.T) {
 	d := newDatabase(t)
-	users := []string{userIn(0, 0), userIn(0, 1), userIn(0, 2)}
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)}
 	projectors := []*Projector{d.newProjector(t, nil), d.newProjector(t, nil)}
 	for _, p := range projectors {
 		drain(t, p.partitions[0]) // so that both start from the same position
 	}
-	single := newMemory()
+	single := storetest.NewMemory()
 	var evs []events.Event
 	versions := map[string]int64{}
 	const rounds = 20
@@ -63,14 +65,14 @@ func TestTwoProjectorsOnOnePartition(t *testing.T) {
 		evs = evs[:0]
 		for i := range 30 {
 			conversation := fmt.Sprint("c", i%4)
-			evs = append(evs, deliver(conversation, int64(30*round+i+1), users[:1+i%3]...))
+			evs = append(evs, foldtest.Deliver(conversation, int64(30*round+i+1), users[:1+i%3]...))
 			if i%10 == 9 {
-				evs = append(evs, event(fmt.Sprint("read ", round, i), events.ConversationRead, conversation, upTo(int64(30*round+i-5)), users[i%3]))
+				evs = append(evs, foldtest.Event(fmt.Sprint("read ", round, i), events.ConversationRead, conversation, foldtest.UpTo(int64(30*round+i-5)), users[i%3]))
 			}
 		}
 		d.append(t, evs...)
 		for i := range evs {
-			single.commit(t, evs[i:i+1])
+			single.Commit(t, evs[i])
 		}
 		d.foldTogether(t, projectors)
 		for _, user := range users {
@@ -83,10 +85,10 @@ func TestTwoProjectorsOnOnePartition(t *testing.T) {
 	}
 
 	for _, user := range users {
-		if diff := cmp.Diff(single.describe(user), d.describe(t, user)); diff != "" {
+		if diff := cmp.Diff(single.Describe(user), d.describe(t, user)); diff != "" {
 			t.Errorf("%s has (-one projector +two):\n%s", user, diff)
 		}
-		if diff := cmp.Diff(versionsOf(single.rows[user]), d.versions(t, user)); diff != "" {
+		if diff := cmp.Diff(storetest.Versions(single.Users[user]), d.versions(t, user)); diff != "" {
 			t.Errorf("versions of %s (-one projector +two):\n%s", user, diff)
 		}
 	}
@@ -128,7 +130,7 @@ func (d *database) foldTogether(t *testing.T, projectors []*Projector) {
 // The same with two projectors that run their loops, woken for every append.
 func TestTwoLoopsOnOnePartition(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	var loops, publishing sync.WaitGroup
 	projectors := []*Projector{d.newProjector(t, nil), d.newProjector(t, nil)}
@@ -138,7 +140,7 @@ func TestTwoLoopsOnOnePartition(t *testing.T) {
 	}
 	const messages = 100
 	for seq := int64(1); seq <= messages; seq++ {
-		d.append(t, deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann))
 		for _, p := range projectors {
 			p.Wake(0)
 		}

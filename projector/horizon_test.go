@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/lag"
 )
@@ -56,7 +57,7 @@ func TestOldestWriter(t *testing.T) {
 		t.Errorf("the oldest is %+v", h)
 	}
 	// What it hides it does hide.
-	d.append(t, deliver("c", 1, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	if behind, err := lag.Behind(t.Context(), d.pool, []int{0}); err != nil || len(behind) > 0 {
 		t.Errorf("readable: %v %v", behind, err)
 	}

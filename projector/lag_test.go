@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/lag"
 )
@@ -23,12 +24,12 @@ func (d *database) behind(t *testing.T, of ...int) []int {
 // and what lies between.
 func TestLags(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(2, 0)
+	ann := foldtest.User(2, 0)
 	if diff := cmp.Diff([]lag.Lag{{Partition: 0}, {Partition: 1}, {Partition: 2}, {Partition: 3}}, d.lags(t)); diff != "" {
 		t.Errorf("of an empty log (-want +got):\n%s", diff)
 	}
 	for seq := int64(1); seq <= 5; seq++ {
-		d.append(t, deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann))
 	}
 	d.awaitVisible(t, 2)
 	step(t, d.projector.partitions[2], 2)
@@ -66,7 +67,7 @@ func TestBehind(t *testing.T) {
 	if behind := d.behind(t, all...); len(behind) > 0 {
 		t.Errorf("in an empty log %v are behind", behind)
 	}
-	d.append(t, deliver("c", 1, userIn(1, 0), userIn(3, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(1, 0), foldtest.User(3, 0)))
 	d.awaitVisible(t, 1)
 	if diff := cmp.Diff([]int{1, 3}, d.behind(t, all...)); diff != "" {
 		t.Errorf("behind (-want +got):\n%s", diff)
@@ -87,7 +88,7 @@ func TestBehind(t *testing.T) {
 	if _, err := older.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
 		t.Fatal(err)
 	}
-	d.append(t, deliver("c", 2, userIn(1, 0)))
+	d.append(t, foldtest.Deliver("c", 2, foldtest.User(1, 0)))
 	if behind := d.behind(t, all...); len(behind) > 0 {
 		t.Errorf("%v are behind, but what is there is hidden", behind)
 	}

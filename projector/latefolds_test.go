@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
 // recorded tells the records of partition 0: which message each run ends with,
@@ -24,12 +23,12 @@ FROM badged.late_folds AS l WHERE partition_id = 0 ORDER BY number`), ", ")
 // the same second share a record, and what is in time has none.
 func TestLateFoldsAreRecorded(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	seq := int64(0)
 	fold := func(age string, limit int) {
 		t.Helper()
 		seq++
-		d.append(t, deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann))
 		d.exec(t, `UPDATE badged.events_p00 SET created_at = created_at - $1::text::interval WHERE payload -> 'data' ->> 'seq' = $2`, age, fmt.Sprint(seq))
 		if limit > 0 {
 			d.awaitVisible(t, 0)
@@ -60,20 +59,6 @@ func TestLateFoldsAreRecorded(t *testing.T) {
 		late := m.FoldedAt.Sub(m.AppendedAt) > time.Minute
 		if want := m.Seq == 2 || m.Seq == 4 || m.Seq == 5 || m.Seq == 6; late != want {
 			t.Errorf("message %d was appended at %v and folded at %v", m.Seq, m.AppendedAt, m.FoldedAt)
-		}
-	}
-}
-
-// The time of an event is that of its run, or else of appending, and never goes
-// back.
-func TestFoldTimes(t *testing.T) {
-	at := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
-	place := func(n int) events.Position { return events.Position{TransactionID: int64(n)} }
-	f := store.FoldTimes{Records: []store.LateRecord{{To: place(2)}, {To: place(4), At: at(40)}, {To: place(6)}}}
-	for i, want := range []int{1, 2, 40, 40, 40, 40, 47, 47} {
-		appended := []int{1, 2, 3, 4, 5, 6, 47, 8}[i]
-		if got := f.Of(&events.Record{Position: place(i + 1), AppendedAt: at(appended)}); got != at(want) {
-			t.Errorf("event %d was folded at %v, want %v", i+1, got, at(want))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -19,13 +20,13 @@ func FuzzLog(f *testing.F) {
 		f.Add(bad.payload, `{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, []byte("0123456789abcdef"))
 	}
 	for _, rest := range []string{
-		`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["` + userIn(0, 0) + `"],"seq":9223372036854775807}`,
-		`"type":"message.recalled","data":{"conversation_id":"c","user_ids":["` + userIn(0, 0) + `"],"seq":9223372036854775807}`,
-		`"type":"conversation.read","data":{"conversation_id":"c","user_ids":["` + userIn(0, 0) + `"],"up_to_seq":9223372036854775807}`,
-		`"type":"conversation.marked_unread","data":{"conversation_id":"c","user_ids":["` + userIn(0, 0) + `"]}`,
-		`"type":"user.read_all","data":{"user_ids":["` + userIn(0, 0) + `"]}`,
+		`"type":"message.delivered","data":{"conversation_id":"c","user_ids":["` + foldtest.User(0, 0) + `"],"seq":9223372036854775807}`,
+		`"type":"message.recalled","data":{"conversation_id":"c","user_ids":["` + foldtest.User(0, 0) + `"],"seq":9223372036854775807}`,
+		`"type":"conversation.read","data":{"conversation_id":"c","user_ids":["` + foldtest.User(0, 0) + `"],"up_to_seq":9223372036854775807}`,
+		`"type":"conversation.marked_unread","data":{"conversation_id":"c","user_ids":["` + foldtest.User(0, 0) + `"]}`,
+		`"type":"user.read_all","data":{"user_ids":["` + foldtest.User(0, 0) + `"]}`,
 	} {
-		f.Add(inLog(rest), ``, []byte{})
+		f.Add(foldtest.InLog(rest), ``, []byte{})
 	}
 	d := newDatabase(f)
 	p := d.projector.partitions[0]
@@ -33,7 +34,7 @@ func FuzzLog(f *testing.F) {
 		var key uuid.UUID
 		copy(key[:], id)
 		user := strangerIn(0)
-		d.append(t, deliver(user, 1, user))
+		d.append(t, foldtest.Deliver(user, 1, user))
 		_, err := d.pool.Exec(t.Context(), `INSERT INTO badged.events_p00 (transaction_id, uuid, payload, metadata)
 VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '')::json)`, key, payload, metadata)
 		var refused *pgconn.PgError
@@ -41,7 +42,7 @@ VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '
 			t.Fatal(err)
 		}
 		before := count(d.projector.metrics.deadLetters)
-		d.append(t, deliver(user, 2, user))
+		d.append(t, foldtest.Deliver(user, 2, user))
 		d.awaitVisible(t, 0)
 		drain(t, p)
 
@@ -50,7 +51,7 @@ VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '
 		}
 		want := 0
 		if refused == nil {
-			if _, err := store.NewItem(&events.Record{Payload: []byte(payload)}, 0, partitions); err != nil {
+			if _, err := store.NewItem(&events.Record{Payload: []byte(payload)}, 0, foldtest.Partitions); err != nil {
 				want = 1
 			}
 		}
@@ -68,7 +69,7 @@ VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '
 // strangerIn returns a user of a partition whom nobody has heard of.
 func strangerIn(partition int) string {
 	for {
-		if user := uuid.NewString(); events.PartitionOf(user, partitions) == partition {
+		if user := uuid.NewString(); events.PartitionOf(user, foldtest.Partitions) == partition {
 			return user
 		}
 	}

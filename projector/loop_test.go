@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/pubsub"
 )
@@ -32,13 +33,13 @@ VALUES (pg_current_xact_id(), gen_random_uuid(), $1::text::json)`, string(payloa
 // What nobody woke the projector for is found by looking.
 func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d := newDatabase(t)
-	ann, bob := userIn(0, 0), userIn(3, 0)
+	ann, bob := foldtest.User(0, 0), foldtest.User(3, 0)
 	run(t, d.newProjector(t, func(cfg *Config) { cfg.PollInterval = 5 * time.Millisecond }))
-	d.insert(t, 0, deliver("c", 1, ann))
+	d.insert(t, 0, foldtest.Deliver("c", 1, ann))
 	d.bus.awaitTotal(t, ann, 1)
-	d.insert(t, 3, deliver("c", 1, bob))
+	d.insert(t, 3, foldtest.Deliver("c", 1, bob))
 	d.bus.awaitTotal(t, bob, 1)
-	d.insert(t, 0, deliver("c", 2, ann))
+	d.insert(t, 0, foldtest.Deliver("c", 2, ann))
 	d.bus.awaitTotal(t, ann, 2)
 }
 
@@ -46,16 +47,16 @@ func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 // look for. Wakes for partitions that do not exist do nothing.
 func TestWakesFindWhatWasAppended(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(2, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(2, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	p := d.newProjector(t, nil)
 	run(t, p)
 	d.bus.awaitTotal(t, ann, 1)
 	for total := int64(2); total <= 5; total++ {
-		receipt := d.append(t, deliver("c", total, ann))
+		receipt := d.append(t, foldtest.Deliver("c", total, ann))
 		if total%2 == 0 {
 			p.Wake(-1)
-			p.Wake(partitions)
+			p.Wake(foldtest.Partitions)
 			p.Wake(receipt.Partitions[0])
 		} else if err := d.bus.Wake(t.Context(), receipt.Partitions); err != nil {
 			t.Fatal(err)
@@ -90,7 +91,7 @@ func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
 	elsewhere := newPool(t, server.NewDB(t, pgtest.Template{}), nil)
-	ann := userIn(1, 0)
+	ann := foldtest.User(1, 0)
 
 	older, err := elsewhere.Begin(t.Context())
 	if err != nil {
@@ -100,7 +101,7 @@ func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
 	if _, err := older.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
 		t.Fatal(err)
 	}
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	more, hidden, err := d.projector.partitions[1].step(t.Context())
 	if more || !hidden || err != nil {
 		t.Errorf("more %v, want false; hidden %v, want true; error %v", more, hidden, err)
@@ -127,12 +128,12 @@ func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
 // tables say.
 func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	d := newDatabase(t)
-	ann, bob := userIn(0, 0), userIn(0, 1)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	p := d.newProjector(t, func(cfg *Config) { cfg.MaxBatch = 3 })
 	run(t, p)
 	for seq := int64(1); seq <= 10; seq++ {
-		d.append(t, deliver("c", seq, ann, bob), deliver("d", seq, ann),
-			event(deliver("read", seq).ID, events.ConversationRead, "c", upTo(seq), bob))
+		d.append(t, foldtest.Deliver("c", seq, ann, bob), foldtest.Deliver("d", seq, ann),
+			foldtest.Event(foldtest.Deliver("read", seq).ID, events.ConversationRead, "c", foldtest.UpTo(seq), bob))
 		p.Wake(0)
 	}
 	d.bus.awaitTotal(t, ann, 20)
@@ -161,12 +162,12 @@ func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 // A bus that fails loses updates, which is counted, and nothing else.
 func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	d.bus.fail(errors.New("away"))
 	p := d.newProjector(t, nil)
 	stop := run(t, p)
 	for seq := int64(1); seq <= 3; seq++ {
-		d.append(t, deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann))
 		p.Wake(0)
 		d.bus.awaitTotal(t, ann, seq)
 	}
@@ -182,9 +183,9 @@ func TestFoldingGoesOnWithoutABus(t *testing.T) {
 // What fails is counted and tried again until it works.
 func TestFailuresAreCounted(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	d.exec(t, `ALTER TABLE badged.users_p00 RENAME TO mislaid`)
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	p, log, _ := d.startOwner(t, nil)
 	log.await(t, "cannot fold, will try again")
 	if n := count(p.metrics.failed); n == 0 {
@@ -198,11 +199,11 @@ func TestFailuresAreCounted(t *testing.T) {
 // and counted.
 func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	p := d.projector // which does not run, so that nobody takes its updates
 	room := cap(p.updates)
 	for seq := range room + 2 {
-		d.append(t, deliver("c", int64(seq+1), ann))
+		d.append(t, foldtest.Deliver("c", int64(seq+1), ann))
 	}
 	d.awaitVisible(t, 0)
 	for range room + 2 {
@@ -220,14 +221,14 @@ func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 // total is the sum of the conversations it comes with.
 func TestEveryAnswerIsOfOneInstant(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	var evs []events.Event
 	for seq := int64(1); seq <= 100; seq++ {
 		for _, c := range []string{"a", "b", "c"} {
-			evs = append(evs, deliver(c, seq, ann))
+			evs = append(evs, foldtest.Deliver(c, seq, ann))
 		}
 		if seq%10 == 0 {
-			evs = append(evs, event(deliver("read", seq).ID, events.ConversationRead, "b", upTo(seq-3), ann))
+			evs = append(evs, foldtest.Event(foldtest.Deliver("read", seq).ID, events.ConversationRead, "b", foldtest.UpTo(seq-3), ann))
 		}
 	}
 	d.append(t, evs...)

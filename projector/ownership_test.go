@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/lag"
@@ -92,7 +93,7 @@ func (d *database) awaitUnowned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1, $2)`, pgsession.LockClass, p); err != nil {
 			t.Fatalf("partition %d is not given up: %v", p, err)
 		}
@@ -104,7 +105,7 @@ func (d *database) awaitUnowned(t *testing.T) {
 
 func (d *database) lags(t *testing.T) []lag.Lag {
 	t.Helper()
-	all := make([]int, partitions)
+	all := make([]int, foldtest.Partitions)
 	for i := range all {
 		all[i] = i
 	}
@@ -135,8 +136,8 @@ func TestOwnership(t *testing.T) {
 			t.Errorf("partition %d is owned by %q, want %q", l.Partition, l.Owner, ApplicationName())
 		}
 	}
-	if n := count(p.metrics.owned); n != partitions {
-		t.Errorf("the projector says that it owns %d partitions, want %d", n, partitions)
+	if n := count(p.metrics.owned); n != foldtest.Partitions {
+		t.Errorf("the projector says that it owns %d partitions, want %d", n, foldtest.Partitions)
 	}
 	stop()
 	d.awaitUnowned(t)
@@ -181,13 +182,13 @@ func TestPartitionsAreShared(t *testing.T) {
 			t.Errorf("locks (-want +got):\n%s", diff)
 		}
 		seq++
-		for p := range partitions {
-			d.append(t, deliver("c", seq, userIn(p, 0)))
+		for p := range foldtest.Partitions {
+			d.append(t, foldtest.Deliver("c", seq, foldtest.User(p, 0)))
 			for _, o := range owners {
 				o.Wake(p)
 			}
-			d.bus.awaitTotal(t, userIn(p, 0), seq)
-			if v := d.badge(t, userIn(p, 0)).Version; v != seq {
+			d.bus.awaitTotal(t, foldtest.User(p, 0), seq)
+			if v := d.badge(t, foldtest.User(p, 0)).Version; v != seq {
 				t.Errorf("version %d, want %d", v, seq)
 			}
 		}
@@ -265,10 +266,10 @@ func (c *linked) Write(b []byte) (int, error) {
 // takes them over, and the first folds nothing more until it gets some again.
 func TestTakeOverFromOneThatIsKilled(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(2, 0)
+	ann := foldtest.User(2, 0)
 	var l link
 	p, log, _ := d.startOwner(t, func(cfg *Config) { cfg.Pool = l.pool(t, d) })
-	first := &owner{p, log, partitions}
+	first := &owner{p, log, foldtest.Partitions}
 	awaitShares(t, first)
 	p, log, stopSecond := d.startOwner(t, nil)
 	second := &owner{p, log, 2}
@@ -285,12 +286,12 @@ WHERE partition = ANY ($2) GROUP BY pid`, pgsession.LockClass, labels(first.Owne
 	if owned := first.OwnedPartitions(); len(owned) > 0 {
 		t.Errorf("the first still folds %v", owned)
 	}
-	second.share = partitions
+	second.share = foldtest.Partitions
 	awaitShares(t, second)
 	if diff := cmp.Diff([]string{"0", "1", "2", "3"}, d.locked(t)); diff != "" {
 		t.Errorf("locks (-want +got):\n%s", diff)
 	}
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	first.Wake(2)
 	second.Wake(2)
 	d.bus.awaitTotal(t, ann, 1)
@@ -301,9 +302,9 @@ WHERE partition = ANY ($2) GROUP BY pid`, pgsession.LockClass, labels(first.Owne
 	// And back again, once the first can connect and the second is gone.
 	l.shut.Store(false)
 	stopSecond()
-	first.share = partitions
+	first.share = foldtest.Partitions
 	awaitShares(t, first)
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	first.Wake(2)
 	d.bus.awaitTotal(t, ann, 2)
 	if b := d.badge(t, ann); b.Version != 2 {
@@ -324,17 +325,17 @@ func labels(ids []int) []string {
 // process was stopped or whose host vanished, loses its partitions too.
 func TestTakeOverFromOneThatIsSilent(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(2, 0)
+	ann := foldtest.User(2, 0)
 	var l link
 	p, log, _ := d.startOwnerOf(t, 600*time.Millisecond, func(cfg *Config) { cfg.Pool = l.pool(t, d) })
-	first := &owner{p, log, partitions}
+	first := &owner{p, log, foldtest.Partitions}
 	awaitShares(t, first)
 	l.lossy.Store(true)
 	l.shut.Store(true)
 	p, log, _ = d.startOwner(t, nil)
-	second := &owner{p, log, partitions}
+	second := &owner{p, log, foldtest.Partitions}
 	awaitShares(t, second)
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	second.Wake(2)
 	d.bus.awaitTotal(t, ann, 1)
 	first.log.await(t, givenUp)
@@ -345,12 +346,12 @@ func TestTakeOverFromOneThatIsSilent(t *testing.T) {
 func TestServerDies(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
-	ann := userIn(3, 0)
+	ann := foldtest.User(3, 0)
 	p, log, _ := d.startOwner(t, nil)
 	log.await(t, owning)
 	var evs []events.Event
 	for seq := int64(1); seq <= 20; seq++ {
-		evs = append(evs, deliver("c", seq, ann))
+		evs = append(evs, foldtest.Deliver("c", seq, ann))
 	}
 	d.append(t, evs[:5]...)
 	p.Wake(3)

@@ -16,8 +16,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
 // publication is a publisher's transaction while it is open, and what is in it.
@@ -71,9 +72,6 @@ var publishing = map[string]func(context.Context, *pgxpool.Pool, *sql.DB) (*publ
 		}, nil
 	},
 }
-
-// published are the types that publishers may write.
-var published = slices.DeleteFunc(slices.Clone(every), func(t events.Type) bool { return t == events.ConversationExpired })
 
 const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
 
@@ -139,7 +137,7 @@ func (ps *publishers) draw(t *rapid.T) events.Event {
 		return rapid.SampledFrom(told).Draw(t, "which")
 	}
 	ps.named++
-	e := drawEvent(t, fmt.Sprint("e", ps.named), rapid.SampledFrom(published).Draw(t, "type"), ps.users)
+	e := foldtest.DrawEvent(t, fmt.Sprint("e", ps.named), rapid.SampledFrom(foldtest.PublishedTypes()).Draw(t, "type"), ps.users)
 	e.Source = fmt.Sprint("publishers ", ps.history)
 	return e
 }
@@ -235,10 +233,10 @@ func (ps *publishers) abandon() {
 }
 
 // model is what the log holds in the end.
-func (ps *publishers) model() (m model) {
+func (ps *publishers) model() (m foldtest.Model) {
 	slices.SortFunc(ps.committed, func(a, b *publication) int { return cmp.Compare(a.transactionID, b.transactionID) })
 	for _, p := range ps.committed {
-		m.events = append(m.events, p.events...)
+		m.Events = append(m.Events, p.events...)
 	}
 	return m
 }
@@ -272,20 +270,17 @@ func TestConcurrentPublishers(t *testing.T) {
 		}
 		d.fold(t)
 
-		truth, single := ps.model(), newMemory()
-		for i := range truth.events {
-			single.commit(rt, truth.events[i:i+1])
+		truth, single := ps.model(), storetest.NewMemory()
+		for i := range truth.Events {
+			single.Commit(rt, truth.Events[i])
 		}
 		for _, id := range ps.users {
-			want := single.rows[id]
-			if want == nil {
-				want = badge.NewUser(id)
+			want := single.User(id)
+			if diff := gocmp.Diff(truth.Describe(id), d.describe(t, id)); diff != "" {
+				rt.Fatalf("after\n%s%s has (-want +got):\n%s", foldtest.Story(truth.Events), id, diff)
 			}
-			if diff := gocmp.Diff(truth.describe(id), d.describe(t, id)); diff != "" {
-				rt.Fatalf("after\n%s%s has (-want +got):\n%s", story(truth.events), id, diff)
-			}
-			if diff := gocmp.Diff(versionsOf(want), d.versions(t, id)); diff != "" {
-				rt.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", story(truth.events), id, diff)
+			if diff := gocmp.Diff(storetest.Versions(want), d.versions(t, id)); diff != "" {
+				rt.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", foldtest.Story(truth.Events), id, diff)
 			}
 		}
 	})

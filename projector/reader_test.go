@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -26,7 +27,7 @@ func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
 func (d *database) changes(t *testing.T, user string, since int64) pubsub.Snapshot {
 	t.Helper()
 	held := pubsub.Held{UserID: user, Epoch: d.badge(t, user).Epoch, Version: since}
-	states, err := d.reader.States(t.Context(), events.PartitionOf(user, partitions), []pubsub.Held{held})
+	states, err := d.reader.States(t.Context(), events.PartitionOf(user, foldtest.Partitions), []pubsub.Held{held})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestReadAStranger(t *testing.T) {
 // its level.
 func TestReadCategoriesAndLevels(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	of := func(category string, e events.Event) events.Event {
 		e.Data.Category = category
 		return e
@@ -86,13 +87,13 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 	}
 	d.append(
 		t,
-		deliver("friend", 1, ann), mention(deliver("friend", 2, ann)),
-		of("likes", deliver("fans", 1, ann)),
-		mention(of("work", deliver("room", 1, ann))), of("work", deliver("room", 2, ann)),
-		event("1", events.ConversationLevelSet, "room", level(events.LevelMentions), ann),
-		mention(of("ads", deliver("shop", 1, ann))),
-		event("2", events.ConversationLevelSet, "shop", level(events.LevelNone), ann),
-		event("3", events.ConversationMarkedUnread, "note", nil, ann),
+		foldtest.Deliver("friend", 1, ann), mention(foldtest.Deliver("friend", 2, ann)),
+		of("likes", foldtest.Deliver("fans", 1, ann)),
+		mention(of("work", foldtest.Deliver("room", 1, ann))), of("work", foldtest.Deliver("room", 2, ann)),
+		foldtest.Event("1", events.ConversationLevelSet, "room", foldtest.Level(events.LevelMentions), ann),
+		mention(of("ads", foldtest.Deliver("shop", 1, ann))),
+		foldtest.Event("2", events.ConversationLevelSet, "shop", foldtest.Level(events.LevelNone), ann),
+		foldtest.Event("3", events.ConversationMarkedUnread, "note", nil, ann),
 	)
 	d.fold(t)
 	want := pubsub.Badge{
@@ -112,7 +113,7 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 // where nothing of it is unread, until it is left or counts like others again.
 func TestReadMutedConversations(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	listed := func(e events.Event, want ...string) {
 		t.Helper()
 		d.append(t, e)
@@ -121,12 +122,12 @@ func TestReadMutedConversations(t *testing.T) {
 			t.Errorf("after %s (-want +got):\n%s", e.Type, diff)
 		}
 	}
-	listed(deliver("room", 1, ann), "room")
-	listed(event("1", events.ConversationLevelSet, "room", level(events.LevelNone), ann), "room")
-	listed(event("2", events.ConversationRead, "room", upTo(1), ann), "room")
-	listed(event("3", events.ConversationLevelSet, "never seen", level(events.LevelMentions), ann), "never seen", "room")
-	listed(event("4", events.ConversationLeft, "room", nil, ann), "never seen")
-	listed(event("5", events.ConversationLevelSet, "never seen", level(events.LevelAll), ann))
+	listed(foldtest.Deliver("room", 1, ann), "room")
+	listed(foldtest.Event("1", events.ConversationLevelSet, "room", foldtest.Level(events.LevelNone), ann), "room")
+	listed(foldtest.Event("2", events.ConversationRead, "room", foldtest.UpTo(1), ann), "room")
+	listed(foldtest.Event("3", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelMentions), ann), "never seen", "room")
+	listed(foldtest.Event("4", events.ConversationLeft, "room", nil, ann), "never seen")
+	listed(foldtest.Event("5", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelAll), ann))
 	if page := d.pages(t, ann, true, 10); len(page) > 0 {
 		t.Errorf("unread are %v", page)
 	}
@@ -135,8 +136,8 @@ func TestReadMutedConversations(t *testing.T) {
 // One query answers for many users of a partition, each by what is held of it.
 func TestReadManyStates(t *testing.T) {
 	d := newDatabase(t)
-	ann, bob, cid := userIn(0, 0), userIn(0, 1), userIn(0, 2)
-	d.append(t, deliver("a1", 1, ann), deliver("a2", 1, ann), deliver("b1", 1, bob), deliver("c1", 1, cid))
+	ann, bob, cid := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
+	d.append(t, foldtest.Deliver("a1", 1, ann), foldtest.Deliver("a2", 1, ann), foldtest.Deliver("b1", 1, bob), foldtest.Deliver("c1", 1, cid))
 	d.fold(t)
 	epoch := d.badge(t, ann).Epoch
 	states, err := d.reader.States(t.Context(), 0, []pubsub.Held{
@@ -181,13 +182,13 @@ func TestReadManyStates(t *testing.T) {
 func TestReadManyUsers(t *testing.T) {
 	d := newDatabase(t)
 	var asked []string
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		for n := range 2 {
-			user := userIn(p, n)
+			user := foldtest.User(p, n)
 			asked = append([]string{user, fmt.Sprintf("stranger of %s", user)}, asked...)
-			d.append(t, deliver("c", 1, user))
+			d.append(t, foldtest.Deliver("c", 1, user))
 			if n == 1 {
-				d.append(t, deliver("c", 2, user))
+				d.append(t, foldtest.Deliver("c", 2, user))
 			}
 		}
 	}
@@ -222,11 +223,11 @@ func TestReadManyUsers(t *testing.T) {
 // there are others.
 func TestSnapshotIsLimited(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	var want []string
 	for i := range badges.MaxSnapshot {
 		id := fmt.Sprintf("c%03d", i)
-		d.append(t, deliver(id, 1, ann))
+		d.append(t, foldtest.Deliver(id, 1, ann))
 		want = append([]string{id}, want...)
 	}
 	d.fold(t)
@@ -235,7 +236,7 @@ func TestSnapshotIsLimited(t *testing.T) {
 			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
 		}
 	}
-	d.append(t, deliver("one more", 1, ann))
+	d.append(t, foldtest.Deliver("one more", 1, ann))
 	d.fold(t)
 	want = append([]string{"one more"}, want[:badges.MaxSnapshot-1]...)
 	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
@@ -252,15 +253,15 @@ func TestSnapshotIsLimited(t *testing.T) {
 // snapshot leaves out.
 func TestChangesTellOfWhatIsRead(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("read", 1, ann), deliver("unread", 1, ann), deliver("left", 1, ann), deliver("gone", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("read", 1, ann), foldtest.Deliver("unread", 1, ann), foldtest.Deliver("left", 1, ann), foldtest.Deliver("gone", 1, ann))
 	d.fold(t)
 	since := d.badge(t, ann).Version
 	d.append(
 		t,
-		event("1", events.ConversationRead, "read", upTo(1), ann),
-		event("2", events.ConversationLeft, "left", nil, ann),
-		event("3", events.MessageRecalled, "gone", func(d *events.Data) { d.Seq = 1 }, ann),
+		foldtest.Event("1", events.ConversationRead, "read", foldtest.UpTo(1), ann),
+		foldtest.Event("2", events.ConversationLeft, "left", nil, ann),
+		foldtest.Event("3", events.MessageRecalled, "gone", func(d *events.Data) { d.Seq = 1 }, ann),
 	)
 	d.fold(t)
 
@@ -287,19 +288,19 @@ func TestChangesTellOfWhatIsRead(t *testing.T) {
 // A conversation that was left is in no list, until a later message.
 func TestLeftConversationsAreInNoList(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	listed := func() [3][]string {
 		return [3][]string{
 			conversationIDs(d.snapshot(t, ann).Conversations), conversationIDs(d.pages(t, ann, false, 10)), conversationIDs(d.pages(t, ann, true, 10)),
 		}
 	}
-	d.append(t, deliver("c", 1, ann), event("1", events.ConversationLeft, "c", nil, ann))
-	d.append(t, event("2", events.ConversationMarkedUnread, "c", nil, ann), event("3", events.ConversationLeft, "never seen", nil, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Event("1", events.ConversationLeft, "c", nil, ann))
+	d.append(t, foldtest.Event("2", events.ConversationMarkedUnread, "c", nil, ann), foldtest.Event("3", events.ConversationLeft, "never seen", nil, ann))
 	d.fold(t)
 	if diff := cmp.Diff([3][]string{}, listed()); diff != "" {
 		t.Errorf("after leaving (-want +got):\n%s", diff)
 	}
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	if diff := cmp.Diff([3][]string{{"c"}, {"c"}, {"c"}}, listed()); diff != "" {
 		t.Errorf("after another message (-want +got):\n%s", diff)
@@ -310,11 +311,11 @@ func TestLeftConversationsAreInNoList(t *testing.T) {
 // where some change in between.
 func TestConversationsByPages(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	for _, id := range []string{"e", "b", "d", "a", "c"} {
-		d.append(t, deliver(id, 1, ann))
+		d.append(t, foldtest.Deliver(id, 1, ann))
 	}
-	d.append(t, event("1", events.UserReadAll, "", nil, ann), deliver("c", 2, ann))
+	d.append(t, foldtest.Event("1", events.UserReadAll, "", nil, ann), foldtest.Deliver("c", 2, ann))
 	d.fold(t)
 	for limit := 1; limit <= 6; limit++ {
 		if diff := cmp.Diff([]string{"c", "a", "b", "d", "e"}, conversationIDs(d.pages(t, ann, false, limit))); diff != "" {
@@ -326,7 +327,7 @@ func TestConversationsByPages(t *testing.T) {
 	if diff := cmp.Diff([]string{"c", "a"}, conversationIDs(page)); diff != "" || err != nil {
 		t.Fatalf("error %v, first page (-want +got):\n%s", err, diff)
 	}
-	d.append(t, deliver("d", 2, ann)) // moves to the front
+	d.append(t, foldtest.Deliver("d", 2, ann)) // moves to the front
 	d.fold(t)
 	page, cursor, err = d.reader.Conversations(t.Context(), ann, false, 2, cursor)
 	if diff := cmp.Diff([]string{"b", "e"}, conversationIDs(page)); diff != "" || err != nil || cursor != "" {
@@ -353,9 +354,9 @@ func TestConversationsByABadCursor(t *testing.T) {
 // A conversation is asked for by itself, also one that is out of every list.
 func TestReadConversation(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 9, ann), deliver("c", 7, ann), deliver("left", 3, ann),
-		event("1", events.ConversationLeft, "left", nil, ann), event("2", events.ConversationLeft, "never seen", nil, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 9, ann), foldtest.Deliver("c", 7, ann), foldtest.Deliver("left", 3, ann),
+		foldtest.Event("1", events.ConversationLeft, "left", nil, ann), foldtest.Event("2", events.ConversationLeft, "never seen", nil, ann))
 	d.fold(t)
 	for conversation, want := range map[string]pubsub.Conversation{
 		"c": {
@@ -376,7 +377,7 @@ func TestReadConversation(t *testing.T) {
 // about, and of them alone.
 func TestFolded(t *testing.T) {
 	d := newDatabase(t)
-	ann, anns, bob := userIn(0, 0), userIn(0, 1), userIn(1, 0)
+	ann, anns, bob := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0)
 	folded := func(receipt events.Receipt, users ...string) bool {
 		t.Helper()
 		ok, err := d.reader.Folded(t.Context(), users, receipt.TransactionID)
@@ -388,9 +389,9 @@ func TestFolded(t *testing.T) {
 	if !folded(events.Receipt{TransactionID: 1 << 40}, ann, bob) {
 		t.Error("an empty log is not folded")
 	}
-	first := d.append(t, deliver("c", 1, ann, bob))
-	again := d.append(t, deliver("c", 1, ann, bob))
-	last := d.append(t, deliver("c", 2, ann))
+	first := d.append(t, foldtest.Deliver("c", 1, ann, bob))
+	again := d.append(t, foldtest.Deliver("c", 1, ann, bob))
+	last := d.append(t, foldtest.Deliver("c", 2, ann))
 	before := events.Receipt{TransactionID: first.TransactionID - 1}
 	type question struct {
 		name  string

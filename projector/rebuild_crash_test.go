@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 )
@@ -104,7 +105,7 @@ END $$`)
 			}
 
 			rebuilt := d.rebuild(t, nil)
-			if after == wrong && (len(rebuilt) != partitions || rebuilt[0].DifferentUsers != 1) || after == right && len(rebuilt) != 0 {
+			if after == wrong && (len(rebuilt) != foldtest.Partitions || rebuilt[0].DifferentUsers != 1) || after == right && len(rebuilt) != 0 {
 				t.Errorf("the next one rebuilt %v", rebuilt)
 			}
 			if diff := cmp.Diff(right, d.dump(t)); diff != "" {
@@ -113,7 +114,7 @@ END $$`)
 			if diff := cmp.Diff(schema, d.schema(t)); diff != "" || len(d.shadows(t)) > 0 {
 				t.Errorf("the tables are (-want +got):\n%s", diff)
 			}
-			d.append(t, deliver("c", 5, ann))
+			d.append(t, foldtest.Deliver("c", 5, ann))
 			d.fold(t)
 			d.verifyAll(t, replay.VerifyOptions{})
 		})
@@ -165,11 +166,11 @@ func TestRebuildResumes(t *testing.T) {
 	if before, rebuilt := of(nil); !slices.Equal(before, []int{0, 1}) || !slices.Equal(rebuilt, []int{2, 3}) {
 		t.Errorf("the next one rebuilt %v after %v", rebuilt, before)
 	}
-	if before, rebuilt := of(nil); before != nil || len(rebuilt) != partitions {
+	if before, rebuilt := of(nil); before != nil || len(rebuilt) != foldtest.Partitions {
 		t.Errorf("the one after that rebuilt %v after %v", rebuilt, before)
 	}
 	interrupt()
-	if before, rebuilt := of(func(cfg *rebuild.Config) { cfg.Anew = true }); before != nil || len(rebuilt) != partitions {
+	if before, rebuilt := of(func(cfg *rebuild.Config) { cfg.Anew = true }); before != nil || len(rebuilt) != foldtest.Partitions {
 		t.Errorf("anew it rebuilt %v after %v", rebuilt, before)
 	}
 }
@@ -243,8 +244,8 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 				t.Errorf("meanwhile the badge is %+v", b)
 			}
 			// Of one who was right, and is named by an event after that is known.
-			d.exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'd'`, userIn(0, 1))
-			d.append(t, deliver("c", 5, userIn(0, 1)), deliver("c", 1, userIn(0, 7)))
+			d.exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'd'`, foldtest.User(0, 1))
+			d.append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)), foldtest.Deliver("c", 1, foldtest.User(0, 7)))
 			d.fold(t)
 			if _, err := reading.Exec(t.Context(), `COMMIT`); err != nil {
 				t.Error(err)
@@ -263,8 +264,8 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	blocked, ended := make(chan struct{}, 1), make(chan error, 1)
-	err := replay.WithSnapshot(t.Context(), d.pool, 0, partitions, func(in *replay.Snapshot) error {
-		d.append(t, deliver("c", 5, userIn(0, 1)))
+	err := replay.WithSnapshot(t.Context(), d.pool, 0, foldtest.Partitions, func(in *replay.Snapshot) error {
+		d.append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)))
 		d.fold(t)
 		go func() {
 			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
@@ -302,15 +303,15 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 func TestRebuildWhileEventsPourIn(t *testing.T) {
 	d := newDatabase(t)
 	p, _, stop := d.startOwner(t, func(cfg *Config) { cfg.MaxBatch = 50 })
-	users := []string{userIn(0, 0), userIn(0, 1), userIn(1, 0), userIn(1, 1)}
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0), foldtest.User(1, 1)}
 	var enough atomic.Bool
 	var pouring sync.WaitGroup
 	pouring.Go(func() {
 		for seq := int64(1); !enough.Load(); seq++ {
 			evs := []events.Event{
-				deliver("c", seq, users...), deliver(fmt.Sprint("d", seq%7), seq, users[seq%4]),
-				event(fmt.Sprint("m", seq%50), events.ConversationMarkedUnread, "marked", nil, users...),
-				event(fmt.Sprint("r", seq), events.ConversationRead, "marked", upTo(1), users[seq%4]),
+				foldtest.Deliver("c", seq, users...), foldtest.Deliver(fmt.Sprint("d", seq%7), seq, users[seq%4]),
+				foldtest.Event(fmt.Sprint("m", seq%50), events.ConversationMarkedUnread, "marked", nil, users...),
+				foldtest.Event(fmt.Sprint("r", seq), events.ConversationRead, "marked", foldtest.UpTo(1), users[seq%4]),
 			}
 			r, err := d.log.Append(t.Context(), evs...)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/rebuild"
@@ -100,7 +101,7 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := drawHistory(rt, every, users)
+		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 		}
@@ -108,7 +109,7 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 		d.appendAndFold(t, rt, history[overtakes:])
 		before := d.identities(t)
 		rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
-			partition := events.PartitionOf(rapid.SampledFrom(users).Draw(rt, "rebuilt"), partitions)
+			partition := events.PartitionOf(rapid.SampledFrom(users).Draw(rt, "rebuilt"), foldtest.Partitions)
 			cfg.Partition = &partition
 			cfg.Memory = rapid.SampledFrom([]int64{1, 20_000, 1 << 20}).Draw(rt, "memory")
 			cfg.Progress = watch{done: func() {
@@ -120,7 +121,7 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 		})
 		for _, p := range rebuilt {
 			if p.DifferentUsers != 0 || len(p.First) != 0 {
-				rt.Fatalf("after\n%sit found %+v", story(history), p)
+				rt.Fatalf("after\n%sit found %+v", foldtest.Story(history), p)
 			}
 		}
 		if diff := cmp.Diff(before, d.identities(t)); diff != "" || len(rebuilt) != 1 {
@@ -179,7 +180,7 @@ func TestRebuildRepairs(t *testing.T) {
 				t.Errorf("clients are told %+v, %s", told, diff)
 			}
 
-			d.append(t, deliver("c", 5, ann), deliver("d", 2, userIn(0, 1)), event("all", events.UserReadAll, "", nil, userIn(0, 1)))
+			d.append(t, foldtest.Deliver("c", 5, ann), foldtest.Deliver("d", 2, foldtest.User(0, 1)), foldtest.Event("all", events.UserReadAll, "", nil, foldtest.User(0, 1)))
 			d.fold(t)
 			d.verifyAll(t, replay.VerifyOptions{})
 			if after := d.badge(t, ann); after.Version != b.Version+1 || after.Epoch != b.Epoch || after.Total != b.Total+1 {
@@ -194,12 +195,12 @@ func TestRebuildRepairs(t *testing.T) {
 func TestRebuildRepairsMany(t *testing.T) {
 	d, ann := startPlants(t)
 	for i := range 30 {
-		d.append(t, deliver(fmt.Sprint("room ", i), 1, userIn(0, i)))
+		d.append(t, foldtest.Deliver(fmt.Sprint("room ", i), 1, foldtest.User(0, i)))
 	}
 	d.fold(t)
 	right := d.dump(t)
 	d.exec(t, `TRUNCATE badged.users_p00, badged.conversations_p00, badged.conversations_p01`)
-	d.exec(t, `INSERT INTO badged.users VALUES (0, 1, 0, 0, $1, '{}')`, userIn(0, 50))
+	d.exec(t, `INSERT INTO badged.users VALUES (0, 1, 0, 0, $1, '{}')`, foldtest.User(0, 50))
 	rebuilt := d.rebuild(t, nil)
 	named := map[string]struct{}{}
 	for _, difference := range rebuilt[0].First {
@@ -211,7 +212,7 @@ func TestRebuildRepairsMany(t *testing.T) {
 	if diff := cmp.Diff(right, d.dump(t)); diff != "" {
 		t.Errorf("the rows are (-before +after):\n%s", diff)
 	}
-	if left := d.lines(t, `SELECT user_id FROM badged.users WHERE user_id = $1`, userIn(0, 50)); len(left) > 0 {
+	if left := d.lines(t, `SELECT user_id FROM badged.users WHERE user_id = $1`, foldtest.User(0, 50)); len(left) > 0 {
 		t.Errorf("%v stays", left)
 	}
 	if b := d.badge(t, ann); b.Total == 0 {
@@ -226,7 +227,7 @@ func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	d.heal(t, ann)
-	d.append(t, deliver("c", 5, ann))
+	d.append(t, foldtest.Deliver("c", 5, ann))
 	d.fold(t)
 	before := d.dump(t)
 	for _, p := range d.rebuild(t, nil) {
@@ -253,7 +254,7 @@ func TestRebuildRevisesTheBatchThatWaits(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	d.append(t, deliver("c", 5, ann))
+	d.append(t, foldtest.Deliver("c", 5, ann))
 	d.awaitVisible(t, 0)
 	d.exec(t, `CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(42);
@@ -309,8 +310,8 @@ END $$`)
 func TestRebuildAcrossGenerations(t *testing.T) {
 	d, ann := startPlants(t)
 	p := d.projector.partitions[0]
-	mark := event("mark", events.ConversationMarkedUnread, "c2", nil, ann)
-	d.append(t, mark, event("r", events.ConversationRead, "c2", upTo(2), ann))
+	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c2", nil, ann)
+	d.append(t, mark, foldtest.Event("r", events.ConversationRead, "c2", foldtest.UpTo(2), ann))
 	d.fold(t)
 	overtaken := false
 	rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
@@ -322,7 +323,7 @@ func TestRebuildAcrossGenerations(t *testing.T) {
 			overtaken = true
 			for seq := range int64(store.ProbedGenerations + 1) {
 				d.rotate(t, p)
-				d.append(t, deliver("e", seq+1, ann))
+				d.append(t, foldtest.Deliver("e", seq+1, ann))
 				drain(t, p)
 			}
 			d.append(t, mark, mark)
@@ -360,10 +361,10 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 	owner.exec(t, `CREATE ROLE "serving role" LOGIN`)
 	owner.exec(t, `GRANT USAGE ON SCHEMA badged TO "serving role"`)
 	owner.exec(t, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA badged TO "serving role"`)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	pool := newPool(t, owner.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "serving role" })
 	p := owner.newProjector(t, func(cfg *Config) { cfg.Pool = pool }).partitions[0]
-	owner.append(t, deliver("c", 1, ann))
+	owner.append(t, foldtest.Deliver("c", 1, ann))
 	drain(t, p)
 	owner.exec(t, `UPDATE badged.users SET total = 99`)
 	asRole := func(cfg *rebuild.Config) {
@@ -379,7 +380,7 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 	if rebuilt := owner.rebuild(t, asRole); rebuilt[0].DifferentUsers != 1 {
 		t.Errorf("it found %+v", rebuilt)
 	}
-	owner.append(t, deliver("c", 2, ann))
+	owner.append(t, foldtest.Deliver("c", 2, ann))
 	drain(t, p)
 	if b := owner.badge(t, ann); b.Total != 2 {
 		t.Errorf("the badge is %+v", b)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/replay"
 )
@@ -37,7 +38,7 @@ type journey struct {
 	events  int
 	// order are the keys of each partition's events, in the order in which they
 	// were published.
-	order [partitions][]string
+	order [foldtest.Partitions][]string
 	// heard is how many events of partition 0 the audit has got.
 	heard int
 }
@@ -60,7 +61,7 @@ func (j *journey) publish(t *testing.T, transactions int) {
 		}
 		for _, e := range evs {
 			for p := range j.order {
-				if slices.ContainsFunc(e.Data.UserIDs, func(u string) bool { return events.PartitionOf(u, partitions) == p }) {
+				if slices.ContainsFunc(e.Data.UserIDs, func(u string) bool { return events.PartitionOf(u, foldtest.Partitions) == p }) {
 					j.order[p] = append(j.order[p], e.Key().String())
 				}
 			}
@@ -76,11 +77,11 @@ func (j *journey) event() events.Event {
 	j.events++
 	var users []string
 	for range 1 + j.IntN(3) {
-		if u := userIn(j.IntN(partitions), j.IntN(2)); !slices.Contains(users, u) {
+		if u := foldtest.User(j.IntN(foldtest.Partitions), j.IntN(2)); !slices.Contains(users, u) {
 			users = append(users, u)
 		}
 	}
-	e := event(fmt.Sprint(j.events), events.ConversationMarkedUnread, fmt.Sprint("c", j.IntN(3)), nil, users...)
+	e := foldtest.Event(fmt.Sprint(j.events), events.ConversationMarkedUnread, fmt.Sprint("c", j.IntN(3)), nil, users...)
 	switch j.IntN(5) {
 	case 0:
 		e.Type, e.Data.Level = events.ConversationLevelSet, []events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}[j.IntN(3)]
@@ -98,7 +99,7 @@ func (j *journey) event() events.Event {
 func (j *journey) fold(t *testing.T, limit int) *database {
 	t.Helper()
 	d := openDatabase(t, j.url)
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		d.awaitVisible(t, p)
 		step(t, d.projector.partitions[p], limit)
 	}
@@ -148,7 +149,7 @@ func (j *journey) repair(t *testing.T) {
 	}
 	j.settled = true
 	d := openDatabase(t, j.url)
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		if diff := cmp.Diff(j.order[p], d.keys(t, p)); diff != "" {
 			t.Fatalf("order in partition %d (-want +got):\n%s", p, diff)
 		}
@@ -206,7 +207,7 @@ func TestRepairKeepsTheOrder(t *testing.T) {
 func (j *journey) arrive(t *testing.T) {
 	t.Helper()
 	d := openDatabase(t, j.url)
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		d.awaitVisible(t, p)
 		j.reference.awaitVisible(t, p)
 	}
@@ -215,7 +216,7 @@ func (j *journey) arrive(t *testing.T) {
 	if diff := cmp.Diff(j.reference.dump(t), d.dump(t)); diff != "" {
 		t.Errorf("badges (-never moved +restored):\n%s", diff)
 	}
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), p, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
 			t.Error(err)
 		}
@@ -228,9 +229,9 @@ func TestRepairLogWhereIDsCoincide(t *testing.T) {
 	const n = 1500
 	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
 	original := openDatabase(t, from.NewDB(t, migrated))
-	users := make([]string, partitions)
+	users := make([]string, foldtest.Partitions)
 	for p := range users {
-		users[p] = userIn(p, 0)
+		users[p] = foldtest.User(p, 0)
 	}
 	named, err := json.Marshal(users)
 	if err != nil {
@@ -254,11 +255,11 @@ END $$`, n, named))
 		t.Fatalf("the restore ends with id %d, which is none of the events': %d to %d", id, first, first+n)
 	}
 	reports, _, err := repaired(t, url, nil)
-	if err != nil || len(reports) != partitions || reports[0] != (renumber.Result{Partition: 0, Copied: n}) {
+	if err != nil || len(reports) != foldtest.Partitions || reports[0] != (renumber.Result{Partition: 0, Copied: n}) {
 		t.Fatalf("repairing: %v, %v", reports, err)
 	}
 	d := openDatabase(t, url)
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
 			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 		}

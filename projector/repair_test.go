@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -94,25 +95,25 @@ func auditedUpTo(t testing.TB, d *database) int {
 // recent comes after the restore.
 func oldFolded() []events.Event {
 	return []events.Event{
-		deliver("c", 1, userIn(0, 0), userIn(1, 0)), deliver("c", 2, userIn(0, 0)),
-		event("level", events.ConversationLevelSet, "c", level(events.LevelMentions), userIn(1, 0)),
-		event("mark", events.ConversationMarkedUnread, "c", nil, userIn(1, 0)),
+		foldtest.Deliver("c", 1, foldtest.User(0, 0), foldtest.User(1, 0)), foldtest.Deliver("c", 2, foldtest.User(0, 0)),
+		foldtest.Event("level", events.ConversationLevelSet, "c", foldtest.Level(events.LevelMentions), foldtest.User(1, 0)),
+		foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, foldtest.User(1, 0)),
 	}
 }
 
 func oldUnfolded() []events.Event {
 	return []events.Event{
-		deliver("c", 3, userIn(0, 0), userIn(1, 0)),
-		event("level 2", events.ConversationLevelSet, "c", level(events.LevelNone), userIn(1, 0), userIn(0, 0)),
-		deliver("d", 1, userIn(0, 1)), deliver("d", 2, userIn(0, 1), userIn(1, 0)),
+		foldtest.Deliver("c", 3, foldtest.User(0, 0), foldtest.User(1, 0)),
+		foldtest.Event("level 2", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), foldtest.User(1, 0), foldtest.User(0, 0)),
+		foldtest.Deliver("d", 1, foldtest.User(0, 1)), foldtest.Deliver("d", 2, foldtest.User(0, 1), foldtest.User(1, 0)),
 	}
 }
 
 func recent() []events.Event {
 	return []events.Event{
-		event("level 3", events.ConversationLevelSet, "c", level(events.LevelAll), userIn(1, 0), userIn(0, 0)),
-		event("read", events.ConversationRead, "c", upTo(2), userIn(0, 0)),
-		deliver("d", 3, userIn(0, 1)),
+		foldtest.Event("level 3", events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), foldtest.User(1, 0), foldtest.User(0, 0)),
+		foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(2), foldtest.User(0, 0)),
+		foldtest.Deliver("d", 3, foldtest.User(0, 1)),
 	}
 }
 
@@ -260,7 +261,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 			for g := 2; g <= 3; g++ { // what was there, and ahead
 				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING ALL);\n", store.KeysTable(0, g), store.KeysTable(0, 1))
 			}
-			for p := range partitions {
+			for p := range foldtest.Partitions {
 				empty += fmt.Sprintf("TRUNCATE badged.%s_offsets;\n", events.Topic(p))
 			}
 			return psql(t, to, migrated, []byte(empty+strings.Join(sql, "")))
@@ -316,7 +317,7 @@ func TestRepairLog(t *testing.T) {
 
 				d := openDatabase(t, url)
 				appendEach(t, original, recent()) // what would have been
-				for p := range partitions {
+				for p := range foldtest.Partitions {
 					if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
 						t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 					}
@@ -437,7 +438,7 @@ func TestRepairLogTwice(t *testing.T) {
 	}
 	d := openDatabase(t, url)
 	appendEach(t, original, recent())
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
 			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 		}
@@ -478,10 +479,10 @@ func TestArchiveBetweenTwoRepairs(t *testing.T) {
 	d.fold(t)
 	appendEach(t, original, recent())
 	original.fold(t)
-	if got, want := d.badge(t, userIn(0, 0)), original.badge(t, userIn(0, 0)); got.Total != want.Total || got.Version != want.Version {
+	if got, want := d.badge(t, foldtest.User(0, 0)), original.badge(t, foldtest.User(0, 0)); got.Total != want.Total || got.Version != want.Version {
 		t.Errorf("the badge is %+v, want %+v", got, want)
 	}
-	d.checkArchived(t, dir, userIn(0, 0), userIn(0, 1))
+	d.checkArchived(t, dir, foldtest.User(0, 0), foldtest.User(0, 1))
 }
 
 // In the cluster that it came from a log is a copy too.
@@ -525,9 +526,9 @@ func TestRepairLogOfALogAtHome(t *testing.T) {
 func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
 	d := newDatabase(t)
 	stop := run(t, d.projector)
-	d.append(t, deliver("c", 1, userIn(3, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(3, 0)))
 	d.projector.Wake(3)
-	d.bus.awaitTotal(t, userIn(3, 0), 1)
+	d.bus.awaitTotal(t, foldtest.User(3, 0), 1)
 	_, _, err := repaired(t, d.url, nil)
 	var owned *renumber.PartitionOwnedError
 	if !errors.As(err, &owned) || owned.Application != ApplicationName() || owned.PID == 0 {
@@ -548,7 +549,7 @@ func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
 		// Which are settled anew.
 		"badged.log_ranges.starts", "badged.log_ranges.ends", "badged.log_ranges.bound", "badged.log_ranges.made_id",
 	}
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		want = append(want, "badged."+events.Topic(p)+"_r1.transaction_id")
 		want = append(want, "badged."+events.Topic(p)+".transaction_id", "badged."+events.Topic(p)+"_offsets.last_processed_transaction_id")
 	}
@@ -578,7 +579,7 @@ func TestRepairLogOfACopyOfACopy(t *testing.T) {
 	}
 	d := openDatabase(t, url)
 	appendEach(t, original, recent())
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
 			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 		}

@@ -1,6 +1,10 @@
 package projector
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/badged/badged/internal/devtest/foldtest"
+)
 
 // A partition whose events are hidden looks again when a batch of another one
 // has committed, which may have been what hid them; also where that happened
@@ -8,7 +12,7 @@ import "testing"
 func TestHiddenEventsAwaitTheNextCommit(t *testing.T) {
 	d := newDatabase(t)
 	folding, waiting := d.projector.partitions[0], d.projector.partitions[1]
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	woken := func() bool {
 		select {
 		case <-waiting.wakes:
@@ -18,7 +22,7 @@ func TestHiddenEventsAwaitTheNextCommit(t *testing.T) {
 		}
 	}
 	foldOne := func(seq int64) {
-		d.append(t, deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann))
 		d.awaitVisible(t, 0)
 		step(t, folding, 10)
 	}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/store/storetest"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -35,7 +35,7 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++ // a database is used for all histories, each with users of its own
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := drawHistory(rt, every, users)
+		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 		}
@@ -43,20 +43,17 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 		d.appendAndFold(t, rt, history)
 
 		for _, id := range users {
-			p := events.PartitionOf(id, partitions)
-			truth := model{events: history, generations: d.generationsOf(t, history, p, start[p])}
-			if diff := cmp.Diff(truth.describe(id), d.describe(t, id)); diff != "" {
-				rt.Fatalf("after\n%sin generations %v the tables of %s are (-want +got):\n%s", story(history), truth.generations, id, diff)
+			p := events.PartitionOf(id, foldtest.Partitions)
+			truth := foldtest.Model{Events: history, Generations: d.generationsOf(t, history, p, start[p])}
+			if diff := cmp.Diff(truth.Describe(id), d.describe(t, id)); diff != "" {
+				rt.Fatalf("after\n%sin generations %v the tables of %s are (-want +got):\n%s", foldtest.Story(history), truth.Generations, id, diff)
 			}
-			want := d.replay(t, p, start[p]).rows[id]
-			if want == nil {
-				want = badge.NewUser(id)
-			}
-			if diff := cmp.Diff(versionsOf(want), d.versions(t, id)); diff != "" {
-				rt.Fatalf("after\n%sin generations %v the versions of %s are (-one by one +got):\n%s", story(history), truth.generations, id, diff)
+			want := d.replay(t, p, start[p]).User(id)
+			if diff := cmp.Diff(storetest.Versions(want), d.versions(t, id)); diff != "" {
+				rt.Fatalf("after\n%sin generations %v the versions of %s are (-one by one +got):\n%s", foldtest.Story(history), truth.Generations, id, diff)
 			}
 			if diff := d.compareAnswers(t, rt, want); diff != "" {
-				rt.Fatalf("after\n%sthe reader says of %s (-want +got):\n%s", story(history), id, diff)
+				rt.Fatalf("after\n%sthe reader says of %s (-want +got):\n%s", foldtest.Story(history), id, diff)
 			}
 		}
 	})
@@ -66,10 +63,10 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 // Seqs at the end of their range, and a room that is never read and whose seqs
 // are not dense: the sets come back from the tables as they were.
 func TestUnusualSetsThroughTheTables(t *testing.T) {
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	var far []events.Event
 	for i := range int64(badge.MaxRanges + 10) {
-		e := deliver("sparse", 1+sparse*i, ann)
+		e := foldtest.Deliver("sparse", 1+sparse*i, ann)
 		if i%3 == 0 {
 			e.Data.MentionedUserIDs = e.Data.UserIDs
 		}
@@ -77,7 +74,7 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 	}
 	var holes []events.Event
 	for i := range int64(4 * badge.MaxRanges) {
-		e := deliver("holes", 1+3*i/2, ann)
+		e := foldtest.Deliver("holes", 1+3*i/2, ann)
 		if i%3 == 0 {
 			e.Data.MentionedUserIDs = e.Data.UserIDs
 		}
@@ -86,35 +83,35 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 	last := int64(math.MaxInt64)
 	for name, history := range map[string][]events.Event{
 		"the greatest seqs": {
-			deliver("c", last, ann), deliver("c", last-2, ann), deliver("c", last-1, ann),
-			event("recall", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = last - 1 }, ann),
-			event("read", events.ConversationRead, "c", upTo(last-2), ann),
+			foldtest.Deliver("c", last, ann), foldtest.Deliver("c", last-2, ann), foldtest.Deliver("c", last-1, ann),
+			foldtest.Event("recall", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = last - 1 }, ann),
+			foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(last-2), ann),
 		},
-		"read to the end": {deliver("c", last, ann), event("read", events.ConversationRead, "c", upTo(last), ann), deliver("c", 1, ann)},
+		"read to the end": {foldtest.Deliver("c", last, ann), foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(last), ann), foldtest.Deliver("c", 1, ann)},
 		"many holes": append(slices.Clone(holes),
-			event("read", events.ConversationRead, "holes", upTo(20), ann),
-			event("recall", events.MessageRecalled, "holes", func(d *events.Data) { d.Seq = 25 }, ann), deliver("holes", 24, ann)),
+			foldtest.Event("read", events.ConversationRead, "holes", foldtest.UpTo(20), ann),
+			foldtest.Event("recall", events.MessageRecalled, "holes", func(d *events.Data) { d.Seq = 25 }, ann), foldtest.Deliver("holes", 24, ann)),
 		"too many ranges": append(slices.Clone(far),
-			event("recall", events.MessageRecalled, "sparse", func(d *events.Data) { d.Seq = 1 }, ann)),
+			foldtest.Event("recall", events.MessageRecalled, "sparse", func(d *events.Data) { d.Seq = 1 }, ann)),
 		"too many ranges, read in part": append(slices.Clone(far),
-			event("read", events.ConversationRead, "sparse", upTo(5*sparse), ann)),
+			foldtest.Event("read", events.ConversationRead, "sparse", foldtest.UpTo(5*sparse), ann)),
 		"too many ranges, read until exact": append(slices.Clone(far),
-			event("read", events.ConversationRead, "sparse", upTo(1000*sparse+1), ann)),
+			foldtest.Event("read", events.ConversationRead, "sparse", foldtest.UpTo(1000*sparse+1), ann)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, single := newDatabase(t), newMemory()
+			d, single := newDatabase(t), storetest.NewMemory()
 			for i := range history {
-				single.commit(t, history[i:i+1])
+				single.Commit(t, history[i])
 			}
 			d.append(t, history...)
 			for _, p := range d.projector.partitions {
 				p.limit = 100
 			}
 			d.fold(t)
-			if diff := cmp.Diff(single.describe(ann), d.describe(t, ann)); diff != "" {
+			if diff := cmp.Diff(single.Describe(ann), d.describe(t, ann)); diff != "" {
 				t.Errorf("the tables are (-one by one +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(versionsOf(single.rows[ann]), d.versions(t, ann)); diff != "" {
+			if diff := cmp.Diff(storetest.Versions(single.Users[ann]), d.versions(t, ann)); diff != "" {
 				t.Errorf("the versions are (-one by one +got):\n%s", diff)
 			}
 		})
@@ -145,41 +142,30 @@ func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Eve
 	d.fold(t)
 }
 
-// describe says of the rows of a user what model.describe says of its events.
+// describe returns the state of a user in the tables as text.
 func (d *database) describe(t *testing.T, id string) string {
 	t.Helper()
-	total, mentions, categories := 0, 0, map[string]int{}
+	s := foldtest.State{Categories: map[string]int64{}}
 	rows, err := d.pool.Query(t.Context(), `SELECT total, mentions, categories FROM badged.users WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rows.Next() {
-		if err := rows.Scan(&total, &mentions, &categories); err != nil {
+		if err := rows.Scan(&s.Total, &s.Mentions, &s.Categories); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, mentions, `+badges.FirstUnreadSQL+`,
+	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, `+badges.FirstUnreadSQL+`, mentions,
        read_seq, last_seq, level::text, category, marked_unread,
        coalesce(left_seq >= last_seq, false) AND (last_seq > 0 OR read_seq > 0 OR level <> 'all')
 FROM badged.conversations WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
-	for rows.Next() {
-		var conversation, level, category string
-		var unread, mentions int
-		var first, read, last int64
-		var marked, left bool
-		if err := rows.Scan(&conversation, &unread, &mentions, &first, &read, &last, &level, &category, &marked, &left); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, conversationLine(conversation, unread, mentions, first, read, last, events.Level(level), category, marked, left))
-	}
-	if err := rows.Err(); err != nil {
+	if s.Conversations, err = pgx.CollectRows(rows, pgx.RowToStructByPos[foldtest.ConversationState]); err != nil {
 		t.Fatal(err)
 	}
-	return describe(total, mentions, fmt.Sprint(categories), lines)
+	return s.String()
 }
 
 // versions returns the versions of a user, under "", and of its conversations,
@@ -204,19 +190,6 @@ SELECT conversation_id, version FROM badged.conversations WHERE user_id = $1`, i
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return withoutZeros(versions)
-}
-
-// versionsOf returns the same of a state in memory.
-func versionsOf(u *badge.User) map[string]int64 {
-	versions := map[string]int64{"": u.Version}
-	for id, c := range u.Conversations {
-		versions[id] = c.Version
-	}
-	return withoutZeros(versions)
-}
-
-func withoutZeros(versions map[string]int64) map[string]int64 {
 	maps.DeleteFunc(versions, func(_ string, v int64) bool { return v == 0 })
 	return versions
 }
@@ -332,79 +305,5 @@ WHERE unread <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unread
 	}
 	for _, wrong := range slices.Concat(d.lines(t, wrongUsersSQL), d.lines(t, wrongSetsSQL)) {
 		t.Error(wrong)
-	}
-}
-
-// No update is made of a user of whom nobody hears, nor of one of whom nothing
-// can be seen to have changed.
-func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
-	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
-	e := deliver("c", 1, "ann", "ben")
-	store.Fold(&e, users)
-	updates := store.ClientUpdates(store.Sorted(users), 3, "epoch", func(u pubsub.User) bool {
-		return u == pubsub.User{ID: "ben", Partition: 3} || u.ID == "eve"
-	})
-	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
-		t.Errorf("the updates are %+v, want one of ben", updates)
-	}
-}
-
-// The room that is made for the arrays of a statement is enough, and not much
-// more, whatever the rows.
-func TestArraysFitTheirRoom(t *testing.T) {
-	types := pgtype.NewMap()
-	pgwire.RegisterArrays(types)
-	oid := func(value any) uint32 {
-		switch value.(type) {
-		case []int64:
-			return pgtype.Int8ArrayOID
-		case []int32:
-			return pgtype.Int4ArrayOID
-		case []bool:
-			return pgtype.BoolArrayOID
-		}
-		return pgtype.TextArrayOID
-	}
-	users := map[string]*badge.User{}
-	for i := range 2000 {
-		u := badge.NewUser(fmt.Sprint("user ", i))
-		users[u.ID] = u
-		if i%2 == 0 { // there are rows of it
-			u.Stored, u.HasRow = 1, true
-			u.Conversation("c").Stored = true
-		}
-		for _, e := range []events.Event{
-			deliver("c", 1, u.ID), deliver("c", 3, u.ID), deliver("other", 1, u.ID),
-			event("1", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 3 }, u.ID),
-			event("2", events.ConversationLevelSet, "c", level(events.LevelMentions), u.ID),
-			event("3", events.ConversationLeft, "other", nil, u.ID),
-		} {
-			e.Data.MentionedUserIDs = e.Data.UserIDs
-			store.Fold(&e, users)
-		}
-	}
-	var batch pgx.Batch
-	all := store.NewTables(0).QueueWrites(&batch, store.Sorted(users))
-	sum := 0
-	for _, q := range batch.QueuedQueries {
-		bytes := 0
-		for i, value := range q.Arguments {
-			of := oid(value)
-			if i == 4 && len(q.Arguments) == 6 { // the categories of users
-				of = pgtype.JSONBArrayOID
-			}
-			b, err := types.Encode(of, pgtype.BinaryFormatCode, value, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bytes += len(b)
-		}
-		if room := q.Arguments[0].(pgwire.Leading).Bytes; room < bytes || room > bytes+store.ArraysBytes*2 {
-			t.Errorf("there is room for %d bytes, of %d, in %.60s", room, bytes, q.SQL)
-		}
-		sum += bytes
-	}
-	if len(batch.QueuedQueries) != 4 || all < sum {
-		t.Errorf("%d statements take %d bytes, not %d", len(batch.QueuedQueries), sum, all)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -13,21 +14,21 @@ import (
 // remembers the key or not. Each user's window begins with the event that counted
 // for it.
 func TestRetriesForOtherUsers(t *testing.T) {
-	ann, bob, cem := userIn(0, 0), userIn(0, 1), userIn(0, 2)
+	ann, bob, cem := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
 	for rotations := range 3 {
 		for _, memory := range []int{0, 1 << 20} {
 			t.Run(fmt.Sprintf("%d rotations later, %d bytes", rotations, memory), func(t *testing.T) {
 				d := newDatabase(t)
 				p := d.projector.partitions[0]
 				mark := func(users ...string) events.Event {
-					return event("mark", events.ConversationMarkedUnread, "c", nil, users...)
+					return foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, users...)
 				}
 				read := 0
 				fold := func(wait bool, evs ...events.Event) {
 					t.Helper()
 					d.append(t, evs...)
 					read++
-					d.append(t, event(fmt.Sprint("read ", read), events.ConversationRead, "c", upTo(int64(read)), ann, bob))
+					d.append(t, foldtest.Event(fmt.Sprint("read ", read), events.ConversationRead, "c", foldtest.UpTo(int64(read)), ann, bob))
 					if wait {
 						p.keys = store.NewKeyCache(memory)
 						drain(t, p)
@@ -63,38 +64,6 @@ func TestRetriesForOtherUsers(t *testing.T) {
 				totals(1, 0, 1)
 				d.checkReplay(t, ann, bob, cem)
 			})
-		}
-	}
-}
-
-// Whoever has had an event is taken away from it, and from no one else's copy of
-// the list.
-func TestWithoutUsers(t *testing.T) {
-	item := func(users ...string) store.Item {
-		it, err := store.ItemOf(deliver("c", 1, users...), 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return it
-	}
-	all := []string{"ann", "bob", "cem", "bob"}
-	for _, tc := range []struct {
-		had  []string
-		left string
-	}{
-		{nil, "[ann bob cem bob]"},
-		{[]string{"ann"}, "[bob cem bob]"},
-		{[]string{"dan", "bob"}, "[ann cem]"},
-		{[]string{"ann", "bob", "cem", "bob"}, "[]"},
-		{[]string{"cem", "bob", "ann", "dan"}, "[]"},
-	} {
-		it := item(all...)
-		any := it.Without(item(tc.had...).Users)
-		if got := fmt.Sprint(it.Event.Data.UserIDs); got != tc.left || any != (tc.left != "[]") || len(it.Users) != store.UserBytes*len(it.Event.Data.UserIDs) {
-			t.Errorf("after %v %s are left (%v), want %s", tc.had, got, any, tc.left)
-		}
-		if got := fmt.Sprint(all); got != "[ann bob cem bob]" {
-			t.Fatalf("after %v the list that others share is %s", tc.had, got)
 		}
 	}
 }

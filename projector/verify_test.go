@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/replay"
 )
@@ -43,7 +44,7 @@ func (d *database) verify(t testing.TB, partition int, options replay.VerifyOpti
 // verifyAll fails the test where any partition differs.
 func (d *database) verifyAll(t testing.TB, options replay.VerifyOptions) (sum replay.Verified) {
 	t.Helper()
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		differences, v := d.verify(t, p, options)
 		for _, difference := range differences {
 			t.Errorf("partition %d: %s", p, difference)
@@ -63,14 +64,14 @@ func TestVerifyFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := drawHistory(rt, every, users)
+		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 		}
 		d.appendAndFold(t, rt, history)
 		for _, id := range users {
-			if differences, _ := d.verify(t, events.PartitionOf(id, partitions), replay.VerifyOptions{Users: []string{id}}); len(differences) > 0 {
-				rt.Fatalf("after\n%s%s", story(history), strings.Join(differences, "\n"))
+			if differences, _ := d.verify(t, events.PartitionOf(id, foldtest.Partitions), replay.VerifyOptions{Users: []string{id}}); len(differences) > 0 {
+				rt.Fatalf("after\n%s%s", foldtest.Story(history), strings.Join(differences, "\n"))
 			}
 		}
 	})
@@ -82,7 +83,7 @@ func TestVerifyFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 		t.Errorf("with little memory %+v, with more %+v", got, everybody)
 	}
 	var listed replay.Verified
-	for p := range partitions {
+	for p := range foldtest.Partitions {
 		all := d.lines(t, fmt.Sprintf(`SELECT user_id FROM badged.users_p%02d`, p))
 		differences, v := d.verify(t, p, replay.VerifyOptions{Users: all})
 		if len(all) <= replay.MaxSought || len(differences) > 0 {
@@ -100,14 +101,14 @@ func TestVerifyFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 func TestVerifyWhileEventsPourIn(t *testing.T) {
 	d := newDatabase(t)
 	p, _, stop := d.startOwner(t, nil)
-	users := []string{userIn(0, 0), userIn(0, 1), userIn(1, 0), userIn(1, 1)}
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0), foldtest.User(1, 1)}
 	var enough atomic.Bool
 	var pouring sync.WaitGroup
 	pouring.Go(func() {
 		for seq := int64(1); !enough.Load(); seq++ {
-			evs := []events.Event{deliver("c", seq, users...), deliver("d", seq, users[seq%4])}
+			evs := []events.Event{foldtest.Deliver("c", seq, users...), foldtest.Deliver("d", seq, users[seq%4])}
 			if seq%3 == 0 {
-				evs = append(evs, event(fmt.Sprint("r", seq), events.ConversationRead, "c", upTo(seq-1), users[seq%4]))
+				evs = append(evs, foldtest.Event(fmt.Sprint("r", seq), events.ConversationRead, "c", foldtest.UpTo(seq-1), users[seq%4]))
 			}
 			r, err := d.log.Append(t.Context(), evs...)
 			if err != nil {
@@ -230,17 +231,17 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`,
 // startPlants folds what plants are about: ann, and others who are not.
 func startPlants(t *testing.T) (d *database, ann string) {
 	t.Helper()
-	d, ann = newDatabase(t), userIn(0, 0)
-	mention := deliver("c", 2, ann, userIn(0, 1))
+	d, ann = newDatabase(t), foldtest.User(0, 0)
+	mention := foldtest.Deliver("c", 2, ann, foldtest.User(0, 1))
 	mention.Data.MentionedUserIDs = []string{ann}
-	like := deliver("likes", 1, ann)
+	like := foldtest.Deliver("likes", 1, ann)
 	like.Data.Category = "likes"
-	d.append(t, deliver("c", 1, ann, userIn(0, 2)), mention, deliver("c", 3, ann), event("r", events.ConversationRead, "c", upTo(1), ann),
-		deliver("c", 4, ann, userIn(1, 0)), like, deliver("d", 1, userIn(0, 1)),
-		event("x", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 9 }, ann),
-		event("x2", events.MessageRecalled, "invisible", func(d *events.Data) { d.Seq = 9 }, ann, userIn(0, 3)),
-		event("l", events.ConversationLevelSet, "looked at", level(events.LevelAll), ann),
-		event("m", events.ConversationMarkedUnread, "c2", nil, ann), event("m2", events.ConversationRead, "c2", upTo(1), ann))
+	d.append(t, foldtest.Deliver("c", 1, ann, foldtest.User(0, 2)), mention, foldtest.Deliver("c", 3, ann), foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(1), ann),
+		foldtest.Deliver("c", 4, ann, foldtest.User(1, 0)), like, foldtest.Deliver("d", 1, foldtest.User(0, 1)),
+		foldtest.Event("x", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 9 }, ann),
+		foldtest.Event("x2", events.MessageRecalled, "invisible", func(d *events.Data) { d.Seq = 9 }, ann, foldtest.User(0, 3)),
+		foldtest.Event("l", events.ConversationLevelSet, "looked at", foldtest.Level(events.LevelAll), ann),
+		foldtest.Event("m", events.ConversationMarkedUnread, "c2", nil, ann), foldtest.Event("m2", events.ConversationRead, "c2", foldtest.UpTo(1), ann))
 	return d, ann
 }
 
@@ -265,7 +266,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 					t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
 				}
 			}
-			if others, _ := d.verify(t, 0, replay.VerifyOptions{Users: []string{userIn(0, 1), userIn(0, 2), "nobody"}}); len(others) > 0 {
+			if others, _ := d.verify(t, 0, replay.VerifyOptions{Users: []string{foldtest.User(0, 1), foldtest.User(0, 2), "nobody"}}); len(others) > 0 {
 				t.Errorf("of others: %v", others)
 			}
 		})
@@ -293,8 +294,8 @@ func (d *database) keep(t *testing.T) (undo func()) {
 func TestVerifyFindsAUserTooMany(t *testing.T) {
 	d, _ := startPlants(t)
 	d.fold(t)
-	stranger := userIn(0, 9)
-	d.exec(t, `INSERT INTO badged.users SELECT partition_id, version, total, mentions, $2, categories FROM badged.users WHERE user_id = $1`, userIn(0, 0), stranger)
+	stranger := foldtest.User(0, 9)
+	d.exec(t, `INSERT INTO badged.users SELECT partition_id, version, total, mentions, $2, categories FROM badged.users WHERE user_id = $1`, foldtest.User(0, 0), stranger)
 	want := []string{fmt.Sprintf("user %q: the row is present in the table, absent by the log", stranger)}
 	for name, options := range map[string]replay.VerifyOptions{"everybody": {}, "the user": {Users: []string{stranger}}} {
 		if got, _ := d.verify(t, 0, options); !slices.Equal(got, want) {
@@ -307,11 +308,11 @@ func TestVerifyFindsAUserTooMany(t *testing.T) {
 // the database did not keep it yet.
 func TestVerifyComparesTheHour(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.appendAgo(t, week, deliver("c", 1, ann), deliver("d", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.appendAgo(t, week, foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, ann))
 	d.fold(t)
 	d.verifyAll(t, replay.VerifyOptions{})
-	hour := badge.HourOf(noon.Add(-week))
+	hour := badge.HourOf(foldtest.Noon.Add(-week))
 	wrong := []string{fmt.Sprintf(`user %q, conversation "c": delivered_hour is %d in the table, %d by the log`, ann, hour+1, hour)}
 	for to, want := range map[string][]string{
 		`delivered_hour + 1`: wrong,
@@ -359,13 +360,13 @@ WHERE table_schema = 'badged' AND table_name = $1 ORDER BY column_name COLLATE "
 // letter and has been understood since.
 func TestVerifyLeavesDeadLettersOut(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	for i, bad := range badPayloads {
-		d.append(t, deliver("c", int64(i+1), ann))
+		d.append(t, foldtest.Deliver("c", int64(i+1), ann))
 		d.insertPayload(t, bad.payload)
 	}
 	d.fold(t)
-	d.append(t, deliver("c", 1000, ann))
+	d.append(t, foldtest.Deliver("c", 1000, ann))
 	at := d.lines(t, `SELECT transaction_id || '/' || "offset" FROM badged.events_p00 ORDER BY transaction_id DESC, "offset" DESC LIMIT 1`)[0]
 	d.exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason)
 SELECT 0, transaction_id, "offset", uuid, 'was unknown' FROM badged.events_p00 WHERE transaction_id || '/' || "offset" = $1`, at)
@@ -380,12 +381,12 @@ SELECT 0, transaction_id, "offset", uuid, 'was unknown' FROM badged.events_p00 W
 // it names first.
 func TestVerifyWithKeysUsedTwice(t *testing.T) {
 	d := newDatabase(t)
-	ann, bob := userIn(0, 0), userIn(0, 1)
-	again := deliver("c", 1, bob)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	again := foldtest.Deliver("c", 1, bob)
 	again.Data.ConversationID = "d"
-	d.append(t, deliver("c", 1, ann), again)
+	d.append(t, foldtest.Deliver("c", 1, ann), again)
 	d.insertPayload(t, fmt.Sprintf(`{"specversion":"1.0","id":"1","source":"sql","type":"message.delivered","data":{"conversation_id":"e","user_ids":[%q],"seq":1}}`, ann))
-	e := deliver("e", 1, bob)
+	e := foldtest.Deliver("e", 1, bob)
 	e.ID, e.Source = "1", "sql"
 	d.append(t, e)
 	d.fold(t)

@@ -9,12 +9,12 @@ import (
 )
 
 // MaxRanges is the most ranges that a set of one conversation keeps, unless
-// they touch at most MaxWords words. Where seqs are far apart each message is
+// they touch at most maxWords words. Where seqs are far apart each message is
 // a range, and the row of a user who never reads must not grow without limit.
 const MaxRanges = 1000
 
-// MaxKnown is the most seqs of a block that are known.
-const MaxKnown = 64
+// maxKnown is the most seqs of a block that are known.
+const maxKnown = 64
 
 // BoundedSet is a RangeSet whose oldest part, past the bound, is only counted.
 // Most seqs of that block are forgotten, so there the set is approximate: a
@@ -23,43 +23,43 @@ const MaxKnown = 64
 // set exact again.
 type BoundedSet struct {
 	RangeSet
-	Block Block
-	// Known are some seqs of the block in ascending order: at first its least
+	block block
+	// known are some seqs of the block in ascending order: at first its least
 	// and its greatest, with others at about equal distances.
-	Known []int64
+	known []int64
 }
 
-// Block is the counted part of a set: Count seqs from Lo to Hi, all below the
+// block is the counted part of a set: Count seqs from Lo to Hi, all below the
 // ranges. With Count 0 there is no block.
-type Block struct{ Lo, Hi, Count int64 }
+type block struct{ Lo, Hi, Count int64 }
 
 // Len returns how many seqs the set holds.
-func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.Block.Count }
+func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.block.Count }
 
 // Min returns the least known seq of the set, 0 if the set is empty. If every
 // known seq of the block was recalled and no range follows, it returns the
 // start of the block.
 func (s *BoundedSet) Min() int64 {
 	switch {
-	case s.Block.Count == 0:
+	case s.block.Count == 0:
 		return s.RangeSet.Min()
-	case len(s.Known) > 0:
-		return s.Known[0]
+	case len(s.known) > 0:
+		return s.known[0]
 	case len(s.Ranges) > 0:
 		return s.RangeSet.Min()
 	}
-	return s.Block.Lo
+	return s.block.Lo
 }
 
 // Add puts seq into the set and reports whether it was new.
 func (s *BoundedSet) Add(seq int64) bool {
-	if b := &s.Block; b.Count > 0 && seq <= b.Hi {
+	if b := &s.block; b.Count > 0 && seq <= b.Hi {
 		if seq >= b.Lo {
 			return false
 		}
 		b.Lo = seq
 		b.Count++
-		s.Known = slices.Insert(s.Known, 0, seq)
+		s.known = slices.Insert(s.known, 0, seq)
 		s.thin()
 		return true
 	}
@@ -72,41 +72,41 @@ func (s *BoundedSet) Add(seq int64) bool {
 
 // shrink moves the oldest ranges past the bound into the block.
 func (s *BoundedSet) shrink() {
-	for len(s.Ranges) > MaxRanges && CountWords(s.Ranges) > MaxWords {
+	for len(s.Ranges) > MaxRanges && countWords(s.Ranges) > maxWords {
 		oldest := s.dropOldest()
-		if s.Block.Count == 0 {
-			s.Block.Lo = oldest.Lo
+		if s.block.Count == 0 {
+			s.block.Lo = oldest.Lo
 		}
-		s.Block.Hi = oldest.Hi
-		s.Block.Count += oldest.Hi - oldest.Lo + 1
-		s.Known = append(s.Known, oldest.Lo)
+		s.block.Hi = oldest.Hi
+		s.block.Count += oldest.Hi - oldest.Lo + 1
+		s.known = append(s.known, oldest.Lo)
 		if oldest.Hi > oldest.Lo {
-			s.Known = append(s.Known, oldest.Hi)
+			s.known = append(s.known, oldest.Hi)
 		}
 		s.thin()
 	}
 }
 
-// thin forgets known seqs past MaxKnown: those with the nearest neighbours,
+// thin forgets known seqs past maxKnown: those with the nearest neighbours,
 // but neither the least nor the greatest.
 func (s *BoundedSet) thin() {
-	for len(s.Known) > MaxKnown {
+	for len(s.known) > maxKnown {
 		nearest := 1
-		for i := 2; i < len(s.Known)-1; i++ {
-			if s.Known[i+1]-s.Known[i-1] < s.Known[nearest+1]-s.Known[nearest-1] {
+		for i := 2; i < len(s.known)-1; i++ {
+			if s.known[i+1]-s.known[i-1] < s.known[nearest+1]-s.known[nearest-1] {
 				nearest = i
 			}
 		}
-		s.Known = slices.Delete(s.Known, nearest, nearest+1)
+		s.known = slices.Delete(s.known, nearest, nearest+1)
 	}
 }
 
 // Remove takes seq out of the set and reports whether it was there.
 func (s *BoundedSet) Remove(seq int64) bool {
-	if b := &s.Block; b.Count > 0 && b.Lo <= seq && seq <= b.Hi {
+	if b := &s.block; b.Count > 0 && b.Lo <= seq && seq <= b.Hi {
 		b.Count--
-		if i, ok := slices.BinarySearch(s.Known, seq); ok {
-			s.Known = slices.Delete(s.Known, i, i+1)
+		if i, ok := slices.BinarySearch(s.known, seq); ok {
+			s.known = slices.Delete(s.known, i, i+1)
 		}
 		s.settleBlock()
 		return true
@@ -120,20 +120,20 @@ func (s *BoundedSet) Remove(seq int64) bool {
 
 // settleBlock clears a block that counts nothing.
 func (s *BoundedSet) settleBlock() {
-	if s.Block.Count == 0 {
-		s.Block, s.Known = Block{}, nil
+	if s.block.Count == 0 {
+		s.block, s.known = block{}, nil
 	}
 }
 
 // RemoveUpTo takes every seq up to and including last out of the set and
 // reports whether there was one.
 func (s *BoundedSet) RemoveUpTo(last int64) bool {
-	b := &s.Block
+	b := &s.block
 	switch {
 	case b.Count == 0 || last < b.Lo:
 		return s.RangeSet.RemoveUpTo(last)
 	case last >= b.Hi:
-		*b, s.Known = Block{}, nil
+		*b, s.known = block{}, nil
 		s.RangeSet.RemoveUpTo(last)
 	default: // assume an even spread, but keep at least the known seqs
 		width, rest := uint64(b.Hi-b.Lo)+1, uint64(b.Hi-last) //nolint:gosec // lo <= last < hi
@@ -142,24 +142,24 @@ func (s *BoundedSet) RemoveUpTo(last int64) bool {
 		if remainder > 0 {
 			part++
 		}
-		read, _ := slices.BinarySearch(s.Known, last+1)
-		s.Known = slices.Delete(s.Known, 0, read)
-		b.Lo, b.Count = last+1, min(b.Count, max(int64(part), int64(len(s.Known)))) //nolint:gosec // at most count
+		read, _ := slices.BinarySearch(s.known, last+1)
+		s.known = slices.Delete(s.known, 0, read)
+		b.Lo, b.Count = last+1, min(b.Count, max(int64(part), int64(len(s.known)))) //nolint:gosec // at most count
 	}
 	return true
 }
 
 // raise makes the set count at least n, where its block undercounts.
 func (s *BoundedSet) raise(n int64) {
-	if lack := n - s.Len(); lack > 0 && s.Block.Count > 0 {
-		s.Block.Count += lack
+	if lack := n - s.Len(); lack > 0 && s.block.Count > 0 {
+		s.block.Count += lack
 	}
 }
 
 // lower makes the set count at most n, where its block overcounts.
 func (s *BoundedSet) lower(n int64) {
 	if excess := s.Len() - n; excess > 0 {
-		s.Block.Count -= min(excess, s.Block.Count)
+		s.block.Count -= min(excess, s.block.Count)
 		s.settleBlock()
 	}
 }
@@ -167,11 +167,11 @@ func (s *BoundedSet) lower(n int64) {
 // BlockText returns the block as a Postgres bigint array, "" if there is none:
 // lo, hi and count, then the known seqs.
 func (s *BoundedSet) BlockText() string {
-	if s.Block.Count == 0 {
+	if s.block.Count == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("{%d,%d,%d", s.Block.Lo, s.Block.Hi, s.Block.Count)
-	for _, seq := range s.Known {
+	text := fmt.Sprintf("{%d,%d,%d", s.block.Lo, s.block.Hi, s.block.Count)
+	for _, seq := range s.known {
 		text += "," + strconv.FormatInt(seq, 10)
 	}
 	return text + "}"
@@ -193,7 +193,7 @@ func (s *BoundedSet) parseBlock(literal string) error {
 	if len(n) < 3 {
 		return fmt.Errorf("%q is not a block", literal)
 	}
-	s.Block, s.Known = Block{n[0], n[1], n[2]}, n[3:]
+	s.block, s.known = block{n[0], n[1], n[2]}, n[3:]
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package badge_test
+package badge
 
 import (
 	"slices"
@@ -7,39 +7,38 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/badge"
 )
 
 // Up to MaxRanges a bounded set is the set, and beyond where its seqs are near
 // each other.
 func TestBoundedSetIsExactBelowItsBound(t *testing.T) {
-	var dense badge.BoundedSet
-	for i := range int64(badge.MaxWords * badge.WordBits / 2) {
+	var dense BoundedSet
+	for i := range int64(maxWords * wordBits / 2) {
 		dense.Add(2 * i)
 	}
-	if dense.Block.Count != 0 || len(dense.Ranges) != badge.MaxWords*badge.WordBits/2 {
-		t.Errorf("of %d dense ranges %d are only counted", len(dense.Ranges), dense.Block.Count)
+	if dense.block.Count != 0 || len(dense.Ranges) != maxWords*wordBits/2 {
+		t.Errorf("of %d dense ranges %d are only counted", len(dense.Ranges), dense.block.Count)
 	}
-	if dense.Add(badge.MaxWords * badge.WordBits); dense.Block.Count != badge.WordBits/2 || dense.Min() != 0 { // the oldest word
-		t.Errorf("past the bound of dense ranges %d are only counted", dense.Block.Count)
+	if dense.Add(maxWords * wordBits); dense.block.Count != wordBits/2 || dense.Min() != 0 { // the oldest word
+		t.Errorf("past the bound of dense ranges %d are only counted", dense.block.Count)
 	}
 
-	var set badge.BoundedSet
-	for i := range int64(badge.MaxRanges) {
+	var set BoundedSet
+	for i := range int64(MaxRanges) {
 		if !set.Add(sparse*i + 1) {
 			t.Fatalf("%d was there already", sparse*i+1)
 		}
 	}
-	if set.Block.Count != 0 || set.Len() != badge.MaxRanges || set.Min() != 1 {
-		t.Fatalf("%d seqs from %d, of which %d are only counted", set.Len(), set.Min(), set.Block.Count)
+	if set.block.Count != 0 || set.Len() != MaxRanges || set.Min() != 1 {
+		t.Fatalf("%d seqs from %d, of which %d are only counted", set.Len(), set.Min(), set.block.Count)
 	}
-	set.Add(sparse*badge.MaxRanges + 1)
-	if want := (badge.Block{1, 1, 1}); set.Block != want || set.Len() != badge.MaxRanges+1 || set.Min() != 1 {
-		t.Errorf("past the bound: %d seqs from %d, block %+v", set.Len(), set.Min(), set.Block)
+	set.Add(sparse*MaxRanges + 1)
+	if want := (block{1, 1, 1}); set.block != want || set.Len() != MaxRanges+1 || set.Min() != 1 {
+		t.Errorf("past the bound: %d seqs from %d, block %+v", set.Len(), set.Min(), set.block)
 	}
 	set.RemoveUpTo(1)
-	if set.Block.Count != 0 || set.Len() != badge.MaxRanges || set.Min() != sparse+1 {
-		t.Errorf("read past the block: %d seqs from %d, block %+v", set.Len(), set.Min(), set.Block)
+	if set.block.Count != 0 || set.Len() != MaxRanges || set.Min() != sparse+1 {
+		t.Errorf("read past the block: %d seqs from %d, block %+v", set.Len(), set.Min(), set.block)
 	}
 }
 
@@ -47,40 +46,40 @@ func TestBoundedSetIsExactBelowItsBound(t *testing.T) {
 const sparse = 100
 
 func TestBlockOfABoundedSet(t *testing.T) {
-	filled := func() *badge.BoundedSet { // 1, 101, … 199,901: the first 1,000 are only counted
-		var set badge.BoundedSet
-		for i := range int64(2 * badge.MaxRanges) {
+	filled := func() *BoundedSet { // 1, 101, … 199,901: the first 1,000 are only counted
+		var set BoundedSet
+		for i := range int64(2 * MaxRanges) {
 			set.Add(sparse*i + 1)
 		}
 		return &set
 	}
 	full := filled()
-	if full.Block != (badge.Block{1, 99_901, 1000}) || full.Len() != 2000 {
-		t.Fatalf("block %+v of %d", full.Block, full.Len())
+	if full.block != (block{1, 99_901, 1000}) || full.Len() != 2000 {
+		t.Fatalf("block %+v of %d", full.block, full.Len())
 	}
-	if k := full.Known; len(k) != badge.MaxKnown || k[0] != 1 || k[badge.MaxKnown-1] != 99_901 {
+	if k := full.known; len(k) != maxKnown || k[0] != 1 || k[maxKnown-1] != 99_901 {
 		t.Fatalf("%d seqs are known: %v", len(k), k)
 	}
 	behind := func(seq int64) int64 { // the least known one
-		i, _ := slices.BinarySearch(full.Known, seq)
-		return full.Known[i]
+		i, _ := slices.BinarySearch(full.known, seq)
+		return full.known[i]
 	}
-	for i := range badge.MaxKnown - 1 {
-		if gap := full.Known[i+1] - full.Known[i]; gap > 4*99_900/badge.MaxKnown {
-			t.Errorf("between %d and %d nothing is known", full.Known[i], full.Known[i+1])
+	for i := range maxKnown - 1 {
+		if gap := full.known[i+1] - full.known[i]; gap > 4*99_900/maxKnown {
+			t.Errorf("between %d and %d nothing is known", full.known[i], full.known[i+1])
 		}
 	}
 	for name, tc := range map[string]struct {
-		do    func(*badge.BoundedSet)
+		do    func(*BoundedSet)
 		count int64
 		min   int64
 	}{
-		"a late message in the block is taken to be counted": {func(s *badge.BoundedSet) { s.Add(50_000) }, 2000, 1},
-		"a recall in the block takes one away":               {func(s *badge.BoundedSet) { s.Remove(777) }, 1999, 1},
-		"after a recall of the first the next is known":      {func(s *badge.BoundedSet) { s.Remove(1) }, 1999, behind(2)},
-		"a read of half of it takes half":                    {func(s *badge.BoundedSet) { s.RemoveUpTo(49_951) }, 1500, behind(49_952)},
-		"a read of all of it is exact":                       {func(s *badge.BoundedSet) { s.RemoveUpTo(99_901) }, 1000, 100_001},
-		"a read beyond it is exact":                          {func(s *badge.BoundedSet) { s.RemoveUpTo(100_001) }, 999, 100_101},
+		"a late message in the block is taken to be counted": {func(s *BoundedSet) { s.Add(50_000) }, 2000, 1},
+		"a recall in the block takes one away":               {func(s *BoundedSet) { s.Remove(777) }, 1999, 1},
+		"after a recall of the first the next is known":      {func(s *BoundedSet) { s.Remove(1) }, 1999, behind(2)},
+		"a read of half of it takes half":                    {func(s *BoundedSet) { s.RemoveUpTo(49_951) }, 1500, behind(49_952)},
+		"a read of all of it is exact":                       {func(s *BoundedSet) { s.RemoveUpTo(99_901) }, 1000, 100_001},
+		"a read beyond it is exact":                          {func(s *BoundedSet) { s.RemoveUpTo(100_001) }, 999, 100_101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := filled()
@@ -97,7 +96,7 @@ func TestBlockOfABoundedSet(t *testing.T) {
 // small, and reading everything ends at zero.
 func TestSparseRoomStaysSane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		u := badge.NewUser("ann")
+		u := NewUser("ann")
 		delivered := map[int64]bool{}
 		event := func(typ events.Type, d events.Data, mentioned bool) {
 			d.ConversationID, d.UserIDs = "room", []string{"ann"}
@@ -126,14 +125,14 @@ func TestSparseRoomStaysSane(t *testing.T) {
 			if n, m := c.Unread.Len(), c.Mentions.Len(); m < 0 || m > n || n > int64(len(delivered)) || u.Total != n || u.Mentions != m {
 				t.Fatalf("%d unread, %d mentions, total %d, of %d delivered", n, m, u.Total, len(delivered))
 			}
-			for name, set := range map[string]*badge.BoundedSet{"unread": &c.Unread, "mentions": &c.Mentions} {
+			for name, set := range map[string]*BoundedSet{"unread": &c.Unread, "mentions": &c.Mentions} {
 				// What the constraints of the table forbid.
-				if b := set.Block; set.Len() > 0 && set.Min() <= c.ReadSeq || b.Count < 0 ||
+				if b := set.block; set.Len() > 0 && set.Min() <= c.ReadSeq || b.Count < 0 ||
 					b.Count > 0 && (b.Lo > b.Hi || len(set.Ranges) > 0 && set.Ranges[0].Lo <= b.Hi) {
 					t.Fatalf("%s: block %+v before %v, read up to %d", name, b, set.Ranges[:min(3, len(set.Ranges))], c.ReadSeq)
 				}
 			}
-			if c.Unread.Block.Count == 0 {
+			if c.Unread.block.Count == 0 {
 				for _, r := range c.Mentions.Ranges {
 					if !c.Unread.Contains(r.Lo) || !c.Unread.Contains(r.Hi) {
 						t.Fatalf("a mention in %v is not unread", r)
@@ -142,7 +141,7 @@ func TestSparseRoomStaysSane(t *testing.T) {
 			}
 			row := len(c.Unread.Newest()) + len(c.Unread.Words()) + len(c.Unread.BlockText()) +
 				len(c.Mentions.Newest()) + len(c.Mentions.Words()) + len(c.Mentions.BlockText())
-			if row > 100_000 || len(c.Recalled.Ranges) > badge.MaxRanges {
+			if row > 100_000 || len(c.Recalled.Ranges) > MaxRanges {
 				t.Fatalf("the row grows without limit, to %d bytes", row)
 			}
 		}

@@ -342,10 +342,10 @@ func (c *Conversation) recall(seq int64) {
 		return
 	}
 	c.Touched = true
-	counted := c.Unread.Block
+	counted := c.Unread.block
 	c.Unread.Remove(seq)
 	c.Mentions.Remove(seq)
-	if c.Unread.Block.Count == 0 && counted.Count > 0 {
+	if c.Unread.block.Count == 0 && counted.Count > 0 {
 		c.Mentions.RemoveUpTo(counted.Hi) // nothing there is unread now
 	}
 	c.settle()

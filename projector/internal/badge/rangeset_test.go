@@ -1,12 +1,10 @@
-package badge_test
+package badge
 
 import (
 	"math"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/badged/badged/projector/internal/badge"
 )
 
 // The set is compared with a map after every step, and with itself after a
@@ -17,7 +15,7 @@ func TestRangeSetIsASet(t *testing.T) {
 			rapid.Int64Range(1, 20),
 			rapid.Int64Range(math.MaxInt64-10, math.MaxInt64),
 		)
-		var set badge.RangeSet
+		var set RangeSet
 		model := map[int64]bool{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			seq := seqs.Draw(t, "seq")
@@ -44,18 +42,18 @@ func TestRangeSetIsASet(t *testing.T) {
 					t.Fatalf("removeUpTo(%d) = %v", seq, removed)
 				}
 			}
-			again, err := badge.ParseRangeSet(set.String())
+			again, err := ParseRangeSet(set.String())
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range []*badge.RangeSet{&set, &again} {
+			for _, s := range []*RangeSet{&set, &again} {
 				compareSet(t, s, model, seq)
 			}
 		}
 	})
 }
 
-func compareSet(t *rapid.T, set *badge.RangeSet, model map[int64]bool, around int64) {
+func compareSet(t *rapid.T, set *RangeSet, model map[int64]bool, around int64) {
 	if set.Len() != int64(len(model)) {
 		t.Fatalf("%v has %d seqs, want %d", set, set.Len(), len(model))
 	}
@@ -85,7 +83,7 @@ func compareSet(t *rapid.T, set *badge.RangeSet, model map[int64]bool, around in
 
 func TestRangeSetLiteral(t *testing.T) {
 	for _, literal := range []string{"{}", "{[1,4)}", "{[1,4),[7,8)}", "{[5,)}", "{[9223372036854775806,9223372036854775807)}"} {
-		set, err := badge.ParseRangeSet(literal)
+		set, err := ParseRangeSet(literal)
 		if err != nil {
 			t.Errorf("%s: %v", literal, err)
 		} else if got := set.String(); got != literal {
@@ -93,7 +91,7 @@ func TestRangeSetLiteral(t *testing.T) {
 		}
 	}
 	for _, literal := range []string{"", "{", "[1,4)", "{[1,4}", "{(,4)}", "{[a,b)}", "{[1)}"} {
-		if set, err := badge.ParseRangeSet(literal); err == nil {
+		if set, err := ParseRangeSet(literal); err == nil {
 			t.Errorf("%q was read as %v", literal, &set)
 		}
 	}

@@ -12,19 +12,19 @@ import (
 // in words: bitmaps of 64 seqs. Where seqs have few gaps, words take little
 // space, however many holes the set has.
 
-// MaxWords is the most words that the ranges of a set may touch when there are
+// maxWords is the most words that the ranges of a set may touch when there are
 // more than MaxRanges of them.
-const MaxWords = 1000
+const maxWords = 1000
 
-// WordBits is how many seqs a word covers.
-const WordBits = 64
+// wordBits is how many seqs a word covers.
+const wordBits = 64
 
 // fullWord is a word with every seq in the set.
 const fullWord = ^uint64(0)
 
-// Word is a bitmap of 64 seqs, or a run of full ones.
-type Word struct {
-	// index is that of the first word: its seqs begin at WordBits times index.
+// word is a bitmap of 64 seqs, or a run of full ones.
+type word struct {
+	// index is that of the first word: its seqs begin at wordBits times index.
 	index int64
 	// run is the number of words, 1 unless each is full.
 	run int64
@@ -32,37 +32,37 @@ type Word struct {
 	bits uint64
 }
 
-// WordsOf returns ranges as words. The ranges are in order and do not touch.
-func WordsOf(ranges []SeqRange) []Word {
-	var words []Word
+// wordsOf returns ranges as words. The ranges are in order and do not touch.
+func wordsOf(ranges []SeqRange) []word {
+	var words []word
 	put := func(index int64, bits uint64) {
 		if n := len(words); n > 0 && words[n-1].index == index {
 			words[n-1].bits |= bits
 			return
 		}
-		words = append(words, Word{index, 1, bits})
+		words = append(words, word{index, 1, bits})
 	}
 	for _, r := range ranges {
-		first, last := r.Lo/WordBits, r.Hi/WordBits
-		from, to := fullWord<<(r.Lo%WordBits), fullWord>>(WordBits-1-r.Hi%WordBits)
+		first, last := r.Lo/wordBits, r.Hi/wordBits
+		from, to := fullWord<<(r.Lo%wordBits), fullWord>>(wordBits-1-r.Hi%wordBits)
 		if first == last {
 			put(first, from&to)
 			continue
 		}
 		put(first, from)
 		if between := last - first - 1; between > 0 {
-			words = append(words, Word{first + 1, between, fullWord})
+			words = append(words, word{first + 1, between, fullWord})
 		}
 		put(last, to)
 	}
 	return words
 }
 
-// CountWords returns the number of words that WordsOf would return.
-func CountWords(ranges []SeqRange) int {
+// countWords returns the number of words that wordsOf would return.
+func countWords(ranges []SeqRange) int {
 	n, previous := 0, int64(-1)
 	for _, r := range ranges {
-		first, last := r.Lo/WordBits, r.Hi/WordBits
+		first, last := r.Lo/wordBits, r.Hi/wordBits
 		if first != previous {
 			n++
 		}
@@ -77,8 +77,8 @@ func CountWords(ranges []SeqRange) int {
 	return n
 }
 
-// RangesOf returns words as ranges. It is the inverse of WordsOf.
-func RangesOf(words []Word) []SeqRange {
+// rangesOf returns words as ranges. It is the inverse of wordsOf.
+func rangesOf(words []word) []SeqRange {
 	var ranges []SeqRange
 	put := func(lo, hi int64) {
 		if n := len(ranges); n > 0 && ranges[n-1].Hi == lo-1 {
@@ -88,9 +88,9 @@ func RangesOf(words []Word) []SeqRange {
 		ranges = append(ranges, SeqRange{lo, hi})
 	}
 	for _, w := range words {
-		start := w.index * WordBits
+		start := w.index * wordBits
 		if w.bits == fullWord {
-			put(start, start+(w.run*WordBits-1))
+			put(start, start+(w.run*wordBits-1))
 			continue
 		}
 		for rest := w.bits; rest != 0; {
@@ -103,17 +103,17 @@ func RangesOf(words []Word) []SeqRange {
 	return ranges
 }
 
-// EncodeWords returns words as they are stored, "" for none. First come eight
+// encodeWords returns words as they are stored, "" for none. First come eight
 // bytes with the least seq, for SQL. Each word follows: its distance from the
 // end of the one before, doubled, plus one for a run of full words; then its
 // bits in eight bytes, or the length of the run. Numbers are varints, bytes
 // are big-endian.
-func EncodeWords(words []Word) string {
+func encodeWords(words []word) string {
 	if len(words) == 0 {
 		return ""
 	}
 	first := words[0]
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+10*len(words)), uint64(first.index*WordBits+int64(bits.TrailingZeros64(first.bits)))) //nolint:gosec // not negative
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+10*len(words)), uint64(first.index*wordBits+int64(bits.TrailingZeros64(first.bits)))) //nolint:gosec // not negative
 	end := int64(0)
 	for _, w := range words {
 		distance := uint64(w.index-end) << 1 //nolint:gosec // words are in order
@@ -129,8 +129,8 @@ func EncodeWords(words []Word) string {
 
 var errWords = errors.New("not a bitmap of seqs")
 
-// DecodeWords is the inverse of EncodeWords.
-func DecodeWords(stored []byte) ([]Word, error) {
+// decodeWords is the inverse of encodeWords.
+func decodeWords(stored []byte) ([]word, error) {
 	if len(stored) == 0 {
 		return nil, nil
 	}
@@ -144,14 +144,14 @@ func DecodeWords(stored []byte) ([]Word, error) {
 		}
 		return v, b[n:], nil
 	}
-	var words []Word
+	var words []word
 	end := int64(0)
 	for rest := stored[8:]; len(rest) > 0; {
 		distance, after, err := number(rest)
 		if err != nil {
 			return nil, err
 		}
-		w := Word{index: end + int64(distance>>1), run: 1}
+		w := word{index: end + int64(distance>>1), run: 1}
 		switch {
 		case distance&1 == 1:
 			run, after, err := number(after)
@@ -179,7 +179,7 @@ func (s *BoundedSet) Newest() string {
 }
 
 // Words returns the older ranges as they are stored, "" for none.
-func (s *BoundedSet) Words() string { return EncodeWords(WordsOf(s.older())) }
+func (s *BoundedSet) Words() string { return encodeWords(wordsOf(s.older())) }
 
 // HexWords returns the older ranges as Postgres shows them, "" for none.
 func (s *BoundedSet) HexWords() string {
@@ -196,11 +196,11 @@ func ParseBoundedSet(newest string, words []byte, blockText string) (s BoundedSe
 		return s, err
 	}
 	if len(words) > 0 {
-		decoded, err := DecodeWords(words)
+		decoded, err := decodeWords(words)
 		if err != nil {
 			return s, fmt.Errorf("%x: %w", words, err)
 		}
-		older := RangesOf(decoded)
+		older := rangesOf(decoded)
 		for _, r := range older {
 			s.size += r.Hi - r.Lo + 1
 		}

@@ -15,9 +15,9 @@ import (
 type DedupReplay struct {
 	// Present is the number of the present generation, 0 for none.
 	Present int
-	// Ahead are the generations that begin after the last position asked
+	// ahead are the generations that begin after the last position asked
 	// about.
-	Ahead []Generation
+	ahead []Generation
 	// Keys are by generation, the present one first.
 	Keys [ProbedGenerations]map[uuid.UUID]UserSet
 	// Wants, if not nil, reports whether a key is of interest.
@@ -27,7 +27,7 @@ type DedupReplay struct {
 // NewDedupReplay returns a DedupReplay without keys. The generations are those
 // of LoadGenerations; with none, a single one never ends.
 func NewDedupReplay(generations []Generation) *DedupReplay {
-	return &DedupReplay{Ahead: generations, Keys: [ProbedGenerations]map[uuid.UUID]UserSet{{}, {}, {}}}
+	return &DedupReplay{ahead: generations, Keys: [ProbedGenerations]map[uuid.UUID]UserSet{{}, {}, {}}}
 }
 
 // First leaves an event, whose record is at a position, only the users who
@@ -44,11 +44,11 @@ func (d *DedupReplay) First(it *Item, at events.Position) bool {
 
 // Had returns the users who have had the event of a key before a position.
 func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
-	for len(d.Ahead) > 0 && d.Ahead[0].After.Before(at) {
+	for len(d.ahead) > 0 && d.ahead[0].After.Before(at) {
 		copy(d.Keys[1:], d.Keys[:])
 		d.Keys[0] = map[uuid.UUID]UserSet{}
-		d.Present = d.Ahead[0].Number
-		d.Ahead = d.Ahead[1:]
+		d.Present = d.ahead[0].Number
+		d.ahead = d.ahead[1:]
 	}
 	for _, keys := range d.Keys {
 		users += keys[key]
@@ -66,5 +66,5 @@ func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
 
 // Extend adds generations that have begun since d was made.
 func (d *DedupReplay) Extend(generations []Generation) {
-	d.Ahead = append(slices.Clip(d.Ahead), generations...)
+	d.ahead = append(slices.Clip(d.ahead), generations...)
 }

@@ -13,7 +13,7 @@ import (
 //
 // It has two halves, as Cache has.
 type KeyCache struct {
-	Young, Old map[uint64]struct{}
+	young, old map[uint64]struct{}
 	limit      int // keys of a half; a batch may exceed it
 }
 
@@ -21,31 +21,31 @@ const (
 	// KeyCacheShare divides the memory: the key cache gets one part of so
 	// many, the user cache the rest.
 	KeyCacheShare = 8
-	// KeyCacheEntryBytes is roughly what a key takes in a map.
-	KeyCacheEntryBytes = 20
+	// keyCacheEntryBytes is roughly what a key takes in a map.
+	keyCacheEntryBytes = 20
 )
 
 // NewKeyCache returns an empty cache of roughly so many bytes.
 func NewKeyCache(bytes int) *KeyCache {
-	return &KeyCache{Young: map[uint64]struct{}{}, limit: max(1, bytes/2/KeyCacheEntryBytes)}
+	return &KeyCache{young: map[uint64]struct{}{}, limit: max(1, bytes/2/keyCacheEntryBytes)}
 }
 
 // Turn makes room. Call it between batches only: if a batch forgot a key, it
 // would take the second occurrence of an event for new.
 func (r *KeyCache) Turn() {
-	if len(r.Young) >= r.limit {
-		r.Old, r.Young = r.Young, make(map[uint64]struct{}, len(r.Young))
+	if len(r.young) >= r.limit {
+		r.old, r.young = r.young, make(map[uint64]struct{}, len(r.young))
 	}
 }
 
 // Note remembers a key and reports whether it may have come before.
 func (r *KeyCache) Note(key uuid.UUID) bool {
 	half := binary.BigEndian.Uint64(key[8:])
-	if _, ok := r.Young[half]; ok {
+	if _, ok := r.young[half]; ok {
 		return true
 	}
-	_, known := r.Old[half]
-	r.Young[half] = struct{}{}
+	_, known := r.old[half]
+	r.young[half] = struct{}{}
 	return known
 }
 
@@ -59,8 +59,8 @@ type Backoff struct {
 
 // The least and the most batches of a backoff.
 const (
-	ShortBackoff = 4
-	LongBackoff  = 1024
+	shortBackoff = 4
+	longBackoff  = 1024
 )
 
 // Next counts a batch and reports whether it must suspect every event.
@@ -75,6 +75,6 @@ func (b *Backoff) Next() bool {
 
 // Failed starts a backoff, after a batch took a repeated event for new.
 func (b *Backoff) Failed() {
-	b.span = min(max(ShortBackoff, 2*b.span), LongBackoff)
+	b.span = min(max(shortBackoff, 2*b.span), longBackoff)
 	b.left = b.span
 }

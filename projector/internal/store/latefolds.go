@@ -50,15 +50,15 @@ func (b *Batch) queueLateFold(writes *pgx.Batch, partition int, now time.Time) {
 
 // FoldTimes tells when the events of a partition were folded.
 type FoldTimes struct {
-	Records []LateRecord
+	records []lateRecord
 	latest  time.Time
 }
 
-// LateRecord ends a run of events that were all folded at At, or in time if At
-// is zero.
-type LateRecord struct {
-	To events.Position
-	At time.Time
+// lateRecord ends a run of events that were all folded at one time, or in
+// time if at is zero.
+type lateRecord struct {
+	to events.Position
+	at time.Time
 }
 
 // LoadFoldTimes reads the late-fold records of a partition.
@@ -69,11 +69,11 @@ FROM badged.late_folds WHERE partition_id = $1 ORDER BY number`, partition)
 		return nil, fmt.Errorf("read the late folds of partition %d: %w", partition, err)
 	}
 	f := &FoldTimes{}
-	f.Records, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r LateRecord, err error) {
+	f.records, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r lateRecord, err error) {
 		var at *time.Time
-		err = row.Scan(&r.To.TransactionID, &r.To.Offset, &at)
+		err = row.Scan(&r.to.TransactionID, &r.to.Offset, &at)
 		if at != nil {
-			r.At = *at
+			r.at = *at
 		}
 		return r, err
 	})
@@ -86,8 +86,8 @@ FROM badged.late_folds WHERE partition_id = $1 ORDER BY number`, partition)
 // Of returns when a record was folded, to the second. Calls must follow the
 // order of the log, in which that time never goes back.
 func (f *FoldTimes) Of(r *events.Record) time.Time {
-	i, _ := slices.BinarySearchFunc(f.Records, r.Position, func(l LateRecord, p events.Position) int {
-		if l.To.Before(p) {
+	i, _ := slices.BinarySearchFunc(f.records, r.Position, func(l lateRecord, p events.Position) int {
+		if l.to.Before(p) {
 			return -1
 		}
 		return 1
@@ -102,8 +102,8 @@ func (f *FoldTimes) Of(r *events.Record) time.Time {
 
 // recorded returns the time of late-fold record i, zero if there is none.
 func (f *FoldTimes) recorded(i int) time.Time {
-	if i == len(f.Records) {
+	if i == len(f.records) {
 		return time.Time{}
 	}
-	return f.Records[i].At
+	return f.records[i].at
 }

@@ -288,14 +288,14 @@ func (a *userColumns) queue(batch *pgx.Batch, sql string) int {
 		return 0
 	}
 	const numbers, jsonb = 3 * (4 + 8), 1
-	bytes := ArraysBytes + pgwire.ArrayBytes(a.ids) + pgwire.ArrayBytes(a.categories) + pgwire.ArrayBytes(a.claims) + (numbers+jsonb)*len(a.ids)
+	bytes := arraysBytes + pgwire.ArrayBytes(a.ids) + pgwire.ArrayBytes(a.categories) + pgwire.ArrayBytes(a.claims) + (numbers+jsonb)*len(a.ids)
 	batch.Queue(sql, pgwire.Leading{Array: a.ids, Bytes: bytes}, a.versions, a.totals, a.mentions, a.categories, a.claims)
 	return bytes
 }
 
-// ArraysBytes bounds the bytes that the arrays of a statement take without
+// arraysBytes bounds the bytes that the arrays of a statement take without
 // their elements.
-const ArraysBytes = 512
+const arraysBytes = 512
 
 // conversationRows are conversations as the arrays that conversationValues
 // takes.
@@ -362,7 +362,7 @@ func (a *conversationRows) queue(batch *pgx.Batch, sql string) int {
 	if len(a.users) == 0 {
 		return 0
 	}
-	bytes := ArraysBytes + (4+4)*len(a.deliveredHours) + (4+1)*len(a.marked) +
+	bytes := arraysBytes + (4+4)*len(a.deliveredHours) + (4+1)*len(a.marked) +
 		(4+8)*(len(a.versions)+len(a.readSeqs)+len(a.lastSeqs)+len(a.leftSeqs)+len(a.unread)+len(a.mentions))
 	for _, texts := range [][]string{
 		a.users, a.ids, a.categories, a.levels,

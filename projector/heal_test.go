@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -69,8 +70,8 @@ func TestHeal(t *testing.T) {
 				t.Errorf("the explanation disagrees: %+v", e)
 			}
 
-			d.append(t, deliver("c", 5, ann), deliver("zombie", 1, ann), event("r9", events.ConversationRead, "likes", upTo(1), ann),
-				event("x9", events.MessageRecalled, "new", func(d *events.Data) { d.Seq = 1 }, ann))
+			d.append(t, foldtest.Deliver("c", 5, ann), foldtest.Deliver("zombie", 1, ann), foldtest.Event("r9", events.ConversationRead, "likes", foldtest.UpTo(1), ann),
+				foldtest.Event("x9", events.MessageRecalled, "new", func(d *events.Data) { d.Seq = 1 }, ann))
 			d.fold(t)
 			d.verifyAll(t, replay.VerifyOptions{})
 			if n := d.badge(t, ann).Version; n != b.Version+3 {
@@ -91,10 +92,10 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, an
 		t.Fatal("it mended nothing")
 	}
 	d.verifyAll(t, replay.VerifyOptions{})
-	d.append(t, event("xz", events.MessageRecalled, "zombie", func(d *events.Data) { d.Seq = 3 }, ann))
+	d.append(t, foldtest.Event("xz", events.MessageRecalled, "zombie", func(d *events.Data) { d.Seq = 3 }, ann))
 	d.fold(t)
 	d.verifyAll(t, replay.VerifyOptions{})
-	d.append(t, event("mz", events.ConversationMarkedUnread, "zombie", nil, ann))
+	d.append(t, foldtest.Event("mz", events.ConversationMarkedUnread, "zombie", nil, ann))
 	d.fold(t)
 	d.verifyAll(t, replay.VerifyOptions{})
 	if n := d.badge(t, ann).Total; n != 5 {
@@ -107,7 +108,7 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, an
 func TestHealAUserTooMany(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
-	stranger := userIn(0, 9)
+	stranger := foldtest.User(0, 9)
 	d.exec(t, `INSERT INTO badged.users SELECT partition_id, version, total, mentions, $2, categories FROM badged.users WHERE user_id = $1`, ann, stranger)
 	if _, mended := d.heal(t, stranger); !mended {
 		t.Fatal("it mended nothing")
@@ -116,7 +117,7 @@ func TestHealAUserTooMany(t *testing.T) {
 		t.Errorf("the badge is %+v", b)
 	}
 	d.verifyAll(t, replay.VerifyOptions{})
-	d.append(t, deliver("c", 9, stranger))
+	d.append(t, foldtest.Deliver("c", 9, stranger))
 	d.fold(t)
 	d.verifyAll(t, replay.VerifyOptions{})
 	if b := d.badge(t, stranger); b.Total != 1 || b.Version != 10 {
@@ -138,7 +139,7 @@ func TestHealTwice(t *testing.T) {
 		if update, mended := d.heal(t, ann); !mended || update.Version <= before+1 {
 			t.Errorf("round %d: version %d after %d", i, update.Version, before+1)
 		}
-		d.append(t, deliver("c", int64(10+i), ann))
+		d.append(t, foldtest.Deliver("c", int64(10+i), ann))
 		d.fold(t)
 		d.verifyAll(t, replay.VerifyOptions{})
 	}
@@ -149,12 +150,12 @@ func TestHealTwice(t *testing.T) {
 func TestHealWhileEventsPourIn(t *testing.T) {
 	d := newDatabase(t)
 	p, _, stop := d.startOwner(t, nil)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	var enough atomic.Bool
 	var pouring sync.WaitGroup
 	pouring.Go(func() {
 		for seq := int64(1); !enough.Load(); seq++ {
-			r, err := d.log.Append(t.Context(), deliver("c", seq, ann))
+			r, err := d.log.Append(t.Context(), foldtest.Deliver("c", seq, ann))
 			if err != nil {
 				t.Error(err)
 				return
@@ -195,19 +196,19 @@ func TestHealIsOvertaken(t *testing.T) {
 	v := replay.NewVerifier(d.pool, d.log)
 	var stale *badge.User
 	var at events.Position
-	if err := replay.WithSnapshot(t.Context(), d.pool, 0, partitions, func(in *replay.Snapshot) (err error) {
+	if err := replay.WithSnapshot(t.Context(), d.pool, 0, foldtest.Partitions, func(in *replay.Snapshot) (err error) {
 		at = in.Position
 		stale, err = in.ReplayUser(t.Context(), ann)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	d.append(t, deliver("d", 2, userIn(0, 1))) // of somebody else
+	d.append(t, foldtest.Deliver("d", 2, foldtest.User(0, 1))) // of somebody else
 	d.fold(t)
 	if _, mended, err := v.HealUser(t.Context(), 0, ann, stale, at); mended || err != nil {
 		t.Errorf("after something happened to another: %v, %v", mended, err)
 	}
-	d.append(t, deliver("c", 5, ann))
+	d.append(t, foldtest.Deliver("c", 5, ann))
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	if _, mended, err := v.HealUser(t.Context(), 0, ann, stale, at); mended || !errors.Is(err, replay.ErrOvertaken) {
@@ -228,14 +229,14 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	d.append(t, deliver("c", 5, ann))
+	d.append(t, foldtest.Deliver("c", 5, ann))
 	d.awaitVisible(t, 0)
 
 	conn, err := d.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &replay.Snapshot{Tx: conn, Partition: 0, Partitions: partitions}
+	in := &replay.Snapshot{Tx: conn, Partition: 0, Partitions: foldtest.Partitions}
 	if err := in.Open(t.Context(), "FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}

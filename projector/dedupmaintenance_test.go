@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/store"
@@ -43,7 +44,7 @@ func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 // the drop, with it. Afterwards all are dropped.
 func TestDropWaitsForNobody(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	dump := connect(t, d.url)
 	mustExec(t, dump, `BEGIN; LOCK TABLE badged.dedup_keys_p00_g1 IN ACCESS SHARE MODE`)
 	for range 3 {
@@ -55,7 +56,7 @@ func TestDropWaitsForNobody(t *testing.T) {
 			t.Errorf("%d tables could not be dropped, want %d", got, locked+1)
 		}
 		seq++
-		d.append(t, deliver("c", seq, ann), deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann), foldtest.Deliver("c", seq, ann))
 		drain(t, p)
 		if b := d.badge(t, ann); b.Total != seq || b.Version != seq {
 			t.Errorf("total %d at version %d, want %d at %[3]d", b.Total, b.Version, seq)
@@ -76,11 +77,11 @@ func TestDropWaitsForNobody(t *testing.T) {
 // Nor does anybody wait for a drop that is under way.
 func TestNobodyWaitsForTheDrop(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	for range 3 {
 		d.rotate(t, p)
 	}
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.awaitVisible(t, 0)
 	dropping := connect(t, d.url)
 	mustExec(t, dropping, `BEGIN; SELECT badged.drop_dedup_generations(0)`)
@@ -89,7 +90,7 @@ func TestNobodyWaitsForTheDrop(t *testing.T) {
 	if b := d.badge(t, ann); b.Total != 1 {
 		t.Errorf("the total is %d, want 1", b.Total)
 	}
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	if got := d.tend(t, p); got != 1 {
 		t.Errorf("%d tables were left to whoever drops them, want 1", got)
 	}
@@ -110,20 +111,20 @@ func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
 	for _, name := range []string{"folded before", "only took up its position"} {
 		t.Run(name, func(t *testing.T) {
 			d := newDatabase(t)
-			ann := userIn(0, 0)
+			ann := foldtest.User(0, 0)
 			former, owner := d.newProjector(t, nil).partitions[0], d.projector.partitions[0]
 			if name == "folded before" {
-				d.append(t, deliver("before", 1, ann))
+				d.append(t, foldtest.Deliver("before", 1, ann))
 			}
 			drain(t, former)
 			for range 5 {
 				d.rotate(t, owner)
 			}
 			d.tend(t, owner)
-			repeated := event("level", events.ConversationLevelSet, "c", level(events.LevelNone), ann)
-			d.append(t, deliver("c", 1, ann), repeated)
+			repeated := foldtest.Event("level", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann)
+			d.append(t, foldtest.Deliver("c", 1, ann), repeated)
 			drain(t, owner)
-			d.append(t, event("undo", events.ConversationLevelSet, "c", level(events.LevelAll), ann), repeated)
+			d.append(t, foldtest.Event("undo", events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), ann), repeated)
 			d.awaitVisible(t, 0)
 			before := d.dump(t)
 
@@ -138,7 +139,7 @@ func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
 			former.known = false // as drain does after a fence, and step after an error
 			drain(t, former)
 			d.checkReplay(t, ann)
-			if got, want := d.badge(t, ann).Total, d.replay(t, 0, events.Position{}).rows[ann].Total; got != want || want == 0 {
+			if got, want := d.badge(t, ann).Total, d.replay(t, 0, events.Position{}).Users[ann].Total; got != want || want == 0 {
 				t.Errorf("the total is %d, want %d", got, want)
 			}
 		})
@@ -149,10 +150,10 @@ func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
 // projector does, fences a batch off too: it must not probe the wrong tables.
 func TestGenerationIsFenced(t *testing.T) {
 	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], userIn(0, 0)
+	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	drain(t, p)
 	d.tend(t, p)
-	d.append(t, deliver("c", 1, ann))
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.awaitVisible(t, 0)
 	d.exec(t, `INSERT INTO badged.dedup_generations SELECT partition_id, 2, transaction_id, "offset" FROM badged.dedup_generations WHERE partition_id = 0`)
 	if _, _, err := p.step(t.Context()); !errors.Is(err, store.ErrFenced) {
@@ -170,7 +171,7 @@ func TestGenerationIsFenced(t *testing.T) {
 // log folded again, to the last version.
 func TestTwoOwnersRotate(t *testing.T) {
 	d := newDatabase(t)
-	users := []string{userIn(0, 0), userIn(0, 1)}
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1)}
 	projectors := []*Projector{d.newProjector(t, nil), d.newProjector(t, nil)}
 	for _, p := range projectors {
 		drain(t, p.partitions[0])
@@ -180,9 +181,9 @@ func TestTwoOwnersRotate(t *testing.T) {
 	for round := range rounds {
 		var evs []events.Event
 		for i := range 20 {
-			evs = append(evs, deliver("c", int64(20*round+i+1), users...),
-				event(fmt.Sprint("mark ", (round+i)%9), events.ConversationMarkedUnread, "d", nil, users[i%2]),
-				event(fmt.Sprint("read ", round, i), events.ConversationRead, "d", upTo(1), users[i%2]))
+			evs = append(evs, foldtest.Deliver("c", int64(20*round+i+1), users...),
+				foldtest.Event(fmt.Sprint("mark ", (round+i)%9), events.ConversationMarkedUnread, "d", nil, users[i%2]),
+				foldtest.Event(fmt.Sprint("read ", round, i), events.ConversationRead, "d", foldtest.UpTo(1), users[i%2]))
 		}
 		sent += len(evs)
 		d.append(t, evs...)
@@ -215,14 +216,14 @@ func TestTwoOwnersRotate(t *testing.T) {
 // the partitions that it owns, as events come in.
 func TestUpkeepByItself(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	p := d.newProjector(t, func(cfg *Config) {
 		cfg.DedupWindow, cfg.MaintenanceInterval = 2*time.Microsecond, time.Millisecond
 	})
 	run(t, p)
 	deadline := time.Now().Add(patience)
 	for seq := int64(1); ; seq++ {
-		d.append(t, deliver("c", seq, ann))
+		d.append(t, foldtest.Deliver("c", seq, ann))
 		p.Wake(0)
 		d.bus.awaitTotal(t, ann, seq)
 		tables := d.keyTables(t)
@@ -248,12 +249,12 @@ func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	owner.exec(t, `CREATE ROLE "serving role" LOGIN`)
 	owner.exec(t, `GRANT USAGE ON SCHEMA badged TO "serving role"`)
 	owner.exec(t, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA badged TO "serving role"`)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	p := owner.newProjector(t, func(cfg *Config) {
 		cfg.Pool = newPool(t, owner.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "serving role" })
 	}).partitions[0]
-	mark := event("mark", events.ConversationMarkedUnread, "c", nil, ann)
-	owner.append(t, deliver("c", 1, ann), mark)
+	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, ann)
+	owner.append(t, foldtest.Deliver("c", 1, ann), mark)
 	drain(t, p)
 	_, err := p.rotateGenerations(t.Context())
 	var pgErr *pgconn.PgError

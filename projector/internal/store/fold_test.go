@@ -1,137 +1,46 @@
-package projector
+package store_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/store/storetest"
 	"github.com/badged/badged/pubsub"
 )
 
 var users = []string{"ann", "bob"}
 
-// memory folds as the batch transaction does, with maps for tables: what a
-// batch needs is loaded from literals, folded and written back.
-type memory struct {
-	keys *store.DedupReplay
-	rows map[string]*badge.User
-	// folded is how many events were, repetitions included.
-	folded int
-	// told is the last update of each user.
-	told map[string]pubsub.Update
-}
-
-func newMemory(generations ...store.Generation) *memory {
-	return &memory{keys: store.NewDedupReplay(generations), rows: map[string]*badge.User{}, told: map[string]pubsub.Update{}}
-}
-
-// clone returns what a transaction on m begins with: to be committed in its
-// place, or dropped. The rows are shared, since a commit replaces them and
-// changes none.
-func (m *memory) clone() *memory {
-	keys := store.DedupReplay{Ahead: m.keys.Ahead}
-	for i, generation := range m.keys.Keys {
-		keys.Keys[i] = maps.Clone(generation)
-	}
-	return &memory{keys: &keys, rows: maps.Clone(m.rows), folded: m.folded, told: maps.Clone(m.told)}
-}
-
-// begin begins a generation, the last there is.
-func (m *memory) begin(g store.Generation) { m.keys.Ahead = append(slices.Clip(m.keys.Ahead), g) }
-
-// commit folds evs as one batch; the nth event ever is at offset n.
-func (m *memory) commit(t rapid.TB, evs []events.Event) {
-	first := m.folded + 1
-	m.commitAt(t, evs, func(i int) events.Position { return events.Position{Offset: int64(first + i)} })
-}
-
-// commitAt folds evs as one batch, each at its position.
-func (m *memory) commitAt(t rapid.TB, evs []events.Event, at func(i int) events.Position) {
-	var items []store.Item
-	for _, e := range evs {
-		it, err := store.ItemOf(e, 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		items = append(items, it)
-	}
-	state, _ := store.UsersIn(items, store.NewCache(0))
-	for id, u := range state {
-		clear(u.Conversations) // there are no rows to load
-		if row, ok := m.rows[id]; ok {
-			*u = reload(t, row)
-		}
-	}
-	for i := range items {
-		m.folded++
-		if it := &items[i]; m.keys.First(it, at(i)) {
-			store.Fold(&it.Event, state)
-		}
-	}
-	for id, u := range state {
-		m.rows[id] = u
-	}
-	for _, update := range store.ClientUpdates(store.Sorted(state), 0, "epoch", allHeard) {
-		m.told[update.UserID] = update
-	}
-}
-
-// allHeard says that everybody is heard of.
-func allHeard(pubsub.User) bool { return true }
-
-// reload returns u as it comes back from the tables.
-func reload(t rapid.TB, u *badge.User) badge.User {
-	again := badge.NewUser(u.ID)
-	again.Version, again.Stored, again.Total, again.Mentions = u.Version, u.Version, u.Total, u.Mentions
-	again.Categories = slices.Clone(u.Categories)
-	var err error
-	if again.Claims, err = badge.ParseClaims(u.Claims.String()); err != nil {
-		t.Fatal(err)
-	}
-	for id, c := range u.Conversations {
-		copied := *c
-		copied.Touched = false
-		var err error
-		if copied.Recalled, err = badge.ParseRangeSet(c.Recalled.String()); err != nil {
-			t.Fatal(err)
-		}
-		for _, set := range []*badge.BoundedSet{&copied.Unread, &copied.Mentions} {
-			if *set, err = badge.ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		again.Conversations[id] = &copied
-	}
-	return *again
-}
-
-func (m *memory) describe(id string) string {
-	if u, ok := m.rows[id]; ok {
-		return describeUser(u)
-	}
-	return describeUser(badge.NewUser(id))
-}
-
-// versions are the versions of everything there is.
-func (m *memory) versions() string {
+// versions returns all versions of a partition as text.
+func versions(m *storetest.Memory) string {
 	s := ""
-	for _, u := range store.Sorted(m.rows) {
-		s += fmt.Sprintf("%s at %d:", u.ID, u.Version)
-		for _, c := range store.Sorted(u.Conversations) {
-			s += fmt.Sprintf(" %s at %d", c.ID, c.Version)
-		}
-		s += "\n"
+	for _, u := range store.Sorted(m.Users) {
+		s += fmt.Sprintln(u.ID, storetest.Versions(u))
 	}
 	return s
+}
+
+// drawGenerations draws the generation of each of n events, and where the
+// generations begin: event i is at offset i+1.
+func drawGenerations(t *rapid.T, n int) (of []int, begin []store.Generation) {
+	number := 1
+	begin = []store.Generation{{Number: number}}
+	for i := range n {
+		if rapid.IntRange(0, 4).Draw(t, "rotate") == 0 {
+			number++
+			begin = append(begin, store.Generation{Number: number, After: events.Position{Offset: int64(i)}})
+		}
+		of = append(of, number)
+	}
+	return of, begin
 }
 
 // Whatever the history, folding it in order gives what the model says, after
@@ -139,24 +48,21 @@ func (m *memory) versions() string {
 // exactly when a client can see a difference.
 func TestFoldAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawTimes(t, drawHistory(t, every, users))
+		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), users))
 		generations, begin := drawGenerations(t, len(history))
-		m, truth := newMemory(begin...), &model{generations: generations}
+		m, truth := storetest.NewMemory(begin...), &foldtest.Model{Generations: generations}
 		for i, e := range history {
 			before := map[string]*badge.User{}
 			for _, id := range users {
-				before[id] = badge.NewUser(id)
-				if row, ok := m.rows[id]; ok {
-					*before[id] = reload(t, row)
-				}
+				before[id] = storetest.Reload(t, m.User(id))
 			}
-			m.commit(t, history[i:i+1])
-			truth.events = append(truth.events, e)
+			m.Commit(t, history[i])
+			truth.Events = append(truth.Events, e)
 			for _, id := range users {
-				if diff := cmp.Diff(truth.describe(id), m.describe(id)); diff != "" {
-					t.Fatalf("after\n%s%s has (-want +got):\n%s", story(truth.events), id, diff)
+				if diff := cmp.Diff(truth.Describe(id), m.Describe(id)); diff != "" {
+					t.Fatalf("after\n%s%s has (-want +got):\n%s", foldtest.Story(truth.Events), id, diff)
 				}
-				checkVersion(t, before[id], m.rows[id], truth.events)
+				checkVersion(t, before[id], m.Users[id], truth.Events)
 			}
 		}
 	})
@@ -167,10 +73,10 @@ func checkVersion(t *rapid.T, before, after *badge.User, history []events.Event)
 		return
 	}
 	grown := after.Version - before.Version
-	seen := describeUser(before) != describeUser(after)
+	seen := storetest.Describe(before) != storetest.Describe(after)
 	if seen && grown != 1 || !seen && grown != 0 {
 		t.Fatalf("after\n%sthe version of %s grew by %d, but a client sees a difference: %v",
-			story(history), after.ID, grown, seen)
+			foldtest.Story(history), after.ID, grown, seen)
 	}
 }
 
@@ -178,19 +84,19 @@ func checkVersion(t *rapid.T, before, after *badge.User, history []events.Event)
 // the same numbers, if reads by apps are at most a minute from deliveries.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawHistory(t, commuting, users)
+		history := foldtest.DrawHistory(t, foldtest.CommutingTypes(), users)
 		for i := range history {
-			history[i].AppendedAt = noon.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "appended")))
+			history[i].AppendedAt = foldtest.Noon.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "appended")))
 		}
 		shuffled := rapid.Permutation(history).Draw(t, "shuffled")
 		shuffled = append(shuffled, rapid.SliceOfN(rapid.SampledFrom(history), 0, 10).Draw(t, "repeated")...)
-		inOrder, outOfOrder := newMemory(), newMemory()
-		inOrder.commit(t, history)
-		outOfOrder.commit(t, shuffled)
+		inOrder, outOfOrder := storetest.NewMemory(), storetest.NewMemory()
+		inOrder.Commit(t, history...)
+		outOfOrder.Commit(t, shuffled...)
 		for _, id := range users {
-			if diff := cmp.Diff(inOrder.describe(id), outOfOrder.describe(id)); diff != "" {
+			if diff := cmp.Diff(inOrder.Describe(id), outOfOrder.Describe(id)); diff != "" {
 				t.Fatalf("%s depends on the order (-in order +shuffled):\n%s\nin order\n%sshuffled\n%s",
-					id, diff, story(history), story(shuffled))
+					id, diff, foldtest.Story(history), foldtest.Story(shuffled))
 			}
 		}
 	})
@@ -200,25 +106,25 @@ func TestOrderDoesNotMatter(t *testing.T) {
 // the same.
 func TestBatchesCannotBeObserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawTimes(t, drawHistory(t, every, users))
-		single, cut := newMemory(), newMemory()
+		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), users))
+		single, cut := storetest.NewMemory(), storetest.NewMemory()
 		for i := range history {
-			single.commit(t, history[i:i+1])
+			single.Commit(t, history[i])
 		}
 		var cuts []int
 		for rest := history; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
 			cuts = append(cuts, n)
-			cut.commit(t, rest[:n])
+			cut.Commit(t, rest[:n]...)
 			rest = rest[n:]
 		}
 		for _, id := range users {
-			if diff := cmp.Diff(single.describe(id), cut.describe(id)); diff != "" {
-				t.Fatalf("%s depends on the cuts %v (-one by one +cut):\n%s\n%s", id, cuts, diff, story(history))
+			if diff := cmp.Diff(single.Describe(id), cut.Describe(id)); diff != "" {
+				t.Fatalf("%s depends on the cuts %v (-one by one +cut):\n%s\n%s", id, cuts, diff, foldtest.Story(history))
 			}
 		}
-		if diff := cmp.Diff(single.versions(), cut.versions()); diff != "" {
-			t.Fatalf("versions depend on the cuts %v (-one by one +cut):\n%s\n%s", cuts, diff, story(history))
+		if diff := cmp.Diff(versions(single), versions(cut)); diff != "" {
+			t.Fatalf("versions depend on the cuts %v (-one by one +cut):\n%s\n%s", cuts, diff, foldtest.Story(history))
 		}
 	})
 }
@@ -227,16 +133,16 @@ func TestBatchesCannotBeObserved(t *testing.T) {
 // starts from nothing and applies each update has every number at the end.
 func TestUpdatesCarryEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		history := drawTimes(t, drawHistory(t, every, users))
-		m := newMemory()
+		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), users))
+		m := storetest.NewMemory()
 		held := map[string]map[string]pubsub.Conversation{"ann": {}, "bob": {}}
 		version := map[string]int64{}
 		for rest := history; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
-			clear(m.told)
-			m.commit(t, rest[:n])
+			clear(m.Updates)
+			m.Commit(t, rest[:n]...)
 			rest = rest[n:]
-			for id, update := range m.told {
+			for id, update := range m.Updates {
 				if update.BaseVersion != version[id] {
 					t.Fatalf("update of %s starts at %d, the last ended at %d", id, update.BaseVersion, version[id])
 				}
@@ -253,13 +159,13 @@ func TestUpdatesCarryEverything(t *testing.T) {
 				}
 			}
 		}
-		for id, u := range m.rows {
+		for id, u := range m.Users {
 			for _, c := range u.Conversations {
 				if c.Version == 0 {
 					continue // nothing a client could see
 				}
 				if diff := cmp.Diff(store.Public(c), held[id][c.ID]); diff != "" {
-					t.Fatalf("after\n%sthe updates leave %s of %s at (-folded +told):\n%s", story(history), c.ID, id, diff)
+					t.Fatalf("after\n%sthe updates leave %s of %s at (-folded +told):\n%s", foldtest.Story(history), c.ID, id, diff)
 				}
 			}
 		}
@@ -269,22 +175,17 @@ func TestUpdatesCarryEverything(t *testing.T) {
 // The rules that are easy to get wrong, as stories.
 func TestStories(t *testing.T) {
 	deliver := func(id string, seq int64) events.Event {
-		return events.Event{ID: id, Source: "t", Type: events.MessageDelivered, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, Seq: seq}}
+		return foldtest.Named(id, foldtest.Deliver("c", seq, "ann"))
 	}
 	event := func(id string, typ events.Type, change func(*events.Data)) events.Event {
-		e := events.Event{ID: id, Source: "t", Type: typ, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}}}
-		if change != nil {
-			change(&e.Data)
-		}
-		return e
+		return foldtest.Event(id, typ, "c", change, "ann")
 	}
-	upTo := func(seq int64) func(*events.Data) { return func(d *events.Data) { d.UpToSeq = seq } }
-	level := func(l events.Level) func(*events.Data) { return func(d *events.Data) { d.Level = l } }
+	upTo, byApp, level := foldtest.UpTo, foldtest.ByApp, foldtest.Level
 
 	for _, tc := range []struct {
-		name  string
-		story []events.Event
-		total int64
+		name   string
+		events []events.Event
+		total  int64
 	}{
 		{"a retry counts once", []events.Event{deliver("1", 1), deliver("1", 1)}, 1},
 		{"a redelivery under another id counts once", []events.Event{deliver("1", 1), deliver("2", 1)}, 1},
@@ -357,35 +258,60 @@ func TestStories(t *testing.T) {
 		{"the greatest seq there is", []events.Event{deliver("1", 1<<63-1), deliver("2", 1<<63-2)}, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for _, e := range tc.story {
+			for _, e := range tc.events {
 				if err := e.Validate(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			u := badge.NewUser("ann")
 			seen := map[string]bool{}
-			for _, e := range tc.story {
+			for _, e := range tc.events {
 				if !seen[e.ID] {
 					seen[e.ID] = true
 					store.Fold(&e, map[string]*badge.User{"ann": u})
 				}
 			}
 			if u.Total != tc.total {
-				t.Errorf("after\n%sthe total is %d, want %d", story(tc.story), u.Total, tc.total)
+				t.Errorf("after\n%sthe total is %d, want %d", foldtest.Story(tc.events), u.Total, tc.total)
 			}
-			truth := model{events: slices.Clone(tc.story)}
-			if diff := cmp.Diff(truth.describe("ann"), describeUser(u)); diff != "" {
+			truth := foldtest.Model{Events: slices.Clone(tc.events)}
+			if diff := cmp.Diff(truth.Describe("ann"), storetest.Describe(u)); diff != "" {
 				t.Errorf("the model says otherwise (-model +fold):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A user that is remembered keeps its own id in memory, and not those of a whole
-// group that it was decoded with.
-func TestUserKeepsItsOwnID(t *testing.T) {
-	group := "ann,ben"
-	if u := badge.NewUser(group[:3]); u.ID != "ann" || unsafe.StringData(u.ID) == unsafe.StringData(group) {
-		t.Errorf("%q is in the memory of %q", u.ID, group)
-	}
+// Whatever the order of deliveries, reads and recalls, a conversation was
+// delivered to last when it was.
+func TestDeliveredHourDoesNotDependOnOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history := foldtest.DrawHistory(t, foldtest.CommutingTypes(), users)
+		last := map[string]int64{}
+		for i := range history {
+			e := &history[i]
+			e.ID = fmt.Sprint("event ", i) // one that comes twice is not looked at
+			hour := rapid.Int64Range(1, 5).Draw(t, "hour")
+			e.AppendedAt = time.Unix(3600*hour+rapid.Int64Range(0, 3599).Draw(t, "second"), 0)
+			for _, id := range e.Data.UserIDs {
+				if e.Type == events.MessageDelivered && e.Data.SenderID != id {
+					key := id + " " + e.Data.ConversationID
+					last[key] = max(last[key], hour)
+				}
+			}
+		}
+		m := storetest.NewMemory()
+		m.Commit(t, rapid.Permutation(history).Draw(t, "shuffled")...)
+		got := map[string]int64{}
+		for id, u := range m.Users {
+			for _, c := range u.Conversations {
+				if c.DeliveredHour > 0 {
+					got[id+" "+c.ID] = c.DeliveredHour
+				}
+			}
+		}
+		if diff := cmp.Diff(last, got); diff != "" {
+			t.Fatalf("after\n%sthe hours are (-want +got):\n%s", foldtest.Story(history), diff)
+		}
+	})
 }

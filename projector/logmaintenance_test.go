@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/renumber"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/replay"
@@ -58,12 +59,12 @@ FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)
 // where nobody was there in time to add one.
 func TestLogRanges(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
+	ann := foldtest.User(0, 0)
 	seq := int64(0)
 	deliverSome := func() {
 		for range 3 {
 			seq++
-			d.append(t, deliver("c", seq, ann))
+			d.append(t, foldtest.Deliver("c", seq, ann))
 		}
 	}
 	deliverSome()
@@ -109,7 +110,7 @@ SELECT pg_current_xact_id(), gen_random_uuid(), to_json(string_agg(md5(random():
 		t.Errorf("there still is %v", checks)
 	}
 	extend(true) // adds another
-	d.append(t, deliver("c", 1, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	extend(true) // has it proved
 	extend(false)
 	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 5001", "r2: 0"}) {
@@ -179,7 +180,7 @@ func TestLogRangesWaitForReaders(t *testing.T) {
 	if err := p.extendLog(t.Context()); err != nil {
 		t.Error(err)
 	}
-	d.append(t, deliver("c", 1, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 1"}) {
 		t.Errorf("the ranges are %v", got)
 	}
@@ -200,7 +201,7 @@ func TestLogRangesOfAnOlderDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.UpTo(t.Context(), cfg, partitions, 9); err != nil {
+	if _, err := migrations.UpTo(t.Context(), cfg, foldtest.Partitions, 9); err != nil {
 		t.Fatal(err)
 	}
 	conn := connect(t, url)
@@ -210,12 +211,12 @@ func TestLogRangesOfAnOlderDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := openDatabase(t, url)
-	d.append(t, deliver("c", 1, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	if got := d.lines(t, `SELECT string_agg("offset"::text, ' ' ORDER BY "offset") || ' ' || has_table_privilege('public', 'badged.events_p00', 'INSERT') FROM badged.events_p00`); got[0] != "1 2 3 4 5 6 true" {
 		t.Errorf("the log has %v", got)
 	}
 	d.fold(t)
-	if b := d.badge(t, userIn(0, 0)); b.Total != 1 {
+	if b := d.badge(t, foldtest.User(0, 0)); b.Total != 1 {
 		t.Errorf("the badge is %+v", b)
 	}
 }
@@ -227,7 +228,7 @@ func TestRepairLogSettlesRanges(t *testing.T) {
 	for range 2 {
 		original.extend(t, 0)
 		original.pass(t, 0)
-		original.append(t, deliver("ranges", 1, userIn(0, 0)))
+		original.append(t, foldtest.Deliver("ranges", 1, foldtest.User(0, 0)))
 	}
 	before := original.keys(t, 0)
 	url := restores()["custom"](t, from, original.url, pgtest.NewServer(t))
@@ -239,9 +240,9 @@ func TestRepairLogSettlesRanges(t *testing.T) {
 		t.Errorf("the ranges are %v, want %v", got, want)
 	}
 	d.extend(t, 0)
-	d.append(t, deliver("ranges", 2, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("ranges", 2, foldtest.User(0, 0)))
 	d.pass(t, 0)
-	d.append(t, deliver("ranges", 3, userIn(0, 0)))
+	d.append(t, foldtest.Deliver("ranges", 3, foldtest.User(0, 0)))
 	if got, want := d.ranges(t, 0), []string{fmt.Sprint("r1: ", len(before)+1), "r2: 1"}; !slices.Equal(got, want) {
 		t.Errorf("then the ranges are %v, want %v", got, want)
 	}
@@ -275,10 +276,10 @@ func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
 // of the schema can write, becomes a dead letter: folding and the ranges go on.
 func TestEventWithAnIDToComeIsPutAside(t *testing.T) {
 	d := newDatabase(t)
-	ann := userIn(0, 0)
-	d.append(t, deliver("c", 1, ann))
+	ann := foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES ('99999999999', gen_random_uuid(), '{"ahead": true}')`)
-	d.append(t, deliver("c", 2, ann))
+	d.append(t, foldtest.Deliver("c", 2, ann))
 	if err := d.projector.partitions[0].buryUnissued(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package projector
+package store_test
 
 import (
 	"slices"
@@ -8,15 +8,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
 // simulation is badged without I/O: a log of several partitions, what its
-// partitions have been folded into, and two projectors that both take
+// foldtest.Partitions have been folded into, and two projectors that both take
 // themselves for the owner of all of them.
 type simulation struct {
 	logs     [simulated][]events.Event
-	tables   [simulated]*memory
+	tables   [simulated]*storetest.Memory
 	position [simulated]int // in logs
 	// generations of keys that have begun.
 	generations [simulated][]store.Generation
@@ -25,7 +27,7 @@ type simulation struct {
 }
 
 const (
-	simulated = 3 // partitions
+	simulated = 3 // foldtest.Partitions
 	unknown   = -1
 )
 
@@ -38,7 +40,7 @@ func newSimulation() *simulation {
 	s := &simulation{}
 	for p := range s.tables {
 		s.generations[p] = []store.Generation{{Number: 1}}
-		s.tables[p] = newMemory(s.generations[p]...)
+		s.tables[p] = storetest.NewMemory(s.generations[p]...)
 		s.known[0][p], s.known[1][p] = unknown, unknown
 	}
 	return s
@@ -78,13 +80,13 @@ func (s *simulation) step(t *rapid.T, projector, p, limit int, begins bool, outc
 	if from != s.position[p] {
 		return true // fenced off
 	}
-	tables, generations := s.tables[p].clone(), s.generations[p]
+	tables, generations := s.tables[p].Clone(), s.generations[p]
 	if begins {
 		next := store.Generation{Number: len(generations) + 1, After: events.Position{Offset: int64(from)}}
 		generations = append(generations, next)
-		tables.begin(next)
+		tables.Begin(next)
 	}
-	tables.commit(t, rest)
+	tables.Commit(t, rest...)
 	if outcome == "rolled back" {
 		return true
 	}
@@ -97,14 +99,14 @@ func (s *simulation) step(t *rapid.T, projector, p, limit int, begins bool, outc
 }
 
 // model is a partition as its log has it.
-func (s *simulation) model(p int) *model {
-	m := &model{events: s.logs[p]}
+func (s *simulation) model(p int) *foldtest.Model {
+	m := &foldtest.Model{Events: s.logs[p]}
 	number := 0
-	for i := range m.events {
+	for i := range m.Events {
 		for number < len(s.generations[p]) && s.generations[p][number].After.Offset <= int64(i) {
 			number++
 		}
-		m.generations = append(m.generations, number)
+		m.Generations = append(m.Generations, number)
 	}
 	return m
 }
@@ -118,7 +120,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulation()
 		var open [3][]events.Event
-		for _, e := range drawTimes(t, drawHistory(t, every, inhabitants)) {
+		for _, e := range foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), inhabitants)) {
 			publisher := rapid.IntRange(0, len(open)-1).Draw(t, "publisher")
 			open[publisher] = append(open[publisher], e)
 			switch rapid.IntRange(0, 7).Draw(t, "end of a transaction") {
@@ -142,26 +144,18 @@ func TestHistories(t *testing.T) {
 		}
 
 		for p, log := range s.logs {
-			truth, got, single := s.model(p), s.tables[p], newMemory(s.generations[p]...)
+			truth, got, single := s.model(p), s.tables[p], storetest.NewMemory(s.generations[p]...)
 			for i := range log {
-				single.commit(t, log[i:i+1])
+				single.Commit(t, log[i])
 			}
 			for _, id := range inhabitants {
-				if diff := cmp.Diff(truth.describe(id), got.describe(id)); diff != "" {
-					t.Fatalf("after\n%s%s has (-want +got):\n%s", story(log), id, diff)
+				if diff := cmp.Diff(truth.Describe(id), got.Describe(id)); diff != "" {
+					t.Fatalf("after\n%s%s has (-want +got):\n%s", foldtest.Story(log), id, diff)
 				}
-				if diff := cmp.Diff(single.versionOf(id), got.versionOf(id)); diff != "" {
-					t.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", story(log), id, diff)
+				if diff := cmp.Diff(single.Versions(id), got.Versions(id)); diff != "" {
+					t.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", foldtest.Story(log), id, diff)
 				}
 			}
 		}
 	})
-}
-
-// versionOf returns versionsOf a user, of whom nothing may be known.
-func (m *memory) versionOf(id string) map[string]int64 {
-	if u, ok := m.rows[id]; ok {
-		return versionsOf(u)
-	}
-	return map[string]int64{}
 }

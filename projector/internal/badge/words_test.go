@@ -1,4 +1,4 @@
-package projector
+package badge
 
 import (
 	"fmt"
@@ -8,39 +8,47 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/badge"
 )
 
-// Whatever the ranges, they come back from words, and CountWords says how many
+// Whatever the ranges, they come back from words, and countWords says how many
 // these are.
 func TestWordsAreTheRanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var ranges []badge.SeqRange
+		var ranges []SeqRange
 		next := rapid.Int64Range(1, 200).Draw(t, "first")
 		for range rapid.IntRange(0, 60).Draw(t, "ranges") {
 			length := rapid.SampledFrom([]int64{1, 1, 2, 63, 64, 65, 300}).Draw(t, "length")
-			ranges = append(ranges, badge.SeqRange{Lo: next, Hi: next + length - 1})
+			ranges = append(ranges, SeqRange{Lo: next, Hi: next + length - 1})
 			next += length + rapid.SampledFrom([]int64{1, 1, 2, 62, 63, 64, 65, 10_000}).Draw(t, "gap")
 		}
 		if rapid.Bool().Draw(t, "to the end") {
-			ranges = append(ranges, badge.SeqRange{Lo: max(next, math.MaxInt64-rapid.Int64Range(0, 200).Draw(t, "short of it")), Hi: math.MaxInt64})
+			ranges = append(ranges, SeqRange{Lo: max(next, math.MaxInt64-rapid.Int64Range(0, 200).Draw(t, "short of it")), Hi: math.MaxInt64})
 		}
-		words := badge.WordsOf(ranges)
-		if n := badge.CountWords(ranges); n != len(words) {
+		words := wordsOf(ranges)
+		if n := countWords(ranges); n != len(words) {
 			t.Errorf("%d words are counted, there are %d", n, len(words))
 		}
-		stored := []byte(badge.EncodeWords(words))
-		decoded, err := badge.DecodeWords(stored)
+		stored := []byte(encodeWords(words))
+		decoded, err := decodeWords(stored)
 		if err != nil {
 			t.Fatalf("%x: %v", stored, err)
 		}
-		if got := badge.RangesOf(decoded); fmt.Sprint(got) != fmt.Sprint(ranges) {
+		if got := rangesOf(decoded); fmt.Sprint(got) != fmt.Sprint(ranges) {
 			t.Errorf("the ranges are %v, want %v", got, ranges)
 		}
 		for i := range stored {
-			_, _ = badge.DecodeWords(stored[:i]) // which must not panic
+			_, _ = decodeWords(stored[:i]) // which must not panic
 		}
 	})
+}
+
+// parsed returns set as it comes back from the tables.
+func parsed(t *rapid.T, set *BoundedSet) BoundedSet {
+	again, err := ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
 }
 
 // However many holes the sets of a conversation have, they are exact as long as
@@ -48,7 +56,7 @@ func TestWordsAreTheRanges(t *testing.T) {
 // so they are after a way through the tables.
 func TestDenseConversationsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		u := badge.NewUser("ann")
+		u := NewUser("ann")
 		c := u.Conversation("c")
 		unread, mentioned, recalled := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
 		last, read := int64(0), int64(0)
@@ -92,9 +100,13 @@ func TestDenseConversationsAreExact(t *testing.T) {
 					}
 				}
 			case "stored":
-				again := reload(t, u)
-				*u = again
-				c = u.Conversations["c"]
+				for _, set := range []*BoundedSet{&c.Unread, &c.Mentions} {
+					*set = parsed(t, set)
+				}
+				var err error
+				if c.Recalled, err = ParseRangeSet(c.Recalled.String()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			n, first := int64(0), int64(0)
 			for seq := range unread {
@@ -108,7 +120,7 @@ func TestDenseConversationsAreExact(t *testing.T) {
 			if v := c.View(); v.Unread != int64(len(unread)) || v.Mentions != n || v.FirstUnread != first {
 				t.Fatalf("%d unread from %d, %d mentions; want %d from %d, %d", v.Unread, v.FirstUnread, v.Mentions, len(unread), first, n)
 			}
-			if size := len(c.Unread.Words()) + len(c.Mentions.Words()); size > 2*20*badge.MaxWords {
+			if size := len(c.Unread.Words()) + len(c.Mentions.Words()); size > 2*20*maxWords {
 				t.Fatalf("the words take %d bytes", size)
 			}
 		}
@@ -119,7 +131,7 @@ func TestDenseConversationsAreExact(t *testing.T) {
 // most of a block is not known; and no count is below what is known.
 func TestFirstUnreadExists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var set badge.BoundedSet
+		var set BoundedSet
 		in := map[int64]bool{}
 		last, read := int64(0), int64(0)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -156,17 +168,13 @@ func TestFirstUnreadExists(t *testing.T) {
 					}
 				}
 			case "stored":
-				again, err := badge.ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText())
-				if err != nil {
-					t.Fatal(err)
-				}
-				set = again
+				set = parsed(t, &set)
 			}
-			if first := set.Min(); set.Len() > 0 && !in[first] && (len(set.Known) > 0 || len(set.Ranges) > 0) {
+			if first := set.Min(); set.Len() > 0 && !in[first] && (len(set.known) > 0 || len(set.Ranges) > 0) {
 				t.Fatalf("the first unread is %d, which is not", first)
 			}
-			if set.Block.Count < 0 || len(set.Known) > badge.MaxKnown || set.Block.Count == 0 && len(set.Known) > 0 {
-				t.Fatalf("block %+v, of which %d are known", set.Block, len(set.Known))
+			if set.block.Count < 0 || len(set.known) > maxKnown || set.block.Count == 0 && len(set.known) > 0 {
+				t.Fatalf("block %+v, of which %d are known", set.block, len(set.known))
 			}
 		}
 	})

@@ -1,0 +1,90 @@
+package foldtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// State is everything that a client can see of a user, without versions.
+type State struct {
+	Total, Mentions int64
+	Categories      map[string]int64
+	Conversations   []ConversationState
+}
+
+// ConversationState is what a client can see of a conversation.
+type ConversationState struct {
+	ID                                  string
+	Unread, First, Mentions, Read, Last int64
+	Level                               events.Level
+	Category                            string
+	Marked, Left                        bool
+}
+
+// String returns the state as text, a line for each conversation, and leaves
+// out conversations to which nothing happened.
+func (s State) String() string {
+	var lines []string
+	for _, c := range s.Conversations {
+		if c != (ConversationState{ID: c.ID, Level: events.LevelAll, Category: "chat"}) {
+			lines = append(lines, fmt.Sprintf("%s: %d unread from %d, %d mentions, read up to %d of %d, level %s, category %s, marked %v, left %v",
+				c.ID, c.Unread, c.First, c.Mentions, c.Read, c.Last, c.Level, c.Category, c.Marked, c.Left))
+		}
+	}
+	slices.Sort(lines)
+	return fmt.Sprintf("total %d, mentions %d, categories %v\n%s", s.Total, s.Mentions, s.Categories, strings.Join(lines, "\n"))
+}
+
+// Story returns events as sentences, one a line.
+func Story(evs []events.Event) string {
+	var b strings.Builder
+	for i := range evs {
+		b.WriteString("  " + sentence(&evs[i]) + "\n")
+	}
+	return b.String()
+}
+
+// sentence describes an event.
+func sentence(e *events.Event) string {
+	d := e.Data
+	who := strings.Join(d.UserIDs, " and ")
+	var what string
+	switch e.Type {
+	case events.MessageDelivered:
+		what = fmt.Sprintf("%s get message %d of %s", who, d.Seq, d.ConversationID)
+		if d.SenderID != "" {
+			what += " from " + d.SenderID
+		}
+		if d.Category != "" {
+			what += " in category " + d.Category
+		}
+		if len(d.MentionedUserIDs) > 0 {
+			what += ", which mentions " + strings.Join(d.MentionedUserIDs, " and ")
+		}
+	case events.ConversationRead:
+		what = fmt.Sprintf("%s read %s up to %d", who, d.ConversationID, d.UpToSeq)
+		if d.ByApp {
+			what += ", says an app"
+		}
+	case events.ConversationExpired:
+		what = fmt.Sprintf("%s expires for %s up to %d", d.ConversationID, who, d.UpToSeq)
+	case events.MessageRecalled:
+		what = fmt.Sprintf("message %d of %s is recalled for %s", d.Seq, d.ConversationID, who)
+	case events.ConversationMarkedUnread:
+		what = fmt.Sprintf("%s mark %s unread", who, d.ConversationID)
+	case events.ConversationLevelSet:
+		what = fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
+	case events.ConversationLeft:
+		what = fmt.Sprintf("%s leave %s", who, d.ConversationID)
+		if d.UpToSeq > 0 {
+			what += fmt.Sprintf(" up to %d", d.UpToSeq)
+		}
+	case events.UserReadAll:
+		what = fmt.Sprintf("%s read all of category %q", who, d.Category)
+	}
+	return fmt.Sprintf("%s at %s: %s", e.ID, e.AppendedAt.Format(time.TimeOnly), what)
+}

@@ -1,0 +1,15 @@
+package badge
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// A user that is remembered keeps its own id in memory, and not those of a whole
+// group that it was decoded with.
+func TestUserKeepsItsOwnID(t *testing.T) {
+	group := "ann,ben"
+	if u := NewUser(group[:3]); u.ID != "ann" || unsafe.StringData(u.ID) == unsafe.StringData(group) {
+		t.Errorf("%q is in the memory of %q", u.ID, group)
+	}
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/pubsub"
+)
+
+// No update is made of a user of whom nobody hears, nor of one of whom nothing
+// can be seen to have changed.
+func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
+	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
+	e := foldtest.Deliver("c", 1, "ann", "ben")
+	Fold(&e, users)
+	updates := ClientUpdates(Sorted(users), 3, "epoch", func(u pubsub.User) bool {
+		return u == pubsub.User{ID: "ben", Partition: 3} || u.ID == "eve"
+	})
+	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
+		t.Errorf("the updates are %+v, want one of ben", updates)
+	}
+}
+
+// The room that is made for the arrays of a statement is enough, and not much
+// more, whatever the rows.
+func TestArraysFitTheirRoom(t *testing.T) {
+	types := pgtype.NewMap()
+	pgwire.RegisterArrays(types)
+	oid := func(value any) uint32 {
+		switch value.(type) {
+		case []int64:
+			return pgtype.Int8ArrayOID
+		case []int32:
+			return pgtype.Int4ArrayOID
+		case []bool:
+			return pgtype.BoolArrayOID
+		}
+		return pgtype.TextArrayOID
+	}
+	users := map[string]*badge.User{}
+	for i := range 2000 {
+		u := badge.NewUser(fmt.Sprint("user ", i))
+		users[u.ID] = u
+		if i%2 == 0 { // there are rows of it
+			u.Stored, u.HasRow = 1, true
+			u.Conversation("c").Stored = true
+		}
+		for _, e := range []events.Event{
+			foldtest.Deliver("c", 1, u.ID), foldtest.Deliver("c", 3, u.ID), foldtest.Deliver("other", 1, u.ID),
+			foldtest.Event("1", events.MessageRecalled, "c", func(d *events.Data) { d.Seq = 3 }, u.ID),
+			foldtest.Event("2", events.ConversationLevelSet, "c", foldtest.Level(events.LevelMentions), u.ID),
+			foldtest.Event("3", events.ConversationLeft, "other", nil, u.ID),
+		} {
+			e.Data.MentionedUserIDs = e.Data.UserIDs
+			Fold(&e, users)
+		}
+	}
+	var batch pgx.Batch
+	all := NewTables(0).QueueWrites(&batch, Sorted(users))
+	sum := 0
+	for _, q := range batch.QueuedQueries {
+		bytes := 0
+		for i, value := range q.Arguments {
+			of := oid(value)
+			if i == 4 && len(q.Arguments) == 6 { // the categories of users
+				of = pgtype.JSONBArrayOID
+			}
+			b, err := types.Encode(of, pgtype.BinaryFormatCode, value, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(b)
+		}
+		if room := q.Arguments[0].(pgwire.Leading).Bytes; room < bytes || room > bytes+arraysBytes*2 {
+			t.Errorf("there is room for %d bytes, of %d, in %.60s", room, bytes, q.SQL)
+		}
+		sum += bytes
+	}
+	if len(batch.QueuedQueries) != 4 || all < sum {
+		t.Errorf("%d statements take %d bytes, not %d", len(batch.QueuedQueries), sum, all)
+	}
+}
