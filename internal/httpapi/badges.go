@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Waiting for a position to be folded.
+// Limits of waiting for a position to be folded.
 const (
 	defaultWait = 2 * time.Second
 	maxWait     = 30 * time.Second
@@ -146,7 +146,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	look := ctx // once, however short the wait
+	look := ctx // look at least once, however short the wait
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		folded, err := a.cfg.Badges.Folded(look, users, transactionID)
 		if err != nil && look.Err() == nil {

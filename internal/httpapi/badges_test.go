@@ -39,7 +39,7 @@ func TestBadge(t *testing.T) {
 				t.Errorf("Content-Type = %q", got)
 			}
 			if got := a.header.Get("Cache-Control"); got != "no-store" {
-				t.Errorf("Cache-Control = %q: a badge must not be kept", got)
+				t.Errorf("Cache-Control = %q: a badge must not be cached", got)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestAtLeastWithoutWaiting(t *testing.T) {
 	}
 }
 
-func TestAtLeastThatCannotBeLookedUp(t *testing.T) {
+func TestAtLeastWhenTheLookFails(t *testing.T) {
 	f := newFixture(t)
 	f.badges.err = errors.New("relation badged.events_p00 is on fire")
 	a := get(t, f, "/v1/users/ada/badge?at_least=4711")

@@ -23,7 +23,7 @@ import (
 	"github.com/badged/badged/projector/rebuild"
 )
 
-// operations is an httpapi.Operations that tells what it is asked in words.
+// operations is an httpapi.Operations that describes its last call in words.
 type operations struct {
 	asked string
 	err   error
@@ -109,7 +109,7 @@ func call(t *testing.T, api http.Handler, key, request, body string) answer {
 	return send(t, api, r)
 }
 
-// What each route asks of whom, and answers.
+// Each route, the call that it makes, and its answer.
 var operationRoutes = []struct {
 	request, body string
 	asks          string
@@ -151,9 +151,9 @@ func TestOperations(t *testing.T) {
 		if want := map[bool]string{true: fmt.Sprintf("/admin/v1/%ss/", strings.TrimSuffix(strings.Fields(tc.request)[1], "s"))}[a.status == 202 && strings.HasPrefix(tc.request, "POST")]; !strings.HasPrefix(a.header.Get("Location"), want) {
 			t.Errorf("%s is at %q", tc.request, a.header.Get("Location"))
 		}
-		// What fails is told as no more than that.
+		// An internal error is answered without its text.
 		o.err = errors.New("password=hunter2")
-		if got, want := call(t, api, adminKey, tc.request, tc.body).story(t), "500 something failed here; it has been logged"; got != want {
+		if got, want := call(t, api, adminKey, tc.request, tc.body).story(t), "500 internal error; the server has logged it"; got != want {
 			t.Errorf("%s of an error: %s", tc.request, got)
 		}
 	}
@@ -223,7 +223,7 @@ func TestOperationsRefuse(t *testing.T) {
 		{"POST deadletters/1/retry", deadletters.ErrNotFound, "404 there is no such dead letter"},
 		{
 			"POST deadletters/1/retry", &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}},
-			"422 it is not understood now either: invalid event: type: is odd",
+			"422 it still cannot be decoded: invalid event: type: is odd",
 		},
 		{"GET rebuilds/1", admin.ErrNoJob, "404 there is no such job"},
 		{canceling, admin.ErrNoJob, "404 there is no such job"},
@@ -243,7 +243,7 @@ func TestOperationsRefuse(t *testing.T) {
 	}
 }
 
-// What an operator has begun is finished although they hang up.
+// An action completes although the client disconnects.
 func TestOperationsOutliveTheirRequest(t *testing.T) {
 	o := &operations{}
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -255,7 +255,7 @@ func TestOperationsOutliveTheirRequest(t *testing.T) {
 	}
 }
 
-// The service behind the routes does what they say, and writes it down.
+// The service behind the routes acts on the database and records its actions.
 func TestOperationsOnADatabase(t *testing.T) {
 	pool := openPool(t, pgtest.NewDB(t, migrated()))
 	_, log := openAPI(t, pool)

@@ -148,7 +148,7 @@ func idSchema() *describe.Schema {
 func failures(own ...describe.Answer) []describe.Answer {
 	const (
 		noKey    = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`
-		failed   = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"something failed here; it has been logged"}`
+		failed   = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"internal error; the server has logged it"}`
 		slowed   = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this one was not looked at"}`
 		database = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request, events that come twice count once"}`
 	)

@@ -70,7 +70,7 @@ var (
 	moved       = check{"./pubsub", "^(TestRedisClusterSlotMoves|TestRedisClusterMasterIsKilled)$", true}
 	ready       = check{"./internal/obs", "^TestReady", false}
 	pressed     = check{"./internal/backpressure", ".", false}
-	repeating   = check{"./internal/obs", "^TestOtherErrorsAreNotHidden$", false}
+	repeating   = check{"./internal/obs", "^TestDifferentErrorsAreAllLogged$", false}
 	triedKeys   = check{"./internal/httpapi", "^TestAttempts$", false}
 	guarded     = check{"./internal/demo", "^TestGuard$", false}
 	strangers   = check{"./internal/inbound", ".", false}
