@@ -218,16 +218,16 @@ var mutants = []mutant{
 	{"a sweep goes past what is not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-max(writer.Age, lags[0].Age)))", "badge.HourOf(now.Add(-writer.Age))"}}, swept},
 	{"a sweep goes past what it could not expire", []edit{{sweepFile, "err != nil || !folds || before <= swept", "err != nil || before <= swept"}}, swept},
 	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
-	{"a sweep that was overtaken keeps its progress", []edit{{sweepFile, "swept_hour = $3`", "$3::integer >= 0`"}}, swept},
+	{"a sweep that was overtaken keeps its progress", []edit{{"projector/expiry/expiry.sql", "swept_hour = $3\n", "$3::integer >= 0\n"}}, swept},
 	{"healing leaves the sweep where it was", []edit{{"projector/replay/heal.go", "\tbatch.Queue(store.ResetExpirySQL, in.Partition)\n", ""}}, swept},
 
-	{"a rebuild swaps tables behind the owner's back", []edit{{stagingFile, ", revision = revision + 1", ""}}, rebuilt},
+	{"a rebuild swaps tables behind the owner's back", []edit{{"projector/rebuild/rebuild.sql", ", revision = revision + 1", ""}}, rebuilt},
 	{"a rebuild folds again what came twice", []edit{{stagingFile, "dead == nil && s.Keys.First(&it, records[i].Position)", "dead == nil"}}, rebuilt},
 	{"a rebuild does not compare touched users again", []edit{{stagingFile, "s.touched[id] = struct{}{}", "_ = id"}}, rebuilt},
 	{"a rebuild forgets generations that begin meanwhile", []edit{{stagingFile, "\ts.Keys.Extend(in.Generations[s.generations:])\n", ""}}, rebuilt},
 	{"a rebuild takes healed users for wrong", []edit{{stagingFile, "if _, ok := healed[id]; ok {", "if _, ok := healed[id]; ok && false {"}}, rebuilt},
 	{"a rebuild takes users who were healed for right afterwards", []edit{{
-		stagingFile, "DELETE FROM badged.mended_users WHERE partition_id = $1", "DELETE FROM badged.mended_users WHERE partition_id <> $1",
+		"projector/rebuild/rebuild.sql", "DELETE FROM badged.mended_users WHERE partition_id = $1", "DELETE FROM badged.mended_users WHERE partition_id <> $1",
 	}}, rebuilt},
 
 	{"a mark of what was left is taken", []edit{{"gateway/marks.go", "return !c.Left && (", "return ("}}, commands},
