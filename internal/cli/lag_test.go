@@ -66,7 +66,7 @@ func TestLagWithoutAProjector(t *testing.T) {
 
 	table := mustDo(t, "lag", "--database-url="+url)
 	if lines := strings.Split(table, "\n"); len(lines) != partitions+2 || !strings.HasPrefix(lines[0], "PARTITION  HEAD") ||
-		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +nobody$`, behind, l.Head)).MatchString(lines[behind+1]) {
+		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +none$`, behind, l.Head)).MatchString(lines[behind+1]) {
 		t.Errorf("it prints:\n%s", table)
 	}
 }

@@ -58,7 +58,7 @@ func TestServe(t *testing.T) {
 	if snapshot.Total != 1 || len(snapshot.Conversations) != 1 || snapshot.Conversations[0].FirstUnreadSeq != 7 {
 		t.Errorf("user show --json: %+v", snapshot)
 	}
-	if lag := mustDo(t, "lag", db); strings.Contains(lag, "nobody") || strings.Count(lag, "badged projector") != 16 {
+	if lag := mustDo(t, "lag", db); strings.Contains(lag, "none") || strings.Count(lag, "badged projector") != 16 {
 		t.Errorf("lag, with a server that folds 16 partitions:\n%s", lag)
 	}
 	if code := server.stop(); code != exitDone {
