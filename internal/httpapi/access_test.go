@@ -149,7 +149,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	if !errors.As(refused, &connect) {
 		t.Fatalf("connecting to a closed port gives %v", refused)
 	}
-	const again = "; repeat the request, events that come twice count once"
+	const again = "; repeat the request; repeated events count once"
 	for name, test := range map[string]struct {
 		err        error
 		want       string

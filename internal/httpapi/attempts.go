@@ -90,7 +90,7 @@ func (a *attempts) check(ctx context.Context, from netip.Prefix, isGood func() b
 	if wait := a.wait(from, now); wait > 0 {
 		a.failed(ctx, from, now, false)
 		return &problem{
-			Status: http.StatusTooManyRequests, Detail: "too many wrong keys came from your address; this one was not looked at",
+			Status: http.StatusTooManyRequests, Detail: "too many wrong keys came from your address; this key was not checked",
 			retryAfter: strconv.Itoa(int(wait/time.Second) + 1),
 		}
 	}

@@ -112,7 +112,7 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 	}
 	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), unread, limit, q.Get("cursor"))
 	if errors.Is(err, badges.ErrBadCursor) {
-		return &problem{Status: http.StatusBadRequest, Detail: "cursor is not one that this list gave"}
+		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
 	}
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 			return &problem{Status: http.StatusBadRequest, Detail: "timeout must be a duration such as 500ms or 2s, at most " + maxWait.String()}
 		}
 		if atLeast == "" {
-			return &problem{Status: http.StatusBadRequest, Detail: "timeout goes with at_least"}
+			return &problem{Status: http.StatusBadRequest, Detail: "timeout requires at_least"}
 		}
 	}
 	if atLeast == "" {
@@ -192,7 +192,7 @@ func decodeStrict(b []byte, v any) error {
 	switch err := dec.Decode(v); {
 	case err == nil:
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return errors.New("something follows the JSON object")
+			return errors.New("unexpected data after the JSON object")
 		}
 		return nil
 	case errors.Is(err, io.EOF):

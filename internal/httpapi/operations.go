@@ -218,9 +218,9 @@ func (a *API) startRebuild(ctx context.Context, by admin.Operator, body []byte) 
 	}
 	switch {
 	case options.User != "" && (options.Partition != nil || options.Anew):
-		return admin.Job{}, badRequest("user goes with neither partition nor anew")
+		return admin.Job{}, badRequest("user excludes partition and anew")
 	case options.Partition != nil && options.Anew:
-		return admin.Job{}, badRequest("anew is about a rebuild of all partitions")
+		return admin.Job{}, badRequest("anew applies only to a rebuild of all partitions")
 	case !(options.MaxLoad >= 0.01 && options.MaxLoad <= 1):
 		return admin.Job{}, badRequest("max_load must be from 0.01 to 1")
 	}
@@ -246,7 +246,7 @@ func (a *API) startVerification(ctx context.Context, by admin.Operator, body []b
 	}
 	switch {
 	case len(options.Users) > 0 && (options.Partition != nil || options.Sample != 0):
-		return admin.Job{}, badRequest("users go with neither partition nor sample")
+		return admin.Job{}, badRequest("users excludes partition and sample")
 	case len(options.Users) > badges.MaxBadges:
 		return admin.Job{}, badRequest(fmt.Sprintf("users must name at most %d", badges.MaxBadges))
 	case options.Sample < 0 || options.Sample > maxSample:
@@ -313,7 +313,7 @@ const (
 func idOf(r *http.Request, bits int) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
 	if err != nil || id < 1 {
-		return 0, badRequest("an id is a number from 1 on")
+		return 0, badRequest("the id must be a positive number")
 	}
 	return id, nil
 }

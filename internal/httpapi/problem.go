@@ -58,7 +58,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // unavailable describes a request that failed because of the database.
 func unavailable(f pgfault.Fault) *problem {
-	const again = "repeat the request, events that come twice count once"
+	const again = "repeat the request; repeated events count once"
 	switch f {
 	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly:
 		return &problem{Status: http.StatusServiceUnavailable, Detail: "the database " + f.String() + " and nothing was stored; " + again, retryAfter: "10"}

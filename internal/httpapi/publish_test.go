@@ -97,16 +97,16 @@ func TestPublishRefuses(t *testing.T) {
 		{"a content type that makes no sense", "application/json; =", delivered("1"), unsupported},
 		{"protobuf", "application/cloudevents+protobuf", delivered("1"), unsupported},
 
-		{"nothing", plain, "", "400 the body holds no event"},
-		{"white space", single, " \n", "400 the body holds no event"},
-		{"an empty array", plain, "[]", "400 the body holds no event"},
-		{"an empty batch", batch, " [ ] ", "400 the body holds no event"},
-		{"blank lines", ndjson, "\n\n", "400 the body holds no event"},
+		{"nothing", plain, "", "400 the body contains no event"},
+		{"white space", single, " \n", "400 the body contains no event"},
+		{"an empty array", plain, "[]", "400 the body contains no event"},
+		{"an empty batch", batch, " [ ] ", "400 the body contains no event"},
+		{"blank lines", ndjson, "\n\n", "400 the body contains no event"},
 		{"an empty batch body", batch, "", "400 the body is not a JSON array; nothing was stored"},
 		{"an object as a batch", batch, delivered("1"), "400 the body is not a JSON array; nothing was stored"},
 		{"an array as one event", single, "[" + delivered("1") + "]", invalid + "event 0 : must be a JSON object"},
 		{"two objects", plain, delivered("1") + delivered("2"), invalid + "event 0 : must be one JSON object, with nothing after it"},
-		{"two arrays", plain, "[" + delivered("1") + "][]", "400 something follows the JSON array; nothing was stored"},
+		{"two arrays", plain, "[" + delivered("1") + "][]", "400 unexpected data after the JSON array; nothing was stored"},
 		{"a number", plain, "7", invalid + "event 0 : must be a JSON object"},
 
 		{
