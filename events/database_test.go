@@ -24,7 +24,7 @@ var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context
 	if err != nil {
 		return err
 	}
-	_, err = migrations.Up(ctx, cfg, partitions)
+	_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions})
 	return err
 }}
 

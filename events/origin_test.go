@@ -21,7 +21,7 @@ func TestPhysicalCopyOpens(t *testing.T) {
 	log, pool := openLog(t, primary.NewDB(t, migrated))
 	mustAppend(t, log, delivered("1", userIn(0, 0)))
 	// Maintenance that rewrites the row does not change its meaning.
-	for _, sql := range []string{`VACUUM FREEZE badged.log_origin`, `VACUUM FULL badged.log_origin`} {
+	for _, sql := range []string{`VACUUM FREEZE badged.log_home`, `VACUUM FULL badged.log_home`} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}

@@ -301,7 +301,7 @@ func TestPublishSQLToEachPartition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Up(t.Context(), cfg, many); err != nil {
+	if _, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: many}); err != nil {
 		t.Fatal(err)
 	}
 	pool := newPool(t, url)

@@ -160,6 +160,8 @@ CREATE FUNCTION badged.field_problem(name text, value jsonb) RETURNS text
             CASE WHEN jsonb_typeof(value) <> 'string' THEN 'must be a string' END
         WHEN name IN ('user_ids', 'mentioned_user_ids') THEN
             CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of strings' END
+        WHEN name = 'by_app' THEN
+            CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END
         WHEN name NOT IN ('seq', 'up_to_seq') THEN
             'is not a known field'
         WHEN jsonb_typeof(value) <> 'number' THEN
@@ -195,6 +197,8 @@ DECLARE
     END;
     allowed  text[] := required || CASE type
         WHEN 'message.delivered' THEN '{mentioned_user_ids,category,message_id,sender_id}'::text[]
+        WHEN 'conversation.read' THEN '{by_app}'
+        WHEN 'conversation.left' THEN '{up_to_seq}'
         WHEN 'user.read_all' THEN '{category}'
     END;
     name     text;
@@ -260,7 +264,7 @@ BEGIN
         RETURN QUERY
         SELECT 'data.' || known, CASE WHEN data ? known THEN 'is not a field of ' || type ELSE 'is required' END
         FROM unnest(
-            '{conversation_id,user_ids,seq,up_to_seq,mentioned_user_ids,category,message_id,sender_id,level}'::text[]
+            '{conversation_id,user_ids,seq,up_to_seq,mentioned_user_ids,category,message_id,sender_id,level,by_app}'::text[]
         ) AS known
         WHERE CASE WHEN data ? known THEN known <> ALL (allowed) ELSE known = ANY (required) END;
     END IF;
@@ -423,7 +427,9 @@ BEGIN
                         '"category":' || (data -> 'category')::text,
                         '"message_id":' || (data -> 'message_id')::text,
                         '"sender_id":' || (data -> 'sender_id')::text,
-                        '"level":' || (data -> 'level')::text
+                        '"level":' || (data -> 'level')::text,
+                        -- False is as good as none.
+                        '"by_app":' || nullif(data -> 'by_app', 'false')::text
                     ) || '}'
                 ) || '}' AS payload,
                 CASE WHEN traceparent IS NOT NULL THEN '{' || concat_ws(',', traceparent, tracestate) || '}' END AS metadata
@@ -440,10 +446,10 @@ BEGIN
         ORDER BY p
     LOOP
         EXECUTE format(
-            'INSERT INTO badged.%I (uuid, payload, metadata, transaction_id)
-             SELECT uuid, payload::json, metadata::json, pg_current_xact_id()
+            'INSERT INTO badged.%I (uuid, payload, metadata)
+             SELECT uuid, payload::json, metadata::json
              FROM unnest($1, $2, $3) AS x (uuid, payload, metadata)',
-            'events_p' || lpad(share.p::text, greatest(2, length(share.p::text)), '0'))
+            badged.log_table(share.p))
         USING share.keys, share.payloads, share.metadata;
     END LOOP;
     RETURN pg_current_xact_id()::text::bigint;
@@ -458,9 +464,11 @@ CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
     LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    events CONSTANT jsonb := jsonb_strip_nulls(jsonb_build_array(event));
 BEGIN
-    PERFORM badged.check_events(jsonb_build_array(event), false);
-    RETURN badged.append_events(jsonb_build_array(event));
+    PERFORM badged.check_events(events, false);
+    RETURN badged.append_events(events);
 END
 $$;
 -- +goose StatementEnd
@@ -480,11 +488,11 @@ BEGIN
     ELSIF events = '[]' THEN
         RETURN 0;
     END IF;
+    -- Members of objects only: an element of an array that is null stays, and is
+    -- refused.
+    events := jsonb_strip_nulls(events);
     PERFORM badged.check_events(events, true);
     RETURN badged.append_events(events);
 END
 $$;
 -- +goose StatementEnd
-
--- Whoever publishes is granted it.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;

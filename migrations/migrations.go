@@ -1,5 +1,5 @@
 // Package migrations owns the schema of the database: numbered SQL files,
-// applied in order, each once and in a transaction of its own.
+// applied in order, each once and in its own transaction.
 //
 // Everything lives in the Postgres schema "badged".
 package migrations
@@ -8,12 +8,14 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
-	"math"
+	"io/fs"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -23,8 +25,7 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// DefaultPartitions is how many partitions a database gets that is not told
-// otherwise.
+// DefaultPartitions is how many partitions a database gets by default.
 const DefaultPartitions = 16
 
 // versionsTable keeps which migrations have been applied.
@@ -38,54 +39,113 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// Up applies every pending migration and returns those it applied. partitions
-// settles how many partitions an empty database gets, 0 meaning
-// DefaultPartitions; on any other it must be 0 or the number that the database
-// has. Instances that call it at the same time wait for each other.
-func Up(ctx context.Context, conn *pgx.ConnConfig, partitions int) ([]Migration, error) {
-	return UpTo(ctx, conn, partitions, math.MaxInt64)
+// Config says what Up migrates.
+type Config struct {
+	// Conn says how to connect to the database, as the owner of the schema.
+	// Required.
+	Conn *pgx.ConnConfig
+	// Partitions is how many partitions an empty database gets, 0 for
+	// DefaultPartitions. For any other database it must be 0 or the number that it
+	// has.
+	Partitions int
+	// Retrying, if not nil, is called when a migration could not get its locks and
+	// was rolled back, with the time until the next attempt.
+	Retrying func(err error, wait time.Duration)
 }
 
-// UpTo is Up, but leaves the migrations after a version pending: for a database
-// as an older release knows it.
-func UpTo(ctx context.Context, conn *pgx.ConnConfig, partitions int, version int64) ([]Migration, error) {
-	wanted := partitions
+// lockTimeout is how long a migration waits for a lock. Batches and publishers
+// that need the same table wait behind it.
+const lockTimeout = 3 * time.Second
+
+// backoff returns the times between attempts to get the locks: 25 s in total.
+func backoff() []time.Duration {
+	return []time.Duration{
+		250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second,
+	}
+}
+
+// Up applies every pending migration and returns those it applied. Instances
+// that call it at the same time wait for each other.
+//
+// A migration that runs into a deadlock or waits too long for a lock is rolled
+// back as a whole and tried again, eight times.
+func Up(ctx context.Context, cfg Config) ([]Migration, error) {
+	return up(ctx, cfg, files, backoff())
+}
+
+func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]Migration, error) {
+	partitions := cfg.Partitions
 	if partitions == 0 {
 		partitions = DefaultPartitions
 	}
-	db := open(conn, partitions)
+	db := open(cfg.Conn, partitions)
 	defer db.Close()
 
 	if _, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`); err != nil && !schemaExists(ctx, db) {
 		return nil, fmt.Errorf("create the schema badged: %w", err)
 	}
-	provider, err := newProvider(db)
+	provider, err := newProvider(db, files)
 	if err != nil {
 		return nil, err
 	}
-	results, err := provider.UpTo(ctx, version)
+	applied, err := applyAll(ctx, provider, waits, cfg.Retrying)
 	if err != nil {
-		return nil, fmt.Errorf("migrate: %w", err)
+		return nil, err
 	}
-	if wanted != 0 {
+	if cfg.Partitions != 0 {
 		var have int
 		if err := db.QueryRowContext(ctx, `SELECT partitions FROM badged.settings`).Scan(&have); err != nil {
 			return nil, fmt.Errorf("read the number of partitions: %w", err)
 		}
-		if have != wanted {
-			return nil, fmt.Errorf("the database has %d partitions, not %d: the number is settled when the database is created and cannot change", have, wanted)
+		if have != cfg.Partitions {
+			return nil, fmt.Errorf("the database has %d partitions, not %d: the number is settled when the database is created and cannot change", have, cfg.Partitions)
 		}
 	}
-	if len(results) > 0 {
-		if err := grantAgain(ctx, conn); err != nil {
+	if len(applied) > 0 {
+		if err := grantAgain(ctx, cfg.Conn); err != nil {
 			return nil, err
 		}
 	}
-	applied := make([]Migration, len(results))
-	for i, r := range results {
-		applied[i] = Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: time.Now()}
-	}
 	return applied, nil
+}
+
+// applyAll applies the pending migrations, and waits between attempts if one
+// cannot get its locks.
+func applyAll(ctx context.Context, provider *goose.Provider, waits []time.Duration, retrying func(error, time.Duration)) (applied []Migration, err error) {
+	for {
+		results, err := provider.Up(ctx)
+		var partial *goose.PartialError
+		if errors.As(err, &partial) {
+			results = partial.Applied
+		}
+		for _, r := range results {
+			applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: time.Now()})
+		}
+		switch {
+		case err == nil:
+			return applied, nil
+		case !lostALock(err):
+			return nil, fmt.Errorf("migrate: %w", err)
+		case len(waits) == 0:
+			return nil, fmt.Errorf("migrate: the locks were not available: end long transactions (pg_stat_activity shows them) and try again: %w", err)
+		}
+		if retrying != nil {
+			retrying(err, waits[0])
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("migrate: %w", ctx.Err())
+		case <-time.After(waits[0]):
+		}
+		waits = waits[1:]
+	}
+}
+
+// lostALock reports whether a migration failed for want of a lock.
+func lostALock(err error) bool {
+	var pgErr *pgconn.PgError
+	const deadlockDetected, lockNotAvailable = "40P01", "55P03"
+	return errors.As(err, &pgErr) && (pgErr.Code == deadlockDetected || pgErr.Code == lockNotAvailable)
 }
 
 // Status returns every migration in order. A database that has never been
@@ -94,7 +154,7 @@ func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
 
-	provider, err := newProvider(db)
+	provider, err := newProvider(db, files)
 	if err != nil {
 		return nil, err
 	}
@@ -132,22 +192,23 @@ func Pending(ms []Migration) int {
 }
 
 // open returns a database handle whose sessions know how many partitions to
-// create.
+// create and how long to wait for a lock.
 func open(conn *pgx.ConnConfig, partitions int) *sql.DB {
 	// A statement rather than a startup parameter: poolers drop those.
 	return stdlib.OpenDB(*conn, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, `SELECT set_config('badged.partitions', $1, false)`, strconv.Itoa(partitions))
+		_, err := c.Exec(ctx, `SELECT set_config('badged.partitions', $1, false), set_config('lock_timeout', $2, false)`,
+			strconv.Itoa(partitions), strconv.FormatInt(lockTimeout.Milliseconds(), 10))
 		return err
 	}))
 }
 
-func newProvider(db *sql.DB) (*goose.Provider, error) {
+func newProvider(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 	store, err := database.NewStore(database.DialectPostgres, versionsTable)
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
 	}
-	// By default it looks for the lock every 5 seconds, which is how long an
-	// instance that starts beside another would stand still.
+	// The default polls for the lock every 5 seconds, which would delay an instance
+	// that starts beside another by as much.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)

@@ -29,7 +29,7 @@ func emptyDatabase(t *testing.T) *pgx.ConnConfig {
 
 func up(t *testing.T, cfg *pgx.ConnConfig, partitions int) []migrations.Migration {
 	t.Helper()
-	applied, err := migrations.Up(t.Context(), cfg, partitions)
+	applied, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: partitions})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,9 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"archived_files", "audit", "audit_ends", "bases", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "jobs", "granted_roles", "late_folds", "log_home", "log_identity", "log_origin", "log_ranges", "mended_users", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
+	tables := []string{"archived_files", "audit", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_generations", "expiry_progress", "granted_roles", "healed_users", "jobs", "late_folds", "log_home", "log_identity", "log_ranges", "partitions", "rebuilt_partitions", "samples", "schema_migrations", "settings", "users"}
 	for p := range partitions {
-		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "users_p%02d_base", "conversations_p%02d_base", "keys_p%02d_base", "dedup_keys_p%02d_g1"} {
+		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "users_p%02d_baseline", "conversations_p%02d_baseline", "keys_p%02d_baseline", "dedup_keys_p%02d_g1"} {
 			tables = append(tables, fmt.Sprintf(name, p))
 		}
 	}
@@ -161,7 +161,7 @@ func TestConcurrentUps(t *testing.T) {
 	for i := range instances {
 		wg.Go(func() {
 			var err error
-			if applied[i], err = migrations.Up(t.Context(), cfg, 2); err != nil {
+			if applied[i], err = migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: 2}); err != nil {
 				t.Errorf("instance %d: %v", i, err)
 			}
 		})
@@ -222,7 +222,7 @@ func TestStatusOfACompleteDatabase(t *testing.T) {
 func TestPartitionsAreSettledOnce(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 3)
-	_, err := migrations.Up(t.Context(), cfg, 4)
+	_, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: 4})
 	const want = "the database has 3 partitions, not 4: the number is settled when the database is created and cannot change"
 	if err == nil || err.Error() != want {
 		t.Errorf("asking for another number: %v, want %s", err, want)
@@ -243,7 +243,7 @@ func TestConcurrentUpsThatDisagree(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, partitions := range []int{1, 2} {
 		wg.Go(func() {
-			_, err := migrations.Up(t.Context(), cfg, partitions)
+			_, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: partitions})
 			mu.Lock()
 			defer mu.Unlock()
 			errs[partitions] = err
@@ -265,7 +265,7 @@ func TestConcurrentUpsThatDisagree(t *testing.T) {
 func TestPartitionsOutOfRange(t *testing.T) {
 	for _, partitions := range []int{-1, 257} {
 		cfg := emptyDatabase(t)
-		if _, err := migrations.Up(t.Context(), cfg, partitions); err == nil {
+		if _, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: partitions}); err == nil {
 			t.Errorf("a database with %d partitions was made", partitions)
 		}
 		// Nothing is settled: the next try may be right.
@@ -286,44 +286,12 @@ func TestUpInASchemaThatWasGiven(t *testing.T) {
 	column(t, cfg, `CREATE ROLE guest LOGIN`)
 	asGuest := cfg.Copy()
 	asGuest.User = "guest"
-	if _, err := migrations.Up(t.Context(), asGuest, 1); err == nil || !strings.Contains(err.Error(), "create the schema badged") {
+	if _, err := migrations.Up(t.Context(), migrations.Config{Conn: asGuest, Partitions: 1}); err == nil || !strings.Contains(err.Error(), "create the schema badged") {
 		t.Errorf("without the right to create a schema: %v", err)
 	}
 	column(t, cfg, `CREATE SCHEMA badged AUTHORIZATION guest`)
 	up(t, asGuest, 1)
 	if diff := cmp.Diff(tablesOf(1), column(t, cfg, tablesSQL)); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
-	}
-}
-
-// What a database holds from before it knew when conversations were delivered
-// to counts from the hour in which it learns to, and stays where it lies.
-func TestConversationsFromBeforeExpiry(t *testing.T) {
-	cfg := emptyDatabase(t)
-	upTo(t, cfg, 1, 6)
-	const insert = `INSERT INTO badged.conversations (partition_id, version, read_seq, last_seq, mentions, level, user_id, category,
-    mention_set, recalled_set, conversation_id, unread, unread_set, marked_unread)
-VALUES (0, 1, 0, 1, 0, 'all', 'ann', 'chat', '{}', '{}', '%s', 1, '{[1,2)}', false)`
-	column(t, cfg, fmt.Sprintf(insert, "before"))
-	const (
-		hourSQL = `SELECT floor(extract(epoch FROM now()) / 3600)::text`
-		fileSQL = `SELECT pg_relation_filenode('badged.conversations_p00')::text`
-	)
-	before, file := column(t, cfg, hourSQL)[0], column(t, cfg, fileSQL)
-	if applied := up(t, cfg, 0); len(applied) == 0 || applied[0].Version != 7 {
-		t.Fatalf("applied %v", names(applied))
-	}
-	after := column(t, cfg, hourSQL)[0]
-	// A process of the release before does not know the column.
-	column(t, cfg, fmt.Sprintf(insert, "by an older process"))
-	hours := column(t, cfg, `SELECT DISTINCT delivered_hour::text FROM badged.conversations`)
-	if len(hours) != 1 || hours[0] < before || hours[0] > after {
-		t.Errorf("delivered in the hours %v, want one from %s to %s", hours, before, after)
-	}
-	if diff := cmp.Diff(hours, column(t, cfg, `SELECT unknown_delivered_hour::text FROM badged.settings`)); diff != "" {
-		t.Errorf("the hour that says nothing (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(file, column(t, cfg, fileSQL)); diff != "" {
-		t.Errorf("the table was rewritten (-file before +after):\n%s", diff)
 	}
 }

@@ -52,10 +52,6 @@ func grant(ctx context.Context, conn *pgx.Conn, kind RoleKind, role string) erro
 // new tables.
 func grantAgain(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
-		var remembers bool
-		if err := conn.QueryRow(ctx, `SELECT to_regclass('badged.granted_roles') IS NOT NULL`).Scan(&remembers); err != nil || !remembers {
-			return err
-		}
 		rows, err := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role ORDER BY role`)
 		if err != nil {
 			return fmt.Errorf("read the roles: %w", err)

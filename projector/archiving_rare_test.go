@@ -49,7 +49,7 @@ func TestArchiveWhileKeysRotate(t *testing.T) {
 	if _, err := d.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Pool = pool }); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.lines(t, `SELECT b.events || ' ' || (b.generation = max(g.generation)) FROM badged.bases AS b JOIN badged.dedup_generations AS g USING (partition_id) WHERE partition_id = 0 GROUP BY b.partition_id`); len(got) != 1 || got[0] != "3 true" {
+	if got := d.lines(t, `SELECT b.events || ' ' || (b.generation = max(g.generation)) FROM badged.baselines AS b JOIN badged.dedup_generations AS g USING (partition_id) WHERE partition_id = 0 GROUP BY b.partition_id`); len(got) != 1 || got[0] != "3 true" {
 		t.Errorf("events of the base, and whether it knows the generation: %v", got)
 	}
 	for range 2 { // the key of mark is still probed in the second, but not if it counted as older
@@ -67,7 +67,7 @@ func TestArchivingRoleNeedNotOwnTheSchema(t *testing.T) {
 	owner := openDatabase(t, server.NewDB(t, migrated))
 	owner.exec(t, `CREATE ROLE "archiving role" LOGIN`)
 	owner.exec(t, `GRANT USAGE ON SCHEMA badged TO "archiving role"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA badged TO "archiving role";
-GRANT EXECUTE ON FUNCTION badged.create_base_tables(integer), badged.drop_base_tables(integer), badged.swap_base_tables(integer), badged.drop_log_ranges(integer) TO "archiving role"`)
+GRANT EXECUTE ON FUNCTION badged.create_baseline_tables(integer), badged.drop_baseline_tables(integer), badged.swap_baseline_tables(integer), badged.drop_log_ranges(integer) TO "archiving role"`)
 	pool := newPool(t, owner.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "archiving role" })
 	ann := foldtest.User(0, 0)
 	for seq := range int64(3) {

@@ -90,7 +90,7 @@ func (d *database) checkArchived(t testing.TB, dir string, users ...string) {
 }
 
 // story appends to partition 0 what does not commute, is repeated, is put aside,
-// and is mended.
+// and is healed.
 func (d *database) story(t testing.TB, turn int) {
 	t.Helper()
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
@@ -113,7 +113,7 @@ func (d *database) story(t testing.TB, turn int) {
 }
 
 // What is cut off the log is missed by nobody who folds it again, from the base or
-// from the archive, whatever is repeated, rotated, put aside, or mended.
+// from the archive, whatever is repeated, rotated, put aside, or healed.
 func TestArchive(t *testing.T) {
 	d, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
 	p, ann, bob := d.projector.partitions[0], foldtest.User(0, 0), foldtest.User(0, 1)
@@ -145,12 +145,12 @@ func TestArchive(t *testing.T) {
 	for _, a := range []*archive.Archive{nil, openArchive(t, dir)} {
 		for _, memory := range []int64{0, 1} {
 			d.exec(t, `DELETE FROM badged.conversations_p00`)
-			d.exec(t, `DELETE FROM badged.mended_users`)
+			d.exec(t, `DELETE FROM badged.healed_users`)
 			if rebuilt := d.rebuild(t, func(cfg *rebuild.Config) { cfg.Archive, cfg.Memory = a, memory }); rebuilt[0].DifferentUsers < 2 {
 				t.Errorf("rebuilt %+v", rebuilt)
 			}
 			got := d.dump(t)
-			if a == nil && memory == 0 { // from then on without the mended version
+			if a == nil && memory == 0 { // from then on without the healed version
 				right = got
 			}
 			if diff := cmp.Diff(right, got); diff != "" {
@@ -158,8 +158,8 @@ func TestArchive(t *testing.T) {
 			}
 		}
 		d.exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-		if _, mended, err := replay.NewVerifier(d.pool, d.log).WithArchive(a).Heal(t.Context(), ann); err != nil || !mended {
-			t.Errorf("mended %v, %v", mended, err)
+		if _, healed, err := replay.NewVerifier(d.pool, d.log).WithArchive(a).Heal(t.Context(), ann); err != nil || !healed {
+			t.Errorf("healed %v, %v", healed, err)
 		}
 		d.checkArchived(t, dir, ann, bob)
 	}
@@ -196,33 +196,6 @@ func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 		t.Errorf("then it says %+v", done)
 	}
 	d.checkArchived(t, dir, ann)
-}
-
-// A build that does not know that the log begins behind a base, and so does not
-// keep that where it is, cannot rebuild a partition that was cut, nor mend a
-// user of it.
-func TestTablesOfACutLogAreKeptFromOlderBuilds(t *testing.T) {
-	d := newDatabase(t)
-	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, foldtest.User(1, 0)))
-	d.fold(t)
-	d.cut(t, 0)
-	d.archived(t, t.TempDir())
-	for _, sql := range []string{
-		`SELECT badged.create_rebuild_tables($1)`,
-		`UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`,
-	} {
-		_, err := d.pool.Exec(t.Context(), sql, 0)
-		if err == nil || !strings.Contains(err.Error(), "the log of partition 0 has been cut") {
-			t.Errorf("%s ends with %v", sql, err)
-		}
-		d.exec(t, sql, 1) // which is whole
-	}
-	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	if rebuilt := d.rebuild(t, onlyPartition(0)); rebuilt[0].DifferentUsers != 1 {
-		t.Errorf("rebuilt %+v", rebuilt)
-	}
-	d.verifyAll(t, replay.VerifyOptions{})
 }
 
 // Explaining tells from when on events can be named, and names all with the
@@ -360,7 +333,7 @@ var archiveStages = []struct {
 	{name: "before folding", planned: 3},
 	{name: "after folding", done: 3},
 	{name: "after copying users", done: 4},
-	{name: "when it becomes the base", trigger: `AFTER INSERT ON badged.bases`},
+	{name: "when it becomes the base", trigger: `AFTER INSERT ON badged.baselines`},
 	{name: "when files are noted", trigger: `AFTER INSERT ON badged.archived_files`},
 	{name: "when the base is committed", trigger: `commit`},
 	{name: "when ranges are dropped", trigger: `AFTER DELETE ON badged.log_ranges`},
@@ -382,7 +355,7 @@ func TestArchiveKilledAnywhere(t *testing.T) {
 			if stage.trigger != "" {
 				create := `CREATE TRIGGER fault ` + stage.trigger + ` FOR EACH STATEMENT`
 				if stage.trigger == "commit" {
-					create = `CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON badged.bases DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
+					create = `CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON badged.baselines DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
 				}
 				d.exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';

@@ -162,7 +162,7 @@ func TestRowsThatAreGone(t *testing.T) {
 			d.awaitVisible(t, 0)
 			before, position := d.dump(t), d.position(t, 0)
 			_, err := p.drain(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "1 of 2 rows are not there any more: something else than badged has deleted them") {
+			if err == nil || !strings.Contains(err.Error(), "1 of 2 rows are missing: something other than badged has deleted them") {
 				t.Errorf("the batch ended with %v", err)
 			}
 			if d.dump(t) != before || d.position(t, 0) != position {

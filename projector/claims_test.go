@@ -37,8 +37,8 @@ func TestClaimsAreKept(t *testing.T) {
 	d.rebuild(t, nil)
 	same(t, "rows after a rebuild", want, rows())
 	d.exec(t, `DELETE FROM badged.users WHERE user_id = $1`, ann)
-	if _, mended, err := replay.NewVerifier(d.pool, d.log).Heal(t.Context(), ann); !mended || err != nil {
-		t.Errorf("mended: %v, %v", mended, err)
+	if _, healed, err := replay.NewVerifier(d.pool, d.log).Heal(t.Context(), ann); !healed || err != nil {
+		t.Errorf("healed: %v, %v", healed, err)
 	}
 	d.verifyAll(t, replay.VerifyOptions{})
 

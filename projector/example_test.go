@@ -26,7 +26,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		if _, err := migrations.Up(ctx, cfg.ConnConfig, migrations.DefaultPartitions); err != nil {
+		if _, err := migrations.Up(ctx, migrations.Config{Conn: cfg.ConnConfig, Partitions: migrations.DefaultPartitions}); err != nil {
 			return err
 		}
 		cfg.MaxConns = 10

@@ -143,7 +143,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// Whom mending gives back what is unread from long ago has that expire: after a
+// Whom healing gives back what is unread from long ago has that expire: after a
 // sweep has gone past it, and also while one does.
 func TestHealedConversationsExpire(t *testing.T) {
 	for name, during := range map[string]bool{"after a sweep": false, "during a sweep": true} {
@@ -166,7 +166,7 @@ func TestHealedConversationsExpire(t *testing.T) {
 			if !during {
 				d.heal(t, ann)
 			}
-			same(t, "unread, mended", []string{"c: 1"}, d.unread(t))
+			same(t, "unread, healed", []string{"c: 1"}, d.unread(t))
 			d.sweepChats(t, week)
 			same(t, "unread after another sweep", []string{}, d.unread(t))
 			d.verifyAll(t, replay.VerifyOptions{})

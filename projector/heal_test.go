@@ -16,14 +16,14 @@ import (
 
 func (d *database) heal(t testing.TB, user string) (pubsub.Update, bool) {
 	t.Helper()
-	update, mended, err := replay.NewVerifier(d.pool, d.log).Heal(t.Context(), user)
+	update, healed, err := replay.NewVerifier(d.pool, d.log).Heal(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return update, mended
+	return update, healed
 }
 
-// Whatever was wrong: mending makes the rows what the log says, under a version
+// Whatever was wrong: healing makes the rows what the log says, under a version
 // above all that was told, and they stay right when more happens. Whoever held
 // the state from before learns of every conversation that has changed.
 func TestHeal(t *testing.T) {
@@ -31,15 +31,15 @@ func TestHeal(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			d, ann := startPlants(t)
 			d.fold(t)
-			if _, mended := d.heal(t, ann); mended {
-				t.Error("it mended what was right")
+			if _, healed := d.heal(t, ann); healed {
+				t.Error("it healed what was right")
 			}
 			right := d.describe(t, ann)
 			d.exec(t, p.sql, ann)
 			told := max(d.versions(t, ann)[""], 8)
-			update, mended := d.heal(t, ann)
-			if !mended {
-				t.Fatal("it mended nothing")
+			update, healed := d.heal(t, ann)
+			if !healed {
+				t.Fatal("it healed nothing")
 			}
 			b := d.badge(t, ann)
 			if b.Version <= told || update.Version != b.Version || update.BaseVersion != b.Version || update.Epoch != b.Epoch || update.Partition != 0 {
@@ -60,10 +60,10 @@ func TestHeal(t *testing.T) {
 			}
 			d.exec(t, `DELETE FROM badged.conversations WHERE conversation_id = 'zombie' AND unread = 0`)
 			if got := d.describe(t, ann); got != right {
-				t.Errorf("mended, the tables are\n%s\nbefore they were\n%s", got, right)
+				t.Errorf("healed, the tables are\n%s\nbefore they were\n%s", got, right)
 			}
 			if _, again := d.heal(t, ann); again {
-				t.Error("it mended twice")
+				t.Error("it healed twice")
 			}
 			d.verifyAll(t, replay.VerifyOptions{})
 			if e := d.explain(t, ann, time.Time{}); !e.Agrees {
@@ -88,8 +88,8 @@ func TestHealAConversationTooMany(t *testing.T) {
 	d.fold(t)
 	d.exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, '{"conversation_id": "zombie", "marked_unread": true}')).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-	if _, mended := d.heal(t, ann); !mended {
-		t.Fatal("it mended nothing")
+	if _, healed := d.heal(t, ann); !healed {
+		t.Fatal("it healed nothing")
 	}
 	d.verifyAll(t, replay.VerifyOptions{})
 	d.append(t, foldtest.Event("xz", events.MessageRecalled, "zombie", func(d *events.Data) { d.Seq = 3 }, ann))
@@ -109,9 +109,9 @@ func TestHealAUserTooMany(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
 	stranger := foldtest.User(0, 9)
-	d.exec(t, `INSERT INTO badged.users SELECT partition_id, version, total, mentions, $2, categories FROM badged.users WHERE user_id = $1`, ann, stranger)
-	if _, mended := d.heal(t, stranger); !mended {
-		t.Fatal("it mended nothing")
+	d.exec(t, `INSERT INTO badged.users SELECT version, total, mentions, partition_id, $2, categories FROM badged.users WHERE user_id = $1`, ann, stranger)
+	if _, healed := d.heal(t, stranger); !healed {
+		t.Fatal("it healed nothing")
 	}
 	if b := d.badge(t, stranger); b.Total != 0 || b.Mentions != 0 || len(b.Categories) != 0 || b.Version != 9 {
 		t.Errorf("the badge is %+v", b)
@@ -125,7 +125,7 @@ func TestHealAUserTooMany(t *testing.T) {
 	}
 }
 
-// A corruption after a mending is found, and mended again.
+// A corruption after a healing is found, and healed again.
 func TestHealTwice(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
@@ -136,7 +136,7 @@ func TestHealTwice(t *testing.T) {
 		if found, _ := d.verify(t, 0, replay.VerifyOptions{}); len(found) != 5 {
 			t.Errorf("round %d: %v", i, found)
 		}
-		if update, mended := d.heal(t, ann); !mended || update.Version <= before+1 {
+		if update, healed := d.heal(t, ann); !healed || update.Version <= before+1 {
 			t.Errorf("round %d: version %d after %d", i, update.Version, before+1)
 		}
 		d.append(t, foldtest.Deliver("c", int64(10+i), ann))
@@ -170,8 +170,8 @@ func TestHealWhileEventsPourIn(t *testing.T) {
 		d.exec(t, `WITH held AS MATERIALIZED (SELECT FROM badged.events_p00_offsets FOR UPDATE),
 revised AS (UPDATE badged.partitions SET revision = revision + 1 FROM held WHERE partition_id = 0)
 UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
-		if _, mended := d.heal(t, ann); !mended {
-			t.Error("it mended nothing")
+		if _, healed := d.heal(t, ann); !healed {
+			t.Error("it healed nothing")
 		}
 	}
 	enough.Store(true)
@@ -205,26 +205,26 @@ func TestHealIsOvertaken(t *testing.T) {
 	}
 	d.append(t, foldtest.Deliver("d", 2, foldtest.User(0, 1))) // of somebody else
 	d.fold(t)
-	if _, mended, err := v.HealUser(t.Context(), 0, ann, stale, at); mended || err != nil {
-		t.Errorf("after something happened to another: %v, %v", mended, err)
+	if _, healed, err := v.HealUser(t.Context(), 0, ann, stale, at); healed || err != nil {
+		t.Errorf("after something happened to another: %v, %v", healed, err)
 	}
 	d.append(t, foldtest.Deliver("c", 5, ann))
 	d.fold(t)
 	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	if _, mended, err := v.HealUser(t.Context(), 0, ann, stale, at); mended || !errors.Is(err, replay.ErrOvertaken) {
-		t.Errorf("after something happened to the user: %v, %v", mended, err)
+	if _, healed, err := v.HealUser(t.Context(), 0, ann, stale, at); healed || !errors.Is(err, replay.ErrOvertaken) {
+		t.Errorf("after something happened to the user: %v, %v", healed, err)
 	}
 	if n := d.badge(t, ann).Total; n != 99 {
 		t.Errorf("the total was set to %d all the same", n)
 	}
-	if update, mended, err := v.HealUser(t.Context(), 0, ann, nil, events.Position{}); !mended || err != nil || update.Total != 5 {
-		t.Errorf("with the partition held up: %v, %v, %+v", mended, err, update)
+	if update, healed, err := v.HealUser(t.Context(), 0, ann, nil, events.Position{}); !healed || err != nil || update.Total != 5 {
+		t.Errorf("with the partition held up: %v, %v, %+v", healed, err, update)
 	}
 	d.verifyAll(t, replay.VerifyOptions{})
 }
 
-// A batch that reads before a mending is committed waits for it, and folds what
-// was mended.
+// A batch that reads before a healing is committed waits for it, and folds what
+// was healed.
 func TestHealHoldsUpTheProjector(t *testing.T) {
 	d, ann := startPlants(t)
 	d.fold(t)
@@ -247,7 +247,7 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 	}()
 	for len(d.lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) == 0 {
 		if len(folded) > 0 {
-			t.Fatal("a batch went by a mending")
+			t.Fatal("a batch went by a healing")
 		}
 	}
 	log, err := in.ReplayUser(t.Context(), ann)

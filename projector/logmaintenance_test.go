@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/events/renumber"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -190,34 +189,6 @@ func TestLogRangesWaitForReaders(t *testing.T) {
 	}
 	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 1", "r2: 0"}) {
 		t.Errorf("then the ranges are %v", got)
-	}
-}
-
-// A log that was there before is the first range; its rights are those of the
-// whole, and numbers go on.
-func TestLogRangesOfAnOlderDatabase(t *testing.T) {
-	url := pgtest.NewDB(t, pgtest.Template{})
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrations.UpTo(t.Context(), cfg, foldtest.Partitions, 9); err != nil {
-		t.Fatal(err)
-	}
-	conn := connect(t, url)
-	mustExec(t, conn, `GRANT INSERT ON badged.events_p00 TO PUBLIC`)
-	mustExec(t, conn, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) SELECT pg_current_xact_id(), gen_random_uuid(), '{}' FROM generate_series(1, 5)`)
-	if _, err := migrations.Up(t.Context(), cfg, 0); err != nil {
-		t.Fatal(err)
-	}
-	d := openDatabase(t, url)
-	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
-	if got := d.lines(t, `SELECT string_agg("offset"::text, ' ' ORDER BY "offset") || ' ' || has_table_privilege('public', 'badged.events_p00', 'INSERT') FROM badged.events_p00`); got[0] != "1 2 3 4 5 6 true" {
-		t.Errorf("the log has %v", got)
-	}
-	d.fold(t)
-	if b := d.badge(t, foldtest.User(0, 0)); b.Total != 1 {
-		t.Errorf("the badge is %+v", b)
 	}
 }
 

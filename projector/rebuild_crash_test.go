@@ -46,7 +46,7 @@ var rebuildStages = []struct {
 	{name: "after copying users", done: 2},
 	{name: "after copying conversations", done: 3},
 	{name: "when the epoch changes", trigger: `AFTER UPDATE ON badged.partitions`},
-	{name: "when mendings are forgotten", trigger: `AFTER DELETE ON badged.mended_users`},
+	{name: "when healings are forgotten", trigger: `AFTER DELETE ON badged.healed_users`},
 	{name: "when it is noted", trigger: `AFTER INSERT ON badged.rebuilt_partitions`},
 	{name: "when the swap is committed", trigger: `commit`},
 	{name: "with everything done", trigger: `AFTER DELETE ON badged.rebuilt_partitions`},

@@ -200,7 +200,7 @@ func TestRebuildRepairsMany(t *testing.T) {
 	d.fold(t)
 	right := d.dump(t)
 	d.exec(t, `TRUNCATE badged.users_p00, badged.conversations_p00, badged.conversations_p01`)
-	d.exec(t, `INSERT INTO badged.users VALUES (0, 1, 0, 0, $1, '{}')`, foldtest.User(0, 50))
+	d.exec(t, `INSERT INTO badged.users VALUES (1, 0, 0, 0, $1, '{}')`, foldtest.User(0, 50))
 	rebuilt := d.rebuild(t, nil)
 	named := map[string]struct{}{}
 	for _, difference := range rebuilt[0].First {
@@ -220,7 +220,7 @@ func TestRebuildRepairsMany(t *testing.T) {
 	}
 }
 
-// Who was mended is ahead of the log, and right. Once the partition has new
+// Who was healed is ahead of the log, and right. Once the partition has new
 // tables, nobody is.
 func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	d, ann := startPlants(t)
@@ -232,7 +232,7 @@ func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	before := d.dump(t)
 	for _, p := range d.rebuild(t, nil) {
 		if p.DifferentUsers != 0 {
-			t.Errorf("after a mending it found %+v", p)
+			t.Errorf("after a healing it found %+v", p)
 		}
 	}
 	if diff := cmp.Diff(before, d.dump(t)); diff != "" {
@@ -242,8 +242,8 @@ func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	if rebuilt := d.rebuild(t, onlyPartition(0)); len(rebuilt) != 1 || rebuilt[0].DifferentUsers != 1 || len(rebuilt[0].First) != 1 {
 		t.Errorf("it found %+v", rebuilt)
 	}
-	if left := d.lines(t, `SELECT user_id FROM badged.mended_users`); len(left) > 0 {
-		t.Errorf("%v are still taken for mended", left)
+	if left := d.lines(t, `SELECT user_id FROM badged.healed_users`); len(left) > 0 {
+		t.Errorf("%v are still taken for healed", left)
 	}
 	d.verifyAll(t, replay.VerifyOptions{})
 }
@@ -335,24 +335,6 @@ func TestRebuildAcrossGenerations(t *testing.T) {
 	}
 }
 
-// Rows of which nobody remembers when they were last delivered to are not wrong.
-func TestRebuildTakesUnknownHoursForRight(t *testing.T) {
-	d, ann := startPlants(t)
-	d.fold(t)
-	d.exec(t, `UPDATE badged.conversations SET delivered_hour = (SELECT unknown_delivered_hour - 1 FROM badged.settings)`)
-	d.exec(t, `UPDATE badged.settings SET unknown_delivered_hour = unknown_delivered_hour - 1`)
-	for _, p := range d.rebuild(t, nil) {
-		if p.DifferentUsers != 0 {
-			t.Errorf("it found %+v", p)
-		}
-	}
-	d.exec(t, `UPDATE badged.conversations SET delivered_hour = 7 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-	if rebuilt := d.rebuild(t, onlyPartition(0)); rebuilt[0].DifferentUsers != 1 || len(rebuilt[0].First) != 1 || rebuilt[0].First[0].Field != "delivered_hour" {
-		t.Errorf("it found %+v", rebuilt)
-	}
-	d.verifyAll(t, replay.VerifyOptions{})
-}
-
 // A role that does not own the schema rebuilds with rights to its tables and to
 // three functions; what it has rebuilt, it may use.
 func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
@@ -373,10 +355,10 @@ func TestRebuildingRoleNeedNotOwnTheSchema(t *testing.T) {
 	}
 	_, err := owner.tryRebuild(t.Context(), asRole)
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), "drop_rebuild_tables") {
+	if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), "drop_staging_tables") {
 		t.Errorf("without the rights: %v", err)
 	}
-	owner.exec(t, `GRANT EXECUTE ON FUNCTION badged.create_rebuild_tables(integer), badged.swap_rebuild_tables(integer), badged.drop_rebuild_tables(integer) TO "serving role"`)
+	owner.exec(t, `GRANT EXECUTE ON FUNCTION badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer) TO "serving role"`)
 	if rebuilt := owner.rebuild(t, asRole); rebuilt[0].DifferentUsers != 1 {
 		t.Errorf("it found %+v", rebuilt)
 	}

@@ -250,7 +250,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 		// replication.
 		someTables: func(t *testing.T, from *pgtest.Server, fromURL string, to *pgtest.Server) string {
 			dump := from.Run(t, nil, "pg_dump", "--data-only", "--exclude-table=badged.settings", "--exclude-table=badged.schema_migrations",
-				"--exclude-table=badged.log_origin", "--exclude-table=badged.log_home", fromURL)
+				"--exclude-table=badged.log_home", fromURL)
 			var sql []string
 			for line := range strings.Lines(string(dump)) {
 				if !strings.Contains(line, "pg_catalog.setval(") {
@@ -545,7 +545,6 @@ func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
 func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
 	d := newDatabase(t)
 	want := []string{
-		"badged.log_origin.transaction_id",
 		// Which are settled anew.
 		"badged.log_ranges.starts", "badged.log_ranges.ends", "badged.log_ranges.bound", "badged.log_ranges.made_id",
 	}

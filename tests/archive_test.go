@@ -142,9 +142,9 @@ func TestArchive(t *testing.T) {
 func TestArchiveIsKilled(t *testing.T) {
 	partition := events.PartitionOf("ann", 16)
 	for stage, hold := range map[string]string{
-		"with files written":        fmt.Sprintf(`LOCK TABLE badged.users_p%02d_base, badged.keys_p%02[1]d_base IN EXCLUSIVE MODE; SELECT badged.create_base_tables(%[1]d)`, partition),
-		"while it becomes the base": fmt.Sprintf(`LOCK TABLE badged.users_p%02d_base IN ROW SHARE MODE`, partition),
-		"before ranges are dropped": fmt.Sprintf(`LOCK TABLE badged.%s IN ROW SHARE MODE`, events.Topic(partition)),
+		"with files written":            fmt.Sprintf(`LOCK TABLE badged.users_p%02d_baseline, badged.keys_p%02[1]d_baseline IN EXCLUSIVE MODE; SELECT badged.create_baseline_tables(%[1]d)`, partition),
+		"while it becomes the baseline": fmt.Sprintf(`LOCK TABLE badged.users_p%02d_baseline IN ROW SHARE MODE`, partition),
+		"before ranges are dropped":     fmt.Sprintf(`LOCK TABLE badged.%s IN ROW SHARE MODE`, events.Topic(partition)),
 	} {
 		t.Run(stage, func(t *testing.T) {
 			database, dir := newDatabase(t), t.TempDir()
@@ -163,7 +163,7 @@ func TestArchiveIsKilled(t *testing.T) {
 			}
 			args := archiving(database, dir)
 			first := start(t, nil, append([]string{"archive"}, args[2:]...)...)
-			if strings.Contains(hold, "create_base_tables") {
+			if strings.Contains(hold, "create_baseline_tables") {
 				awaitBlocked(t, database)
 			} else {
 				first.awaitSays(fmt.Sprintf("partition %d waits for ", partition))

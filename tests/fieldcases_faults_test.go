@@ -10,12 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/migrations"
 )
 
 // Everything that Redis can forget it forgets: its data, its scripts, who
@@ -241,14 +239,7 @@ func subscribeRace(t *testing.T) {
 // CONTRIBUTING.md says.
 func migrationUnderLoad(t *testing.T) {
 	url := newDatabase(t)
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What this release needs to append.
-	if _, err := migrations.UpTo(t.Context(), config, 16, 18); err != nil {
-		t.Fatal(err)
-	}
+	must(t, "migrate", "up", "--database-url="+url)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +275,7 @@ func migrationUnderLoad(t *testing.T) {
 	stop := sync.OnceFunc(func() { close(over); wg.Wait() })
 	defer stop()
 
-	p := serve(t, url) // which migrates
+	p := serve(t, url)
 	ann := connect(t, p.url, "ann")
 	ann.await("some messages", func() bool { return ann.total > 0 })
 	conn, err := pool.Acquire(t.Context())
@@ -294,17 +285,12 @@ func migrationUnderLoad(t *testing.T) {
 	defer conn.Release()
 	// Several statements at once are one transaction.
 	if _, err := conn.Exec(t.Context(), `
-DO $$ BEGIN
-    FOR p IN 0..15 LOOP
-        EXECUTE format('LOCK TABLE badged.events_p%s_offsets IN EXCLUSIVE MODE', lpad(p::text, 2, '0'));
-    END LOOP;
-END $$;
+SELECT badged.wait_for_batches();
 ALTER TABLE badged.users ADD COLUMN one_more bigint NOT NULL DEFAULT 0;
 ALTER TABLE badged.conversations ADD COLUMN one_more text NOT NULL DEFAULT '';
 CREATE INDEX ON badged.conversations (conversation_id);`); err != nil {
 		t.Fatal(err)
 	}
-	must(t, "migrate", "up", "--database-url="+url)
 	ann.mu.Lock()
 	before := ann.total
 	ann.mu.Unlock()

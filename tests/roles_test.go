@@ -121,7 +121,7 @@ func TestServerRole(t *testing.T) {
 		`INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')`,
 		`INSERT INTO badged.events_p00 (uuid, payload, era) VALUES (gen_random_uuid(), '{}', 1)`,
 		`DELETE FROM badged.events_p00_offsets`, `UPDATE badged.settings SET partitions = 1`, `UPDATE badged.settings SET settled_era = 0`,
-		`DELETE FROM badged.log_home`, `DELETE FROM badged.bases`, `SELECT badged.drop_log_ranges(0)`, `SELECT badged.settle_log_ranges(0)`,
+		`DELETE FROM badged.log_home`, `DELETE FROM badged.baselines`, `SELECT badged.drop_log_ranges(0)`, `SELECT badged.settle_log_ranges(0)`,
 		`CREATE TABLE badged.x ()`, `DROP TABLE badged.audit`, `INSERT INTO badged.granted_roles VALUES ('x', 'server')`,
 	} {
 		mayNot(t, conn, statement)
@@ -138,7 +138,7 @@ func TestServerRole(t *testing.T) {
 	for _, statement := range []string{
 		`SELECT FROM badged.audit`, `SELECT FROM badged.jobs`, `UPDATE badged.users_p00 SET total = 0`,
 		`INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), '{}')`, `SELECT badged.publish('{}')`,
-		`UPDATE badged.events_p00_offsets SET offset_acked = 0`, `SELECT badged.drop_rebuild_tables(0)`,
+		`UPDATE badged.events_p00_offsets SET offset_acked = 0`, `SELECT badged.drop_staging_tables(0)`,
 	} {
 		mayNot(t, conn, statement)
 	}

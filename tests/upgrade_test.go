@@ -222,20 +222,6 @@ func TestUpgrade(t *testing.T) {
 	if out := must(t, "deadletters", "list", "--database-url="+database); out != "there are no dead letters\n" {
 		t.Errorf("there are dead letters:\n%s", out)
 	}
-	refusesToRebuildBehindACut(t, before, database)
-}
-
-// refusesToRebuildBehindACut cuts the log, of which the release before would take
-// the rest for all.
-func refusesToRebuildBehindACut(t *testing.T, before, database string) {
-	t.Helper()
-	cutLog(t, database)
-	must(t, archiving(database, t.TempDir())...)
-	out, err := exec.CommandContext(t.Context(), before, "rebuild", "-q", "--database-url="+database).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "has been cut, and does not begin with its first event") {
-		t.Errorf("behind a cut the release before rebuilds: %v\n%s", err, out)
-	}
-	must(t, "verify", "--database-url="+database)
 }
 
 // refusesOrServes starts this release on the schema of the one before: it serves

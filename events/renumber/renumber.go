@@ -216,7 +216,7 @@ func StoredPlaces() []StoredPlace {
 	return []StoredPlace{
 		{Table: "badged.dead_letters", partition: "partition_id", event: true},
 		{Table: "badged.dedup_generations", partition: "partition_id"},
-		{Table: "badged.bases", partition: "partition_id"},
+		{Table: "badged.baselines", partition: "partition_id"},
 		{Table: "badged.late_folds", partition: "partition_id"},
 	}
 }

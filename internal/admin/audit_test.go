@@ -37,7 +37,7 @@ func newDatabase(t *testing.T) *database {
 		if err != nil {
 			return err
 		}
-		_, err = migrations.Up(ctx, conn, partitions)
+		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: partitions})
 		return err
 	}}))
 	if err != nil {

@@ -352,7 +352,9 @@ func (a *App) checkPooler(ctx context.Context) error {
 func (a *App) checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	conn := pool.Config().ConnConfig
 	if a.cfg.Migrate {
-		applied, err := migrations.Up(ctx, conn, 0)
+		applied, err := migrations.Up(ctx, migrations.Config{Conn: conn, Retrying: func(err error, wait time.Duration) {
+			a.log.WarnContext(ctx, "a migration could not get its locks and was rolled back; trying again", "wait", wait, "error", err)
+		}})
 		if err != nil {
 			return fmt.Errorf("database: %w", err)
 		}

@@ -33,7 +33,7 @@ func migrated() pgtest.Template {
 		if err != nil {
 			return err
 		}
-		_, err = migrations.Up(ctx, conn, 4)
+		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: 4})
 		return err
 	}}
 }

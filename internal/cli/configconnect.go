@@ -166,11 +166,11 @@ JOIN (VALUES ('.', 'SELECT'),
     ('^events_p[0-9]+$', 'INSERT'), ('^events_p[0-9]+_offsets$', 'UPDATE'),
     ('^(users|conversations)_p[0-9]+$', 'INSERT'), ('^(users|conversations)_p[0-9]+$', 'UPDATE'),
     ('^dedup_keys_p[0-9]+_g[0-9]+$', 'INSERT'), ('^dedup_keys_p[0-9]+_g[0-9]+$', 'UPDATE'), ('^partitions$', 'UPDATE'),
-    ('^(audit|audit_ends|dead_letters|dedup_generations|expiry_progress|jobs|mended_users|samples)$', 'INSERT'),
-    ('^(dead_letters|expiry_progress|mended_users|samples)$', 'DELETE')) AS n (tables, privilege)
+    ('^(audit|audit_ends|dead_letters|dedup_generations|expiry_progress|jobs|healed_users|samples)$', 'INSERT'),
+    ('^(dead_letters|expiry_progress|healed_users|samples)$', 'DELETE')) AS n (tables, privilege)
   ON c.relname ~ n.tables
 WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')
-  AND c.relname NOT IN ('schema_migrations', 'granted_roles', 'log_origin', 'log_home')
+  AND c.relname NOT IN ('schema_migrations', 'granted_roles', 'log_home')
   AND NOT CASE n.privilege
       WHEN 'DELETE' THEN has_table_privilege(c.oid, 'DELETE')
       ELSE has_any_column_privilege(c.oid, n.privilege)

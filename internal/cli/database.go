@@ -73,7 +73,12 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
 		return err
 	}
-	applied, err := migrations.Up(ctx, cfg.ConnConfig, c.Partitions)
+	applied, err := migrations.Up(ctx, migrations.Config{
+		Conn: cfg.ConnConfig, Partitions: c.Partitions,
+		Retrying: func(err error, wait time.Duration) {
+			fmt.Fprintf(streams.Err, "badged: a migration could not get its locks and was rolled back; trying again in %v: %v\n", wait, err)
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -83,7 +88,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if len(applied) == 0 {
 		fmt.Fprintln(streams.Out, "nothing to do: every migration is applied")
 	}
-	// Report a log that servers would refuse.
+	// Report a log that servers would refuse now.
 	pool, _, err := openDatabase(ctx, c.Database)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func migrated() pgtest.Template {
 		if err != nil {
 			return err
 		}
-		_, err = migrations.Up(ctx, conn, partitions)
+		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: partitions})
 		return err
 	}}
 }

@@ -21,24 +21,20 @@ type Keys struct {
 func LoadKeys(file string) (Keys, error) {
 	b, err := os.ReadFile(file) //nolint:gosec // the demo's own file
 	if errors.Is(err, fs.ErrNotExist) {
-		return Keys{PublisherKey: rand.Text(), JWTSecret: rand.Text() + rand.Text()}.complete(file)
+		return Keys{PublisherKey: rand.Text(), JWTSecret: rand.Text() + rand.Text(), AdminKey: rand.Text()}.store(file)
 	}
 	if err != nil {
 		return Keys{}, fmt.Errorf("read the demo's keys: %w", err)
 	}
 	var k Keys
-	if err := json.Unmarshal(b, &k); err != nil || k.PublisherKey == "" || k.JWTSecret == "" {
+	if err := json.Unmarshal(b, &k); err != nil || k.PublisherKey == "" || k.JWTSecret == "" || k.AdminKey == "" {
 		return Keys{}, fmt.Errorf("%s holds no keys; delete the file and new keys are created", file)
-	}
-	if k.AdminKey == "" { // written by an earlier build
-		return k.complete(file)
 	}
 	return k, nil
 }
 
-// complete adds an admin key and writes the keys to a file.
-func (k Keys) complete(file string) (Keys, error) {
-	k.AdminKey = rand.Text()
+// store writes the keys to a file.
+func (k Keys) store(file string) (Keys, error) {
 	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // storing the keys is the purpose
 	if err != nil {
 		return Keys{}, fmt.Errorf("encode the demo's keys: %w", err)

@@ -25,10 +25,9 @@ type Channel struct {
 	Name, Address, Doc string
 	// Server names the channel's server.
 	Server string
-	// Sends are the messages that badged sends, Receives those that it
-	// receives.
+	// Sends are the messages from badged, Receives those to it.
 	Sends, Receives []Message
-	// Parameters are the parameters of the address.
+	// Parameters are those of the address, with their meaning.
 	Parameters []Param
 	// Codes are the close codes of a connection.
 	Codes []Code
@@ -39,14 +38,14 @@ type Message struct {
 	Name, Doc, ContentType string
 	// Of is the value for Schemas.Of.
 	Of any
-	// Example is a message, in JSON.
+	// Example is one, in JSON.
 	Example string
 }
 
 // Code is a number with a meaning.
 type Code struct {
 	Code int `json:"code"`
-	// Means is the meaning of the code, Then the expected reaction.
+	// Means is the code's meaning, Then what the other side should do.
 	Name  string `json:"name"`
 	Means string `json:"means"`
 	Then  string `json:"then"`

@@ -15,24 +15,24 @@ import (
 type process struct {
 	cmd *exec.Cmd
 	log *serverLog
-	// ordered is set before we send a signal that ends it.
+	// ordered is set before a signal that ends it is sent.
 	ordered atomic.Bool
-	// done is closed when the server and all its processes have ended; err is
-	// then the reason, unless we ended it.
+	// done is closed when the server and all its processes are gone, and err
+	// then says why, unless the end was ordered.
 	done chan struct{}
 	err  error
 }
 
-// A tether starts cmd, sends the outcome, waits for cmd to end and returns the
-// result of cmd.Wait. If this process dies first, in whatever way, the tether
-// interrupts cmd, which makes PostgreSQL shut down fast.
+// A tether starts cmd, sends the outcome, and returns what cmd.Wait does when
+// it has ended. If this process dies first, however it dies, the tether has
+// cmd interrupted, to which PostgreSQL reacts with a fast shutdown.
 type tether func(cmd *exec.Cmd, started chan<- error) error
 
-// startProcess starts the server; it may not accept connections yet.
+// startProcess starts the server that cmd describes; it need not be ready yet.
 func startProcess(cmd *exec.Cmd, log *serverLog, tie tether) (*process, error) {
 	p := &process{cmd: cmd, log: log, done: make(chan struct{})}
-	// Every process of the server holds this pipe, and Wait waits for the end
-	// of the output: so it returns when all have ended.
+	// Every process of the server holds the pipe that this makes, so the end of
+	// the output, which Wait waits for, is the end of them all.
 	cmd.Stdout, cmd.Stderr = log, log
 	started := make(chan error, 1)
 	go func() {
@@ -52,21 +52,21 @@ func startProcess(cmd *exec.Cmd, log *serverLog, tie tether) (*process, error) {
 	return p, nil
 }
 
-// signal sends a signal that ends the server. It may have ended already.
+// signal orders the server to end. That it may have ended already is fine.
 func (p *process) signal(sig syscall.Signal) {
 	p.ordered.Store(true)
 	_ = p.cmd.Process.Signal(sig)
 }
 
-// kill kills the server and its processes, as a crash would, and waits until
-// they have ended.
+// kill ends the server and its processes at once, as a crash would, and waits
+// until they are gone.
 func (p *process) kill() {
 	select {
 	case <-p.done:
-		return // its process id may be in use again
+		return // and its process id may be another's by now
 	default:
 	}
-	// A stopped server neither forks nor reacts to the end of its children.
+	// Stopped, it neither forks nor reacts to what happens to its children.
 	p.signal(syscall.SIGSTOP)
 	for _, pid := range children(p.cmd.Process.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -75,7 +75,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// run runs a program. Its error includes the program's standard error.
+// run runs a program to its end. The error carries what it wrote to standard
+// error.
 func run(cmd *exec.Cmd) error {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -87,11 +88,12 @@ func run(cmd *exec.Cmd) error {
 	return nil
 }
 
-// watch is the tether of systems without a better one: two shells and two
-// pipes. The first shell becomes the server once it reads a line, which we
-// send when the second is running. The second interrupts the server unless it
-// reads a line, which we send when the server has ended. If this process dies
-// at any point, its ends of the pipes close, and the shells read nothing.
+// watch is the tether of systems that have no better one: two shells and two
+// pipes. The first shell becomes the server once it reads a line, which it is
+// sent when the second is there to watch; the second interrupts the server
+// unless it reads a line, which it is sent when the server is gone. If this
+// process dies at any point, its ends of the pipes close, and the shells read
+// nothing.
 func watch(cmd *exec.Cmd, started chan<- error) error {
 	wait, err := startWatched(cmd)
 	started <- err

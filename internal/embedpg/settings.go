@@ -6,33 +6,32 @@ import (
 	"slices"
 )
 
-// defaults suit a server that shares a developer's machine and gets short
-// transactions. Memory is allocated only as it is used.
+// defaults suit a server that shares a developer's machine with everything
+// else and gets short transactions. Memory is taken only as it is used.
 func defaults() map[string]string {
 	return map[string]string{
 		// The default of 128MB halves the rate of folding.
 		"shared_buffers": "512MB",
-		// Checkpoints cause full-page writes; fewer of them cost disk space
-		// and a longer recovery, both bounded by this size.
+		// Checkpoints write whole pages again; fewer of them cost disk space
+		// and a longer recovery, bounded by this size.
 		"max_wal_size":       "2GB",
 		"checkpoint_timeout": "15min",
-		// Solid state drives: random reads cost about as much as sequential
-		// ones.
+		// Solid state drives: reading anywhere costs about the same.
 		"random_page_cost": "1.1",
-		// Compiling a query costs more than running any of ours.
+		// Compiling a query costs more than any of ours takes.
 		"jit": "off",
 		// Set explicitly: commits must be durable.
 		"fsync":              "on",
 		"full_page_writes":   "on",
 		"synchronous_commit": "on",
-		// Independent of the machine's clock and language, because the log is
+		// The same whatever the machine's clock and language are; the log is
 		// parsed.
 		"timezone":    "UTC",
 		"lc_messages": "C",
 	}
 }
 
-// fixed are the settings that keep the server private and its log readable.
+// fixed are the settings that keep the server private and in sight.
 func fixed(socketDir string) map[string]string {
 	return map[string]string{
 		"listen_addresses":        "",
@@ -60,8 +59,7 @@ func checkSettings(settings map[string]string) error {
 func (s *Server) arguments() []string {
 	all := defaults()
 	if s.cfg.DataDir == "" {
-		// Shared memory in the data directory, so that it goes with the data
-		// after a crash.
+		// Shared memory that goes with the data, also after a crash.
 		all["dynamic_shared_memory_type"] = "mmap"
 	}
 	maps.Copy(all, s.cfg.Settings)

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 )
 
-// page returns the metrics page of a registry.
+// page returns the metrics of a registry as Prometheus reads them.
 func page(t *testing.T, r *prometheus.Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -26,7 +26,7 @@ func page(t *testing.T, r *prometheus.Registry) string {
 func TestInstrument(t *testing.T) {
 	inner := http.NewServeMux()
 	inner.HandleFunc("POST /v1/events", func(w http.ResponseWriter, _ *http.Request) {
-		// Handlers can still control their connection.
+		// What a handler does with its connection still reaches it.
 		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 			t.Errorf("the connection is out of reach: %v", err)
 		}

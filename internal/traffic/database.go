@@ -12,19 +12,19 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// DatabaseTarget appends directly to the log in a database. A projector must
-// be running on that database to fold the events.
+// DatabaseTarget appends to the log in a database directly. Somewhere a
+// projector must be running on that database for the events to be folded.
 type DatabaseTarget struct {
 	log    eventLog
 	badges badgeReader
 }
 
-// eventLog is the part of [events.Log] that a DatabaseTarget uses.
+// eventLog is what a DatabaseTarget needs of an [events.Log].
 type eventLog interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
 
-// badgeReader is the part of [badges.Reader] that a DatabaseTarget uses.
+// badgeReader is what a DatabaseTarget needs of a [projector.Reader].
 type badgeReader interface {
 	Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error)
 	Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
@@ -61,8 +61,8 @@ func (t *DatabaseTarget) Badges(ctx context.Context, userIDs []string, transacti
 	return badges, classify(err)
 }
 
-// classify makes a TransientError of a temporary fault: a server that
-// restarts, fails over or is full, or a broken connection.
+// classify makes a TransientError of what may go away by itself: a server that
+// restarts, fails over or has no room, and a broken way to it.
 func classify(err error) error {
 	var invalid *events.BatchError
 	if err == nil || errors.As(err, &invalid) || errors.Is(err, events.ErrNotMigrated) {
@@ -72,13 +72,13 @@ func classify(err error) error {
 	if errors.As(err, &pgErr) && !passes(pgErr.Code) {
 		return err
 	}
-	// An error without a code of Postgres comes from the connection.
+	// What Postgres did not say itself, the connection did.
 	return &TransientError{Err: err}
 }
 
-// passes reports whether an SQLSTATE is temporary.
+// passes reports whether an SQLSTATE is one that passes.
 func passes(code string) bool {
-	const readOnly = "25006" // this server is not the primary, perhaps for a moment
+	const readOnly = "25006" // this server is no longer, or not yet, the primary
 	if code == readOnly {
 		return true
 	}

@@ -17,7 +17,7 @@ import (
 // stdinPath is the path that means standard input.
 const stdinPath = "-"
 
-// nameOf returns the name of the file at path in messages.
+// nameOf returns what messages call the file at path.
 func nameOf(path string) string {
 	if path == stdinPath {
 		return "standard input"
@@ -25,15 +25,16 @@ func nameOf(path string) string {
 	return path
 }
 
-// maxZstdWindow bounds the memory of decompression: the window that `zstd
-// --long` writes and `zstd -d` accepts by default.
+// maxZstdWindow bounds the memory of decompression. It is what `zstd --long`
+// writes and `zstd -d` accepts without being asked.
 const maxZstdWindow = 128 << 20
 
 // source is a traffic file as a stream of bytes, decompressed.
 type source struct {
-	// name is the file's name in messages.
+	// name is the file as messages name it.
 	name string
-	// size is the file's size in bytes as stored; 0 if unknown, as for a pipe.
+	// size is the file's size in bytes, compressed as it is; 0 where it is not
+	// known, as for a pipe.
 	size int64
 
 	stored  storedReader
@@ -41,9 +42,9 @@ type source struct {
 	closers []func() error
 }
 
-// openSource opens the traffic file at path, or stdin for "-", and
-// decompresses files with the suffix .gz or .zst. When ctx ends, reads fail
-// with its error, even one that waits for a pipe.
+// openSource opens the traffic file at path: compressed where the suffix is
+// .gz or .zst; stdin where it is "-". When ctx ends, reads end with its error,
+// even one that waits for a pipe.
 func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, err error) {
 	s := &source{name: nameOf(path), stored: storedReader{ended: ctx.Err}}
 	defer func() {
@@ -63,7 +64,7 @@ func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, e
 }
 
 func (s *source) openFile(ctx context.Context, path string) error {
-	f, err := os.Open(path) //nolint:gosec // the file that the user named
+	f, err := os.Open(path) //nolint:gosec // the file that the user asked for
 	if err != nil {
 		return fmt.Errorf("open traffic file: %w", err)
 	}
@@ -102,7 +103,7 @@ func (s *source) openStdin(ctx context.Context, stdin io.Reader) {
 	s.stored.r = out
 }
 
-// decompress sets content by the file's suffix.
+// decompress sets content according to a suffix.
 func (s *source) decompress(suffix string) error {
 	switch suffix {
 	case ".gz":
@@ -134,10 +135,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, describeRead(err)
 }
 
-// offset returns how many bytes of the stored file have been read.
+// offset returns how many bytes of the file, out of size, have been read.
 func (s *source) offset() int64 { return s.stored.n.Load() }
 
-// Close closes the layers in reverse order.
+// Close closes the file, the last opened layer first.
 func (s *source) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -147,7 +148,7 @@ func (s *source) Close() error {
 	return errors.Join(errs...)
 }
 
-// describeRead adds an explanation to an error of reading.
+// describeRead says in a user's words what is wrong with a file.
 func describeRead(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the compressed data ends too early: %w", err)
@@ -155,10 +156,10 @@ func describeRead(err error) error {
 	return err
 }
 
-// storedReader counts the bytes of the stored file.
+// storedReader reads the bytes as they are stored and counts them.
 type storedReader struct {
 	r     io.Reader
-	ended func() error // the reason if reading was ended
+	ended func() error // why reading was ended, if it was
 	n     atomic.Int64
 }
 
@@ -167,13 +168,13 @@ func (s *storedReader) Read(p []byte) (int, error) {
 	s.n.Add(int64(n))
 	if err != nil {
 		if ended := s.ended(); ended != nil {
-			err = ended // instead of "file already closed"
+			err = ended // rather than that the file is closed
 		}
 	}
 	return n, err
 }
 
-// ignoreClosed makes a second close succeed.
+// ignoreClosed makes closing a file twice harmless.
 func ignoreClosed(closeFile func() error) func() error {
 	return func() error {
 		if err := closeFile(); !errors.Is(err, os.ErrClosed) {

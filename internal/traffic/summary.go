@@ -9,14 +9,14 @@ import (
 	"github.com/badged/badged/internal/progress"
 )
 
-// Summary is what a load published, and the badges afterwards.
+// Summary is what a load published, and the badges after it.
 type Summary struct {
 	// File is the path of the file, or "standard input".
 	File string `json:"file"`
 
-	// Counts of what the server or the database accepted: the whole file if
-	// Load returned no error. Events counts all types, Messages the deliveries
-	// and Reads the reads.
+	// What the server or the database accepted: the whole file if Load
+	// returned no error. Events counts all types, Messages the deliveries and
+	// Reads the reads among them.
 	Events   int64 `json:"events"`
 	Messages int64 `json:"messages"`
 	Reads    int64 `json:"reads"`
@@ -25,8 +25,7 @@ type Summary struct {
 	// durable, FoldSeconds until the last was folded. 0 means not reached.
 	PublishSeconds float64 `json:"publish_seconds"`
 	FoldSeconds    float64 `json:"fold_seconds"`
-	// PublishedPerSecond and FoldedPerSecond are Events divided by those
-	// times.
+	// PublishedPerSecond and FoldedPerSecond are Events divided by those.
 	PublishedPerSecond float64 `json:"published_per_second"`
 	FoldedPerSecond    float64 `json:"folded_per_second"`
 
@@ -39,7 +38,7 @@ type Summary struct {
 	Mentions        int64 `json:"mentions"`
 }
 
-// Print writes s as text.
+// Print writes s for people to read.
 func (s Summary) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
@@ -63,7 +62,7 @@ func (s Summary) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// perSecond returns n over d, or 0 if no time has passed.
+// perSecond returns n over d, 0 where no time has passed.
 func perSecond(n int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0

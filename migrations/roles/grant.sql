@@ -61,13 +61,13 @@ BEGIN
             'UPDATE ON badged.partitions',
             'INSERT ON badged.dedup_generations',
             'INSERT, DELETE ON badged.dead_letters, badged.rebuilt_partitions, badged.samples',
-            'INSERT, UPDATE, DELETE ON badged.mended_users, badged.expiry_progress',
+            'INSERT, UPDATE, DELETE ON badged.healed_users, badged.expiry_progress',
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.expect_rows(bigint, bigint), badged.create_dedup_generation(integer),
                 badged.drop_dedup_generations(integer), badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
-                badged.create_rebuild_tables(integer), badged.swap_rebuild_tables(integer), badged.drop_rebuild_tables(integer)'
+                badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'
         ] LOOP
             EXECUTE format('GRANT %s TO %I', granted, role_name);
         END LOOP;

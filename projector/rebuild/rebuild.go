@@ -4,7 +4,6 @@ package rebuild
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,17 +15,11 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
-	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
-
-//go:embed rebuild.sql
-var statementsText string
-
-var statements = sqlfile.Parse(statementsText)
 
 // Config configures a rebuild. Pool and Log are required.
 type Config struct {
@@ -216,7 +209,7 @@ func (j *Job) cleanUp(ctx context.Context) error {
 		if _, err := tx.Exec(cleanCtx, `SELECT pg_advisory_xact_lock($1, 0)`, rebuildClass); err != nil {
 			return err
 		}
-		_, err := tx.Exec(cleanCtx, statements.Get("drop the staging tables of all partitions"), j.Partitions)
+		_, err := tx.Exec(cleanCtx, `SELECT badged.drop_staging_tables(p) FROM generate_series(0, $1::integer - 1) AS p`, j.Partitions)
 		return err
 	})
 }
@@ -228,7 +221,7 @@ func (j *Job) all(ctx context.Context) error {
 			return err
 		}
 	}
-	rows, err := j.Conn.Query(ctx, statements.Get("read the rebuilt partitions"))
+	rows, err := j.Conn.Query(ctx, `SELECT partition_id, users, conversations, different_users FROM badged.rebuilt_partitions ORDER BY partition_id`)
 	if err != nil {
 		return fmt.Errorf("read the rebuilt partitions: %w", err)
 	}
@@ -264,7 +257,7 @@ func (j *Job) forget(ctx context.Context) error {
 // partition rebuilds a partition and publishes the badges that were wrong.
 func (j *Job) partition(ctx context.Context, partition int) error {
 	j.rested = time.Now()
-	s := NewStaging(j, partition, "rebuild")
+	s := NewStaging(j, partition, "staging")
 	err := s.build(ctx)
 	if err == nil {
 		j.Config.Rebuilt(s.result)

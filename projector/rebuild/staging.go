@@ -44,9 +44,9 @@ type Staging struct {
 }
 
 const (
-	createStagingSQL = `SELECT badged.create_rebuild_tables($1)`
-	swapStagingSQL   = `SELECT badged.swap_rebuild_tables($1)`
-	dropStagingSQL   = `SELECT badged.drop_rebuild_tables($1)`
+	createStagingSQL = `SELECT badged.create_staging_tables($1)`
+	swapStagingSQL   = `SELECT badged.swap_staging_tables($1)`
+	dropStagingSQL   = `SELECT badged.drop_staging_tables($1)`
 )
 
 // NewStaging returns the staging tables of a partition whose names end with
@@ -54,7 +54,7 @@ const (
 func NewStaging(job *Job, partition int, suffix string) *Staging {
 	return &Staging{
 		job: job, partition: partition, suffix: suffix,
-		tables:    store.TablesNamed(partition, fmt.Sprintf("%02d_rebuild", partition)),
+		tables:    store.TablesNamed(partition, fmt.Sprintf("%02d_staging", partition)),
 		different: map[string]struct{}{},
 		result:    Result{Partition: partition},
 	}
@@ -70,13 +70,7 @@ const (
 // build makes the live tables what the log says, and records in result what it
 // found.
 func (s *Staging) build(ctx context.Context) error {
-	if err := pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
-		if err := replay.KeepLog(ctx, tx, s.partition); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, createStagingSQL, s.partition)
-		return err
-	}); err != nil {
+	if _, err := s.job.Conn.Exec(ctx, createStagingSQL, s.partition); err != nil {
 		return fmt.Errorf("create staging tables: %w", err)
 	}
 	if err := s.fill(ctx); err != nil {
@@ -265,7 +259,8 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	if err := in.ScanTables(ctx, true); err != nil {
 		return err
 	}
-	err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "count the rebuilt rows")).Scan(&s.result.Users, &s.result.Conversations)
+	err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT count(*) FROM badged.users_p%02[1]d_staging), (SELECT count(*) FROM badged.conversations_p%02[1]d_staging)`,
+		s.partition)).Scan(&s.result.Users, &s.result.Conversations)
 	if err != nil {
 		return fmt.Errorf("count the rebuilt rows: %w", err)
 	}
@@ -335,14 +330,11 @@ func differingSQL[T any](table, ids, where string, fields []replay.Field[T]) str
 	live, log := "live.version", "log.version"
 	for _, f := range fields {
 		live += ", live." + f.Name
-		if f.Name == replay.HourField { // may be unknown
-			live += " + CASE WHEN live." + replay.HourField + " = (SELECT unknown_delivered_hour FROM badged.settings) THEN log." + replay.HourField + " - live." + replay.HourField + " ELSE 0 END"
-		}
 		log += ", log." + f.Name
 	}
 	return `SELECT user_id
 FROM (SELECT * FROM badged.` + table + ` WHERE ` + where + `) AS live
-FULL JOIN (SELECT * FROM badged.` + table + `_rebuild WHERE ` + where + `) AS log USING (` + ids + `)
+FULL JOIN (SELECT * FROM badged.` + table + `_staging WHERE ` + where + `) AS log USING (` + ids + `)
 WHERE (` + live + `) IS DISTINCT FROM (` + log + `)`
 }
 
@@ -358,7 +350,7 @@ func (s *Staging) inspect(ctx context.Context, in *replay.Snapshot, ids []string
 	}
 	var reads pgx.Batch
 	reads.Queue(s.tables.LoadUsersSQL, ids).Query(func(rows pgx.Rows) error { return store.ScanUsers(rows, users) })
-	reads.Queue(fmt.Sprintf(`SELECT %s FROM badged.conversations_p%02d_rebuild AS c WHERE user_id = ANY ($1::text[])`, store.ConversationColumns, s.partition), ids).
+	reads.Queue(fmt.Sprintf(`SELECT %s FROM badged.conversations_p%02d_staging AS c WHERE user_id = ANY ($1::text[])`, store.ConversationColumns, s.partition), ids).
 		Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
 	if err := in.Tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return fmt.Errorf("load: %w", err)
@@ -447,12 +439,16 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 	}
 	var writes pgx.Batch
 	if len(s.different) > 0 {
-		writes.Queue(statements.Get("begin an epoch"), s.partition)
-		writes.Queue(statements.Get("forget the healed users"), s.partition)
+		// A batch that waits for the position finds a new revision, and reads
+		// everything again.
+		writes.Queue(`UPDATE badged.partitions
+SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), revision = revision + 1
+WHERE partition_id = $1`, s.partition)
+		writes.Queue(`DELETE FROM badged.healed_users WHERE partition_id = $1`, s.partition)
 		writes.Queue(store.ResetExpirySQL, s.partition)
 	}
 	if s.job.Config.Partition == nil {
-		writes.Queue(statements.Get("record a rebuilt partition"),
+		writes.Queue(`INSERT INTO badged.rebuilt_partitions (partition_id, users, conversations, different_users) VALUES ($1, $2, $3, $4)`,
 			s.partition, s.result.Users, s.result.Conversations, s.result.DifferentUsers)
 	}
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {

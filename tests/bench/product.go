@@ -57,7 +57,7 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := migrations.Up(ctx, poolConfig, 0); err != nil {
+	if _, err := migrations.Up(ctx, migrations.Config{Conn: poolConfig}); err != nil {
 		return nil, err
 	}
 	pool, err := pgxpool.New(ctx, database)

@@ -1,0 +1,251 @@
+-- What the projector folds the log into. The owner of a partition writes it, in
+-- the transaction that also moves the partition's position.
+
+-- +goose Up
+CREATE TABLE badged.partitions (
+    partition_id smallint PRIMARY KEY,
+    -- Changes when the versions of the partition's users start afresh.
+    epoch        text   NOT NULL,
+    -- Every other writer of users or conversations raises it, behind the row of the
+    -- position, so that the owner reads its cached rows again.
+    revision     bigint NOT NULL DEFAULT 0,
+    -- The life of Postgres in which the epoch was last known to be right: timeline
+    -- and start of the postmaster. A promotion and a point-in-time recovery begin a
+    -- timeline; a restored data directory, and a crash, begin with a start. They may
+    -- have lost commits that clients were told of, so the projector compares it in
+    -- every batch and begins a new epoch if it differs.
+    incarnation  text   NOT NULL
+);
+
+-- Columns of fixed width come first, the widest ahead, so that no row is padded.
+CREATE TABLE badged.users (
+    version      bigint   NOT NULL,
+    total        bigint   NOT NULL CHECK (total >= 0),
+    mentions     bigint   NOT NULL CHECK (mentions >= 0),
+    partition_id smallint NOT NULL,
+    user_id      text     NOT NULL COLLATE "C",
+    -- The total by category, without zeros.
+    categories   jsonb    NOT NULL,
+    -- What the user's apps said that they have read and was not delivered yet,
+    -- oldest first; null for nothing.
+    claims       jsonb    CHECK (claims <> '[]'),
+    -- Apps may claim a read before the user's first event.
+    CONSTRAINT users_version_check CHECK (version > 0 OR version = 0 AND claims IS NOT NULL)
+) PARTITION BY LIST (partition_id);
+
+CREATE TYPE badged.level AS ENUM ('all', 'mentions', 'none');
+
+CREATE TABLE badged.conversations (
+    -- The user's version as of the last change that a client can see.
+    version         bigint   NOT NULL CHECK (version >= 0),
+    read_seq        bigint   NOT NULL CHECK (read_seq >= 0),
+    last_seq        bigint   NOT NULL CHECK (last_seq >= 0),
+    -- Null for a member. The user is out while last_seq is not above it.
+    left_seq        bigint   CHECK (left_seq >= 0),
+    unread          bigint   NOT NULL,
+    mentions        bigint   NOT NULL,
+    level           badged.level NOT NULL,
+    -- Hours since 1970 (UTC) of the latest delivery or mark, as the log dates it; 0
+    -- for none. By the hour, since a change of an indexed column writes to every
+    -- index of the table.
+    delivered_hour  integer  NOT NULL CHECK (delivered_hour >= 0),
+    partition_id    smallint NOT NULL,
+    marked_unread   boolean  NOT NULL,
+    user_id         text     NOT NULL COLLATE "C",
+    conversation_id text     NOT NULL COLLATE "C",
+    category        text     NOT NULL COLLATE "C",
+    -- Delivered, not recalled, above read_seq; those of them that mention the user;
+    -- and the recalled above read_seq, delivered or not. A set with more than 1,000
+    -- ranges keeps the newest as ranges.
+    unread_set      int8multirange NOT NULL,
+    mention_set     int8multirange NOT NULL,
+    recalled_set    int8multirange NOT NULL,
+    -- The ranges past the newest 1,000 as bitmaps; the first eight bytes are the
+    -- least seq.
+    unread_words    bytea,
+    mention_words   bytea,
+    -- The oldest part of a set that is too large even so is only counted: {from, to,
+    -- how many}, below all else, and then some seqs of it that are known.
+    unread_block    bigint[],
+    mention_block   bigint[],
+    CONSTRAINT conversations_unread_check
+        CHECK (unread >= 0 AND (unread = 0) = (isempty(unread_set) AND unread_block IS NULL)),
+    CONSTRAINT conversations_mentions_check
+        CHECK (mentions BETWEEN 0 AND unread AND (mentions = 0) = (isempty(mention_set) AND mention_block IS NULL)),
+    CONSTRAINT conversations_mentions_unread_check
+        CHECK (mention_set <@ unread_set OR unread_block IS NOT NULL OR unread_words IS NOT NULL),
+    CONSTRAINT conversations_unread_set_check CHECK (lower(unread_set) > read_seq),
+    CONSTRAINT conversations_recalled_set_check CHECK (lower(recalled_set) > read_seq),
+    CONSTRAINT conversations_unread_block_check
+        CHECK (cardinality(unread_block) >= 3 AND unread_block[1] > read_seq AND unread_block[3] > 0),
+    CONSTRAINT conversations_mention_block_check
+        CHECK (cardinality(mention_block) >= 3 AND mention_block[1] > read_seq AND mention_block[3] > 0)
+) PARTITION BY LIST (partition_id);
+
+-- For the expiry sweep. Over read and unread rows: whether a row is unread changes
+-- with every message, so an index on unread rows would prevent HOT updates.
+CREATE INDEX conversations_delivered_hour ON badged.conversations (category, delivered_hour);
+
+-- Conversations of a category that were last delivered to before swept_hour have
+-- been examined, and expired if unread. Without a row none has.
+CREATE TABLE badged.expiry_progress (
+    partition_id smallint NOT NULL,
+    category     text     NOT NULL COLLATE "C",
+    swept_hour   integer  NOT NULL CHECK (swept_hour >= 0),
+    PRIMARY KEY (partition_id, category)
+);
+
+-- Keys of folded events are remembered in generations, each a table per partition,
+-- so that forgetting is dropping a table. A generation holds the keys of the events
+-- behind its position in the log, up to where the next begins. Rows stay when the
+-- tables go: they say how every repetition in the log was decided.
+CREATE TABLE badged.dedup_generations (
+    partition_id   smallint    NOT NULL,
+    generation     integer     NOT NULL CHECK (generation > 0),
+    transaction_id xid8        NOT NULL,
+    "offset"       bigint      NOT NULL,
+    begun_at       timestamptz NOT NULL DEFAULT current_timestamp,
+    PRIMARY KEY (partition_id, generation)
+);
+
+-- Returns the name, in the schema badged, of the table of a generation.
+CREATE FUNCTION badged.dedup_keys_table(partition integer, generation integer) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN badged.partition_table('dedup_keys', partition) || '_g' || generation::text;
+
+-- Users whose rows were wrong and have been replayed from the log. A healed user
+-- has a version above all that clients may hold, which the log alone does not
+-- give: a replay adds the difference.
+CREATE TABLE badged.healed_users (
+    partition_id smallint    NOT NULL,
+    user_id      text        NOT NULL COLLATE "C",
+    -- What the user and its conversations got when they were last healed.
+    version      bigint      NOT NULL CHECK (version > 0),
+    -- How far the user's versions are ahead of those that the log gives.
+    ahead        bigint      NOT NULL CHECK (ahead BETWEEN 0 AND version),
+    healed_at    timestamptz NOT NULL DEFAULT current_timestamp,
+    PRIMARY KEY (partition_id, user_id)
+);
+
+-- When events were folded, if that was more than a second after they were
+-- appended. Each row ends a run of events of a partition, which were folded at a
+-- time or, if that is null, within a second. Events behind the last row were in
+-- time.
+CREATE TABLE badged.late_folds (
+    partition_id   smallint    NOT NULL,
+    number         bigint      NOT NULL,
+    transaction_id xid8        NOT NULL,
+    "offset"       bigint      NOT NULL,
+    -- When the run began: batches within a second are one run.
+    since          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    folded_at      timestamptz,
+    PRIMARY KEY (partition_id, number)
+);
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
+        INSERT INTO badged.partitions (partition_id, epoch, incarnation)
+        VALUES (
+            p,
+            substr(replace(gen_random_uuid()::text, '-', ''), 1, 12),
+            left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
+        );
+
+        -- Counters are updated far more often than rows are added: room in each page
+        -- keeps those updates off the indexes.
+        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.users (PRIMARY KEY (user_id)) FOR VALUES IN (%s) WITH (fillfactor = 80)',
+            badged.partition_table('users', p), p);
+        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.conversations (PRIMARY KEY (user_id, conversation_id)) FOR VALUES IN (%s) WITH (fillfactor = 75)',
+            badged.partition_table('conversations', p), p);
+
+        INSERT INTO badged.dedup_generations VALUES (p, 1, '0', 0);
+        EXECUTE format($f$
+            CREATE TABLE badged.%I (
+                key   uuid  PRIMARY KEY,
+                -- The users who have had the event: eight bytes of the SHA-256 of each
+                -- id, the ninth to the sixteenth. Random bytes do not compress.
+                users bytea NOT NULL DEFAULT ''
+            )$f$, badged.dedup_keys_table(p, 1));
+        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', badged.dedup_keys_table(p, 1));
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
+-- Fails unless a statement wrote every row that it should have.
+-- +goose StatementBegin
+CREATE FUNCTION badged.expect_rows(written bigint, expected bigint) RETURNS void
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF written <> expected THEN
+        RAISE EXCEPTION '% of % rows are missing: something other than badged has deleted them',
+            expected - written, expected USING ERRCODE = 'no_data_found';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
+-- Creates the table of the generation after the present one unless it exists, and
+-- returns the number of that generation.
+-- +goose StatementBegin
+CREATE FUNCTION badged.create_dedup_generation(partition integer) RETURNS integer
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    present integer := (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = partition);
+    next    text    := badged.dedup_keys_table(partition, present + 1);
+BEGIN
+    IF present IS NULL THEN
+        RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
+    ELSIF to_regclass(format('badged.%I', next)) IS NOT NULL THEN
+        RETURN present + 1;
+    END IF;
+    EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (key))',
+        next, badged.dedup_keys_table(partition, present));
+    PERFORM badged.copy_grants(badged.dedup_keys_table(partition, present), next);
+    RETURN present + 1;
+EXCEPTION
+    WHEN duplicate_table OR duplicate_object OR unique_violation THEN -- another process was faster
+        RETURN present + 1;
+END
+$$;
+-- +goose StatementEnd
+
+-- Drops the tables of the generations before the present one and the two that are
+-- checked with it, the oldest first, and returns how many it had to leave. It does
+-- not wait for a lock that another session holds, such as pg_dump, since others
+-- would have to wait behind it.
+-- +goose StatementBegin
+CREATE FUNCTION badged.drop_dedup_generations(partition integer) RETURNS integer
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    youngest integer := (SELECT max(generation) - 3 FROM badged.dedup_generations WHERE partition_id = partition);
+    oldest   integer := youngest + 1;
+    name     text;
+BEGIN
+    WHILE to_regclass(format('badged.%I', badged.dedup_keys_table(partition, oldest - 1))) IS NOT NULL LOOP
+        oldest := oldest - 1;
+    END LOOP;
+    FOR g IN oldest .. youngest LOOP
+        name := badged.dedup_keys_table(partition, g);
+        BEGIN
+            EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE NOWAIT', name);
+            EXECUTE format('DROP TABLE badged.%I', name);
+        EXCEPTION
+            WHEN lock_not_available THEN
+                RETURN youngest - g + 1;
+            WHEN undefined_table THEN
+                NULL; -- another process was faster
+        END;
+    END LOOP;
+    RETURN 0;
+END
+$$;
+-- +goose StatementEnd

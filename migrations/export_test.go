@@ -1,0 +1,9 @@
+package migrations
+
+import "io/fs"
+
+// Files are the migrations.
+func Files() fs.FS { return files }
+
+// UpFrom is Up with other migrations and waits between attempts.
+var UpFrom = up
