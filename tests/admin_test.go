@@ -37,7 +37,7 @@ func asAdmin(t *testing.T, p *process, method, path, body string) (status int, a
 	return res.StatusCode, string(b)
 }
 
-// job is a job as the admin API tells of it.
+// job is a job, as the admin API returns it.
 type job struct {
 	ID       int    `json:"id"`
 	State    string `json:"state"`
@@ -69,7 +69,7 @@ func decodeJob(t *testing.T, answer string) (j job) {
 	return j
 }
 
-// awaitJob returns a job once ok is satisfied with it.
+// awaitJob waits until ok accepts a job, and returns it.
 func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) job {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -78,15 +78,15 @@ func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) 
 			return j
 		}
 	}
-	t.Fatalf("job %d of %s did not get there", id, kind)
+	t.Fatalf("job %d of %s did not reach the awaited state", id, kind)
 	return job{}
 }
 
 func ended(j job) bool { return j.State != "running" }
 
-// hold keeps a transaction that has read the tables of a partition open until
-// the test ends, or release is called: a rebuild that finds a difference waits
-// for it in the end.
+// hold keeps a transaction open that has read the tables of a partition, until
+// release is called or the test ends: a rebuild with a difference waits for
+// it.
 func hold(t *testing.T, database string, partition int) (release func()) {
 	t.Helper()
 	reading, err := pgx.Connect(t.Context(), database)
@@ -101,8 +101,8 @@ func hold(t *testing.T, database string, partition int) (release func()) {
 	return release
 }
 
-// What an operator does over HTTP is done, is in the audit trail, and what was
-// under way in a process that is killed is said to have ended with it.
+// Operations over HTTP take effect and are in the audit trail. Jobs of a
+// killed process become interrupted.
 func TestAdmin(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
@@ -122,7 +122,7 @@ func TestAdmin(t *testing.T) {
 	}
 
 	writeLog(t, database, home, `["not", "an", "event"]`)
-	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not where ann's events belong
+	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	for answer := ""; strings.Count(answer, `"reason"`) < 2; {
 		_, answer = asAdmin(t, p, http.MethodGet, "v1/deadletters", "")
 	}
@@ -182,7 +182,7 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// Without operators there is no page for them, and without the role api neither.
+// The admin page needs an admin key and the role api.
 func TestAdminPageIsForOperators(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	if status, _ := asAdmin(t, p, http.MethodGet, "", ""); status != http.StatusNotFound {
@@ -197,14 +197,14 @@ func TestAdminPageIsForOperators(t *testing.T) {
 			t.Errorf("of the role %s the page is %d", role, status)
 		}
 	}
-	for answer := ""; strings.Count(answer, `"process":`) < 3; { // of which each tells
+	for answer := ""; strings.Count(answer, `"process":`) < 3; { // until all have sampled
 		_, answer = asAdmin(t, servers["api"], http.MethodGet, "v1/processes", "")
 	}
 }
 
-// publishStories publishes what happened to some users of the admin page's
-// stories, and returns the last position: dan has read what came, " eve " has
-// spaces around the id, and busy has 150 conversations and 300 retries.
+// publishStories publishes the events of some users of the admin page's
+// stories, and returns the last position: dan has read everything, the id "
+// eve " has spaces around it, and busy has 150 conversations and 300 retries.
 func publishStories(t *testing.T, p *process) string {
 	t.Helper()
 	read := func(id string, upTo int) string {
@@ -242,8 +242,8 @@ func publishStories(t *testing.T, p *process) string {
 	return header.Get("Badged-Position")
 }
 
-// publishLate publishes two messages for gus, of which an open transaction hides
-// the second for two seconds.
+// publishLate publishes two messages for gus; an open transaction hides the
+// second for two seconds.
 func publishLate(t *testing.T, p *process, database string) {
 	t.Helper()
 	total(t, p, "gus", publish(t, p, delivered("gus", 1, `"gus"`)))
@@ -260,7 +260,7 @@ func publishLate(t *testing.T, p *process, database string) {
 		t.Fatal(err)
 	}
 	position := publish(t, p, event("gus-late", "message.delivered", `{"conversation_id":"gus","seq":2,"user_ids":["gus"]}`))
-	// Times of folding are exact to a second: the database waits for more.
+	// Times of folding are exact to a second, so the database waits longer.
 	if _, err := tx.Exec(t.Context(), `SELECT pg_sleep(2)`); err != nil {
 		t.Fatal(err)
 	}
@@ -272,21 +272,22 @@ func publishLate(t *testing.T, p *process, database string) {
 	}
 }
 
-// The admin page in a real browser: web/browser/admin.test.mjs has the stories.
-// It finds dead letters, users who are wrong, and somebody who reads the tables
-// of ann's partition all the time, so that its rebuild waits.
+// The admin page in a real browser: web/browser/admin.test.mjs has the
+// stories. The database has dead letters, wrong users, and a transaction that
+// keeps reading the tables of ann's partition, so that their rebuild waits.
 func TestAdminBrowser(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
 	ann, bob := events.PartitionOf("ann", 16), events.PartitionOf("bob", 16)
 	if ann == bob {
-		t.Fatal("ann and bob are to be in different partitions")
+		t.Fatal("ann and bob must be in different partitions")
 	}
 	for seq := 1; seq <= 3; seq++ {
 		publish(t, p, delivered("lunch", seq, `"ann","bob","cem"`))
 	}
 	publish(t, p, delivered("design", 1, `"ann","cem"`))
-	// Their rows are spoiled below: reconciliation tells them what the tables have.
+	// Their rows are corrupted below; reconciliation shows clients what the
+	// tables have.
 	for user, count := range map[string]int64{"ann": 4, "bob": 3} {
 		client := connect(t, p.url, user)
 		client.awaitTotal(count)
@@ -295,7 +296,7 @@ func TestAdminBrowser(t *testing.T) {
 	total(t, p, "busy", publishStories(t, p))
 	publishLate(t, p, database)
 	writeLog(t, database, ann, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
-	writeLog(t, database, (ann+1)%16, delivered("astray", 1, `"ann"`)) // retrying puts it where it belongs
+	writeLog(t, database, (ann+1)%16, delivered("astray", 1, `"ann"`)) // a retry stores it in ann's partition
 	for out := ""; strings.Count(out, "\n") < 3; {
 		out = must(t, "deadletters", "list", "--database-url="+database)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// cutLog ends the range of every partition's log that new events go to, and waits
-// until nobody, such as the server's own upkeep, can write into it.
+// cutLog ends the current range of every partition's log, and waits until no
+// open transaction, such as the server's own maintenance, can write into it.
 func cutLog(t *testing.T, database string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -36,7 +36,7 @@ FROM (SELECT max(starts::text::bigint)::text::xid8 AS starts FROM badged.log_ran
 	}
 }
 
-// logged returns how many events there are in the log.
+// logged returns the number of events in the log.
 func logged(t *testing.T, database string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -54,8 +54,7 @@ func logged(t *testing.T, database string) (n int) {
 	return n
 }
 
-// audited returns how many actions of a kind operators have ended without an
-// error.
+// audited returns how many actions of a kind have ended without an error.
 func audited(t *testing.T, database, action string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -70,14 +69,14 @@ WHERE action = $1 AND e.error IS NULL`, action).Scan(&n); err != nil {
 	return n
 }
 
-// archiving are the arguments that archive everything there has been.
+// archiving returns the arguments that archive all ranges.
 func archiving(database, dir string) []string {
 	return []string{"archive", "-q", "--database-url=" + database, "--to=" + dir, "--before=" + time.Now().UTC().Format(time.RFC3339Nano)}
 }
 
-// The log is archived under a running server, and cut: clients notice nothing, and
-// what is rebuilt, from what the tables were at the cut or from the archive, is
-// what it was. What is in the archive can be loaded.
+// The log is archived and cut while a server runs: clients notice nothing, and
+// a rebuild, from the baseline of the cut or from the archive, gives the same
+// tables. The archive can be loaded.
 func TestArchive(t *testing.T) {
 	database, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
 	p := serve(t, database)
@@ -86,13 +85,13 @@ func TestArchive(t *testing.T) {
 	publish(t, p, delivered("lunch", 2, `"ann"`))
 	ann.awaitTotal(2)
 	if out := must(t, archiving(database, dir)...); !strings.HasPrefix(out, "nothing to archive; of the first partition, its range from transaction 0 on ") {
-		t.Errorf("before any range has ended it says %s", out)
+		t.Errorf("before any range has ended it prints %s", out)
 	}
 	cutLog(t, database)
 	out := must(t, archiving(database, dir)...)
 	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", 16))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
 		!strings.Contains(out, "3 events of 16 partitions archived in 2 files, ") {
-		t.Errorf("%d events are left; it says %s", got, out)
+		t.Errorf("%d events are left; it prints %s", got, out)
 	}
 	if n := audited(t, database, "archive"); n != 2 {
 		t.Errorf("the audit trail has %d archivings, of 2", n)
@@ -125,7 +124,7 @@ func TestArchive(t *testing.T) {
 	}
 	cutLog(t, database)
 	if out := must(t, append(archiving(database, dir), "--json")...); !strings.Contains(out, `{"partitions":16,"files":2,"events":3,`) {
-		t.Errorf("the second time it says %s", out)
+		t.Errorf("the second time it prints %s", out)
 	}
 	must(t, "verify", "--database-url="+database, "--archive="+dir)
 
@@ -137,8 +136,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// Killed with -9 anywhere, archiving drops nothing that is not kept elsewhere, and
-// goes on when it is run again.
+// Archiving that is killed at any point drops only what is archived, and
+// continues when run again.
 func TestArchiveIsKilled(t *testing.T) {
 	partition := events.PartitionOf("ann", 16)
 	for stage, hold := range map[string]string{
@@ -209,7 +208,8 @@ WHERE application_name = 'badged archive' AND wait_event_type = 'Lock' AND datna
 	}
 }
 
-// What is wrong with an archive is an error that says so, and nothing is dropped.
+// A damaged archive is refused with an error that names the damage, and
+// nothing is dropped.
 func TestArchiveRefuses(t *testing.T) {
 	database, dir := newDatabase(t), t.TempDir()
 	p := serve(t, database)
@@ -262,7 +262,7 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 	must(t, archiving(database, dir)...)
 	if got := logged(t, database); got != 0 {
-		t.Errorf("of a whole archive, %d events are left", got)
+		t.Errorf("with an intact archive, %d events are left", got)
 	}
 	must(t, "verify", "--database-url="+database, "--archive="+dir)
 }

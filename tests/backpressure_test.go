@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// refused publishes message after message of a conversation until one is refused
-// because badges are too far behind, and returns how many were accepted. It
-// checks the refusal.
+// refused publishes messages of a conversation until one is refused because
+// badges are too far behind. It returns how many were accepted, and checks the
+// refusal.
 func refused(t *testing.T, p *process, conversation, users string) (accepted int) {
 	t.Helper()
 	for seq := 1; ; seq++ {
@@ -29,16 +29,16 @@ func refused(t *testing.T, p *process, conversation, users string) (accepted int
 		seconds, err := strconv.Atoi(header.Get("Retry-After"))
 		if status != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 60 ||
 			header.Get("Content-Type") != "application/problem+json" || !strings.Contains(answer, "behind; nothing was stored") {
-			t.Fatalf("a publisher while badges are behind is told %d %v %s", status, header, answer)
+			t.Fatalf("while badges are behind a publisher got %d %v %s", status, header, answer)
 		}
 		return seq - 1
 	}
 }
 
-// The projector is frozen: publishers are refused once badges are too far
-// behind, what an app reads is not, and with the projector back every event that
-// was accepted counts, none that was refused does, and a client that tries again
-// gets all of its events in.
+// While the projector is frozen, publishers are refused once badges are too
+// far behind, but reads of apps are accepted. When the projector is back,
+// every accepted event counts and no refused one does, and a load that retries
+// completes.
 func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	file, want := makeTraffic(t)
 	p := roles(t, newDatabase(t), newRedis(t), "--max-lag=1s")
@@ -47,10 +47,10 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	ann.awaitTotal(1)
 
 	p["projector"].signal(syscall.SIGSTOP)
-	everyone, ids := users(64) // of every partition
+	everyone, ids := users(64) // in every partition
 	accepted := refused(t, p["api"], "room", ids)
 	if status, _, answer := request(t, http.MethodGet, p["api"].url+"/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("while badges are behind readyz says %d %s", status, answer)
+		t.Errorf("while badges are behind /readyz answers %d %s", status, answer)
 	}
 	ann.say(`{"t":"read","id":1,"conversation_id":"read","up_to_seq":1}`)
 	ann.await("the answer to a read", func() bool { return ann.answers[1] == "ok" })
@@ -87,8 +87,8 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	}
 }
 
-// One partition is folded by no projector: events for its users are refused,
-// with all others of the same request, and those for the other users are not.
+// While no projector folds a partition, requests with an event for its users
+// are refused as a whole, and other requests are accepted.
 func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	database := newDatabase(t)
 	must(t, "migrate", "up", "--database-url="+database)
@@ -97,7 +97,7 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	const lockClass = 0x62616467 // of the locks by which projectors own partitions
+	const lockClass = 0x62616467 // of the locks on partitions
 	ann, ben := "ann", "ben"
 	partition := events.PartitionOf(ann, 16)
 	if partition == events.PartitionOf(ben, 16) {
@@ -119,7 +119,7 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	position = ""
-	for position == "" { // until what was behind is folded
+	for position == "" { // until the backlog is folded
 		status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`))
 		if status == http.StatusAccepted {
 			position = header.Get("Badged-Position")
@@ -133,7 +133,7 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	}
 }
 
-// Publishers that wait for nothing but answers get every event in, each once.
+// Publishers that wait only for answers get every event in, once.
 func TestFloodOfPublishers(t *testing.T) {
 	const publishers, requests, each = 24, 12, 400
 	p := serve(t, newDatabase(t), "--max-lag=1s")
@@ -152,7 +152,7 @@ func TestFloodOfPublishers(t *testing.T) {
 						switch status {
 						case http.StatusAccepted:
 							accepted = true
-						case http.StatusTooManyRequests: // as a client does
+						case http.StatusTooManyRequests: // retry, as clients do
 							seconds, err := strconv.Atoi(header.Get("Retry-After"))
 							if err != nil {
 								return err
@@ -186,8 +186,8 @@ func TestFloodOfPublishers(t *testing.T) {
 	}
 }
 
-// A server without a limit refuses nothing, and settings say what it is.
-func TestMaxLagIsASetting(t *testing.T) {
+// A server without a limit refuses nothing, and invalid limits are mistakes.
+func TestMaxLag(t *testing.T) {
 	var report struct {
 		Settings []struct{ Name, Value string }
 		Mistakes []string

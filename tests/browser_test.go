@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// The client and the demo's page do in a real browser what their own tests say
-// of them with fakes: web/browser has the stories. They leave screenshots in
-// the folder that BADGED_SCREENSHOTS names, by default badged-screenshots-UID in
-// that for temporary files.
+// The client and the demo's page in a real browser; their own tests use fakes.
+// web/browser has the stories. They leave screenshots in the folder that
+// BADGED_SCREENSHOTS names, by default badged-screenshots-UID in the folder
+// for temporary files.
 func TestBrowser(t *testing.T) {
 	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }
@@ -26,8 +26,8 @@ func browse(t *testing.T, suite string, environment ...string) {
 	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "browser/"+suite)
 	cmd.Dir = "../web"
 	cmd.Env = append(cmd.Environ(), environment...)
-	// With the browser and the server that it starts, where it does not end by
-	// itself.
+	// A process group, so that the browser and server can be ended if they do
+	// not end by themselves.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if out, err := cmd.CombinedOutput(); err != nil {

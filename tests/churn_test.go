@@ -22,13 +22,13 @@ import (
 )
 
 var (
-	churn = flag.Duration("churn", 4*time.Second, "for how long instances come and go in TestOwnershipChurn")
-	// On a machine that does much else nothing can be promised.
-	unowned = flag.Duration("unowned", 0, "for how long no partition may be without an owner there; 0 only measures")
+	churn = flag.Duration("churn", 4*time.Second, "how long instances come and go in TestOwnershipChurn")
+	// A busy machine cannot guarantee any limit.
+	unowned = flag.Duration("unowned", 0, "how long a partition may be without an owner in TestOwnershipChurn; 0 only measures")
 )
 
-// fleet is the instances that serve one database. Those that live take events;
-// of the others, some are frozen and some are on their way out.
+// fleet is the instances that serve one database. Living ones accept events;
+// some of the others are frozen, some are stopping.
 type fleet struct {
 	t               *testing.T
 	database, redis string
@@ -48,7 +48,7 @@ func (f *fleet) start() {
 	f.living = append(f.living, p)
 }
 
-// take takes one out of those that live.
+// take removes one of the living instances and returns it.
 func (f *fleet) take() *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,7 @@ func (f *fleet) thaw() {
 	f.living = append(f.living, p)
 }
 
-// act does something that can be done. One instance at least goes on living.
+// act performs a random possible action. At least one instance stays alive.
 func (f *fleet) act() {
 	var acts []func()
 	if len(f.living)+len(f.frozen) < fleetSize {
@@ -97,8 +97,8 @@ func (f *fleet) act() {
 	acts[f.random.IntN(len(acts))]()
 }
 
-// post publishes events at any instance, and as often as it takes: one that
-// does not answer may have taken them all the same. Any goroutine may call it.
+// post publishes events at any instance, with retries: an instance that does
+// not answer may have accepted them nevertheless. Any goroutine may call it.
 func (f *fleet) post(ctx context.Context, random *rand.Rand, evs []string) error {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -114,7 +114,7 @@ func (f *fleet) post(ctx context.Context, random *rand.Rand, evs []string) error
 	return ctx.Err()
 }
 
-// post publishes some events over HTTP, and sometimes twice.
+// post publishes some events over HTTP, sometimes twice.
 func (b *backend) post(ctx context.Context, f *fleet) error {
 	evs := b.draw()
 	var bodies []string
@@ -134,18 +134,18 @@ func (b *backend) post(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// ownersSQL are the partitions that somebody owns, and the database's time.
+// ownersSQL reads the partitions with an owner, and the database's time.
 const ownersSQL = `SELECT clock_timestamp(), coalesce(array_agg(objid::int), '{}') FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = x'62616467'::int
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// watchOwners looks who owns what until ctx is done, and returns for how long a
-// partition was certainly without an owner at the longest: between two looks,
-// however far apart, and not before the first or after the last of them.
+// watchOwners polls the owners until ctx is done. It returns the longest time
+// that a partition was certainly without an owner: from the first to the last
+// poll that found none in a row.
 func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest time.Duration) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	since := map[int]time.Time{} // when it was first seen without
+	since := map[int]time.Time{} // when it was first seen without an owner
 	for {
 		select {
 		case <-ctx.Done():
@@ -172,9 +172,9 @@ func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest tim
 	}
 }
 
-// ownershipSession finds the session of a process that owns partitions, or waits
-// to own some. One that has no lock yet does not count: a process can freeze
-// before it has set how long it may be silent.
+// ownershipSession finds the session of a process that owns partitions or
+// waits for some. A session without a lock does not count: the process can
+// freeze before it has set the timeout of the session.
 func ownershipSession(p *process) string {
 	return fmt.Sprintf(`SELECT FROM pg_stat_activity AS a
 WHERE datname = current_database() AND application_name LIKE 'badged projector %%/%d'
@@ -182,10 +182,10 @@ WHERE datname = current_database() AND application_name LIKE 'badged projector %
 }
 
 // Instances start, are stopped, killed, frozen and woken at random while four
-// backends publish through them and in SQL. The log then has what was
-// committed, the badges have what the log says, and by the versions every event
-// was folded once: also by those who woke up after others had taken their
-// partitions.
+// backends publish through them and in SQL. Afterwards the log has every
+// committed event, the badges match the log, and the versions show that each
+// event was folded once, although frozen instances woke up after others had
+// taken their partitions.
 func TestOwnershipChurn(t *testing.T) {
 	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
 	f := &fleet{t: t, database: database, redis: redis.URL(), random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
@@ -235,7 +235,7 @@ func TestOwnershipChurn(t *testing.T) {
 		ledger.await(ctx, 1+f.random.IntN(100))
 		f.act()
 	}
-	// Whoever is frozen now stays so until others have its partitions.
+	// Frozen instances stay frozen until others have their partitions.
 	for len(f.living) < 2 {
 		f.start()
 	}
@@ -265,12 +265,12 @@ func TestOwnershipChurn(t *testing.T) {
 	t.Logf("%d events were committed, and instances came and went %d times; no partition was without an owner for longer than %s",
 		len(ledger.committed), acts, longest.Round(time.Millisecond))
 	if *unowned > 0 && longest > *unowned {
-		t.Errorf("a partition was without an owner for %s, and should not be for %s", longest, *unowned)
+		t.Errorf("a partition was without an owner for %s, want at most %s", longest, *unowned)
 	}
 	checkChurned(t, f, ledger)
 }
 
-// checkChurned compares the log with what was committed, and the badges with
+// checkChurned compares the log with the committed events, and the badges with
 // the log.
 func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	t.Helper()
@@ -286,7 +286,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	position := p.mustPost(string(body))
 	ledger.add([]events.Event{last})
 	for _, user := range everybody {
-		total(t, p, user, position) // so that everything is folded
+		total(t, p, user, position) // waits until everything is folded
 	}
 
 	truth := tally{}
@@ -331,20 +331,19 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 			t.Errorf("%s has %v unread, want %v", user, got, want)
 		}
 	}
-	must(t, "verify", "--quiet", "--database-url="+f.database) // which exits with 1 on any difference
+	must(t, "verify", "--quiet", "--database-url="+f.database) // exits with 1 on any difference
 
 	fenced := 0.0
 	for _, p := range f.living {
 		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
 		fenced += metric(t, page, "badged_projector_fenced_total")
 	}
-	t.Logf("those who live at the end were fenced off %.0f times", fenced)
+	t.Logf("the instances alive at the end were fenced off %.0f times", fenced)
 }
 
-// An instance freezes while it is in the middle of a batch: what it holds open
-// would keep the batch's partition from whoever takes it over, and hide newer
-// events in all others. It is ended, and when the instance wakes up the batch
-// counts once.
+// An instance freezes in the middle of a batch. Its open transaction would
+// block a new owner of the partition, and hide newer events in all others. The
+// transaction is ended, and when the instance wakes up the batch counts once.
 func TestFrozenInTheMiddleOfABatch(t *testing.T) {
 	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
 	args := []string{"--redis-url=" + redis.URL(), "--roles=api,projector"}

@@ -29,8 +29,8 @@ type frame struct {
 	Code any `json:"code"`
 }
 
-// client is an app of one user: it applies frames as the protocol says and
-// checks on the way that no state is older than the one before.
+// client is the app of one user: it applies frames as the protocol says, and
+// checks that states never go back.
 type client struct {
 	t      *testing.T
 	conn   *websocket.Conn
@@ -42,31 +42,31 @@ type client struct {
 	changed chan struct{} // closed and replaced with every frame
 	epoch   string
 	version int64
-	// resuming is set until the answer to a hello that resumes has come, which
-	// need not be newer than what is held.
+	// resuming is set until the answer to a hello that resumes, which may
+	// repeat the held version.
 	resuming bool
 	total    int64
 	unread   map[string]int64
 	last     map[string]int64
 	answers  map[int]string
-	// rewinds is set where the database goes back in time, or what is forged is
-	// taken back: a snapshot may be of an earlier version then.
+	// rewinds is set where the database goes back in time or a forged state is
+	// corrected: then a snapshot may be of an earlier version.
 	rewinds bool
-	// forgets is set where nobody looks at the frames, and there are too many to
+	// forgets is set where the frames are not inspected and are too many to
 	// keep.
 	forgets bool
 	frames  []string
-	told    []frame // those of them that tell a state
+	told    []frame // the frames with a state
 	err     error   // how the connection ended
 }
 
-// token returns a client token, made by the binary.
+// token returns a client token made by the binary.
 func token(t *testing.T, user string) string {
 	t.Helper()
 	return strings.TrimSpace(must(t, "token", user))
 }
 
-// connect connects to a gateway as a user who holds nothing yet.
+// connect connects to a gateway as a user without a state.
 func connect(t *testing.T, url, user string) *client {
 	t.Helper()
 	return connectWith(t, url, token(t, user))
@@ -84,8 +84,8 @@ func connectWith(t *testing.T, url, jwt string) *client {
 	return c
 }
 
-// dial opens a connection over which nothing has been said, and which ends with
-// the test. Any goroutine may call it.
+// dial opens a connection that ends with the test, and sends nothing. Any
+// goroutine may call it.
 func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	c, err := open(t, url, jwt, over)
 	if err == nil {
@@ -94,7 +94,7 @@ func dial(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	return c, err
 }
 
-// open is dial for a connection that whoever called closes.
+// open is dial for a connection that the caller closes.
 func open(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -111,8 +111,7 @@ func open(t *testing.T, url, jwt string, over *http.Client) (*client, error) {
 	}, nil
 }
 
-// hello says the first frame, with what the client holds, and listens from then
-// on.
+// hello sends the hello, with the client's state, and starts to listen.
 func (c *client) hello() error {
 	if err := c.write(fmt.Sprintf(`{"t":"hello","epoch":%q,"version":%d}`, c.epoch, c.version)); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (c *client) hello() error {
 	return nil
 }
 
-// again connects anew, as the app that holds what c does. Any goroutine may
+// again opens a new connection as the app with c's state. Any goroutine may
 // call it.
 func (c *client) again(url string) (*client, error) {
 	back, err := dial(c.t, url, c.jwt, http.DefaultClient)
@@ -131,14 +130,14 @@ func (c *client) again(url string) (*client, error) {
 	return back, back.takeUp(c)
 }
 
-// mayRewind has the client take snapshots of earlier versions from now on.
+// mayRewind makes the client accept snapshots of earlier versions from now on.
 func (c *client) mayRewind() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rewinds = true
 }
 
-// takeUp says hello as the app that holds what c does.
+// takeUp says hello with the state of another client.
 func (c *client) takeUp(before *client) error {
 	before.mu.Lock()
 	c.rewinds = before.rewinds
@@ -148,7 +147,7 @@ func (c *client) takeUp(before *client) error {
 	return c.hello()
 }
 
-// resume is again for the goroutine of a test.
+// resume is again for the test's goroutine.
 func (c *client) resume(url string) *client {
 	c.t.Helper()
 	back, err := c.again(url)
@@ -179,7 +178,7 @@ func (c *client) write(text string) error {
 	return c.conn.Write(ctx, websocket.MessageText, []byte(text))
 }
 
-// listen takes what comes from now on.
+// listen applies frames until the connection ends.
 func (c *client) listen() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.ended = cancel, make(chan struct{})
@@ -253,7 +252,7 @@ func (c *client) apply(b []byte) {
 	}
 }
 
-// await returns once a condition on the client's state holds.
+// await waits until a condition on the client's state holds.
 func (c *client) await(what string, condition func() bool) {
 	c.t.Helper()
 	deadline := time.After(patience)
@@ -272,7 +271,7 @@ func (c *client) await(what string, condition func() bool) {
 		case <-deadline:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.t.Fatalf("awaiting %s: total %d at version %d; heard\n%s", what, c.total, c.version, strings.Join(c.frames, "\n"))
+			c.t.Fatalf("awaiting %s: total %d at version %d; received\n%s", what, c.total, c.version, strings.Join(c.frames, "\n"))
 		}
 	}
 }
@@ -282,7 +281,7 @@ func (c *client) awaitTotal(n int64) {
 	c.await("a total", func() bool { return c.version > 0 && c.total == n || n == 0 && c.epoch != "" && c.total == 0 })
 }
 
-// awaitEnd returns the code with which the server closes.
+// awaitEnd returns the close code of the server.
 func (c *client) awaitEnd() int {
 	c.t.Helper()
 	select {

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// writeLog appends a payload to the log of a partition by plain SQL, as
-// something else than badged would.
+// writeLog appends a payload to the log of a partition in plain SQL, bypassing
+// badged.
 func writeLog(t *testing.T, database string, partition int, payload string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -26,15 +26,15 @@ func writeLog(t *testing.T, database string, partition int, payload string) {
 	}
 }
 
-// What the log holds and nobody understands is put aside with its reason, and
-// can be listed, retried through the log, and discarded; it stops nothing.
+// Log entries that cannot be decoded become dead letters with a reason, and
+// can be listed, retried and discarded. They block nothing.
 func TestDeadLetters(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
 	home := events.PartitionOf("ann", 16)
 	writeLog(t, database, home, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
 	writeLog(t, database, home, `["not", "an", "event"]`)
-	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not where ann's events belong
+	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	position := publish(t, p, delivered("c", 1, `"ann"`))
 	if n := total(t, p, "ann", position); n != 1 {
 		t.Errorf("the total is %d", n)

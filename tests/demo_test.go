@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// demo launches the demo on a data directory.
+// demo starts the demo on a data directory.
 func demo(t *testing.T, dir string) *process {
 	t.Helper()
 	return launch(t, nil, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
 }
 
-// dataDir returns a directory that the demo's Postgres may use, whoever runs
-// it.
+// dataDir returns a directory that the demo's Postgres may use, whatever user
+// runs it.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "badged-demo-")
@@ -39,7 +39,7 @@ func dataDir(t *testing.T) string {
 	return dir
 }
 
-// people are the demo's users and their tokens.
+// people returns the demo's users and their tokens.
 func people(t *testing.T, p *process) map[string]string {
 	t.Helper()
 	_, _, answer := request(t, http.MethodGet, p.url+"/demo/users", "", "")
@@ -59,9 +59,8 @@ func people(t *testing.T, p *process) map[string]string {
 	return tokens
 }
 
-// The demo serves its page, a message raises a badge and a read lowers it, and
-// everything is there again after a restart and after a kill, which leaves
-// nothing running.
+// The demo serves its page, and messages and reads change badges. Its data
+// survives a restart and a kill, which leaves no process behind.
 func TestDemo(t *testing.T) {
 	dir := dataDir(t)
 	p := demo(t, dir)
@@ -69,7 +68,7 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("the page is %d %s", status, page)
 	}
 	if _, _, answer := request(t, http.MethodPost, p.url+"/demo/simulation", "application/json", `{"running":false}`); !strings.Contains(answer, "false") {
-		t.Fatalf("the simulation says %s", answer)
+		t.Fatalf("the simulation answers %s", answer)
 	}
 	ben := connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(0)
@@ -103,7 +102,7 @@ func TestDemo(t *testing.T) {
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
-	if err := p.stop(); err != nil { // or its Postgres would outlive its directory for an instant
+	if err := p.stop(); err != nil { // or its Postgres would briefly outlive its directory
 		t.Error(err)
 	}
 }
@@ -122,7 +121,7 @@ func postmasterOf(t *testing.T, dir string) int {
 	return pid
 }
 
-func TestDemoSaysThatItsPortIsTaken(t *testing.T) {
+func TestDemoReportsATakenPort(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -134,11 +133,11 @@ func TestDemoSaysThatItsPortIsTaken(t *testing.T) {
 	}
 }
 
-// Root's Postgres runs as another user, everybody else's as themselves: both
-// must work.
+// As root the demo's Postgres runs as another user, otherwise as the same one:
+// both must work.
 func TestDemoAsAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Log("not root: the other tests of the demo have shown this already")
+		t.Log("not root: the other tests of the demo cover this")
 		return
 	}
 	const nobody = 65534

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A server that is told to stop is not ready any more, but serves whom it has
-// not yet sent away: what it says is saved is, and what is published meanwhile
-// reaches everybody, at the latest when they have come back.
+// A stopping server is not ready, but serves the clients that it has not
+// closed yet: confirmed commands are saved, and every client gets what is
+// published meanwhile, at the latest after it reconnects.
 func TestDrainLosesNothing(t *testing.T) {
 	const n = 6
 	database := newDatabase(t)
-	before := serve(t, database, "--drain-duration=10m") // so that only the first is sent away meanwhile
+	before := serve(t, database, "--drain-duration=10m") // so that only the first client is closed during the test
 	var users []string
 	for i := range n {
 		users = append(users, fmt.Sprintf("u%d", i))
@@ -39,7 +39,7 @@ func TestDrainLosesNothing(t *testing.T) {
 			t.Fatalf("the server is ready still: %d %s", status, body)
 		}
 	}
-	gone := firstToEnd(clients) // one is sent away at once
+	gone := firstToEnd(clients) // the first is closed at once
 	if bye := gone.bye(); bye == nil || bye.Code != float64(4200) || bye.ReconnectMS < 0 || bye.ReconnectMS > 5000 {
 		t.Errorf("the goodbye is %+v", bye)
 	}
@@ -51,7 +51,7 @@ func TestDrainLosesNothing(t *testing.T) {
 		}
 		c.close()
 	}
-	<-before.done // long before ten minutes have passed, since all have gone
+	<-before.done // early, since all clients have left
 	if before.err != nil {
 		t.Errorf("the server ended with %v", before.err)
 	}
@@ -67,9 +67,9 @@ func TestDrainLosesNothing(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// firstToEnd returns the first of some clients whose connection ends.
+// firstToEnd returns the client whose connection ends first.
 func firstToEnd(clients []*client) *client {
-	ended := make(chan *client, len(clients)) // there is room for all, who end with the test
+	ended := make(chan *client, len(clients)) // room for all: they end with the test
 	for _, c := range clients {
 		go func() {
 			<-c.ended
@@ -79,9 +79,8 @@ func firstToEnd(clients []*client) *client {
 	return <-ended
 }
 
-// When it is their turn all are told when to come back, each at another time,
-// and the server ends.
-func TestDrainSaysGoodbye(t *testing.T) {
+// Closed clients are told different times to reconnect, and the server ends.
+func TestDrainTellsWhenToReconnect(t *testing.T) {
 	const n = 12
 	s := serve(t, newDatabase(t), "--drain-duration=100ms", "--drain-timeout=1m")
 	var clients []*client
@@ -107,14 +106,14 @@ func TestDrainSaysGoodbye(t *testing.T) {
 	}
 }
 
-// goodbye is the frame before the end of a connection.
+// goodbye is the bye frame before the end of a connection.
 type goodbye struct {
 	Code        any   `json:"code"`
 	ReconnectMS int64 `json:"reconnect_ms"`
 }
 
-// bye returns the goodbye that a client has heard, nil if it has not. The client
-// must be locked, or its connection have ended.
+// bye returns the goodbye that a client has received, or nil. The client must
+// be locked, or its connection have ended.
 func (c *client) bye() *goodbye {
 	for _, f := range c.frames {
 		if strings.HasPrefix(f, `{"t":"bye"`) {

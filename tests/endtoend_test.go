@@ -15,7 +15,8 @@ func event(id, typ, data string) string {
 	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"test","type":%q,"data":%s}`, id, typ, data)
 }
 
-// delivered is message seq of a conversation for users, given as JSON strings.
+// delivered returns the delivery of message seq of a conversation to users,
+// given as JSON strings.
 func delivered(conversation string, seq int, users string) string {
 	return event(fmt.Sprintf("%s/%d", conversation, seq), "message.delivered",
 		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]}`, conversation, seq, users))
@@ -31,7 +32,7 @@ func publish(t *testing.T, p *process, body string) string {
 	return header.Get("Badged-Position")
 }
 
-// total returns a user's total once a position is in it.
+// total returns a user's total once it includes a position.
 func total(t *testing.T, p *process, user, position string) int64 {
 	t.Helper()
 	status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge?timeout=30s&at_least="+position, "", "")
@@ -42,8 +43,8 @@ func total(t *testing.T, p *process, user, position string) int64 {
 	return badge.Total
 }
 
-// A message from publish to badge, on a connection, in the API and in the CLI,
-// and back to zero when it is read.
+// A message becomes visible over a connection, in the API and in the CLI, and
+// disappears when it is read.
 func TestFromPublishToBadge(t *testing.T) {
 	database := newDatabase(t)
 	one := serve(t, database)
@@ -53,7 +54,7 @@ func TestFromPublishToBadge(t *testing.T) {
 	}
 }
 
-// The same with every role in a process of its own, and Redis between them.
+// As above with one process for each role, and Redis between them.
 func TestRolesInThreeProcesses(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	processes := roles(t, database, redis)
@@ -65,7 +66,7 @@ func TestRolesInThreeProcesses(t *testing.T) {
 	}
 }
 
-// roles launches a process for each role.
+// roles starts a process for each role.
 func roles(t *testing.T, database string, redis *privateredis.Server, more ...string) map[string]*process {
 	t.Helper()
 	return rolesOver(t, database, redis.URL(), more...)
@@ -120,8 +121,8 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 		t.Errorf("%d partitions have an owner:\n%s", n, lag)
 	}
 
-	// Somebody else on a second device sees the same at once, and a client that
-	// comes back takes up where it was.
+	// A second device shows the same at once, and a client that reconnects
+	// resumes.
 	second := connect(t, gateway.url, "ann")
 	second.awaitTotal(2)
 	for _, probe := range []string{"/livez", "/readyz", "/metrics"} {
@@ -131,7 +132,8 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 	}
 }
 
-// All or nothing, and told by index and field.
+// A request is stored as a whole or not at all, and errors name index and
+// field.
 func TestBadEventsAreNamed(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	body := "[" + delivered("c", 1, `"ann"`) + "," + delivered("c", 0, `"ann"`) + "]"

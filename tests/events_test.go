@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// listener is a client for server-sent events that knows nothing but HTTP and
-// JSON: it reads a stream until its user has read everything, ends it, and
-// resumes where it was.
+// listener is a client for server-sent events that uses only HTTP and JSON: it
+// reads a stream until its user has read everything, ends it, and resumes.
 const listener = `
 import http.client, json, sys, urllib.request
 
@@ -47,7 +46,7 @@ for last_id, frame in listen(last_id):
     break
 `
 
-func TestListenerThatKnowsOnlyHTTP(t *testing.T) {
+func TestEventStreamWithPlainHTTP(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	total(t, p, "eve", p.mustPost(delivered("tea", 1, `"eve"`), delivered("tea", 2, `"eve"`)))
 	cmd := exec.CommandContext(t.Context(), "python3", "-c", listener, strings.TrimPrefix(p.url, "http://"), token(t, "eve"))

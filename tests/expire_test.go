@@ -9,9 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What was left unread for too long expires at the next start with --expire,
-// and not without it; apps that are connected are told, and nothing else is
-// touched.
+// Conversations that are unread for too long expire when --expire is set, and
+// not otherwise. Connected apps get the change, and nothing else changes.
 func TestExpire(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -25,7 +24,7 @@ func TestExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Ten days pass for all but one.
+	// Ten days pass for all conversations but one.
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +39,7 @@ func TestExpire(t *testing.T) {
 		t.Errorf("without --expire the total is %d, want 3", n)
 	}
 	if _, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", ""); strings.Contains(metrics, "badged_expiry") {
-		t.Error("without --expire something sweeps")
+		t.Error("without --expire a sweep runs")
 	}
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
@@ -69,9 +68,9 @@ func TestExpire(t *testing.T) {
 	refused := event("forged", "conversation.expired", `{"conversation_id":"young","up_to_seq":1,"user_ids":["ann"]}`)
 	p = serve(t, database)
 	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", refused); status != http.StatusBadRequest {
-		t.Errorf("a publisher may write it: %d %s", status, answer)
+		t.Errorf("a publisher can write it over HTTP: %d %s", status, answer)
 	}
 	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`SELECT badged.publish('%s')`, refused)); err == nil {
-		t.Error("so may SQL")
+		t.Error("a publisher can write it in SQL")
 	}
 }

@@ -15,20 +15,21 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// The disk of Postgres is full, and has room again: publishers, readiness and
-// metrics say so, errors that repeat do not fill the log, all goes on by itself,
-// and nothing is lost or counted twice.
+// When the disk of Postgres is full, publishers get an error, readiness and
+// metrics report it, and repeated errors do not fill the log. When there is
+// room again, everything recovers without help, and nothing is lost or counted
+// twice.
 //
-// What is full is the file of the log: a limit on the size of files makes
-// Postgres fail as a disk without space does (SQLSTATE 53100), takes no rights,
-// and leaves the machine alone. Only Linux lets it change while Postgres runs.
+// A limit on file sizes makes Postgres fail as on a full disk (SQLSTATE 53100)
+// when it extends the log's table. It needs no rights and affects no other
+// process. Only Linux can change it while Postgres runs.
 func TestDiskIsFull(t *testing.T) {
 	pg := pgtest.NewServer(t)
 	database := pg.NewDB(t, pgtest.Template{})
 	must(t, "migrate", "up", "--partitions=1", "--database-url="+database)
 	p := serve(t, database)
-	// Not a multiple of a page: the last write is cut short. Not less than a
-	// file of the write-ahead log.
+	// Not a multiple of a page, so that the last write is cut short, and not
+	// less than a file of the write-ahead log.
 	limitFiles(t, pg, "16781312")
 	sql(t, database, endSessions)
 
@@ -70,7 +71,7 @@ func TestDiskIsFull(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// ownerOf returns who owns a file.
+// ownerOf returns the owner of a file.
 func ownerOf(info os.FileInfo) (owner *syscall.Stat_t, ok bool) {
 	if info == nil {
 		return nil, false
@@ -79,8 +80,8 @@ func ownerOf(info os.FileInfo) (owner *syscall.Stat_t, ok bool) {
 	return owner, ok
 }
 
-// limitFiles limits the size of the files that a server and those of its sessions
-// that begin from now on may write; "unlimited" lifts it, for all.
+// limitFiles limits the size of files that a server and its future sessions
+// may write; "unlimited" removes the limit, for all sessions.
 func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.URL())
@@ -106,7 +107,7 @@ func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
 	for _, pid := range processes {
 		cmd := exec.CommandContext(t.Context(), "prlimit", "--pid="+pid, "--fsize="+bytes+":")
 		info, err := os.Stat("/proc/" + pid)
-		if owner, ok := ownerOf(info); err == nil && ok && os.Geteuid() == 0 { // root need not be allowed to
+		if owner, ok := ownerOf(info); err == nil && ok && os.Geteuid() == 0 { // even root may lack the right
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
 		}
 		out, err := cmd.CombinedOutput()

@@ -11,12 +11,12 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// endSessions ends all sessions of a database but the one that asks.
+// endSessions ends all other sessions of a database.
 const endSessions = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 
-// awaitRefusal publishes an event until the answer says something, which it
-// returns with its header. Until then there may be others: connections that have
-// ended, or an event that has just found room.
+// awaitRefusal publishes events until an answer contains text, and returns
+// that with its header. Earlier answers may differ: connections may have
+// ended, or an event may still have found room.
 func awaitRefusal(t *testing.T, p *process, text string, next func() (body string, accepted func())) (header http.Header) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -28,16 +28,16 @@ func awaitRefusal(t *testing.T, p *process, text string, next func() (body strin
 		case status == http.StatusServiceUnavailable && strings.Contains(answer, text):
 			return header
 		case status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests:
-			t.Fatalf("a publisher is told %d %s", status, answer)
+			t.Fatalf("a publisher got %d %s", status, answer)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no publisher is told that the database %s; the last was told %d %s", text, status, answer)
+			t.Fatalf("no publisher got an error that the database %s; the last got %d %s", text, status, answer)
 		}
 	}
 }
 
-// awaitPostgres returns once readiness says of Postgres how it is, and a metric
-// too where fault is one; the server is ready all the while.
+// awaitPostgres waits until readiness reports a state of Postgres, and the
+// metric of fault, unless that is "". The server must be ready throughout.
 func awaitPostgres(t *testing.T, p *process, says, fault string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -53,9 +53,9 @@ func awaitPostgres(t *testing.T, p *process, says, fault string) {
 	}
 }
 
-// Postgres becomes read-only, as behind a failover that ends at a standby, and
-// writable again: publishers, apps, readiness and metrics are told so, badges
-// are read, and all goes on by itself.
+// When Postgres becomes read-only, as after a failover to a standby,
+// publishers and apps get errors, readiness and metrics report it, and badges
+// can be read. When it is writable again, everything recovers without help.
 func TestPostgresIsReadOnly(t *testing.T) {
 	pg := pgtest.NewServer(t)
 	database := pg.NewDB(t, pgtest.Template{})
@@ -75,7 +75,7 @@ func TestPostgresIsReadOnly(t *testing.T) {
 	}
 	awaitPostgres(t, p, "is read-only: events cannot be stored, badges can be read", "read_only")
 	ann.say(`{"t":"read","id":7,"conversation_id":"c","up_to_seq":1}`)
-	ann.await("a refusal of what the app says", func() bool { return ann.answers[7] == "unavailable" })
+	ann.await("the refusal of an app's command", func() bool { return ann.answers[7] == "unavailable" })
 	if n := total(t, p, "ann", "0"); n != 1 {
 		t.Errorf("ann has %d unread, want 1", n)
 	}

@@ -25,10 +25,11 @@ import (
 type link struct {
 	t       *testing.T
 	proxy   *toxiproxy.Proxy
-	carried atomic.Int64 // connections that have come over it
+	carried atomic.Int64 // connections made over it
 }
 
-// newLink returns a link to where a URL points, and the URL that goes over it.
+// newLink returns a link to the address of a URL, and the URL that uses the
+// link.
 func newLink(t *testing.T, to string) (l *link, over string) {
 	t.Helper()
 	u, err := url.Parse(to)
@@ -36,7 +37,7 @@ func newLink(t *testing.T, to string) (l *link, over string) {
 		t.Fatal(err)
 	}
 	network, address := "tcp", u.Host
-	if u.Scheme == "postgres" { // which listens on a Unix socket only
+	if u.Scheme == "postgres" { // it listens on a Unix socket only
 		q := u.Query()
 		network, address = "unix", filepath.Join(q.Get("host"), ".s.PGSQL."+q.Get("port"))
 		q.Del("host")
@@ -55,8 +56,8 @@ func newLink(t *testing.T, to string) (l *link, over string) {
 	return l, u.String()
 }
 
-// bridge returns a TCP address, which is all that toxiproxy knows, that leads to
-// any other.
+// bridge returns a TCP address that leads to any other, since toxiproxy
+// supports only TCP.
 func (l *link) bridge(network, address string) string {
 	l.t.Helper()
 	listener, err := new(net.ListenConfig).Listen(l.t.Context(), "tcp", "127.0.0.1:0")
@@ -71,11 +72,11 @@ func (l *link) bridge(network, address string) string {
 			}
 			l.carried.Add(1)
 			far, err := new(net.Dialer).DialContext(context.Background(), network, address)
-			if err != nil { // whoever it leads to is down
+			if err != nil { // the target is down
 				_ = near.Close()
 				continue
 			}
-			// The end of one is the end of both.
+			// When one side ends, so does the other.
 			go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
 			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
 		}
@@ -84,8 +85,7 @@ func (l *link) bridge(network, address string) string {
 	return listener.Addr().String()
 }
 
-// suffer disturbs both directions; nothing else is the matter once the function
-// that it returns has been called.
+// suffer disturbs both directions until heal is called.
 func (l *link) suffer(toxic string) (heal func()) {
 	l.t.Helper()
 	for _, stream := range []string{"upstream", "downstream"} {
@@ -96,7 +96,7 @@ func (l *link) suffer(toxic string) (heal func()) {
 	return func() { l.proxy.Toxics.ResetToxics(context.WithoutCancel(l.t.Context())) }
 }
 
-// cut ends every connection, and lets nobody connect until it is healed.
+// cut closes every connection and refuses new ones until heal is called.
 func (l *link) cut() (heal func()) {
 	l.proxy.Stop()
 	return func() {
@@ -106,7 +106,7 @@ func (l *link) cut() (heal func()) {
 	}
 }
 
-// faults are what happens to a link.
+// faults returns the faults of a link.
 func faults() map[string]func(*link) (heal func()) {
 	toxic := func(json string) func(*link) func() {
 		return func(l *link) func() { return l.suffer(json) }
@@ -120,12 +120,12 @@ func faults() map[string]func(*link) (heal func()) {
 	}
 }
 
-// duringFault is how many messages come while a link is disturbed, unless the
-// first of them is not accepted.
+// duringFault is how many messages are published while a link is disturbed,
+// unless the first is not accepted.
 const duringFault = 30
 
-// Whatever happens to a link or to Redis while messages come, once it is over
-// every client has what Postgres has.
+// After any fault of a link or of Redis during traffic, every client has the
+// state in Postgres.
 func TestFaultsOfLinks(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	must(t, "migrate", "up", "--database-url="+database)
@@ -141,7 +141,7 @@ func TestFaultsOfLinks(t *testing.T) {
 	gateway := serve(t, over("gateway to Postgres", database),
 		append(common, "--redis-url="+over("gateway to Redis", redis.URL()), "--roles=gateway")...)
 	front := over("client to gateway", gateway.url)
-	// One who reads what Postgres has, over no link that is disturbed.
+	// This server reads Postgres without a disturbed link.
 	reader := serve(t, database, append(common, "--redis-url="+redis.URL(), "--roles=api")...)
 
 	ann, ben := connect(t, front, "ann"), connect(t, front, "ben")
@@ -149,12 +149,12 @@ func TestFaultsOfLinks(t *testing.T) {
 	ann.awaitTotal(1)
 	for where, l := range links {
 		if l.carried.Load() == 0 {
-			t.Errorf("nothing goes from %s over the link", where)
+			t.Errorf("no connection from %s uses the link", where)
 		}
 	}
 	seq := 1
-	// disturb publishes during a fault, and looks at what comes of it while it
-	// lasts, and afterwards.
+	// disturb publishes during a fault and checks the results during the fault
+	// and afterwards.
 	disturb := func(fault func() (heal func()), meanwhile func(accepted bool)) {
 		heal := sync.OnceFunc(fault())
 		defer heal()
@@ -165,7 +165,7 @@ func TestFaultsOfLinks(t *testing.T) {
 		}
 		meanwhile(ok)
 		heal()
-		for !ok { // the pool finds out about its dead connections one by one
+		for !ok { // the pool detects its dead connections one by one
 			ok = attempt(t, api, delivered("c", seq, `"ann","ben"`))
 		}
 		seq++
@@ -192,15 +192,15 @@ func TestFaultsOfLinks(t *testing.T) {
 	t.Run("Redis stands still", func(t *testing.T) {
 		disturb(func() func() { return pause(t, redis) }, func(accepted bool) {
 			if !accepted {
-				t.Error("an event was refused for want of Redis")
+				t.Error("an event was refused because Redis is down")
 			}
-			awaitBus(t, gateway, "not connected", 0) // and so has given its connection up
+			awaitBus(t, gateway, "not connected", 0) // so it has closed its connection
 		})
 	})
 }
 
-// pause stops a Redis (SIGSTOP) until the function that it returns is called:
-// connections to it stay, and nobody answers.
+// pause stops a Redis (SIGSTOP) until resume is called: its connections stay
+// open, but it does not answer.
 func pause(t *testing.T, redis *privateredis.Server) (resume func()) {
 	t.Helper()
 	if err := redis.Pause(t.Context()); err != nil {
@@ -213,8 +213,8 @@ func pause(t *testing.T, redis *privateredis.Server) (resume func()) {
 	}
 }
 
-// attempt publishes an event, or an array of them, and reports whether the server
-// says that it is durable. An answer that does not come is none.
+// attempt publishes an event, or an array of them, and reports whether the
+// server confirmed it. No answer counts as no.
 func attempt(t *testing.T, p *process, body string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -233,9 +233,8 @@ func attempt(t *testing.T, p *process, body string) bool {
 	return res.StatusCode == http.StatusAccepted
 }
 
-// untilTotal returns the client once its total is n. One that loses its
-// connection connects again, as the app that holds what it held, and is
-// returned in its place.
+// untilTotal waits until the client's total is n. If its connection ends, it
+// reconnects with the same state, and returns the new client.
 func (c *client) untilTotal(url string, n int64) *client {
 	c.t.Helper()
 	deadline := time.After(patience)

@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// The projector is killed after a commit and before its updates have reached
-// Redis: the numbers are in the tables, and clients that are connected get them
-// by reconciliation.
+// The projector is killed after a commit and before its updates reach Redis:
+// the tables are right, and connected clients get the numbers by
+// reconciliation.
 func TestKilledBetweenCommitAndPublish(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
@@ -31,7 +31,7 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	position = publish(t, p["api"], delivered("c", 2, `"ann"`))
-	if n := total(t, p["api"], "ann", position); n != 2 { // committed; Redis does not take the update
+	if n := total(t, p["api"], "ann", position); n != 2 { // committed, but Redis does not accept the update
 		t.Fatalf("the total is %d", n)
 	}
 	p["projector"].kill()
@@ -45,8 +45,8 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 	ann.awaitTotal(3)
 }
 
-// Redis loses an update without anybody noticing; here the projector tells it
-// to a Redis that no gateway listens to.
+// Redis loses an update unnoticed; here the projector publishes it to a Redis
+// that no gateway uses.
 func TestUpdateLostByRedisIsHealed(t *testing.T) {
 	database, redis, elsewhere := newDatabase(t), newRedis(t), newRedis(t)
 	must(t, "migrate", "up", "--database-url="+database)
@@ -59,9 +59,9 @@ func TestUpdateLostByRedisIsHealed(t *testing.T) {
 	awaitMetric(t, front, "badged_gateway_reconciliation_repairs_total", 1)
 }
 
-// Redis is killed in the middle of traffic and comes back empty: no number
-// changes, the gateway serves on and says what is the matter, and every client
-// ends up right.
+// Redis is killed during traffic and comes back empty: no number changes, the
+// gateway keeps serving and reports the outage, and every client ends up
+// right.
 func TestRedisIsKilledAndComesBack(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
@@ -85,8 +85,8 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 	awaitBus(t, p["gateway"], "ok", 1)
 }
 
-// awaitBus returns once a server that is ready says of Redis how it is, as its
-// metrics do: Redis is no reason not to serve.
+// awaitBus waits until readiness and metrics report a state of Redis. The
+// server must be ready: it can serve without Redis.
 func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -101,8 +101,8 @@ func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 	}
 }
 
-// A master of a Redis Cluster is killed and its replica takes over, while
-// messages come to users of all partitions: every client ends up right.
+// A master of a Redis Cluster is killed during traffic for all partitions, and
+// its replica takes over: every client ends up right.
 func TestRedisClusterLosesAMaster(t *testing.T) {
 	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{Replicas: true})
 	if err != nil {
@@ -133,8 +133,8 @@ func TestRedisClusterLosesAMaster(t *testing.T) {
 	}
 }
 
-// Postgres is killed under the server and comes back: nothing that was
-// accepted is lost, and the server goes on by itself.
+// Postgres is killed and restarted while the server runs: no accepted event is
+// lost, and the server recovers without help.
 func TestPostgresIsKilledAndComesBack(t *testing.T) {
 	pg := pgtest.NewServer(t)
 	p := serve(t, pg.NewDB(t, pgtest.Template{}), "--reconcile-interval=1s")
@@ -148,12 +148,12 @@ func TestPostgresIsKilledAndComesBack(t *testing.T) {
 	}
 	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || strings.Contains(answer, "dial") {
-		t.Errorf("without Postgres a publisher is told %d %s", status, answer)
+		t.Errorf("without Postgres a publisher got %d %s", status, answer)
 	}
 	if err := pg.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for { // the pool finds out about its dead connections one by one
+	for { // the pool detects its dead connections one by one
 		status, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
 		if status == http.StatusAccepted {
 			break
@@ -162,8 +162,8 @@ func TestPostgresIsKilledAndComesBack(t *testing.T) {
 	ann.awaitTotal(2)
 }
 
-// The server is killed in the middle of a load, starts again, and the same
-// load is run once more: every badge is what the file says.
+// The server is killed during a load and restarted, and the load is repeated:
+// every badge matches the file.
 func TestLoadAcrossAKill(t *testing.T) {
 	file, want := makeTraffic(t)
 	database := newDatabase(t)
@@ -177,7 +177,7 @@ func TestLoadAcrossAKill(t *testing.T) {
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for { // until some, but not all, of it is in the log
+	for { // until part of it is in the log
 		_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
 		if n := metric(t, metrics, "badged_log_events_appended_total"); n > 500 {
 			break
@@ -185,7 +185,7 @@ func TestLoadAcrossAKill(t *testing.T) {
 	}
 	p.kill()
 	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)
-	if err := load.Wait(); err != nil { // it has waited for the server and gone on
+	if err := load.Wait(); err != nil { // it waited for the server and continued
 		t.Fatalf("the load did not survive the restart: %v\n%s", err, out)
 	}
 
@@ -206,11 +206,11 @@ func TestLoadAcrossAKill(t *testing.T) {
 	}
 }
 
-// A file of real messages has one right answer, the first time and again.
+// A file of real messages has one right result, also when loaded twice.
 func TestLoadOfRealTraffic(t *testing.T) {
 	file := os.Getenv("BADGED_COLLEGEMSG")
 	if file == "" {
-		t.Skip("BADGED_COLLEGEMSG does not name CollegeMsg.txt of the SNAP collection, which is not ours to ship")
+		t.Skip("BADGED_COLLEGEMSG does not name CollegeMsg.txt of the SNAP collection, which may not be distributed with badged")
 	}
 	p := serve(t, newDatabase(t))
 	want := loadSummary{Events: 95_961, Messages: 59_835, Reads: 36_126, Users: 1_899, TotalUnread: 21_599}
@@ -221,12 +221,12 @@ func TestLoadOfRealTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != want {
-			t.Errorf("the load says %+v, want %+v", got, want)
+			t.Errorf("the load reports %+v, want %+v", got, want)
 		}
 	}
 }
 
-// loadSummary is part of what a load prints.
+// loadSummary has the fields of a load's summary that the tests use.
 type loadSummary struct {
 	Events      int64 `json:"events"`
 	Messages    int64 `json:"messages"`
@@ -235,8 +235,8 @@ type loadSummary struct {
 	TotalUnread int64 `json:"total_unread"`
 }
 
-// makeTraffic writes a file of traffic and works out what it leaves unread, by
-// its own reading of the rule: who answers has read everything up to there.
+// makeTraffic writes a file of traffic and computes the resulting unread
+// counts independently: a user who answers has read everything before.
 func makeTraffic(t *testing.T) (file string, unread map[string]int64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -280,8 +280,8 @@ func metric(t *testing.T, page, name string) float64 {
 	return 0
 }
 
-// A Redis that is not there when the server starts stops nobody: clients are
-// served from Postgres, the server says so, and goes back to normal by itself.
+// A server starts without Redis: it serves clients from Postgres, reports the
+// outage, and recovers without help when Redis starts.
 func TestRedisIsDownAtStart(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	redis.Kill()
@@ -298,8 +298,8 @@ func TestRedisIsDownAtStart(t *testing.T) {
 	ann.awaitTotal(2)
 }
 
-// awaitMetric returns once a metric of a server is n. What is counted may be seen
-// elsewhere before it is.
+// awaitMetric waits until a metric of a server is n. An effect can be visible
+// before it is counted.
 func awaitMetric(t *testing.T, p *process, name string, n float64) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {

@@ -16,8 +16,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Everything that Redis can forget it forgets: its data, its scripts, who
-// listens, and in the end itself.
+// Redis loses its data, its scripts, its subscribers, and finally stops.
 func phantomAfterCacheLoss(t *testing.T) {
 	database, server := newDatabase(t), newRedis(t)
 	p := roles(t, database, server, "--reconcile-interval=1s")
@@ -56,7 +55,8 @@ func phantomAfterCacheLoss(t *testing.T) {
 	}
 }
 
-// Redis is frozen and stays so: nothing tells the gateway that it is away.
+// Redis is frozen for the rest of the test: its connections stay open, so the
+// gateway gets no error.
 func halfOpenBus(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
@@ -89,16 +89,16 @@ func halfOpenBus(t *testing.T) {
 	late.awaitTotal(4)
 }
 
-// slowLine is a way to Postgres on which one answer can be held back.
+// slowLine is a proxy to Postgres that can hold back one answer.
 type slowLine struct {
 	mu sync.Mutex
-	// holding is set until an answer with these bytes has come; then held is
-	// closed, and the answer goes on when release is.
+	// holding is set until an answer contains these bytes; then held is
+	// closed, and the answer waits for release.
 	holding       string
 	held, release chan struct{}
 }
 
-// newSlowLine returns a line to a database, and its URL by it.
+// newSlowLine returns a line to a database, and its URL through the line.
 func newSlowLine(t *testing.T, databaseURL string) (line *slowLine, through string) {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -123,7 +123,7 @@ func newSlowLine(t *testing.T, databaseURL string) (line *slowLine, through stri
 			var dialer net.Dialer
 			back, err := dialer.DialContext(t.Context(), "unix", socket)
 			if err != nil {
-				_ = front.Close() // which tells whoever connects
+				_ = front.Close() // so the client gets an error
 				continue
 			}
 			wg.Go(func() { _, _ = io.Copy(back, front); _ = back.Close() })
@@ -140,7 +140,7 @@ func newSlowLine(t *testing.T, databaseURL string) (line *slowLine, through stri
 	return line, u.String()
 }
 
-// hold holds back the next answer that has text in it.
+// hold holds back the next answer that contains text.
 func (l *slowLine) hold(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,8 +170,8 @@ func (l *slowLine) carry(front, back net.Conn) {
 	}
 }
 
-// The snapshot for a second device is read, and does not arrive before a newer
-// state has come by the bus. Nothing is left to reconciliation.
+// The snapshot for a second device is read, but arrives after a newer state
+// from the bus. Reconciliation is off.
 func laggingReader(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	must(t, "migrate", "up", "--database-url="+database)
@@ -196,9 +196,9 @@ func laggingReader(t *testing.T) {
 	}
 }
 
-// What is told to each of the clients, who come one after the other while
-// messages do, is checked frame by frame: after n messages the version, the
-// total and the last seq are all n. Nothing is left to reconciliation.
+// Clients connect one after the other while messages arrive. Each frame is
+// checked: after n messages the version, the total and the last seq are all n.
+// Reconciliation is off.
 func subscribeRace(t *testing.T) {
 	p := serve(t, newDatabase(t), "--reconcile-interval=1h")
 	const messages, most = 200, 60
@@ -226,17 +226,15 @@ func subscribeRace(t *testing.T) {
 		c.mu.Lock()
 		for _, f := range c.told {
 			if n := f.Total; f.Version != n || n > 0 && (len(f.Conversations) != 1 || f.Conversations[0].Unread != n || f.Conversations[0].LastSeq != n) {
-				t.Errorf("a client was told %+v", f)
+				t.Errorf("a client got %+v", f)
 			}
 		}
 		c.mu.Unlock()
 	}
 }
 
-// Four publishers append without a pause: while a database with the first
-// migrations gets the others, and then while a server folds and one more
-// comes, such as a release after this may bring. It stops the folds as
-// CONTRIBUTING.md says.
+// Four publishers append without a pause while a server folds and a further
+// migration runs, as a later release may bring.
 func migrationUnderLoad(t *testing.T) {
 	url := newDatabase(t)
 	must(t, "migrate", "up", "--database-url="+url)
@@ -283,7 +281,7 @@ func migrationUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	// Several statements at once are one transaction.
+	// Several statements sent at once are one transaction.
 	if _, err := conn.Exec(t.Context(), `
 SELECT badged.wait_for_batches();
 ALTER TABLE badged.users ADD COLUMN one_more bigint NOT NULL DEFAULT 0;

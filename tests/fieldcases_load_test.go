@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// users returns n users, and the same as JSON strings.
+// users returns n users, also as JSON strings.
 func users(n int) (ids []string, asJSON string) {
 	quoted := make([]string, n)
 	for i := range n {
@@ -26,7 +26,7 @@ func users(n int) (ids []string, asJSON string) {
 	return ids, strings.Join(quoted, ",")
 }
 
-// onlooker looks into the database while others work in it.
+// onlooker observes the database while other sessions work in it.
 type onlooker struct {
 	t    *testing.T
 	conn *pgx.Conn
@@ -42,9 +42,8 @@ func newOnlooker(t *testing.T, databaseURL string) *onlooker {
 	return &onlooker{t, conn}
 }
 
-// noLockWaits fails the test where somebody waits for a lock on rows or tables
-// right now. How many pages a table has is decided under a lock too, which is
-// not meant.
+// noLockWaits fails the test if a session waits for a lock on rows or tables.
+// It ignores the lock for extending a table.
 func (o *onlooker) noLockWaits() {
 	o.t.Helper()
 	rows, err := o.conn.Query(o.t.Context(), `SELECT wait_event || ': ' || query FROM pg_stat_activity
@@ -57,7 +56,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event <
 		o.t.Fatal(err)
 	}
 	for _, w := range waits {
-		o.t.Errorf("somebody waits for a lock on a %s", w)
+		o.t.Errorf("a session waits for a lock on a %s", w)
 	}
 }
 
@@ -80,9 +79,9 @@ func totals(t *testing.T, p *process, ids []string) []int64 {
 	return sums
 }
 
-// Badges of a room of 3,000 are read for as long as it is written. A fold that
-// does not end is then played by a lock against everybody who writes: badges
-// are read, and messages published, all the same.
+// Badges of a room of 3,000 are read while it is written. Then a lock that
+// blocks all writers stands for a fold that does not end: badges can be read
+// and messages published nevertheless.
 func hotRoom(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -130,7 +129,7 @@ func hotRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	newcomer.awaitTotal(2 * messages)
-	for partition := range 16 { // which are folded apart
+	for partition := range 16 { // each is folded separately
 		total(t, p, members[slices.IndexFunc(members, func(id string) bool { return events.PartitionOf(id, 16) == partition })], position)
 	}
 	for group := range slices.Chunk(members, 1000) {
@@ -142,8 +141,8 @@ func hotRoom(t *testing.T) {
 	}
 }
 
-// Bob lives in the same partition as Ann, so that what she does is in his way
-// if it is in anybody's.
+// Bob is in Ann's partition, so that her reads would block his events if they
+// block any.
 func markAllReadStorm(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -185,7 +184,7 @@ func markAllReadStorm(t *testing.T) {
 	phone.awaitTotal(100)
 	everyReaderSays(t, database, p, bob, position, map[string]int64{"live": 100})
 
-	// How many came before all was read, the log has decided.
+	// The log decides how many messages came before the read.
 	total(t, p, ann, position)
 	var page struct {
 		Conversations []struct {
@@ -207,8 +206,8 @@ func markAllReadStorm(t *testing.T) {
 	everyReaderSays(t, database, p, ann, position, want)
 }
 
-// narrow returns an HTTP client whose connections hold little on their way: the
-// server soon finds out that nobody reads.
+// narrow returns an HTTP client whose connections buffer little: the server
+// soon notices that it does not read.
 func narrow() *http.Client {
 	dialer := &net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		errControl := c.Control(func(fd uintptr) {
@@ -237,7 +236,7 @@ func stall(t *testing.T, url, jwt string) *client {
 	return c
 }
 
-// wave is message seq of each of many conversations.
+// wave returns message seq of each of many conversations.
 func wave(conversations, seq int, user string) (story []string) {
 	for i := range conversations {
 		story = append(story, delivered(fmt.Sprint("a conversation with a long name ", i), seq, user))
@@ -245,8 +244,8 @@ func wave(conversations, seq int, user string) (story []string) {
 	return story
 }
 
-// The subscriber reads nothing while everything changes thirty times. Where that
-// took so long that it was sent away, which it is told, it comes back.
+// A subscriber does not read while everything changes thirty times. If that
+// takes so long that it is closed for it, it reconnects.
 func queueOverflow(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	slow := stall(t, p.url, sign(t, "ann"))
@@ -254,7 +253,7 @@ func queueOverflow(t *testing.T) {
 	position := ""
 	for seq := 1; seq <= rounds; seq++ {
 		position = p.mustPost(wave(conversations, seq, `"ann"`)...)
-		total(t, p, "ann", position) // each is told before the next comes
+		total(t, p, "ann", position) // each is published before the next
 	}
 	slow.listen()
 	for done := false; !done; {
@@ -276,7 +275,7 @@ func queueOverflow(t *testing.T) {
 	slow.mu.Lock()
 	defer slow.mu.Unlock()
 	if n := len(slow.told); n > rounds/2 {
-		t.Errorf("%d states were told, so that %d changes did not pile up", n, rounds)
+		t.Errorf("%d states were sent, so %d changes did not pile up", n, rounds)
 	}
 	for id, n := range slow.unread {
 		if n != rounds {
@@ -288,8 +287,8 @@ func queueOverflow(t *testing.T) {
 	}
 }
 
-// What 200 clients were not able to take would be 1.2 GB, were it kept for
-// each: 60 frames of some 100 KB.
+// The frames that 200 clients do not read would take 1.2 GB if they were kept
+// for each: 60 frames of about 100 KB.
 func slowClientMemory(t *testing.T) {
 	p := serve(t, newDatabase(t), "--max-user-connections=0")
 	heap := func() float64 {
@@ -312,12 +311,12 @@ func slowClientMemory(t *testing.T) {
 	if most-before > 300e6 {
 		t.Errorf("the heap grew from %.0f MB to %.0f MB", before/1e6, most/1e6)
 	}
-	p.mustPost(delivered("chat", 1, `"bob"`)) // who is none the worse for it
+	p.mustPost(delivered("chat", 1, `"bob"`)) // bob is not affected
 	awake.awaitTotal(1)
 }
 
-// Three hundred clients are told to go, and to come back when: the messages of
-// the meantime are in the first frame, which is what has changed and no more.
+// Three hundred clients are closed and told when to reconnect. Their first
+// frame has the messages published meanwhile, and only what has changed.
 func restartHerd(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--drain-timeout=1m")

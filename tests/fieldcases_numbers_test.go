@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Four publishers tell the same story, each in an order of its own: 60
-// messages, a third of which is recalled, read up to 40 on the way.
+// Four publishers publish the same story, each in its own order: 60 messages,
+// a third of them recalled, read up to 40 in between.
 func negativeBadge(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
-	ann := connect(t, p.url, "ann") // which notices every number below zero
+	ann := connect(t, p.url, "ann") // the client checks that no number is negative
 	ann.awaitTotal(0)
 
 	var story []string
@@ -36,15 +36,15 @@ func negativeBadge(t *testing.T) {
 	}
 	position := racing.await()
 
-	everyReaderSays(t, database, p, "ann", position, map[string]int64{"room": 20 - 7}) // of 41 to 60 seven are recalled
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"room": 20 - 7}) // seven of 41 to 60 are recalled
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"room": 40})
 	ann.awaitTotal(13)
 	position = p.mustPost(delivered("room", 61, `"ann","bob"`))
-	everyReaderSays(t, database, p, "ann", position, map[string]int64{"room": 14}) // it is not gone either
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"room": 14}) // and it is not lost either
 	ann.awaitTotal(14)
 }
 
-// Backends are sloppy about naming the sender among the recipients.
+// Backends often name the sender among the recipients.
 func ownMessagesCounted(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -73,8 +73,8 @@ func ownMessagesCounted(t *testing.T) {
 	everyReaderSays(t, database, p, "bob", position, map[string]int64{"direct": 3})
 }
 
-// Time passes as messages in other rooms, and as one of the room that comes
-// late.
+// Messages in other rooms, and a late one in this room, stand for time
+// passing.
 func badgeOnlyGrows(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -95,7 +95,7 @@ func badgeOnlyGrows(t *testing.T) {
 	awake.awaitTotal(20)
 	asleep.resume(p.url).awaitTotal(20)
 
-	position = p.mustPost(delivered("room", 4, `"ann"`)) // back in
+	position = p.mustPost(delivered("room", 4, `"ann"`)) // the user joins again
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{"other": 20, "room": 1})
 }
 
@@ -108,18 +108,17 @@ func badgeJumpsBack(t *testing.T) {
 	}
 	phone.awaitTotal(4)
 	tablet.awaitTotal(4)
-	tablet.close() // asleep, and holding 4
+	tablet.close() // asleep, with a total of 4
 
 	phone.say(`{"t":"read","id":1,"conversation_id":"chat","up_to_seq":4}`)
 	phone.awaitTotal(0)
 	position := p.mustPost(delivered("chat", 5, `"ann"`))
-	everyReaderSays(t, database, p, "ann", position, map[string]int64{"chat": 1}) // what a push would say
+	everyReaderSays(t, database, p, "ann", position, map[string]int64{"chat": 1}) // the number for a push notification
 	phone.awaitTotal(1)
 	tablet.resume(p.url).awaitTotal(1)
 }
 
-// First the 1 is a message in a room that nobody remembers; then it is a fault in
-// the tables.
+// First the 1 is a message in an old room; then it is an error in the tables.
 func phantomThread(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -136,7 +135,7 @@ func phantomThread(t *testing.T) {
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 	must(t, "verify", "--user=ann", "--database-url="+database)
 
-	if err := p.stop(); err != nil { // or it might find the fault before we do
+	if err := p.stop(); err != nil { // or it might heal the row first
 		t.Errorf("the server did not end cleanly: %v", err)
 	}
 	conn, err := pgx.Connect(t.Context(), database)
@@ -173,7 +172,7 @@ func emptyRoomUnread(t *testing.T) {
 }
 
 // In the first conversation the read is in the log when the connection drops;
-// in the second nobody can say.
+// in the second that is unknown.
 func reconnectDrift(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -209,8 +208,8 @@ func reconnectDrift(t *testing.T) {
 	}
 }
 
-// While the rows of all conversations are locked away the total is still
-// answered, so that it cannot be a sum over them.
+// The total can be read while the rows of all conversations are locked, so it
+// is not a sum over them.
 func slowSum(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -242,8 +241,8 @@ func slowSum(t *testing.T) {
 	}
 }
 
-// The backend was away for a day: its messages carry yesterday's times, and
-// seqs below those that came by another way.
+// The backend was down for a day: its messages have yesterday's times, and
+// seqs below those that arrived by another way.
 func lateOldMessage(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)

@@ -19,14 +19,14 @@ import (
 // fieldCase is a way in which unread counts went wrong in another system.
 type fieldCase struct {
 	name string
-	// reports are where its users told of it.
+	// reports are links to bug reports.
 	reports string
 	story   string
 	tell    func(*testing.T)
 }
 
-// fieldCases are all of them. Each is told through what users of badged touch,
-// and ends with the right numbers.
+// fieldCases has all of them. Each test uses badged as its users do, and ends
+// with the right numbers.
 var fieldCases = []fieldCase{
 	{
 		"negative-badge", "openimsdk/open-im-server#3539",
@@ -115,7 +115,7 @@ func TestFieldCase(t *testing.T) {
 	for _, c := range fieldCases {
 		t.Run(c.name, func(t *testing.T) {
 			if c.tell == nil || c.reports == "" || c.story == "" || told[c.name] {
-				t.Fatalf("no test of its own tells how %s (%s)", c.story, c.reports)
+				t.Fatalf("there is no test of: %s (%s)", c.story, c.reports)
 			}
 			told[c.name] = true
 			c.tell(t)
@@ -123,8 +123,7 @@ func TestFieldCase(t *testing.T) {
 	}
 }
 
-// sign returns a token as the chat backend would make it, with a library that
-// is not ours.
+// sign returns a token made with another library, as a chat backend would.
 func sign(t *testing.T, user string) string {
 	t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})
@@ -177,7 +176,7 @@ func (p *process) postWithin(ctx context.Context, events ...string) (position st
 	return res.Header.Get("Badged-Position"), err
 }
 
-// mustPost is post for the goroutine of a test.
+// mustPost is post for the test's goroutine.
 func (p *process) mustPost(events ...string) (position string) {
 	p.t.Helper()
 	position, err := p.post(events...)
@@ -187,7 +186,7 @@ func (p *process) mustPost(events ...string) (position string) {
 	return position
 }
 
-// publishers publish at the same time, each its own list of requests.
+// publishers publish concurrently, each its own list of requests.
 type publishers struct {
 	t    *testing.T
 	wg   sync.WaitGroup
@@ -213,10 +212,10 @@ func (ps *publishers) publish(p *process, requests iterRequests) {
 	})
 }
 
-// iterRequests yields the events of one request after the other.
+// iterRequests yields the events of each request.
 type iterRequests = func(yield func(events []string) bool)
 
-// each yields events one by one, a request each.
+// each yields requests of one event each.
 func each(events []string) iterRequests {
 	return func(yield func([]string) bool) {
 		for i := range events {
@@ -227,7 +226,8 @@ func each(events []string) iterRequests {
 	}
 }
 
-// await returns once all have published, and at which position all of it is.
+// await waits until all have published, and returns the position after all of
+// it.
 func (ps *publishers) await() (position string) {
 	ps.t.Helper()
 	ps.wg.Wait()
@@ -237,7 +237,7 @@ func (ps *publishers) await() (position string) {
 	return ps.last
 }
 
-// get asks a server, with the publisher's key, and decodes its answer.
+// get sends a GET with the publisher's key, and decodes the answer.
 func get(t *testing.T, url string, into any) {
 	t.Helper()
 	status, _, answer := request(t, http.MethodGet, url, "", "")
@@ -246,7 +246,8 @@ func get(t *testing.T, url string, into any) {
 	}
 }
 
-// listed returns what a user has unread, by conversation, as a server lists it.
+// listed returns a user's unread counts by conversation, from the server's
+// list.
 func listed(t *testing.T, p *process, user string) map[string]int64 {
 	t.Helper()
 	unread := map[string]int64{}
@@ -268,8 +269,8 @@ func listed(t *testing.T, p *process, user string) map[string]int64 {
 	}
 }
 
-// everyReaderSays checks what a user has unread, by conversation, once a
-// position is in it: in every place where it can be read.
+// everyReaderSays checks a user's unread counts, by conversation, once they
+// include a position, in every place where they can be read.
 func everyReaderSays(t *testing.T, database string, p *process, user, position string, want map[string]int64) {
 	t.Helper()
 	var sum int64
@@ -302,7 +303,7 @@ func everyReaderSays(t *testing.T, database string, p *process, user, position s
 	if i := slices.Index(shown, "total"); i < 0 || shown[i+1] != fmt.Sprint(sum) {
 		t.Errorf("user show says of %s %q, want %d", user, shown, sum)
 	}
-	// Which fails where the tables are not what the log says.
+	// Fails if the tables differ from the log.
 	explained := must(t, "user", "explain", user, "--database-url="+database)
 	if nothing := strings.Contains(explained, "Nothing is unread."); nothing != (sum == 0) {
 		t.Errorf("of %d unread is explained\n%s", sum, explained)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A client that sends without end is told so and sent away, whatever it sends:
-// also what no handler of frames sees.
+// A client that floods the server is closed with a code that says so, whatever
+// it sends, including input that makes no frames.
 func TestFloods(t *testing.T) {
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
@@ -22,7 +22,7 @@ func TestFloods(t *testing.T) {
 			"protocol pongs":         {nil, masked(fin|opPong, "")},
 			"protocol pings":         {nil, masked(fin|opPing, "")},
 			"pongs within a message": {masked(opText, `{"t":`), masked(fin|opPong, "")},
-			"pieces of nothing":      {masked(opText, ""), masked(opContinuation, "")},
+			"empty fragments":        {masked(opText, ""), masked(opContinuation, "")},
 		} {
 			t.Run(name, func(t *testing.T) {
 				c := dialRaw(t, p)
@@ -35,7 +35,7 @@ func TestFloods(t *testing.T) {
 						_, err = c.conn.Write(many)
 					}
 				}()
-				// Answers that are not read end the connection too, perhaps sooner.
+				// Unread answers end the connection too, perhaps earlier.
 				if got := c.awaitClose(); got != 4101 && (name != "ping frames" && name != "commands" || got != 4103) {
 					t.Errorf("the server closed with %d", got)
 				}
@@ -47,7 +47,7 @@ func TestFloods(t *testing.T) {
 	awaitNothingLeft(t, p, before)
 }
 
-// The limit on commands is one for a user, over all connections and by HTTP.
+// A user's commands share one limit over all connections and HTTP.
 func TestCommandsOfAUserAreCountedTogether(t *testing.T) {
 	p := serve(t, newDatabase(t), "--commands-per-second=0.001") // one in all
 	jwt := token(t, "ann")

@@ -10,9 +10,9 @@ import (
 	"github.com/badged/badged/projector/replay"
 )
 
-// While a transaction is open, nothing that was published after it began is
-// folded. So a badge of that time is explained without it, then and afterwards;
-// and the explanation says when it was appended and when it was folded.
+// While a transaction is open, no event published after it began is folded.
+// The explanation at a time in between lacks these events, then and later, and
+// shows when events were appended and when they were folded.
 func TestExplainWhatAnOpenTransactionHid(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -32,7 +32,7 @@ func TestExplainWhatAnOpenTransactionHid(t *testing.T) {
 		t.Fatal(err)
 	}
 	position := publish(t, p, delivered("c", 2, `"ann"`))
-	// Times are exact to a second: the database waits for more than that.
+	// Times are exact to a second, so the database waits longer.
 	if err := tx.QueryRow(t.Context(), `SELECT pg_sleep(2)::text, clock_timestamp()`).Scan(nil, &published); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// foreign is a client that others wrote. What it does comes out as events, in
-// order.
+// foreign is a client by other authors. It reports events in order.
 type foreign interface {
 	connect(url string, protocols []string, header http.Header)
 	send(text string)
@@ -25,7 +24,7 @@ type foreign interface {
 	events() <-chan foreignEvent
 }
 
-// foreignEvent is what a foreign client tells.
+// foreignEvent is an event of a foreign client.
 type foreignEvent struct {
 	Event    string // open, text, close; anything else is an error
 	Protocol string // of open
@@ -33,8 +32,8 @@ type foreignEvent struct {
 	Code     int    // of close
 }
 
-// script is a client in a process of its own, which takes commands and tells
-// events line by line, in JSON.
+// script is a client in another process, which reads commands and writes
+// events as lines of JSON.
 type script struct {
 	t   *testing.T
 	in  *json.Encoder
@@ -74,7 +73,7 @@ func newScript(t *testing.T, program ...string) *script {
 		_, _ = io.Copy(io.Discard, stdout)
 	}()
 	t.Cleanup(func() {
-		_ = stdin.Close() // which ends it
+		_ = stdin.Close() // this ends it
 		<-ended
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %v\n%s", program, err, stderr)
@@ -139,10 +138,10 @@ func (c *coder) send(text string) {
 	}
 }
 
-func (c *coder) close()                      { _ = c.conn.Close(websocket.StatusNormalClosure, "") } // the events tell
+func (c *coder) close()                      { _ = c.conn.Close(websocket.StatusNormalClosure, "") } // the events report it
 func (c *coder) events() <-chan foreignEvent { return c.out }
 
-// next returns the next event, pings aside.
+// next returns the next event that is not a ping.
 func next(t *testing.T, c foreign) foreignEvent {
 	t.Helper()
 	for {
@@ -157,7 +156,7 @@ func next(t *testing.T, c foreign) foreignEvent {
 			}
 			return e
 		case <-time.After(patience):
-			t.Fatal("the client tells nothing")
+			t.Fatal("the client reports no event")
 		}
 	}
 }
@@ -173,7 +172,7 @@ func awaitFrame(t *testing.T, c foreign, typ string) frame {
 	return f
 }
 
-// foreignKind is a kind of client that others wrote.
+// foreignKind is a kind of client by other authors.
 type foreignKind struct {
 	name  string
 	start func(t *testing.T) foreign
@@ -191,8 +190,8 @@ func foreignKinds() []foreignKind {
 	}
 }
 
-// A client that does not offer badge.v1 sees the close code that says so, though
-// browsers and others fail a handshake that chooses none of what they offer.
+// A client that does not offer badge.v1 gets the close code for that, although
+// browsers and others fail a handshake that selects none of their protocols.
 func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
 	p := gatewayAlone(t)
 	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
@@ -219,8 +218,8 @@ func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
 	}
 }
 
-// Clients of many kinds connect, are told, read, come back and are sent away,
-// and all understand the same.
+// Clients of many kinds connect, get changes, read, reconnect and are closed,
+// with the same results.
 func TestForeignClients(t *testing.T) {
 	p := serve(t, newDatabase(t), "--drain-timeout=1m")
 	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
@@ -231,7 +230,7 @@ func TestForeignClients(t *testing.T) {
 		jwt := token(t, user)
 		c := kind.start(t)
 		clients[i] = c
-		// hello connects as one who holds a version, 0 for nothing.
+		// hello connects with a version; 0 means no state.
 		hello := func(t *testing.T, epoch string, version int64) {
 			t.Helper()
 			protocols, first := []string{"badge.v1"}, map[string]any{"t": "hello"}
@@ -301,7 +300,7 @@ func TestForeignClients(t *testing.T) {
 			deliver(t, 2)
 			hello(t, f.Epoch, f.Version)
 			back := awaitFrame(t, c, "changes")
-			if back.Version == f.Version { // it was back before the message was counted
+			if back.Version == f.Version { // it reconnected before the message was counted
 				back = awaitFrame(t, c, "changes")
 			}
 			if back.Total != 1 || back.Version != f.Version+1 {

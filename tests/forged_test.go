@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// forge publishes on Redis, without a key, that a user has so many unread messages
-// in a far later version than the tables have.
+// forge publishes an unsigned update on Redis with a number of unread
+// messages, in a far later version than the tables have.
 func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 	t.Helper()
 	bus, err := pubsub.NewRedis(pubsub.RedisConfig{URL: redisURL})
@@ -31,9 +31,9 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 	}
 }
 
-// A forged message on a Redis without a key shows for no longer than the interval
-// of reconciliation, also where nothing happens to the user.
-func TestForgedMessageIsTakenBack(t *testing.T) {
+// A forged update on a Redis without a key is visible for at most the interval
+// of reconciliation, even if the user gets no other update.
+func TestForgedUpdateIsCorrected(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := serve(t, database, "--redis-url="+redis.URL(), "--reconcile-interval=1s")
 	ann := connect(t, p.url, "ann")
@@ -51,8 +51,9 @@ func TestForgedMessageIsTakenBack(t *testing.T) {
 	awaitMetric(t, p, `badged_gateway_clients_ahead_total{found="reconciliation"}`, 1)
 }
 
-// With a key it never shows, and is counted; what is signed goes on.
-func TestForgedMessageWithoutTheKey(t *testing.T) {
+// With a key a forged update is never visible, and is counted; signed updates
+// arrive.
+func TestForgedUpdateWithoutTheKey(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	key := strings.Repeat("k", 32)
 	p := roles(t, database, redis, "--bus-key="+key)
@@ -65,7 +66,7 @@ func TestForgedMessageWithoutTheKey(t *testing.T) {
 	ann.awaitTotal(2)
 	for _, f := range ann.frames {
 		if strings.Contains(f, "777") {
-			t.Errorf("the forged message was told: %s", f)
+			t.Errorf("the forged update was shown: %s", f)
 		}
 	}
 }

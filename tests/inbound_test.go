@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// withFiles has the program run with so many open files.
+// withFiles runs the program with a limit on open files.
 func withFiles(t *testing.T, files int, args ...string) *process {
 	t.Helper()
 	return launch(t, func(cmd *exec.Cmd) {
@@ -23,15 +23,15 @@ func withFiles(t *testing.T, files int, args ...string) *process {
 	}, args...)
 }
 
-// A server with few open files goes on for those who say who they are, while
-// others hold as many connections as they can get.
-func TestConnectionsOfStrangers(t *testing.T) {
+// A server with few open files serves authenticated clients while
+// unauthenticated ones hold as many connections as they can get.
+func TestUnauthenticatedConnections(t *testing.T) {
 	const files, strangers = 300, 400
 	head := "Content-Length: 100000\r\n\r\n"
 	for name, says := range map[string]string{
 		"nothing":                    "",
-		"half a head":                "POST /v1/events HTTP/1.1\r\nHost: x\r\n",
-		"a head without a key":       "POST /v1/events HTTP/1.1\r\nHost: x\r\n" + head,
+		"half a header":              "POST /v1/events HTTP/1.1\r\nHost: x\r\n",
+		"a header without a key":     "POST /v1/events HTTP/1.1\r\nHost: x\r\n" + head,
 		"a wrong key":                "POST /v1/badges/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n" + head,
 		"a body where there is none": "GET /readyz HTTP/1.1\r\nHost: x\r\n" + head,
 		"one request after another":  strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100),
@@ -40,7 +40,7 @@ func TestConnectionsOfStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := withFiles(t, files, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t), "--max-connections=2")
 			here := connect(t, p.url, "ann")
-			publish(t, p, delivered("c", 1, `"ann","bob"`)) // a good key: its address is not slowed for wrong ones
+			publish(t, p, delivered("c", 1, `"ann","bob"`)) // a valid key: wrong keys do not slow its address
 			here.awaitTotal(1)
 			for range strangers {
 				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
@@ -48,7 +48,7 @@ func TestConnectionsOfStrangers(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = conn.Close() })
-				_, _ = io.WriteString(conn, says) // which may have ended already
+				_, _ = io.WriteString(conn, says) // the connection may have ended
 			}
 			http.DefaultClient.CloseIdleConnections()
 			if status, _, body := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
@@ -56,10 +56,10 @@ func TestConnectionsOfStrangers(t *testing.T) {
 			}
 			publish(t, p, delivered("c", 2, `"ann","bob"`))
 			here.awaitTotal(2)
-			connect(t, p.url, "bob").awaitTotal(2) // the second that there may be
+			connect(t, p.url, "bob").awaitTotal(2) // the second of two connections
 			page := metricsOf(t, p)
 			if n := metric(t, page, `badged_http_connections{state="unauthenticated"}`); n > files/3 {
-				t.Errorf("%v connections are of strangers", n)
+				t.Errorf("%v connections are unauthenticated", n)
 			}
 			if strings.Contains(p.out.String(), "too many open files") {
 				t.Error("the process ran out of open files")
@@ -68,8 +68,8 @@ func TestConnectionsOfStrangers(t *testing.T) {
 	}
 }
 
-// A body that does not come is not waited for: at once where nobody may send
-// one, and with 408 where it would be read.
+// A body that does not arrive is not waited for: unauthenticated requests are
+// answered at once, others with 408.
 func TestBodyThatNeverComes(t *testing.T) {
 	p := serve(t, newDatabase(t), "--admin-keys=op=admin-secret")
 	for _, test := range []struct {
@@ -87,7 +87,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 		{"no route", "POST /v1/nothing", publisherKey, "", http.StatusNotFound},
 		{"a probe", "GET /livez", "", "", http.StatusOK},
 		{"a page", "GET /admin/", "", "", http.StatusOK},
-		{"a WebSocket that is none", "GET /v1/ws", "", "", http.StatusUpgradeRequired},
+		{"an invalid upgrade", "GET /v1/ws", "", "", http.StatusUpgradeRequired},
 	} {
 		for _, size := range []int{1, 100_000, 1 << 20} {
 			if test.more != "" && strings.Contains(test.more, "chunked") && size > 1 {
@@ -120,8 +120,8 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// A client that asks and does not read is sent away.
-func TestAnswersThatNobodyReads(t *testing.T) {
+// A client that sends requests and does not read the answers is closed.
+func TestUnreadAnswers(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	c := dialRaw(t, p)
 	ask := []byte(strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))

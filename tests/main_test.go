@@ -1,6 +1,6 @@
-// Package tests proves badged from the outside: the built binary, over real
-// sockets, with real Postgres and Redis that are private to the run, and
-// clients that we did not write.
+// Package tests tests badged from the outside: the built binary, over real
+// sockets, with real Postgres and Redis that are private to the run, and with
+// clients by other authors.
 package tests
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// binary is the path of the program under test, built once for the run with the
-// race detector in it, unless that is too much for what is measured.
+// binary is the path of the program under test, built once for the run, with
+// the race detector unless a flag turns it off.
 var (
 	binary string
 	plain  = flag.Bool("plain", false, "build the program under test without the race detector")
@@ -35,11 +35,12 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
 
-// built builds the binary around the tests.
+// built wraps the tests and builds the binary.
 type built struct{ *testing.M }
 
 func (b built) Run() int {
-	// Where any user may execute it: some tests run it as another.
+	// A directory that any user may enter: some tests run the binary as
+	// another.
 	dir, err := os.MkdirTemp("", "badged-tests-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,7 +69,7 @@ const (
 	jwtKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
 )
 
-// patience is how long a test waits for what must happen, before it gives up.
+// patience is how long a test waits for an event that must come.
 const patience = time.Minute
 
 // process is a running binary.
@@ -77,17 +78,18 @@ type process struct {
 	cmd *exec.Cmd
 	url string // once it is ready
 	out *output
-	// ready has the URL once the process says so, and is closed when it ends.
+	// ready receives the URL once the process prints it, and is closed when it
+	// ends.
 	ready chan string
 	done  chan struct{}
 	err   error // how it ended, once done is closed
 }
 
-// output collects what a process says.
+// output collects the output of a process.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
-	// grown, where not nil, is closed with the next Write.
+	// grown, unless nil, is closed by the next Write.
 	grown chan struct{}
 }
 
@@ -101,7 +103,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.buf.Write(b)
 }
 
-// has reports whether text was said; if not, more is closed when anything is.
+// has reports whether the output has text; if not, the next output closes
+// more.
 func (o *output) has(text string) (ok bool, more <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,10 +120,10 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// environment is that of this process without settings of badged.
+// environment returns this process's environment without settings of badged.
 func environment(more ...string) []string {
-	// By default what is built with the race detector waits for a second when it
-	// ends.
+	// By default a binary with the race detector waits a second before it
+	// exits.
 	env := []string{"GORACE=atexit_sleep_ms=10"}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "BADGED_") {
@@ -130,7 +133,7 @@ func environment(more ...string) []string {
 	return append(env, more...)
 }
 
-// launch starts the binary with args and returns once it says that it is ready.
+// launch starts the binary and waits until it is ready.
 func launch(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 	t.Helper()
 	p := start(t, change, args...)
@@ -138,7 +141,7 @@ func launch(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 	return p
 }
 
-// start starts the binary and does not wait.
+// start starts the binary without waiting.
 func start(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 	t.Helper()
 	p := &process{
@@ -180,7 +183,7 @@ func start(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 	return p
 }
 
-// awaitSays returns once the process has said something.
+// awaitSays waits until the process has printed text.
 func (p *process) awaitSays(text string) {
 	p.t.Helper()
 	timeout := time.After(patience)
@@ -199,7 +202,7 @@ func (p *process) awaitSays(text string) {
 	}
 }
 
-// awaitReady returns once the process says that it serves.
+// awaitReady waits until the process is ready.
 func (p *process) awaitReady() {
 	p.t.Helper()
 	url, ok := <-p.ready
@@ -217,14 +220,14 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// kill ends the process at once and waits until it is gone.
+// kill kills the process and waits until it has ended.
 func (p *process) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// stop asks the process to end and returns how it did.
+// stop asks the process to end and returns its error.
 func (p *process) stop() error {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -240,7 +243,7 @@ func serve(t *testing.T, databaseURL string, args ...string) *process {
 	}, args...)...)
 }
 
-// command runs the binary to its end and returns what it printed.
+// command runs the binary and returns its output.
 func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -255,7 +258,7 @@ func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-// must runs the binary and fails the test where it fails.
+// must runs the binary and fails the test if that fails.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, code := command(t, args...)
@@ -268,7 +271,7 @@ func must(t *testing.T, args ...string) string {
 // newDatabase returns the URL of an empty database.
 func newDatabase(t *testing.T) string { return pgtest.NewDB(t, pgtest.Template{}) }
 
-// newRedis returns a Redis of this test's own.
+// newRedis returns a new Redis for this test.
 func newRedis(t *testing.T) *privateredis.Server {
 	t.Helper()
 	s, err := privateredis.Start(t.Context(), privateredis.Config{})

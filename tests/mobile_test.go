@@ -11,11 +11,12 @@ import (
 	"testing"
 )
 
-// javaLibraries are what the client for Android needs, where Debian has them.
+// javaLibraries are the libraries that the Android client needs, as Debian
+// names them.
 var javaLibraries = []string{"okhttp.jar", "okio.jar", "com.android.json.jar"}
 
-// compileMobileClient compiles the client for Android as docs/clients-mobile.md
-// has it, with a program that does what a test says, and returns the class path.
+// compileMobileClient compiles the Android client of docs/clients-mobile.md
+// with a program that runs the commands of a test, and returns the class path.
 func compileMobileClient(t *testing.T) (classPath string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/clients-mobile.md")
@@ -50,8 +51,8 @@ func compileMobileClient(t *testing.T) (classPath string) {
 	return classPath
 }
 
-// The client for Android of docs/clients-mobile.md keeps its store right: while
-// it is connected, by pushes, through a restart of the server and of itself.
+// The Android client of docs/clients-mobile.md keeps its store correct: while
+// connected, by pushes, and across restarts of the server and of itself.
 func TestMobileClient(t *testing.T) {
 	classPath := compileMobileClient(t)
 	db := newDatabase(t)
@@ -73,7 +74,8 @@ func TestMobileClient(t *testing.T) {
 			t.Fatalf("awaiting %s %q %d: %+v", event, text, code, e)
 		}
 	}
-	// awaitTotal waits until the client shows a total and has sent all.
+	// awaitTotal waits until the client shows a total and has sent all
+	// commands.
 	awaitTotal := func(c *script, total int) {
 		t.Helper()
 		for {
@@ -110,7 +112,8 @@ func TestMobileClient(t *testing.T) {
 	deliver(2)
 	awaitTotal(c, 2)
 
-	// A push is shown if it is newer, and changes nothing of what is resumed from.
+	// A push is shown if it is newer, and does not change the state that the
+	// client resumes from.
 	before := hello(c)
 	push := func(epoch string, version int64, total int) map[string]any {
 		return map[string]any{"do": "push", "epoch": epoch, "version": version, "total": total}
@@ -124,10 +127,11 @@ func TestMobileClient(t *testing.T) {
 	c.do(push("another", 1, 9))
 	expect(c, "push", "shown", 9)
 	if after := hello(c); after != before {
-		t.Fatalf("pushes have changed what is resumed from, %+v, to %+v", before, after)
+		t.Fatalf("pushes changed the state to resume from, %+v, to %+v", before, after)
 	}
 
-	// The server says bye, and what the user does meanwhile is sent on return.
+	// The server closes the connection; the user's commands are sent after
+	// reconnecting.
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +142,7 @@ func TestMobileClient(t *testing.T) {
 	awaitTotal(c, 1)
 	c.do(map[string]any{"do": "conversation", "conversation": "tea"})
 	var e foreignEvent
-	for e.Event != "conversation" { // there may be another total before
+	for e.Event != "conversation" { // another total may come before
 		e = next(t, c)
 	}
 	var conversation struct {
@@ -150,7 +154,7 @@ func TestMobileClient(t *testing.T) {
 	}
 	last := hello(c)
 
-	// The app comes back: its last number shows, and it resumes.
+	// The app starts again: it shows its last number and resumes.
 	c.do(map[string]any{"do": "stop"})
 	c = app(t)
 	expect(c, "total", "kept", 1)
@@ -166,6 +170,6 @@ func TestMobileClient(t *testing.T) {
 	c.do(map[string]any{"do": "forget"})
 	awaitTotal(c, 0)
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the store is left behind: %v", err)
+		t.Errorf("the store was not removed: %v", err)
 	}
 }

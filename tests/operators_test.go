@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// ask sends a request with a key, "" for none, and returns the answer's status
-// and header.
+// ask sends a request with a key, "" for none, and returns status and header.
 func ask(t *testing.T, method, url, key string) (status int, header http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
@@ -27,15 +26,15 @@ func ask(t *testing.T, method, url, key string) (status int, header http.Header)
 	return res.StatusCode, res.Header
 }
 
-// What is for operators is on the listener of its own and on no other, and what
-// is for clients and publishers is not there.
+// Routes for operators are only on the internal listener, and routes for
+// clients and publishers are not.
 func TestInternalListener(t *testing.T) {
 	const adminKey = "an-admin-key-of-some-length"
 	p := serve(t, newDatabase(t), "--internal-listen=127.0.0.1:0", "--admin-keys=op="+adminKey)
 	_, rest, _ := strings.Cut(p.out.String(), "badged: for operators on ")
 	internal, _, _ := strings.Cut(rest, "\n")
 	if !strings.HasPrefix(internal, "http://127.0.0.1:") || internal == p.url {
-		t.Fatalf("it does not say where:\n%s", p.out)
+		t.Fatalf("it does not print the address:\n%s", p.out)
 	}
 	for _, test := range []struct {
 		path, key        string
@@ -64,8 +63,8 @@ func TestInternalListener(t *testing.T) {
 	}
 }
 
-// Wrong keys are logged without the key, and slow their address down, unless a
-// good key has come from there.
+// Wrong keys are logged without the key, and slow their address down unless it
+// has sent a valid key.
 func TestWrongKeys(t *testing.T) {
 	const adminKey, wrong = "an-admin-key-of-some-length", "a-guess-that-is-wrong"
 	p := serve(t, newDatabase(t), "--admin-keys=op="+adminKey)
@@ -74,7 +73,7 @@ func TestWrongKeys(t *testing.T) {
 	if status, _ := ask(t, http.MethodGet, badge, publisherKey); status != http.StatusOK {
 		t.Fatalf("a good key is answered with %d", status)
 	}
-	for range 100 { // from an address that has a good key
+	for range 100 { // from an address that sent a valid key
 		if status, _ := ask(t, http.MethodGet, badge, wrong); status != http.StatusUnauthorized {
 			t.Fatalf("a wrong publisher's key is answered with %d", status)
 		}
@@ -91,7 +90,7 @@ func TestWrongKeys(t *testing.T) {
 		}
 	}
 	if !slowed {
-		t.Error("a thousand wrong keys are looked at")
+		t.Error("a thousand wrong keys are checked")
 	}
 	if status, _ := ask(t, http.MethodGet, badge, publisherKey); status != http.StatusOK {
 		t.Errorf("a publisher's key is then answered with %d", status)
@@ -110,8 +109,8 @@ func TestWrongKeys(t *testing.T) {
 	}
 }
 
-// serve warns of weak keys in the words of config check.
-func TestServeWarnsOfWeakKeys(t *testing.T) {
+// serve prints the same warnings about weak keys as config check.
+func TestServeWarnsAboutWeakKeys(t *testing.T) {
 	weak := []string{"--admin-keys=op=short,twin=" + publisherKey, "--jwt-keys=k1=HS256:" + strings.Repeat("ab", 16)}
 	p := serve(t, newDatabase(t), append(weak, "--publisher-keys=backend="+publisherKey)...)
 	stdout, _, _ := command(t, append([]string{"config", "check", "--json", "--database-url=x", "--publisher-keys=backend=" + publisherKey}, weak...)...)
@@ -126,16 +125,16 @@ func TestServeWarnsOfWeakKeys(t *testing.T) {
 		}
 		said++
 		if !strings.Contains(p.out.String(), fmt.Sprintf("%q", warning)) {
-			t.Errorf("serve does not say: %s", warning)
+			t.Errorf("serve does not warn: %s", warning)
 		}
 	}
 	if said != 6 {
-		t.Errorf("%d warnings of keys: %q", said, report.Warnings)
+		t.Errorf("%d warnings about keys: %q", said, report.Warnings)
 	}
 }
 
-// The demo answers its own page, and not those that other names or origins bring.
-func TestDemoAnswersItsOwnPageOnly(t *testing.T) {
+// The demo answers its own page, and refuses pages of other names and origins.
+func TestDemoRefusesOtherPages(t *testing.T) {
 	p := demo(t, dataDir(t))
 	own := strings.TrimPrefix(p.url, "http://")
 	upgrade := "Connection: Upgrade\r\nUpgrade: websocket\r\n" + wsKey + "\r\n" + wsVersion + "\r\n" + wsProtocol + "\r\n"

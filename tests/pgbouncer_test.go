@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgBouncer runs a PgBouncer in front of a database and returns the URL that
-// leads through it. settings are lines of its configuration.
+// pgBouncer runs a PgBouncer in front of a database and returns the URL
+// through it. settings are lines of its configuration.
 func pgBouncer(t *testing.T, database string, settings ...string) (throughIt string) {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -36,7 +36,7 @@ func pgBouncer(t *testing.T, database string, settings ...string) (throughIt str
 	}
 	address := free.Addr().(*net.TCPAddr)
 	_ = free.Close()
-	dir, err := os.MkdirTemp("", "pgbouncer-") // where the user postgres may go
+	dir, err := os.MkdirTemp("", "pgbouncer-") // the user postgres may enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func pgBouncer(t *testing.T, database string, settings ...string) (throughIt str
 		t.Fatal(err)
 	}
 	args := []string{"-q", file}
-	if os.Geteuid() == 0 { // it refuses to run as root; Postgres runs as the same user
+	if os.Geteuid() == 0 { // it refuses to run as root, so it runs as the user of Postgres
 		args = append([]string{"-u", "postgres"}, args...)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
@@ -80,7 +80,7 @@ func pgBouncer(t *testing.T, database string, settings ...string) (throughIt str
 	}
 }
 
-// checkConnect runs `config check --connect` with good settings.
+// checkConnect runs `config check --connect` with valid settings.
 func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 	t.Helper()
 	stdout, stderr, code := command(t, append([]string{
@@ -89,17 +89,17 @@ func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 	return stdout + stderr, code
 }
 
-// With pool_mode = session, and nothing else set, everything works.
+// With only pool_mode = session set, everything works.
 func TestPgBouncerInSessionMode(t *testing.T) {
 	database := newDatabase(t)
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 60")
 	must(t, "migrate", "up", "--database-url="+through)
 	if said, code := checkConnect(t, "--database-url="+through); code != 0 || !strings.Contains(said, "behind a session pooler") {
-		t.Errorf("config check exits with %d and says\n%s", code, said)
+		t.Errorf("config check exits with %d and prints\n%s", code, said)
 	}
 	p := serve(t, through)
 	throughEverything(t, through, p, p)
-	second := serve(t, through, "--redis-url="+newRedis(t).URL(), "--roles=projector") // takes its share, and over
+	second := serve(t, through, "--redis-url="+newRedis(t).URL(), "--roles=projector") // takes its share, and later all
 	second.awaitSays("owning partitions")
 	p.kill()
 	p = serve(t, through)
@@ -109,8 +109,8 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	}
 }
 
-// Where PgBouncer hands sessions around, commands say so and what to do, and
-// nothing begins to serve.
+// If PgBouncer shares sessions, commands fail with an error that says what to
+// do, and no server starts.
 func TestPgBouncerInTransactionMode(t *testing.T) {
 	for _, settings := range [][]string{
 		{"pool_mode = transaction"},
@@ -123,25 +123,25 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 		through := pgBouncer(t, database, settings...)
 		const want = "gives each transaction another session of Postgres"
 		if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "failure  Postgres: ") || !strings.Contains(said, want) {
-			t.Errorf("%q: config check exits with %d and says\n%s", settings, code, said)
+			t.Errorf("%q: config check exits with %d and prints\n%s", settings, code, said)
 		}
 		for _, args := range [][]string{
 			{"serve", "--listen=127.0.0.1:0", "--publisher-keys=a=" + publisherKey}, {"migrate", "up"}, {"lag"}, {"verify"},
 		} {
 			_, said, code := command(t, append(args, "--database-url="+through)...)
 			if code != 1 || !strings.Contains(said, want) || !strings.Contains(said, "pool_mode = session") {
-				t.Errorf("%q: %s exits with %d and says\n%s", settings, args[0], code, said)
+				t.Errorf("%q: %s exits with %d and prints\n%s", settings, args[0], code, said)
 			}
 		}
 	}
 }
 
-// A pooler without a second session is named too.
+// A pooler without a second session is reported too.
 func TestPgBouncerWithOneSession(t *testing.T) {
 	database := newDatabase(t)
 	must(t, "migrate", "up", "--database-url="+database)
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 1")
 	if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "no second session of Postgres free for badged") {
-		t.Errorf("config check exits with %d and says\n%s", code, said)
+		t.Errorf("config check exits with %d and prints\n%s", code, said)
 	}
 }

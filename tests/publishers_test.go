@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// ledger keeps the events that were committed. They are of the types that
-// commute, so that their order is of no account.
+// ledger keeps the committed events. They are of types that commute, so their
+// order does not matter.
 type ledger struct {
 	mu        sync.Mutex
 	committed []events.Event
@@ -32,7 +32,7 @@ func (l *ledger) add(evs []events.Event) {
 	l.grown = make(chan struct{})
 }
 
-// await returns once n more have been committed, or ctx is done.
+// await waits until n more events are committed, or ctx is done.
 func (l *ledger) await(ctx context.Context, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *ledger) await(ctx context.Context, n int) {
 	}
 }
 
-// backend is a chat backend that publishes within its own transactions.
+// backend is a chat backend that publishes in its own transactions.
 type backend struct {
 	n      uint64
 	random *rand.Rand
@@ -59,9 +59,9 @@ type backend struct {
 
 var everybody, _ = users(12)
 
-// draw draws some events. All backends write in the same rooms and recall and
-// read there. They move on after a hundred messages each, so that no unread set
-// grows to where it is counted in blocks.
+// draw draws some events. All backends deliver, recall and read in the same
+// rooms. They move on after a hundred messages each, so that no unread set
+// becomes large enough for blocks.
 func (b *backend) draw() (evs []events.Event) {
 	for range 1 + b.random.IntN(4) {
 		b.seq++
@@ -86,8 +86,8 @@ func (b *backend) draw() (evs []events.Event) {
 }
 
 // transact publishes some events in one transaction, in Go or in SQL, and
-// commits three times out of four. It keeps it open until until is closed,
-// where that is not nil.
+// commits three times out of four. If until is not nil, it keeps the
+// transaction open until that is closed.
 func (b *backend) transact(ctx context.Context, inSQL bool, published chan<- struct{}, until <-chan struct{}) error {
 	tx, err := b.pool.Begin(ctx)
 	if err != nil {
@@ -136,10 +136,10 @@ func (b *backend) publish(ctx context.Context, tx pgx.Tx, inSQL bool, evs []even
 	return nil
 }
 
-// Four backends publish in transactions of their own, in Go and in SQL: some
-// roll back, some come twice, and one commits long after others that began
-// later. Meanwhile projectors are killed and others take over. Nothing is
-// skipped, and nothing counted twice.
+// Four backends publish in their own transactions, in Go and in SQL: some roll
+// back, some repeat, and one commits long after others that began later.
+// Meanwhile projectors are killed and replaced. No event is skipped or counted
+// twice.
 func TestPublishersWhileProjectorsAreKilled(t *testing.T) {
 	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
@@ -187,7 +187,7 @@ func TestPublishersWhileProjectorsAreKilled(t *testing.T) {
 		case err := <-late:
 			t.Fatal(err)
 		}
-		ledger.await(ctx, 50) // which began later, and must wait
+		ledger.await(ctx, 50) // these began later and must wait
 		projector.kill()
 		projector = serve(t, database, "--redis-url="+redis.URL(), "--roles=projector")
 		ledger.await(ctx, 50)

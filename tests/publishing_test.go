@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Each example of docs/publishing stores one message and publishes it, and
-// takes back another: the badge knows of the first alone.
+// Each example of docs/publishing publishes one message and rolls back
+// another: only the first changes the badge.
 func TestPublishingExamples(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -22,7 +22,7 @@ $`)
 	}{
 		{"Go", []string{"go", "run", "../docs/publishing/go"}},
 		{"Python", []string{pythonWith(t, "psycopg"), "../docs/publishing/python/publish.py"}},
-		{"Node", []string{"node", "../docs/publishing/node/publish.mjs"}}, // its packages come with make needs
+		{"Node", []string{"node", "../docs/publishing/node/publish.mjs"}}, // make needs installs its packages
 	}
 	for i, example := range examples {
 		cmd := exec.CommandContext(t.Context(), example.command[0], example.command[1:]...)
@@ -43,15 +43,15 @@ $`)
 		}
 	}
 
-	// Behind whatever the examples have published.
+	// After all events of the examples.
 	position := publish(t, p, delivered("elsewhere", 1, `"ben"`))
 	if n := total(t, p, "ada", position); n != int64(len(examples)) {
 		t.Errorf("in the end the total of ada is %d, want %d", n, len(examples))
 	}
 }
 
-// pythonWith returns a Python that has a module. The one in PATH need not be the
-// system's, whose module it is.
+// pythonWith returns a Python that has a module. The one in PATH may differ
+// from the system's, which has the packaged modules.
 func pythonWith(t *testing.T, module string) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
@@ -59,7 +59,7 @@ func pythonWith(t *testing.T, module string) string {
 			return python
 		}
 	}
-	t.Fatalf("no Python here has %s: run make needs", module)
+	t.Fatalf("no Python has the module %s: run make needs", module)
 	return ""
 }
 

@@ -40,7 +40,7 @@ func masked(first byte, payload string) []byte {
 	return b
 }
 
-// frameHeader returns what comes before the mask of a frame.
+// frameHeader returns the part of a frame before the mask.
 func frameHeader(first, mask byte, length uint64) []byte {
 	switch {
 	case length < 126:
@@ -78,7 +78,7 @@ func dialRaw(t *testing.T, p *process) *rawClient {
 	return &rawClient{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
-// handshake returns a request for a WebSocket; more are lines of its header.
+// handshake returns a WebSocket handshake with more header lines.
 func handshake(more ...string) string {
 	return "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		strings.Join(append(more, "", ""), "\r\n")
@@ -92,13 +92,13 @@ const (
 
 func (c *rawClient) send(b []byte) {
 	c.t.Helper()
-	// What the server refused need not all be taken.
+	// The server need not read all of a request that it refuses.
 	if _, err := c.conn.Write(b); err != nil {
 		c.t.Logf("write: %v", err)
 	}
 }
 
-// answer returns what the server says to a request.
+// answer returns the server's answer to a request.
 func (c *rawClient) answer() *http.Response {
 	c.t.Helper()
 	res, err := http.ReadResponse(c.in, nil)
@@ -108,7 +108,7 @@ func (c *rawClient) answer() *http.Response {
 	return res
 }
 
-// greet becomes a client that has its snapshot.
+// greet connects, says hello and takes the snapshot.
 func (c *rawClient) greet(jwt string) {
 	c.t.Helper()
 	c.send([]byte(handshake(wsKey, wsVersion, wsProtocol, "Authorization: Bearer "+jwt)))
@@ -149,7 +149,7 @@ func (c *rawClient) next() (op byte, payload []byte, err error) {
 	return header[0] & 0xF, payload, err
 }
 
-// awaitText returns once the server has said a frame of a type.
+// awaitText waits for a frame of a type.
 func (c *rawClient) awaitText(typ string) {
 	c.t.Helper()
 	for {
@@ -172,8 +172,8 @@ func (c *rawClient) awaitText(typ string) {
 	}
 }
 
-// awaitClose returns the code with which the server ends the connection, and
-// sees that it does; 1005 stands for none.
+// awaitClose returns the server's close code, 1005 if there is none, and
+// checks that the server ends the connection.
 func (c *rawClient) awaitClose() int {
 	c.t.Helper()
 	code := 0
@@ -202,8 +202,8 @@ func told(payload []byte) string {
 	return fmt.Sprint(wire.BigEndian.Uint16(payload), " ", string(payload[2:]))
 }
 
-// Whatever a client sends that is not WebSocket or not badge.v1 ends its
-// connection with the code that says so, and nothing of it stays.
+// A violation of the WebSocket protocol or of badge.v1 ends the connection
+// with the right close code, and leaves nothing behind.
 func TestProtocolViolations(t *testing.T) {
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
@@ -250,10 +250,10 @@ func TestProtocolViolations(t *testing.T) {
 			{"close code 1006", [][]byte{masked(fin|opClose, closing(1006, ""))}, 1002},
 			{"close code 1015", [][]byte{masked(fin|opClose, closing(1015, ""))}, 1002},
 			{"close code 5000", [][]byte{masked(fin|opClose, closing(5000, ""))}, 1002},
-			// RFC 6455 wants a code to have two bytes. The library takes one for
-			// none, and closes as after none.
+			// RFC 6455 requires two bytes for a code. The library treats a
+			// single byte as no code.
 			{"close code of one byte", [][]byte{masked(fin|opClose, "\x03")}, 1005},
-			// What is right to say, and is answered with the same.
+			// Valid close frames are answered with the same code.
 			{"no close code", [][]byte{masked(fin|opClose, "")}, 1005},
 			{"close code 1000", [][]byte{masked(fin|opClose, closing(1000, "bye"))}, 1000},
 			{"close code 1001", [][]byte{masked(fin|opClose, closing(1001, ""))}, 1001},
@@ -275,7 +275,7 @@ func TestProtocolViolations(t *testing.T) {
 	awaitNothingLeft(t, p, before)
 }
 
-// What is unusual and right is understood.
+// Unusual but valid frames are accepted.
 func TestUnusualFrames(t *testing.T) {
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
@@ -292,7 +292,7 @@ func TestUnusualFrames(t *testing.T) {
 			masked(opText, `{"t":`), masked(fin|opPing, "1"), masked(fin|opPong, ""), masked(fin|opContinuation, `"ping"}`),
 		}},
 		{"a character in two fragments", [][]byte{masked(opText, "{\"x\":\"\xc3"), masked(fin|opContinuation, "\xa9\",\"t\":\"ping\"}")}},
-		{"a pong that nobody asked for", [][]byte{masked(fin|opPong, "x"), masked(fin|opText, `{"t":"ping"}`)}},
+		{"an unsolicited pong", [][]byte{masked(fin|opPong, "x"), masked(fin|opText, `{"t":"ping"}`)}},
 		{"a frame of just 4096 bytes", [][]byte{masked(fin|opText, limit)}},
 		{"a length in more bytes than it needs", [][]byte{
 			append([]byte{fin | opText, 0x80 | 126, 0, 12, 0, 0, 0, 0}, `{"t":"ping"}`...),
@@ -325,9 +325,8 @@ func TestUnusualFrames(t *testing.T) {
 	}
 }
 
-// What is no handshake is answered in HTTP, or not at all where there is nothing
-// to answer yet.
-func TestHandshakesThatFail(t *testing.T) {
+// An invalid handshake gets an HTTP answer; an incomplete one gets none.
+func TestInvalidHandshakes(t *testing.T) {
 	p := gatewayAlone(t)
 	before := residue(t, p)
 	t.Run("cases", func(t *testing.T) {
@@ -350,12 +349,12 @@ func TestHandshakesThatFail(t *testing.T) {
 				t.Parallel()
 				c := dialRaw(t, p)
 				sent := make(chan struct{})
-				go func() { // the server need not read it all before it answers
+				go func() { // the server may answer before it has read everything
 					defer close(sent)
 					c.send([]byte(test.send))
 				}()
 				if test.status == 0 {
-					if b, err := io.ReadAll(c.in); err != nil { // when the server's patience ends
+					if b, err := io.ReadAll(c.in); err != nil { // until the server's timeout
 						t.Errorf("the server said %q, and did not close: %v", b, err)
 					}
 				} else {
@@ -365,7 +364,7 @@ func TestHandshakesThatFail(t *testing.T) {
 						t.Errorf("the answer is %d, want %d", res.StatusCode, test.status)
 					}
 					if test.status == http.StatusUpgradeRequired && res.Header.Get("Sec-WebSocket-Version") != "13" {
-						t.Errorf("the answer does not say which version there is: %v", res.Header)
+						t.Errorf("the answer does not name the supported version: %v", res.Header)
 					}
 				}
 				_ = c.conn.Close()
@@ -376,24 +375,24 @@ func TestHandshakesThatFail(t *testing.T) {
 	awaitNothingLeft(t, p, before)
 }
 
-// gatewayAlone launches a server with the role gateway, in which nothing goes on
-// but what clients do.
+// gatewayAlone launches a server with only the role gateway: its load comes
+// from clients alone.
 func gatewayAlone(t *testing.T) *process {
 	t.Helper()
 	return serve(t, newDatabase(t), "--roles=gateway", "--redis-url="+newRedis(t).URL())
 }
 
-// residue returns how many connections a server has, and how many goroutines.
+// residue returns the number of connections and goroutines of a server.
 func residue(t *testing.T, p *process) [2]float64 {
 	t.Helper()
 	page := metricsOf(t, p)
 	return [2]float64{metric(t, page, "badged_gateway_connections"), metric(t, page, "go_goroutines")}
 }
 
-// awaitNothingLeft returns once a server has no more than it had before.
+// awaitNothingLeft waits until a server has no more of them than before.
 func awaitNothingLeft(t *testing.T, p *process, before [2]float64) {
 	t.Helper()
-	// Connections to Postgres and of the test's own client come and go.
+	// Connections to Postgres, and those of the test's own HTTP client, vary.
 	const few = 8
 	for deadline := time.Now().Add(patience); ; {
 		now := residue(t, p)
@@ -401,7 +400,7 @@ func awaitNothingLeft(t *testing.T, p *process, before [2]float64) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("of %v connections and %v goroutines before there are %v and %v", before[0], before[1], now[0], now[1])
+			t.Fatalf("%v connections and %v goroutines before, %v and %v after", before[0], before[1], now[0], now[1])
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// holdBack opens a transaction that writes: what is appended after it waits to
-// be folded until it is released.
+// holdBack opens a transaction that writes: events appended after it are not
+// folded until release is called.
 func holdBack(t *testing.T, database string) (release func()) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -34,8 +34,7 @@ func holdBack(t *testing.T, database string) (release func()) {
 	}
 }
 
-// command says a frame by HTTP, as an app of a user does that listens by
-// server-sent events.
+// command sends a command over HTTP, as an app with server-sent events does.
 func (p *process) command(user, frame string) (status int, answer string) {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+"/v1/commands", strings.NewReader(frame))
@@ -55,7 +54,7 @@ func (p *process) command(user, frame string) (status int, answer string) {
 	return res.StatusCode, string(b)
 }
 
-// mustCommand is command where it is carried out.
+// mustCommand is command, which must succeed.
 func (p *process) mustCommand(user, frame string) {
 	p.t.Helper()
 	if status, answer := p.command(user, frame); status != http.StatusOK {
@@ -63,10 +62,11 @@ func (p *process) mustCommand(user, frame string) {
 	}
 }
 
-// What an app has read is read, however far the tables are behind the log: over
-// a WebSocket and by HTTP, also where it is the first message.
+// An app's read covers every message that it has seen, however far the tables
+// are behind the log, over WebSocket and HTTP, even for the first message of a
+// conversation.
 func TestReadAheadOfTheTables(t *testing.T) {
-	database := pgtest.NewServer(t).NewDB(t, pgtest.Template{}) // or other tests' logs would be held back too
+	database := pgtest.NewServer(t).NewDB(t, pgtest.Template{}) // an open transaction would block the logs of other tests
 	p := serve(t, database)
 	ann := connect(t, p.url, "ann")
 	p.mustPost(delivered("c", 1, `"ann"`))
@@ -81,7 +81,7 @@ func TestReadAheadOfTheTables(t *testing.T) {
 		t.Errorf("the answers are %v", ann.answers)
 	}
 	p.mustCommand("ben", `{"t":"read","id":3,"conversation_id":"first","up_to_seq":1}`)
-	// Whether there is a conversation to mark cannot be told as yet.
+	// Whether the conversation exists is not known yet.
 	if status, answer := p.command("ben", `{"t":"mark_unread","id":4,"conversation_id":"first"}`); status != http.StatusServiceUnavailable {
 		t.Errorf("the mark is answered %d %s", status, answer)
 	}
@@ -94,9 +94,9 @@ func TestReadAheadOfTheTables(t *testing.T) {
 	p.mustCommand("ben", `{"t":"mark_unread","id":5,"conversation_id":"first"}`)
 }
 
-// An app reads a message right after the backend published it, and before it
-// did, forty times each.
-func TestReadsRightAfterAndBeforePublishing(t *testing.T) {
+// An app reads a message just after and just before the backend publishes it,
+// forty times each.
+func TestReadsAroundPublishing(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
 	ann := connect(t, p.url, "ann")
@@ -117,8 +117,8 @@ func TestReadsRightAfterAndBeforePublishing(t *testing.T) {
 	must(t, "verify", "--database-url="+database)
 }
 
-// A read of what does not exist silences a conversation for a minute of the log,
-// and no longer.
+// A read ahead of the delivered messages affects a conversation for one minute
+// of the log, and no longer.
 func TestForgedReadEnds(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -140,9 +140,9 @@ VALUES (gen_random_uuid(), $1::text::json, pg_current_xact_id(), now() + interva
 	must(t, "verify", "--database-url="+database)
 }
 
-// The mark of a conversation without a message ends when an app reads it. A mark
-// that was set since survives an older read, and one that is repeated under its
-// id, and ends with any other.
+// A mark on a conversation without messages ends with a read. A newer mark
+// survives an older read and a repetition of that read with the same id, but
+// no other read.
 func TestMarksEnd(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -153,7 +153,7 @@ func TestMarksEnd(t *testing.T) {
 	expect := func(want int64) {
 		t.Helper()
 		n++
-		// What a command appended is before this.
+		// An event published now is after the command's event.
 		if got := total(t, p, "ann", p.mustPost(read(fmt.Sprint("nothing ", n), "nothing", n, `"ann"`))); got != want {
 			t.Errorf("the total is %d, want %d", got, want)
 		}
@@ -163,7 +163,7 @@ func TestMarksEnd(t *testing.T) {
 	p.mustCommand("ann", `{"t":"read","id":1,"conversation_id":"empty","up_to_seq":1}`)
 	expect(0)
 	p.mustPost(delivered("empty", 1, `"ann"`))
-	expect(0) // it is a read like any other
+	expect(0) // a read like any other
 	p.mustPost(delivered("c", 1, `"ann"`), delivered("c", 2, `"ann"`))
 	const uuid = `"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`
 	p.mustCommand("ann", `{"t":"read","id":`+uuid+`,"conversation_id":"c","up_to_seq":2}`)
@@ -179,8 +179,8 @@ func TestMarksEnd(t *testing.T) {
 	expect(0)
 }
 
-// A conversation that was left stays left where messages of before come after,
-// is told from one that was read, and cannot be marked by an app.
+// A conversation that was left stays left when older messages arrive late, is
+// distinct from one that was read, and cannot be marked.
 func TestLeft(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -196,11 +196,11 @@ func TestLeft(t *testing.T) {
 	before := ann.version
 	position := p.mustPost(event("leave unknown", "conversation.left", `{"conversation_id":"unknown","user_ids":["ann"]}`))
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
-	position = p.mustPost(delivered("c", 2, `"ann"`)) // which was in flight
+	position = p.mustPost(delivered("c", 2, `"ann"`)) // in flight when the user left
 	everyReaderSays(t, database, p, "ann", position, map[string]int64{})
 	ann.await("the message in flight", func() bool { return ann.last["c"] == 2 })
 	if got := ann.version - before; got != 1 {
-		t.Errorf("the version grew by %d, want 1 for the message and none for leaving what is unknown", got)
+		t.Errorf("the version grew by %d, want 1 for the message and 0 for leaving an unknown conversation", got)
 	}
 	for conversation, want := range map[string]string{"c": "you have left this conversation", "unknown": "no message of this conversation"} {
 		status, answer := p.command("ann", `{"t":"mark_unread","id":1,"conversation_id":"`+conversation+`"}`)

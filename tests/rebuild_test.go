@@ -11,19 +11,19 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// epochOf returns the epoch that a client holds.
+// epochOf returns the client's epoch.
 func (c *client) epochOf() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.epoch
 }
 
-// spoil makes the rows of a user wrong.
+// spoil corrupts the rows of a user.
 const spoil = `WITH one AS (UPDATE badged.users SET total = 7, categories = '{"chat": 7}' WHERE user_id = $1)
 UPDATE badged.conversations SET unread = 7 WHERE user_id = $1`
 
-// The tables are rebuilt under running servers: what was wrong is said and
-// repaired, and clients learn of it without doing anything.
+// A rebuild under running servers reports and corrects wrong rows, and clients
+// get the change.
 func TestRebuild(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	servers := roles(t, database, redis, "--reconcile-interval=1h")
@@ -40,7 +40,7 @@ func TestRebuild(t *testing.T) {
 	}
 
 	if out := rebuild(); out != "2 users and 2 conversations of 16 partitions rebuilt from the log: no difference, nothing was changed\n" {
-		t.Errorf("it says %s", out)
+		t.Errorf("it prints %s", out)
 	}
 	sql(t, database, spoil, "ann")
 	want := fmt.Sprintf(`partition %d: 1 of 1 user differed from the log; it has new tables and a new epoch
@@ -50,23 +50,23 @@ func TestRebuild(t *testing.T) {
 2 users and 2 conversations of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch
 `, partition)
 	if out := rebuild("--max-load=0.5"); out != want {
-		t.Errorf("it says\n%s, want\n%s", out, want)
+		t.Errorf("it prints\n%s, want\n%s", out, want)
 	}
 	ann.await("another epoch", func() bool { return ann.epoch != before })
 	ann.awaitTotal(2)
 	if out := rebuild("--json", fmt.Sprint("--partition=", partition)); out != fmt.Sprintf(`{"partition":%d,"users":1,"conversations":1,"different_users":0}
 {"partitions":1,"users":1,"conversations":1,"different_users":0,"new_epochs":0}
 `, partition) {
-		t.Errorf("of one partition it says %s", out)
+		t.Errorf("for one partition it prints %s", out)
 	}
-	// The servers go on with the new tables.
+	// The servers use the new tables.
 	publish(t, servers["api"], delivered("lunch", 3, `"ann","bob"`))
 	ann.awaitTotal(3)
 	bob.awaitTotal(2)
 	must(t, "verify", "--database-url="+database)
 }
 
-// One user is made right in place: under a greater version of the same epoch.
+// One user is healed in place, with a greater version of the same epoch.
 func TestRebuildOfAUser(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	servers := roles(t, database, redis, "--reconcile-interval=1h")
@@ -79,10 +79,10 @@ func TestRebuildOfAUser(t *testing.T) {
 		return must(t, append([]string{"rebuild", "--user=ann", "--database-url=" + database, "--redis-url=" + redis.URL()}, args...)...)
 	}
 	if out := rebuild(); out != `user "ann" matches the log, nothing was changed`+"\n" {
-		t.Errorf("it says %s", out)
+		t.Errorf("it prints %s", out)
 	}
 	if out := rebuild("--json"); out != `{"user_id":"ann","healed":false,"differences":[]}`+"\n" {
-		t.Errorf("it says %s", out)
+		t.Errorf("it prints %s", out)
 	}
 	sql(t, database, spoil, "ann")
 	if _, stderr, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "3 differences") {
@@ -94,7 +94,7 @@ user "ann": categories is {"chat":7} in the table, {"chat":1} by the log
 user "ann" was healed in version 2
 `
 	if out := rebuild(); out != want {
-		t.Errorf("it says\n%s, want\n%s", out, want)
+		t.Errorf("it prints\n%s, want\n%s", out, want)
 	}
 	ann.await("version 2", func() bool { return ann.version == 2 && ann.total == 1 && ann.epoch == epoch })
 	must(t, "verify", "--database-url="+database)
@@ -104,8 +104,9 @@ user "ann" was healed in version 2
 	}
 }
 
-// A rebuild that is killed with -9 changes nothing; the next one goes on, and
-// without Redis clients hear of it by reconciliation. There is one at a time.
+// A rebuild that is killed with -9 changes nothing and the next one continues
+// it. Without Redis, clients get the change by reconciliation. Only one
+// rebuild runs at a time.
 func TestRebuildIsKilled(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--reconcile-interval=1s")
@@ -148,15 +149,15 @@ func TestRebuildIsKilled(t *testing.T) {
 		t.Errorf("the next one exits with %d: %s", code, stderr)
 	}
 	if want := "1 user and 1 conversation of 16 partitions rebuilt from the log: 1 user corrected, 1 partition with a new epoch\n"; !strings.HasSuffix(out, want) {
-		t.Errorf("the next one says %s", out)
+		t.Errorf("the next one prints %s", out)
 	}
 	ann.await("another epoch", func() bool { return ann.epoch != epoch && ann.total == 1 })
 	must(t, "verify", "--database-url="+database)
 
 	if _, stderr, code := command(t, "rebuild", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition must be from 0 to 15") {
-		t.Errorf("of a partition that is not there: exit %d %s", code, stderr)
+		t.Errorf("an unknown partition: exit %d %s", code, stderr)
 	}
 	if _, stderr, code := command(t, "rebuild", "--redis-url=ftp://x", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--redis-url: ") {
-		t.Errorf("of a Redis that is none: exit %d %s", code, stderr)
+		t.Errorf("an invalid Redis URL: exit %d %s", code, stderr)
 	}
 }

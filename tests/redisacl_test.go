@@ -11,14 +11,14 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// minimalACL is what docs/operations.md says that badged needs of Redis.
+// minimalACL has the rights of Redis that docs/operations.md lists.
 var minimalACL = []any{"ACL", "SETUSER", "badged", "on", ">secret", "resetkeys", "resetchannels", "&badged:*", "-@all", "+ping", "+publish", "+subscribe", "+unsubscribe"}
 
-// clusterACL is what it needs in a cluster besides.
+// clusterACL has the further rights for a cluster.
 var clusterACL = []any{"+cluster|slots", "+command", "+spublish", "+ssubscribe", "+sunsubscribe"}
 
-// asMinimalUser makes the user of minimalACL, who may do more where that is
-// given, in a Redis, and returns a URL with which to be that user.
+// asMinimalUser creates a Redis user with minimalACL and more, and returns a
+// URL for that user.
 func asMinimalUser(t *testing.T, server *privateredis.Server, more ...any) string {
 	t.Helper()
 	options, err := redis.ParseURL(server.URL())
@@ -45,13 +45,12 @@ func withMinimalUser(t *testing.T, redisURL string) string {
 	return u.String()
 }
 
-// A user of Redis who may do no more than what is documented is enough, to serve
-// and for the check of the settings.
+// The documented rights of Redis suffice for serving and for config check.
 func TestRedisUserWithLeastRights(t *testing.T) {
 	serveWithLeastRights(t, asMinimalUser(t, newRedis(t)))
 }
 
-// The same in a cluster.
+// As above, in a cluster.
 func TestRedisClusterUserWithLeastRights(t *testing.T) {
 	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{})
 	if err != nil {
@@ -70,13 +69,13 @@ func serveWithLeastRights(t *testing.T, over string) {
 	p := rolesOver(t, database, over, "--reconcile-interval=10m")
 	if said, code := checkConnect(t, "--database-url="+database, "--redis-url="+over); code != 0 ||
 		!strings.Contains(said, "denies this user INFO") || !strings.Contains(said, "Redis delivers messages") {
-		t.Errorf("config check exits with %d and says\n%s", code, said)
+		t.Errorf("config check exits with %d and prints\n%s", code, said)
 	}
 	throughEverything(t, database, p["api"], p["gateway"])
 	awaitBus(t, p["gateway"], "ok", 1)
 	for role, p := range p {
 		if strings.Contains(p.out.String(), "NOPERM") {
-			t.Errorf("%s needs more:\n%s", role, p.out)
+			t.Errorf("%s lacks rights:\n%s", role, p.out)
 		}
 	}
 }

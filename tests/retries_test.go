@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A retry with a refreshed list of members: first an event names three users,
-// then, under the same id, ten. It counts once for each of the ten, whatever its
-// type, in one partition and in many, also where it comes a third time and says
-// something else; and what the tables hold is what the log says.
+// A retry with more users: an event names three users, then with the same id
+// ten. It takes effect once for each of the ten, for every type, within one
+// partition and across many, and a third repetition with other content changes
+// nothing. The tables match the log.
 func TestRetriesThatNameMoreUsers(t *testing.T) {
 	const members = 10
 	var ids []string
@@ -24,8 +24,8 @@ func TestRetriesThatNameMoreUsers(t *testing.T) {
 			database := newDatabase(t)
 			must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+database)
 			p := serve(t, database)
-			// Each conversation sees one type twice; in between the first three users
-			// do something that a second effect would undo.
+			// Each conversation gets one type twice. In between the first
+			// three users do something that a second effect would undo.
 			twice := func(typ, conversation, more string) (first, again string) {
 				data := `{"conversation_id":%q,"user_ids":[%s]` + more + `}`
 				id := conversation + " twice"
@@ -67,7 +67,8 @@ func TestRetriesThatNameMoreUsers(t *testing.T) {
 				louderAgain, levelAgain)...)
 
 			for i, id := range ids {
-				// Those who come later are marked, and left, at level none and read.
+				// For the users who were added, the conversations are marked,
+				// left, of level none, and read.
 				want := map[string]int64{"delivered": 1, "level": 1}
 				if i < 3 {
 					want = map[string]int64{"delivered": 1, "left": 1, "level": 1, "feed": 1}
@@ -83,7 +84,7 @@ func TestRetriesThatNameMoreUsers(t *testing.T) {
 				}
 			}
 			if out := must(t, "verify", "--database-url="+database); !strings.Contains(out, ": no difference") {
-				t.Errorf("verify says %s", out)
+				t.Errorf("verify prints %s", out)
 			}
 			must(t, "user", "explain", ids[0], "--database-url="+database)
 			must(t, "user", "explain", ids[9], "--database-url="+database)

@@ -17,8 +17,8 @@ import (
 	"github.com/badged/badged/internal/embedpg"
 )
 
-// postgresIn starts a Postgres on a data directory below dir, which ends with the
-// test.
+// postgresIn starts a Postgres with a data directory below dir. It ends with
+// the test.
 func postgresIn(t *testing.T, dir string) *embedpg.Server {
 	t.Helper()
 	s, err := embedpg.Start(t.Context(), embedpg.Config{DataDir: dir, Settings: pgtest.Settings()})
@@ -27,7 +27,7 @@ func postgresIn(t *testing.T, dir string) *embedpg.Server {
 	}
 	t.Cleanup(func() {
 		if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Log(err) // some tests have killed it
+			t.Log(err) // some tests kill it
 		}
 	})
 	return s
@@ -47,7 +47,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// copyTree copies what is in a directory, owners and modes included.
+// copyTree copies a directory tree with owners and modes.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
@@ -66,7 +66,7 @@ func baseBackup(t *testing.T, s *embedpg.Server, dir string, args ...string) {
 	if out, err := exec.CommandContext(t.Context(), s.Program("pg_basebackup"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("pg_basebackup: %v\n%s", err, out)
 	}
-	// It is ours so far, and Postgres runs as another user where we are root.
+	// The files are ours; as root, Postgres runs as another user.
 	owner, err := os.Stat(cfg.Host)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func parseURL(t *testing.T, url string) *pgx.ConnConfig {
 	return cfg
 }
 
-// value returns the one value of a query, on a connection of its own.
+// value returns the single value of a query, on a new connection.
 func value[T any](t *testing.T, url, sql string, args ...any) (v T) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -106,7 +106,7 @@ func value[T any](t *testing.T, url, sql string, args ...any) (v T) {
 	return v
 }
 
-// until returns once a query on a database says so.
+// until polls a query that returns a boolean until it is true.
 func until(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
 	for !value[bool](t, url, sql, args...) {
@@ -115,7 +115,7 @@ func until(t *testing.T, url, sql string, args ...any) {
 
 const epochs = `SELECT string_agg(epoch, ' ' ORDER BY partition_id) FROM badged.partitions`
 
-// insist publishes until that is accepted.
+// insist publishes an event until it is accepted.
 func insist(t *testing.T, p *process, event string) {
 	t.Helper()
 	for {
@@ -130,9 +130,9 @@ func insist(t *testing.T, p *process, event string) {
 	}
 }
 
-// rewound says what must be true of a database that has gone back to when three
-// messages had been delivered, while clients were told of six: four of another
-// conversation, which take the version past what the clients hold, make seven.
+// rewound checks a database that has gone back to three delivered messages
+// while clients had six. Four messages of another conversation take the
+// version past the clients' and make seven.
 func rewound(t *testing.T, url string, p *process, connected, away *client, before string) {
 	t.Helper()
 	for seq := 1; seq <= 4; seq++ {
@@ -144,12 +144,12 @@ func rewound(t *testing.T, url string, p *process, connected, away *client, befo
 	connected.await("the numbers of the tables", right(connected))
 	back := away.resume(p.url)
 	back.await("the numbers of the tables, resumed", right(back))
-	// Partitions to which nothing happens, too, as soon as they are owned again.
+	// Epochs of idle partitions change too, once they are owned again.
 	until(t, url, `SELECT NOT EXISTS (SELECT FROM badged.partitions WHERE epoch = ANY (string_to_array($1, ' ')))`, before)
 }
 
-// tellUpTo publishes messages of the conversation c until clients have been told of
-// them, from the first to the last.
+// tellUpTo publishes messages first to last of the conversation c, and waits
+// until clients have them.
 func tellUpTo(t *testing.T, p *process, clients []*client, first, last int) {
 	t.Helper()
 	for seq := first; seq <= last; seq++ {
@@ -160,8 +160,8 @@ func tellUpTo(t *testing.T, p *process, clients []*client, first, last int) {
 	}
 }
 
-// An asynchronous standby is promoted that lacks the last commits: all clients
-// come to hold what it has, without an operator.
+// After a failover to an asynchronous standby that lacks the last commits, all
+// clients get the standby's state without an operator.
 func TestFailoverThatLosesTheTail(t *testing.T) {
 	dir := openDir(t)
 	primary := postgresIn(t, filepath.Join(dir, "primary"))
@@ -180,7 +180,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	tellUpTo(t, p, clients, 1, 3)
 	before := value[string](t, primary.URL(), epochs)
 
-	// The last that the standby gets.
+	// The last message that the standby receives.
 	until(t, standby.URL(), `SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn`, value[string](t, primary.URL(), `SELECT pg_current_wal_lsn()::text`))
 	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
 		alter(t, standby.URL(), sql)
@@ -209,12 +209,12 @@ func alter(t *testing.T, url, sql string) {
 	}
 }
 
-// A database that is put back in its place while servers run, or while none does:
-// all clients come to hold what it has, without an operator.
-func TestDatabaseIsPutBack(t *testing.T) {
+// When a database is restored while servers run, or while none runs, all
+// clients get its state without an operator.
+func TestDatabaseIsRestored(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// keep keeps the present state in a directory.
+		// keep stores the present state in a directory.
 		keep func(t *testing.T, s *embedpg.Server, pgdata, kept string)
 	}{
 		{"a base backup, on a timeline of its own", func(t *testing.T, s *embedpg.Server, _, kept string) {

@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// as returns the URL of a database for a role.
+// as returns the URL of a database with another role.
 func as(t *testing.T, database, role string) string {
 	t.Helper()
 	url := strings.Replace(database, "user=badged", "user="+role, 1)
@@ -31,8 +31,8 @@ func as(t *testing.T, database, role string) string {
 	return url
 }
 
-// granted returns a migrated database on a server of its own, with the roles that
-// docs/operations.md describes.
+// granted returns a migrated database on a new server, with the roles of
+// docs/operations.md.
 func granted(t *testing.T) (database string) {
 	t.Helper()
 	database = pgtest.NewServer(t).NewDB(t, pgtest.Template{})
@@ -44,7 +44,7 @@ func granted(t *testing.T) (database string) {
 	return database
 }
 
-// mayNot checks that a role may not do something.
+// mayNot checks that a role lacks the right for a statement.
 func mayNot(t *testing.T, conn *pgx.Conn, statement string) {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
@@ -60,9 +60,9 @@ func mayNot(t *testing.T, conn *pgx.Conn, statement string) {
 	}
 }
 
-// A server does all of its work with the rights of a server: what operators do on
-// the admin page and on the command line too. It can neither take back what is in
-// the log, nor change the audit trail.
+// The role server suffices for everything a server does, including operations
+// on the admin page and the command line. It cannot change the log's past or
+// the audit trail.
 func TestServerRole(t *testing.T) {
 	database := granted(t)
 	server, reader := as(t, database, "server"), as(t, database, "reader")
@@ -105,7 +105,7 @@ func TestServerRole(t *testing.T) {
 	}
 
 	conn := connectTo(t, server)
-	// What the projector does once a minute, and the expiry sweep.
+	// Periodic work of the projector, and the expiry sweep.
 	for _, statement := range []string{
 		`SELECT badged.create_dedup_generation(0)`, `SELECT badged.drop_dedup_generations(0)`, `SELECT badged.extend_log(0, '7 days', 1048576)`,
 		`SELECT badged.bury_unissued(0)`, `INSERT INTO badged.events_p00 (uuid, payload, own) VALUES (gen_random_uuid(), '{}', true)`,
@@ -131,7 +131,7 @@ func TestServerRole(t *testing.T) {
 		{"migrate", "grant", "reader", "publisher"},
 	} {
 		if _, stderr, code := command(t, append(args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, "permission denied") {
-			t.Errorf("%s exits with %d and says %s", args[0], code, stderr)
+			t.Errorf("%s exits with %d and prints %s", args[0], code, stderr)
 		}
 	}
 	conn = connectTo(t, reader)
@@ -144,8 +144,7 @@ func TestServerRole(t *testing.T) {
 	}
 }
 
-// A backend publishes with the rights of a publisher in each of the ways there
-// are.
+// The role publisher suffices for every way to publish.
 func TestPublisherRole(t *testing.T) {
 	database := granted(t)
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
@@ -219,8 +218,8 @@ func TestPublisherRole(t *testing.T) {
 	}
 }
 
-// A publisher that was taken over cannot stop a server, nor write what badged
-// alone writes: whatever it can get into the log ends as a dead letter.
+// A stolen publisher role cannot stop a server or forge badged's own events:
+// anything else that it can store in the log becomes a dead letter.
 func TestPublisherRoleAttacks(t *testing.T) {
 	database := granted(t)
 	url := as(t, database, "publisher")
@@ -259,13 +258,14 @@ func TestPublisherRoleAttacks(t *testing.T) {
 		mayNot(t, conn, statement)
 	}
 
-	// All that it may call.
+	// All functions that it may call.
 	if got := rowsOf(t, database, `SELECT proname::text FROM pg_proc
 WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"expect_rows", "log_era", "log_needs_repair", "publish", "publish_batch"}) {
 		t.Errorf("a publisher may call %q", got)
 	}
 
-	// What runs as the owner must not take what the caller puts in front.
+	// Functions that run as the owner must ignore objects in the caller's
+	// search_path.
 	sql(t, database, `CREATE SCHEMA trap AUTHORIZATION publisher`)
 	execute(t, conn, `
 CREATE FUNCTION trap.caught() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'caught: running as %', current_user; END $$;
@@ -278,7 +278,7 @@ CREATE TEMPORARY TABLE settings AS SELECT 1 AS partitions, 1::bigint AS settled_
 SET search_path = trap, pg_temp, pg_catalog`)
 	var needed bool
 	if err := conn.QueryRow(t.Context(), `SELECT badged.log_needs_repair()`).Scan(&needed); err != nil || needed {
-		t.Errorf("with traps in the search path the log needs repair: %t, %v", needed, err)
+		t.Errorf("with traps in the search path the log needs renumbering: %t, %v", needed, err)
 	}
 
 	forged := fmt.Sprintf(`{"specversion":"1.0","id":"x","source":"badged/expiry","type":"conversation.%sexpired","data":{"conversation_id":"team","user_ids":["ann"],"up_to_seq":1}}`, "")
@@ -308,14 +308,14 @@ SET search_path = trap, pg_temp, pg_catalog`)
 		t.Errorf("%d dead letters, want %d", n, len(strays)+1)
 	}
 	if got := rowsOf(t, database, `SELECT reason FROM badged.dead_letters WHERE reason LIKE '%itself%'`); len(got) != 2 {
-		t.Errorf("%d forged expiries are named so, want 2", len(got))
+		t.Errorf("%d dead letters name a forged expiry, want 2", len(got))
 	}
 	const group = "INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')"
 	sql(t, database, group) // as the owner
 	launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
 }
 
-// stranger returns a user of another partition.
+// stranger returns a user in another partition.
 func stranger(user string) string {
 	for i := 0; ; i++ {
 		if other := fmt.Sprint("u", i); events.PartitionOf(other, 16) != events.PartitionOf(user, 16) {
@@ -329,7 +329,7 @@ func relationExists(t *testing.T, database, name string) bool {
 	return rowsOf(t, database, `SELECT (to_regclass('`+name+`') IS NOT NULL)::text`)[0] == "true"
 }
 
-// rowsOf returns the rows of a query, each of one text.
+// rowsOf returns the rows of a query with one text column.
 func rowsOf(t *testing.T, database, query string) []string {
 	t.Helper()
 	rows, err := connectTo(t, database).Query(t.Context(), query)

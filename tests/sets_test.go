@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// listing is a conversation of a user as a server lists it.
+// listing is a conversation of a user in a server's list.
 type listing struct {
 	ConversationID string `json:"conversation_id"`
 	Unread         int64
@@ -16,8 +16,8 @@ type listing struct {
 	FirstUnreadSeq int64 `json:"first_unread_seq"`
 }
 
-// theConversation returns the one conversation of a user, once a position is in
-// it.
+// theConversation returns the only conversation of a user, once it includes a
+// position.
 func theConversation(t *testing.T, p *process, user, position string) listing {
 	t.Helper()
 	total(t, p, user, position)
@@ -29,15 +29,15 @@ func theConversation(t *testing.T, p *process, user, position string) listing {
 	return page.Conversations[0]
 }
 
-// A conversation without gaps is exact however many separate mentions and holes
-// it has.
+// A conversation without gaps in its seqs is exact, however many separate
+// mentions and holes it has.
 func TestDenseConversation(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
 	const messages, mentions = 4001, 1100
 	var evs []string
 	for seq := 1; seq <= messages; seq++ {
-		// Ben gets every second message only.
+		// Ben gets only every second message.
 		data := fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann"%s]`, seq, map[bool]string{true: `,"ben"`}[seq%2 == 0])
 		if seq%2 == 0 && seq <= 2*mentions {
 			data += `,"mentioned_user_ids":["ann"]`
@@ -63,13 +63,13 @@ func TestDenseConversation(t *testing.T) {
 		t.Errorf("the total of ben is %d, want %d", n, messages/2-13)
 	}
 	if out := must(t, "verify", "--database-url="+database); !strings.Contains(out, ": no difference") {
-		t.Errorf("verify says %s", out)
+		t.Errorf("verify prints %s", out)
 	}
 }
 
-// Where seqs are far apart and a user has read nothing of thousands, part of a
-// conversation is only counted. The first unread message is one that exists all
-// the same, in the list and in the snapshot, after a read and a recall too.
+// If seqs are far apart and a user has thousands unread, part of a
+// conversation is only counted. Its first unread message still exists, in the
+// list and in the snapshot, also after a read and a recall.
 func TestFirstUnreadOfASparseConversation(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -97,6 +97,6 @@ func TestFirstUnreadOfASparseConversation(t *testing.T) {
 	check(p.mustPost(read("half a message", "c", 1000*distance+distance/2, `"ann"`)), 1001, 1100)
 	check(p.mustPost(read("the rest of the block", "c", 2500*distance, `"ann"`)), 2501, 2501)
 	if out := must(t, "verify", "--database-url="+database); !strings.Contains(out, ": no difference") {
-		t.Errorf("verify says %s", out)
+		t.Errorf("verify prints %s", out)
 	}
 }

@@ -20,29 +20,28 @@ import (
 )
 
 var (
-	soakFor     = flag.Duration("soak", 4*time.Second, "for how long TestSoak disturbs its clients")
-	soakClients = flag.Int("soak-clients", 100, "how many clients TestSoak has, each a user of its own")
+	soakFor     = flag.Duration("soak", 4*time.Second, "how long TestSoak disturbs its clients")
+	soakClients = flag.Int("soak-clients", 100, "how many clients TestSoak has, one user each")
 	soakRate    = flag.Int("soak-rate", 50, "how many events a second are published in TestSoak")
 )
 
 const (
-	// soakMembers is how many users each event is for.
+	// soakMembers is the number of users of each event.
 	soakMembers = 5
 	// soakRestarts is how often Redis is killed and started again.
 	soakRestarts = 6
-	// soakStays is how long a client stays connected on average, if the run is
-	// not over before.
+	// soakStays is how long a client stays connected on average.
 	soakStays = time.Minute
-	// flatFrom is from which length on a run is one to judge memory by, and
-	// flatFactor how much of it there may be in the end of what there was early
-	// on. What a process takes while it grows into its work is not early.
+	// flatFrom is the least length of a run that is judged by its memory.
+	// flatFactor is the most that memory may grow from early to late samples;
+	// the first samples, while a process warms up, do not count.
 	flatFrom   = time.Minute
 	flatFactor = 1.5
 )
 
-// Clients that lose their connections at random, while Redis restarts now and
-// then and messages come and are read: in the end each has what Postgres has,
-// none ever saw a version go back, and the server has not grown.
+// Clients lose their connections at random, Redis restarts at intervals, and
+// messages arrive and are read. In the end each client has the state in
+// Postgres, no version ever went back, and the server's memory has not grown.
 func TestSoak(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=10s")
@@ -86,7 +85,7 @@ func TestSoak(t *testing.T) {
 	awaitNothingLeft(t, gateway, before)
 }
 
-// soak is clients and what is done to them.
+// soak disturbs clients and counts what happened.
 type soak struct {
 	t                                  *testing.T
 	api                                *process
@@ -95,13 +94,13 @@ type soak struct {
 	published, retried, lost, restarts atomic.Int64
 }
 
-// happened reports whether there has been some of everything, which on a busy
-// machine takes longer than a short run is to last.
+// happened reports whether everything has occurred at least once. On a busy
+// machine that can take longer than a short run.
 func (s *soak) happened() bool {
 	return s.published.Load() > 0 && s.lost.Load() > 0 && s.restarts.Load() > 0
 }
 
-// soakApp is the app of one user, which comes back whenever its connection ends.
+// soakApp is the app of one user; it reconnects whenever its connection ends.
 type soakApp struct {
 	mu sync.Mutex
 	c  *client
@@ -115,7 +114,7 @@ func (a *soakApp) client() *client {
 
 func soakUser(i int) string { return fmt.Sprintf("user-%d", i) }
 
-// connect connects everybody and keeps them connected until done is closed.
+// connect connects all clients and keeps them connected until done is closed.
 func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
 	s.apps = make([]*soakApp, *soakClients)
 	slots := make(chan struct{}, 20)
@@ -145,8 +144,8 @@ func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
 	}
 }
 
-// soakToken returns a token that outlives the run. The binary would take minutes
-// to make thousands.
+// soakToken returns a token that outlives the run. Making thousands with the
+// binary would take minutes.
 func soakToken(t *testing.T, user string) string {
 	name, key, _ := strings.Cut(jwtKeys, "=HS256:")
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -160,7 +159,7 @@ func soakToken(t *testing.T, user string) string {
 	return signed
 }
 
-// keep has an app come back until done is closed.
+// keep reconnects an app until done is closed.
 func (s *soak) keep(done <-chan struct{}, a *soakApp) {
 	for {
 		c := a.client()
@@ -203,7 +202,7 @@ func every(done <-chan struct{}, interval time.Duration, f func()) {
 	}
 }
 
-// publish publishes messages, and now and then that one was read.
+// publish publishes messages and some reads.
 func (s *soak) publish(done <-chan struct{}) {
 	const perSecond = 10 // requests
 	random := rand.New(rand.NewPCG(1, 2))
@@ -239,18 +238,18 @@ func (s *soak) publish(done <-chan struct{}) {
 	})
 }
 
-// drop ends connections at random, without a word.
+// drop closes connections at random, without a close frame.
 func (s *soak) drop(done <-chan struct{}) {
 	random := rand.New(rand.NewPCG(3, 4))
 	stays := min(soakStays, *soakFor)
 	every(done, stays/time.Duration(len(s.apps)), func() {
-		_ = s.apps[random.IntN(len(s.apps))].client().conn.CloseNow() // it may be on its way back
+		_ = s.apps[random.IntN(len(s.apps))].client().conn.CloseNow() // it may be reconnecting
 	})
 }
 
 // restart kills Redis and starts it again.
 func (s *soak) restart(done <-chan struct{}, redis *privateredis.Server) {
-	every(done, 2**soakFor/(2*soakRestarts+1), func() { // the last not at the very end
+	every(done, 2**soakFor/(2*soakRestarts+1), func() { // the last restart is not at the very end
 		if err := redis.Restart(s.t.Context()); err != nil {
 			s.t.Error(err)
 		}
@@ -258,8 +257,8 @@ func (s *soak) restart(done <-chan struct{}, redis *privateredis.Server) {
 	})
 }
 
-// settle waits until every client has what Postgres has, and returns how many do
-// not come to that.
+// settle waits until every client has the state in Postgres, and returns how
+// many do not reach it.
 func (s *soak) settle() (wrong int) {
 	position := publish(s.t, s.api, event("the last", "message.delivered", `{"conversation_id":"last","seq":1,"user_ids":["user-0"]}`))
 	deadline := time.After(patience)
@@ -286,7 +285,7 @@ func (s *soak) settle() (wrong int) {
 		case <-changed:
 		case <-time.After(time.Second): // it may have changed before
 		case <-deadline:
-			s.t.Errorf("%d clients have not what Postgres has", wrong)
+			s.t.Errorf("%d clients differ from Postgres", wrong)
 			return wrong
 		}
 	}
@@ -300,10 +299,10 @@ func indices(n int) []int {
 	return all
 }
 
-// badge is what Postgres has of a user.
+// badge is a user's badge in Postgres.
 type badge struct{ Total, Version int64 }
 
-// badges returns those of up to 1,000 users once a position is in them.
+// badges returns the badges of up to 1,000 users once they include a position.
 func badges(t *testing.T, p *process, users []int, position string) []badge {
 	t.Helper()
 	ids := make([]string, len(users))
@@ -322,8 +321,8 @@ func badges(t *testing.T, p *process, users []int, position string) []badge {
 	return found.Badges
 }
 
-// memorySamples are the resident memory of processes by role, in MiB, at equal
-// intervals.
+// memorySamples has the resident memory of processes by role, in MiB, sampled
+// at equal intervals.
 type memorySamples map[string][]float64
 
 // sampleMemory samples until done is closed.
@@ -345,8 +344,8 @@ func sampleMemory(done <-chan struct{}, p map[string]*process) memorySamples {
 	return found
 }
 
-// judge compares the second fifth of the samples, when everything has happened
-// once, with the last.
+// judge compares the last fifth of the samples with the second, by which
+// everything has happened once.
 func (m memorySamples) judge(t *testing.T) {
 	t.Helper()
 	mean := func(some []float64) float64 {

@@ -4,8 +4,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// tally is what the events of a backend come to, worked out with plain sets:
-// how many are unread in each room, and how many changes the user could see.
+// tally computes the result of a backend's events with plain sets: the unread
+// count of each room, and the number of visible changes.
 type tally map[string]*tallied
 
 // tallied is one user.
@@ -20,8 +20,7 @@ type room struct {
 	unread, recalled map[int64]bool
 }
 
-// count adds events in the order of a log. One whose name came before changes
-// nothing.
+// count adds events in the order of a log. A repeated event changes nothing.
 func (t tally) count(log []events.Event) {
 	names := map[string]bool{}
 	for _, e := range log {
@@ -45,8 +44,7 @@ func (u *tallied) add(e events.Event) {
 		r = &room{unread: map[int64]bool{}, recalled: map[int64]bool{}}
 		u.rooms[d.ConversationID] = r
 	}
-	// An event puts in or takes out, never both: what cannot be seen here is
-	// the same as before.
+	// An event only adds or only removes: so equal sizes mean an equal state.
 	seen := func() [3]int64 { return [3]int64{r.last, r.read, int64(len(r.unread))} }
 	before := seen()
 	switch e.Type {
@@ -73,7 +71,7 @@ func (u *tallied) add(e events.Event) {
 	}
 }
 
-// unread returns what a user has unread, by conversation.
+// unread returns a user's unread counts by conversation, and their sum.
 func (t tally) unread(user string) (by map[string]int64, sum int64) {
 	by = map[string]int64{}
 	if u := t[user]; u != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A fresh token that ends before the one that it replaces ends the connection.
+// A fresh token that expires before the one that it replaces ends the
+// connection.
 func TestFreshTokenThatEndsSooner(t *testing.T) {
 	p := gatewayAlone(t)
 	c := connect(t, p.url, "ann")
@@ -29,14 +30,14 @@ func TestFreshTokenThatEndsSooner(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.frames {
-		if f == `{"t":"ping"}` { // which comes after 25 seconds
+		if f == `{"t":"ping"}` { // it comes after 25 seconds
 			t.Error("a token for a second outlived a ping")
 		}
 	}
 }
 
-// A command whose body comes after its token has ended is refused.
-func TestCommandThatOutlivesItsToken(t *testing.T) {
+// A command whose body arrives after the token has expired is refused.
+func TestCommandAfterItsTokenExpires(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	jwt := strings.TrimSpace(must(t, "token", "--ttl=2s", "ann"))
 	command := dialRaw(t, p)
@@ -44,10 +45,10 @@ func TestCommandThatOutlivesItsToken(t *testing.T) {
 	command.send(fmt.Appendf(nil, "POST /v1/commands HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", jwt, len(body)))
 	goOn := command.answer()
 	_ = goOn.Body.Close()
-	if goOn.StatusCode != http.StatusContinue { // the token was good
+	if goOn.StatusCode != http.StatusContinue { // the token is still valid
 		t.Fatalf("the head is answered with %d", goOn.StatusCode)
 	}
-	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4202 { // at which time the token ends
+	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4202 { // waits until the token has expired
 		t.Fatalf("the connection ended with %d", code)
 	}
 	command.send([]byte(body))
@@ -58,8 +59,7 @@ func TestCommandThatOutlivesItsToken(t *testing.T) {
 	}
 }
 
-// A token that ends beyond the years of RFC 3339 is refused, and its client is
-// told why.
+// A token that expires after the last RFC 3339 time is refused with a reason.
 func TestTokenThatEndsAfterTheYear9999(t *testing.T) {
 	p := gatewayAlone(t)
 	signed := func(exp any) string {
@@ -97,7 +97,7 @@ func TestTokenThatEndsAfterTheYear9999(t *testing.T) {
 	}
 }
 
-// Keys that are asked for over https never come over http.
+// A key set with an https URL is never fetched over http.
 func TestKeySetStaysWithHTTPS(t *testing.T) {
 	const keys = `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"e","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
 	var asked atomic.Int32
@@ -131,12 +131,12 @@ func TestKeySetStaysWithHTTPS(t *testing.T) {
 					break
 				}
 				if !strings.Contains(ready, "not fetched yet") || time.Now().After(deadline) {
-					t.Fatalf("it says %s", ready)
+					t.Fatalf("it prints %s", ready)
 				}
 			}
 		})
 	}
 	if n := asked.Load(); n != 0 {
-		t.Errorf("keys were asked for %d times over http", n)
+		t.Errorf("keys were requested %d times over http", n)
 	}
 }

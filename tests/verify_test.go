@@ -54,7 +54,7 @@ func getAs(t *testing.T, key, url string) (status int, answer string) {
 	return res.StatusCode, string(b)
 }
 
-// Why a badge is what it is: on the command line, over HTTP, now and then.
+// Explanations on the command line and over HTTP, now and at earlier times.
 func TestExplain(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
@@ -73,11 +73,11 @@ func TestExplain(t *testing.T) {
 		"\n  2 ", "  lunch/2  test\n", "\nEvents that changed no count:\n", "the user had an event of the same source and id before, at ",
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
+			t.Errorf("it does not print %q:\n%s", want, out)
 		}
 	}
 	if strings.Contains(out, "lunch/1") {
-		t.Errorf("what is read counts:\n%s", out)
+		t.Errorf("a read message counts:\n%s", out)
 	}
 
 	out = must(t, "user", "explain", "ann", "--json", "--database-url="+database)
@@ -95,11 +95,12 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the explanation is %s", out)
 	}
 
-	// Why it is not more: the first message was read, by an event that is named.
+	// Why the total is not higher: the explanation names the event that read
+	// the first message.
 	out = must(t, "user", "explain", "ann", "--history", "--delivered=2", "--conversation=lunch", "--database-url="+database)
 	for _, want := range []string{"\nThe total over time, from 0:\n", "\n  0      -1 ", "  lunch/1  read    conversation.read read of test, ", "  lunch/2  unread "} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
+			t.Errorf("it does not print %q:\n%s", want, out)
 		}
 	}
 	_, answer = getAs(t, adminKey, p.url+"/admin/v1/users/ann/explain?history=true&delivered=1")
@@ -113,12 +114,12 @@ func TestExplain(t *testing.T) {
 		t.Errorf("the page before is %s", answer)
 	}
 
-	// Before the second message came.
+	// Before the second message.
 	before := fromCLI.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
 	if out := must(t, "user", "explain", "ann", "--at="+before, "--database-url="+database); !strings.Contains(out, "total     0\n") || !strings.Contains(out, "Nothing is unread.") {
-		t.Errorf("as of %s it says\n%s", before, out)
+		t.Errorf("as of %s it prints\n%s", before, out)
 	}
-	// The event is a row of its own in the partition of bob.
+	// In bob's partition the event has a row of its own.
 	var ofBob replay.Explanation
 	decode(t, must(t, "user", "explain", "bob", "--json", "--database-url="+database), &ofBob)
 	before = ofBob.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
@@ -134,10 +135,10 @@ func TestExplain(t *testing.T) {
 	sql(t, database, `UPDATE badged.users SET total = 5 WHERE user_id = 'ann'`)
 	out, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database)
 	if code != 1 || !strings.Contains(out, "total     1\n") || !strings.Contains(stderr, "run `badged verify --user ann`") || !strings.Contains(stderr, "total 5") {
-		t.Errorf("of a wrong total: exit %d\n%s%s", code, out, stderr)
+		t.Errorf("with a wrong total: exit %d\n%s%s", code, out, stderr)
 	}
 	if _, stderr, code := command(t, "user", "explain", "ann", "--at=yesterday", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--at") {
-		t.Errorf("of a time that is none: exit %d %s", code, stderr)
+		t.Errorf("an invalid time: exit %d %s", code, stderr)
 	}
 }
 
@@ -148,8 +149,8 @@ func decode(t *testing.T, text string, into any) {
 	}
 }
 
-// The tables against the log, from the command line: while the server runs,
-// and after somebody has changed a row.
+// Verification from the command line: while the server runs, and after a row
+// was changed.
 func TestVerify(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
@@ -159,13 +160,13 @@ func TestVerify(t *testing.T) {
 	total(t, p, "bob", position)
 	out := must(t, "verify", "--database-url="+database)
 	if out != "2 users and 3 conversations of 16 partitions compared with the log: no difference\n" {
-		t.Errorf("it says %s", out)
+		t.Errorf("it prints %s", out)
 	}
 	for _, only := range []string{"--user=ann", "--user=nobody", "--sample=1", "--sample=100", "--partition=0"} {
 		must(t, "verify", only, "--database-url="+database)
 	}
 	if out := must(t, "verify", "--json", "--database-url="+database); out != `{"partitions":16,"users":2,"conversations":3,"differences":0}`+"\n" {
-		t.Errorf("it says %s", out)
+		t.Errorf("it prints %s", out)
 	}
 
 	sql(t, database, `UPDATE badged.conversations SET unread = 7 WHERE user_id = 'ann' AND conversation_id = 'crew'`)
@@ -184,11 +185,11 @@ func TestVerify(t *testing.T) {
 	}
 	must(t, "verify", "--user=bob", "--database-url="+database)
 
-	// Somebody deletes what was folded.
+	// Delete the folded events.
 	sql(t, database, fmt.Sprintf(`TRUNCATE badged.events_p%02d`, events.PartitionOf("ann", 16)))
 	out, stderr, code = command(t, "verify", "--database-url="+database)
 	if want := `user "ann": the row is present in the table, absent by the log` + "\n"; code != 1 || !strings.Contains(out, want) {
-		t.Errorf("of a log that was emptied: exit %d\n%s%s", code, out, stderr)
+		t.Errorf("with an empty log: exit %d\n%s%s", code, out, stderr)
 	}
 
 	for _, usage := range [][]string{{"--user=ann", "--sample=1"}, {"--user=ann", "--partition=1"}, {"--sample=-1"}, {"--user="}, {"--partition=x"}} {
@@ -197,12 +198,12 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	if _, stderr, code := command(t, "verify", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition must be from 0 to 15") {
-		t.Errorf("of a partition that is not there: exit %d %s", code, stderr)
+		t.Errorf("an unknown partition: exit %d %s", code, stderr)
 	}
 }
 
-// A server that heals itself: a client gets what is right, under a greater
-// version, and does nothing for it.
+// With --self-heal the server corrects a wrong row under a greater version,
+// and clients get it.
 func TestSelfHeal(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--verify-interval=10ms", "--self-heal")

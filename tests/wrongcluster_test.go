@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// connectTo opens a connection that lasts as long as the test.
+// connectTo opens a connection that ends with the test.
 func connectTo(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -48,10 +48,10 @@ func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// A database is dumped with some events not folded yet, and restored into a
-// younger Postgres cluster, where the backend goes on publishing. The servers
-// say that the log is out of order and what to run; a repair that is killed is
-// run again; and everybody gets every message.
+// A database with unfolded events is dumped and restored into a younger
+// Postgres cluster, where the backend goes on publishing. Servers refuse to
+// start and name the command to run. The renumbering is killed and run again,
+// and every user gets every message.
 func wrongCluster(t *testing.T) {
 	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
 	original, restored := from.NewDB(t, pgtest.Template{}), to.NewDB(t, pgtest.Template{})
@@ -84,7 +84,7 @@ func wrongCluster(t *testing.T) {
 	} {
 		_, stderr, code := command(t, append(args, database)...)
 		if code != 1 || !strings.Contains(stderr, "run `badged repair-log --database-url …`") || strings.Count(stderr, "badged: ") != 1 {
-			t.Errorf("%v exits with %d and says\n%s", args, code, stderr)
+			t.Errorf("%v exits with %d and prints\n%s", args, code, stderr)
 		}
 	}
 	if out := must(t, "repair-log", "--dry-run", database); !strings.Contains(out, "would renumber 3 events; 1 appended") || !strings.Contains(out, "nothing was changed") {
@@ -93,14 +93,14 @@ func wrongCluster(t *testing.T) {
 
 	killRepair(t, restored)
 	if _, stderr, code := command(t, "lag", database); code != 1 || !strings.Contains(stderr, "repair-log") {
-		t.Errorf("after half a repair lag exits with %d and says\n%s", code, stderr)
+		t.Errorf("after half of the renumbering lag exits with %d and prints\n%s", code, stderr)
 	}
 	out := must(t, "repair-log", database)
 	if strings.Count(out, "renumbered 3 events; 1 appended") != 1 || !strings.HasSuffix(out, "servers can start\n") {
-		t.Errorf("the repair that goes on prints\n%s", out)
+		t.Errorf("the continued renumbering prints\n%s", out)
 	}
 	if out := must(t, "repair-log", database); !strings.HasPrefix(out, "nothing to do") {
-		t.Errorf("a third repair prints\n%s", out)
+		t.Errorf("a third renumbering prints\n%s", out)
 	}
 
 	p = serve(t, restored)
@@ -110,10 +110,10 @@ func wrongCluster(t *testing.T) {
 			t.Errorf("%s's total is %d, want 5", user, n)
 		}
 	}
-	must(t, "verify", database) // which exits with 1 on any difference
+	must(t, "verify", database) // exits with 1 on any difference
 }
 
-// killRepair kills a repair after its first partition, while it works on the
+// killRepair kills repair-log after its first partition, while it works on the
 // second.
 func killRepair(t *testing.T, database string) {
 	t.Helper()
@@ -134,7 +134,7 @@ func killRepair(t *testing.T, database string) {
 	}
 	line, _ := bufio.NewReader(stdout).ReadString('\n')
 	if !strings.HasPrefix(line, fmt.Sprintf("partition %d: renumbered 3 events", homes[0])) {
-		t.Errorf("the repair prints %q", line)
+		t.Errorf("repair-log prints %q", line)
 	}
 	const session = `SELECT FROM pg_stat_activity WHERE application_name = 'badged repair-log'`
 	awaitRow(t, watcher, session+` AND wait_event_type = 'Lock'`)
@@ -143,10 +143,10 @@ func killRepair(t *testing.T, database string) {
 	}
 	_ = cmd.Wait() // it was killed
 
-	// Its session, which waits, has not noticed.
+	// Its session is blocked and has not noticed the kill.
 	_, stderr, code := command(t, "repair-log", "--database-url="+database)
 	if code != 1 || !strings.Contains(stderr, `is owned by "badged repair-log"`) {
-		t.Errorf("beside the session of the killed one repair-log exits with %d and says\n%s", code, stderr)
+		t.Errorf("while the killed one's session lives, repair-log exits with %d and prints\n%s", code, stderr)
 	}
 	execute(t, holder, `ROLLBACK`)
 	awaitRow(t, watcher, `SELECT WHERE NOT EXISTS (`+session+`)`)

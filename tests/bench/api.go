@@ -130,7 +130,7 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body []b
 // statusError is an answer with an unexpected status.
 type statusError struct {
 	code       int
-	retryAfter string // header, "" where there is none
+	retryAfter string // header, "" if absent
 	answer     string
 }
 

@@ -20,8 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// writeTraffic writes a file of few messages, small enough to load in no
-// time.
+// writeTraffic writes a file of a few messages that loads quickly.
 func writeTraffic(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "traffic.txt")
@@ -31,11 +30,11 @@ func writeTraffic(t *testing.T) string {
 	return file
 }
 
-// The whole program, small: every side of every scenario counts right, or it
-// would fail, and what it prints is what it writes.
+// The whole program at a small scale: every side of every scenario counts
+// correctly, and the printed report matches the files.
 func TestRun(t *testing.T) {
 	out := t.TempDir()
-	base, err := makeDir("") // of its own, where another run leaves nothing
+	base, err := makeDir("") // separate, so that no other run leaves files
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +45,7 @@ func TestRun(t *testing.T) {
 		t.Fatalf("exit %d:\n%s%s", code, stdout.String(), stderr.String())
 	}
 	for _, want := range []string{
-		"the numbers say nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "1,000 messages",
+		"the numbers mean nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "1,000 messages",
 		"| sustained | rate of badged / Redis Lua |", "### load",
 	} {
 		if !strings.Contains(stdout.String(), want) {
@@ -73,8 +72,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d of %d aims are judged", r.Scenario, len(r.Verdicts), want)
 		}
 		for _, s := range r.Sides {
-			// With as few connections as here, garbage that a server frees meanwhile
-			// can outweigh them: the memory per connection is then below zero.
+			// With this few connections, garbage that a server frees can
+			// outweigh them: the memory per connection is then negative.
 			if m, ok := r.series(s.Name, r.Main); !ok || m.Min == 0 || m.Min < 0 && scenario.name != "connections" {
 				t.Errorf("%s: %s measured %+v", r.Scenario, s.Name, s.Measures)
 			}
@@ -91,7 +90,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// forgetful is a way that loses an event now and then.
+// forgetful is a way that sometimes loses an event.
 type forgetful struct {
 	totals map[string]int64
 	lose   int
@@ -122,7 +121,7 @@ func (f *forgetful) Totals(_ context.Context, users []string) (totals []int64, e
 
 func (f *forgetful) Close(context.Context) error { return nil }
 
-// A way that loses one event is found out.
+// A way that loses one event is detected.
 func TestWaysAreChecked(t *testing.T) {
 	cfg := stream.Config{Users: 10, Conversations: 2, Repeats: 0.1, Seed: 1}
 	for _, c := range []struct {
@@ -140,8 +139,8 @@ func TestWaysAreChecked(t *testing.T) {
 	}
 }
 
-// A load or a client whose totals are not what they must be fails.
-func TestLoadOfWrongTotals(t *testing.T) {
+// A load or a client with wrong totals fails.
+func TestWrongTotalsFail(t *testing.T) {
 	rig, err := newRig(t.Context(), options{traffic: writeTraffic(t)}, progress{t.Output()})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +157,7 @@ func TestLoadOfWrongTotals(t *testing.T) {
 	}
 	rig.traffic.want.messages++
 	if _, err := loadRound(t.Context(), rig, oneProcess); !errors.Is(err, errWrong) {
-		t.Errorf("a message is missing, reported is %v", err)
+		t.Errorf("a message is missing, got %v", err)
 	}
 }
 
@@ -184,8 +183,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Sides take turns, a failed round counts for no side and does not keep the
-// next from being run, and aims are judged round by round.
+// Sides take turns. A failed round counts for no side and does not stop the
+// next. Aims are judged round by round.
 func TestScenario(t *testing.T) {
 	var turns []string
 	values := map[string][]float64{"a": {10, 20, 60}, "b": {5, 4, 20}}
@@ -222,7 +221,7 @@ func TestScenario(t *testing.T) {
 	}
 	alone := s.run(t.Context(), &rig{log: progress{t.Output()}}, scale{rounds: 0, sides: regexp.MustCompile("^a")})
 	if len(alone.Sides) != 1 || len(alone.Verdicts) != 0 {
-		t.Errorf("of one side is reported %+v", alone)
+		t.Errorf("one side has %+v", alone)
 	}
 	text := rep.markdown()
 	for _, want := range []string{

@@ -33,8 +33,8 @@ type arrival struct {
 // listen runs, nothing else may use the client.
 type client struct {
 	conn *websocket.Conn
-	// sent has the scheduled times of messages by conversation, told the number
-	// of those that have reached the client.
+	// sent has the scheduled times of messages by conversation, told how many
+	// of them have reached the client.
 	sent map[string][]time.Duration
 	told map[string]int64
 
@@ -117,10 +117,10 @@ func (c *client) expected() int {
 	return n
 }
 
-// apply takes a frame and returns how many new messages it covers. Frames carry
-// states, so one frame may cover several. A state covers a message if it counts
-// every message up to it: if a later message overtook it in the log, both arrive
-// with the state that counts both.
+// apply applies a frame and returns how many new messages it covers. Frames
+// carry states, so one frame may cover several. A state covers a message if it
+// counts every message up to it: if a later message overtook it in the log,
+// both arrive with the state that counts both.
 func (c *client) apply(b []byte, now time.Time) (told int, err error) {
 	var f frame
 	if err := json.Unmarshal(b, &f); err != nil {

@@ -163,7 +163,7 @@ func (c idleClients) ofEcho(ctx context.Context, program string) (_ []measure, e
 			_, _, err = conn.Read(ctx)
 		}
 		if err != nil {
-			_ = conn.CloseNow() // what it fails to close is closed
+			_ = conn.CloseNow() // it fails only if it is closed
 			return nil, fmt.Errorf("exchange a message: %w", err)
 		}
 		return conn, nil

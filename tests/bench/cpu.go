@@ -5,7 +5,7 @@ import "time"
 // cpu is the processor time used up to a moment.
 type cpu struct {
 	at time.Time
-	// busy is that of the whole machine, hypervisor included.
+	// busy is the time of the whole machine, hypervisor included.
 	busy time.Duration
 	// own is the time of this process and its live descendants, by program name.
 	// Ended processes of Postgres count too.
@@ -14,7 +14,7 @@ type cpu struct {
 
 // Names of programs in cpu.own.
 const (
-	programClient   = "client" // this one
+	programClient   = "client" // this process
 	programServer   = "badged"
 	programPostgres = "postgres"
 	programRedis    = "redis-server"

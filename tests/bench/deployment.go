@@ -16,7 +16,7 @@ const (
 	threeProcesses                 // one for each role, and Redis between them
 )
 
-// String says what it is.
+// String describes the topology.
 func (t topology) String() string {
 	if t == oneProcess {
 		return "one process with all roles, in-process bus"
@@ -28,11 +28,11 @@ func (t topology) String() string {
 type deployment struct {
 	// api and gateway are where publishers and clients connect.
 	api, gateway string
-	database     string // URL
+	database     string // its URL
 
 	servers []*server
-	front   *server // the one that clients connect to
-	// frontArgs are those of front.
+	front   *server // the server that clients connect to
+	// frontArgs are the arguments of front.
 	frontArgs []string
 	redis     *privateredis.Server
 	drop      func(context.Context) error

@@ -12,7 +12,7 @@ import (
 // disk describes the disk with the data of Postgres.
 type disk struct {
 	Dir string `json:"dir"`
-	// Filesystem is its type and device, such as "ext4 on /dev/vda".
+	// Filesystem is the type and device, such as "ext4 on /dev/vda".
 	Filesystem string `json:"filesystem"`
 	// SyncMS is the time in milliseconds to write and sync 8 KiB, as each commit
 	// does: the median and the 99th percentile.
@@ -25,7 +25,7 @@ type disk struct {
 // errMemory refuses a directory in memory, where syncs cost nothing.
 var errMemory = errors.New("it is in memory: a benchmark needs a disk; give a directory on one with -dir")
 
-// examineDisk finds out what dir is on, and refuses memory.
+// examineDisk returns the disk of dir, and refuses memory.
 func examineDisk(dir string) (disk, error) {
 	filesystem, inMemory, err := filesystemOf(dir)
 	if err != nil {

@@ -8,12 +8,13 @@ import (
 	"syscall"
 )
 
-// syncCall is what syncFile does, which is what Postgres does on this system.
+// syncCall is the system call of syncFile, the same that Postgres uses on this
+// system.
 const syncCall = "fdatasync"
 
 func syncFile(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
 
-// filesystemOf returns what dir is on, and whether that is memory.
+// filesystemOf returns the file system of dir, and whether it is in memory.
 func filesystemOf(dir string) (says string, inMemory bool, err error) {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	var fs syscall.Statfs_t
@@ -43,7 +44,7 @@ func mountOf(path, mountinfo string) string {
 		}
 		point := mount[4]
 		within := path == point || strings.HasPrefix(path, strings.TrimSuffix(point, "/")+"/")
-		if within && len(point) >= len(at) { // of two at one point the later one is on top
+		if within && len(point) >= len(at) { // a later mount at the same point hides the earlier
 			says, at = super[0]+" on "+super[1], point
 		}
 	}

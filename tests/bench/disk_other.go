@@ -4,7 +4,7 @@ package main
 
 import "os"
 
-// syncCall is what syncFile does.
+// syncCall is the system call of syncFile.
 const syncCall = "fsync"
 
 func syncFile(f *os.File) error { return f.Sync() }

@@ -34,11 +34,11 @@ func group() scenario {
 	}
 }
 
-// groupChat is a group and the number of messages sent to it, each after the one
-// before counts for all members.
+// groupChat is a group and the number of messages sent to it. Each is sent
+// once the one before counts for all members.
 type groupChat struct{ members, messages int }
 
-// String says what it is.
+// String describes the group.
 func (g groupChat) String() string {
 	return fmt.Sprintf("%d messages, one after the other, to %d members", g.messages, g.members)
 }

@@ -96,7 +96,7 @@ func growth() scenario {
 				if err := b.publish(ctx, size.ahead); err != nil {
 					return nil, err
 				}
-				says := fmt.Sprintf("%s events are folded, %s lie before or behind them", formatNumber(float64(b.fold)), formatNumber(float64(size.ahead)))
+				says := fmt.Sprintf("%s events are folded, with %s before or after them", formatNumber(float64(b.fold)), formatNumber(float64(size.ahead)))
 				grown.sides = append(grown.sides, side{size.name, says, func(ctx context.Context) ([]measure, error) { return b.run(ctx, r) }})
 			}
 			return grown, nil

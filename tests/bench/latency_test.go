@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// every is a schedule of a message each interval.
+// every returns a schedule with one message per interval.
 func every(interval time.Duration, n int) []message {
 	messages := make([]message, n)
 	for i := range messages {
@@ -20,9 +20,9 @@ func every(interval time.Duration, n int) []message {
 	return messages
 }
 
-// A server that stalls does not put off what is due, and everything that was
-// due meanwhile is counted as late: the measure omits nothing.
-func TestStallIsFeltByAllThatWasDue(t *testing.T) {
+// A stalled server does not delay the schedule: all messages that are due
+// meanwhile count as late, so nothing is omitted.
+func TestStallDelaysEverythingDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		until := began.Add(time.Second)

@@ -9,7 +9,7 @@ import (
 
 // load is the load of a latency measurement.
 type load struct {
-	clients       int // connected, each a user of its own
+	clients       int // connected, one user each
 	conversations int // of each user, in turn
 	connections   int // of the publisher
 	rate          float64
@@ -17,7 +17,7 @@ type load struct {
 	measured      time.Duration
 }
 
-// String says what it is.
+// String describes the load.
 func (l load) String() string {
 	return fmt.Sprintf("%.0f events/s on %d connections for %s after %s of warm-up, to %d clients",
 		l.rate, l.connections, l.measured, l.warmUp, l.clients)

@@ -23,7 +23,7 @@ type usage struct {
 	resources []measure
 }
 
-// all returns all of it.
+// all returns all measures.
 func (u usage) all() []measure { return append(u.pace, u.resources...) }
 
 // meter runs work, which returns its number of events, and measures its cost.

@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// flood is how publishers publish that do not read badges: all at once.
+// flood drives publishers that publish as fast as they can.
 var flood = driver{workers: 64, batch: 500}
 
 // overload publishes faster than badged can fold.
@@ -92,7 +92,7 @@ func (r *rig) flood(ctx context.Context, cfg stream.Config, duration time.Durati
 	}, checkTotals(ctx, wayOf{server}, s)
 }
 
-// wayOf is a metered server as a way, as far as its totals go.
+// wayOf is a metered server as a way; only its totals are used.
 type wayOf struct{ *meteredAPI }
 
 // Apply is not used.
@@ -118,7 +118,7 @@ func (r *rig) watchLag(ctx context.Context, a *api) func() float64 {
 			}
 			page, err := a.do(ctx, http.MethodGet, "/metrics", "", nil, http.StatusOK)
 			if err != nil {
-				continue // the end, or the publishers' own errors tell
+				continue // the run has ended, or the publishers report the error
 			}
 			for line := range strings.Lines(string(page)) {
 				if rest, ok := strings.CutPrefix(line, "badged_projector_lag_seconds{"); ok {

@@ -36,10 +36,10 @@ func durable() map[string]string {
 	return map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 }
 
-// startPostgres starts a server with the settings of `badged demo`, but with room
-// for a run between two checkpoints, and reads the settings back. sharedBuffers
-// overrides that of the demo unless empty. statements turns on statement
-// statistics, which cost some time.
+// startPostgres starts a server with the settings of `badged demo`, but with
+// room for a run between two checkpoints, and reads the settings back.
+// sharedBuffers overrides the demo's unless empty. statements turns on
+// statement statistics, which cost some time.
 func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says postgres, err error) {
 	settings := durable()
 	settings["max_wal_size"], settings["min_wal_size"] = "8GB", "8GB"

@@ -27,7 +27,7 @@ short line
 func TestMemoryIsRefused(t *testing.T) {
 	const memory = "/dev/shm"
 	if _, inMemory, err := filesystemOf(memory); err != nil || !inMemory {
-		t.Fatalf("%s is taken for a disk (%v)", memory, err)
+		t.Fatalf("%s counts as a disk (%v)", memory, err)
 	}
 	if _, err := newRig(t.Context(), options{dir: memory}, progress{t.Output()}); err == nil {
 		t.Error("a rig was made in memory")

@@ -92,7 +92,8 @@ func startServer(cmd *exec.Cmd) (*server, error) {
 	}
 }
 
-// listen keeps the server's output and sends its URL to ready once it is printed.
+// listen keeps the server's output and sends its URL to ready once it is
+// printed.
 func (s *server) listen(stderr io.Reader, ready chan<- string) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {

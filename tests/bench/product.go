@@ -162,13 +162,14 @@ func (e *embedded) Close(ctx context.Context) error {
 	return e.end(ctx)
 }
 
-// remote is the binary with all roles in one process. Events come over HTTP.
+// remote is the binary with all roles in one process. Events are published
+// over HTTP.
 type remote struct {
 	*meteredAPI
 	deployment *deployment
 }
 
-// remote starts the binary on a database of its own.
+// remote starts the binary on a new database.
 func (r *rig) remote(ctx context.Context, connections int) (*remote, error) {
 	d, err := r.deploy(ctx, oneProcess)
 	if err != nil {

@@ -54,7 +54,7 @@ type rebuildRounds struct {
 
 // publish fills a new database.
 func (b *rebuildRounds) publish(ctx context.Context) (_ []measure, err error) {
-	if err := b.Close(ctx); err != nil { // of a round that failed
+	if err := b.Close(ctx); err != nil { // left by a failed round
 		return nil, err
 	}
 	if b.url, b.drop, err = b.rig.database(ctx); err != nil {

@@ -21,7 +21,7 @@ type redis struct {
 // writes of the last minutes.
 func redisAsShipped() []string { return []string{"--save", "3600 1 300 100 60 10000"} }
 
-// examineRedis reads the settings of the servers that rivals get.
+// examineRedis reads the version and settings of the rivals' servers.
 func examineRedis(ctx context.Context) (says redis, err error) {
 	server, err := privateredis.Start(ctx, privateredis.Config{Args: redisAsShipped()})
 	if err != nil {

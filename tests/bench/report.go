@@ -15,9 +15,9 @@ import (
 // report is the outcome of a run.
 type report struct {
 	Date     time.Time `json:"date"`
-	Seconds  float64   `json:"seconds"` // that it took
+	Seconds  float64   `json:"seconds"` // of the run
 	Rounds   int       `json:"rounds"`
-	Duration float64   `json:"duration_seconds"` // of a run that goes by time
+	Duration float64   `json:"duration_seconds"` // of a timed round
 	Short    bool      `json:"short,omitempty"`
 	Setting  setting   `json:"setting"`
 	Results  []result  `json:"results"`

@@ -259,7 +259,7 @@ func (c *returning) try(ctx context.Context, url string, total int64) (away time
 		case err != nil:
 			return somewhen, ctx.Err()
 		case f.T == "bye":
-			_ = c.conn.CloseNow() // it has said all
+			_ = c.conn.CloseNow() // no more frames are needed
 			return max(time.Duration(f.ReconnectMS)*time.Millisecond, time.Millisecond), nil
 		case f.Total > total:
 			return 0, fmt.Errorf("%s has %d messages of %d: %w", c.user, f.Total, total, errWrong)

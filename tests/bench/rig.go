@@ -90,7 +90,7 @@ func makeDir(dir string) (string, error) {
 		}
 		dir = base
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // root's Postgres runs as another user
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as root, Postgres runs as another user
 		return "", fmt.Errorf("make the data directory: %w", err)
 	}
 	made, err := os.MkdirTemp(dir, "bench-")

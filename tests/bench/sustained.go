@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// bulk publishes as a chat backend does in bulk.
+// bulk publishes in batches, as a chat backend does in bulk.
 var bulk = driver{workers: 4, batch: 1000}
 
 // sustained compares publishing and folding together with the usual ways to count.
@@ -59,7 +59,7 @@ func (o owned) Close(ctx context.Context) error {
 	return errors.Join(o.way.Close(ctx), o.release(ctx))
 }
 
-// ours opens the server in this process on a database of its own.
+// ours opens the server in this process on a new database.
 func (r *rig) ours(ctx context.Context) (way, error) {
 	url, drop, err := r.database(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *rig) ours(ctx context.Context) (way, error) {
 	return owned{e, drop}, nil
 }
 
-// redis opens ways on a Redis of their own with default settings.
+// redis opens ways on a new Redis with default settings.
 func (r *rig) redis(open func(ctx context.Context, url string) (way, error)) func(context.Context) (way, error) {
 	return func(ctx context.Context) (way, error) {
 		server, err := privateredis.Start(ctx, privateredis.Config{Args: redisAsShipped()})
@@ -88,7 +88,7 @@ func (r *rig) redis(open func(ctx context.Context, url string) (way, error)) fun
 	}
 }
 
-// rows opens ways on a database of their own.
+// rows opens ways on a new database.
 func (r *rig) rows(open func(ctx context.Context, url string) (way, error)) func(context.Context) (way, error) {
 	return func(ctx context.Context) (way, error) {
 		url, drop, err := r.database(ctx)

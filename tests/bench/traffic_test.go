@@ -20,9 +20,9 @@ func TestTally(t *testing.T) {
 	}{
 		{"nobody answers", "a b 1\na b 2\nc b 3\n", 0, map[string]int64{"a": 0, "b": 3, "c": 0}},
 		{"an answer has read all before", "a b 1\na b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 0}},
-		{"and only in its conversation", "a b 1\nc b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 1, "c": 0}},
+		{"but only in its conversation", "a b 1\nc b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 1, "c": 0}},
 		{"a second answer is a read too", "a b 1\nb a 2\nb a 3\n", 2, map[string]int64{"a": 2, "b": 0}},
-		{"a message to oneself comes to nobody", "a a 1\na a 2\n", 0, map[string]int64{"a": 0}},
+		{"a message to oneself has no recipient", "a a 1\na a 2\n", 0, map[string]int64{"a": 0}},
 		{"comments and blank lines", "# SRC DST UNIXTS\n\na b 1\n", 0, map[string]int64{"a": 0, "b": 1}},
 	} {
 		got, err := tallyOf(strings.NewReader(c.lines))
@@ -32,12 +32,12 @@ func TestTally(t *testing.T) {
 	}
 	for _, lines := range []string{"", "a b\n"} {
 		if _, err := tallyOf(strings.NewReader(lines)); err == nil {
-			t.Errorf("%q is no traffic", lines)
+			t.Errorf("%q: no error", lines)
 		}
 	}
 }
 
-// The generated traffic is the same everywhere, as large as is said, and has a
+// The generated traffic is the same everywhere, has the documented size, and a
 // heavy tail.
 func TestGeneratedTraffic(t *testing.T) {
 	made, err := loadTraffic("", t.TempDir())
@@ -79,7 +79,7 @@ func TestGeneratedTraffic(t *testing.T) {
 func TestCheck(t *testing.T) {
 	want := map[string]int64{"a": 1, "b": 2, "c": 0}
 	if err := check(map[string]int64{"a": 1, "b": 2, "c": 0}, want); err != nil {
-		t.Errorf("all is right, and yet %v", err)
+		t.Errorf("all is right, but got %v", err)
 	}
 	// The sum is right.
 	err := check(map[string]int64{"a": 2, "b": 1, "c": 0}, want)
@@ -98,14 +98,14 @@ func TestLoadIsChecked(t *testing.T) {
 		PublishSeconds: 1, FoldSeconds: 2,
 	}
 	if err := right.check(want, 2100_000_000); err != nil {
-		t.Errorf("all is right, and yet %v", err)
+		t.Errorf("all is right, but got %v", err)
 	}
 	for name, change := range map[string]func(*loaded){
 		"an event lost":               func(p *loaded) { p.Events-- },
 		"a message lost":              func(p *loaded) { p.Messages-- },
 		"a read lost":                 func(p *loaded) { p.Reads-- },
-		"a user more":                 func(p *loaded) { p.Users++ },
-		"another with unread":         func(p *loaded) { p.UsersWithUnread++ },
+		"one more user":               func(p *loaded) { p.Users++ },
+		"one more user with unread":   func(p *loaded) { p.UsersWithUnread++ },
 		"one more unread":             func(p *loaded) { p.TotalUnread++ },
 		"no time at all":              func(p *loaded) { p.PublishSeconds = 0 },
 		"folded before published":     func(p *loaded) { p.FoldSeconds = 0.5 },

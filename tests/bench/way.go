@@ -26,7 +26,7 @@ type way interface {
 // driver is the number of workers that apply events, and of events at a time.
 type driver struct{ workers, batch int }
 
-// String says so.
+// String describes the driver.
 func (d driver) String() string {
 	if d.batch == 1 {
 		return fmt.Sprintf("%d at a time, one event each", d.workers)

@@ -43,8 +43,8 @@ ON CONFLICT (user_id, conversation_id) DO UPDATE SET last_seq = excluded.last_se
 LEFT JOIN users AS u USING (user_id) ORDER BY n`
 )
 
-// Rows applies each event in a transaction of its own, which locks the rows
-// that it changes.
+// Rows applies each event in a separate transaction, which locks the rows that
+// it changes.
 type Rows struct{ pool *pgxpool.Pool }
 
 // NewRows makes the tables and a row for each user.

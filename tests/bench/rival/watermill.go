@@ -81,7 +81,7 @@ func NewWatermill(ctx context.Context, url string, users int) (_ *Watermill, err
 		if err != nil {
 			return w, errors.Join(err, subscriber.Close())
 		}
-		handling.Go(func() error { //nolint:contextcheck // a message brings its own
+		handling.Go(func() error { //nolint:contextcheck // messages have their own contexts
 			err := w.handle(messages)
 			return errors.Join(err, subscriber.Close())
 		})

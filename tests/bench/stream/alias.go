@@ -41,7 +41,7 @@ func newAlias(n int, s float64) alias {
 			small = append(small, g)
 		}
 	}
-	for _, k := range append(small, large...) { // all of weight 1, but for rounding
+	for _, k := range append(small, large...) { // all of weight 1, up to rounding
 		a.keep[k], a.other[k] = 1, k
 	}
 	return a

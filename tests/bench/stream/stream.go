@@ -28,7 +28,7 @@ type Config struct {
 	Seed uint64
 }
 
-// String says what it is.
+// String describes the stream.
 func (c Config) String() string {
 	return fmt.Sprintf("%d users with %d conversations each, %.0f/%.0f delivered/read, %.0f %% repeated, Zipf exponent %g, seed %d",
 		c.Users, c.Conversations, 100*(1-c.Reads), 100*c.Reads, 100*c.Repeats, c.Skew, c.Seed)
@@ -80,7 +80,7 @@ type Stream struct {
 	mu            sync.Mutex
 	random        *rand.Rand
 	users, chosen alias
-	// last and read are by user and conversation.
+	// last and read are indexed by user and conversation.
 	last, read []int32
 	n          int64
 	// recent is a sample of recent events, for reads after deliveries and for
@@ -130,7 +130,7 @@ func (s *Stream) next() Event {
 		e.User, e.Conversation, e.Read = of.User, of.Conversation, true
 		at := s.at(e)
 		e.Seq = int64(s.last[at])
-		if s.random.IntN(4) == 0 { // not all of it
+		if s.random.IntN(4) == 0 { // only part of it
 			e.Seq -= int64(s.last[at]-s.read[at]) / 2
 		}
 		s.read[at] = max(s.read[at], int32(e.Seq)) //nolint:gosec // at most last

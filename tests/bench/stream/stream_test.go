@@ -11,7 +11,7 @@ func config() stream.Config {
 	return stream.Config{Users: 1000, Conversations: 5, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 7}
 }
 
-// take returns the next n events of s, so many at a time.
+// take returns the next n events of s, drawn atOnce at a time.
 func take(s *stream.Stream, n, atOnce int) []stream.Event {
 	var all []stream.Event
 	for chunk := make([]stream.Event, atOnce); len(all) < n; {
@@ -21,7 +21,7 @@ func take(s *stream.Stream, n, atOnce int) []stream.Event {
 	return all
 }
 
-func TestStreamsOfOneSeedAreOne(t *testing.T) {
+func TestEqualSeedsGiveEqualStreams(t *testing.T) {
 	one, other := take(stream.New(config()), 20_000, 1), take(stream.New(config()), 20_000, 500)
 	if !slices.Equal(one, other) {
 		t.Error("two streams of one configuration differ")
