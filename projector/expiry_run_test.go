@@ -205,8 +205,8 @@ FROM generate_series(1, 60000) AS n`)
 			t.Run(statistics+" statistics/"+mode, func(t *testing.T) {
 				for _, sql := range []string{
 					`DEALLOCATE ALL`, `SET plan_cache_mode = ` + mode,
-					`PREPARE stale (text, integer, integer, text, text, bigint) AS ` + expiry.StaleSQL(0),
-					`PREPARE categories AS ` + expiry.CategoriesSQL(0),
+					`PREPARE stale (text, integer, integer, text, text, bigint) AS ` + named(t, "expiry/expiry.sql").Of(0, "find stale conversations"),
+					`PREPARE categories AS ` + named(t, "expiry/expiry.sql").Of(0, "list the categories"),
 				} {
 					if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 						t.Fatal(err)

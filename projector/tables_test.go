@@ -14,7 +14,6 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/internal/store/storetest"
@@ -155,7 +154,7 @@ func (d *database) describe(t *testing.T, id string) string {
 			t.Fatal(err)
 		}
 	}
-	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, `+badges.FirstUnreadSQL+`, mentions,
+	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, `+named(t, "badges/badges.sql").Get("first unread")+`, mentions,
        read_seq, last_seq, level::text, category, marked_unread,
        coalesce(left_seq >= last_seq, false) AND (last_seq > 0 OR read_seq > 0 OR level <> 'all')
 FROM badged.conversations WHERE user_id = $1`, id)

@@ -4,6 +4,7 @@ package admin
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/deadletters"
 )
+
+//go:embed admin.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // DB runs statements: a pgx connection, pool or transaction.
 type DB interface {
@@ -63,11 +70,6 @@ type Entry struct {
 // endPatience bounds recording the end of an action that was interrupted.
 const endPatience = 5 * time.Second
 
-const (
-	beginActionSQL = `INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::text::json) RETURNING id`
-	endActionSQL   = `INSERT INTO badged.audit_ends (audit_id, result, error) VALUES ($1, $2::text::json, $3)`
-)
-
 // Audited runs an action of an operator and records it in the audit trail: its
 // start before it runs, so that no action goes unrecorded, and its result
 // afterwards. arguments and the result of do are stored as JSON.
@@ -77,7 +79,7 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 		return fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
 	var id int64
-	if err := db.QueryRow(ctx, beginActionSQL, by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
+	if err := db.QueryRow(ctx, statements.Get("begin an action"), by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
 		return fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
 	}
 	result, did := do(ctx)
@@ -89,7 +91,7 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 		failed = &s
 	}
 	if text, err = jsonText(result); err == nil {
-		_, err = db.Exec(endCtx, endActionSQL, id, text, failed)
+		_, err = db.Exec(endCtx, statements.Get("end an action"), id, text, failed)
 	}
 	if err != nil {
 		err = fmt.Errorf("record the end of %s in the audit trail; the action has run: %w", action, err)
@@ -111,14 +113,7 @@ func jsonText(v any) (*string, error) {
 // means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
 // together, and none only after the oldest.
 func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
-	rows, err := db.Query(ctx, `SELECT id, at, who, via, action, arguments, ended_at, result, error
-FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
-          OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
-      FROM (SELECT a.id, a.at, a.who, a.via, a.action, a.arguments, e.ended_at, e.result, e.error
-            FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
-            WHERE a.id < $1 OR $1 = 0 ORDER BY a.id DESC LIMIT $2) AS page) AS page
-WHERE coalesce(newer, 0) < $3
-ORDER BY id DESC`, before, limit, deadletters.MaxPageBytes)
+	rows, err := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit trail: %w", err)
 	}

@@ -61,26 +61,13 @@ type JobProgress struct {
 // is the id.
 const jobClass = 0x6261646a // "badj"
 
-// reapSQL ends the jobs whose lock is free. A job that ends normally updates
-// its row before it releases the lock; the statement sees that when it locks
-// the row.
-const reapSQL = `UPDATE badged.jobs
-SET state = 'interrupted', ended_at = clock_timestamp(), error = 'the process that ran it has ended'
-WHERE state = 'running' AND NOT EXISTS (
-    SELECT FROM pg_locks
-    WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1 AND objid = id
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
-
 // reap ends the jobs whose process is gone.
 func reap(ctx context.Context, db DB) error {
-	if _, err := db.Exec(ctx, reapSQL, jobClass); err != nil {
+	if _, err := db.Exec(ctx, statements.Get("interrupt jobs without a lock"), jobClass); err != nil {
 		return fmt.Errorf("look for jobs that were interrupted: %w", err)
 	}
 	return nil
 }
-
-// jobColumns are the columns that scanJob reads.
-const jobColumns = `id, kind, state, arguments, started_by, started_at, process, progress, cancel_requested, ended_at, result, error`
 
 func scanJob(row pgx.CollectableRow) (j Job, err error) {
 	err = row.Scan(&j.ID, &j.Kind, &j.State, (*[]byte)(&j.Arguments), &j.StartedBy, &j.StartedAt, &j.Process, &j.Progress,
@@ -104,11 +91,7 @@ func Jobs(ctx context.Context, db DB, kind Kind, before, limit int) ([]Job, erro
 	if err := reap(ctx, db); err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, `SELECT `+jobColumns+`
-FROM badged.jobs
-WHERE kind = $1 AND (id < $2 OR $2 = 0)
-ORDER BY id DESC
-LIMIT $3`, kind, before, limit)
+	rows, err := db.Query(ctx, statements.Get("list jobs"), kind, before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -124,7 +107,7 @@ func FindJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
 	if err := reap(ctx, db); err != nil {
 		return Job{}, err
 	}
-	return oneJob(ctx, db, fmt.Sprintf("read job %d", id), `SELECT `+jobColumns+` FROM badged.jobs WHERE kind = $1 AND id = $2`, kind, id)
+	return oneJob(ctx, db, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
 }
 
 // CancelJob asks the process that runs a job to end it, and returns at once. It
@@ -137,8 +120,7 @@ func CancelJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
 	if err != nil {
 		return job, err
 	}
-	job, err = oneJob(ctx, db, fmt.Sprintf("cancel job %d", id),
-		`UPDATE badged.jobs SET cancel_requested = true WHERE kind = $1 AND id = $2 AND state = 'running' RETURNING `+jobColumns, kind, id)
+	job, err = oneJob(ctx, db, fmt.Sprintf("cancel job %d", id), statements.Get("cancel a job"), kind, id)
 	if errors.Is(err, ErrNoJob) {
 		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded) // since the update
 	}

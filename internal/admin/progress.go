@@ -34,8 +34,8 @@ func (p *Partitions) Planned(_ int, work int64) { p.planned += work }
 // Done implements replay.Progress.
 func (p *Partitions) Done(work, events int) {
 	p.done += int64(work)
-	// Less than the whole: when the planned work is done, a rebuild has to catch
-	// up, and may have to wait for readers.
+	// Less than the whole: after the planned work, a rebuild must catch up,
+	// and may wait for readers.
 	p.meter.Advance(wholePartition*p.finished+(wholePartition-1)*p.done/max(p.planned, p.done, 1), events)
 }
 

@@ -33,10 +33,7 @@ const silentSamples = 4
 
 // Processes returns the processes that have sampled recently.
 func Processes(ctx context.Context, db DB) ([]Process, error) {
-	rows, err := db.Query(ctx, `SELECT DISTINCT ON (process) process, roles, started_at, at, counted
-FROM badged.samples
-WHERE at > clock_timestamp() - make_interval(secs => $1)
-ORDER BY process, at DESC`, (silentSamples * SampleInterval).Seconds())
+	rows, err := db.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
@@ -88,10 +85,7 @@ func ReadRates(ctx context.Context, db DB, since time.Time) (Rates, error) {
 	if !since.IsZero() {
 		earliest = since.Add(-before)
 	}
-	rows, err := db.Query(ctx, `SELECT process, started_at, at, counted, clock_timestamp()
-FROM badged.samples
-WHERE at > greatest($1, clock_timestamp() - make_interval(secs => $2))
-ORDER BY at`, earliest, sampleWindow.Seconds())
+	rows, err := db.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
 	if err != nil {
 		return Rates{}, fmt.Errorf("read samples: %w", err)
 	}

@@ -90,18 +90,6 @@ const maxJobs = 3
 // ErrTooManyJobs is returned if maxJobs jobs are running.
 var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, the most allowed; wait for one to end, or cancel one", maxJobs)
 
-const (
-	insertJobSQL = `INSERT INTO badged.jobs (kind, arguments, started_by, process)
-VALUES ($1, $2::text::json, $3, $4) RETURNING ` + jobColumns
-	// takeJobSQL takes the lock of a job before other sessions see its row.
-	takeJobSQL = `SELECT pg_advisory_lock($1, $2)`
-	// beatJobSQL also detects the loss of the session that holds the lock.
-	beatJobSQL = `UPDATE badged.jobs SET progress = $2::text::json WHERE id = $1 AND state = 'running' RETURNING cancel_requested`
-	endJobSQL  = `UPDATE badged.jobs
-SET state = $2, progress = $3::text::json, result = $4::text::json, error = $5, ended_at = clock_timestamp()
-WHERE id = $1 AND state = 'running'`
-)
-
 // start begins a job and returns its record. allowed, unless nil, is called in
 // the transaction that inserts the record, one call at a time.
 func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operator, allowed func(ctx context.Context, tx pgx.Tx) error, do work) (Job, error) { //nolint:contextcheck // a job outlives its request
@@ -121,14 +109,14 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 	}
 	var job Job
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `LOCK TABLE badged.jobs IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+		if _, err := tx.Exec(ctx, statements.Get("admit one job at a time")); err != nil {
 			return err
 		}
 		if err := reap(ctx, tx); err != nil {
 			return err
 		}
 		var running int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM badged.jobs WHERE state = 'running' AND process = $1`, r.cfg.Process).Scan(&running); err != nil {
+		if err := tx.QueryRow(ctx, statements.Get("count the jobs of a process"), r.cfg.Process).Scan(&running); err != nil {
 			return err
 		}
 		if running >= maxJobs {
@@ -139,11 +127,11 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 				return err
 			}
 		}
-		job, err = oneJob(ctx, tx, "record it", insertJobSQL, kind, string(text), by.Name, r.cfg.Process)
+		job, err = oneJob(ctx, tx, "record it", statements.Get("begin a job"), kind, string(text), by.Name, r.cfg.Process)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, takeJobSQL, jobClass, job.ID)
+		_, err = tx.Exec(ctx, statements.Get("lock a job"), jobClass, job.ID)
 		return err
 	})
 	if err != nil {
@@ -203,7 +191,7 @@ func (j *running) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	var cancelRequested bool
-	err := j.conn.QueryRow(ctx, beatJobSQL, j.job.ID, j.meter.text()).Scan(&cancelRequested)
+	err := j.conn.QueryRow(ctx, statements.Get("report on a job"), j.job.ID, j.meter.text()).Scan(&cancelRequested)
 	if err != nil {
 		return fmt.Errorf("the session that holds the job's lock: %w", err)
 	}
@@ -241,7 +229,7 @@ func (j *running) end(ctx context.Context, result any, did error) {
 	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
 	if err == nil {
-		_, err = j.runner.cfg.Pool.Exec(endCtx, endJobSQL, j.job.ID, state, j.meter.text(), text, told)
+		_, err = j.runner.cfg.Pool.Exec(endCtx, statements.Get("end a job"), j.job.ID, state, j.meter.text(), text, told)
 	}
 	if err != nil {
 		j.runner.cfg.Logger.WarnContext(endCtx, "cannot record how a job ended", "kind", j.job.Kind, "id", j.job.ID, "state", state, "error", err)

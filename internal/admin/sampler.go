@@ -117,11 +117,6 @@ func (s *Sampler) Run(ctx context.Context) error {
 	}
 }
 
-const (
-	insertSampleSQL = `INSERT INTO badged.samples (process, started_at, roles, counted) VALUES ($1, $2, $3, $4::text::json)`
-	forgetSampleSQL = `DELETE FROM badged.samples WHERE at < clock_timestamp() - make_interval(secs => $1)`
-)
-
 // sample stores one sample.
 func (s *Sampler) sample(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Interval)
@@ -134,10 +129,10 @@ func (s *Sampler) sample(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode a sample: %w", err)
 	}
-	if _, err := s.cfg.Pool.Exec(ctx, insertSampleSQL, s.cfg.Process, s.started, s.cfg.Roles, string(text)); err != nil {
+	if _, err := s.cfg.Pool.Exec(ctx, statements.Get("store a sample"), s.cfg.Process, s.started, s.cfg.Roles, string(text)); err != nil {
 		return fmt.Errorf("write a sample: %w", err)
 	}
-	if _, err := s.cfg.Pool.Exec(ctx, forgetSampleSQL, sampleWindow.Seconds()); err != nil {
+	if _, err := s.cfg.Pool.Exec(ctx, statements.Get("forget old samples"), sampleWindow.Seconds()); err != nil {
 		return fmt.Errorf("forget old samples: %w", err)
 	}
 	return nil
@@ -149,9 +144,7 @@ func (s *Sampler) sample(ctx context.Context) error {
 func offsetsSQL(partitions int) string {
 	var each []string
 	for p := range partitions {
-		each = append(each, fmt.Sprintf(`SELECT greatest(coalesce((SELECT "offset" FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), 0), offset_acked) AS logged,
-       offset_acked AS folded
-FROM badged.%[1]s_offsets WHERE consumer_group = $1`, events.Topic(p)))
+		each = append(each, statements.Of(p, "read how far a partition is"))
 	}
 	return `SELECT coalesce(sum(logged), 0)::bigint, coalesce(sum(folded), 0)::bigint FROM (` + strings.Join(each, "\nUNION ALL\n") + `) AS partitions`
 }

@@ -127,9 +127,7 @@ func (e *RebuildJobError) Error() string {
 // started may not hold the lock of rebuilds yet.
 func rebuildAllowed(ctx context.Context, tx pgx.Tx) error {
 	var id int
-	err := tx.QueryRow(ctx, `SELECT id FROM badged.jobs
-WHERE state = 'running' AND kind = 'rebuild' AND arguments ->> 'user' IS NULL
-LIMIT 1`).Scan(&id)
+	err := tx.QueryRow(ctx, statements.Get("find a rebuild of partitions")).Scan(&id)
 	if err == nil {
 		return &RebuildJobError{id}
 	}

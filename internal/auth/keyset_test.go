@@ -169,7 +169,7 @@ func TestKeysOfASet(t *testing.T) {
 		{"EdDSA", sign(t, jwt.SigningMethodEdDSA, "d", good, ed.private), ""},
 		{"a key that is configured", sign(t, jwt.SigningMethodHS256, "h", good, []byte(secret)), ""},
 		{"a wrong private key", sign(t, jwt.SigningMethodES256, "e", good, ecPair(t).private), "bad token: its signature is wrong"},
-		{"another method than that of the key's type", sign(t, jwt.SigningMethodHS256, "r", good, rs.public), "bad token: it is signed with another method than its key is for"},
+		{"another method than that of the key's type", sign(t, jwt.SigningMethodHS256, "r", good, rs.public), "bad token: its method is not the one of its key"},
 		{"no kid where there are several keys", sign(t, jwt.SigningMethodRS256, "", good, rs.private), "bad token: its key is not known here"},
 	} {
 		id, err := tokens.Authenticate(t.Context(), test.token)

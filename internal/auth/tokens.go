@@ -269,7 +269,7 @@ func describeTokenError(err error) error {
 		{errCritical, "its header has crit or b64, and badged supports no extensions"},
 		{errWrongType, "its typ is neither JWT nor at+jwt"},
 		{errUnknownKey, "its key is not known here"},
-		{errWrongMethod, "it is signed with another method than its key is for"},
+		{errWrongMethod, "its method is not the one of its key"},
 		{jwt.ErrTokenNotValidYet, "it is not valid yet"},
 		{jwt.ErrTokenInvalidAudience, "it is for another audience"},
 		{jwt.ErrTokenInvalidIssuer, "it is from another issuer"},

@@ -202,9 +202,9 @@ func TestTokens(t *testing.T) {
 
 		{"the method none", sign(t, jwt.SigningMethodNone, "h", good, jwt.UnsafeAllowNoneSignatureType), "bad token: its signature is wrong"},
 		{"a method that is not taken", sign(t, jwt.SigningMethodHS512, "h", good, []byte(secret)), "bad token: its signature is wrong"},
-		{"RS256's public key as a secret", sign(t, hs256, "r", good, rs.public), "bad token: it is signed with another method than its key is for"},
-		{"ES256's public key as a secret", sign(t, hs256, "e", good, es.public), "bad token: it is signed with another method than its key is for"},
-		{"another key's method", sign(t, jwt.SigningMethodEdDSA, "r", good, ed.private), "bad token: it is signed with another method than its key is for"},
+		{"RS256's public key as a secret", sign(t, hs256, "r", good, rs.public), "bad token: its method is not the one of its key"},
+		{"ES256's public key as a secret", sign(t, hs256, "e", good, es.public), "bad token: its method is not the one of its key"},
+		{"another key's method", sign(t, jwt.SigningMethodEdDSA, "r", good, ed.private), "bad token: its method is not the one of its key"},
 
 		{"nothing", "", "bad token: it is not a JWT"},
 		{"two parts", "a.b", "bad token: it is not a JWT"},

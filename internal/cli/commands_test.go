@@ -10,8 +10,9 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// Commands that talk to a database are those of databaseCommands, which shows
-// how they fail, and these, which tests of their own do.
+// Every command that connects to a database is in databaseCommands, which
+// tests how it fails, or in the list here, whose commands have tests of their
+// own.
 func TestEveryCommandWithADatabaseIsTested(t *testing.T) {
 	tested := []string{"migrate up", "migrate status", "migrate grant", "config check"}
 	for name := range databaseCommands(t) {
@@ -25,7 +26,7 @@ func TestEveryCommandWithADatabaseIsTested(t *testing.T) {
 		name := strings.Join(commandOf(leaf), " ")
 		hasDatabase := slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == "database-url" })
 		if hasDatabase != slices.Contains(tested, name) {
-			t.Errorf("%s takes a database: %t, and is among the commands that are tested to fail without: %t", name, hasDatabase, !hasDatabase)
+			t.Errorf("%s takes a database: %t; a test of its failure without one exists: %t", name, hasDatabase, !hasDatabase)
 		}
 	}
 }
@@ -40,7 +41,7 @@ func commandOf(n *kong.Node) (words []string) {
 	return words
 }
 
-func TestEveryCommandRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestEveryCommandRefusesUnknownFlags(t *testing.T) {
 	for _, words := range everyCommand(t) {
 		name := strings.Join(words, " ")
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestEveryCommandRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// What commands print where all is well, and there is nothing to do.
+// The output of commands that have nothing to do.
 func TestCommandsOnAnEmptyDatabase(t *testing.T) {
 	url := "--database-url=" + pgtest.NewDB(t, migrated())
 	for _, test := range []struct{ command, want string }{

@@ -20,8 +20,8 @@ type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Report all mistakes in a server's settings at once, and where each setting comes from."`
 }
 
-// configCheckCmd is `badged config check`. Its flags serve only the help: kong
-// would stop at the first mistake.
+// configCheckCmd is `badged config check`. Its flags are only for the help:
+// kong would stop at the first mistake.
 type configCheckCmd struct {
 	Connect       bool `help:"Also connect to Postgres and Redis and check that they suit badged." env:"-"`
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
@@ -29,7 +29,7 @@ type configCheckCmd struct {
 	config.Log    `embed:""`
 }
 
-// configReport is what `badged config check` prints.
+// configReport is the output of `badged config check`.
 type configReport struct {
 	config.Report
 	// Found is the result of --connect.

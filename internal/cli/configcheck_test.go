@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// checkArgs are good settings, and `config check`.
+// checkArgs returns `config check` with valid settings.
 func checkArgs(databaseURL string, more ...string) []string {
 	return append([]string{
 		"config", "check", "--database-url=" + databaseURL, "--jwt-keys=" + jwtKeys,
@@ -25,7 +25,7 @@ func checkArgs(databaseURL string, more ...string) []string {
 func TestConfigCheck(t *testing.T) {
 	r := badged(t, checkArgs("postgres://badged:hunter2@db.example/chat")...)
 	if r.code != exitDone || r.err != "" {
-		t.Errorf("of good settings: exit code %d, says %s", r.code, r.err)
+		t.Errorf("good settings: exit code %d, stderr %s", r.code, r.err)
 	}
 	for _, want := range []string{
 		"SETTING ", "\ndatabase-url          postgres://badged:***@db.example/chat ", "\ndrain-timeout         5s ", " default\n", " flag\n",
@@ -48,7 +48,7 @@ func TestConfigCheck(t *testing.T) {
 	} {
 		r = badged(t, args...)
 		if want := "badged: 6 mistakes in the settings: a server would not start, or not behave as intended\n"; r.code != exitUsage || r.err != want {
-			t.Errorf("exit code %d, want %d; says %s", r.code, exitUsage, r.err)
+			t.Errorf("exit code %d, want %d; stderr %s", r.code, exitUsage, r.err)
 		}
 		for _, want := range []string{
 			"\nMistakes:\n", "  " + file + `:1: "lissten" is not a setting; did you mean listen?` + "\n", "  --database-url (BADGED_DATABASE_URL) is required",
@@ -65,7 +65,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// looked returns what --connect finds, as JSON has it, and the exit code.
+// looked returns the findings of --connect, from its JSON, and the exit code.
 func looked(t *testing.T, databaseURL string, more ...string) (states map[string]string, code int) {
 	t.Helper()
 	r := badged(t, checkArgs(databaseURL, append(more, "--connect", "--json")...)...)
@@ -80,7 +80,7 @@ func looked(t *testing.T, databaseURL string, more ...string) (states map[string
 	return states, r.code
 }
 
-// expect fails unless something that begins so was found to be so.
+// expect fails unless a finding with a prefix has a state.
 func expect(t *testing.T, found map[string]string, state, prefix string) {
 	t.Helper()
 	for text, s := range found {
@@ -107,12 +107,12 @@ func TestConfigCheckConnects(t *testing.T) {
 	}
 	expect(t, found, isRisk, "shared_buffers is 64 MB")
 
-	// As people read it.
+	// The text output.
 	r := badged(t, checkArgs(db, "--connect")...)
 	if r.code != exitDone || !strings.Contains(r.out, "\nok       log: 2 partitions\n") {
 		t.Errorf("exit code %d, printed:\n%s", r.code, r.out)
 	}
-	// More connections than there are.
+	// More connections than max_connections.
 	found, code = looked(t, withParameter(t, db, "pool_max_conns", "500"))
 	expect(t, found, isFailure, "max_connections leaves ")
 	if code != exitFailed {
@@ -120,7 +120,7 @@ func TestConfigCheckConnects(t *testing.T) {
 	}
 }
 
-func TestConfigCheckFindsWhatIsMissing(t *testing.T) {
+func TestConfigCheckFindsMissingPrivileges(t *testing.T) {
 	found, code := looked(t, pgtest.NewDB(t, pgtest.Template{}), "--redis-url=redis://127.0.0.1:1")
 	expect(t, found, isFailure, "schema: ")
 	expect(t, found, isFailure, "Redis: read the version of Redis: ")
@@ -130,7 +130,7 @@ func TestConfigCheckFindsWhatIsMissing(t *testing.T) {
 	found, _ = looked(t, "postgres://badged:hunter2@127.0.0.1:1/chat")
 	expect(t, found, isFailure, "Postgres: connect to the database: failed to connect to ")
 
-	// A role that may do nothing, and one that may only read.
+	// A role without privileges, and one that may only read.
 	server := pgtest.NewServer(t)
 	db := server.NewDB(t, migrated())
 	conn, err := pgx.Connect(t.Context(), db)
@@ -150,7 +150,7 @@ func TestConfigCheckFindsWhatIsMissing(t *testing.T) {
 	found, _ = looked(t, withParameter(t, db, "user", "reader"))
 	expect(t, found, isRisk, "synchronous_commit is off")
 
-	// A newer release has been here.
+	// A newer build has migrated the database.
 	if _, err := conn.Exec(t.Context(), `INSERT INTO badged.schema_migrations (version_id, is_applied) VALUES (99999, true)`); err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	if len(applied) == 0 {
 		fmt.Fprintln(streams.Out, "nothing to do: every migration is applied")
 	}
-	// Report a log that servers would refuse now.
+	// Report a log that servers would refuse.
 	pool, _, err := openDatabase(ctx, c.Database)
 	if err != nil {
 		return err

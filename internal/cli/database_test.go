@@ -42,15 +42,15 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-func TestMigrateTakesAURLWithSettingsOfThePool(t *testing.T) {
-	// The same URL serves the server, whose pool they are for.
+func TestMigrateAcceptsPoolSettings(t *testing.T) {
+	// The server's URL has settings of its pool; commands must accept it.
 	url := "--database-url=" + pgtest.NewDB(t, pgtest.Template{}) + "&pool_max_conns=3"
 	mustDo(t, "migrate", "up", url)
 	mustDo(t, "migrate", "status", url)
 	mustDo(t, "lag", url)
 }
 
-// databaseCommands are those that need a migrated database.
+// databaseCommands are the commands that need a migrated database.
 func databaseCommands(t *testing.T) map[string][]string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "traffic.txt")
@@ -113,17 +113,17 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 				}
 				if !strings.HasPrefix(r.err, "badged: ") || !strings.Contains(r.err, test.contains) || !strings.HasSuffix(r.err, test.hint) ||
 					strings.Count(r.err, "\n") != max(1, strings.Count(test.hint, "\n")) {
-					t.Errorf("it says:\n%swant a line with:\n%s%s", r.err, test.contains, test.hint)
+					t.Errorf("stderr:\n%swant a line with:\n%s%s", r.err, test.contains, test.hint)
 				}
 				if strings.Contains(r.err, password) {
-					t.Errorf("it tells the password:\n%s", r.err)
+					t.Errorf("it shows the password:\n%s", r.err)
 				}
 			})
 		}
 	}
 }
 
-func TestUserNothingHappenedTo(t *testing.T) {
+func TestUserWithoutEvents(t *testing.T) {
 	url := "--database-url=" + pgtest.NewDB(t, migrated())
 	if out := mustDo(t, "user", "show", "nobody", url); !strings.HasSuffix(out, "\nNothing has ever happened to this user.\n") {
 		t.Errorf("it prints:\n%s", out)

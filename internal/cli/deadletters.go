@@ -77,7 +77,7 @@ func (s selection) Validate() error {
 func (s selection) each(ctx context.Context, letters deadLetters, do func(id int64) error) error {
 	var errs []error
 	ids := s.ID
-	if s.All { // only those present now: a retried one may come back
+	if s.All { // only those present now: a retried event may fail again
 		errs = append(errs, eachDeadLetter(ctx, letters, func(l deadletters.Letter) error {
 			ids = append(ids, l.ID)
 			return nil

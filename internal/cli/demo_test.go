@@ -9,7 +9,7 @@ import (
 )
 
 // openDir returns a new directory that any user can enter, unlike t.TempDir:
-// for root, Postgres runs as another.
+// as root, Postgres runs as another user.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "badged-demo-test-")
@@ -59,7 +59,7 @@ func TestDemoSurvivesARestart(t *testing.T) {
 		t.Fatalf("interrupted, it exits with %d:\n%s", code, demo.err)
 	}
 
-	// Keys and data are those of before, and so the token of before is good.
+	// Keys and data persist, so the earlier token is still valid.
 	demo = start(t, args...)
 	if again := demo.err.after("export BADGED_PUBLISHER_KEY=", demo.done); again != key {
 		t.Errorf("the publisher key was %s, now is %s", key, again)

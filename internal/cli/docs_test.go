@@ -12,7 +12,7 @@ import (
 // update is set by `make docs`.
 var update = flag.Bool("update", false, "write the help in docs/cli.md instead of comparing with it")
 
-// The help in docs/cli.md is what the commands print, and each has its own.
+// docs/cli.md shows the help of every command as it is printed.
 func TestHelpInDocs(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "cli.md")
 	b, err := os.ReadFile(file)
@@ -32,7 +32,7 @@ func TestHelpInDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if page != string(b) {
-		t.Errorf("docs/cli.md is not what the commands print; run `make docs` and commit what it writes")
+		t.Errorf("docs/cli.md differs from the output of the commands; run `make docs` and commit the result")
 	}
 	for _, command := range append(everyCommand(t), nil) {
 		if name := strings.Join(command, " "); !shown[name] {

@@ -231,7 +231,7 @@ func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	}
 }
 
-// seq returns a seq as it is shown, "" for none.
+// seq returns a seq for display, "" for 0.
 func seq(n int64) string {
 	if n == 0 {
 		return ""
@@ -239,7 +239,7 @@ func seq(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// told names an event within a sentence.
+// told names an event in a sentence.
 func told(e replay.LoggedEvent) string {
 	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
 }

@@ -131,7 +131,7 @@ Events that changed no count:
 
 var errFull = errors.New("no space left")
 
-// full is where nothing can be written.
+// full is a writer that fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }

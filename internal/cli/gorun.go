@@ -14,8 +14,8 @@ import (
 const parentPause = 500 * time.Millisecond
 
 // endWithGoRun calls end once the `go run` that started this process is gone.
-// `go run` does not forward a kill to the program. Under any other parent
-// endWithGoRun does nothing: outliving a shell is legitimate.
+// `go run` does not forward a kill to the program. Under any other parent it
+// does nothing: outliving a shell is legitimate.
 func endWithGoRun(ctx context.Context, end func()) {
 	parent := os.Getppid()
 	if !isGo(ctx, parent) {

@@ -17,17 +17,17 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// TestMain hides what is set in the environment of whoever runs the tests.
+// TestMain clears the settings in the environment of the test run.
 func TestMain(m *testing.M) {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "BADGED_") {
-			_ = os.Unsetenv(name) // the name is one that was just there
+			_ = os.Unsetenv(name) // the name comes from the environment
 		}
 	}
 	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
-// partitions of the test databases.
+// partitions is the number of partitions of the test databases.
 const partitions = 2
 
 func migrated() pgtest.Template {
@@ -41,7 +41,7 @@ func migrated() pgtest.Template {
 	}}
 }
 
-// result is what a command printed and how it exited.
+// result is the output and exit code of a command.
 type result struct {
 	code     int
 	out, err string
@@ -60,7 +60,7 @@ func badgedWith(ctx context.Context, input string, args ...string) result {
 	return result{code, out.String(), err.String()}
 }
 
-// mustDo runs a command that is to succeed and returns what it printed.
+// mustDo runs a command that must succeed and returns its output.
 func mustDo(t *testing.T, args ...string) string {
 	t.Helper()
 	r := badged(t, args...)
@@ -73,7 +73,7 @@ func mustDo(t *testing.T, args ...string) string {
 	return r.out
 }
 
-// output is a stream on which a line is waited for.
+// output is a stream on which tests wait for a line.
 type output struct {
 	mu      sync.Mutex
 	text    strings.Builder
@@ -96,8 +96,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// after returns what follows a prefix on the first line that has it, once there
-// is one, and "" if over comes first.
+// after waits for a line with a prefix and returns the rest of it, or "" if
+// over is closed first.
 func (o *output) after(prefix string, over <-chan struct{}) string {
 	for {
 		o.mu.Lock()
@@ -122,7 +122,7 @@ type service struct {
 	err       *output
 	interrupt context.CancelFunc
 	done      chan struct{} // closed once it has exited
-	code      int           // after that
+	code      int           // valid after that
 }
 
 // start runs a command until it is ready.

@@ -51,7 +51,7 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 		}
 		owner := l.Owner
 		if owner == "" {
-			owner = "nobody"
+			owner = "none"
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t%s\n", l.Partition, l.Head, l.Folded, behind, l.Age.Seconds(), owner)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-func TestLagOfALogThatNobodyFolds(t *testing.T) {
+func TestLagWithoutAProjector(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestLagOfALogThatNobodyFolds(t *testing.T) {
 		t.Errorf("partition %d is at %s of %s, want 0/0 of %s…", l.Partition, l.Folded, l.Head, want)
 	}
 	if l.EventsBehind != 3 || l.SecondsBehind <= 0 || l.Owner != "" {
-		t.Errorf("partition %d is %d events, %f s behind and %q's; want 3, more than 0, nobody's", behind, l.EventsBehind, l.SecondsBehind, l.Owner)
+		t.Errorf("partition %d is %d events, %f s behind, owner %q; want 3, more than 0, none", behind, l.EventsBehind, l.SecondsBehind, l.Owner)
 	}
 	if other := lags[1-behind]; other.EventsBehind != 0 || other.SecondsBehind != 0 || other.Head != "0/0" {
 		t.Errorf("a partition without events is behind: %+v", other)
@@ -66,14 +66,14 @@ func TestLagOfALogThatNobodyFolds(t *testing.T) {
 
 	table := mustDo(t, "lag", "--database-url="+url)
 	if lines := strings.Split(table, "\n"); len(lines) != partitions+2 || !strings.HasPrefix(lines[0], "PARTITION  HEAD") ||
-		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +nobody$`, behind, l.Head)).MatchString(lines[behind+1]) {
+		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +none$`, behind, l.Head)).MatchString(lines[behind+1]) {
 		t.Errorf("it prints:\n%s", table)
 	}
 }
 
-// Whoever keeps events from being folded is named.
+// The session that keeps events from being folded is shown.
 func TestLagNamesTheHorizon(t *testing.T) {
-	server := pgtest.NewServer(t) // nobody else's transactions
+	server := pgtest.NewServer(t) // no other tests' transactions
 	url := server.NewDB(t, migrated())
 	horizon := func() map[string]any {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestLagNamesTheHorizon(t *testing.T) {
 		return answer.Horizon
 	}
 	if h := horizon(); h != nil {
-		t.Errorf("nobody writes, but there is %v", h)
+		t.Errorf("no transaction has written, but the horizon is %v", h)
 	}
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -104,6 +104,6 @@ func TestLagNamesTheHorizon(t *testing.T) {
 		t.Errorf("it lacks %s:\n%s", want, table)
 	}
 	if _, ok := h["query"]; ok || strings.Contains(table, "SELECT") {
-		t.Errorf("it shows what another session runs:\n%v\n%s", h, table)
+		t.Errorf("it shows another session's query:\n%v\n%s", h, table)
 	}
 }

@@ -16,7 +16,7 @@ func TestReady(t *testing.T) {
 	}
 	server.stop()
 	if r := badged(t, "ready", "--url="+server.url); r.code != exitFailed || r.out != "" || !strings.HasPrefix(r.err, "badged: read /readyz: ") {
-		t.Errorf("of a server that is gone: exit code %d, printed %q, says %q", r.code, r.out, r.err)
+		t.Errorf("a server that is down: exit code %d, stdout %q, stderr %q", r.code, r.out, r.err)
 	}
 	draining := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
@@ -27,9 +27,9 @@ func TestReady(t *testing.T) {
 	}))
 	defer draining.Close()
 	if r, want := badged(t, "ready", "--url="+draining.URL), "badged: "+draining.URL+` answers 503 Service Unavailable: {"status":"draining"}`+"\n"; r.code != exitFailed || r.err != want {
-		t.Errorf("of a server that drains: exit code %d, says %q, want %q", r.code, r.err, want)
+		t.Errorf("a draining server: exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 	if r := badged(t, "ready", "--url=::"); r.code != exitFailed || !strings.HasPrefix(r.err, "badged: --url: ") {
-		t.Errorf("of no URL: exit code %d, says %q", r.code, r.err)
+		t.Errorf("an invalid URL: exit code %d, stderr %q", r.code, r.err)
 	}
 }

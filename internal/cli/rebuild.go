@@ -50,8 +50,8 @@ func (c *rebuildCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run corrects the tables and prints how they differed from the log. A corrected
-// difference is not a failure.
+// Run corrects the tables and prints how they differed from the log. A
+// corrected difference is not a failure.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {

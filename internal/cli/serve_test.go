@@ -58,14 +58,14 @@ func TestServe(t *testing.T) {
 	if snapshot.Total != 1 || len(snapshot.Conversations) != 1 || snapshot.Conversations[0].FirstUnreadSeq != 7 {
 		t.Errorf("user show --json: %+v", snapshot)
 	}
-	if lag := mustDo(t, "lag", db); strings.Contains(lag, "nobody") || strings.Count(lag, "badged projector") != 16 {
+	if lag := mustDo(t, "lag", db); strings.Contains(lag, "none") || strings.Count(lag, "badged projector") != 16 {
 		t.Errorf("lag, with a server that folds 16 partitions:\n%s", lag)
 	}
 	if code := server.stop(); code != exitDone {
 		t.Errorf("interrupted, it exits with %d:\n%s", code, server.err)
 	}
 	if got := server.err.String(); strings.Count(got, "\n") != 1 {
-		t.Errorf("beside being ready it said:\n%s", got)
+		t.Errorf("besides the ready line it printed:\n%s", got)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestLoad(t *testing.T) {
 	if first.Messages != 3 || first.Users != 3 || first.TotalUnread == 0 {
 		t.Errorf("load to the server: %+v, want 3 messages among 3 users", first)
 	}
-	// The same again, by another way: nothing counts twice.
+	// The same traffic by another way counts once.
 	r := badgedWith(t.Context(), text, "load", "-", "--json", "--quiet", "--database-url="+url)
 	var second traffic.Summary
 	if err := json.Unmarshal([]byte(r.out), &second); err != nil {
@@ -94,7 +94,7 @@ func TestLoad(t *testing.T) {
 	if second.Messages != 3 || second.TotalUnread != first.TotalUnread {
 		t.Errorf("load to the database: %+v, want the totals of %+v", second, first)
 	}
-	// For people.
+	// The text output.
 	if out := mustDo(t, "load", file, "--quiet", "--database-url="+url); !strings.Contains(out, "messages") || !strings.Contains(out, "unread") {
 		t.Errorf("it prints:\n%s", out)
 	}

@@ -33,7 +33,7 @@ func TestTokenIsAccepted(t *testing.T) {
 	}
 }
 
-func TestTokenThatCannotBe(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	const secret = "hunter2"
 	for _, test := range []struct{ name, user, keys, want string }{
 		{"nobody", "", jwtKeys, `badged: user id "" must not be empty`},
@@ -72,7 +72,7 @@ func audienceOf(t *testing.T, token string) string {
 
 func TestPrecedenceOfSources(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "badged.yaml")
-	// A secret in a list may hold a comma.
+	// A secret in a list may contain a comma.
 	text := "jwt-keys: ['main=HS256:0123456789abcdef,0123456789abcdef']\njwt-audience: file\nttl: 1m\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// everyCommand returns the words of every command that does something.
+// everyCommand returns the words of every command that can run.
 func everyCommand(t *testing.T) [][]string {
 	t.Helper()
 	parser, err := kong.New(&commands{})
@@ -28,7 +28,7 @@ func everyCommand(t *testing.T) [][]string {
 }
 
 func TestHelp(t *testing.T) {
-	commands := append(everyCommand(t), nil) // and badged itself
+	commands := append(everyCommand(t), nil) // and without a command
 	for _, command := range commands {
 		t.Run(strings.Join(command, " "), func(t *testing.T) {
 			out := mustDo(t, append(command, "--help")...)
@@ -36,7 +36,7 @@ func TestHelp(t *testing.T) {
 				t.Errorf("help starts otherwise than %q:\n%s", want, out)
 			}
 			if strings.Contains(out, "…,...") || strings.Contains(out, "!") {
-				t.Errorf("help is not what people expect to read:\n%s", out)
+				t.Errorf("help has kong's wording:\n%s", out)
 			}
 		})
 	}
@@ -80,13 +80,13 @@ func TestHelpHidesSecrets(t *testing.T) {
 	}
 	for _, command := range everyCommand(t) {
 		if out := mustDo(t, append(command, "--help")...); strings.Contains(out, "hunter2") {
-			t.Errorf("badged %s --help tells a secret:\n%s", strings.Join(command, " "), out)
+			t.Errorf("badged %s --help shows a secret:\n%s", strings.Join(command, " "), out)
 		}
 	}
-	// Nor does an error about something else.
+	// Nor does an error about another flag.
 	for _, args := range [][]string{{"serve", "--frobnicate"}, {"serve", "--roles=x"}, {"load"}, {"token"}} {
 		if r := badged(t, args...); strings.Contains(r.err, "hunter2") {
-			t.Errorf("badged %s tells a secret:\n%s", strings.Join(args, " "), r.err)
+			t.Errorf("badged %s shows a secret:\n%s", strings.Join(args, " "), r.err)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestConfigurationFile(t *testing.T) {
 	check := func(r result, code int, want string) {
 		t.Helper()
 		if r.code != code || !strings.HasPrefix(r.err, want) || strings.Contains(r.err, "hunter2") {
-			t.Errorf("exit code %d, want %d; says %q, want %q", r.code, code, r.err, want)
+			t.Errorf("exit code %d, want %d; stderr %q, want %q", r.code, code, r.err, want)
 		}
 	}
 	write("databse-url: postgres://badged:hunter2@localhost/chat")
@@ -182,11 +182,11 @@ func TestConfigurationFile(t *testing.T) {
 	check(badged(t, "lag", "--database-url=postgres://badged:hunter2@127.0.0.1:1/flag"), exitFailed, strings.Replace(refused, "file", "flag", 1))
 }
 
-func TestInterruptedCommandSaysNothing(t *testing.T) {
+func TestInterruptedCommandPrintsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := badgedWith(ctx, "", "lag", "--database-url=postgres://127.0.0.1:1/chat")
 	if r.code != exitFailed || r.out != "" || r.err != "" {
-		t.Errorf("exit code %d, printed %q, said %q", r.code, r.out, r.err)
+		t.Errorf("exit code %d, stdout %q, stderr %q", r.code, r.out, r.err)
 	}
 }

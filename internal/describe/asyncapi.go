@@ -25,9 +25,10 @@ type Channel struct {
 	Name, Address, Doc string
 	// Server names the channel's server.
 	Server string
-	// Sends are the messages from badged, Receives those to it.
+	// Sends are the messages that badged sends, Receives those that it
+	// receives.
 	Sends, Receives []Message
-	// Parameters are those of the address, with their meaning.
+	// Parameters are the parameters of the address.
 	Parameters []Param
 	// Codes are the close codes of a connection.
 	Codes []Code
@@ -38,14 +39,14 @@ type Message struct {
 	Name, Doc, ContentType string
 	// Of is the value for Schemas.Of.
 	Of any
-	// Example is one, in JSON.
+	// Example is a message, in JSON.
 	Example string
 }
 
 // Code is a number with a meaning.
 type Code struct {
 	Code int `json:"code"`
-	// Means is the code's meaning, Then what the other side should do.
+	// Means is the meaning of the code, Then the expected reaction.
 	Name  string `json:"name"`
 	Means string `json:"means"`
 	Then  string `json:"then"`

@@ -21,7 +21,8 @@ type API struct {
 // Group is a heading for routes.
 type Group struct{ Name, Doc string }
 
-// Access is a way to authenticate: a secret in the header Authorization: Bearer.
+// Access is a way to authenticate: a secret in the header Authorization:
+// Bearer.
 type Access struct {
 	Name, Doc string
 	// Format is the secret's format, such as JWT; "" for an opaque string.
@@ -161,7 +162,7 @@ func contentOf(schemaOf func(any) *Schema, c Content) Member {
 	case c.Example == "":
 	case json.Valid([]byte(c.Example)):
 		o = append(o, Member{"example", json.RawMessage(c.Example)})
-	default: // lines, or no JSON at all
+	default: // lines of JSON, or other text
 		o = append(o, Member{"example", c.Example})
 	}
 	return Member{c.MediaType, o}

@@ -6,7 +6,7 @@ import "net/http"
 // descriptions are made from the same tables, so neither has a route that the
 // other lacks.
 type Route struct {
-	// Method and Path are those of a pattern of http.ServeMux.
+	// Method and Path form a pattern of http.ServeMux.
 	Method, Path string
 	Handler      http.Handler
 	// EveryMethod is set if Handler also answers other methods, such as the
@@ -23,7 +23,7 @@ type Route struct {
 	// of them, or none if Optional is among them. An empty list is public.
 	Access []string
 	Params []Param
-	// Body is what a request may carry: one of these.
+	// Body has the alternatives for a request's body.
 	Body    []Content
 	Answers []Answer
 }
@@ -58,11 +58,11 @@ type Content struct {
 	Doc string
 	// Loose is set if a request may have other fields, which are ignored.
 	Loose bool
-	// Example is a body, as it goes over the wire.
+	// Example is a body.
 	Example string
 }
 
-// Answer is what a route may answer with a status.
+// Answer is a possible answer of a route.
 type Answer struct {
 	Status  int
 	Doc     string

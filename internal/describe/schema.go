@@ -1,6 +1,6 @@
 // Package describe describes the interfaces of badged: routes with their
-// handlers and JSON Schemas made from Go types. From these it makes OpenAPI,
-// AsyncAPI and reference pages.
+// handlers, and JSON Schemas derived from Go types. It generates OpenAPI,
+// AsyncAPI and reference pages from them.
 package describe
 
 import (
@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// Schema is a JSON Schema of the dialect 2020-12, as far as badged uses it.
+// Schema is a JSON Schema of the dialect 2020-12, with the keywords that
+// badged uses.
 type Schema struct {
 	Ref         string    `json:"$ref,omitempty"`
-	Type        []string  `json:"-"` // one or several
+	Type        []string  `json:"-"` // one or more
 	Description string    `json:"description,omitempty"`
 	Format      string    `json:"format,omitempty"`
 	Const       any       `json:"const,omitempty"`
@@ -30,9 +31,10 @@ type Schema struct {
 	MaxItems    *int64    `json:"maxItems,omitempty"`
 	Items       *Schema   `json:"items,omitempty"`
 	OneOf       []*Schema `json:"oneOf,omitempty"`
-	// Discriminator names the property that tells those of OneOf apart.
+	// Discriminator names the property that distinguishes the schemas of
+	// OneOf.
 	Discriminator Object `json:"discriminator,omitempty"`
-	// Properties holds a *Schema for each.
+	// Properties maps names to *Schema.
 	Properties Object   `json:"properties,omitempty"`
 	Required   []string `json:"required,omitempty"`
 	// AdditionalProperties is false if other properties are refused, their
@@ -60,7 +62,7 @@ func (s *Schema) MarshalJSON() ([]byte, error) {
 // Object is a JSON object whose members keep their order.
 type Object []Member
 
-// Member is one of an Object.
+// Member is a member of an Object.
 type Member struct {
 	Name  string
 	Value any
@@ -105,13 +107,13 @@ func TypeName(s string) string {
 type Named struct {
 	Name string
 	Doc  string
-	// Of is a struct. Its own schema is taken where neither Required nor
-	// Optional is set.
+	// Of is a struct. If neither Required nor Optional is set, the schema has
+	// all its fields.
 	Of                 any
 	Required, Optional []string
 	// Consts are fields with a single possible value.
 	Consts map[string]string
-	// Fields replace the schemas of fields: values as for Schemas.Of.
+	// Fields replaces the schemas of fields: values as for Schemas.Of.
 	Fields map[string]any
 }
 
@@ -125,7 +127,7 @@ type OneOf struct {
 	Of []any
 }
 
-// List is an array of something, as for Schemas.Of.
+// List is an array of elements, as for Schemas.Of.
 type List struct {
 	Of                 any
 	MinItems, MaxItems int64
@@ -149,8 +151,8 @@ func NewSchemas(prefix string) *Schemas {
 // Named returns the schemas that have a name, in the order of first use.
 func (s *Schemas) Named() Object { return s.named }
 
-// Lookup resolves a reference: it returns the schema and its name. For a schema
-// that is no reference it returns the schema itself and "".
+// Lookup resolves a reference: it returns the schema and its name. For any
+// other schema it returns the schema itself and "".
 func (s *Schemas) Lookup(schema *Schema) (*Schema, string) {
 	name, ok := strings.CutPrefix(schema.Ref, s.prefix)
 	if !ok {
@@ -271,7 +273,7 @@ func property(schema *Schema, name string) *Schema {
 	panic("describe: there is no field " + name)
 }
 
-// refer returns a reference to the schema of a name and makes it if missing.
+// refer returns a reference to a named schema, and builds it if missing.
 func (s *Schemas) refer(name string, t reflect.Type, build func() *Schema) *Schema {
 	if known, ok := s.types[name]; !ok {
 		s.types[name] = t
@@ -292,7 +294,7 @@ func (s *Schemas) ofType(t reflect.Type) *Schema {
 		return &Schema{}
 	}
 	switch t.Kind() {
-	case reflect.Pointer: // absent where it is nil
+	case reflect.Pointer: // absent if nil
 		return s.ofType(t.Elem())
 	case reflect.String:
 		return &Schema{Type: []string{"string"}}

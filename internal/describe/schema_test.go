@@ -36,7 +36,7 @@ func marshal(t *testing.T, v any) string {
 	return string(b)
 }
 
-func TestSchemaOfATypeIsWhatIsEncoded(t *testing.T) {
+func TestSchemaMatchesTheEncoding(t *testing.T) {
 	s := NewSchemas("#/")
 	if got := marshal(t, s.Of(page{hidden: ""})); got != `{"$ref":"#/Page"}` {
 		t.Errorf("a struct with a name is %s", got)
@@ -76,7 +76,7 @@ func TestNamedTakesSomeFields(t *testing.T) {
 	}
 }
 
-func TestNameIsOfOneType(t *testing.T) {
+func TestNamesAreUnique(t *testing.T) {
 	defer func() {
 		if r := recover(); r == nil || !strings.Contains(r.(string), "would be Page") {
 			t.Errorf("it says %v", r)

@@ -18,13 +18,13 @@ import (
 type account struct {
 	name     string
 	uid, gid uint32
-	// other is set if that is not who we are, which takes being root.
+	// other is set if that is not our own user, which requires root.
 	other bool
 }
 
-// accountFor picks the user to run as: ourselves, or as root the owner of the
+// accountFor picks the user to run as: our own, or as root the owner of the
 // cluster in pgdata or, if there is none yet, the user postgres or nobody.
-// pgdata may be empty or not exist.
+// pgdata may be empty or missing.
 func accountFor(pgdata string) (account, error) {
 	owner, exists, err := ownerOf(pgdata)
 	if err != nil {
@@ -82,7 +82,7 @@ func ownerOf(path string) (uid uint32, exists bool, err error) {
 	return info.Sys().(*syscall.Stat_t).Uid, true, nil
 }
 
-// userName is for messages: a name if there is one, else the number.
+// userName returns a user's name for messages, or the number if it has none.
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
@@ -92,25 +92,25 @@ func userName(uid uint32) string {
 }
 
 // command prepares a program to run as the account in dir, which the account
-// must be able to enter: the directory we are in may be closed to it.
+// must be able to enter: our own working directory may be closed to it.
 func (a account) command(ctx context.Context, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // a program that binaries.go found
 	cmd.Dir = dir
 	cmd.Env = environment(os.Environ())
-	// A process group of its own keeps the terminal's Ctrl-C away from it: we
-	// stop it once its clients are done.
+	// A separate process group does not get the terminal's Ctrl-C: we stop the
+	// server once its clients are done.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if a.other {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
 	}
-	// Processes that it leaves behind may hold its output open.
+	// Processes that it leaves behind may keep its output open.
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 
-// environment drops what would change how the programs of PostgreSQL work:
-// their PG… variables, and the user's language and time zone. A named time
-// zone also spares initdb the search for the machine's.
+// environment removes variables that would change how PostgreSQL's programs
+// work: PG…, and the user's language and time zone. A named time zone also
+// spares initdb the search for the machine's.
 func environment(env []string) []string {
 	kept := []string{"LC_ALL=C", "TZ=UTC"}
 	for _, e := range env {
@@ -124,9 +124,8 @@ func environment(env []string) []string {
 	return kept
 }
 
-// canEnter reports whether the account may use dir as its working directory,
-// by doing so: modes alone do not tell where there are access lists and
-// security modules.
+// canEnter checks that the account may use dir as its working directory, by
+// trying: access lists and security modules do not show in the mode.
 func (a account) canEnter(ctx context.Context, dir string, bin binaries) error {
 	if !a.other {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// oldest is the first major version that will do: it brought multiranges.
+// oldest is the first supported major version: it introduced multiranges.
 const oldest = 14
 
-// install says how to get a server.
+// install tells how to get a server.
 const install = `install PostgreSQL 14 or later, such as with "apt-get install postgresql" (Debian, Ubuntu), ` +
 	`"dnf install postgresql-server" (Fedora) or "brew install postgresql@17" (macOS)`
 
@@ -27,14 +27,14 @@ type binaries struct {
 func (b binaries) postgres() string { return filepath.Join(b.dir, "postgres") }
 func (b binaries) initdb() string   { return filepath.Join(b.dir, "initdb") }
 
-// places is where to look for server binaries.
+// places says where to look for server binaries.
 type places struct {
 	// lookPath finds programs in the user's PATH.
 	lookPath func(name string) (string, error)
-	// globs are where distributions keep the server, out of PATH since several
-	// versions may be there.
+	// globs are the directories where distributions keep servers, outside PATH
+	// since several versions may be installed.
 	globs []string
-	// fetch downloads a major version, any if that is 0, and returns the
+	// fetch downloads a major version, or any if that is 0, and returns the
 	// directory of its programs.
 	fetch func(ctx context.Context, major int) (string, error)
 }
@@ -96,19 +96,17 @@ func (p places) find(ctx context.Context, as account, major int) (binaries, erro
 	return binaries{}, fmt.Errorf("%w: %s (%w)", ErrNoBinaries, install, why)
 }
 
-// candidate is a directory that holds a server.
+// candidate is a directory with a server.
 type candidate struct {
 	dir    string
 	inPath bool
 }
 
-// candidates lists each directory that holds a server once, that in PATH
-// first.
+// candidates lists each directory with a server once, the one in PATH first.
 func (p places) candidates(ctx context.Context) []candidate {
 	var found []candidate
 	add := func(dir string, inPath bool) {
-		// Links are followed: the rest of the installation is beside what they
-		// lead to.
+		// Follow links: the rest of the installation is beside the target.
 		path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 		if err != nil {
 			return
@@ -136,7 +134,7 @@ func (p places) candidates(ctx context.Context) []candidate {
 	return found
 }
 
-// inspect asks the server in dir for its version, as the account that will
+// inspect runs the server in dir to get its version, as the account that will
 // run it.
 func inspect(ctx context.Context, as account, dir string) (binaries, error) {
 	b := binaries{dir: dir}

@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// install puts programs that only tell a version below dir.
+// installFake installs programs that only print a version.
 func installFake(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -60,7 +60,7 @@ func TestFindBinaries(t *testing.T) {
 	nothing := func(context.Context, int) (string, error) { return "", errors.New("no network") }
 	libs := []string{filepath.Join(root, "lib", "*", "bin")}
 	for name, tc := range map[string]struct {
-		path  map[string]string // what PATH leads to
+		path  map[string]string // programs in PATH
 		globs []string
 		fetch func(context.Context, int) (string, error)
 		major int
@@ -131,20 +131,20 @@ func TestFindBinaries(t *testing.T) {
 
 func TestNothingIsDownloadedAsRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // TestDownload is for us
+		return // TestDownload tests the download
 	}
 	_, err := fetchBinaries(t.Context(), 0)
 	wantError(t, err, nil, "as root")
 }
 
-// archive has shell scripts in place of the programs of a build; its postgres
-// tells the version 18.3.
+// archive has shell scripts in place of a build's programs; its postgres
+// prints version 18.3.
 //
 //go:embed testdata/postgres.txz
 var archive []byte
 
-// repository serves the archive as the builds for every machine, and counts how
-// often it was asked for one.
+// repository serves the archive as the build for every machine, and counts the
+// requests.
 func repository(t *testing.T) (url string, asked *int) {
 	t.Helper()
 	var jar bytes.Buffer
@@ -168,7 +168,7 @@ func repository(t *testing.T) (url string, asked *int) {
 	}))
 	t.Cleanup(func() {
 		server.Close()
-		http.DefaultClient.CloseIdleConnections() // the library's
+		http.DefaultClient.CloseIdleConnections() // the library leaves some open
 	})
 	return server.URL, asked
 }

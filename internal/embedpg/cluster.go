@@ -37,14 +37,14 @@ func clusterMajor(pgdata string) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("data directory: %w", err)
 	case len(entries) > 0:
-		return 0, fmt.Errorf("%w: %s is not empty and has no PG_VERSION: choose another directory, or move what is there away",
+		return 0, fmt.Errorf("%w: %s is not empty and has no PG_VERSION: choose another directory, or move its contents away",
 			ErrNotCluster, pgdata)
 	}
 	return 0, nil
 }
 
-// initCluster makes a cluster: beside its place and moved there whole, so that
-// one cut short is never taken for a database.
+// initCluster creates a cluster in a neighboring directory and renames it, so
+// that an interrupted one is never taken for a database.
 func (s *Server) initCluster(ctx context.Context, flags ...string) (err error) {
 	fresh := s.pgdata + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -65,24 +65,23 @@ func (s *Server) initCluster(ctx context.Context, flags ...string) (err error) {
 		"--pgdata", fresh,
 		"--username", role,
 		"--encoding", "UTF8",
-		// Sorting by bytes is fastest, and no upgrade of the system's
-		// collations can break an index.
+		// Sorting by bytes is fastest, and upgrades of the system's collations
+		// cannot corrupt indexes.
 		"--locale", "C",
-		// The socket is in a directory that only the server's user and root
-		// can enter, and either may read and change the data anyway: asking
-		// them who they are would protect nothing. Peer authentication would
-		// shut out root, which is who connects when we had to run the server
-		// as another user.
+		// Only the server's user and root can enter the socket's directory,
+		// and both may read and change the data anyway, so authentication
+		// would protect nothing. Peer authentication would shut out root,
+		// which is our user if the server runs as another.
 		"--auth-local", "trust",
 		"--auth-host", "reject",
 		"--no-instructions",
 	}, flags...)
 	initdb := s.account.command(ctx, fresh, s.bin.initdb(), args...)
-	initdb.ExtraFiles = s.held // one that outlives us by a moment cleans up
+	initdb.ExtraFiles = s.held // initdb may outlive us briefly to clean up
 	if err := run(initdb); err != nil {
 		return err
 	}
-	// There may be an empty directory in its place.
+	// An empty directory may be in its place.
 	if err := os.Remove(s.pgdata); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -100,7 +99,7 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// postmaster is what postmaster.pid tells of the server in a data directory.
+// postmaster is the content of postmaster.pid.
 type postmaster struct {
 	pid    int
 	status string // starting, ready, stopping or standby
@@ -125,12 +124,12 @@ func readPostmaster(pgdata string) (postmaster, bool) {
 	return p, true
 }
 
-// clearStalePID removes a postmaster.pid whose process id belongs to another
-// program by now, as happens after a power loss and in containers, where the
-// same few ids come again: PostgreSQL would take any live process of its own
-// user for a server and refuse to start. One whose process is gone is left to
-// PostgreSQL, which knows what else to check. The data directory must be
-// locked.
+// clearStalePID removes a postmaster.pid whose process id now belongs to
+// another program. This happens after a power loss and in containers, where
+// the same few ids are reused: PostgreSQL would take any live process of its
+// own user for a server and refuse to start. If the process is gone,
+// PostgreSQL handles the file, with checks of its own. The data directory must
+// be locked.
 func clearStalePID(ctx context.Context, pgdata string) error {
 	old, found := readPostmaster(pgdata)
 	if !found || errors.Is(syscall.Kill(old.pid, 0), syscall.ESRCH) {

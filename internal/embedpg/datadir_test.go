@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// wantError checks that err wraps want, if that is not nil, and says text.
+// wantError checks that err wraps want, unless that is nil, and contains text.
 func wantError(t *testing.T, err, want error, text string) {
 	t.Helper()
 	switch {
@@ -25,7 +25,7 @@ func wantError(t *testing.T, err, want error, text string) {
 	}
 }
 
-// startFails checks that a start on dir fails as it should.
+// startFails checks that a start on dir fails as expected.
 func startFails(t *testing.T, dir string, want error, text string) {
 	t.Helper()
 	s, err := Start(t.Context(), Config{DataDir: dir})
@@ -35,8 +35,8 @@ func startFails(t *testing.T, dir string, want error, text string) {
 	wantError(t, err, want, text)
 }
 
-// A parent that is killed takes its server with it, and the data are free for
-// the next.
+// A server ends when its parent is killed, and its data can be used by the
+// next.
 func TestServerEndsWithItsParent(t *testing.T) {
 	for name := range tethers {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestServerEndsWithItsParent(t *testing.T) {
 			if !found {
 				t.Fatal("no postmaster.pid")
 			}
-			// Frozen, it cannot be gone before we look.
+			// Frozen, it cannot end before we look.
 			if err := syscall.Kill(pm.pid, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestServerEndsWithItsParent(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// Starting waits for the old server to be gone.
+			// Start waits for the old server to end.
 			s := mustStart(t, Config{DataDir: dir})
 			if servesFrom(t.Context(), pm.pid, s.pgdata) {
 				t.Error("the old server is still there")
@@ -78,7 +78,7 @@ func TestDataDirInUse(t *testing.T) {
 	child, url := startInChild(t, dir, "death signal")
 	startFails(t, dir, ErrInUse, dir)
 	if got := query(t, url, "SELECT 'alive'"); got != "alive" {
-		t.Error("the server that came first was disturbed")
+		t.Error("the first server was disturbed")
 	}
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestDataDirInUse(t *testing.T) {
 	startFails(t, dir, ErrInUse, dir)
 }
 
-// stopped makes a cluster whose server has stopped.
+// stopped returns a cluster whose server has stopped.
 func stopped(t *testing.T) (dir string, s *Server) {
 	t.Helper()
 	dir = openDir(t)
@@ -96,8 +96,8 @@ func stopped(t *testing.T) (dir string, s *Server) {
 	return dir, s
 }
 
-// pretend leaves a postmaster.pid that names a live process of the server's
-// user that works in cwd.
+// pretend writes a postmaster.pid that names a live process of the server's
+// user with the working directory cwd.
 func pretend(t *testing.T, s *Server, cwd string) {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
@@ -175,17 +175,18 @@ func TestInitCutShort(t *testing.T) {
 
 func TestForeignOwner(t *testing.T) {
 	dir := openDir(t)
-	// Root's, which is another user, or the one PostgreSQL refuses to run as.
+	// The directory is root's: another user, or the one that PostgreSQL
+	// refuses to run as.
 	if err := os.Symlink("/usr", filepath.Join(dir, "pgdata")); err != nil {
 		t.Fatal(err)
 	}
 	startFails(t, dir, ErrOwner, "belongs to")
 }
 
-// As root the server runs as whom the data belong to.
+// As root, the server runs as the owner of the data.
 func TestRunsAsTheOwnerOfTheData(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // it can only run as ourselves
+		return // it can only run as our user
 	}
 	as := nobody(t)
 	dir := openDir(t)
@@ -209,7 +210,7 @@ func TestClosedDirectory(t *testing.T) {
 	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// As root closed to the server's user, else to ourselves.
+	// Closed to the server's user if we are root, else to us.
 	mode := os.FileMode(0o700)
 	if os.Geteuid() != 0 {
 		mode = 0
@@ -246,7 +247,7 @@ func TestSweepTempDirs(t *testing.T) {
 	}
 	sweepTempDirs(base, as)
 	if _, err := os.Stat(left); err == nil {
-		t.Error("what a killed process left is still there")
+		t.Error("a killed process's directory is still there")
 	}
 	for _, dir := range []string{held, other} {
 		if _, err := os.Stat(dir); err != nil {
@@ -267,7 +268,7 @@ func TestLongTempDir(t *testing.T) {
 	}
 }
 
-// A server that stops, though slowly, is waited for.
+// A server that stops slowly is waited for.
 func TestClaimWaitsForStoppingServer(t *testing.T) {
 	dir := openDir(t)
 	pgdata := filepath.Join(dir, "pgdata")
@@ -282,7 +283,8 @@ func TestClaimWaitsForStoppingServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Beyond the grace that is given to a server that does not say so.
+	// Longer than the grace for a server that does not report that it is
+	// stopping.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*stoppingGrace)
 	defer cancel()
 	_, err = claimDataDir(ctx, dir)

@@ -13,7 +13,8 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetchBinaries downloads a server into the user's cache, or finds it there.
+// fetchBinaries returns a server from the user's cache, and downloads it if
+// missing.
 func fetchBinaries(ctx context.Context, major int) (string, error) {
 	if os.Geteuid() == 0 {
 		return "", errors.New("nothing is downloaded as root")
@@ -26,9 +27,9 @@ func fetchBinaries(ctx context.Context, major int) (string, error) {
 }
 
 // download fetches a server from a Maven repository, by default the central
-// one, into dir and returns the directory of its programs. What is there
-// already is not fetched again. When ctx ends it returns at once, while the
-// transfer, which cannot be stopped, goes on until it ends or the process does.
+// one, into dir and returns the directory of its programs. It does not fetch a
+// server again. When ctx ends it returns at once, although the transfer, which
+// cannot be canceled, continues.
 func download(ctx context.Context, dir, repository string, major int) (string, error) {
 	version, err := versionToFetch(major)
 	if err != nil {
@@ -51,16 +52,16 @@ func download(ctx context.Context, dir, repository string, major int) (string, e
 	}
 }
 
-// fetchInto lets the library do what it alone knows: which build suits this
-// machine, fetching it, checking its sum and unpacking it. It offers that only
-// as the first half of starting a server, so the second half is made to fail
-// there and then: 0 is not a port a server can have.
+// fetchInto uses the library's knowledge of builds: it selects one for this
+// machine, fetches it, checks its sum and unpacks it. The library does this
+// only as part of starting a server, so the start is made to fail next: a
+// server cannot have port 0.
 func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVersion) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// Unpacked beside its place and moved there whole, so that a download cut
-	// short is never taken for a server.
+	// Unpacked in a neighboring directory and renamed, so that an interrupted
+	// download is never taken for a server.
 	work, err := os.MkdirTemp(dir, "download-")
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVe
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
-	// A directory that looks like a cluster keeps it from running initdb.
+	// A directory that looks like a cluster makes the library skip initdb.
 	major, err := parseMajor(string(version))
 	if err != nil {
 		return err
@@ -104,8 +105,8 @@ func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVe
 	return nil
 }
 
-// versionToFetch is the release of a major version that the library knows,
-// or the newest for 0.
+// versionToFetch returns the release of a major version that the library
+// knows, or its newest for 0.
 func versionToFetch(major int) (embeddedpostgres.PostgresVersion, error) {
 	known := []embeddedpostgres.PostgresVersion{
 		embeddedpostgres.V18, embeddedpostgres.V17, embeddedpostgres.V16, embeddedpostgres.V15, embeddedpostgres.V14,

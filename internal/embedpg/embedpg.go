@@ -1,14 +1,14 @@
 // Package embedpg runs a private PostgreSQL server as a child of this process:
-// for `badged demo`, which must need no set-up, and for tests, which must use
-// the real thing.
+// for `badged demo`, which must work without set-up, and for tests, which must
+// use a real server.
 //
-// The server listens on a unix socket in a private directory and on nothing
-// else, keeps its data in a directory of its own, and never outlives this
-// process, even when that is killed. It uses server binaries found on the
-// machine; where there are none it downloads some, or says what to install.
+// The server listens only on a Unix socket in a private directory, keeps its
+// data in its own directory, and never outlives this process, even one that is
+// killed. It uses server binaries installed on the machine, or else downloads
+// some or tells what to install.
 //
 // The package works on Unix systems. As root it runs the server as the user
-// postgres, or else nobody, since PostgreSQL refuses to run as root.
+// postgres or nobody, since PostgreSQL refuses to run as root.
 package embedpg
 
 import (
@@ -22,57 +22,55 @@ import (
 	"runtime"
 )
 
-// What can be wrong with the machine or the data directory. The errors that
-// Start returns wrap one of these where they apply, name the directory or
-// program at fault and say what to do about it.
+// Faults of the machine or the data directory. Errors of Start wrap one of
+// these if it applies, name the directory or program, and say what to do.
 var (
-	// ErrNoBinaries says that no usable server was found and none could be
-	// downloaded.
+	// ErrNoBinaries is returned if no usable server was found and none could
+	// be downloaded.
 	ErrNoBinaries = errors.New("no PostgreSQL server found")
-	// ErrInUse says that another live server works on the data directory.
+	// ErrInUse is returned if another live server uses the data directory.
 	ErrInUse = errors.New("the data directory is in use")
-	// ErrOwner says that the data directory belongs to a user that the server
-	// cannot run as, or lies where the server's user may not go.
+	// ErrOwner is returned if the data directory belongs to a user that the
+	// server cannot run as, or the server's user cannot enter it.
 	ErrOwner = errors.New("the data directory is out of reach")
-	// ErrVersion says that the data directory was made by a major version of
-	// PostgreSQL that is not on this machine.
+	// ErrVersion is returned if the data directory was made by a major version
+	// of PostgreSQL that is not installed.
 	ErrVersion = errors.New("the data directory is of another PostgreSQL version")
-	// ErrNotCluster says that the data directory holds something else than a
-	// database.
+	// ErrNotCluster is returned if the data directory has other contents than
+	// a database.
 	ErrNotCluster = errors.New("the data directory holds no PostgreSQL database")
 )
 
-// Names inside the server. The role is the superuser that initdb makes; it and
-// the database exist once Start has returned.
+// Names inside the server. The role is initdb's superuser; both exist once
+// Start has returned.
 const (
 	role     = "badged"
 	database = "badged"
 )
 
-// Config says where a server keeps its data and how it runs. The zero value is
-// a server with default settings and data that lasts until Stop.
+// Config configures a server. The zero value is a server with default settings
+// whose data lasts until Stop.
 type Config struct {
-	// DataDir is the directory that keeps the data from one start to the next,
-	// in a subdirectory named pgdata; it is made if missing. As root it must be
-	// somewhere that the user postgres may go, not under /root. Empty means a
-	// temporary directory that Stop removes, in memory where there is room.
+	// DataDir keeps the data between starts, in a subdirectory pgdata; it is
+	// created if missing. As root it must be a directory that the user
+	// postgres may enter, not one under /root. Empty means a temporary
+	// directory, in memory if there is room, which Stop removes.
 	DataDir string
 
 	// Settings are configuration parameters as in postgresql.conf, by name.
-	// They take precedence over the defaults of this package, which are those
-	// of PostgreSQL with more memory and fewer checkpoints; durability is on
-	// unless a setting turns it off. Where the server listens and logs cannot
-	// be set.
+	// They override the defaults of this package, which are those of
+	// PostgreSQL with more memory and fewer checkpoints; durability is on by
+	// default. The server's socket and log cannot be configured.
 	Settings map[string]string
 
-	// Log takes the server's log, its warnings as warnings and the rest for
-	// debugging. Nil discards it.
+	// Log gets the server's log: warnings as warnings, the rest for debugging.
+	// Nil discards it.
 	Log *slog.Logger
 }
 
-// DefaultDataDir is the directory below which this user's applications keep
-// data, with name appended: /var/lib for root, whose home the server's user
-// may not enter, and the platform's directory for user data otherwise.
+// DefaultDataDir returns the directory for an application's data, with name
+// appended: under /var/lib for root, whose home the server's user may not
+// enter, and otherwise the platform's directory for user data.
 func DefaultDataDir(name string) (string, error) {
 	if os.Geteuid() == 0 {
 		return filepath.Join("/var/lib", name), nil
@@ -90,21 +88,21 @@ func DefaultDataDir(name string) (string, error) {
 	return filepath.Join(home, ".local", "share", name), nil
 }
 
-// Start starts a server and returns once it accepts connections. A data
-// directory that is still being left by a server whose process was killed is
-// waited for.
+// Start starts a server and returns once it accepts connections. If the
+// previous server of the data directory is still shutting down after its
+// process was killed, Start waits for it.
 //
-// ctx bounds the start only: the server runs until Stop or Kill, or until this
-// process ends, in whatever way. There is no limit of time but ctx, since
-// recovery after a crash takes as long as there was work to redo.
+// ctx bounds only the start: the server runs until Stop or Kill, or until this
+// process ends, in whatever way. Set a generous limit: recovery after a crash
+// takes as long as there is work to redo.
 //
-// Errors wrap the reasons above where they apply; any other carries the last
-// lines that the server logged.
+// Errors wrap one of the errors above if it applies; others have the last
+// lines of the server's log.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return start(ctx, cfg, startTethered)
 }
 
-// start is Start with the way to tie the server's life to ours.
+// start is Start with a tether that ties the server's life to ours.
 func start(ctx context.Context, cfg Config, tie tether) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -128,8 +126,8 @@ func start(ctx context.Context, cfg Config, tie tether) (_ *Server, err error) {
 	return s, nil
 }
 
-// prepare finds or makes all that a server needs: the user to run as, the
-// binaries, the directories and the cluster in them.
+// prepare finds or creates what a server needs: the user to run as, the
+// binaries, the directories and the cluster.
 func (s *Server) prepare(ctx context.Context) (err error) {
 	if s.cfg.DataDir != "" {
 		dir, err := filepath.Abs(s.cfg.DataDir)
@@ -174,7 +172,7 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// named adds the data directory to an error that does not know it.
+// named adds the data directory to an error that does not name it.
 func (s *Server) named(err error) error {
 	if errors.Is(err, ErrVersion) {
 		return fmt.Errorf("%s: %w", s.pgdata, err)
@@ -182,7 +180,7 @@ func (s *Server) named(err error) error {
 	return err
 }
 
-// release gives up what prepare took. The server must be gone.
+// release undoes prepare. The server must have ended.
 func (s *Server) release() error {
 	var errs []error
 	if s.tempDir != "" {

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The environment that makes the test binary a process that starts a server
-// and waits to be killed; see startInChild.
+// Environment variables that make the test binary start a server and wait to
+// be killed; see startInChild.
 const (
 	childDataDir = "EMBEDPG_TEST_DATA_DIR"
 	childTether  = "EMBEDPG_TEST_TETHER"
@@ -113,8 +113,8 @@ func mustStop(t *testing.T, s *Server) {
 	}
 }
 
-// query runs one statement on a connection of its own and returns the one
-// value that it yields, as text.
+// query runs a statement on a new connection and returns its single value as
+// text.
 func query(t *testing.T, url, sql string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -248,7 +248,7 @@ func TestKillEndsBusyConnections(t *testing.T) {
 	}
 }
 
-func TestServerThatDiesByItself(t *testing.T) {
+func TestServerThatCrashes(t *testing.T) {
 	s := mustStart(t, Config{})
 	if err := s.Err(); err != nil {
 		t.Fatalf("Err of a server that runs: %v", err)
@@ -275,7 +275,7 @@ func TestServerOutlivesThreads(t *testing.T) {
 	s := mustStart(t, Config{})
 	var threads sync.WaitGroup
 	for range 500 {
-		// A thread still locked when its goroutine ends is ended with it.
+		// A goroutine that ends with a locked thread ends the thread.
 		threads.Go(runtime.LockOSThread)
 	}
 	threads.Wait()
@@ -284,9 +284,9 @@ func TestServerOutlivesThreads(t *testing.T) {
 	}
 }
 
-// Ctrl-C goes to the terminal's process group, and must not take the database
-// from under those who still write what they have.
-func TestServerHasAProcessGroupOfItsOwn(t *testing.T) {
+// Ctrl-C signals the terminal's process group. It must not stop the database
+// while its clients still write.
+func TestServerHasItsOwnProcessGroup(t *testing.T) {
 	s := mustStart(t, Config{})
 	pm, _ := readPostmaster(s.pgdata)
 	if group, err := syscall.Getpgid(pm.pid); err != nil || group != pm.pid {
@@ -294,7 +294,7 @@ func TestServerHasAProcessGroupOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestStopCutOff(t *testing.T) {
+func TestStopDeadline(t *testing.T) {
 	cfg := Config{DataDir: openDir(t)}
 	s := mustStart(t, cfg)
 	query(t, s.URL(), "CREATE TABLE kept AS SELECT 'yes' AS answer")
@@ -315,10 +315,10 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	wantError(t, err, context.Canceled, "")
 }
 
-// The suite again, as the other kind of user.
+// Run the tests again as an unprivileged user.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // that is who we are
+		return // we are unprivileged
 	}
 	dir := openDir(t)
 	exe := filepath.Join(dir, "embedpg.test")
@@ -335,7 +335,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 }
 
-// nobody is the account of the user who has no other use.
+// nobody returns the account of an unprivileged user.
 func nobody(t *testing.T) account {
 	t.Helper()
 	u, err := user.Lookup("nobody")

@@ -12,15 +12,14 @@ import (
 )
 
 // A server's directories are locked by an open file that the server inherits,
-// so a directory is locked exactly as long as this process or any process of
-// the server lives. Unlike the process id that PostgreSQL leaves in
-// postmaster.pid, which after a crash may by now be another process's, a lock
-// cannot be stale.
+// so a directory is locked exactly as long as this process or a process of the
+// server lives. Such a lock cannot be stale, unlike the process id in
+// postmaster.pid, which another process may have after a crash.
 
-// errLocked says that another process holds the lock.
+// errLocked means that another process holds the lock.
 var errLocked = errors.New("locked")
 
-// lockDir locks a directory without waiting; closing the file unlocks it
+// lockDir locks a directory without waiting. Closing the file unlocks it
 // unless a child has inherited it.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir) //nolint:gosec // the caller chooses its directory
@@ -38,15 +37,15 @@ func lockDir(dir string) (*os.File, error) {
 	}
 }
 
-// How long a server whose parent was killed may take to say that it is
-// stopping, and how often to look.
+// How long a server whose parent was killed may take to report that it is
+// stopping, and how often to check.
 const (
 	stoppingGrace = time.Second
 	lockInterval  = 10 * time.Millisecond
 )
 
-// claimDataDir makes dir if missing and locks it, waiting for a server that is
-// stopping.
+// claimDataDir creates dir if missing and locks it. It waits for a server that
+// is stopping.
 func claimDataDir(ctx context.Context, dir string) (*os.File, error) {
 	if err := makeDataDir(dir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -63,8 +62,8 @@ func claimDataDir(ctx context.Context, dir string) (*os.File, error) {
 		case errors.Is(err, fs.ErrPermission):
 			return nil, fmt.Errorf("%w: %w: run as its owner, or choose another directory", ErrOwner, err)
 		case !errors.Is(err, errLocked):
-			// Some network file systems have no locks; postmaster.pid is left
-			// to keep servers apart.
+			// Some network file systems have no locks; then postmaster.pid
+			// must keep servers apart.
 			return os.Open(dir) //nolint:gosec // the caller chooses its directory
 		}
 		holder, _ := readPostmaster(filepath.Join(dir, "pgdata"))
@@ -81,12 +80,12 @@ func claimDataDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// makeDataDir makes dir if missing, whatever the umask, so that others can pass
-// through: as root the server's user must. What it keeps there is closed to all
-// others.
+// makeDataDir creates dir if missing, whatever the umask, so that other users
+// can pass through: as root, the server's user must. Its contents are closed
+// to others.
 func makeDataDir(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return nil // to be found wanting when it is opened
+		return nil // opening it reports what is wrong
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // see above
 		return err
@@ -102,7 +101,7 @@ func inUse(dir string, pid int) error {
 	return fmt.Errorf("%w: %s is held by %s: stop that first, or choose another directory", ErrInUse, dir, by)
 }
 
-// isAt reports whether f is still the directory that path names.
+// isAt reports whether path still names the directory f.
 func isAt(f *os.File, path string) bool {
 	opened, err := f.Stat()
 	if err != nil {

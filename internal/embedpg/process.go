@@ -15,24 +15,24 @@ import (
 type process struct {
 	cmd *exec.Cmd
 	log *serverLog
-	// ordered is set before a signal that ends it is sent.
+	// ordered is set before we send a signal that ends it.
 	ordered atomic.Bool
-	// done is closed when the server and all its processes are gone, and err
-	// then says why, unless the end was ordered.
+	// done is closed when the server and all its processes have ended; err is
+	// then the reason, unless we ended it.
 	done chan struct{}
 	err  error
 }
 
-// A tether starts cmd, sends the outcome, and returns what cmd.Wait does when
-// it has ended. If this process dies first, however it dies, the tether has
-// cmd interrupted, to which PostgreSQL reacts with a fast shutdown.
+// A tether starts cmd, sends the outcome, waits for cmd to end and returns the
+// result of cmd.Wait. If this process dies first, in whatever way, the tether
+// interrupts cmd, which makes PostgreSQL shut down fast.
 type tether func(cmd *exec.Cmd, started chan<- error) error
 
-// startProcess starts the server that cmd describes; it need not be ready yet.
+// startProcess starts the server; it may not accept connections yet.
 func startProcess(cmd *exec.Cmd, log *serverLog, tie tether) (*process, error) {
 	p := &process{cmd: cmd, log: log, done: make(chan struct{})}
-	// Every process of the server holds the pipe that this makes, so the end of
-	// the output, which Wait waits for, is the end of them all.
+	// Every process of the server holds this pipe, and Wait waits for the end
+	// of the output: so it returns when all have ended.
 	cmd.Stdout, cmd.Stderr = log, log
 	started := make(chan error, 1)
 	go func() {
@@ -52,21 +52,21 @@ func startProcess(cmd *exec.Cmd, log *serverLog, tie tether) (*process, error) {
 	return p, nil
 }
 
-// signal orders the server to end. That it may have ended already is fine.
+// signal sends a signal that ends the server. It may have ended already.
 func (p *process) signal(sig syscall.Signal) {
 	p.ordered.Store(true)
 	_ = p.cmd.Process.Signal(sig)
 }
 
-// kill ends the server and its processes at once, as a crash would, and waits
-// until they are gone.
+// kill kills the server and its processes, as a crash would, and waits until
+// they have ended.
 func (p *process) kill() {
 	select {
 	case <-p.done:
-		return // and its process id may be another's by now
+		return // its process id may be in use again
 	default:
 	}
-	// Stopped, it neither forks nor reacts to what happens to its children.
+	// A stopped server neither forks nor reacts to the end of its children.
 	p.signal(syscall.SIGSTOP)
 	for _, pid := range children(p.cmd.Process.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -75,8 +75,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// run runs a program to its end. The error carries what it wrote to standard
-// error.
+// run runs a program. Its error includes the program's standard error.
 func run(cmd *exec.Cmd) error {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -88,12 +87,11 @@ func run(cmd *exec.Cmd) error {
 	return nil
 }
 
-// watch is the tether of systems that have no better one: two shells and two
-// pipes. The first shell becomes the server once it reads a line, which it is
-// sent when the second is there to watch; the second interrupts the server
-// unless it reads a line, which it is sent when the server is gone. If this
-// process dies at any point, its ends of the pipes close, and the shells read
-// nothing.
+// watch is the tether of systems without a better one: two shells and two
+// pipes. The first shell becomes the server once it reads a line, which we
+// send when the second is running. The second interrupts the server unless it
+// reads a line, which we send when the server has ended. If this process dies
+// at any point, its ends of the pipes close, and the shells read nothing.
 func watch(cmd *exec.Cmd, started chan<- error) error {
 	wait, err := startWatched(cmd)
 	started <- err

@@ -13,8 +13,7 @@ import (
 )
 
 // startTethered is the tether of Linux: the kernel signals the child when the
-// thread that forked it ends. That thread is kept for as long as the child
-// lives.
+// thread that forked it ends, so we keep that thread while the child lives.
 func startTethered(cmd *exec.Cmd, started chan<- error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -27,8 +26,7 @@ func startTethered(cmd *exec.Cmd, started chan<- error) error {
 	return cmd.Wait()
 }
 
-// children lists the processes that pid has started, as far as the kernel
-// tells.
+// children lists the child processes of pid that the kernel shows us.
 func children(pid int) []int {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
@@ -48,7 +46,7 @@ func children(pid int) []int {
 func servesFrom(_ context.Context, pid int, pgdata string) bool {
 	cwd, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 	if err != nil {
-		return false // gone, or another user's: not a server of this one's data
+		return false // ended, or another user's process, so not this server
 	}
 	dir, err := os.Stat(pgdata)
 	return err == nil && os.SameFile(cwd, dir)

@@ -14,12 +14,12 @@ func startTethered(cmd *exec.Cmd, started chan<- error) error {
 	return watch(cmd, started)
 }
 
-// children lists nothing: the processes of a killed server end by themselves
-// as soon as they wait for anything.
+// children returns none: the processes of a killed server end by themselves as
+// soon as they wait.
 func children(int) []int { return nil }
 
-// servesFrom reports whether a live process is a server, of these data as far
-// as one can tell.
+// servesFrom reports whether a live process is a PostgreSQL server; its data
+// directory cannot be told.
 func servesFrom(ctx context.Context, pid int, _ string) bool {
 	out, err := exec.CommandContext(ctx, "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {

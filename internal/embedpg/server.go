@@ -24,7 +24,7 @@ type Server struct {
 	pgdata  string
 	// tempDir holds the socket, and pgdata too if that is temporary.
 	tempDir string
-	// held are the locks of the directories; see lock.go.
+	// held are the locks on the directories; see lock.go.
 	held []*os.File
 
 	// run is the current or last run of the server.
@@ -43,23 +43,23 @@ func (s *Server) DatabaseURL(name string) string {
 	u := url.URL{
 		Scheme: "postgres",
 		Path:   "/" + name,
-		// The port is part of the socket's name, and a PGPORT in the
-		// environment would change it.
+		// The port is part of the socket's name. Without it, PGPORT in the
+		// environment would apply.
 		RawQuery: url.Values{"host": {s.tempDir}, "port": {port}, "user": {role}}.Encode(),
 	}
 	return u.String()
 }
 
 // Program returns the path of a program of the server's version, such as
-// pg_dump. It need not be there: on some systems clients come separately.
+// pg_dump. It may be missing: some systems package clients separately.
 func (s *Server) Program(name string) string { return filepath.Join(s.bin.dir, name) }
 
-// Done returns a channel that is closed when the current run of the server has
-// ended, for whatever reason.
+// Done returns a channel that is closed when the current run of the server
+// ends, for whatever reason.
 func (s *Server) Done() <-chan struct{} { return s.run.Load().done }
 
-// Err returns nil while the server runs and after Stop and Kill, and otherwise
-// how it ended, with the last lines of its log.
+// Err returns nil while the server runs and after Stop and Kill; otherwise why
+// it ended, with the last lines of its log.
 func (s *Server) Err() error {
 	run := s.run.Load()
 	select {
@@ -70,11 +70,10 @@ func (s *Server) Err() error {
 	}
 }
 
-// Stop ends the server, breaking off its connections, and removes its socket
-// and temporary data. It waits for the shutdown to finish until ctx is done;
-// then the server is made to end at once, which loses nothing but makes the
-// next start replay its log, and the error says so. Calling it again does
-// nothing.
+// Stop stops the server, closing its connections, and removes its socket and
+// temporary data. It waits for the shutdown until ctx is done; then it ends
+// the server at once, which loses nothing but makes the next start recover,
+// and returns an error. It is idempotent.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,18 +84,18 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(s.shutdown(ctx), s.release())
 }
 
-// Kill ends the server as a crash would, and waits until all its processes are
-// gone. Data and socket directory stay for a Restart; Stop removes what Stop
-// removes. It is for tests of faults.
+// Kill ends the server as a crash would, and waits until all its processes
+// have ended. Data and socket directory stay for a Restart; Stop removes them
+// as usual. It is for fault tests.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.run.Load().kill()
 }
 
-// Restart starts the server again on the same data and with the same URL,
-// after stopping it if it runs. ctx bounds it as it does Start. When it fails
-// the server is down and Restart may be tried again.
+// Restart starts the server again with the same data and URL, after stopping
+// it if it runs. ctx bounds it as in Start. If it fails the server is down,
+// and Restart may be called again.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,11 +108,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// immediateTimeout is longer than PostgreSQL itself waits, in an immediate
-// shutdown, before it kills the processes that it has left.
+// immediateTimeout exceeds PostgreSQL's own limit, in an immediate shutdown,
+// before it kills its remaining processes.
 const immediateTimeout = 10 * time.Second
 
-// shutdown ends the run if it has not ended.
+// shutdown ends the run unless it has ended.
 func (s *Server) shutdown(ctx context.Context) error {
 	run := s.run.Load()
 	run.signal(syscall.SIGINT)
@@ -124,7 +123,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-run.done:
-		return nil // long ago, perhaps: a context that is done does not matter
+		return nil // even if ctx is done
 	default:
 	}
 	run.signal(syscall.SIGQUIT)
@@ -142,7 +141,7 @@ func (s *Server) launch(ctx context.Context) error {
 		return err
 	}
 	log := &serverLog{log: s.cfg.Log}
-	// The server's life is not bounded by ctx.
+	// ctx does not bound the server's life.
 	cmd := s.account.command(context.WithoutCancel(ctx), s.pgdata, s.bin.postgres(), s.arguments()...)
 	cmd.ExtraFiles = s.held
 	run, err := startProcess(cmd, log, s.tether)
@@ -157,7 +156,7 @@ func (s *Server) launch(ctx context.Context) error {
 	return nil
 }
 
-// readyInterval is how often to look whether the server is ready.
+// readyInterval is how often to check whether the server is ready.
 const readyInterval = 5 * time.Millisecond
 
 // awaitReady returns once the server accepts connections and has the database.
@@ -165,7 +164,8 @@ func (s *Server) awaitReady(ctx context.Context, run *process) error {
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
 	for {
-		// Its own word first: connecting earlier fills its log with refusals.
+		// Check the server's own state first: earlier connections would fill
+		// its log with refusals.
 		if pm, found := readPostmaster(s.pgdata); found && pm.pid == run.cmd.Process.Pid && (pm.status == "ready" || pm.status == "standby") {
 			return s.ensureDatabase(ctx)
 		}
@@ -179,8 +179,8 @@ func (s *Server) awaitReady(ctx context.Context, run *process) error {
 	}
 }
 
-// ensureDatabase connects and creates the database if it is missing, as it is
-// after initdb, and after a first start that was cut short.
+// ensureDatabase connects and creates the database if it is missing: after
+// initdb, or after a first start that was interrupted.
 func (s *Server) ensureDatabase(ctx context.Context) (err error) {
 	conn, err := pgx.Connect(ctx, s.DatabaseURL("postgres"))
 	if err != nil {

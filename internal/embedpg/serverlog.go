@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// keptLines is how much of the log an error about the server carries.
+// keptLines is how many lines of the log an error includes.
 const keptLines = 12
 
-// serverLog takes what a server writes to standard error, line by line: on to
-// a logger, and the last lines kept for errors. It is safe for concurrent use.
+// serverLog receives a server's standard error line by line. It logs each line
+// and keeps the last ones for errors. It is safe for concurrent use.
 type serverLog struct {
 	log *slog.Logger
 
@@ -50,9 +50,8 @@ func (l *serverLog) tail() string {
 	return strings.Join(l.last, "\n")
 }
 
-// severity ranks a line of the log. ERROR and FATAL end a statement or a
-// connection, whose client learns of it: it is the client who knows whether
-// that matters.
+// severity returns the level of a line. ERROR and FATAL end a statement or a
+// connection, whose client gets the error and knows whether it matters.
 func severity(line string) slog.Level {
 	switch name, _, _ := strings.Cut(line, ":"); name {
 	case "PANIC":

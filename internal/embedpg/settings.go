@@ -6,32 +6,33 @@ import (
 	"slices"
 )
 
-// defaults suit a server that shares a developer's machine with everything
-// else and gets short transactions. Memory is taken only as it is used.
+// defaults suit a server that shares a developer's machine and gets short
+// transactions. Memory is allocated only as it is used.
 func defaults() map[string]string {
 	return map[string]string{
 		// The default of 128MB halves the rate of folding.
 		"shared_buffers": "512MB",
-		// Checkpoints write whole pages again; fewer of them cost disk space
-		// and a longer recovery, bounded by this size.
+		// Checkpoints cause full-page writes; fewer of them cost disk space
+		// and a longer recovery, both bounded by this size.
 		"max_wal_size":       "2GB",
 		"checkpoint_timeout": "15min",
-		// Solid state drives: reading anywhere costs about the same.
+		// Solid state drives: random reads cost about as much as sequential
+		// ones.
 		"random_page_cost": "1.1",
-		// Compiling a query costs more than any of ours takes.
+		// Compiling a query costs more than running any of ours.
 		"jit": "off",
 		// Set explicitly: commits must be durable.
 		"fsync":              "on",
 		"full_page_writes":   "on",
 		"synchronous_commit": "on",
-		// The same whatever the machine's clock and language are; the log is
+		// Independent of the machine's clock and language, because the log is
 		// parsed.
 		"timezone":    "UTC",
 		"lc_messages": "C",
 	}
 }
 
-// fixed are the settings that keep the server private and in sight.
+// fixed are the settings that keep the server private and its log readable.
 func fixed(socketDir string) map[string]string {
 	return map[string]string{
 		"listen_addresses":        "",
@@ -59,7 +60,8 @@ func checkSettings(settings map[string]string) error {
 func (s *Server) arguments() []string {
 	all := defaults()
 	if s.cfg.DataDir == "" {
-		// Shared memory that goes with the data, also after a crash.
+		// Shared memory in the data directory, so that it goes with the data
+		// after a crash.
 		all["dynamic_shared_memory_type"] = "mmap"
 	}
 	maps.Copy(all, s.cfg.Settings)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// socketPathLimit is the length of a unix socket's path that every system
-// takes, and socketName what PostgreSQL names its own.
+// socketPathLimit is the longest path of a Unix socket that every system
+// supports, and socketName PostgreSQL's name for its socket.
 const (
 	socketPathLimit = 103
 	port            = "5432"
@@ -19,15 +19,15 @@ const (
 	tempDirPrefix   = "badged-pg-"
 )
 
-// makeTempDir makes a directory that only the account and root can enter, for
-// the socket and, if data is set, for data that last until Stop. It is locked
-// by the file returned. On the way it removes those that processes left when
-// they were killed.
+// makeTempDir creates a directory that only the account and root can enter,
+// for the socket and, if data is set, for data that lasts until Stop. The
+// returned file locks it. It also removes directories that killed processes
+// left behind.
 func makeTempDir(ctx context.Context, as account, bin binaries, data bool) (*os.File, error) {
 	bases := []string{os.TempDir(), "/tmp"}
 	if dir := memoryDir(); data && dir != "" {
-		// What need not last need not reach a disk. Databases of a few hundred
-		// files each come and go ten times faster there.
+		// Temporary data need not reach a disk. Creating and dropping
+		// databases of a few hundred files is ten times faster in memory.
 		bases = append([]string{dir}, bases...)
 	}
 	var errs []error
@@ -66,15 +66,15 @@ func makeTempDirIn(base string, as account) (*os.File, error) {
 		case err == nil:
 			err = lock.Close()
 		}
-		// Another process's sweep took it for litter before it was locked.
+		// Another process's sweep removed it before it was locked.
 		if err != nil && !errors.Is(err, errLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
 }
 
-// sweepTempDirs removes the temporary directories of servers that are gone.
-// What cannot be removed is left for another time.
+// sweepTempDirs removes the temporary directories of servers that have ended.
+// A failure is ignored: a later sweep tries again.
 func sweepTempDirs(base string, as account) {
 	dirs, _ := filepath.Glob(filepath.Join(base, tempDirPrefix+"*")) // the only error is a bad pattern
 	for _, dir := range dirs {

@@ -2,8 +2,8 @@ package embedpg
 
 import "syscall"
 
-// memoryDir is a directory of files in memory, or empty if there is none with
-// plenty of room: containers have one that is far too small by default.
+// memoryDir returns a directory in memory, or "" if there is none with enough
+// room: that of containers is far too small by default.
 func memoryDir() string {
 	const (
 		dir   = "/dev/shm"

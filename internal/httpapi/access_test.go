@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/internal/httpapi"
 )
 
-func TestWhoMayDoWhat(t *testing.T) {
-	// What each route answers whom. Nobody but publishers and admins may
-	// publish or ask for many; a user's token reads that user only.
+func TestAccess(t *testing.T) {
+	// The answer of each route to each client. Only publishers and admins may
+	// publish or query many badges; a user's token reads that user only.
 	routes := []struct{ name, method, target, contentType, body string }{
 		{"publish", http.MethodPost, "/v1/events", plain, delivered("1")},
 		{"query", http.MethodPost, "/v1/badges/query", plain, `{"user_ids":["ada"]}`},
@@ -32,7 +32,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	)
 	for _, test := range []struct {
 		name, authorization string
-		// want is what publish and query answer, then badge and conversations.
+		// want is the answer of publish and query, then that of badge and
+		// conversations.
 		want [2]string
 	}{
 		{"no header", "", [2]string{needsHeader, needsHeader}},
@@ -47,13 +48,13 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"the user", "Bearer " + adaToken, [2]string{noPublisher, "ok"}},
 		{"another user", "Bearer " + benToken, [2]string{noPublisher, "403 a user's token reads that user only"}},
 		{"the user, too late", "Bearer " + oldToken, [2]string{noPublisher, "401 bad token: it has expired"}},
-		{"a token that nobody signed", "Bearer x.y.z", [2]string{noPublisher, "401 bad token: it is not a JWT"}},
+		{"a token without a signature", "Bearer x.y.z", [2]string{noPublisher, "401 bad token: it is not a JWT"}},
 	} {
 		for i, route := range routes {
 			t.Run(test.name+"/"+route.name, func(t *testing.T) {
 				f := newFixture(t)
 				r := newRequest(t, route.method, route.target, strings.NewReader(route.body))
-				r.Header["Authorization"] = nil // not the publisher's
+				r.Header["Authorization"] = nil // without the publisher's key
 				if test.authorization != "" {
 					r.Header.Set("Authorization", test.authorization)
 				}
@@ -84,7 +85,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-func TestWithoutKeysNobodyIsAPublisher(t *testing.T) {
+func TestWithoutKeysNoPublishing(t *testing.T) {
 	api, err := httpapi.New(httpapi.Config{Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestNewNeedsItsParts(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRoute(t *testing.T) {
+func TestUnknownRoutes(t *testing.T) {
 	for _, test := range []struct{ method, target, allow, want string }{
 		{http.MethodGet, "/v1/events", "POST", "405 GET is not a method of /v1/events; use POST"},
 		{http.MethodPut, "/v1/events", "POST", "405 PUT is not a method of /v1/events; use POST"},
@@ -131,7 +132,8 @@ func TestWhatIsNoRoute(t *testing.T) {
 	}
 }
 
-// everyRoute sends a good request to each route and calls check with the answer.
+// everyRoute sends a valid request to each route and calls check with the
+// answer.
 func everyRoute(t *testing.T, f *fixture, check func(t *testing.T, a answer)) {
 	t.Helper()
 	t.Run("publish", func(t *testing.T) { check(t, post(t, f, "/v1/events", plain, delivered("1"))) })
@@ -145,9 +147,9 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	_, refused := pgconn.Connect(t.Context(), "postgres://127.0.0.1:1/chat?sslmode=disable")
 	var connect *pgconn.ConnectError
 	if !errors.As(refused, &connect) {
-		t.Fatalf("connecting to nobody gives %v", refused)
+		t.Fatalf("connecting to a closed port gives %v", refused)
 	}
-	const again = "; repeat the request, events that come twice count once"
+	const again = "; repeat the request; repeated events count once"
 	for name, test := range map[string]struct {
 		err        error
 		want       string
@@ -188,7 +190,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestWhatFailsInsideStaysInside(t *testing.T) {
+func TestInternalErrorsAreNotShown(t *testing.T) {
 	for name, err := range map[string]error{
 		"a statement that is wrong":       &pgconn.PgError{Code: "42P01", Message: "relation secret does not exist"},
 		"a constraint":                    &pgconn.PgError{Code: "23514", Message: "secret violates"},
@@ -200,7 +202,7 @@ func TestWhatFailsInsideStaysInside(t *testing.T) {
 			f := newFixture(t)
 			f.appender.err, f.badges.err = err, err
 			everyRoute(t, f, func(t *testing.T, a answer) {
-				if got, want := a.story(t), "500 something failed here; it has been logged"; got != want {
+				if got, want := a.story(t), "500 internal error; the server has logged it"; got != want {
 					t.Errorf("answer is %s, want %s", got, want)
 				}
 				if got := a.header.Get("Retry-After"); got != "" {

@@ -108,7 +108,7 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, question)
 	var archived *replay.ArchivedError
 	if errors.As(err, &archived) {
-		return &problem{Status: http.StatusBadRequest, Detail: "what was appended until " + archived.Until.UTC().Format(time.RFC3339) + " is archived: give a later time, or ask `badged user explain` with the archive"}
+		return &problem{Status: http.StatusBadRequest, Detail: "events appended until " + archived.Until.UTC().Format(time.RFC3339) + " are archived: give a later time, or ask `badged user explain` with the archive"}
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/projector/replay"
 )
 
-// explainer is an httpapi.Explainer that keeps what it is asked.
+// explainer is an httpapi.Explainer that records its calls.
 type explainer struct {
 	user string
 	replay.Question
@@ -47,7 +47,7 @@ func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
 	return api
 }
 
-// explain asks for an explanation with a key.
+// explain requests an explanation with a key.
 func explain(t *testing.T, api http.Handler, key, target string) answer {
 	t.Helper()
 	r := newRequest(t, http.MethodGet, "/admin/v1/users/"+target, nil)
@@ -73,7 +73,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExplainAsksForWhatIsWanted(t *testing.T) {
+func TestExplainParameters(t *testing.T) {
 	e := &explainer{}
 	api := newAdminAPI(t, e)
 	for target, want := range map[string]replay.Question{
@@ -104,7 +104,7 @@ func TestExplainIsForAdmins(t *testing.T) {
 		t.Errorf("without a key: %d %s", a.status, a.body)
 	}
 	if e.user != "" {
-		t.Errorf("it was explained to who may not know")
+		t.Errorf("an unauthorized request was explained")
 	}
 }
 
@@ -129,14 +129,14 @@ func TestExplainRefuses(t *testing.T) {
 		}
 	}
 	if e.user != "" {
-		t.Error("what was refused was explained")
+		t.Error("a refused request was explained")
 	}
 	e.err = fmt.Errorf("explain: %w", &replay.ArchivedError{Until: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)})
-	if got, want := explain(t, api, adminKey, "ada/explain?at=2026-01-01T00:00:00Z").story(t), "400 what was appended until 2026-01-31T00:00:00Z is archived: give a later time, or ask `badged user explain` with the archive"; got != want {
-		t.Errorf("of what is archived: %s", got)
+	if got, want := explain(t, api, adminKey, "ada/explain?at=2026-01-01T00:00:00Z").story(t), "400 events appended until 2026-01-31T00:00:00Z are archived: give a later time, or ask `badged user explain` with the archive"; got != want {
+		t.Errorf("an archived time: %s", got)
 	}
 	e.err = errors.New("password=hunter2")
-	if got, want := explain(t, api, adminKey, "ada/explain").story(t), "500 something failed here; it has been logged"; got != want {
+	if got, want := explain(t, api, adminKey, "ada/explain").story(t), "500 internal error; the server has logged it"; got != want {
 		t.Errorf("of an error: %s", got)
 	}
 	if got := explain(t, newAdminAPI(t, nil), adminKey, "ada/explain").story(t); !strings.HasPrefix(got, "404 ") {

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP API of badged: publishers append events, and
-// publishers, push senders and apps read badges.
+// Package httpapi implements the HTTP API of badged: publishers append events,
+// and publishers, push senders and apps read badges.
 package httpapi
 
 import (
@@ -174,7 +174,7 @@ func (a *API) mayRead(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if strings.Count(secret, ".") != 2 { // not even the shape of a JWT
+	if strings.Count(secret, ".") != 2 { // not shaped like a JWT
 		return a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "neither a publisher's key nor a user's token")
 	}
 	if a.hasKey(secret) {

@@ -23,11 +23,11 @@ type attempts struct {
 	count     prometheus.Counter
 
 	mu sync.Mutex
-	// current has the addresses seen since turned, previous those of the period
-	// before.
+	// current has the addresses seen since turned, previous those of the
+	// period before.
 	current, previous map[netip.Prefix]*tries
 	turned            time.Time
-	// lines is what may still be logged, as of linesAt.
+	// lines is how many lines may be logged, as of linesAt.
 	lines   float64
 	linesAt time.Time
 }
@@ -45,18 +45,20 @@ type tries struct {
 }
 
 const (
-	// adminTries and publisherTries are how many wrong keys per second an address
-	// may try. There are more publishers than operators behind one address.
+	// adminTries and publisherTries are how many wrong keys per second an
+	// address may try. One address may have more publishers than operators
+	// behind it.
 	adminTries     = 1
 	publisherTries = 10
-	// triesAtOnce is how many may come before that.
+	// triesAtOnce is the burst.
 	triesAtOnce = 20
 	// goodFor is how long a valid key exempts its address.
 	goodFor = 10 * time.Minute
 	// maxTries bounds how many addresses are remembered in each of two maps.
 	maxTries = 1 << 12
-	// tryLogInterval is how often an address is logged at most, and linesAtOnce
-	// how many lines there may be in a second, and at once, of all addresses.
+	// tryLogInterval is the least time between log lines about one address;
+	// linesAtOnce bounds the lines per second, and at once, about all
+	// addresses.
 	tryLogInterval = time.Minute
 	linesAtOnce    = 10
 )
@@ -88,7 +90,7 @@ func (a *attempts) check(ctx context.Context, from netip.Prefix, isGood func() b
 	if wait := a.wait(from, now); wait > 0 {
 		a.failed(ctx, from, now, false)
 		return &problem{
-			Status: http.StatusTooManyRequests, Detail: "too many wrong keys came from your address; this one was not looked at",
+			Status: http.StatusTooManyRequests, Detail: "too many wrong keys came from your address; this key was not checked",
 			retryAfter: strconv.Itoa(int(wait/time.Second) + 1),
 		}
 	}
@@ -118,8 +120,8 @@ func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 	t.goodAt, t.wrong = now, 0
 }
 
-// failed counts a wrong key, which counts against its address if it was looked
-// at, and logs it, or how many there were.
+// failed logs a wrong key, or how many there were, and counts it against its
+// address if it was checked.
 func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time, lookedAt bool) {
 	a.count.Inc()
 	a.mu.Lock()

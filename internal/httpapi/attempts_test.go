@@ -33,9 +33,9 @@ func TestAttempts(t *testing.T) {
 				t.Fatalf("wrong key %d is answered with %d", i, got)
 			}
 		}
-		for range 100 { // which do not count: nobody looks at them
+		for range 100 { // refused without a check, so they do not count
 			if got := try(one, true); got != http.StatusTooManyRequests {
-				t.Fatalf("beyond, even a good key is answered with %d", got)
+				t.Fatalf("over the limit, a good key is answered with %d", got)
 			}
 		}
 		if got := try(other, false); got != http.StatusUnauthorized {

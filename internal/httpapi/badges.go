@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Waiting for a position to be folded.
+// Limits of waiting for a position to be folded.
 const (
 	defaultWait = 2 * time.Second
 	maxWait     = 30 * time.Second
@@ -112,7 +112,7 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 	}
 	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), unread, limit, q.Get("cursor"))
 	if errors.Is(err, badges.ErrBadCursor) {
-		return &problem{Status: http.StatusBadRequest, Detail: "cursor is not one that this list gave"}
+		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
 	}
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 			return &problem{Status: http.StatusBadRequest, Detail: "timeout must be a duration such as 500ms or 2s, at most " + maxWait.String()}
 		}
 		if atLeast == "" {
-			return &problem{Status: http.StatusBadRequest, Detail: "timeout goes with at_least"}
+			return &problem{Status: http.StatusBadRequest, Detail: "timeout requires at_least"}
 		}
 	}
 	if atLeast == "" {
@@ -146,7 +146,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	look := ctx // once, however short the wait
+	look := ctx // look at least once, however short the wait
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		folded, err := a.cfg.Badges.Folded(look, users, transactionID)
 		if err != nil && look.Err() == nil {
@@ -192,7 +192,7 @@ func decodeStrict(b []byte, v any) error {
 	switch err := dec.Decode(v); {
 	case err == nil:
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return errors.New("something follows the JSON object")
+			return errors.New("unexpected data after the JSON object")
 		}
 		return nil
 	case errors.Is(err, io.EOF):

@@ -39,7 +39,7 @@ func TestBadge(t *testing.T) {
 				t.Errorf("Content-Type = %q", got)
 			}
 			if got := a.header.Get("Cache-Control"); got != "no-store" {
-				t.Errorf("Cache-Control = %q: a badge must not be kept", got)
+				t.Errorf("Cache-Control = %q: a badge must not be cached", got)
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func TestReadsRefuse(t *testing.T) {
 		{"a timeout without unit", "/v1/users/ada/badge?at_least=1&timeout=2", badTimeout},
 		{"a negative timeout", "/v1/users/ada/badge?at_least=1&timeout=-1s", badTimeout},
 		{"a timeout that is too long", "/v1/users/ada/badge?at_least=1&timeout=31s", badTimeout},
-		{"a timeout for nothing", "/v1/users/ada/badge?timeout=1s", "400 timeout goes with at_least"},
+		{"a timeout for nothing", "/v1/users/ada/badge?timeout=1s", "400 timeout requires at_least"},
 
 		{"no conversations", "/v1/users/ada/conversations?limit=0", badLimit},
 		{"too many conversations", "/v1/users/ada/conversations?limit=501", badLimit},
@@ -109,7 +109,7 @@ func TestConversations(t *testing.T) {
 	}
 	t.Run("a forged cursor", func(t *testing.T) {
 		a := get(t, f, "/v1/users/ada/conversations?cursor=forged")
-		if got, want := a.story(t), "400 cursor is not one that this list gave"; got != want {
+		if got, want := a.story(t), "400 cursor must be the cursor of the previous page"; got != want {
 			t.Errorf("answer is %s, want %s", got, want)
 		}
 	})
@@ -144,8 +144,8 @@ func TestBadgesQuery(t *testing.T) {
 		{"text in place of a list", `{"user_ids":"ada"}`, "400 user_ids must not be a JSON string"},
 		{"broken JSON", `{"user_ids":["ada"`, "400 the body is not valid JSON: it ends too early"},
 		{"no JSON", `user_ids=ada`, "400 the body is not valid JSON: invalid character 'u' looking for beginning of value at byte 1"},
-		{"two objects", `{"user_ids":["ada"]}{}`, "400 something follows the JSON object"},
-		{"a brace too many", `{"user_ids":["ada"]}}`, "400 something follows the JSON object"},
+		{"two objects", `{"user_ids":["ada"]}{}`, "400 unexpected data after the JSON object"},
+		{"a brace too many", `{"user_ids":["ada"]}}`, "400 unexpected data after the JSON object"},
 		{"a bad position", `{"user_ids":["ada"],"at_least":"x"}`, "400 at_least must be a token from a Badged-Position header"},
 		{"a bad timeout", `{"user_ids":["ada"],"at_least":"1","timeout":"1h"}`, "400 timeout must be a duration such as 500ms or 2s, at most 30s"},
 	} {
@@ -205,7 +205,7 @@ func TestAtLeastWithoutWaiting(t *testing.T) {
 	}
 }
 
-func TestAtLeastThatCannotBeLookedUp(t *testing.T) {
+func TestAtLeastWhenTheLookFails(t *testing.T) {
 	f := newFixture(t)
 	f.badges.err = errors.New("relation badged.events_p00 is on fire")
 	a := get(t, f, "/v1/users/ada/badge?at_least=4711")

@@ -108,17 +108,17 @@ func mustDecode[T any](t *testing.T, a answer) T {
 	return v
 }
 
-func TestWhatIsPublishedIsRead(t *testing.T) {
+func TestPublishedEventsAreRead(t *testing.T) {
 	pool := openPool(t, pgtest.NewDB(t, migrated()))
 	api, log := openAPI(t, pool)
 
-	// Nobody folds yet: the badge is there, and what was published is not in it.
+	// Without a projector the badge can be read, without the published events.
 	position := mustPublish(t, api, single, message("lunch", 1))
 	if a := get(t, api, "/v1/users/ada/badge?timeout=0s&at_least="+position); a.status != http.StatusGatewayTimeout {
 		t.Errorf("before folding: %d %s, want 504", a.status, a.body)
 	}
 	if b := mustDecode[pubsub.Badge](t, get(t, api, "/v1/users/ada/badge")); b.Total != 0 || b.Version != 0 || b.Epoch == "" || b.Categories == nil {
-		t.Errorf("a user nothing was folded for has %+v", b)
+		t.Errorf("a user without folded events has %+v", b)
 	}
 
 	fold(t, pool, log)

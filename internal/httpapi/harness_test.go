@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// The credentials of the tests.
+// Credentials for the tests.
 const (
 	publisherKey = "publisher-secret"
 	adminKey     = "admin-secret"
@@ -36,7 +36,7 @@ const (
 	oldToken     = "ada.expired.token"
 )
 
-// appender is an httpapi.Appender that keeps what it is given.
+// appender is an httpapi.Appender that records its events.
 type appender struct {
 	mu    sync.Mutex
 	calls [][]events.Event
@@ -58,11 +58,11 @@ type fakeBadges struct {
 	err error
 	// pages answers Conversations, by cursor.
 	pages map[string]page
-	// asked is what Conversations was asked last.
+	// asked is the last call of Conversations.
 	asked string
-	// unfolded is how often Folded says no before it says yes.
+	// unfolded is how many times Folded still returns false.
 	unfolded int
-	// looks are the positions that Folded was asked for.
+	// looks are the positions that Folded was called with.
 	looks []int64
 }
 
@@ -106,7 +106,7 @@ func (b *fakeBadges) Folded(ctx context.Context, _ []string, transactionID int64
 	return b.unfolded < 0, nil
 }
 
-// tokens is an httpapi.Tokens that knows the tokens above.
+// tokens is an httpapi.Tokens that accepts the tokens above.
 type tokens struct{}
 
 func (tokens) Authenticate(_ context.Context, token string) (auth.Identity, error) {
@@ -126,7 +126,7 @@ type fixture struct {
 	*httpapi.API
 	appender *appender
 	badges   *fakeBadges
-	// log is what the API has logged.
+	// log is the API's log.
 	log *bytes.Buffer
 }
 
@@ -169,19 +169,20 @@ func document(t testing.TB) *describetest.Document {
 	return describetest.Parse(t, b)
 }
 
-// described is the description as JSON, which every test has the same.
+// described is the description as JSON, shared by all tests.
 var described = sync.OnceValues(func() ([]byte, error) {
 	return describe.OpenAPI(describe.API{Routes: httpapi.Routes()})
 })
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send sends a request, with a publisher's key unless it has another header.
+// send sends a request, with a publisher's key unless it has an Authorization
+// header.
 func send(t *testing.T, api http.Handler, r *http.Request) answer {
 	t.Helper()
 	if _, given := r.Header["Authorization"]; !given {
@@ -214,8 +215,8 @@ func newRequest(t *testing.T, method, target string, body io.Reader) *http.Reque
 	return httptest.NewRequestWithContext(t.Context(), method, target, body)
 }
 
-// story tells an RFC 9457 answer in a few lines: status and detail, then each
-// bad event as "event INDEX FIELD: MESSAGE".
+// story describes an RFC 9457 answer in a few lines: status and detail, then
+// each bad event as "event INDEX FIELD: MESSAGE".
 func (a answer) story(t *testing.T) string {
 	t.Helper()
 	var p struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// asEvent is an event as a backend in Go has it from JSON, good or bad.
+// asEvent returns an event as a Go backend decodes it from JSON, valid or not.
 func asEvent(t *testing.T, text string) events.Event {
 	t.Helper()
 	var given struct {
@@ -50,8 +50,8 @@ func asEvent(t *testing.T, text string) events.Event {
 	}
 }
 
-// The ways in, each of which takes one event and returns what it says of a bad
-// one, or nothing.
+// The ways to publish. Each takes one event and returns the error of a bad
+// one, or "".
 func overHTTP(t *testing.T, api http.Handler, event string) string {
 	t.Helper()
 	a := post(t, api, "/v1/events", single, event)
@@ -94,21 +94,21 @@ func overGo(t *testing.T, pool *pgxpool.Pool, e events.Event) string {
 	return bad.Events[0].Err.Error()
 }
 
-// quoted is a JSON string of n bytes.
+// quoted returns a JSON string of n bytes.
 func quoted(n int) string { return `"` + strings.Repeat("x", n) + `"` }
 
-// people is a JSON array of n users, all the same.
+// people returns a JSON array with the same user n times.
 func people(n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(`"ada",`, n), ",") + "]"
 }
 
-// At each limit an event is taken, and one past it refused, in the same words
-// whichever way it comes.
-func TestEveryLimitIsTheSameEveryWay(t *testing.T) {
+// Every way to publish accepts an event at each limit, and refuses one past it
+// with the same message.
+func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 	pool := openPool(t, pgtest.NewDB(t, migrated()))
 	api, _ := openAPI(t, pool)
 
-	// What an event has where nothing else is said.
+	// The defaults of an event's fields.
 	const message, read, level, readAll = "message.delivered", "conversation.read", "conversation.level_set", "user.read_all"
 	members := map[string]map[string]string{
 		message: {"conversation_id": `"c"`, "user_ids": `["ada"]`, "seq": `1`},
@@ -144,7 +144,7 @@ func TestEveryLimitIsTheSameEveryWay(t *testing.T) {
 
 	const noControl = ": must not hold control characters"
 	most := func(n int) string { return fmt.Sprintf(": must have at most %d bytes, has %d", n, n+1) }
-	// limit is a member of an event at a limit, past it, and what is said of that.
+	// limit is a field's value at a limit, past it, and the error.
 	type limit struct{ typ, name, at, past, want string }
 	var limits []limit
 	for _, text := range []struct {

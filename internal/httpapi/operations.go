@@ -17,7 +17,7 @@ import (
 	"github.com/badged/badged/projector/rebuild"
 )
 
-// Operations is what admins see and do; see admin.Service.
+// Operations is the operations of admins; see [admin.Service].
 type Operations interface {
 	Partitions() int
 	Lag(ctx context.Context) (admin.Lag, error)
@@ -34,7 +34,7 @@ type Operations interface {
 	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
 }
 
-// getPartitions answers how far each partition is behind, and who folds it.
+// getPartitions answers with each partition's lag and owner.
 func (a *API) getPartitions(w http.ResponseWriter, r *http.Request) error {
 	if _, err := queryOf(r); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (a *API) getPartitions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getProcesses answers which processes there are, and who is connected to them.
+// getProcesses answers with the processes and their connections.
 func (a *API) getProcesses(w http.ResponseWriter, r *http.Request) error {
 	if _, err := queryOf(r); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (a *API) getProcesses(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getRates answers what was done in the last hour.
+// getRates answers with the rates of the last hour.
 func (a *API) getRates(w http.ResponseWriter, r *http.Request) error {
 	q, err := queryOf(r, "since")
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *API) discardDeadLetter(w http.ResponseWriter, r *http.Request, by admin
 	return nil
 }
 
-// getAudit answers what admins have done.
+// getAudit answers with the audit trail.
 func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
 	q, err := queryOf(r, "before", "limit")
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
 type jobRoutes struct {
 	api  *API
 	kind admin.Kind
-	// name is that of the routes.
+	// name is the name in the paths.
 	name  string
 	page  func([]admin.Job) any
 	start func(ctx context.Context, by admin.Operator, body []byte) (admin.Job, error)
@@ -218,9 +218,9 @@ func (a *API) startRebuild(ctx context.Context, by admin.Operator, body []byte) 
 	}
 	switch {
 	case options.User != "" && (options.Partition != nil || options.Anew):
-		return admin.Job{}, badRequest("user goes with neither partition nor anew")
+		return admin.Job{}, badRequest("user excludes partition and anew")
 	case options.Partition != nil && options.Anew:
-		return admin.Job{}, badRequest("anew is about a rebuild of all partitions")
+		return admin.Job{}, badRequest("anew applies only to a rebuild of all partitions")
 	case !(options.MaxLoad >= 0.01 && options.MaxLoad <= 1):
 		return admin.Job{}, badRequest("max_load must be from 0.01 to 1")
 	}
@@ -235,8 +235,8 @@ func (a *API) startRebuild(ctx context.Context, by admin.Operator, body []byte) 
 	return a.cfg.Operations.Rebuild(ctx, by, options)
 }
 
-// maxSample is the largest sample that is verified; the ids of its users are in
-// memory. Everybody can be verified too.
+// maxSample bounds a sample, whose user ids are held in memory. A verification
+// of all users has no such bound.
 const maxSample = 100_000
 
 func (a *API) startVerification(ctx context.Context, by admin.Operator, body []byte) (admin.Job, error) {
@@ -246,7 +246,7 @@ func (a *API) startVerification(ctx context.Context, by admin.Operator, body []b
 	}
 	switch {
 	case len(options.Users) > 0 && (options.Partition != nil || options.Sample != 0):
-		return admin.Job{}, badRequest("users go with neither partition nor sample")
+		return admin.Job{}, badRequest("users excludes partition and sample")
 	case len(options.Users) > badges.MaxBadges:
 		return admin.Job{}, badRequest(fmt.Sprintf("users must name at most %d", badges.MaxBadges))
 	case options.Sample < 0 || options.Sample > maxSample:
@@ -270,7 +270,7 @@ func (a *API) checkPartition(p *int) error {
 	return nil
 }
 
-// operationProblem tells admins why something is not done.
+// operationProblem translates an error for admins.
 func operationProblem(err error) error {
 	var running *rebuild.RunningError
 	var job *admin.RebuildJobError
@@ -280,7 +280,7 @@ func operationProblem(err error) error {
 	case errors.Is(err, deadletters.ErrNotFound):
 		status, detail = http.StatusNotFound, deadletters.ErrNotFound.Error()
 	case errors.As(err, &invalid):
-		status, detail = http.StatusUnprocessableEntity, "it is not understood now either: "+invalid.Error()
+		status, detail = http.StatusUnprocessableEntity, "it still cannot be decoded: "+invalid.Error()
 	case errors.Is(err, admin.ErrNoJob):
 		status, detail = http.StatusNotFound, admin.ErrNoJob.Error()
 	case errors.Is(err, admin.ErrJobEnded):
@@ -303,23 +303,23 @@ func badRequest(detail string) error {
 	return &problem{Status: http.StatusBadRequest, Detail: detail}
 }
 
-// Of how many bits ids are.
+// The sizes of ids, in bits.
 const (
 	rowBits = 64 // of dead letters and actions
 	jobBits = 32
 )
 
-// idOf returns the {id} of the path, which has so many bits.
+// idOf returns the {id} of the path, a number of so many bits.
 func idOf(r *http.Request, bits int) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
 	if err != nil || id < 1 {
-		return 0, badRequest("an id is a number from 1 on")
+		return 0, badRequest("the id must be a positive number")
 	}
 	return id, nil
 }
 
-// pageOf returns the limits of a page, 100 where none is given, of what has ids
-// of so many bits.
+// pageOf returns the parameters of a page of a list whose ids have so many
+// bits; the default limit is 100.
 func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {
 		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 {
@@ -335,7 +335,7 @@ func pageOf(q url.Values, from string, bits int) (after int64, limit int, err er
 	return after, limit, nil
 }
 
-// timeOf returns a time of the query, the zero time where it is not given.
+// timeOf returns a time parameter of the query; the zero time if absent.
 func timeOf(q url.Values, name string) (t time.Time, err error) {
 	if s := q.Get(name); s != "" {
 		if t, err = time.Parse(time.RFC3339Nano, s); err != nil {
@@ -345,7 +345,7 @@ func timeOf(q url.Values, name string) (t time.Time, err error) {
 	return t, nil
 }
 
-// notNil makes an empty list one in JSON too.
+// notNil makes an empty list [] in JSON.
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// What the routes answer with.
+// The answers of the routes.
 type (
 	processesAnswer struct {
 		Processes []admin.Process `json:"processes" doc:"The processes."`
@@ -29,7 +29,7 @@ type (
 	}
 )
 
-// operationRoutes are those of what admins see and do.
+// operationRoutes returns the routes of the operations of admins.
 func (a *API) operationRoutes() []describe.Route {
 	const (
 		aLag       = `{"partitions":[{"partition":0,"head":"754/4","folded":"751/3","events_behind":1,"seconds_behind":2.1,"owner":"badged projector db1/2478"}],"horizon":null}`
@@ -102,8 +102,8 @@ func (a *API) operationRoutes() []describe.Route {
 	return append(routes, verifications.routes("Verification", admin.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
 }
 
-// routes are those of the jobs of a kind, which Name has in names: options is
-// what a body asks for.
+// routes returns the routes of the jobs of a kind. name is the kind in
+// operation names, options the type of the body.
 func (j jobRoutes) routes(name string, options any, example string, page any) []describe.Route {
 	aJob := `{"id":12,"kind":"` + string(j.kind) + `","state":"running","arguments":` + example + `,"started_by":"ops","started_at":"2026-11-21T09:40:54Z","process":"db1/2478","progress":{"done":0.42,"events":1250000,"seconds_left":31},"cancel_requested":false}`
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter or field is unknown or cannot be understood.", "")

@@ -23,7 +23,7 @@ import (
 	"github.com/badged/badged/projector/rebuild"
 )
 
-// operations is an httpapi.Operations that tells what it is asked in words.
+// operations is an httpapi.Operations that describes its last call in words.
 type operations struct {
 	asked string
 	err   error
@@ -109,7 +109,7 @@ func call(t *testing.T, api http.Handler, key, request, body string) answer {
 	return send(t, api, r)
 }
 
-// What each route asks of whom, and answers.
+// Each route, the call that it makes, and its answer.
 var operationRoutes = []struct {
 	request, body string
 	asks          string
@@ -151,9 +151,9 @@ func TestOperations(t *testing.T) {
 		if want := map[bool]string{true: fmt.Sprintf("/admin/v1/%ss/", strings.TrimSuffix(strings.Fields(tc.request)[1], "s"))}[a.status == 202 && strings.HasPrefix(tc.request, "POST")]; !strings.HasPrefix(a.header.Get("Location"), want) {
 			t.Errorf("%s is at %q", tc.request, a.header.Get("Location"))
 		}
-		// What fails is told as no more than that.
+		// An internal error is answered without its text.
 		o.err = errors.New("password=hunter2")
-		if got, want := call(t, api, adminKey, tc.request, tc.body).story(t), "500 something failed here; it has been logged"; got != want {
+		if got, want := call(t, api, adminKey, tc.request, tc.body).story(t), "500 internal error; the server has logged it"; got != want {
 			t.Errorf("%s of an error: %s", tc.request, got)
 		}
 	}
@@ -183,12 +183,12 @@ func TestOperationsRefuse(t *testing.T) {
 		{"GET deadletters?after=-1", "", "400 after must be an id of the list"},
 		{"GET audit?before=x", "", "400 before must be an id of the list"},
 		{"GET rebuilds?after=1", "", `400 "after" is not a parameter of this route`},
-		{"GET rebuilds/x", "", "400 an id is a number from 1 on"},
-		{"DELETE deadletters/0", "", "400 an id is a number from 1 on"},
-		{"POST deadletters/99999999999999999999/retry", "", "400 an id is a number from 1 on"},
-		{"GET rebuilds/99999999999", "", "400 an id is a number from 1 on"},
+		{"GET rebuilds/x", "", "400 the id must be a positive number"},
+		{"DELETE deadletters/0", "", "400 the id must be a positive number"},
+		{"POST deadletters/99999999999999999999/retry", "", "400 the id must be a positive number"},
+		{"GET rebuilds/99999999999", "", "400 the id must be a positive number"},
 		{"GET rebuilds?before=99999999999", "", "400 before must be an id of the list"},
-		{"DELETE rebuilds/x", "", "400 an id is a number from 1 on"},
+		{"DELETE rebuilds/x", "", "400 the id must be a positive number"},
 		{"PUT rebuilds/7", "", "405 PUT is not a method of /admin/v1/rebuilds/7; use DELETE or GET"},
 		{"POST rebuilds", `{"force":true}`, `400 unknown field "force"`},
 		{"POST rebuilds", `[]`, "400 the body must be a JSON object, is a JSON array"},
@@ -197,12 +197,12 @@ func TestOperationsRefuse(t *testing.T) {
 		{"POST rebuilds", `{"partition":"1"}`, "400 partition must not be a JSON string"},
 		{"POST rebuilds", `{"max_load":2}`, "400 max_load must be from 0.01 to 1"},
 		{"POST rebuilds", `{"max_load":0}`, "400 max_load must be from 0.01 to 1"},
-		{"POST rebuilds", `{"user":"ada","partition":1}`, "400 user goes with neither partition nor anew"},
-		{"POST rebuilds", `{"user":"ada","anew":true}`, "400 user goes with neither partition nor anew"},
-		{"POST rebuilds", `{"partition":1,"anew":true}`, "400 anew is about a rebuild of all partitions"},
+		{"POST rebuilds", `{"user":"ada","partition":1}`, "400 user excludes partition and anew"},
+		{"POST rebuilds", `{"user":"ada","anew":true}`, "400 user excludes partition and anew"},
+		{"POST rebuilds", `{"partition":1,"anew":true}`, "400 anew applies only to a rebuild of all partitions"},
 		{"POST rebuilds", `{"user":"a\u0000"}`, "400 user must not hold control characters"},
 		{"POST verifications", `{"user":"ada"}`, `400 unknown field "user"`},
-		{"POST verifications", `{"users":["ada"],"sample":1}`, "400 users go with neither partition nor sample"},
+		{"POST verifications", `{"users":["ada"],"sample":1}`, "400 users excludes partition and sample"},
 		{"POST verifications", `{"users":["ada",""]}`, "400 users[1] must not be empty"},
 		{"POST verifications", `{"sample":-1}`, "400 sample must be from 1 to 100000"},
 		{"POST verifications", `{"sample":100001}`, "400 sample must be from 1 to 100000"},
@@ -223,7 +223,7 @@ func TestOperationsRefuse(t *testing.T) {
 		{"POST deadletters/1/retry", deadletters.ErrNotFound, "404 there is no such dead letter"},
 		{
 			"POST deadletters/1/retry", &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}},
-			"422 it is not understood now either: invalid event: type: is odd",
+			"422 it still cannot be decoded: invalid event: type: is odd",
 		},
 		{"GET rebuilds/1", admin.ErrNoJob, "404 there is no such job"},
 		{canceling, admin.ErrNoJob, "404 there is no such job"},
@@ -243,7 +243,7 @@ func TestOperationsRefuse(t *testing.T) {
 	}
 }
 
-// What an operator has begun is finished although they hang up.
+// An action completes although the client disconnects.
 func TestOperationsOutliveTheirRequest(t *testing.T) {
 	o := &operations{}
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -255,7 +255,7 @@ func TestOperationsOutliveTheirRequest(t *testing.T) {
 	}
 }
 
-// The service behind the routes does what they say, and writes it down.
+// The service behind the routes acts on the database and records its actions.
 func TestOperationsOnADatabase(t *testing.T) {
 	pool := openPool(t, pgtest.NewDB(t, migrated()))
 	_, log := openAPI(t, pool)

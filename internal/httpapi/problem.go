@@ -21,7 +21,7 @@ type problem struct {
 	retryAfter string
 }
 
-// eventProblem is what is wrong with one field of one event.
+// eventProblem is an error of one field of one event.
 type eventProblem struct {
 	Index   int    `json:"index" minimum:"0" doc:"The event, by its index in the request."`
 	Field   string `json:"field,omitempty" doc:"The path of the field; absent if the event as a whole is at fault."`
@@ -39,7 +39,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() != nil {
 			return // the client is gone
 		}
-		p = &problem{Status: http.StatusInternalServerError, Detail: "something failed here; it has been logged"}
+		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
 		if f := pgfault.Of(err); f != pgfault.None {
 			p = unavailable(f)
 		}
@@ -58,7 +58,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // unavailable describes a request that failed because of the database.
 func unavailable(f pgfault.Fault) *problem {
-	const again = "repeat the request, events that come twice count once"
+	const again = "repeat the request; repeated events count once"
 	switch f {
 	case pgfault.Full, pgfault.Unwritable, pgfault.ReadOnly:
 		return &problem{Status: http.StatusServiceUnavailable, Detail: "the database " + f.String() + " and nothing was stored; " + again, retryAfter: "10"}
@@ -79,7 +79,7 @@ func invalidEvents(bad []events.IndexedError) error {
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	b, err := json.Marshal(body)
-	if err != nil { // nothing that is answered here cannot be encoded
+	if err != nil { // all answers can be encoded
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}

@@ -174,7 +174,7 @@ func splitArray(body []byte, yield func([]byte) bool) error {
 		return brokenArray(err)
 	}
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON array")
+		return errors.New("unexpected data after the JSON array")
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
 	case err != nil:
 		return nil, &problem{Status: http.StatusBadRequest, Detail: err.Error() + "; nothing was stored"}
 	case n == 0:
-		return nil, &problem{Status: http.StatusBadRequest, Detail: "the body holds no event"}
+		return nil, &problem{Status: http.StatusBadRequest, Detail: "the body contains no event"}
 	}
 	return evs, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/internal/httpapi"
 )
 
-// delivered is a good event.
+// delivered returns a valid event.
 func delivered(id string) string {
 	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"test","type":"message.delivered",`+
 		`"data":{"conversation_id":"c","seq":1,"user_ids":["ada"]}}`, id)
@@ -28,7 +28,7 @@ const (
 	ndjson = "application/x-ndjson"
 )
 
-func TestPublishTakesEveryForm(t *testing.T) {
+func TestPublishAcceptsEveryForm(t *testing.T) {
 	for _, test := range []struct {
 		name, contentType, body string
 		ids                     []string
@@ -70,7 +70,7 @@ func TestPublishTakesEveryForm(t *testing.T) {
 	}
 }
 
-func TestPublishHandsOnWhatTheEventSays(t *testing.T) {
+func TestPublishKeepsAllFields(t *testing.T) {
 	f := newFixture(t)
 	post(t, f, "/v1/events", single, `{"specversion":"1.0","id":"m1","source":"chat","type":"message.delivered",
 		"data":{"conversation_id":"c1","seq":12,"user_ids":["ada","ben"],"mentioned_user_ids":["ben"],"category":"likes","sender_id":"eve"}}`)
@@ -97,16 +97,16 @@ func TestPublishRefuses(t *testing.T) {
 		{"a content type that makes no sense", "application/json; =", delivered("1"), unsupported},
 		{"protobuf", "application/cloudevents+protobuf", delivered("1"), unsupported},
 
-		{"nothing", plain, "", "400 the body holds no event"},
-		{"white space", single, " \n", "400 the body holds no event"},
-		{"an empty array", plain, "[]", "400 the body holds no event"},
-		{"an empty batch", batch, " [ ] ", "400 the body holds no event"},
-		{"blank lines", ndjson, "\n\n", "400 the body holds no event"},
+		{"nothing", plain, "", "400 the body contains no event"},
+		{"white space", single, " \n", "400 the body contains no event"},
+		{"an empty array", plain, "[]", "400 the body contains no event"},
+		{"an empty batch", batch, " [ ] ", "400 the body contains no event"},
+		{"blank lines", ndjson, "\n\n", "400 the body contains no event"},
 		{"an empty batch body", batch, "", "400 the body is not a JSON array; nothing was stored"},
 		{"an object as a batch", batch, delivered("1"), "400 the body is not a JSON array; nothing was stored"},
 		{"an array as one event", single, "[" + delivered("1") + "]", invalid + "event 0 : must be a JSON object"},
 		{"two objects", plain, delivered("1") + delivered("2"), invalid + "event 0 : must be one JSON object, with nothing after it"},
-		{"two arrays", plain, "[" + delivered("1") + "][]", "400 something follows the JSON array; nothing was stored"},
+		{"two arrays", plain, "[" + delivered("1") + "][]", "400 unexpected data after the JSON array; nothing was stored"},
 		{"a number", plain, "7", invalid + "event 0 : must be a JSON object"},
 
 		{
@@ -130,7 +130,7 @@ func TestPublishRefuses(t *testing.T) {
 			invalid + "event 1 : is not valid JSON: it ends too early at byte 7",
 		},
 		{
-			"a bad event before broken JSON: both are told", plain, `[{"id":"1"},nope`,
+			"a bad event before broken JSON: both are reported", plain, `[{"id":"1"},nope`,
 			invalid + `event 0 specversion: is required
 event 0 source: is required
 event 0 type: is required
@@ -156,7 +156,7 @@ event 5 data2: is not a known field
 event 5 data.seq: is not a field of user.read_all`,
 		},
 		{
-			"what only badged writes", single,
+			"a type that only badged may write", single,
 			`{"specversion":"1.0","id":"1","source":"s","type":"conversation.expired","data":{"conversation_id":"c","user_ids":["ada"],"up_to_seq":3}}`,
 			invalid + "event 0 type: is written by badged itself only",
 		},
@@ -175,14 +175,14 @@ event 5 data.seq: is not a field of user.read_all`,
 				t.Errorf("appended %v", f.appender.calls)
 			}
 			if f.log.Len() > 0 {
-				t.Errorf("what a publisher did wrong was logged: %s", f.log)
+				t.Errorf("a publisher's mistake was logged: %s", f.log)
 			}
 		})
 	}
 }
 
-// A null is the same as absent: the table is that of events.Decode and of SQL.
-func TestPublishTakesNullForAbsent(t *testing.T) {
+// A null counts as absent, with the same cases as events.Decode and SQL.
+func TestPublishTreatsNullAsAbsent(t *testing.T) {
 	b, err := os.ReadFile("../../events/testdata/nulls.json")
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestPublishNamesNoMoreThanAHundredBadEvents(t *testing.T) {
 	}
 }
 
-func TestPublishTellsWhatTheLogFindsInvalid(t *testing.T) {
+func TestPublishReportsErrorsOfTheLog(t *testing.T) {
 	f := newFixture(t)
 	f.appender.err = fmt.Errorf("append: %w", &events.BatchError{Events: []events.IndexedError{
 		{Index: 0, Err: &events.InvalidError{Fields: []events.FieldError{{Field: "data.seq", Message: "is odd"}}}},
@@ -274,7 +274,7 @@ func TestPublishLimits(t *testing.T) {
 	}
 }
 
-// brokenBody is a body whose sender goes away in the middle.
+// brokenBody is a body whose sender disconnects in the middle.
 type brokenBody struct{}
 
 func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("connection reset by 203.0.113.9") }

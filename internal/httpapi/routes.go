@@ -148,9 +148,9 @@ func idSchema() *describe.Schema {
 func failures(own ...describe.Answer) []describe.Answer {
 	const (
 		noKey    = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`
-		failed   = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"something failed here; it has been logged"}`
-		slowed   = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this one was not looked at"}`
-		database = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request, events that come twice count once"}`
+		failed   = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"internal error; the server has logged it"}`
+		slowed   = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this key was not checked"}`
+		database = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request; repeated events count once"}`
 	)
 	unauthorized := describe.Problem(http.StatusUnauthorized, problem{}, "The key or token is missing or wrong; `detail` says which.", noKey)
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}

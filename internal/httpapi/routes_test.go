@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/httpapi"
 )
 
-// target returns a path of a route, with the examples of what it names.
+// target returns a path of a route, with the examples of its parameters.
 func target(r describe.Route) string {
 	path := r.Path
 	for _, p := range r.Params {
@@ -23,7 +23,7 @@ func target(r describe.Route) string {
 	return path
 }
 
-// askFor sends a request of a route with its first example.
+// askFor sends a route's first example as a request.
 func askFor(t *testing.T, api http.Handler, r describe.Route, query, key string) answer {
 	t.Helper()
 	body, contentType := "", ""
@@ -45,7 +45,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 				t.Errorf("name %q must be its own, group %q and summary %q must say something", r.Name, r.Group, r.Summary)
 			}
 			names[r.Name] = true
-			// The checks of the answers are in send.
+			// send checks the answers.
 			if got := askFor(t, api, r, "", "").status; got != http.StatusUnauthorized {
 				t.Errorf("without a key the status is %d", got)
 			}
@@ -54,7 +54,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			} {
 				may := slices.Contains(r.Access, scheme)
 				if got := askFor(t, api, r, "", "Bearer "+key).status; (got/100 == 2) != may {
-					t.Errorf("with %s the status is %d; described is that it may: %t", scheme, got, may)
+					t.Errorf("with %s the status is %d; access by the description: %t", scheme, got, may)
 				}
 			}
 		})
@@ -82,8 +82,8 @@ func TestEveryParameterIsDescribed(t *testing.T) {
 	}
 }
 
-// Every example of a body is taken, and described as it is; one with an unknown
-// field is neither.
+// Every example of a body is accepted and valid; with an unknown field it is
+// neither.
 func TestBodiesAreAsDescribed(t *testing.T) {
 	api := newAdminAPI(t, &explainer{})
 	doc := document(t)
@@ -118,8 +118,9 @@ func TestExamplesAreAsDescribed(t *testing.T) {
 	}
 }
 
-// What Decode takes and what the schema of events does is the same, but for what
-// JSON Schema cannot say: bytes, control characters, and who is among whom.
+// Decode and the JSON Schema accept the same events, except for rules that
+// JSON Schema cannot express: bytes, control characters, and mentions among
+// the users.
 func TestEventsAreAsDescribed(t *testing.T) {
 	doc := document(t)
 	for _, kind := range events.Types() {

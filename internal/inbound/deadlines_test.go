@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// pipe is a listener with one connection, in memory: in a bubble of synctest
-// time passes at once when everybody waits for it.
+// pipe is a listener with one connection in memory. In a synctest bubble, time
+// advances when all goroutines wait for it.
 type pipe struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -33,7 +33,7 @@ func (p pipe) Accept() (net.Conn, error) {
 func (p pipe) Close() error   { close(p.closed); return nil }
 func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "badged.test"} }
 
-// client is the other end of a connection to a server that Deadlines guards.
+// client is the client of a server that Deadlines guards.
 type client struct {
 	t    *testing.T
 	conn net.Conn
@@ -57,7 +57,7 @@ func serve(t *testing.T, h http.HandlerFunc) *client {
 	return &client{t, here, bufio.NewReader(here)}
 }
 
-// send writes while the server may not read.
+// send writes in a goroutine, because the server may not read.
 func (c *client) send(text string) { go func() { _, _ = io.WriteString(c.conn, text) }() }
 
 func (c *client) answer() (status int, body string) {
@@ -74,7 +74,7 @@ func (c *client) answer() (status int, body string) {
 	return res.StatusCode, string(b)
 }
 
-// awaitEnd returns how long the server still keeps the connection.
+// awaitEnd returns how much longer the server keeps the connection.
 func (c *client) awaitEnd() time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -119,8 +119,8 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// A body that comes slowly and steadily is taken, however large; one of which a
-// byte comes now and then is not.
+// A body that arrives slowly but steadily is accepted, whatever its size; one
+// that trickles is refused.
 func TestBodyThatComesSlowly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pieces, size int
@@ -155,8 +155,9 @@ func TestBodyThatComesSlowly(t *testing.T) {
 	}
 }
 
-// A request whose body is not read is answered at once, and its connection ends.
-func TestBodyThatNobodyReads(t *testing.T) {
+// A request whose body the handler does not read is answered at once, and its
+// connection ends.
+func TestUnreadBody(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"an answer":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 		"a long one":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 10_000)) },
@@ -169,7 +170,7 @@ func TestBodyThatNobodyReads(t *testing.T) {
 				began := time.Now()
 				c.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
 				c.answer()
-				if name != "one in parts" { // whose end shows with that of the connection
+				if name != "one in parts" { // its answer ends with the connection
 					if took := time.Since(began); took > 0 {
 						t.Errorf("the answer took %v", took)
 					}
@@ -182,8 +183,9 @@ func TestBodyThatNobodyReads(t *testing.T) {
 	}
 }
 
-// An answer that is not read ends the connection; one that is read slowly and
-// steadily is given to its end. What a handler takes does not count.
+// An answer that the client does not read ends the connection; one that it
+// reads slowly but steadily is sent in full. The handler's own time does not
+// count.
 func TestAnswerThatIsNotRead(t *testing.T) {
 	const size = 1 << 20
 	write := func(w http.ResponseWriter, _ *http.Request) {
@@ -243,7 +245,7 @@ func TestAnswerThatIsNotRead(t *testing.T) {
 	})
 }
 
-// A connection goes on after requests whose bodies were read.
+// A connection stays open after requests whose bodies were read.
 func TestConnectionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serve(t, readAll)
@@ -257,7 +259,8 @@ func TestConnectionIsKept(t *testing.T) {
 	})
 }
 
-// Whoever takes a connection over, or sets deadlines, has no others.
+// Handlers that hijack a connection, or set deadlines, have no other
+// deadlines.
 func TestHandlersWithDeadlinesOfTheirOwn(t *testing.T) {
 	t.Run("a stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -276,7 +279,7 @@ func TestHandlersWithDeadlinesOfTheirOwn(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a connection that is taken over", func(t *testing.T) {
+	t.Run("a hijacked connection", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				hijacker, _ := w.(http.Hijacker)

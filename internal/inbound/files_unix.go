@@ -13,5 +13,5 @@ func Files() int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return unknownFiles
 	}
-	return int(min(uint64(limit.Cur), math.MaxInt32)) // of another type on some systems
+	return int(min(uint64(limit.Cur), math.MaxInt32)) // its type differs between systems
 }

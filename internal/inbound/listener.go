@@ -54,13 +54,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			l.endOldest() // the server tries again soon
+			l.endOldest() // the server retries soon
 		}
 		if err != nil {
 			return nil, err
 		}
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetWriteBuffer(writeBuffer) // works with any
+			_ = tcp.SetWriteBuffer(writeBuffer) // any size works
 		}
 		if admitted := l.admit(c); admitted != nil {
 			return admitted, nil
@@ -68,8 +68,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection as a stranger's and closes an older one if at a
-// limit. It returns nil if there is no room at all.
+// admit counts a connection as unauthenticated, and closes an older one if a
+// limit is reached. It returns nil if there is no room.
 func (l *Listener) admit(c net.Conn) *conn {
 	s := &conn{Conn: c, listener: l}
 	s.address, s.counts = l.addressOf(c)
@@ -97,7 +97,7 @@ func (l *Listener) admit(c net.Conn) *conn {
 	switch {
 	case refused:
 		l.metrics.ended.WithLabelValues("files").Inc()
-		_ = c.Close() // there is no room to say why
+		_ = c.Close() // no answer: it would need the room
 		return nil
 	case victim != nil:
 		l.metrics.ended.WithLabelValues("unauthenticated").Inc()
@@ -121,7 +121,7 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// over reports whether one more than n is too many.
+// over reports whether adding one to n exceeds the limit.
 func over(n, limit int) bool { return limit > 0 && n >= limit }
 
 func oldest(of *list.List) *conn {
@@ -173,7 +173,7 @@ func (l *Listener) remove(c *conn) {
 	c.atAddress = nil
 }
 
-// addressOf returns the address to count a connection under: for IPv6 the /64
+// addressOf returns the network to count a connection under: for IPv6 the /64
 // that one household gets. counts is false for trusted proxies and unknown
 // addresses.
 func (l *Listener) addressOf(c net.Conn) (address netip.Prefix, counts bool) {
@@ -202,8 +202,8 @@ type conn struct {
 
 	// The rest is guarded by the listener's mutex.
 
-	// at and atAddress are its places in the listener's lists while it is a
-	// stranger's.
+	// at and atAddress are the connection's places in the listener's lists
+	// while it is unauthenticated.
 	at, atAddress *list.Element
 	known         bool
 }
@@ -213,7 +213,7 @@ func (c *conn) Vouch() {
 	l := c.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.at == nil { // known already, or ended
+	if c.at == nil { // authenticated already, or ended
 		return
 	}
 	l.remove(c)

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// fakeListener hands out connections of given addresses.
+// fakeListener accepts connections from given addresses.
 type fakeListener struct {
 	net.Listener
 	from []string
@@ -42,7 +42,7 @@ func (c *fakeConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.address))
 }
 
-// accept accepts a connection from each of some addresses.
+// accept accepts one connection from each address.
 func accept(t *testing.T, l *Listener, from ...string) []*conn {
 	t.Helper()
 	source, _ := l.Listener.(*fakeListener)
@@ -67,18 +67,18 @@ func newFake(limits Limits) *Listener {
 	return NewListener(&fakeListener{err: io.EOF}, limits, slog.New(slog.DiscardHandler), nil)
 }
 
-func TestTheOldestStrangerEnds(t *testing.T) {
+func TestOldestUnauthenticatedIsClosed(t *testing.T) {
 	l := newFake(Limits{Connections: 10, Unauthenticated: 3, PerAddress: 2})
 	c := accept(t, l, "203.0.113.1:1", "203.0.113.2:1", "203.0.113.2:2")
 	c[0].Vouch()
 	c[0].Vouch()
 	more := accept(t, l, "203.0.113.2:3") // a third of the same address
 	if isClosed(c[0]) || !isClosed(c[1]) || isClosed(c[2]) {
-		t.Error("not the oldest of the address has ended")
+		t.Error("the oldest of the address is still open")
 	}
 	more = append(more, accept(t, l, "203.0.113.3:1", "203.0.113.4:1")...) // a fourth in all
 	if isClosed(c[0]) || !isClosed(c[2]) || isClosed(more[0]) {
-		t.Error("not the oldest has ended")
+		t.Error("the oldest is still open")
 	}
 	c[1].Vouch() // which has ended
 	if n := testutil.ToFloat64(l.metrics.authenticated); n != 1 {
@@ -96,7 +96,7 @@ func TestTheOldestStrangerEnds(t *testing.T) {
 	}
 }
 
-func TestTrustedProxiesSpeakForMany(t *testing.T) {
+func TestTrustedProxiesHaveNoAddressLimit(t *testing.T) {
 	l := newFake(Limits{Connections: 10, Unauthenticated: 9, PerAddress: 1, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for _, c := range accept(t, l, "10.0.0.1:1", "10.0.0.1:2", "[2001:db8::1]:1", "203.0.113.1:1") {
 		if isClosed(c) {
@@ -109,8 +109,8 @@ func TestTrustedProxiesSpeakForMany(t *testing.T) {
 	}
 }
 
-// Where those that are known take all that there is, nobody else comes in.
-func TestNoRoomForStrangers(t *testing.T) {
+// If authenticated connections take all room, no new one is accepted.
+func TestNoRoomForUnauthenticated(t *testing.T) {
 	l := newFake(Limits{Connections: 2, Unauthenticated: 1})
 	for _, from := range []string{"203.0.113.1:1", "203.0.113.1:2"} {
 		accept(t, l, from)[0].Vouch()
@@ -122,8 +122,8 @@ func TestNoRoomForStrangers(t *testing.T) {
 	}
 }
 
-// Without open files left the oldest stranger makes room, and the server tries
-// again.
+// Without free open files the oldest unauthenticated connection makes room,
+// and the server retries.
 func TestNoOpenFiles(t *testing.T) {
 	l := newFake(Limits{})
 	c := accept(t, l, "203.0.113.1:1", "203.0.113.1:2")
@@ -135,7 +135,7 @@ func TestNoOpenFiles(t *testing.T) {
 		t.Errorf("the server gives up: %v", err)
 	}
 	if !isClosed(c[0]) || isClosed(c[1]) {
-		t.Error("not the oldest has ended")
+		t.Error("the oldest is still open")
 	}
 }
 

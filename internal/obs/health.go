@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// checkTimeout bounds one readiness check, since probes time out.
+// checkTimeout bounds one readiness check: probes have timeouts too.
 const checkTimeout = time.Second
 
 // Check is one readiness check.

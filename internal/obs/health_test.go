@@ -34,7 +34,7 @@ func ready(t *testing.T, h *obs.Health) readiness {
 		t.Errorf("Content-Type = %q", got)
 	}
 	if got := w.Header().Get("Cache-Control"); got != "no-store" {
-		t.Errorf("Cache-Control = %q: readiness must not be kept", got)
+		t.Errorf("Cache-Control = %q: readiness must not be cached", got)
 	}
 	r := readiness{Code: w.Code}
 	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
@@ -59,19 +59,19 @@ func TestReady(t *testing.T) {
 			readiness{200, "ready", map[string]string{"postgres": "ok", "redis": "ok"}},
 		},
 		{
-			"what is vital fails",
+			"a vital check fails",
 			[]obs.Check{check("postgres", true, away), check("redis", false, nil)},
 			false,
 			readiness{503, "not ready", map[string]string{"postgres": "cannot be reached", "redis": "ok"}},
 		},
 		{
-			"what is vital is impaired",
+			"a vital check is impaired",
 			[]obs.Check{check("postgres", true, obs.Impaired("is read-only"))},
 			false,
 			readiness{200, "ready", map[string]string{"postgres": "is read-only"}},
 		},
 		{
-			"what is not vital fails",
+			"another check fails",
 			[]obs.Check{check("postgres", true, nil), check("redis", false, away)},
 			false,
 			readiness{200, "ready", map[string]string{"postgres": "ok", "redis": "cannot be reached"}},
@@ -101,7 +101,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-func TestReadyComesBack(t *testing.T) {
+func TestReadyRecovers(t *testing.T) {
 	var err error
 	h := obs.NewHealth(obs.Check{Name: "postgres", Vital: true, Run: func(context.Context) error { return err }})
 	for _, err = range []error{nil, errors.New("away"), nil} {
@@ -113,7 +113,7 @@ func TestReadyComesBack(t *testing.T) {
 			t.Errorf("while the check says %v: %+v", err, r)
 		}
 	}
-	h.Drain() // for good
+	h.Drain() // permanently
 	for range 2 {
 		if r := ready(t, h); r.Code != http.StatusServiceUnavailable {
 			t.Errorf("while draining: %+v", r)
@@ -127,7 +127,7 @@ func TestReadyDoesNotWaitForACheckThatHangs(t *testing.T) {
 			<-ctx.Done()
 			return errors.New("cannot be reached")
 		}})
-		start := time.Now() // of a clock that goes on when everybody waits
+		start := time.Now() // on the clock of the bubble
 		if r := ready(t, h); r.Code != http.StatusServiceUnavailable {
 			t.Errorf("answer is %+v", r)
 		}
@@ -137,7 +137,7 @@ func TestReadyDoesNotWaitForACheckThatHangs(t *testing.T) {
 	})
 }
 
-// A Redis that is frozen must not make Postgres look as if it were away.
+// A frozen Redis must not make Postgres appear to be down.
 func TestReadyChecksDoNotDelayOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := obs.NewHealth(
@@ -154,7 +154,7 @@ func TestReadyChecksDoNotDelayOneAnother(t *testing.T) {
 	})
 }
 
-func TestLiveWhateverHappens(t *testing.T) {
+func TestLive(t *testing.T) {
 	h := obs.NewHealth(check("postgres", true, errors.New("away")))
 	h.Drain()
 	w := httptest.NewRecorder()

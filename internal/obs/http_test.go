@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/obs"
 )
 
-// page returns the metrics of a registry as Prometheus reads them.
+// page returns the metrics page of a registry.
 func page(t *testing.T, r *prometheus.Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -26,7 +26,7 @@ func page(t *testing.T, r *prometheus.Registry) string {
 func TestInstrument(t *testing.T) {
 	inner := http.NewServeMux()
 	inner.HandleFunc("POST /v1/events", func(w http.ResponseWriter, _ *http.Request) {
-		// What a handler does with its connection still reaches it.
+		// Handlers can still control their connection.
 		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 			t.Errorf("the connection is out of reach: %v", err)
 		}

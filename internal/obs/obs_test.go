@@ -68,7 +68,7 @@ func TestLoggerLevels(t *testing.T) {
 	}
 }
 
-func TestLoggerThatCannotBe(t *testing.T) {
+func TestInvalidLoggers(t *testing.T) {
 	for _, test := range []struct{ level, format, want string }{
 		{"loud", "text", `log level "loud": want debug, info, warn or error`},
 		{"", "text", `log level "": want debug, info, warn or error`},

@@ -19,7 +19,7 @@ func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 	})
 }
 
-// poolCollector reads what a pool counts whenever it is asked.
+// poolCollector reads a pool's statistics at each collection.
 type poolCollector struct {
 	pool                             *pgxpool.Pool
 	connections, most, waits, waited *prometheus.Desc

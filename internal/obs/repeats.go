@@ -18,15 +18,15 @@ const (
 	maxRepeats = 1000
 )
 
-// repeats is a slog.Handler that keeps errors that repeat from filling the log:
-// the first is logged, then one a minute with how many were left out
+// repeats is a slog.Handler that keeps repeated errors from filling the log:
+// the first is logged, then one a minute with the number left out
 // (repeated=N), and a last line when the error has stayed away for 30 s.
 //
-// Errors are warnings and errors with the attribute "error". Two are the same
-// where place, level, message and the text of the error are, apart from numbers
-// in the text: partitions, positions, ports and the like. Codes of Postgres are
-// no such numbers. A record with the attribute "id" is about one thing and is
-// always logged.
+// Errors are warnings and errors with the attribute "error". Two are equal if
+// place, level, message and the text of the error are, apart from numbers in
+// the text: partitions, positions, ports and the like. Postgres error codes do
+// not count as numbers. A record with the attribute "id" concerns one object
+// and is always logged.
 type repeats struct {
 	next  slog.Handler
 	state *repeatState
@@ -48,7 +48,7 @@ type repeatKey struct {
 // repeated is an error that was logged, and may repeat.
 type repeated struct {
 	handler slog.Handler
-	text    string // of the last error
+	text    string // of the latest error
 	logged  time.Time
 	times   int // in all
 	left    int // out since the last line
@@ -90,8 +90,8 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// errorOf returns the text of a record's error; ok is false where it has none
-// that may repeat.
+// errorOf returns the text of a record's error; ok is false if it has none, or
+// one that is always logged.
 func errorOf(r slog.Record) (text string, ok bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
@@ -108,7 +108,8 @@ func errorOf(r slog.Record) (text string, ok bool) {
 
 var numbers = regexp.MustCompile(`SQLSTATE \w+|\d+`)
 
-// withoutNumbers returns text with each number as #, but for codes of Postgres.
+// withoutNumbers replaces each number in text by #, except Postgres error
+// codes.
 func withoutNumbers(text string) string {
 	return numbers.ReplaceAllStringFunc(text, func(n string) string {
 		if n[0] == 'S' {
@@ -118,8 +119,8 @@ func withoutNumbers(text string) string {
 	})
 }
 
-// note counts an error, and reports whether it is to be logged and how many of
-// the same were left out before it.
+// note counts an error. It reports whether to log it, and how many equal ones
+// were left out before.
 func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (left int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (le
 	return left, true
 }
 
-// over forgets an error that stayed away, and logs so if it had repeated.
+// over forgets an error that stayed away, and logs that if it had repeated.
 func (s *repeatState) over(key repeatKey) {
 	s.mu.Lock()
 	e := s.seen[key]

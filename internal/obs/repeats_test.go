@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newRepeatsLogger returns a logger and what it has written, without times.
+// newRepeatsLogger returns a logger and a function for its output, without
+// times.
 func newRepeatsLogger() (log *slog.Logger, written func() []string) {
 	b := &lines{}
 	text := slog.NewTextHandler(b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -25,7 +26,7 @@ func newRepeatsLogger() (log *slog.Logger, written func() []string) {
 	return slog.New(newRepeats(text)), b.take
 }
 
-// lines keeps what is written to it.
+// lines is a writer that keeps its lines.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -66,7 +67,7 @@ func TestErrorsThatRepeatAreLoggedOnceAMinute(t *testing.T) {
 			t.Error(diff)
 		}
 
-		fail(1) // begins anew, and does not repeat
+		fail(1) // a new error, which does not repeat
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{`level=ERROR msg="fold failed" partition=1 error="file 16384 is full (SQLSTATE 53100)"`}, written()); diff != "" {
@@ -75,7 +76,7 @@ func TestErrorsThatRepeatAreLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestOtherErrorsAreNotHidden(t *testing.T) {
+func TestDifferentErrorsAreAllLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, written := newRepeatsLogger()
 		places := []func(message, err string){
@@ -108,7 +109,8 @@ func TestOtherErrorsAreNotHidden(t *testing.T) {
 	})
 }
 
-// What is remembered is bounded, and errors beyond that are all logged.
+// The number of remembered errors is bounded; errors beyond that are all
+// logged.
 func TestManyErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, written := newRepeatsLogger()

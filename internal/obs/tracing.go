@@ -98,7 +98,7 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 			switch answer.status {
 			case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 			default:
-				span.End() // only then it is sent
+				span.End() // ending the span sends it
 			}
 		}()
 		h.ServeHTTP(answer, r.WithContext(ctx))
@@ -121,11 +121,11 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is how http.ResponseController finds the connection.
+// Unwrap gives http.ResponseController the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// linked makes a trace of what is linked to one that is made: a batch in which
-// there is a traced event.
+// linked samples spans that are linked to a sampled one: a batch with a traced
+// event.
 type linked struct{ sdktrace.Sampler }
 
 // ShouldSample implements sdktrace.Sampler.
@@ -138,8 +138,8 @@ func (s linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRes
 	return s.Sampler.ShouldSample(p)
 }
 
-// logged logs what an exporter could not send, which would else go to a logger
-// of the whole program.
+// logged logs failures of an exporter, which would otherwise go to
+// OpenTelemetry's global logger.
 type logged struct {
 	sdktrace.SpanExporter
 	log *slog.Logger

@@ -7,8 +7,8 @@ import (
 	"github.com/badged/badged/internal/pgsession"
 )
 
-// Somebody who reads for a minute holds up an archiving for at most another, and
-// for hours has others wait seldom.
+// A reader that blocks for a minute delays archiving by at most another
+// minute; one that blocks for hours rarely makes others wait.
 func TestLockPauses(t *testing.T) {
 	attempts, waited, pause := 0, time.Duration(0), time.Duration(0)
 	for waited < 6*time.Hour {

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
 // The encoding equals that of pgx to the byte, wherever it begins in a buffer.
-func TestArraysAreThoseOfPgx(t *testing.T) {
+func TestArraysMatchPgx(t *testing.T) {
 	usual, ours := pgtype.NewMap(), pgtype.NewMap()
 	pgwire.RegisterArrays(ours)
 	texts := []string{"", "a", `{"quoted": "}"}`, "Zoë", strings.Repeat("long ", 1000)}

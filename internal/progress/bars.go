@@ -8,17 +8,17 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// bars is a display of one progress bar per phase. They are drawn by
-// goroutines that end with close.
+// bars is a display with one progress bar per phase. Goroutines draw them until
+// close.
 type bars struct {
 	name      string
 	container *mpb.Progress
-	bar       *mpb.Bar // of the phase shown last, nil before the first
+	bar       *mpb.Bar // of the current phase, nil before the first
 	phase     string
-	latest    *atomic.Pointer[gauge] // what bar says beside itself
+	latest    *atomic.Pointer[gauge] // the text beside bar
 }
 
-// newBars returns bars on w, a terminal, of the command of a name.
+// newBars returns bars on w, a terminal, for a command.
 func newBars(w io.Writer, name string, options ...mpb.ContainerOption) *bars {
 	return &bars{name: name, container: mpb.New(append(options, mpb.WithOutput(w))...)}
 }
@@ -33,7 +33,7 @@ func (b *bars) show(g gauge) {
 	b.bar.SetCurrent(g.done)
 }
 
-// add adds a bar for the phase of g, without a scale if its size is not known.
+// add adds a bar for the phase of g, without a scale if its size is unknown.
 func (b *bars) add(g gauge) {
 	latest := new(atomic.Pointer[gauge])
 	latest.Store(&g)
@@ -45,15 +45,15 @@ func (b *bars) add(g gauge) {
 		filler = mpb.NopStyle()
 	}
 	b.phase, b.latest = g.phase, latest
-	// A bar made with a total would be over as soon as it is full, but what is
-	// gone through may grow meanwhile.
+	// A bar with a total ends as soon as it is full, but the total may grow
+	// meanwhile.
 	b.bar = b.container.New(0, filler,
 		mpb.PrependDecorators(label...),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + latest.Load().numbers() })),
 	)
 }
 
-// freeze ends the bar as it stands, full or not.
+// freeze ends the bar in its current state.
 func (b *bars) freeze() {
 	if b.bar != nil {
 		b.bar.Abort(false)

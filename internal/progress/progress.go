@@ -1,5 +1,5 @@
-// Package progress shows people how far a command is: a bar on a terminal, a
-// line of text now and then on anything else.
+// Package progress shows the progress of a command: a bar on a terminal, a
+// line of text at intervals on any other output.
 package progress
 
 import (
@@ -15,20 +15,20 @@ import (
 // lineInterval is the time between two lines of progress.
 const lineInterval = 5 * time.Second
 
-// Meter counts what is done in the phases of a command, one after the other,
-// and shows it. It is safe for concurrent use.
+// Meter measures the phases of a command, one after the other, and shows them.
+// It is safe for concurrent use.
 type Meter struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	display display
-	lines   *lines // what Lines goes on with
+	lines   *lines // used after Lines
 	gauge   gauge
 	began   time.Time
 }
 
-// New returns a meter that shows on w how far the command of a name is; nil
-// shows nothing. now defaults to time.Now.
+// New returns a meter that shows the progress of a command on w; nil shows
+// nothing. now defaults to time.Now.
 func New(w io.Writer, name string, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now
@@ -45,9 +45,8 @@ func New(w io.Writer, name string, now func() time.Time) *Meter {
 	return m
 }
 
-// Begin begins a phase of a size, in a unit that only its ratio to what is done
-// depends on; 0 where it is not known. countsEvents says whether Advance will
-// be told of events.
+// Begin begins a phase of a size in any unit; 0 means unknown. countsEvents
+// reports whether Advance will be given events.
 func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,13 +58,13 @@ func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.display.show(m.gauge)
 }
 
-// Advance adds events, and moves what is done of the phase up to done, never
-// back.
+// Advance adds events, and sets the completed part of the phase to done unless
+// it is further already.
 func (m *Meter) Advance(done int64, events int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.gauge.done = max(m.gauge.done, done)
-	if m.gauge.total > 0 { // what is gone through may grow meanwhile
+	if m.gauge.total > 0 { // the total may grow meanwhile
 		m.gauge.total = max(m.gauge.total, m.gauge.done)
 	}
 	m.gauge.events += int64(events)
@@ -73,15 +72,15 @@ func (m *Meter) Advance(done int64, events int) {
 	m.display.show(m.gauge)
 }
 
-// Note shows a line of text.
+// Note prints a line of text.
 func (m *Meter) Note(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.display.note(text)
 }
 
-// Lines ends a bar where it stands and goes on with lines: a bar would draw
-// over what is printed from now on.
+// Lines freezes the bar and continues with lines: a bar would overwrite what
+// is printed from now on.
 func (m *Meter) Lines() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +90,7 @@ func (m *Meter) Lines() {
 	}
 }
 
-// Close ends what is shown; it stays where it is.
+// Close ends the display; its output stays.
 func (m *Meter) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +98,7 @@ func (m *Meter) Close() {
 	m.display = nothing{}
 }
 
-// Count returns n ≥ 0 with its thousands set apart, such as "59,835".
+// Count returns n ≥ 0 with thousands separators, such as "59,835".
 func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -108,19 +107,17 @@ func Count(n int64) string {
 	return s
 }
 
-// gauge is how far one phase is.
+// gauge is the progress of one phase.
 type gauge struct {
 	phase string
-	// done of total is how much of the phase is over; total is 0 where it is
-	// not known.
+	// done of total is the completed part of the phase; total is 0 if unknown.
 	done, total int64
-	// events is how many events the phase has dealt with, -1 where it does not
-	// count them.
+	// events counts the phase's events; -1 if it counts none.
 	events  int64
 	elapsed time.Duration
 }
 
-// rate returns events per second, 0 where no time has passed.
+// rate returns events per second, or 0 if no time has passed.
 func (g gauge) rate() int64 {
 	if g.elapsed <= 0 {
 		return 0
@@ -128,8 +125,8 @@ func (g gauge) rate() int64 {
 	return int64(float64(g.events) / g.elapsed.Seconds())
 }
 
-// left returns how long the rest will take at the pace so far; ok is false
-// where that cannot be said, or nothing is left.
+// left estimates the remaining time from the pace so far; ok is false if that
+// is impossible or nothing is left.
 func (g gauge) left() (left time.Duration, ok bool) {
 	if g.done <= 0 || g.done >= g.total {
 		return 0, false
@@ -138,7 +135,7 @@ func (g gauge) left() (left time.Duration, ok bool) {
 	return time.Duration(ratio * float64(g.elapsed)).Round(time.Second), true
 }
 
-// numbers returns what there is to say beside a percentage.
+// numbers returns the text beside the percentage.
 func (g gauge) numbers() string {
 	var s string
 	if g.events >= 0 {
@@ -153,17 +150,17 @@ func (g gauge) numbers() string {
 	return s
 }
 
-// display shows progress to people.
+// display shows progress.
 type display interface {
-	// show shows where a phase is. Phases come one after the other.
+	// show shows a phase. Phases come one after the other.
 	show(g gauge)
-	// note shows a line of text.
+	// note prints a line of text.
 	note(text string)
-	// close ends the display; what it showed stays.
+	// close ends the display; its output stays.
 	close()
 }
 
-// nothing is the display of those who do not look.
+// nothing is a display that shows nothing.
 type nothing struct{}
 
 func (nothing) show(gauge)  {}
@@ -171,7 +168,7 @@ func (nothing) note(string) {}
 func (nothing) close()      {}
 
 // lines is a display of lines of text, at most one per lineInterval besides
-// notes. What cannot be written is not missed.
+// notes. Write errors are ignored.
 type lines struct {
 	w     io.Writer
 	name  string

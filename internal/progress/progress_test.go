@@ -10,7 +10,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 )
 
-// testClock stands still unless it is told to move.
+// testClock moves only when told.
 type testClock struct{ t time.Time }
 
 func newTestClock() *testClock { return &testClock{t: time.Unix(1_000_000, 0)} }
@@ -22,7 +22,7 @@ func (c *testClock) pass(d time.Duration) { c.t = c.t.Add(d) }
 func TestProgressLines(t *testing.T) {
 	var out strings.Builder
 	clock := newTestClock()
-	m := New(&out, "replay", clock.now)
+	m := New(&out, "load", clock.now)
 	m.Begin("publish", 1000, true)
 	clock.pass(4 * time.Second)
 	m.Advance(100, 2000) // too soon for a line
@@ -39,20 +39,20 @@ func TestProgressLines(t *testing.T) {
 	clock.pass(10 * time.Second)
 	m.Advance(77, 10)
 	m.Close()
-	const want = `replay: publish: 25%, 25,000 events, 2,500/s, 30s left
-replay: down: trying again
-replay: publish: 100%, 25,002 events, 1,666/s
-replay: fold: 25%, 18s left
-replay: from a pipe: 10 events, 1/s
+	const want = `load: publish: 25%, 25,000 events, 2,500/s, 30s left
+load: down: trying again
+load: publish: 100%, 25,002 events, 1,666/s
+load: fold: 25%, 18s left
+load: from a pipe: 10 events, 1/s
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
-func TestNoProgressWhereNobodyLooks(t *testing.T) {
+func TestNoProgressWithoutAWriter(t *testing.T) {
 	clock := newTestClock()
-	m := New(nil, "replay", clock.now)
+	m := New(nil, "load", clock.now)
 	m.Begin("publish", 1, true)
 	m.Advance(1, 1)
 	m.Note("a note")
@@ -76,7 +76,7 @@ func TestBars(t *testing.T) {
 				m.Note("down: trying again")
 				m.Advance(2, 0)
 			},
-			[]string{"publish", "100 %", "[#####", "50,000 events, 5,000/s", "fold", "replay: down: trying again\n"},
+			[]string{"publish", "100 %", "[#####", "50,000 events, 5,000/s", "fold", "load: down: trying again\n"},
 		},
 		{
 			"a phase that ends early",
@@ -116,17 +116,17 @@ func TestBars(t *testing.T) {
 				c.pass(10 * time.Second)
 				m.Advance(50, 50)
 			},
-			[]string{"25 %", "replay: verify: 50%, 100 events, 5/s, 20s left\n"},
+			[]string{"25 %", "load: verify: 50%, 100 events, 5/s, 20s left\n"},
 		},
 		{"nothing shown", func(*Meter, *testClock) {}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
 			clock := newTestClock()
-			m := New(&out, "replay", clock.now)
-			m.display = newBars(&out, "replay", mpb.WithAutoRefresh())
+			m := New(&out, "load", clock.now)
+			m.display = newBars(&out, "load", mpb.WithAutoRefresh())
 			tt.show(m, clock)
-			m.Close() // after which nothing writes to out any more
+			m.Close() // after this nothing writes to out
 			for _, want := range tt.want {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("%q is missing in:\n%s", want, out.String())

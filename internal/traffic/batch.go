@@ -8,17 +8,17 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxBatchBytes bounds the lines that make up a batch: half of what the API
-// takes at once, which an event is never longer than.
+// maxBatchBytes bounds the lines of a batch: half of the API's limit, which no
+// event exceeds.
 const maxBatchBytes = 4 << 20
 
-// batch is a run of events that is published at once.
+// batch is a run of events that is published in one call.
 type batch struct {
 	events []events.Event
-	lines  []int // where each comes from
+	lines  []int // the line of each event
 	bytes  int
-	// ordered is set where some event must neither overtake those before it
-	// nor be overtaken by those after it.
+	// ordered is set if an event in it must neither overtake earlier events
+	// nor be overtaken by later ones.
 	ordered bool
 }
 
@@ -30,7 +30,7 @@ func (b *batch) add(r Record) {
 }
 
 // failed wraps an error of publishing b, which was read from file, with the
-// lines it is about: the one at fault where the server says which.
+// lines concerned: the line at fault if the server names it.
 func (b *batch) failed(file string, err error) error {
 	first, last := b.lines[0], b.lines[len(b.lines)-1]
 	err = fmt.Errorf("publish %s, lines %d to %d: %w", file, first, last, err)
@@ -61,7 +61,7 @@ type batcher struct {
 	reader *Reader
 	// size is the most events in a batch.
 	size int
-	held *Record // read, but too much for the last batch
+	held *Record // read, but did not fit into the last batch
 }
 
 // next returns the next batch, or io.EOF after the last one. Events just

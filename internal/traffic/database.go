@@ -12,19 +12,19 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// DatabaseTarget appends to the log in a database directly. Somewhere a
-// projector must be running on that database for the events to be folded.
+// DatabaseTarget appends directly to the log in a database. A projector must
+// be running on that database to fold the events.
 type DatabaseTarget struct {
 	log    eventLog
 	badges badgeReader
 }
 
-// eventLog is what a DatabaseTarget needs of an [events.Log].
+// eventLog is the part of [events.Log] that a DatabaseTarget uses.
 type eventLog interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
 
-// badgeReader is what a DatabaseTarget needs of a [projector.Reader].
+// badgeReader is the part of [badges.Reader] that a DatabaseTarget uses.
 type badgeReader interface {
 	Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error)
 	Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
@@ -61,8 +61,8 @@ func (t *DatabaseTarget) Badges(ctx context.Context, userIDs []string, transacti
 	return badges, classify(err)
 }
 
-// classify makes a TransientError of what may go away by itself: a server that
-// restarts, fails over or has no room, and a broken way to it.
+// classify makes a TransientError of a temporary fault: a server that
+// restarts, fails over or is full, or a broken connection.
 func classify(err error) error {
 	var invalid *events.BatchError
 	if err == nil || errors.As(err, &invalid) || errors.Is(err, events.ErrNotMigrated) {
@@ -72,13 +72,13 @@ func classify(err error) error {
 	if errors.As(err, &pgErr) && !passes(pgErr.Code) {
 		return err
 	}
-	// What Postgres did not say itself, the connection did.
+	// An error without a code of Postgres comes from the connection.
 	return &TransientError{Err: err}
 }
 
-// passes reports whether an SQLSTATE is one that passes.
+// passes reports whether an SQLSTATE is temporary.
 func passes(code string) bool {
-	const readOnly = "25006" // this server is no longer, or not yet, the primary
+	const readOnly = "25006" // this server is not the primary, perhaps for a moment
 	if code == readOnly {
 		return true
 	}

@@ -18,7 +18,7 @@ import (
 // modelDatabase is a model behind the interfaces of a database.
 type modelDatabase struct {
 	model *model
-	err   error // of the next call
+	err   error // returned by the next call
 }
 
 func (d *modelDatabase) fail() error {
@@ -51,7 +51,7 @@ func TestLoadIntoADatabase(t *testing.T) {
 	database := &modelDatabase{model: newModel(), err: io.ErrUnexpectedEOF}
 	database.model.foldOnAppend = false
 	clock := newTestClock()
-	clock.onSleep = func() { // once for the error, and then for each batch
+	clock.onSleep = func() { // called once for the error, and then for each batch
 		database.model.mu.Lock()
 		defer database.model.mu.Unlock()
 		database.model.folded++

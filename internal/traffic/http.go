@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// positionHeader carries the token of the transaction that appended.
+	// positionHeader has the position of the appended events.
 	positionHeader = "Badged-Position"
-	// foldTimeout is how long one request for badges lets the server wait.
+	// foldTimeout is how long a request for badges lets the server wait.
 	foldTimeout = 2 * time.Second
-	// requestTimeout bounds one request, so that a server that went away
-	// without a word is noticed.
+	// requestTimeout bounds one request, so that a server that vanished is
+	// noticed.
 	requestTimeout = 30 * time.Second
-	// maxResponseBytes bounds what is read of an answer; 1,000 badges with
-	// long ids and many categories fit.
+	// maxResponseBytes bounds an answer; 1,000 badges with long ids and many
+	// categories fit.
 	maxResponseBytes = 64 << 20
 )
 
@@ -73,8 +73,8 @@ func NewHTTPTarget(baseURL, publisherKey string) (*HTTPTarget, error) {
 // Close closes idle connections.
 func (t *HTTPTarget) Close() { t.client.CloseIdleConnections() }
 
-// Append implements Target with one request. Besides a [*TransientError] it
-// returns a [*ServerError] where the server refused.
+// Append implements Target with one request. It returns a [*TransientError],
+// or a [*ServerError] if the server refused.
 func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, error) {
 	var body bytes.Buffer
 	for i := range evs {
@@ -157,7 +157,7 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 		if errors.As(err, &untrusted) {
 			return err
 		}
-		// Refused, reset, timed out: the server may be about to come back.
+		// Refused, reset, timed out: the server may come back soon.
 		return &TransientError{Err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -166,25 +166,24 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 	} else {
 		err = refusal(res)
 	}
-	// A body that is read to its end leaves the connection fit for reuse.
+	// Reading the body to its end allows the connection to be reused.
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxProblemBytes))
 	return err
 }
 
-// ServerError is a request that the server answered with an error.
+// ServerError is an error answer of the server.
 type ServerError struct {
 	Status int
-	// Detail says what was wrong in the server's words, "" where it sent none
-	// for people to read.
+	// Detail is the server's description of the error, or "".
 	Detail string
-	// Events are the events at fault, where the request held any.
+	// Events are the bad events of the request.
 	Events []EventError
 }
 
-// EventError is what the server says is wrong with one event of a request.
+// EventError is the server's error about one event of a request.
 type EventError struct {
 	Index   int    `json:"index"` // from 0
-	Field   string `json:"field"` // path of the field at fault, "" for the event as a whole
+	Field   string `json:"field"` // path of the field, "" for the event as a whole
 	Message string `json:"message"`
 }
 
@@ -207,11 +206,11 @@ func (e *ServerError) Error() string {
 	return s
 }
 
-// maxProblemBytes bounds what is read of an error.
+// maxProblemBytes bounds the body of an error answer.
 const maxProblemBytes = 1 << 20
 
-// refusal returns the error that res is: a ServerError, transient where the
-// same request may be answered better a little later.
+// refusal returns the error of an error answer: a ServerError, transient if
+// the same request may succeed a little later.
 func refusal(res *http.Response) error {
 	refused := &ServerError{Status: res.StatusCode}
 	refused.describe(res)
@@ -223,7 +222,8 @@ func refusal(res *http.Response) error {
 	return refused
 }
 
-// describe takes over what an application/problem+json or text body says.
+// describe sets the error's text from an application/problem+json or text
+// body.
 func (e *ServerError) describe(res *http.Response) {
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxProblemBytes))
@@ -241,8 +241,8 @@ func (e *ServerError) describe(res *http.Response) {
 	}
 }
 
-// retryAfter returns how long a response asks to wait, 0 where it does not say
-// in seconds.
+// retryAfter returns how long a response asks to wait; 0 unless it gives
+// seconds.
 func retryAfter(h http.Header) time.Duration {
 	const most = 3600
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))

@@ -24,9 +24,9 @@ import (
 
 const testKey = "s3cret"
 
-// serve runs the two routes that a load needs over a model, and returns a
-// target for them. fault is asked first for each request, by its number from
-// 0, and returns whether it has answered.
+// serve serves the two routes that a load uses, over a model, and returns a
+// target for them. fault is called first for each request, with its number
+// from 0, and reports whether it has answered.
 func serve(t *testing.T, m *model, fault func(n int64, w http.ResponseWriter, r *http.Request) bool) *HTTPTarget {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -60,7 +60,7 @@ func answerEvents(t *testing.T, m *model, w http.ResponseWriter, r *http.Request
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client disconnected
 	}
 	var evs []events.Event
 	for line := range bytes.Lines(body) {
@@ -238,7 +238,7 @@ func TestHTTPTargetErrors(t *testing.T) {
 			header: map[string]string{"Content-Type": "application/problem+json"}, body: `{"detail":"no such key"}`,
 			want: "the server answered 401 Unauthorized: no such key",
 		},
-		{name: "refused key without a word", status: 403, want: "the server answered 403 Forbidden: check the publisher key"},
+		{name: "refused key without a body", status: 403, want: "the server answered 403 Forbidden: check the publisher key"},
 		{
 			name: "another server", status: 404, header: map[string]string{"Content-Type": "text/html"}, body: "<html>",
 			want: "the server answered 404 Not Found: check the server URL",
@@ -296,7 +296,7 @@ func TestHTTPTargetConnectionRefusedIsTransient(t *testing.T) {
 
 func TestHTTPTargetUntrustedCertificateIsNotTransient(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it complains of the client that leaves
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it logs the client that disconnects
 	server.StartTLS()
 	defer server.Close()
 	target, err := NewHTTPTarget(server.URL, testKey)
@@ -335,7 +335,7 @@ func TestHTTPTargetChecksTheNumberOfBadges(t *testing.T) {
 func TestHTTPTargetEndsWithItsContext(t *testing.T) {
 	arrived := make(chan struct{})
 	target := serve(t, newModel(), func(_ int64, _ http.ResponseWriter, r *http.Request) bool {
-		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices the client leave
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices the disconnect
 		close(arrived)
 		<-r.Context().Done()
 		return true

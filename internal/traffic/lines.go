@@ -8,11 +8,11 @@ import (
 	"io"
 )
 
-// maxLineBytes bounds a line. No event that the product accepts is longer.
+// maxLineBytes bounds a line. No event that badged accepts is longer.
 const maxLineBytes = 8 << 20
 
-// byteOrderMark is what some editors put before UTF-8 text. Left there, it
-// would become part of the first user's id.
+// byteOrderMark is what some editors write before UTF-8 text. It must not
+// become part of the first user's id.
 const byteOrderMark = "\ufeff"
 
 var errLineTooLong = fmt.Errorf("is longer than %d MiB", maxLineBytes>>20)
@@ -20,7 +20,8 @@ var errLineTooLong = fmt.Errorf("is longer than %d MiB", maxLineBytes>>20)
 // lines reads lines that end in LF; the last one need not.
 type lines struct {
 	r *bufio.Reader
-	// number is that of the line that next returned or failed at, from 1.
+	// number is the number of the last line, or of the line with the error,
+	// from 1.
 	number int
 	long   []byte // a line that did not fit into r's buffer
 }
@@ -29,7 +30,7 @@ func newLines(r io.Reader) *lines {
 	return &lines{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// next returns the next line with its end, valid until the next call, and
+// next returns the next line with its end, valid until the next call, or
 // io.EOF after the last one.
 func (l *lines) next() ([]byte, error) {
 	l.number++

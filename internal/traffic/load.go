@@ -18,13 +18,13 @@ import (
 
 const (
 	defaultBatchSize   = 1000
-	maxBatchSize       = 5000 // with the longest ids within what the API takes
+	maxBatchSize       = 5000 // within the API's size limit, even with the longest ids
 	defaultInFlight    = 4
 	maxInFlight        = 64
 	defaultGiveUpAfter = time.Minute
 )
 
-// Config says what to load, and where.
+// Config configures a load.
 type Config struct {
 	// File is the path of the traffic file, in a format that [Reader] reads.
 	// Files ending in .gz or .zst are decompressed; "-" is Stdin.
@@ -48,11 +48,11 @@ type Config struct {
 	// line every 5 seconds otherwise. Nil shows none.
 	Progress io.Writer
 
-	// clock is the system's unless a test has its own.
+	// clock is the system's clock, except in tests.
 	clock clock
 }
 
-// withDefaults returns c with its zero fields set, or what is wrong with it.
+// withDefaults returns c with defaults for zero fields, or an error.
 func (c Config) withDefaults() (Config, error) {
 	if c.File == "" {
 		return c, errors.New("no traffic file given")
@@ -241,13 +241,13 @@ func (l *loader) append(ctx context.Context, file string, b batch, offset int64)
 	return nil
 }
 
-// maxMilestones bounds how often settle asks how far folding has come.
+// maxMilestones bounds how many positions settle waits for.
 const maxMilestones = 64
 
 // settle waits until everything published is folded, and sums the badges.
 func (l *loader) settle(ctx context.Context) error {
-	// Waiting for one position after another shows progress: a busy projector
-	// looks different from one that does not run.
+	// Waiting for one position after another shows progress, and so tells a
+	// busy projector from one that does not run.
 	milestones := spread(l.positions, maxMilestones)
 	sample := l.users[:min(len(l.users), MaxBadges)]
 	l.meter.Begin("fold", int64(len(milestones)), false)

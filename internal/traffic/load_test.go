@@ -30,7 +30,7 @@ func TestLoad(t *testing.T) {
 			path := writeFile(t, "traffic"+suffix, stored)
 			target := newModel()
 			var first Summary
-			for run := range 2 { // the second changes nothing
+			for run := range 2 { // the second run changes nothing
 				got, err := Load(t.Context(), Config{File: path, Target: target, BatchSize: 100})
 				if err != nil {
 					t.Fatal(err)
@@ -136,7 +136,7 @@ func TestLoadRefusesBadConfigs(t *testing.T) {
 	}
 }
 
-// gate is a target that appends nothing until it is told to, and shows what
+// gate is a target whose Append blocks until released, and that shows what
 // waits.
 type gate struct {
 	Target
@@ -246,7 +246,7 @@ func TestLoadEndsWhenABatchFailsWhileInputIsSilent(t *testing.T) {
 	}
 }
 
-// failing is a target that fails for good.
+// failing is a target that always fails.
 type failing struct{ err error }
 
 func (f failing) Append(context.Context, []events.Event) (int64, error) { return 0, f.err }
@@ -254,7 +254,7 @@ func (f failing) Append(context.Context, []events.Event) (int64, error) { return
 func (f failing) Badges(context.Context, []string, int64) ([]pubsub.Badge, error) { return nil, f.err }
 
 func TestLoadWaitsForASlowProjector(t *testing.T) {
-	// It takes far longer than the time to give up after, but goes on.
+	// It takes far longer than GiveUpAfter, but makes progress.
 	clock := newTestClock()
 	target := newModel()
 	target.foldOnAppend = false
@@ -271,11 +271,11 @@ func TestLoadWaitsForASlowProjector(t *testing.T) {
 		t.Error(err)
 	}
 	if waited := clock.now().Sub(newTestClock().now()); waited < 5*time.Minute {
-		t.Errorf("it took %s only", waited)
+		t.Errorf("it took only %s", waited)
 	}
 }
 
-func TestLoadSaysThatNothingFolds(t *testing.T) {
+func TestLoadReportsThatNothingFolds(t *testing.T) {
 	clock := newTestClock()
 	target := newModel()
 	target.foldOnAppend = false
@@ -283,7 +283,7 @@ func TestLoadSaysThatNothingFolds(t *testing.T) {
 		File: "-", Stdin: strings.NewReader(chatter(10)), Target: target, clock: clock,
 	})
 	const want = "wait until standard input is folded: gave up after 1m0s without progress: " +
-		"the events are in the log, but not in the badges: is a projector running? `badged lag` says what holds it up"
+		"the events are in the log, but not in the badges: is a projector running? `badged lag` shows what blocks it"
 	if !errors.Is(err, ErrNotFolded) || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
 	}

@@ -27,19 +27,19 @@ type message struct {
 // DST with SRC as the sender.
 //
 // The file has no reads, but a user who answers has read. A message is an
-// answer if anything was delivered to SRC in the conversation before,
-// however long ago; just ahead of it, SRC reads the conversation up to the
-// message before it. That makes a second message in a row an answer as well:
-// its read moves SRC's position over the first one and changes no count.
+// answer if anything was delivered to SRC in the conversation before, however
+// long ago; just before it, SRC reads the conversation up to the message
+// before it. A second message in a row is an answer as well: its read moves
+// SRC's position over the first one and changes no count.
 //
 // A message to oneself has a conversation and seqs like any other. Its sender
-// is its only recipient, and a user's own messages do not count, so it
-// counts as delivered to no user and has no answer.
+// is its only recipient, and a user's own messages do not count, so it is
+// delivered to no user and has no answer.
 //
-// The id of an event holds the number of its line and a hash of what the line
-// says and of its seq, so that equal ids mean equal events: to load a file
-// again, whole, grown or after a crash in the middle, changes nothing that is
-// there. Two files with the same user ids speak of the same conversations.
+// The id of an event has the number of its line and a hash of the line and of
+// its seq, so that equal ids mean equal events: loading a file again, whole,
+// grown or after a crash, changes nothing. Two files with the same user ids
+// share conversations.
 type mapping struct {
 	conversations map[pair]*conversation
 }
@@ -49,19 +49,19 @@ type pair struct{ first, second string }
 
 func pairOf(a, b string) pair { return pair{min(a, b), max(a, b)} }
 
-// conversation is how far a pair has come.
+// conversation is the state of a pair's conversation.
 type conversation struct {
 	id string
-	// seq is that of the last message.
+	// seq is the seq of the last message.
 	seq int64
-	// firstReceived and secondReceived say whether anything was delivered to
-	// that user of the pair.
+	// firstReceived and secondReceived report whether a message was delivered
+	// to that user.
 	firstReceived, secondReceived bool
 }
 
 func newMapping() *mapping { return &mapping{conversations: map[pair]*conversation{}} }
 
-// events returns what m makes happen, the read first where there is one.
+// events returns the events of m: the read first, if there is one.
 func (mp *mapping) events(m message) []events.Event {
 	p := pairOf(m.src, m.dst)
 	c, ok := mp.conversations[p]
@@ -107,15 +107,15 @@ func (c *conversation) deliver(first bool) {
 	}
 }
 
-// conversationID returns the id of the conversation of a pair: "first:second",
-// with exactly one colon, or else, where an id holds a colon itself or both
-// together are too long, a hash without any. No two pairs share one.
+// conversationID returns the id of a pair's conversation: "first:second", with
+// exactly one colon, or a hash without a colon if an id contains a colon or
+// the whole is too long. No two pairs share one.
 func (p pair) conversationID() string {
 	plain := p.first + ":" + p.second
 	if len(plain) <= events.MaxIDBytes && strings.Count(plain, ":") == 1 {
 		return plain
 	}
-	// No id holds a space, so that no other pair gives the same bytes.
+	// No id contains a space, so no other pair gives the same bytes.
 	sum := sha256.Sum256([]byte(p.first + " " + p.second))
 	return "pair-" + hex.EncodeToString(sum[:])
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// tell renders events as a story, one a line.
+// tell describes events, one per line.
 func tell(evs []events.Event) string {
 	var b strings.Builder
 	for _, e := range evs {
@@ -58,7 +58,7 @@ func readEvents(r io.Reader) ([]events.Event, error) {
 func TestMappingStories(t *testing.T) {
 	for _, tt := range []struct{ name, messages, want string }{
 		{
-			name:     "a message nobody answers",
+			name:     "a message without an answer",
 			messages: "ann bob 10",
 			want:     "ann:bob: 1 from ann to bob\n",
 		},
@@ -173,7 +173,7 @@ func TestEventIDs(t *testing.T) {
 	if len(unique) != 5 {
 		t.Errorf("ids are not unique: %q", base)
 	}
-	t.Run("the same for the same file, whatever its line ends", func(t *testing.T) {
+	t.Run("the same for the same file with any line ends", func(t *testing.T) {
 		if diff := cmp.Diff(base, ids(strings.ReplaceAll(file, "\n", "\r\n"))); diff != "" {
 			t.Error(diff)
 		}
@@ -183,9 +183,9 @@ func TestEventIDs(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("another where anything about the event is another", func(t *testing.T) {
+	t.Run("another for an event that differs", func(t *testing.T) {
 		for _, other := range []string{
-			"x b 1\nb a 2\na b 3\n", // another seq for the last line
+			"x b 1\nb a 2\na b 3\n", // the last line gets another seq
 			"a b 1\nb a 2\na b 4\n",
 			"\na b 1\nb a 2\na b 3\n",
 		} {
@@ -197,8 +197,8 @@ func TestEventIDs(t *testing.T) {
 	})
 }
 
-// TestCollegeMsg loads real traffic, which is not ours to ship: it is the
-// SNAP data set CollegeMsg.
+// TestCollegeMsg loads real traffic: the SNAP data set CollegeMsg, which may
+// not be distributed with badged.
 func TestCollegeMsg(t *testing.T) {
 	path := os.Getenv("BADGED_COLLEGEMSG")
 	if path == "" {
@@ -248,7 +248,7 @@ func checkBadges(t *testing.T, target *model, unread map[string]int64) {
 	}
 }
 
-// withoutTimes returns s without what differs from run to run.
+// withoutTimes returns s without the fields that differ between runs.
 func withoutTimes(s Summary) Summary {
 	s.PublishSeconds, s.FoldSeconds, s.PublishedPerSecond, s.FoldedPerSecond = 0, 0, 0, 0
 	return s

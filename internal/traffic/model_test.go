@@ -22,15 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// expectedUnread works out the final unread count of each user of a file of
-// messages, zeros included, straight from what the messages mean and not from
-// the events made of them: a message is unread if its recipient has sent
-// nothing in the conversation after it.
+// expectedUnread computes the final unread count of each user of a file of
+// messages, zeros included, from the messages instead of the events: a message
+// is unread if its recipient has sent nothing in the conversation after it.
 func expectedUnread(t *testing.T, r io.Reader) map[string]int64 {
 	t.Helper()
 	type sent struct{ by, to string }
 	var messages []sent
-	last := map[sent]int{} // the last message that a user sent to another
+	last := map[sent]int{} // the last message from a user to another
 	scanner := bufio.NewScanner(r)
 	for scanner.Scan() {
 		f := strings.Fields(scanner.Text())
@@ -52,7 +51,7 @@ func expectedUnread(t *testing.T, r io.Reader) map[string]int64 {
 	return unread
 }
 
-// sums are the totals of a summary that the final unread counts make.
+// sums returns the totals of a summary for final unread counts.
 func sums(unread map[string]int64) (users, withUnread, total int64) {
 	for _, n := range unread {
 		users++
@@ -64,7 +63,7 @@ func sums(unread map[string]int64) (users, withUnread, total int64) {
 	return users, withUnread, total
 }
 
-// model is a target that counts as naively as possible: deliveries, reads and
+// model is a target that counts in the simplest way: deliveries, reads and
 // marks only. It is safe for concurrent use.
 type model struct {
 	mu       sync.Mutex
@@ -72,12 +71,12 @@ type model struct {
 	appended []events.Event // without repetitions
 	repeated int
 	last     int64
-	// folded is the transaction that the badges are said to have reached;
-	// foldOnAppend moves it along.
+	// folded is the last folded transaction; with foldOnAppend, Append moves
+	// it.
 	folded       int64
 	foldOnAppend bool
 
-	delivered map[string]map[string]map[int64]bool // by user, conversation and seq: whether it mentions
+	delivered map[string]map[string]map[int64]bool // by user, conversation and seq: whether it mentions the user
 	read      map[string]map[string]int64
 }
 
@@ -160,8 +159,8 @@ func (m *model) Badges(_ context.Context, users []string, transactionID int64) (
 	return badges, nil
 }
 
-// testClock is time that passes only while somebody sleeps. It is safe for
-// concurrent use.
+// testClock is a clock that moves only during sleep. It is safe for concurrent
+// use.
 type testClock struct {
 	mu      sync.Mutex
 	t       time.Time
@@ -204,7 +203,7 @@ func writeFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// chatter is messages among a few users, about n lines, the same every time.
+// chatter returns about n messages among a few users, the same every time.
 func chatter(n int) string {
 	var b strings.Builder
 	state := uint32(1)

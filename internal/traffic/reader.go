@@ -1,9 +1,9 @@
-// Package traffic loads recorded traffic: it reads a file of messages or of
-// events, publishes it the way a chat backend would, waits until all of it is
-// folded, and says what the badges are then.
+// Package traffic loads recorded traffic: it reads a file of messages or
+// events, publishes it as a chat backend would, waits until all of it is
+// folded, and sums the badges.
 //
-// [Reader] reads the file, [Target] is where events go, over HTTP or straight
-// into the database, and [Load] is the whole of it.
+// [Reader] reads the file, [Target] takes the events, over HTTP or directly
+// into the database, and [Load] does the whole load.
 package traffic
 
 import (
@@ -21,7 +21,7 @@ import (
 // errEmpty is the error of a file without any traffic.
 var errEmpty = errors.New("there is no traffic in it")
 
-// LineError says what is wrong with one line of a traffic file.
+// LineError is an error in one line of a traffic file.
 type LineError struct {
 	File string
 	Line int // from 1
@@ -31,32 +31,31 @@ type LineError struct {
 // Error implements error.
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
-// Unwrap returns what is wrong, an [*events.InvalidError] for a bad event.
+// Unwrap returns the error, an [*events.InvalidError] for a bad event.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Record is one event of a traffic file.
 type Record struct {
 	Event events.Event
-	// Line is where it comes from. A message that answers another one gives
-	// two events, the read first.
+	// Line is the event's line. A message that is an answer makes two events,
+	// the read first.
 	Line int
 	// Size is the length of that line in bytes.
 	Size int
 }
 
-// Reader reads the events of a traffic file, which has one of two formats:
+// Reader reads the events of a traffic file, in one of two formats:
 //
-// Messages, one a line, SRC DST UNIXTS: SRC sent DST a message at UNIXTS,
-// whole seconds since 1970. The ids are free of white space, which separates
-// the fields. A line that begins with '#' is a comment. See [mapping] for the
-// events that a message becomes.
+// Messages, one per line, SRC DST UNIXTS: SRC sent DST a message at UNIXTS,
+// whole seconds since 1970. White space separates the fields, so ids have
+// none. A line that begins with '#' is a comment. See [mapping] for the events
+// of a message.
 //
-// Events, one a line, CloudEvents JSON as the API takes it, or as an archive of
-// the log has it. They keep their own ids.
+// Events, one per line, as CloudEvents JSON, as the API accepts it or an
+// archive of the log has it. They keep their ids.
 //
-// The first line that is not blank decides: '{' begins events. Blank lines are
-// skipped. Reading takes memory by the number of conversations, and not by the
-// number of lines.
+// The first line that is not blank decides: '{' means events. Blank lines are
+// skipped. Memory grows with the number of conversations, not of lines.
 type Reader struct {
 	file    string
 	lines   *lines
@@ -66,7 +65,7 @@ type Reader struct {
 	err     error
 }
 
-// NewReader returns a reader of r, which errors call file.
+// NewReader returns a reader of r. Errors name the file as file.
 func NewReader(file string, r io.Reader) *Reader {
 	return &Reader{file: file, lines: newLines(r), mapping: newMapping()}
 }
@@ -107,7 +106,7 @@ func (r *Reader) readLine() error {
 }
 
 func (r *Reader) parseLine(line []byte) error {
-	line = bytes.TrimSpace(line) // of a CR at its end as well
+	line = bytes.TrimSpace(line) // and a CR at its end
 	if len(line) == 0 {
 		return nil
 	}
@@ -116,7 +115,7 @@ func (r *Reader) parseLine(line []byte) error {
 		case '{':
 			r.parse = r.parseEvent
 		case '#':
-			return nil // decides only that what follows are messages
+			return nil // a comment: so messages follow
 		default:
 			r.parse = r.parseMessage
 		}
@@ -166,7 +165,7 @@ func (r *Reader) add(e events.Event, line []byte) {
 	r.pending = append(r.pending, Record{Event: e, Line: r.lines.number, Size: len(line)})
 }
 
-// maxUnixSeconds is the end of the year 9999, the last that an event can have.
+// maxUnixSeconds is the end of the year 9999, the latest time of an event.
 const maxUnixSeconds = 253402300799
 
 func parseUnixSeconds(field []byte) (int64, error) {
@@ -180,7 +179,7 @@ func parseUnixSeconds(field []byte) (int64, error) {
 	return at, nil
 }
 
-// quoteShort quotes b for a message, cut where it is long.
+// quoteShort quotes b for a message and shortens it if long.
 func quoteShort(b []byte) string {
 	const most = 40
 	if len(b) <= most {

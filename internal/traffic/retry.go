@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Waits between attempts: they double from the least to the greatest.
+// Waits between attempts; they double from the least to the greatest.
 const (
 	minRetryDelay = 100 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// foldPoll is the wait before asking again whether events are folded.
+	// foldPoll is the pause before checking again whether events are folded.
 	foldPoll = 50 * time.Millisecond
 )
 
-// clock is the passing of time.
+// clock tells the time and sleeps.
 type clock interface {
 	now() time.Time
-	// sleep returns nil after d, or ctx's error as soon as it ends.
+	// sleep returns nil after d, or the error of ctx as soon as that ends.
 	sleep(ctx context.Context, d time.Duration) error
 }
 
@@ -38,13 +38,13 @@ func (systemClock) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retrier repeats calls that fail for a while. All calls of a load share
-// one: as long as any of them succeeds there is progress, and none gives up.
+// retrier repeats calls that fail temporarily. All calls of a load share one:
+// while any of them succeeds there is progress, and none gives up.
 type retrier struct {
 	clock clock
-	// giveUpAfter is how long to go on without any progress.
+	// giveUpAfter is how long to retry without progress.
 	giveUpAfter time.Duration
-	// note tells the user that an outage begins or ends.
+	// note tells the user when an outage begins or ends.
 	note func(string)
 
 	mu       sync.Mutex
@@ -55,7 +55,7 @@ type retrier struct {
 // do calls f until it succeeds, fails permanently, ctx ends, or no call has
 // succeeded for giveUpAfter.
 func (r *retrier) do(ctx context.Context, f func(context.Context) error) error {
-	began := r.clock.now() // an idle time before this call is not its fault
+	began := r.clock.now() // idle time before this call does not count
 	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
 		if err := ctx.Err(); err != nil {
 			return err

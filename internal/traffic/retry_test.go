@@ -53,7 +53,7 @@ func TestRetryWaitsAsLongAsAsked(t *testing.T) {
 	}
 }
 
-func TestRetryPollsWhatIsNotFolded(t *testing.T) {
+func TestRetryPollsUntilFolded(t *testing.T) {
 	clock := newTestClock()
 	r, notes := newTestRetrier(clock)
 	if err := r.do(t.Context(), failTimes(3, ErrNotFolded)); err != nil {

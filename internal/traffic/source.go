@@ -17,7 +17,7 @@ import (
 // stdinPath is the path that means standard input.
 const stdinPath = "-"
 
-// nameOf returns what messages call the file at path.
+// nameOf returns the name of the file at path in messages.
 func nameOf(path string) string {
 	if path == stdinPath {
 		return "standard input"
@@ -25,16 +25,15 @@ func nameOf(path string) string {
 	return path
 }
 
-// maxZstdWindow bounds the memory of decompression. It is what `zstd --long`
-// writes and `zstd -d` accepts without being asked.
+// maxZstdWindow bounds the memory of decompression: the window that `zstd
+// --long` writes and `zstd -d` accepts by default.
 const maxZstdWindow = 128 << 20
 
 // source is a traffic file as a stream of bytes, decompressed.
 type source struct {
-	// name is the file as messages name it.
+	// name is the file's name in messages.
 	name string
-	// size is the file's size in bytes, compressed as it is; 0 where it is not
-	// known, as for a pipe.
+	// size is the file's size in bytes as stored; 0 if unknown, as for a pipe.
 	size int64
 
 	stored  storedReader
@@ -42,9 +41,9 @@ type source struct {
 	closers []func() error
 }
 
-// openSource opens the traffic file at path: compressed where the suffix is
-// .gz or .zst; stdin where it is "-". When ctx ends, reads end with its error,
-// even one that waits for a pipe.
+// openSource opens the traffic file at path, or stdin for "-", and
+// decompresses files with the suffix .gz or .zst. When ctx ends, reads fail
+// with its error, even one that waits for a pipe.
 func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, err error) {
 	s := &source{name: nameOf(path), stored: storedReader{ended: ctx.Err}}
 	defer func() {
@@ -64,7 +63,7 @@ func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, e
 }
 
 func (s *source) openFile(ctx context.Context, path string) error {
-	f, err := os.Open(path) //nolint:gosec // the file that the user asked for
+	f, err := os.Open(path) //nolint:gosec // the file that the user named
 	if err != nil {
 		return fmt.Errorf("open traffic file: %w", err)
 	}
@@ -103,7 +102,7 @@ func (s *source) openStdin(ctx context.Context, stdin io.Reader) {
 	s.stored.r = out
 }
 
-// decompress sets content according to a suffix.
+// decompress sets content by the file's suffix.
 func (s *source) decompress(suffix string) error {
 	switch suffix {
 	case ".gz":
@@ -135,10 +134,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, describeRead(err)
 }
 
-// offset returns how many bytes of the file, out of size, have been read.
+// offset returns how many bytes of the stored file have been read.
 func (s *source) offset() int64 { return s.stored.n.Load() }
 
-// Close closes the file, the last opened layer first.
+// Close closes the layers in reverse order.
 func (s *source) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -148,7 +147,7 @@ func (s *source) Close() error {
 	return errors.Join(errs...)
 }
 
-// describeRead says in a user's words what is wrong with a file.
+// describeRead adds an explanation to an error of reading.
 func describeRead(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the compressed data ends too early: %w", err)
@@ -156,10 +155,10 @@ func describeRead(err error) error {
 	return err
 }
 
-// storedReader reads the bytes as they are stored and counts them.
+// storedReader counts the bytes of the stored file.
 type storedReader struct {
 	r     io.Reader
-	ended func() error // why reading was ended, if it was
+	ended func() error // the reason if reading was ended
 	n     atomic.Int64
 }
 
@@ -168,13 +167,13 @@ func (s *storedReader) Read(p []byte) (int, error) {
 	s.n.Add(int64(n))
 	if err != nil {
 		if ended := s.ended(); ended != nil {
-			err = ended // rather than that the file is closed
+			err = ended // instead of "file already closed"
 		}
 	}
 	return n, err
 }
 
-// ignoreClosed makes closing a file twice harmless.
+// ignoreClosed makes a second close succeed.
 func ignoreClosed(closeFile func() error) func() error {
 	return func() error {
 		if err := closeFile(); !errors.Is(err, os.ErrClosed) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A shell's <(command) is such a file: a pipe with a path.
+// A shell's <(command) makes such a file: a pipe with a path.
 func TestSourceReadsOfAPipeWithAPathEndWithTheContext(t *testing.T) {
 	silent, writer, err := os.Pipe()
 	if err != nil {

@@ -72,8 +72,8 @@ func TestSource(t *testing.T) {
 	}{
 		{"gzip cut short", "t.gz", gz[:len(gz)/2], "the compressed data ends too early"},
 		{"zstd cut short", "t.zst", zst[:len(zst)/2], "the compressed data ends too early"},
-		{"gzip that is none", "t.gz", content, "gzip: invalid header"},
-		{"zstd that is none", "t.zst", content, "magic number mismatch"},
+		{"not gzip", "t.gz", content, "gzip: invalid header"},
+		{"not zstd", "t.zst", content, "magic number mismatch"},
 		{"empty gzip", "t.gz", "", "there is no traffic in it"},
 		{"empty zstd", "t.zst", "", "there is no traffic in it"},
 	} {
@@ -122,8 +122,7 @@ func TestSourceReadsEndWithTheContext(t *testing.T) {
 	checkReadEnds(t, "-", silent)
 }
 
-// checkReadEnds checks that a read of a source from which nothing comes ends
-// with its context.
+// checkReadEnds checks that a read that waits for data ends with its context.
 func checkReadEnds(t *testing.T, path string, stdin io.Reader) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

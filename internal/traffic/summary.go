@@ -9,14 +9,14 @@ import (
 	"github.com/badged/badged/internal/progress"
 )
 
-// Summary is what a load published, and the badges after it.
+// Summary is what a load published, and the badges afterwards.
 type Summary struct {
 	// File is the path of the file, or "standard input".
 	File string `json:"file"`
 
-	// What the server or the database accepted: the whole file if Load
-	// returned no error. Events counts all types, Messages the deliveries and
-	// Reads the reads among them.
+	// Counts of what the server or the database accepted: the whole file if
+	// Load returned no error. Events counts all types, Messages the deliveries
+	// and Reads the reads.
 	Events   int64 `json:"events"`
 	Messages int64 `json:"messages"`
 	Reads    int64 `json:"reads"`
@@ -25,7 +25,8 @@ type Summary struct {
 	// durable, FoldSeconds until the last was folded. 0 means not reached.
 	PublishSeconds float64 `json:"publish_seconds"`
 	FoldSeconds    float64 `json:"fold_seconds"`
-	// PublishedPerSecond and FoldedPerSecond are Events divided by those.
+	// PublishedPerSecond and FoldedPerSecond are Events divided by those
+	// times.
 	PublishedPerSecond float64 `json:"published_per_second"`
 	FoldedPerSecond    float64 `json:"folded_per_second"`
 
@@ -38,7 +39,7 @@ type Summary struct {
 	Mentions        int64 `json:"mentions"`
 }
 
-// Print writes s for people to read.
+// Print writes s as text.
 func (s Summary) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
@@ -62,7 +63,7 @@ func (s Summary) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// perSecond returns n over d, 0 where no time has passed.
+// perSecond returns n over d, or 0 if no time has passed.
 func perSecond(n int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0

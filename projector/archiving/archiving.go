@@ -6,10 +6,12 @@ package archiving
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,11 +20,17 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 )
+
+//go:embed archiving.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // Config configures an archiving. Pool, Log, Dir and Before are required.
 type Config struct {
@@ -114,7 +122,7 @@ type archiving struct {
 func (a *archiving) open(ctx context.Context) error {
 	var id uuid.UUID
 	var archived int64
-	err := a.job.Conn.QueryRow(ctx, `SELECT log_id, (SELECT count(*) FROM badged.archived_files) FROM badged.log_identity`).Scan((*[16]byte)(&id), &archived)
+	err := a.job.Conn.QueryRow(ctx, statements.Get("read the identity of the log")).Scan((*[16]byte)(&id), &archived)
 	if err != nil {
 		return fmt.Errorf("read the list of archived files: %w", err)
 	}
@@ -149,11 +157,12 @@ type logRange struct {
 	until  time.Time
 }
 
-// of returns the FROM clause of a query on the content of a range that has an
-// end. It names the whole log, which the role may read, with bounds that limit
-// the scan to the table of the range.
-func (r *logRange) of(partition int) string {
-	return fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends)
+// within returns a statement with RANGE replaced by the content of the range,
+// which must have an end. It names the whole log, which the role may read, with
+// bounds that limit the scan to the table of the range.
+func (r *logRange) within(partition int, sql string) string {
+	return strings.ReplaceAll(sql, "RANGE",
+		fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends))
 }
 
 // partition archives what it can of a partition.
@@ -216,9 +225,7 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 // archived, and why those that follow cannot.
 func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline) (ranges []logRange, kept string, err error) {
 	conn := a.job.Conn
-	rows, err := conn.Query(ctx, `SELECT number, starts::text::bigint, coalesce(ends::text::bigint, 0), 0, now(),
-    ends <= pg_snapshot_xmin(pg_current_snapshot())::text::xid8
-FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, partition)
+	rows, err := conn.Query(ctx, statements.Get("list the ranges"), partition)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the ranges of the log: %w", err)
 	}
@@ -237,7 +244,7 @@ FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, partition)
 			return ranges, fmt.Sprintf("its range from transaction %d on is not complete yet", r.starts), nil
 		}
 		var latest *time.Time
-		err := conn.QueryRow(ctx, `SELECT count(*), max(created_at) FROM `+r.of(partition)+` AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)`,
+		err := conn.QueryRow(ctx, r.within(partition, statements.Get("measure a range")),
 			from.Position.TransactionID, from.Position.Offset).Scan(&r.events, &latest)
 		if err != nil {
 			return nil, "", fmt.Errorf("measure range %d of the log: %w", r.number, err)
@@ -249,9 +256,7 @@ FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number`, partition)
 			return ranges, fmt.Sprintf("its range from transaction %d on has an event of %s", r.starts, r.until.UTC().Format(time.RFC3339)), nil
 		}
 		var group string
-		err = conn.QueryRow(ctx, `SELECT consumer_group FROM badged.`+events.Topic(partition)+`_offsets AS o
-WHERE EXISTS (SELECT FROM `+r.of(partition)+` AND (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
-ORDER BY consumer_group LIMIT 1`).Scan(&group)
+		err = conn.QueryRow(ctx, r.within(partition, statements.Of(partition, "find a consumer group that has not read a range"))).Scan(&group)
 		if err == nil {
 			return ranges, fmt.Sprintf("the consumer group %q has not read its range from transaction %d on", group, r.starts), nil
 		} else if !errors.Is(err, pgx.ErrNoRows) {
@@ -297,10 +302,7 @@ const archivePage = 2000
 func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
 	at := in.Baseline.Position
 	for {
-		rows, err := a.cfg.Pool.Query(ctx, fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid::text, payload::text, metadata::text, created_at, own
-FROM %s AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
-ORDER BY log.transaction_id, log."offset"
-LIMIT $3`, r.of(in.Partition)), at.TransactionID, at.Offset, archivePage)
+		rows, err := a.cfg.Pool.Query(ctx, r.within(in.Partition, statements.Get("read a page of a range")), at.TransactionID, at.Offset, archivePage)
 		if err != nil {
 			return fmt.Errorf("read range %d of the log: %w", r.number, err)
 		}
@@ -356,14 +358,10 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 			var batch pgx.Batch
 			batch.Queue(pgsession.SetSwapPatienceSQL)
 			batch.Queue(`SELECT badged.swap_baseline_tables($1)`, in.Partition)
-			batch.Queue(`INSERT INTO badged.baselines (partition_id, transaction_id, "offset", generation, events, appended_until)
-VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6)
-ON CONFLICT (partition_id) DO UPDATE
-SET transaction_id = excluded.transaction_id, "offset" = excluded."offset", generation = excluded.generation,
-    events = excluded.events, appended_until = excluded.appended_until`,
+			batch.Queue(statements.Get("store the baseline"),
 				in.Partition, next.Position.TransactionID, next.Position.Offset, next.Generation, next.Events, next.Until)
 			for i, f := range files {
-				batch.Queue(`INSERT INTO badged.archived_files (partition_id, number, range, events, sha256) VALUES ($1, $2, $3, $4, $5)`,
+				batch.Queue(statements.Get("record an archived file"),
 					f.Partition, f.Number, ranges[i].number, f.Events, f.SHA256)
 			}
 			return tx.SendBatch(ctx, &batch).Close()
@@ -389,7 +387,7 @@ func (a *archiving) copyKeys(ctx context.Context, partition int, keys *store.Ded
 			for _, id := range chunk {
 				fmt.Fprintf(&lines, "%s\t%d\t\\\\x%x\n", id, keys.Present-age, users[id])
 			}
-			if _, err := a.job.Conn.PgConn().CopyFrom(ctx, &lines, fmt.Sprintf(`COPY badged.keys_p%02d_baseline_next (key, generation, users) FROM STDIN`, partition)); err != nil {
+			if _, err := a.job.Conn.PgConn().CopyFrom(ctx, &lines, statements.Of(partition, "load keys")); err != nil {
 				return fmt.Errorf("load %d keys: %w", len(chunk), err)
 			}
 		}

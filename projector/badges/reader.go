@@ -3,6 +3,7 @@ package badges
 
 import (
 	"context"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -15,9 +16,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/pubsub"
 )
+
+//go:embed badges.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // ErrBadCursor is returned for a cursor that Conversations did not return.
 var ErrBadCursor = errors.New("not a cursor of this list")
@@ -46,16 +53,11 @@ func NewReader(q events.Querier, partitions int) *Reader {
 	return &Reader{q: q, partitions: partitions}
 }
 
-const badgeColumns = `p.epoch, coalesce(u.version, 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}')`
-
 // Badge returns the badge of a user, all zeros for a user without events.
 func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error) {
 	p := events.PartitionOf(userID, r.partitions)
-	sql := fmt.Sprintf(`SELECT %s
-FROM badged.partitions AS p LEFT JOIN badged.users_p%02[2]d AS u ON u.user_id = $1
-WHERE p.partition_id = %[2]d`, badgeColumns, p)
 	b := pubsub.Badge{UserID: userID}
-	if err := r.q.QueryRow(ctx, sql, userID).Scan(badgeTargets(&b)...); err != nil {
+	if err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(badgeTargets(&b)...); err != nil {
 		return pubsub.Badge{}, fmt.Errorf("read the badge of user %q: %w", userID, err)
 	}
 	return b, nil
@@ -66,11 +68,7 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 	badges := make([]pubsub.Badge, 0, len(userIDs))
 	var b pubsub.Badge
 	targets := append([]any{&b.UserID}, badgeTargets(&b)...)
-	rows, err := r.q.Query(ctx, `SELECT k.user_id, `+badgeColumns+`
-FROM unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS k (user_id, partition_id, ord)
-JOIN badged.partitions AS p USING (partition_id)
-LEFT JOIN badged.users AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
-ORDER BY k.ord`, userIDs, r.partitionsOf(userIDs))
+	rows, err := r.q.Query(ctx, statements.Get("read badges"), userIDs, r.partitionsOf(userIDs))
 	if err == nil {
 		_, err = pgx.ForEachRow(rows, targets, func() error {
 			badges = append(badges, b)
@@ -87,11 +85,7 @@ ORDER BY k.ord`, userIDs, r.partitionsOf(userIDs))
 // Versions returns the badges of up to MaxBadges users without categories, in
 // the order given: enough to find clients with another state.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	rows, err := r.q.Query(ctx, `SELECT k.user_id, p.epoch, coalesce(u.version, 0), coalesce(u.total, 0), coalesce(u.mentions, 0)
-FROM unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS k (user_id, partition_id, ord)
-JOIN badged.partitions AS p USING (partition_id)
-LEFT JOIN badged.users AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
-ORDER BY k.ord`, userIDs, r.partitionsOf(userIDs))
+	rows, err := r.q.Query(ctx, statements.Get("read versions"), userIDs, r.partitionsOf(userIDs))
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
 	}
@@ -113,24 +107,6 @@ func (r *Reader) Now(ctx context.Context) (now time.Time, err error) {
 	}
 	return now, nil
 }
-
-const publicColumns = `conversation_id, unread, mentions, ` + FirstUnreadSQL + `, read_seq, last_seq,
-       level::text, category, marked_unread,
-       ` + hasLeft + ` AND ` + isAnything + ` AS has_left, version`
-
-// FirstUnreadSQL is BoundedSet.Min in SQL: the least known seq of the block,
-// or else that of the words, of the ranges, or the start of the block.
-const FirstUnreadSQL = `coalesce(unread_block[4], ('x' || encode(substr(unread_words, 1, 8), 'hex'))::bit(64)::bigint, lower(unread_set), unread_block[1], 0)`
-
-// hasLeft is true of conversations that are hidden from every list.
-const hasLeft = `(left_seq IS NOT NULL AND left_seq >= last_seq)`
-
-// isAnything is true of conversations that differ from a new one.
-const isAnything = `(last_seq > 0 OR read_seq > 0 OR marked_unread OR level <> 'all')`
-
-// showsAnything is true of conversations that a client must know: they have
-// something unread or a level other than the default.
-const showsAnything = `((unread > 0 OR marked_unread OR level <> 'all') AND NOT ` + hasLeft + `)`
 
 // Snapshot returns the badge of a user and its conversations with something to
 // show: at most MaxSnapshot, most recently changed first.
@@ -155,20 +131,8 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 		userIDs[i], epochs[i], versions[i] = h.UserID, h.Epoch, h.Version
 		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
 	}
-	sql := fmt.Sprintf(`SELECT k.ord, w.whole, %[1]s, c.*
-FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)
-JOIN badged.partitions AS p ON p.partition_id = %[2]d
-LEFT JOIN badged.users_p%02[2]d AS u ON u.user_id = k.user_id
-CROSS JOIN LATERAL (SELECT k.epoch <> p.epoch OR k.version > coalesce(u.version, 0) AS whole) AS w
-LEFT JOIN LATERAL (
-    SELECT %[3]s
-    FROM badged.conversations_p%02[2]d
-    WHERE user_id = k.user_id AND CASE WHEN w.whole THEN %[4]s ELSE version > k.version END
-    ORDER BY version DESC, conversation_id
-    LIMIT %[5]d
-) AS c ON true
-ORDER BY k.ord, c.version DESC, c.conversation_id`, badgeColumns, partition, publicColumns, showsAnything, MaxSnapshot+1)
-	rows, err := r.q.Query(ctx, sql, userIDs, epochs, versions)
+	sql := strings.ReplaceAll(statements.Of(partition, "read states"), "MOST", strconv.Itoa(MaxSnapshot+1))
+	rows, err := r.q.Query(ctx, sql, userIDs, epochs, versions, partition)
 	if err == nil {
 		var (
 			ord   int
@@ -210,15 +174,11 @@ func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bo
 			return nil, "", err
 		}
 	}
-	where := ""
+	p := events.PartitionOf(userID, r.partitions)
+	sql := statements.Of(p, "read a page")
 	if unreadOnly {
-		where = `AND (unread > 0 OR marked_unread)`
+		sql = statements.Of(p, "read an unread page")
 	}
-	sql := fmt.Sprintf(`SELECT %s
-FROM badged.conversations_p%02d
-WHERE user_id = $1 AND version > 0 AND (version < $2 OR version = $2 AND conversation_id > $3) AND NOT %s AND %s %s
-ORDER BY version DESC, conversation_id
-LIMIT $4`, publicColumns, events.PartitionOf(userID, r.partitions), hasLeft, isAnything, where)
 	rows, err := r.q.Query(ctx, sql, userID, version, conversationID, limit+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
@@ -245,9 +205,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 		return pubsub.Conversation{}, nil // no event can name it
 	}
 	var c nullableConversation
-	err := r.q.QueryRow(ctx, fmt.Sprintf(`SELECT %s
-FROM badged.conversations_p%02d
-WHERE user_id = $1 AND conversation_id = $2`, publicColumns, events.PartitionOf(userID, r.partitions)), userID, conversationID).Scan(c.targets()...)
+	err := r.q.QueryRow(ctx, statements.Of(events.PartitionOf(userID, r.partitions), "read a conversation"), userID, conversationID).Scan(c.targets()...)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return pubsub.Conversation{}, fmt.Errorf("read conversation %q of user %q: %w", conversationID, userID, err)
 	}
@@ -257,7 +215,7 @@ WHERE user_id = $1 AND conversation_id = $2`, publicColumns, events.PartitionOf(
 // Head returns a transaction id for Folded: everything committed until now is
 // at or before it.
 func (r *Reader) Head(ctx context.Context) (transactionID int64, err error) {
-	if err := r.q.QueryRow(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1`).Scan(&transactionID); err != nil {
+	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID); err != nil {
 		return 0, fmt.Errorf("read the head of the log: %w", err)
 	}
 	return transactionID, nil
@@ -300,7 +258,7 @@ func (r *Reader) partitionsOf(userIDs []string) []int16 {
 	return partitions
 }
 
-// badgeTargets are the scan targets for badgeColumns.
+// badgeTargets are the scan targets for the columns of a badge.
 func badgeTargets(b *pubsub.Badge) []any {
 	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*categories)(&b.Categories)}
 }
@@ -318,7 +276,7 @@ func (c *categories) Scan(src any) error {
 	return json.Unmarshal([]byte(text), (*map[string]int64)(c))
 }
 
-// nullableConversation is a row of publicColumns, or of nulls.
+// nullableConversation is a row with the columns of a conversation, or of nulls.
 type nullableConversation struct {
 	id, level, category                                    *string
 	unread, mentions, firstUnread, readSeq, lastSeq, verNo *int64

@@ -4,6 +4,7 @@ package deadletters
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
 )
+
+//go:embed deadletters.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // Letter is a record of the log that could not be folded.
 type Letter struct {
@@ -38,9 +45,6 @@ func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 	return &Letters{pool: pool, log: log}
 }
 
-// deadLetterColumns are the columns that scanDeadLetter scans.
-const deadLetterColumns = `id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at`
-
 // MaxPageBytes ends a page: once it has so many bytes, nothing is added. An
 // event may have 1 MiB.
 const MaxPageBytes = 4 << 20
@@ -49,11 +53,7 @@ const MaxPageBytes = 4 << 20
 // id. It returns fewer if they exceed MaxPageBytes together, and none only
 // after the last.
 func (d *Letters) List(ctx context.Context, after int64, limit int) ([]Letter, error) {
-	rows, err := d.pool.Query(ctx, `SELECT `+deadLetterColumns+`
-FROM (SELECT *, sum(coalesce(octet_length(payload::text), 0) + octet_length(reason)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-      FROM (SELECT * FROM badged.dead_letters WHERE id > $1 ORDER BY id LIMIT $2) AS page) AS page
-WHERE coalesce(before, 0) < $3
-ORDER BY id`, after, limit, MaxPageBytes)
+	rows, err := d.pool.Query(ctx, statements.Get("list dead letters"), after, limit, MaxPageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
@@ -69,14 +69,12 @@ var ErrNotFound = errors.New("there is no such dead letter")
 
 // Find returns a dead letter, or [ErrNotFound].
 func (d *Letters) Find(ctx context.Context, id int64) (Letter, error) {
-	letter, err := oneDeadLetter(d.pool.Query(ctx, `SELECT `+deadLetterColumns+` FROM badged.dead_letters WHERE id = $1`, id))
+	letter, err := oneDeadLetter(d.pool.Query(ctx, statements.Get("find a dead letter"), id))
 	if err != nil {
 		return Letter{}, fmt.Errorf("find dead letter %d: %w", id, err)
 	}
 	return letter, nil
 }
-
-const removeDeadLetterSQL = `DELETE FROM badged.dead_letters WHERE id = $1 RETURNING ` + deadLetterColumns
 
 // Retry publishes a dead letter again and removes it, in one transaction. It
 // goes through the log like a new event. If this release cannot decode it
@@ -84,7 +82,7 @@ const removeDeadLetterSQL = `DELETE FROM badged.dead_letters WHERE id = $1 RETUR
 func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 	var receipt events.Receipt
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		letter, err := oneDeadLetter(tx.Query(ctx, removeDeadLetterSQL, id))
+		letter, err := oneDeadLetter(tx.Query(ctx, statements.Get("remove a dead letter"), id))
 		if err != nil {
 			return err
 		}
@@ -103,7 +101,7 @@ func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 
 // Discard removes a dead letter permanently and returns it.
 func (d *Letters) Discard(ctx context.Context, id int64) (Letter, error) {
-	letter, err := oneDeadLetter(d.pool.Query(ctx, removeDeadLetterSQL, id))
+	letter, err := oneDeadLetter(d.pool.Query(ctx, statements.Get("remove a dead letter"), id))
 	if err != nil {
 		return Letter{}, fmt.Errorf("discard dead letter %d: %w", id, err)
 	}

@@ -4,6 +4,7 @@ package expiry
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,13 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/sqlfile"
 )
+
+//go:embed expiry.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // Source is the source of the events that a sweep appends.
 const Source = "badged/expiry"

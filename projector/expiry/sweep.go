@@ -76,7 +76,7 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, err := conn.Query(ctx, CategoriesSQL(partition))
+	rows, err := conn.Query(ctx, statements.Of(partition, "list the categories"))
 	if err != nil {
 		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
 	}
@@ -92,18 +92,6 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 		}
 	}
 	return limits, nil
-}
-
-// CategoriesSQL steps from one category to the next in the index, however many
-// conversations each has.
-func CategoriesSQL(partition int) string {
-	return fmt.Sprintf(`WITH RECURSIVE step AS (
-    SELECT min(category) AS category FROM badged.conversations_p%02[1]d
-    UNION ALL
-    SELECT (SELECT min(category) FROM badged.conversations_p%02[1]d AS c WHERE c.category > step.category)
-    FROM step WHERE step.category IS NOT NULL
-)
-SELECT category FROM step WHERE category IS NOT NULL`, partition)
 }
 
 // sweepOverlap is how many hours before its progress a sweep looks at again,
@@ -126,18 +114,11 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	return expired, true, x.Advance(ctx, conn, partition, category, swept, before)
 }
 
-// progressSQL creates the row if necessary. A transaction that writes old
-// conversations deletes it, even during a sweep.
-const progressSQL = `WITH first AS (
-    INSERT INTO badged.expiry_progress (partition_id, category, swept_hour) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING
-)
-SELECT coalesce((SELECT swept_hour FROM badged.expiry_progress WHERE partition_id = $1 AND category = $2), 0)`
-
 // Progress returns the hour before which sweeps have looked at everything.
 func (x *Sweeper) Progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if err := conn.QueryRow(ctx, progressSQL, partition, category).Scan(&swept); err != nil {
+	if err := conn.QueryRow(ctx, statements.Get("read the progress"), partition, category).Scan(&swept); err != nil {
 		return 0, fmt.Errorf("read the progress of expiry in partition %d: %w", partition, err)
 	}
 	return swept, nil
@@ -148,8 +129,7 @@ func (x *Sweeper) Progress(ctx context.Context, conn *pgx.Conn, partition int, c
 func (x *Sweeper) Advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if _, err := conn.Exec(ctx, `UPDATE badged.expiry_progress SET swept_hour = $4
-WHERE partition_id = $1 AND category = $2 AND swept_hour = $3`, partition, category, from, to); err != nil {
+	if _, err := conn.Exec(ctx, statements.Get("store the progress"), partition, category, from, to); err != nil {
 		return fmt.Errorf("store the progress of expiry in partition %d: %w", partition, err)
 	}
 	return nil
@@ -190,24 +170,11 @@ type stale struct {
 	upTo               int64 // the last message delivered
 }
 
-// StaleSQL pages by hour, as the index does, and within an hour so that the
-// users of a conversation are together. A read position may be ahead of the
-// deliveries, and a conversation with a mark may have neither: the event
-// clears the mark, and moves no read position beyond the last message.
-func StaleSQL(partition int) string {
-	return fmt.Sprintf(`SELECT delivered_hour, conversation_id, user_id, greatest(last_seq, read_seq, 1)
-FROM badged.conversations_p%02d
-WHERE category = $1 AND delivered_hour < $2 AND (delivered_hour, conversation_id, user_id) > ($3, $4, $5)
-  AND (unread > 0 OR marked_unread)
-ORDER BY delivered_hour, conversation_id, user_id
-LIMIT $6`, partition)
-}
-
 // stale returns the next page of conversations that expire.
 func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, err := conn.Query(ctx, StaleSQL(partition), category, before, after.hour, after.conversation, after.user, x.PageSize)
+	rows, err := conn.Query(ctx, statements.Of(partition, "find stale conversations"), category, before, after.hour, after.conversation, after.user, x.PageSize)
 	if err != nil {
 		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
 	}

@@ -28,24 +28,10 @@ type Horizon struct {
 	Age time.Duration
 }
 
-// horizonSQL finds the oldest transaction that holds the lock on its own id,
-// as all do that have written. pg_locks is visible to every role, the rest is
-// not.
-const horizonSQL = `SELECT l.transactionid::text::bigint, coalesce(l.pid, 0), coalesce(p.gid, ''),
-       coalesce(a.usename, p.owner, ''), coalesce(a.datname, p.database, ''),
-       coalesce(a.application_name, ''), coalesce(a.state, ''),
-       coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)), 0)::double precision
-FROM pg_locks AS l
-LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts AS p ON p.transaction = l.transactionid
-WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
-ORDER BY age(l.transactionid) DESC
-LIMIT 1`
-
 // OldestWriter returns the horizon; ok is false if no open transaction has
 // written.
 func OldestWriter(ctx context.Context, q events.Querier) (h Horizon, ok bool, err error) {
-	rows, err := q.Query(ctx, horizonSQL)
+	rows, err := q.Query(ctx, statements.Get("find the oldest writer"))
 	if err != nil {
 		return Horizon{}, false, fmt.Errorf("find the oldest transaction: %w", err)
 	}

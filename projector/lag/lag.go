@@ -4,7 +4,9 @@ package lag
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,7 +14,13 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/sqlfile"
 )
+
+//go:embed lag.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // Lag is how far the projector is behind in one partition.
 type Lag struct {
@@ -140,26 +148,6 @@ func IsBehind(argument int) string {
 	return fmt.Sprintf(`(transaction_id, "offset") > ($%[1]d::bigint::text::xid8, $%[2]d::bigint) AND transaction_id >= $%[1]d::bigint::text::xid8`, argument, argument+1)
 }
 
-// lagSQL describes one partition. Advisory locks belong to a database, and
-// pg_locks shows those of the whole cluster.
-const lagSQL = `SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset, b.n,
-       coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::double precision,
-       coalesce((SELECT a.application_name
-                 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-                 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
-                   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                   AND l.classid = $2 AND l.objid = %[3]d
-                 LIMIT 1), '')
-FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id::text::bigint AS folded_tx, offset_acked AS folded_offset
-      FROM badged.%[1]s_offsets WHERE consumer_group = $1) AS f
-LEFT JOIN LATERAL (SELECT transaction_id::text::bigint AS head_tx, "offset" AS head_offset
-      FROM badged.%[1]s ORDER BY transaction_id DESC, "offset" DESC LIMIT 1) AS last ON true
-CROSS JOIN LATERAL (SELECT coalesce(last.head_tx, f.folded_tx) AS head_tx, coalesce(last.head_offset, f.folded_offset) AS head_offset) AS h
-CROSS JOIN LATERAL (SELECT count(*) AS n, min(created_at) FILTER (WHERE first) AS oldest
-      FROM (SELECT created_at, row_number() OVER () = 1 AS first FROM badged.%[1]s
-            WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
-            ORDER BY transaction_id, "offset" LIMIT %[2]d) AS rest) AS b`
-
 // Measure returns how far the projector is behind in each of the partitions,
 // counting up to limit events in each.
 func Measure(ctx context.Context, q events.Querier, partitions []int, limit int) ([]Lag, error) {
@@ -167,7 +155,8 @@ func Measure(ctx context.Context, q events.Querier, partitions []int, limit int)
 	for _, p := range partitions {
 		l := Lag{Partition: p}
 		var age float64
-		err := q.QueryRow(ctx, fmt.Sprintf(lagSQL, events.Topic(p), limit, p), events.ProjectorGroup, pgsession.LockClass).Scan(
+		sql := strings.ReplaceAll(statements.Of(p, "measure a partition"), "MOST", strconv.Itoa(limit))
+		err := q.QueryRow(ctx, sql, events.ProjectorGroup, pgsession.LockClass, p).Scan(
 			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner)
 		if err != nil {
 			return nil, fmt.Errorf("measure the lag of partition %d: %w", p, err)

@@ -4,6 +4,7 @@ package rebuild
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,11 +16,17 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
+
+//go:embed rebuild.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // Config configures a rebuild. Pool and Log are required.
 type Config struct {
@@ -209,7 +216,7 @@ func (j *Job) cleanUp(ctx context.Context) error {
 		if _, err := tx.Exec(cleanCtx, `SELECT pg_advisory_xact_lock($1, 0)`, rebuildClass); err != nil {
 			return err
 		}
-		_, err := tx.Exec(cleanCtx, `SELECT badged.drop_staging_tables(p) FROM generate_series(0, $1::integer - 1) AS p`, j.Partitions)
+		_, err := tx.Exec(cleanCtx, statements.Get("drop the staging tables of all partitions"), j.Partitions)
 		return err
 	})
 }
@@ -221,7 +228,7 @@ func (j *Job) all(ctx context.Context) error {
 			return err
 		}
 	}
-	rows, err := j.Conn.Query(ctx, `SELECT partition_id, users, conversations, different_users FROM badged.rebuilt_partitions ORDER BY partition_id`)
+	rows, err := j.Conn.Query(ctx, statements.Get("read the rebuilt partitions"))
 	if err != nil {
 		return fmt.Errorf("read the rebuilt partitions: %w", err)
 	}

@@ -259,8 +259,7 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	if err := in.ScanTables(ctx, true); err != nil {
 		return err
 	}
-	err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT count(*) FROM badged.users_p%02[1]d_staging), (SELECT count(*) FROM badged.conversations_p%02[1]d_staging)`,
-		s.partition)).Scan(&s.result.Users, &s.result.Conversations)
+	err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "count the rebuilt rows")).Scan(&s.result.Users, &s.result.Conversations)
 	if err != nil {
 		return fmt.Errorf("count the rebuilt rows: %w", err)
 	}
@@ -439,16 +438,12 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 	}
 	var writes pgx.Batch
 	if len(s.different) > 0 {
-		// A batch that waits for the position finds a new revision, and reads
-		// everything again.
-		writes.Queue(`UPDATE badged.partitions
-SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), revision = revision + 1
-WHERE partition_id = $1`, s.partition)
-		writes.Queue(`DELETE FROM badged.healed_users WHERE partition_id = $1`, s.partition)
+		writes.Queue(statements.Get("begin an epoch"), s.partition)
+		writes.Queue(statements.Get("forget the healed users"), s.partition)
 		writes.Queue(store.ResetExpirySQL, s.partition)
 	}
 	if s.job.Config.Partition == nil {
-		writes.Queue(`INSERT INTO badged.rebuilt_partitions (partition_id, users, conversations, different_users) VALUES ($1, $2, $3, $4)`,
+		writes.Queue(statements.Get("record a rebuilt partition"),
 			s.partition, s.result.Users, s.result.Conversations, s.result.DifferentUsers)
 	}
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {

@@ -33,8 +33,7 @@ type Baseline struct {
 // cut.
 func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baseline, error) {
 	var b Baseline
-	err := q.QueryRow(ctx, `SELECT transaction_id::text::bigint, "offset", generation, events, appended_until
-FROM badged.baselines WHERE partition_id = $1`, partition).Scan(&b.Position.TransactionID, &b.Position.Offset, &b.Generation, &b.Events, &b.Until)
+	err := q.QueryRow(ctx, statements.Get("read the baseline"), partition).Scan(&b.Position.TransactionID, &b.Position.Offset, &b.Generation, &b.Events, &b.Until)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Baseline{}, fmt.Errorf("read the baseline of partition %d: %w", partition, err)
 	}
@@ -67,7 +66,7 @@ func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of
 	if of != nil {
 		where, args = "key = ANY ($1::uuid[])", []any{of}
 	}
-	rows, err := in.Tx.Query(ctx, fmt.Sprintf(`SELECT key, generation, users FROM badged.keys_p%02d_baseline WHERE %s`, in.Partition, where), args...)
+	rows, err := in.Tx.Query(ctx, statements.Of(in.Partition, "read the keys of the baseline")+" "+where, args...)
 	if err != nil {
 		return fmt.Errorf("read the keys of the baseline: %w", err)
 	}
@@ -89,7 +88,7 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 	// An id takes more space in a payload than a user in a UserSet, unless
 	// Postgres has compressed the payload. rest is the payload without its users.
 	const rest = 300
-	if err := in.Tx.QueryRow(ctx, `SELECT coalesce(sum(greatest(pg_column_size(payload) - $1, 0)), 0)::bigint FROM badged.`+events.Topic(in.Partition), rest).Scan(&weight); err != nil {
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the payloads"), rest).Scan(&weight); err != nil {
 		return 0, fmt.Errorf("weigh the keys of partition %d: %w", in.Partition, err)
 	}
 	weight += records * keyWeight
@@ -97,7 +96,7 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 		return weight, nil
 	}
 	var ofBase int64
-	if err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(sum($1 + octet_length(users)), 0)::bigint FROM badged.keys_p%02d_baseline`, in.Partition), keyWeight).Scan(&ofBase); err != nil {
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the keys of the baseline"), keyWeight).Scan(&ofBase); err != nil {
 		return 0, fmt.Errorf("weigh the keys of the baseline: %w", err)
 	}
 	return weight + ofBase, nil
@@ -222,9 +221,7 @@ func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 	var id uuid.UUID
 	var sums []string
 	var partitions int
-	if err := q.QueryRow(ctx, `SELECT log_id, (SELECT partitions FROM badged.settings),
-    ARRAY(SELECT sha256 FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
-FROM badged.log_identity`, partition).Scan((*[16]byte)(&id), &partitions, &sums); err != nil {
+	if err := q.QueryRow(ctx, statements.Get("read the archived files"), partition).Scan((*[16]byte)(&id), &partitions, &sums); err != nil {
 		return nil, fmt.Errorf("read what is archived: %w", err)
 	}
 	if a.LogID() != id || a.Partitions() != partitions {

@@ -155,8 +155,7 @@ func (in *Snapshot) compareBadge(ctx context.Context, e *Explanation) error {
 		return err
 	}
 	var v HealedVersions
-	err = in.Tx.QueryRow(ctx, `SELECT coalesce(max(ahead), 0) FROM badged.healed_users
-WHERE partition_id = $1 AND user_id = $2`, in.Partition, e.UserID).Scan(&v.ahead)
+	err = in.Tx.QueryRow(ctx, statements.Get("read how far a healed user is ahead"), in.Partition, e.UserID).Scan(&v.ahead)
 	if err != nil {
 		return fmt.Errorf("read whether the user was healed: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -37,7 +38,7 @@ func (v HealedVersions) fits(table, log int64) bool {
 
 // HealedUsers returns the healed users of the partition.
 func (in *Snapshot) HealedUsers(ctx context.Context) (map[string]HealedVersions, error) {
-	rows, err := in.Tx.Query(ctx, `SELECT user_id, version, ahead FROM badged.healed_users WHERE partition_id = $1`, in.Partition)
+	rows, err := in.Tx.Query(ctx, statements.Get("read the healed users"), in.Partition)
 	if err != nil {
 		return nil, fmt.Errorf("read the healed users: %w", err)
 	}
@@ -146,11 +147,8 @@ func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events
 	}
 	where, args := namesAnySQL([]string{userID}, 5)
 	var changed bool
-	err := in.Tx.QueryRow(ctx, `SELECT EXISTS (
-    SELECT FROM badged.`+events.Topic(in.Partition)+`
-    WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
-      AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4)
-      AND (`+foreignSQL+` OR `+where+`))`,
+	sql := strings.ReplaceAll(statements.Of(in.Partition, "find out whether a user may have changed"), "NAMED", where)
+	err := in.Tx.QueryRow(ctx, sql,
 		append([]any{at.TransactionID, at.Offset, in.Position.TransactionID, in.Position.Offset}, args...)...).Scan(&changed)
 	if err != nil {
 		return false, fmt.Errorf("read partition %d: %w", in.Partition, err)
@@ -181,8 +179,7 @@ func (in *Snapshot) differs(ctx context.Context, log *badge.User) (bool, error) 
 // both.
 func (in *Snapshot) Write(ctx context.Context, log *badge.User) (pubsub.Update, error) {
 	live := map[string]int64{} // versions of conversations
-	rows, err := in.Tx.Query(ctx, fmt.Sprintf(`SELECT conversation_id, version
-FROM badged.conversations_p%02d WHERE user_id = $1`, in.Partition), log.ID)
+	rows, err := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	if err != nil {
 		return pubsub.Update{}, fmt.Errorf("read the conversations: %w", err)
 	}
@@ -195,9 +192,7 @@ FROM badged.conversations_p%02d WHERE user_id = $1`, in.Partition), log.ID)
 		return pubsub.Update{}, fmt.Errorf("read the conversations: %w", err)
 	}
 	var epoch string
-	if err := in.Tx.QueryRow(ctx, fmt.Sprintf(`SELECT epoch, coalesce(version, 0), version IS NOT NULL
-FROM badged.partitions AS p LEFT JOIN badged.users_p%02d AS u ON u.user_id = $1
-WHERE p.partition_id = $2`, in.Partition), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
+	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the version of a user"), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
 		return pubsub.Update{}, fmt.Errorf("read the user: %w", err)
 	}
 
@@ -221,11 +216,8 @@ WHERE p.partition_id = $2`, in.Partition), log.ID, in.Partition).Scan(&epoch, &v
 	var batch pgx.Batch
 	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log})
 	// The owner of the partition may have cached the old rows.
-	batch.Queue(`UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, in.Partition)
-	batch.Queue(`INSERT INTO badged.healed_users (partition_id, user_id, version, ahead)
-VALUES ($1, $2, $3, $4)
-ON CONFLICT (partition_id, user_id) DO UPDATE
-SET version = excluded.version, ahead = excluded.ahead, healed_at = excluded.healed_at`, in.Partition, log.ID, v.version, v.ahead)
+	batch.Queue(statements.Get("raise the revision"), in.Partition)
+	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)
 	batch.Queue(store.ResetExpirySQL, in.Partition)
 	if err := in.Tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return pubsub.Update{}, fmt.Errorf("write: %w", err)

@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -16,9 +17,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 )
+
+//go:embed replay.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
 
 // visit is called with a decoded record of the log. If dead is not nil it is the
 // reason why the record is not folded, and there is no item.
@@ -160,11 +167,7 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
 		return err
 	}
-	rows, err := in.Tx.Query(ctx, `SELECT log.transaction_id::text::bigint, log."offset", log.uuid, log.payload::text, log.created_at, log.own
-FROM unnest($3::uuid[]) AS wanted (uuid)
-JOIN badged.`+events.Topic(in.Partition)+` AS log USING (uuid)
-WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2) AND (log.transaction_id, log."offset") > ($4::bigint::text::xid8, $5)
-ORDER BY log.transaction_id, log."offset"`, in.Position.TransactionID, in.Position.Offset, uuids, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset)
+	rows, err := in.Tx.Query(ctx, statements.Of(in.Partition, "read some records"), in.Position.TransactionID, in.Position.Offset, uuids, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset)
 	if err != nil {
 		return fmt.Errorf("read partition %d: %w", in.Partition, err)
 	}
@@ -183,10 +186,8 @@ ORDER BY log.transaction_id, log."offset"`, in.Position.TransactionID, in.Positi
 // name the users, and their event keys.
 func (in *Snapshot) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
 	where, args := namesAnySQL(users, 5)
-	rows, err := in.Tx.Query(ctx, `SELECT uuid, own, CASE WHEN `+foreignSQL+` THEN payload::text END
-FROM badged.`+events.Topic(in.Partition)+`
-WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)
-  AND (`+foreignSQL+` OR `+where+`)`,
+	sql := strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where)
+	rows, err := in.Tx.Query(ctx, sql,
 		append([]any{in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
@@ -216,10 +217,6 @@ WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transactio
 	}
 	return wanted, nil
 }
-
-// foreignSQL is true of a record that badged did not append: the message ids
-// of badged are version 8 UUIDs.
-const foreignSQL = `(get_byte(uuid_send(uuid), 6) >> 4 <> 8)`
 
 // namesAnySQL returns a condition that holds for every record that names any
 // of the users, with its arguments from $first on. It searches the text; an

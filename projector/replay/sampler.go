@@ -162,7 +162,7 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 // Users, and none if its log is too long for the time since the last run.
 func (s *Sampler) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
 	var size int64
-	err := s.Cfg.Pool.QueryRow(ctx, `SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint FROM pg_partition_tree($1)`, "badged."+events.Topic(partition)).Scan(&size)
+	err := s.Cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure the log")).Scan(&size)
 	if err != nil {
 		return 0, fmt.Errorf("measure the log of partition %d: %w", partition, err)
 	}

@@ -46,7 +46,7 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 		}
 		// Lock before the first query takes the snapshot: tables that a rebuild
 		// swapped in between would be at another position.
-		if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.users_p%02[1]d, badged.conversations_p%02[1]d IN ACCESS SHARE MODE`, partition)); err != nil {
+		if _, err := tx.Exec(ctx, statements.Of(partition, "lock the tables")); err != nil {
 			return fmt.Errorf("lock the tables of partition %d: %w", partition, err)
 		}
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: partitions}
@@ -64,19 +64,15 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if err := keepLog(ctx, in.Tx, in.Partition); err != nil {
 		return err
 	}
-	// Unlike the projector's queries, these are not all lookups by key. Parallel
-	// workers would take processors from appends, which are more urgent.
-	if _, err := in.Tx.Exec(ctx, `SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
-SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off`); err != nil {
+	if _, err := in.Tx.Exec(ctx, statements.Get("plan a replay")); err != nil {
 		return fmt.Errorf("set up the transaction: %w", err)
 	}
-	err := in.Tx.QueryRow(ctx, `SELECT last_processed_transaction_id::text::bigint, offset_acked
-FROM badged.`+events.Topic(in.Partition)+`_offsets WHERE consumer_group = $1 `+lock, events.ProjectorGroup).
+	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the position")+" "+lock, events.ProjectorGroup).
 		Scan(&in.Position.TransactionID, &in.Position.Offset)
 	if err != nil {
 		return fmt.Errorf("read the position of partition %d: %w", in.Partition, err)
 	}
-	rows, err := in.Tx.Query(ctx, `SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1`, in.Partition)
+	rows, err := in.Tx.Query(ctx, statements.Get("read the dead letters"), in.Partition)
 	if err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
@@ -98,7 +94,7 @@ FROM badged.`+events.Topic(in.Partition)+`_offsets WHERE consumer_group = $1 `+l
 // keepLog prevents archiving from cutting the log of a partition until the
 // transaction ends.
 func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
-	if _, err := tx.Exec(ctx, fmt.Sprintf(`LOCK TABLE badged.events_p%02[1]d, badged.users_p%02[1]d_baseline, badged.conversations_p%02[1]d_baseline, badged.keys_p%02[1]d_baseline IN ACCESS SHARE MODE`, partition)); err != nil {
+	if _, err := tx.Exec(ctx, statements.Of(partition, "lock the log")); err != nil {
 		return fmt.Errorf("lock the log of partition %d: %w", partition, err)
 	}
 	return nil
@@ -130,8 +126,7 @@ func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
 // log up to the position.
 func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	var n int64
-	err := in.Tx.QueryRow(ctx, `SELECT count(*) FROM badged.`+events.Topic(in.Partition)+`
-WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)`,
+	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"),
 		in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the events of partition %d: %w", in.Partition, err)

@@ -142,7 +142,7 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 
 // Sample returns up to n users of a partition, drawn at random from its tables.
 func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, error) {
-	rows, err := v.pool.Query(ctx, fmt.Sprintf(`SELECT user_id FROM badged.users_p%02d ORDER BY random() LIMIT $1`, partition), n)
+	rows, err := v.pool.Query(ctx, statements.Of(partition, "sample users"), n)
 	if err != nil {
 		return nil, fmt.Errorf("draw users of partition %d: %w", partition, err)
 	}

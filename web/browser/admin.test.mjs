@@ -368,7 +368,7 @@ test("a dead letter is retried, another discarded after a confirmation", async (
   await shoot(page, "dead-letters");
 
   await unknown.getByRole("button", { name: "Retry" }).click();
-  await page.getByText("it is not understood now either").waitFor();
+  await page.getByText("it still cannot be decoded").waitFor();
   await page.getByRole("button", { name: "Close" }).click();
 
   const astray = page.locator(".card", { hasText: "belongs to partition" });

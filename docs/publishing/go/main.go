@@ -63,8 +63,8 @@ CREATE TABLE IF NOT EXISTS messages (
 	return nil
 }
 
-// send stores a message and publishes it within tx. It returns its seq and,
-// for the at_least of a badge, its position, which counts once tx has committed.
+// send stores a message and publishes it within tx. It returns the seq and the
+// position, which is valid for at_least once tx has committed.
 func send(ctx context.Context, tx pgx.Tx, room, sender string, recipients []string, body string) (seq, position int64, err error) {
 	err = tx.QueryRow(ctx, `INSERT INTO messages (room, sender, body) VALUES ($1, $2, $3) RETURNING seq`,
 		room, sender, body).Scan(&seq)

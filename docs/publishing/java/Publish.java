@@ -16,12 +16,12 @@ import java.util.List;
  * </pre>
  */
 public final class Publish {
-    /** A message that was stored, and its position, for the at_least of a badge. */
+    /** The seq of a stored message, and its position, for at_least. */
     record Sent(long seq, long position) {}
 
     /**
      * Stores a message and publishes it within the transaction of conn. The
-     * position counts once that has committed.
+     * position is valid once that has committed.
      */
     static Sent send(Connection conn, String room, String sender, List<String> recipients, String body)
             throws SQLException {
@@ -33,7 +33,7 @@ public final class Publish {
             insert.setString(3, body);
             seq = number(insert);
         }
-        // Postgres makes the JSON: no library is needed. With one, it is
+        // Postgres builds the JSON, so no library is needed. With a library, use
         // badged.publish(?::jsonb) and setString.
         try (PreparedStatement publish = conn.prepareStatement("""
                 SELECT badged.publish(jsonb_build_object(
@@ -55,7 +55,7 @@ public final class Publish {
         }
     }
 
-    /** Returns the one number that a query gives. */
+    /** Returns the number that a query yields. */
     private static long number(PreparedStatement query) throws SQLException {
         try (ResultSet rows = query.executeQuery()) {
             rows.next();

@@ -7,8 +7,8 @@ import pg from "pg";
 
 /**
  * Stores a message and publishes it within the transaction of client. Returns
- * its seq and, for the at_least of a badge, its position, which counts once the
- * transaction has committed. Both are strings: they are 64 bits wide.
+ * the seq and the position, which is valid for at_least once the transaction has
+ * committed. Both are strings, since they have 64 bits.
  */
 async function send(client, room, sender, recipients, body) {
   const stored = await client.query(
@@ -32,7 +32,7 @@ async function send(client, room, sender, recipients, body) {
   return { seq, position: published.rows[0].position };
 }
 
-/** Runs work in a transaction, which an error rolls back. */
+/** Runs work in a transaction; an error rolls it back. */
 async function transaction(client, work) {
   await client.query("BEGIN");
   try {

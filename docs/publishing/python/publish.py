@@ -14,8 +14,8 @@ from psycopg.types.json import Jsonb
 def send(conn, room, sender, recipients, body):
     """Stores a message and publishes it within the transaction of conn.
 
-    Returns its seq and, for the at_least of a badge, its position, which counts
-    once the transaction has committed.
+    Returns the seq and the position, which is valid for at_least once the
+    transaction has committed.
     """
     (seq,) = conn.execute(
         "INSERT INTO messages (room, sender, body) VALUES (%s, %s, %s) RETURNING seq",
@@ -37,7 +37,7 @@ def send(conn, room, sender, recipients, body):
     return seq, position
 
 
-# With autocommit the transactions are those that are written down.
+# With autocommit, only conn.transaction() begins a transaction.
 with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as conn:
     conn.execute(
         """

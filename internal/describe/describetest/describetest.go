@@ -1,4 +1,5 @@
-// Package describetest checks what goes over the wire against its description.
+// Package describetest checks requests, answers and frames against their
+// description.
 package describetest
 
 import (
@@ -14,19 +15,19 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is an OpenAPI or AsyncAPI document by which values are checked. Its
-// schemas are taken more strictly than they are told: no object may have a field
-// that is not described, so that tests notice what was left out. It is not safe
-// for concurrent use.
+// Document is an OpenAPI or AsyncAPI document that values are checked against.
+// It makes its schemas stricter: objects may not have fields that are not
+// described, so that tests notice missing ones. It is not safe for concurrent
+// use.
 type Document struct {
 	root     map[string]any
 	compiler *jsonschema.Compiler
 }
 
-// address is where the compiler has the document.
+// address is the document's URL for the compiler.
 const address = "file:///document.json"
 
-// Parse returns a document of JSON.
+// Parse parses a document.
 func Parse(t testing.TB, document []byte) *Document {
 	t.Helper()
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
@@ -42,7 +43,8 @@ func Parse(t testing.TB, document []byte) *Document {
 	return &Document{root.(map[string]any), compiler}
 }
 
-// closeObjects refuses what the schemas below a value do not name.
+// closeObjects makes all schemas below a value refuse fields that they do not
+// name.
 func closeObjects(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -59,8 +61,7 @@ func closeObjects(v any) {
 	}
 }
 
-// Lookup returns what a JSON pointer, given by its tokens, leads to; nil where
-// that is nothing.
+// Lookup returns the value at a JSON pointer, given by its tokens, or nil.
 func (d *Document) Lookup(tokens ...string) any {
 	var v any = d.root
 	for _, token := range tokens {
@@ -70,8 +71,8 @@ func (d *Document) Lookup(tokens ...string) any {
 	return v
 }
 
-// Validate returns what is wrong with a JSON value by the schema at a JSON
-// pointer, given by its tokens.
+// Validate checks a JSON value against the schema at a JSON pointer, given by
+// its tokens.
 func (d *Document) Validate(value []byte, tokens ...string) error {
 	var pointer strings.Builder
 	for _, token := range tokens {
@@ -89,8 +90,8 @@ func (d *Document) Validate(value []byte, tokens ...string) error {
 	return schema.Validate(v)
 }
 
-// CheckAnswer checks an answer to a request of a route, given by its method and
-// path, against the document.
+// CheckAnswer checks the answer to a request against the description of its
+// route, given by method and path.
 func (d *Document) CheckAnswer(t testing.TB, method, path string, status int, header http.Header, body []byte) {
 	t.Helper()
 	route := fmt.Sprintf("%s %s: %d", method, path, status)

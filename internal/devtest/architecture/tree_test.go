@@ -92,7 +92,7 @@ func TestNoFileIsTooLong(t *testing.T) {
 	}
 }
 
-func TestNothingStrangeLiesAtTheTop(t *testing.T) {
+func TestTopHasNoStrayFiles(t *testing.T) {
 	strange, err := misplaced(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestTooLongFindsLongFiles(t *testing.T) {
 	}
 }
 
-func TestMisplacedFindsWhatIsStrange(t *testing.T) {
+func TestMisplacedFindsStrayFiles(t *testing.T) {
 	file := &fstest.MapFile{}
 	strange, err := misplaced(fstest.MapFS{
 		".gitignore":    {Data: []byte("# Built\n/bin/\n*.test\n/coverage.out\n")},

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The list is kept up to date with the code: whoever changes what a mutant
-// changes finds out at once, and not in the night.
+// Every mutant applies to the code, so that a change of mutated code fails a
+// quick test and not only the nightly run.
 func TestEveryMutantCanBeMade(t *testing.T) {
 	t.Chdir("../../..")
 	named := map[string]bool{}
@@ -28,13 +28,13 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 	}
 }
 
-// A mutant that no test notices is a failure, and so is one that cannot be
-// built or that a change has left without its text.
+// A mutant is reported if no test notices it, if it does not compile, and if
+// its text is gone.
 func TestVerdicts(t *testing.T) {
 	t.Chdir("../../..")
 	dir := t.TempDir()
 	count, comma := "internal/progress/progress.go", `"," + s[i:]`
-	quick := check{pkg: "./internal/progress", run: "^TestCount$"} // soon built
+	quick := check{pkg: "./internal/progress", run: "^TestCount$"} // quick to build
 	for name, tc := range map[string]struct {
 		edit edit
 		want string
@@ -52,7 +52,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	sound := soundness{dir: dir, built: map[string]string{}, passed: map[check]error{}}
 	if err := sound.passes(t.Context(), quick); err != nil {
-		t.Errorf("a check of what is sound: %v", err)
+		t.Errorf("a check that passes: %v", err)
 	}
 	if err := sound.passes(t.Context(), check{pkg: "./internal/progress", run: "^TestNothingAtAll$"}); err == nil || errors.Is(err, errFailed) {
 		t.Errorf("a check without tests: %v", err)

@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// without makes the test binary run its tests as one whose TestMain does not
-// know of pgtest.
+// without makes the test binary run its tests with a TestMain that does not
+// use pgtest.
 const without = "PGTEST_WITHOUT_MAIN"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func TestTemplateIsBuiltOnceAndCopied(t *testing.T) {
 		for range 8 {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				// Each has the table, and none the others' row.
+				// Each copy has the table, and no copy another's row.
 				mustExec(t, server.NewDB(t, template), "INSERT INTO t VALUES (1); ALTER TABLE t ADD UNIQUE (n)")
 			})
 		}
@@ -71,7 +71,7 @@ func TestTemplateIsBuiltOnceAndCopied(t *testing.T) {
 	}
 }
 
-func TestDatabaseGoesWithItsTest(t *testing.T) {
+func TestDatabaseIsDroppedAfterItsTest(t *testing.T) {
 	var url string
 	t.Run("test", func(sub *testing.T) {
 		url = pgtest.NewDB(sub, pgtest.Template{})
@@ -79,7 +79,7 @@ func TestDatabaseGoesWithItsTest(t *testing.T) {
 		if err != nil {
 			sub.Fatal(err)
 		}
-		t.Cleanup(func() { _ = conn.Close(context.Background()) }) // long after the test
+		t.Cleanup(func() { _ = conn.Close(context.Background()) }) // after the test
 	})
 	if err := execute(t.Context(), url, "SELECT 1"); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("after the test: %v", err)
@@ -105,7 +105,7 @@ func TestKillAndRestartKeepDatabases(t *testing.T) {
 	}
 }
 
-// failing is a test that notes what it is failed with.
+// failing is a test that records its failure.
 type failing struct {
 	testing.TB
 	said string
@@ -116,7 +116,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails runs a part of a test that should fail and returns why it did.
+// fails runs part of a test that should fail and returns the failure.
 func fails(t *testing.T, part func(t testing.TB)) string {
 	t.Helper()
 	f := &failing{TB: t}
@@ -126,7 +126,7 @@ func fails(t *testing.T, part func(t testing.TB)) string {
 	return f.said
 }
 
-func TestTemplateThatCannotBeBuilt(t *testing.T) {
+func TestTemplateWhoseBuildFails(t *testing.T) {
 	server := pgtest.NewServer(t)
 	template := pgtest.Template{Name: "broken", Build: func(context.Context, string) error {
 		return errors.New("no such migration")
@@ -134,18 +134,18 @@ func TestTemplateThatCannotBeBuilt(t *testing.T) {
 	for range 2 {
 		said := fails(t, func(t testing.TB) { server.NewDB(t, template) })
 		if !strings.Contains(said, "no such migration") {
-			t.Errorf("the test was told %q", said)
+			t.Errorf("the test failed with %q", said)
 		}
 	}
 }
 
-// Without pgtest.Main nobody would stop the server.
+// Without pgtest.Main the server would never be stopped.
 func TestTestMainWithoutMain(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestDatabaseGoesWithItsTest$")
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestDatabaseIsDroppedAfterItsTest$")
 	cmd.Env = append(os.Environ(), without+"=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "pgtest.Main") {

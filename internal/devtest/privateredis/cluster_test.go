@@ -62,7 +62,7 @@ func TestReplicasTakeOver(t *testing.T) {
 	c.Masters[master].Kill()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for { // until the test's time is over
+	for { // until it serves or the test times out
 		took, err := c.Replicas[master].says(t.Context(), "role:master", "INFO", "replication")
 		if err != nil {
 			t.Fatal(err)

@@ -68,7 +68,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-func TestServersAreApart(t *testing.T) {
+func TestServersAreIndependent(t *testing.T) {
 	_, a := start(t)
 	_, b := start(t)
 	if err := a.Set(t.Context(), "k", "v", 0).Err(); err != nil {
@@ -131,7 +131,7 @@ func TestRestartNeedsItsPort(t *testing.T) {
 	}
 }
 
-func TestStartTellsWhatTheServerSaid(t *testing.T) {
+func TestStartErrorHasTheServersOutput(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	_, err := Start(t.Context(), Config{Args: []string{"--no-such-setting", "1"}})
 	if err == nil {

@@ -1,7 +1,6 @@
 // Command compose loads a Compose file as `docker compose` does, with the
-// variables of the environment, and fails where that would, where an image is
-// not pinned to a version, or where a service that is to stay has no health
-// check.
+// environment's variables. It fails if docker compose would, if an image is
+// not pinned to a version, or if a permanent service has no health check.
 package main
 
 import (
@@ -42,7 +41,7 @@ func check(ctx context.Context, file string) (services int, err error) {
 		if _, tag, ok := strings.Cut(s.Image, ":"); !ok || tag == "latest" {
 			errs = append(errs, fmt.Errorf("%s: the image %s is not pinned", s.Name, s.Image))
 		}
-		// That of badged is in its image.
+		// The health check of badged is in its image.
 		if s.Build == nil && s.Restart != "no" && (s.HealthCheck == nil || len(s.HealthCheck.Test) == 0) {
 			errs = append(errs, fmt.Errorf("%s has no health check", s.Name))
 		}

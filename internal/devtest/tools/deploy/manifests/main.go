@@ -1,6 +1,6 @@
-// Command manifests reads Kubernetes objects, as `helm template` prints them,
-// and fails where one has a field that its kind has not, where a selector
-// selects no pod, or where a pod has less time to stop than it takes.
+// Command manifests reads Kubernetes objects, as `helm template` prints them.
+// It fails if an object has a field that its kind lacks, if a selector selects
+// no pod, or if a pod has less time to stop than it needs.
 package main
 
 import (
@@ -32,15 +32,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "manifests:", err)
 		os.Exit(1)
 	}
-	fmt.Println(n, "objects are as Kubernetes takes them")
+	fmt.Println(n, "objects are valid for Kubernetes")
 }
 
-// found is what was read.
+// found collects the objects.
 type found struct {
 	objects int
-	// pods are the labels of pods, by what makes them.
+	// pods are the labels of pods, by the object that creates them.
 	pods map[string]labels.Set
-	// selectors are what selects pods, by what does.
+	// selectors are the selectors of pods, by the object that has them.
 	selectors map[string]labels.Selector
 }
 
@@ -58,7 +58,7 @@ func check(r io.Reader) (objects int, err error) {
 			return 0, err
 		}
 		if len(bytes.TrimSpace(document)) == 0 || bytes.Contains(document, []byte("apiVersion: monitoring.coreos.com/")) {
-			continue // which is the operator's to know
+			continue // the operator's objects are not checked
 		}
 		object, kind, err := decoder.Decode(document, nil, nil)
 		if err != nil {
@@ -87,7 +87,7 @@ func check(r io.Reader) (objects int, err error) {
 	return f.objects, errors.Join(errs...)
 }
 
-// add notes what pods an object makes and selects.
+// add records the pods that an object creates and selects.
 func (f *found) add(name string, object any) (errs []error) {
 	selects := func(s *metav1.LabelSelector) {
 		selector, err := metav1.LabelSelectorAsSelector(s)
@@ -118,8 +118,8 @@ func (f *found) add(name string, object any) (errs []error) {
 	return errs
 }
 
-// stops checks that a pod has the time that it takes to stop: the pause, and the
-// drain of HTTP after that of the gateway.
+// stops checks that a pod has enough time to stop: the pause, then the drain
+// of the gateway, then that of HTTP.
 func stops(name string, pod *corev1.PodSpec) error {
 	for _, c := range pod.Containers {
 		needed := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
@@ -133,13 +133,13 @@ func stops(name string, pod *corev1.PodSpec) error {
 			}
 		}
 		if given := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; given <= needed {
-			return fmt.Errorf("%s has %s to stop, and takes up to %s", name, given, needed)
+			return fmt.Errorf("%s has %s to stop, but needs up to %s", name, given, needed)
 		}
 	}
 	return nil
 }
 
-// locked checks that a pod may do no more than it needs.
+// locked checks that a pod has no more rights than it needs.
 func locked(name string, pod *corev1.PodSpec) error {
 	var lacks []string
 	if pod.SecurityContext == nil || pod.SecurityContext.RunAsNonRoot == nil || !*pod.SecurityContext.RunAsNonRoot {

@@ -1,0 +1,94 @@
+-- The audit trail, jobs and samples.
+
+-- name: begin an action
+INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::text::json) RETURNING id
+
+-- name: end an action
+INSERT INTO badged.audit_ends (audit_id, result, error) VALUES ($1, $2::text::json, $3)
+
+-- name: list actions
+SELECT id, at, who, via, action, arguments, ended_at, result, error
+FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
+          OVER (ORDER BY id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
+      FROM (SELECT a.id, a.at, a.who, a.via, a.action, a.arguments, e.ended_at, e.result, e.error
+            FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
+            WHERE a.id < $1 OR $1 = 0 ORDER BY a.id DESC LIMIT $2) AS page) AS page
+WHERE coalesce(newer, 0) < $3
+ORDER BY id DESC
+
+-- name: interrupt jobs without a lock
+-- A job that ends by itself does so before it releases its lock, which the
+-- statement finds out when it locks the row.
+UPDATE badged.jobs
+SET state = 'interrupted', ended_at = clock_timestamp(), error = 'the process that ran it has ended'
+WHERE state = 'running' AND NOT EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1 AND objid = id
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+
+-- name: job
+id, kind, state, arguments, started_by, started_at, process, progress, cancel_requested, ended_at, result, error
+
+-- name: list jobs
+SELECT {job}
+FROM badged.jobs
+WHERE kind = $1 AND (id < $2 OR $2 = 0)
+ORDER BY id DESC
+LIMIT $3
+
+-- name: find a job
+SELECT {job} FROM badged.jobs WHERE kind = $1 AND id = $2
+
+-- name: cancel a job
+UPDATE badged.jobs SET cancel_requested = true WHERE kind = $1 AND id = $2 AND state = 'running' RETURNING {job}
+
+-- name: admit one job at a time
+LOCK TABLE badged.jobs IN SHARE ROW EXCLUSIVE MODE
+
+-- name: count the jobs of a process
+SELECT count(*) FROM badged.jobs WHERE state = 'running' AND process = $1
+
+-- name: find a rebuild of partitions
+SELECT id FROM badged.jobs
+WHERE state = 'running' AND kind = 'rebuild' AND arguments ->> 'user' IS NULL
+LIMIT 1
+
+-- name: begin a job
+INSERT INTO badged.jobs (kind, arguments, started_by, process)
+VALUES ($1, $2::text::json, $3, $4) RETURNING {job}
+
+-- name: lock a job
+-- Runs before another session can see the row.
+SELECT pg_advisory_lock($1, $2)
+
+-- name: report on a job
+-- It runs in the session that holds the lock, and so shows that it lives.
+UPDATE badged.jobs SET progress = $2::text::json WHERE id = $1 AND state = 'running' RETURNING cancel_requested
+
+-- name: end a job
+UPDATE badged.jobs
+SET state = $2, progress = $3::text::json, result = $4::text::json, error = $5, ended_at = clock_timestamp()
+WHERE id = $1 AND state = 'running'
+
+-- name: list processes
+SELECT DISTINCT ON (process) process, roles, started_at, at, counted
+FROM badged.samples
+WHERE at > clock_timestamp() - make_interval(secs => $1)
+ORDER BY process, at DESC
+
+-- name: list samples
+SELECT process, started_at, at, counted, clock_timestamp()
+FROM badged.samples
+WHERE at > greatest($1, clock_timestamp() - make_interval(secs => $2))
+ORDER BY at
+
+-- name: store a sample
+INSERT INTO badged.samples (process, started_at, roles, counted) VALUES ($1, $2, $3, $4::text::json)
+
+-- name: forget old samples
+DELETE FROM badged.samples WHERE at < clock_timestamp() - make_interval(secs => $1)
+
+-- name: read how far a partition is
+SELECT greatest(coalesce((SELECT "offset" FROM badged.events_pNN ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), 0), offset_acked) AS logged,
+       offset_acked AS folded
+FROM badged.events_pNN_offsets WHERE consumer_group = $1

@@ -1,0 +1,37 @@
+-- What archiving reads and writes. pNN stands for a partition, and RANGE for
+-- the log with the bounds of one of its ranges.
+
+-- name: read the identity of the log
+SELECT log_id, (SELECT count(*) FROM badged.archived_files) FROM badged.log_identity
+
+-- name: list the ranges
+SELECT number, starts::text::bigint, coalesce(ends::text::bigint, 0), 0, now(),
+    ends <= pg_snapshot_xmin(pg_current_snapshot())::text::xid8
+FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number
+
+-- name: measure a range
+SELECT count(*), max(created_at) FROM RANGE AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
+
+-- name: find a consumer group that has not read a range
+SELECT consumer_group FROM badged.events_pNN_offsets AS o
+WHERE EXISTS (SELECT FROM RANGE AND (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
+ORDER BY consumer_group LIMIT 1
+
+-- name: read a page of a range
+SELECT transaction_id::text::bigint, "offset", uuid::text, payload::text, metadata::text, created_at, own
+FROM RANGE AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
+ORDER BY log.transaction_id, log."offset"
+LIMIT $3
+
+-- name: store the baseline
+INSERT INTO badged.baselines (partition_id, transaction_id, "offset", generation, events, appended_until)
+VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6)
+ON CONFLICT (partition_id) DO UPDATE
+SET transaction_id = excluded.transaction_id, "offset" = excluded."offset", generation = excluded.generation,
+    events = excluded.events, appended_until = excluded.appended_until
+
+-- name: record an archived file
+INSERT INTO badged.archived_files (partition_id, number, range, events, sha256) VALUES ($1, $2, $3, $4, $5)
+
+-- name: load keys
+COPY badged.keys_pNN_baseline_next (key, generation, users) FROM STDIN

@@ -1,0 +1,36 @@
+-- What the expiry sweep reads and writes. pNN stands for a partition.
+
+-- name: list the categories
+-- Steps from one category to the next in the index, however many conversations
+-- each has.
+WITH RECURSIVE step AS (
+    SELECT min(category) AS category FROM badged.conversations_pNN
+    UNION ALL
+    SELECT (SELECT min(category) FROM badged.conversations_pNN AS c WHERE c.category > step.category)
+    FROM step WHERE step.category IS NOT NULL
+)
+SELECT category FROM step WHERE category IS NOT NULL
+
+-- name: read the progress
+-- Creates the row if necessary. A transaction that writes old conversations
+-- deletes it, even during a sweep.
+WITH first AS (
+    INSERT INTO badged.expiry_progress (partition_id, category, swept_hour) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING
+)
+SELECT coalesce((SELECT swept_hour FROM badged.expiry_progress WHERE partition_id = $1 AND category = $2), 0)
+
+-- name: store the progress
+UPDATE badged.expiry_progress SET swept_hour = $4
+WHERE partition_id = $1 AND category = $2 AND swept_hour = $3
+
+-- name: find stale conversations
+-- Pages by hour, as the index does, and within an hour so that the users of a
+-- conversation are together. A read position may be ahead of the deliveries,
+-- and a conversation with a mark may have neither: the event clears the mark,
+-- and moves no read position beyond the last message.
+SELECT delivered_hour, conversation_id, user_id, greatest(last_seq, read_seq, 1)
+FROM badged.conversations_pNN
+WHERE category = $1 AND delivered_hour < $2 AND (delivered_hour, conversation_id, user_id) > ($3, $4, $5)
+  AND (unread > 0 OR marked_unread)
+ORDER BY delivered_hour, conversation_id, user_id
+LIMIT $6

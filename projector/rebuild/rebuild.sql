@@ -1,0 +1,23 @@
+-- What rebuilds read and write. pNN stands for a partition.
+
+-- name: drop the staging tables of all partitions
+SELECT badged.drop_staging_tables(p) FROM generate_series(0, $1::integer - 1) AS p
+
+-- name: read the rebuilt partitions
+SELECT partition_id, users, conversations, different_users FROM badged.rebuilt_partitions ORDER BY partition_id
+
+-- name: record a rebuilt partition
+INSERT INTO badged.rebuilt_partitions (partition_id, users, conversations, different_users) VALUES ($1, $2, $3, $4)
+
+-- name: count the rebuilt rows
+SELECT (SELECT count(*) FROM badged.users_pNN_staging), (SELECT count(*) FROM badged.conversations_pNN_staging)
+
+-- name: begin an epoch
+-- A batch that waits for the position finds a new revision, and reads
+-- everything again.
+UPDATE badged.partitions
+SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), revision = revision + 1
+WHERE partition_id = $1
+
+-- name: forget the healed users
+DELETE FROM badged.healed_users WHERE partition_id = $1
