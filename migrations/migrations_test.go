@@ -152,7 +152,7 @@ func TestUpAgainDoesNothing(t *testing.T) {
 	}
 }
 
-// Whoever comes second waits, finds everything done and does nothing.
+// The second caller waits, finds everything done and does nothing.
 func TestConcurrentUps(t *testing.T) {
 	cfg := emptyDatabase(t)
 	const instances = 4

@@ -172,7 +172,7 @@ func TestFloodOfPublishers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", event("end", "user.read_all", `{"user_ids":["nobody"]}`))
+	_, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", event("end", "user.read_all", `{"user_ids":["dan"]}`))
 	position := header.Get("Badged-Position")
 	if position == "" {
 		t.Fatal(answer)

@@ -276,7 +276,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	t.Helper()
 	last := events.Event{
 		ID: "last", Source: "backend", Type: events.MessageDelivered,
-		Data: events.Data{ConversationID: "room 0", Seq: 1_000_000, UserIDs: everybody},
+		Data: events.Data{ConversationID: "room 0", Seq: 1_000_000, UserIDs: allUsers},
 	}
 	body, err := last.MarshalJSON()
 	if err != nil {
@@ -285,7 +285,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	p := f.living[0]
 	position := p.mustPost(string(body))
 	ledger.add([]events.Event{last})
-	for _, user := range everybody {
+	for _, user := range allUsers {
 		total(t, p, user, position) // waits until everything is folded
 	}
 
@@ -320,7 +320,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 		}
 		truth.count(log)
 	}
-	for _, user := range everybody {
+	for _, user := range allUsers {
 		var badge struct{ Version, Total int64 }
 		get(t, p.url+"/v1/users/"+user+"/badge", &badge)
 		want, sum := truth.unread(user)
@@ -348,8 +348,8 @@ func TestFrozenInTheMiddleOfABatch(t *testing.T) {
 	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
 	args := []string{"--redis-url=" + redis.URL(), "--roles=api,projector"}
 	frozen := serve(t, database, args...)
-	everyone := `"` + strings.Join(everybody, `","`) + `"`
-	total(t, frozen, everybody[0], publish(t, frozen, delivered("chat", 1, everyone)))
+	everyone := `"` + strings.Join(allUsers, `","`) + `"`
+	total(t, frozen, allUsers[0], publish(t, frozen, delivered("chat", 1, everyone)))
 	holder, watcher := connectTo(t, database), connectTo(t, database)
 	execute(t, holder, `SELECT pg_advisory_lock(1, 1)`)
 	execute(t, holder, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -357,7 +357,7 @@ func TestFrozenInTheMiddleOfABatch(t *testing.T) {
     RETURN NULL;
 END $$`)
 	execute(t, holder, fmt.Sprintf(`CREATE TRIGGER pause AFTER UPDATE ON badged.%s_offsets
-FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(everybody[0], 16))))
+FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(allUsers[0], 16))))
 	publish(t, frozen, delivered("chat", 2, everyone))
 	awaitRow(t, watcher, `SELECT FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock'`)
@@ -367,7 +367,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 
 	other := serve(t, database, args...)
 	position := publish(t, other, delivered("chat", 3, everyone))
-	for _, user := range everybody {
+	for _, user := range allUsers {
 		if n := total(t, other, user, position); n != 3 {
 			t.Errorf("the total of %s is %d, want 3", user, n)
 		}
@@ -375,7 +375,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	frozen.signal(syscall.SIGCONT)
 	awaitRow(t, watcher, ownershipSession(frozen))
 	position = publish(t, frozen, delivered("chat", 4, everyone))
-	for _, user := range everybody {
+	for _, user := range allUsers {
 		total(t, frozen, user, position)
 		var badge struct{ Version, Total int64 }
 		get(t, frozen.url+"/v1/users/"+user+"/badge", &badge)

@@ -140,14 +140,14 @@ func TestDemoAsAnotherUser(t *testing.T) {
 		t.Log("not root: the other tests of the demo cover this")
 		return
 	}
-	const nobody = 65534
+	const unprivileged = 65534
 	dir := dataDir(t)
-	if err := os.Chown(dir, nobody, nobody); err != nil {
+	if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
 		t.Fatal(err)
 	}
 	p := launch(t, func(cmd *exec.Cmd) {
 		cmd.Dir = dir
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 		cmd.Env = append(cmd.Env, "HOME="+dir)
 	}, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
 	connectWith(t, p.url, people(t, p)["ada"]).awaitTotal(0)

@@ -70,7 +70,7 @@ var fieldCases = []fieldCase{
 	},
 	{
 		"mark-all-read-storm", "zulip/zulip#11956",
-		"10,000 unread conversations are read at once while messages arrive: nobody waits for a lock", markAllReadStorm,
+		"10,000 unread conversations are read at once while messages arrive: no session waits for a lock", markAllReadStorm,
 	},
 	{
 		"reconnect-drift", "novuhq/novu#10817",

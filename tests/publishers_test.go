@@ -57,7 +57,7 @@ type backend struct {
 	seq    int64
 }
 
-var everybody, _ = users(12)
+var allUsers, _ = users(12)
 
 // draw draws some events. All backends deliver, recall and read in the same
 // rooms. They move on after a hundred messages each, so that no unread set
@@ -66,7 +66,7 @@ func (b *backend) draw() (evs []events.Event) {
 	for range 1 + b.random.IntN(4) {
 		b.seq++
 		recent := 10*(b.seq-b.random.Int64N(min(b.seq, 50))) + b.random.Int64N(10)
-		d := events.Data{UserIDs: slices.Clone(everybody[:1+b.random.IntN(len(everybody))])}
+		d := events.Data{UserIDs: slices.Clone(allUsers[:1+b.random.IntN(len(allUsers))])}
 		e := events.Event{ID: fmt.Sprint(b.n, "/", b.seq), Source: "backend", Type: events.MessageDelivered}
 		seq := 10*b.seq + int64(b.n)
 		switch b.random.IntN(10) {
@@ -202,11 +202,11 @@ func TestPublishersWhileProjectorsAreKilled(t *testing.T) {
 		return
 	}
 
-	last := p["api"].mustPost(delivered("the last", 1, `"nobody"`))
+	last := p["api"].mustPost(delivered("the last", 1, `"dan"`))
 	t.Logf("%d events were committed", len(ledger.committed))
 	truth := tally{}
 	truth.count(ledger.committed)
-	for _, user := range everybody {
+	for _, user := range allUsers {
 		want, sum := truth.unread(user)
 		if n := total(t, p["api"], user, last); n != sum {
 			t.Errorf("the total of %s is %d, want %d", user, n, sum)

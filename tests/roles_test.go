@@ -113,7 +113,7 @@ func TestServerRole(t *testing.T) {
 		execute(t, conn, statement)
 	}
 	for _, statement := range []string{
-		`UPDATE badged.audit SET who = 'nobody'`, `DELETE FROM badged.audit`, `TRUNCATE badged.audit CASCADE`,
+		`UPDATE badged.audit SET who = 'another'`, `DELETE FROM badged.audit`, `TRUNCATE badged.audit CASCADE`,
 		`UPDATE badged.audit_ends SET error = 'none'`, `DELETE FROM badged.audit_ends`, `TRUNCATE badged.audit_ends`,
 		`INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ('2000-01-01', 'ops', 'api', 'x', '{}')`,
 		`INSERT INTO badged.audit_ends (audit_id, ended_at) VALUES (1, '2000-01-01')`,

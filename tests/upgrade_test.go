@@ -22,10 +22,10 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// previousRelease builds the release before this one, the commit of which is in
-// upgrade/previous, and returns where the program is. Only where there is no
-// history to build it from, as in an archive or a shallow clone, the test is
-// skipped, and says so to whoever looks.
+// previousRelease builds the previous release, whose commit is in
+// upgrade/previous, and returns the path of the program. The test is skipped,
+// with a message on standard error, only if there is no Git history to build
+// from, as in an archive or a shallow clone.
 func previousRelease(t *testing.T) (program string) {
 	t.Helper()
 	text, err := os.ReadFile("upgrade/previous")
@@ -61,7 +61,7 @@ func previousRelease(t *testing.T) (program string) {
 	return program
 }
 
-// unpack unpacks a tar archive of git's making.
+// unpack unpacks a tar archive made by git.
 func unpack(t *testing.T, archive []byte, dir string) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
@@ -92,7 +92,7 @@ func unpack(t *testing.T, archive []byte, dir string) {
 	}
 }
 
-// join starts an instance with all roles that is one of those that take events.
+// join starts an instance with all roles and adds it to the living ones.
 func (f *fleet) join(program string, args ...string) *process {
 	f.t.Helper()
 	p := launch(f.t, func(c *exec.Cmd) { c.Path = program },
@@ -103,7 +103,7 @@ func (f *fleet) join(program string, args ...string) *process {
 	return p
 }
 
-// leave stops an instance as an upgrade does.
+// leave stops an instance, as an upgrade does.
 func (f *fleet) leave(p *process) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -114,9 +114,8 @@ func (f *fleet) leave(p *process) {
 	}
 }
 
-// hear has a user who is connected to each of some instances hear of a message
-// that is published at each of them: the bus carries it from one release to the
-// other.
+// hear checks that a user connected to each instance gets a message published
+// at each of them: the bus carries updates between releases.
 func (f *fleet) hear(user string, ledger *ledger, instances ...*process) {
 	f.t.Helper()
 	var clients []*client
@@ -143,10 +142,10 @@ func (f *fleet) hear(user string, ledger *ledger, instances ...*process) {
 	}
 }
 
-// A fleet of the release before is upgraded to this one, and back, and again,
-// while four backends publish through it and in SQL: as docs/operations.md says,
-// the schema first. Whoever serves, on whichever of the two schemas, counts
-// right, and nothing ends as a dead letter.
+// A fleet of the previous release is upgraded to this one, back, and again,
+// while four backends publish through it and in SQL. As docs/operations.md
+// says, the schema is migrated first. Every instance counts correctly on
+// either schema, and there are no dead letters.
 func TestUpgrade(t *testing.T) {
 	before := previousRelease(t)
 	database := pgtest.NewServer(t).NewDB(t, pgtest.Template{})
@@ -189,7 +188,7 @@ func TestUpgrade(t *testing.T) {
 	refusesOrServes(t, f)
 	must(t, "migrate", "up", "--database-url="+database) // while the release before serves
 	ledger.await(ctx, some)
-	// Backends may link this release's package from here on.
+	// From here on, backends may use this release's package.
 	publish(1, func(b *backend) error { return b.transact(ctx, false, nil, nil) })
 
 	f.leave(old[0]) // one of the release before starts on the schema of this
@@ -224,8 +223,9 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// refusesOrServes starts this release on the schema of the one before: it serves
-// where that is its own too, and otherwise says what to do and changes nothing.
+// refusesOrServes starts this release on the schema of the previous one: it
+// serves if the schemas are equal, and otherwise fails with an error that says
+// what to do, and changes nothing.
 func refusesOrServes(t *testing.T, f *fleet) {
 	t.Helper()
 	status, _, code := command(t, "migrate", "status", "--database-url="+f.database)

@@ -162,7 +162,7 @@ func TestVerify(t *testing.T) {
 	if out != "2 users and 3 conversations of 16 partitions compared with the log: no difference\n" {
 		t.Errorf("it prints %s", out)
 	}
-	for _, only := range []string{"--user=ann", "--user=nobody", "--sample=1", "--sample=100", "--partition=0"} {
+	for _, only := range []string{"--user=ann", "--user=unknown", "--sample=1", "--sample=100", "--partition=0"} {
 		must(t, "verify", only, "--database-url="+database)
 	}
 	if out := must(t, "verify", "--json", "--database-url="+database); out != `{"partitions":16,"users":2,"conversations":3,"differences":0}`+"\n" {

@@ -45,7 +45,7 @@ func (d *database) runner(t *testing.T) *runner {
 	}
 	t.Cleanup(stop)
 	for { // until it runs
-		_, err := r.StartVerification(t.Context(), admin.VerifyOptions{Users: []string{"nobody"}}, ops)
+		_, err := r.StartVerification(t.Context(), admin.VerifyOptions{Users: []string{"unknown"}}, ops)
 		if !errors.Is(err, admin.ErrNotRunning) {
 			break
 		}

@@ -87,7 +87,7 @@ func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *eve
 // above zero.
 func shares(n, among int) map[int]int {
 	got := map[int]int{}
-	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, which nobody gains from guessing
+	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, not a secret
 		share := n / among
 		if i < n%among {
 			share++

@@ -92,7 +92,7 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 	const badURL = "badged: --database-url (BADGED_DATABASE_URL): "
 	for _, test := range []struct{ name, url, contains, hint string }{
 		{
-			"nobody listens", "postgres://badged:" + password + "@127.0.0.1:1/chat",
+			"a closed port", "postgres://badged:" + password + "@127.0.0.1:1/chat",
 			"failed to connect to `user=badged database=chat`: 127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused", hint,
 		},
 		{"no such socket", "host=/nowhere user=badged password=" + password + " dbname=chat", "/nowhere/.s.PGSQL.", hint},
@@ -125,15 +125,15 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 
 func TestUserWithoutEvents(t *testing.T) {
 	url := "--database-url=" + pgtest.NewDB(t, migrated())
-	if out := mustDo(t, "user", "show", "nobody", url); !strings.HasSuffix(out, "\nNothing has ever happened to this user.\n") {
+	if out := mustDo(t, "user", "show", "unknown", url); !strings.HasSuffix(out, "\nNothing has ever happened to this user.\n") {
 		t.Errorf("it prints:\n%s", out)
 	}
 	var s pubsub.Snapshot
-	if err := json.Unmarshal([]byte(mustDo(t, "user", "show", "nobody", "--json", url)), &s); err != nil {
+	if err := json.Unmarshal([]byte(mustDo(t, "user", "show", "unknown", "--json", url)), &s); err != nil {
 		t.Fatal(err)
 	}
 	want := pubsub.Snapshot{
-		Badge:         pubsub.Badge{UserID: "nobody", Epoch: s.Epoch, Categories: map[string]int64{}},
+		Badge:         pubsub.Badge{UserID: "unknown", Epoch: s.Epoch, Categories: map[string]int64{}},
 		Conversations: []pubsub.Conversation{},
 	}
 	if diff := cmp.Diff(want, s); diff != "" || s.Epoch == "" {

@@ -188,7 +188,7 @@ func TestRunsAsTheOwnerOfTheData(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // it can only run as our user
 	}
-	as := nobody(t)
+	as := unprivileged(t)
 	dir := openDir(t)
 	pgdata := filepath.Join(dir, "pgdata")
 	if err := errors.Join(os.Mkdir(pgdata, 0o700), as.own(pgdata)); err != nil {

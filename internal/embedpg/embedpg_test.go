@@ -323,7 +323,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	dir := openDir(t)
 	exe := filepath.Join(dir, "embedpg.test")
 	copyExecutable(t, exe)
-	as := nobody(t)
+	as := unprivileged(t)
 	tmp := filepath.Join(dir, "tmp")
 	if err := errors.Join(os.Mkdir(tmp, 0o700), as.own(tmp)); err != nil {
 		t.Fatal(err)
@@ -335,8 +335,8 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 }
 
-// nobody returns the account of an unprivileged user.
-func nobody(t *testing.T) account {
+// unprivileged returns the account of an unprivileged user.
+func unprivileged(t *testing.T) account {
 	t.Helper()
 	u, err := user.Lookup("nobody")
 	if err != nil {

@@ -155,7 +155,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 		want       string
 		retryAfter string
 	}{
-		"nobody listens":              {refused, "cannot be reached", "1"},
+		"a closed port":               {refused, "cannot be reached", "1"},
 		"the connection breaks":       {&net.OpError{Op: "read", Err: errors.New("connection reset")}, "cannot be reached", "1"},
 		"the connection ends":         {fmt.Errorf("receive: %w", io.ErrUnexpectedEOF), "cannot be reached", "1"},
 		"the connection is closed":    {io.EOF, "cannot be reached", "1"},

@@ -130,7 +130,7 @@ func TestPublishedEventsAreRead(t *testing.T) {
 	}
 
 	query := mustDecode[struct{ Badges []pubsub.Badge }](t, post(t, api, "/v1/badges/query", plain,
-		`{"user_ids":["nobody","ben","ada"],"at_least":"`+position+`","timeout":"30s"}`))
+		`{"user_ids":["dan","ben","ada"],"at_least":"`+position+`","timeout":"30s"}`))
 	if len(query.Badges) != 3 || query.Badges[0].Total != 0 || query.Badges[1].Mentions != 4 {
 		t.Fatalf("badges are %+v", query.Badges)
 	}

@@ -39,7 +39,7 @@ BEGIN
         SELECT 'p' || lpad(p::text, greatest(2, length(p::text)), '0')
         FROM badged.settings, generate_series(0, partitions - 1) AS p
     LOOP
-        -- Where an event is in the log, and who wrote it, is for Postgres to say.
+        -- Postgres sets the other columns: the position of an event and its era.
         IF kind IN ('server', 'publisher') THEN
             EXECUTE format('GRANT INSERT (uuid, payload, metadata) ON badged.%I TO %I', 'events_' || partition, role_name);
         END IF;

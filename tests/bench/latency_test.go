@@ -128,7 +128,7 @@ func TestClient(t *testing.T) {
 		{"the same version twice", []string{changes(1, "c", 1, 1), changes(1, "c", 1, 1)}, []int{1, -1}},
 		{"more than was sent", []string{changes(4, "c", 4, 4)}, []int{-1}},
 		{"more unread than there are", []string{changes(2, "c", 2, 1)}, []int{-1}},
-		{"a conversation of somebody else", []string{changes(1, "x", 1, 1)}, []int{-1}},
+		{"a conversation of another user", []string{changes(1, "x", 1, 1)}, []int{-1}},
 		{"no JSON", []string{`{`}, []int{-1}},
 	} {
 		a := &client{sent: map[string][]time.Duration{"c": {10, 20, 30}}, told: map[string]int64{}}

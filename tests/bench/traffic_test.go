@@ -18,7 +18,7 @@ func TestTally(t *testing.T) {
 		reads int64
 		want  map[string]int64
 	}{
-		{"nobody answers", "a b 1\na b 2\nc b 3\n", 0, map[string]int64{"a": 0, "b": 3, "c": 0}},
+		{"no answers", "a b 1\na b 2\nc b 3\n", 0, map[string]int64{"a": 0, "b": 3, "c": 0}},
 		{"an answer has read all before", "a b 1\na b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 0}},
 		{"but only in its conversation", "a b 1\nc b 2\nb a 3\n", 1, map[string]int64{"a": 1, "b": 1, "c": 0}},
 		{"a second answer is a read too", "a b 1\nb a 2\nb a 3\n", 2, map[string]int64{"a": 2, "b": 0}},

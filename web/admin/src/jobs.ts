@@ -74,7 +74,7 @@ export class Jobs implements View {
 
   #verifyForm(): HTMLElement {
     const partition = field("verify-partition", "Partition", "all");
-    const user = field("verify-user", "User", "everybody", "text");
+    const user = field("verify-user", "User", "all users", "text");
     const sample = field("verify-sample", "Sample of users", "no");
     return this.#form(
       "Verify",
@@ -92,7 +92,7 @@ export class Jobs implements View {
 
   #rebuildForm(): HTMLElement {
     const partition = field("rebuild-partition", "Partition", "all");
-    const user = field("rebuild-user", "User", "everybody", "text");
+    const user = field("rebuild-user", "User", "all users", "text");
     const load = field("rebuild-load", "Max load", "1", "decimal");
     return this.#form(
       "Rebuild",

@@ -5105,7 +5105,7 @@ var Jobs = class {
   }
   #verifyForm() {
     const partition = field("verify-partition", "Partition", "all");
-    const user = field("verify-user", "User", "everybody", "text");
+    const user = field("verify-user", "User", "all users", "text");
     const sample = field("verify-sample", "Sample of users", "no");
     return this.#form(
       "Verify",
@@ -5122,7 +5122,7 @@ var Jobs = class {
   }
   #rebuildForm() {
     const partition = field("rebuild-partition", "Partition", "all");
-    const user = field("rebuild-user", "User", "everybody", "text");
+    const user = field("rebuild-user", "User", "all users", "text");
     const load = field("rebuild-load", "Max load", "1", "decimal");
     return this.#form(
       "Rebuild",
