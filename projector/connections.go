@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// connections are those that batches run on. They are kept between batches,
+// connections are the connections of batches. They are kept between batches,
 // and the one used last is taken first: a session that folds a partition for
 // the first time plans its statements, which takes ten times as long as
 // folding an event. Through the pool, which others use too, partitions would

@@ -27,7 +27,7 @@ const (
 	epochRewind = "rewind"
 )
 
-// rewound reports whether the tables may be older than what clients were told,
+// rewound reports whether the tables may be older than the state of clients,
 // and why: the epoch began in an earlier life of Postgres, or the position is
 // behind one that this process saw committed.
 func (p *partition) rewound() (reason string, is bool) {
@@ -83,7 +83,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 // begins a new epoch in every partition, one after the other.
 const restartInterval = time.Minute
 
-// tellRestart logs, once for all partitions, that Postgres was restarted.
+// tellRestart logs a restart of Postgres, once for all partitions.
 func (p *Projector) tellRestart(ctx context.Context) {
 	now, last := time.Now().UnixNano(), p.restartTold.Load()
 	if now-last < int64(restartInterval) || !p.restartTold.CompareAndSwap(last, now) {

@@ -147,8 +147,8 @@ func (h *holdings) rebalance(ctx context.Context) error {
 	return nil
 }
 
-// fairShare returns how many partitions a member gets that comes after so many
-// others: an equal share, or one more.
+// fairShare returns how many partitions a member gets, given the number of
+// members before it: an equal share, or one more.
 func fairShare(partitions, members, before int) int {
 	share := partitions / members
 	if before < partitions%members {
@@ -166,7 +166,8 @@ func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
 			missing = append(missing, id)
 		}
 	}
-	// Projectors that take at the same time should not try the same ones.
+	// Shuffle, so that projectors that take partitions at the same time try
+	// different ones.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] }) //nolint:gosec // spreads load, guards nothing
 	rows, err := h.conn.Query(queryCtx, pgsession.TakeSQL, missing, pgsession.LockClass, n)
 	if err != nil {

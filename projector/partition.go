@@ -22,7 +22,8 @@ const (
 	smallestRun  = 50               // events; in smaller batches the fixed cost dominates
 )
 
-// Waits for older transactions to settle, and for a database that does not answer.
+// Pauses while older transactions settle, and while the database does not
+// answer.
 const (
 	firstSettle  = 2 * time.Millisecond
 	lastSettle   = 20 * time.Millisecond
@@ -214,7 +215,7 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 }
 
 // learn reads the state of the partition and clears the cache. It begins a new
-// epoch if the tables may be older than what clients were told.
+// epoch if the tables may be older than the state of clients.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	p.cache.Clear()
 	if err := p.look(ctx, conn); err != nil {

@@ -64,8 +64,8 @@ type Config struct {
 	// DedupWindow is the least time for which event keys are remembered; the
 	// most is half as long again. Default 14 days.
 	DedupWindow time.Duration
-	// MaintenanceInterval is how often the projector looks whether keys are to
-	// be dropped and the log extended. Default 1m.
+	// MaintenanceInterval is how often the projector drops old keys and
+	// extends the log, if needed. Default 1m.
 	MaintenanceInterval time.Duration
 
 	// Trace is called with each batch that has traced events. It returns the
@@ -213,8 +213,9 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish hands committed updates to the bus in commit order. The bus may fail
-// or be slow: gateways notice what they missed, and folding does not wait.
+// publish publishes committed updates on the bus in commit order. The bus may
+// fail or be slow: gateways notice what they missed, and folding does not
+// wait.
 func (p *Projector) publish(ctx context.Context) {
 	for updates := range p.updates {
 		if err := p.cfg.Bus.Publish(ctx, updates); err != nil {

@@ -81,7 +81,7 @@ type Generation struct {
 	After  string `json:"after"`
 }
 
-// FileError says what is wrong with a file of an archive.
+// FileError is an error in a file of an archive.
 type FileError struct {
 	Path   string
 	Reason string

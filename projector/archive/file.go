@@ -21,7 +21,7 @@ import (
 // Record is a row of the log.
 type Record struct {
 	events.Record
-	// Metadata is that of the message as JSON, nil if there is none.
+	// Metadata is the metadata of the message as JSON, nil if there is none.
 	Metadata []byte
 }
 

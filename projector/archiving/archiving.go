@@ -42,20 +42,20 @@ type Config struct {
 	// Before is the time before which every event of a range must have been
 	// appended.
 	Before time.Time
-	// Memory is as in rebuild.Config.
+	// Memory is the same limit as in [rebuild.Config].
 	Memory int64
 
-	// Progress, if not nil, is told how far each partition is, and of sessions
-	// that read its log or its baseline.
+	// Progress, if not nil, receives the progress of each partition, and the
+	// sessions that block it because they read its log or its baseline.
 	Progress replay.Progress
 	// Archived, if not nil, is called with each finished partition.
 	Archived func(Result)
 }
 
-// Result is what was archived of a partition.
+// Result is the result for one partition.
 type Result struct {
 	Partition int `json:"partition"`
-	// Files and Events are how many were written, Bytes the size of the files.
+	// Files and Events count what was written; Bytes is the size of the files.
 	Files  int   `json:"files"`
 	Events int64 `json:"events"`
 	Bytes  int64 `json:"bytes"`
@@ -165,7 +165,7 @@ func (r *logRange) within(partition int, sql string) string {
 		fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends))
 }
 
-// partition archives what it can of a partition.
+// partition archives the complete ranges of a partition.
 func (a *archiving) partition(ctx context.Context, partition int) (done Result, err error) {
 	done.Partition = partition
 	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.drop_baseline_tables($1)`, partition); err != nil {
@@ -222,7 +222,7 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 }
 
 // complete returns the ranges after a baseline that have events and can be
-// archived, and why those that follow cannot.
+// archived, and the reason why the ranges after them cannot.
 func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline) (ranges []logRange, kept string, err error) {
 	conn := a.job.Conn
 	rows, err := conn.Query(ctx, statements.Get("list the ranges"), partition)
@@ -250,7 +250,7 @@ func (a *archiving) complete(ctx context.Context, partition int, from replay.Bas
 			return nil, "", fmt.Errorf("measure range %d of the log: %w", r.number, err)
 		}
 		if latest == nil {
-			continue // an empty range is dropped with others
+			continue // an empty range is dropped with the others
 		}
 		if r.until = *latest; !r.until.Before(a.cfg.Before) {
 			return ranges, fmt.Sprintf("its range from transaction %d on has an event of %s", r.starts, r.until.UTC().Format(time.RFC3339)), nil

@@ -175,8 +175,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 // session sweeps on one connection, once that has the lock, until ctx is done
 // or the connection fails. All reads of a sweep use the connection, so that a
 // sweeper that has lost the lock notices before it appends another batch. The
-// lock only saves work: what two sweepers append at once counts once or
-// changes nothing.
+// lock only saves work: events that two sweepers append at once count once or
+// change nothing.
 func (x *Sweeper) session(ctx context.Context) error {
 	conn, err := pgsession.OpenSession(ctx, x.Cfg.Pool.Config().ConnConfig, "badged expiry")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// Sweep expires what is stale now, partition by partition.
+// Sweep expires the stale conversations, partition by partition.
 func (x *Sweeper) Sweep(ctx context.Context, conn *pgx.Conn) error {
 	start, now, expired := time.Now(), x.Cfg.Now(), 0
 	for p := range x.Cfg.Partitions {
@@ -51,8 +51,8 @@ func (x *Sweeper) Sweep(ctx context.Context, conn *pgx.Conn) error {
 
 // Settled returns the hour before which every delivery is in the tables.
 // Events that are not folded, and those of open transactions, date from when
-// they were appended. Settled looks at the transactions first: what one of
-// them appends before it ends is then seen among the events.
+// they were appended. Settled looks at the transactions first, so that it
+// finds the events that they append before they end.
 func (x *Sweeper) Settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -98,10 +98,10 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 // for late rows that it could not wait for.
 const sweepOverlap = 2
 
-// sweepCategory continues the last sweep of a category, expires what was
-// delivered before an hour, and returns how many conversations of users that
-// were. folds is false if the batches are not folded: then, and after an
-// error, the next sweep looks at the same rows again.
+// sweepCategory continues the last sweep of a category, expires conversations
+// whose last delivery was before an hour, and returns how many. folds is false
+// if the batches are not folded: then, and after an error, the next sweep
+// looks at the same rows again.
 func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
 	swept, err := x.Progress(ctx, conn, partition, category)
 	if err != nil {
@@ -114,7 +114,7 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	return expired, true, x.Advance(ctx, conn, partition, category, swept, before)
 }
 
-// Progress returns the hour before which sweeps have looked at everything.
+// Progress returns the hour up to which sweeps are complete.
 func (x *Sweeper) Progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -187,9 +187,9 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 	return found, nil
 }
 
-// awaitFolded waits at least one pause, and until what was appended for a user
-// is folded; it reports whether it is. So a sweep never has more than one
-// batch in the log ahead of other events.
+// awaitFolded waits at least one pause, and until the events appended for a
+// user are folded; it reports whether they are. So a sweep never has more than
+// one unfolded batch in the log.
 func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
 	reader := badges.NewReader(conn, x.Cfg.Partitions)
 	for start := time.Now(); ; {

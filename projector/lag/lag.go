@@ -1,5 +1,5 @@
-// Package lag measures how far the projector is behind, and which open
-// transaction holds it up.
+// Package lag measures how far the projector is behind, and finds the open
+// transaction that delays it.
 package lag
 
 import (
@@ -39,7 +39,7 @@ type Lag struct {
 	Owner string `json:"owner"`
 }
 
-// Waiting is what waits to be folded in one partition.
+// Waiting describes the unfolded events of one partition.
 type Waiting struct {
 	// Folded is the position of the last folded event.
 	Folded events.Position
@@ -48,8 +48,8 @@ type Waiting struct {
 	Age time.Duration
 }
 
-// WaitingIn returns what waits in each of the partitions, in their order. It
-// takes two index lookups per partition, whatever the backlog.
+// WaitingIn describes the unfolded events of each of the partitions, in their
+// order. It takes two index lookups per partition, whatever the backlog.
 func WaitingIn(ctx context.Context, q events.Querier, partitions []int) ([]Waiting, error) {
 	positions, err := PositionsOf(ctx, q, partitions)
 	if err != nil {

@@ -94,7 +94,7 @@ func (s *Staging) chunks(ctx context.Context, users []*badge.User, to chan<- chu
 }
 
 // copySQL returns the COPY statement for fields; ids are the key columns
-// besides that of the user.
+// besides the user's.
 func copySQL[T any](table, ids string, fields []replay.Field[T]) string {
 	columns := "partition_id, version, user_id" + ids
 	for _, f := range fields {

@@ -43,7 +43,8 @@ type Config struct {
 	// Partition is the only one to rebuild; nil means all.
 	Partition *int
 	// Anew rebuilds all partitions even if an earlier rebuild of all was
-	// interrupted. By default the rebuild resumes with those that are left.
+	// interrupted. By default the rebuild resumes with the remaining
+	// partitions.
 	Anew bool
 	// Memory is roughly how many bytes the state of users may take at a time;
 	// if they need more, the log is read more often. Default 512 MiB. The
@@ -57,7 +58,7 @@ type Config struct {
 	// Resumed, if not nil, is called first, with what an interrupted rebuild
 	// has done.
 	Resumed func([]Result)
-	// Progress, if not nil, is told how far each partition is.
+	// Progress, if not nil, receives the progress of each partition.
 	Progress replay.Progress
 	// Rebuilt, if not nil, is called with each finished partition.
 	Rebuilt func(Result)
@@ -221,7 +222,7 @@ func (j *Job) cleanUp(ctx context.Context) error {
 	})
 }
 
-// all rebuilds the partitions that are left.
+// all rebuilds the remaining partitions.
 func (j *Job) all(ctx context.Context) error {
 	if j.Config.Anew {
 		if err := j.forget(ctx); err != nil {
@@ -276,7 +277,7 @@ func (j *Job) partition(ctx context.Context, partition int) error {
 	return nil
 }
 
-// tell publishes the badges of users whose state is new.
+// tell publishes the badges of users whose state was wrong.
 func (j *Job) tell(ctx context.Context, partition int, users map[string]struct{}) error {
 	if j.Config.Bus == nil {
 		return nil

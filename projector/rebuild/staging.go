@@ -67,8 +67,8 @@ const (
 	heldUsers  = 500
 )
 
-// build makes the live tables what the log says, and records in result what it
-// found.
+// build makes the live tables equal to the log, and records its findings in
+// result.
 func (s *Staging) build(ctx context.Context) error {
 	if _, err := s.job.Conn.Exec(ctx, createStagingSQL, s.partition); err != nil {
 		return fmt.Errorf("create staging tables: %w", err)
@@ -155,8 +155,8 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	})
 }
 
-// catchUp folds what the live tables have folded meanwhile, until little is
-// left.
+// catchUp folds the events that the live tables have folded meanwhile, until
+// few are left.
 func (s *Staging) catchUp(ctx context.Context) error {
 	for {
 		var in replay.Snapshot
@@ -266,8 +266,7 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	return nil
 }
 
-// judge finds out which of the touched users differ in the tables that in
-// sees.
+// judge finds the touched users that differ in the tables that in sees.
 func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
 	var users []string // nil means all
 	if s.touched != nil {
@@ -379,7 +378,7 @@ const (
 	locked           // a long transaction reads the live tables
 )
 
-// Reported is for how many different users the differences are reported.
+// Reported is the most different users whose differences are reported.
 const Reported = 10
 
 // finish decides, holding the fence, whether the staging tables replace the

@@ -18,7 +18,7 @@ import (
 
 // Baseline is where the log of a partition begins. The sum of the events
 // before it is in separate tables, from which a replay starts. The zero
-// Baseline is that of a log that was never cut.
+// Baseline belongs to a log that was never cut.
 type Baseline struct {
 	Position events.Position
 	// Generation is the generation of event keys at that position.

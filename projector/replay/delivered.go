@@ -12,13 +12,13 @@ const MaxDelivered = 1000
 
 // Delivered are messages that were delivered to a user.
 type Delivered struct {
-	// Messages are the newest of those asked for, newest first.
+	// Messages are the newest of the requested messages, newest first.
 	Messages []DeliveredMessage `json:"messages" doc:"The messages, last delivered first."`
 	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before these. To list them, pass the position of the last message as before."`
 }
 
-// DeliveredMessage is a message, the event that first delivered it, and what
-// became of it.
+// DeliveredMessage is a message, the event that first delivered it, and its
+// fate.
 type DeliveredMessage struct {
 	ConversationID string `json:"conversation_id" doc:"Its conversation."`
 	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
@@ -30,7 +30,7 @@ type DeliveredMessage struct {
 	LoggedEvent
 }
 
-// Fate is what became of a message that was delivered.
+// Fate is the outcome of a delivered message.
 type Fate string
 
 // The fates.
@@ -38,8 +38,8 @@ const (
 	FateUnread         Fate = "unread"
 	FateRead           Fate = "read"
 	FateRecalled       Fate = "recalled"
-	FateReadBefore     Fate = "read_before"     // the user had read further when it came
-	FateRecalledBefore Fate = "recalled_before" // it was recalled when it came
+	FateReadBefore     Fate = "read_before"     // the user had read further before the delivery
+	FateRecalledBefore Fate = "recalled_before" // it was recalled before the delivery
 	FateOwnMessage     Fate = "own_message"     // the user sent it
 )
 
@@ -89,7 +89,7 @@ func (s *search) followMessages(at events.Position, e *events.Event, logged Logg
 	d.add(m)
 }
 
-// settle records what became of a message of the conversation, if the event
+// settle records the fate of a message of the conversation, if the event
 // decided it.
 func (m *DeliveredMessage) settle(c *badge.Conversation, by LoggedEvent) {
 	switch {
@@ -107,7 +107,7 @@ func (d *deliveries) add(m DeliveredMessage) {
 	}
 }
 
-// newest returns what was kept; nil if nothing was asked for.
+// newest returns the kept messages; nil if none were requested.
 func (d *deliveries) newest() *Delivered {
 	if d == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/projector/internal/badge"
 )
 
-// Effect is what one event did to the badge of one user.
+// Effect is the effect of one event on the badge of one user.
 type Effect struct {
 	UserID string `json:"user_id"`
 	// Folded is set once the event is folded; before that there is no effect.
@@ -27,7 +27,7 @@ type Effect struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// ConversationEffect is what an event did to a conversation.
+// ConversationEffect is the effect of an event on a conversation.
 type ConversationEffect struct {
 	ConversationID string       `json:"conversation_id"`
 	UnreadBefore   int64        `json:"unread_before"`
@@ -44,8 +44,8 @@ type EventName struct {
 	TransactionID int64
 }
 
-// EffectOf returns what an event did to the badge of a user. It costs as much
-// as Explain.
+// EffectOf returns the effect of an event on the badge of a user. It costs as
+// much as Explain.
 func (x *Explainer) EffectOf(ctx context.Context, userID string, name EventName) (Effect, error) {
 	w := &watchedEvent{name: name, effect: Effect{UserID: userID, Conversations: []ConversationEffect{}}}
 	err := x.replay(ctx, userID, time.Time{}, func(in *Snapshot) (*search, error) {
@@ -79,7 +79,7 @@ func (w *watchedEvent) before(u *badge.User, at events.Position, e *events.Event
 	return all
 }
 
-// after records what the event did, given what before returned.
+// after records the effect of the event, given the result of before.
 func (w *watchedEvent) after(u *badge.User, before map[string]ConversationEffect, why Why, detail string) {
 	if before == nil {
 		return

@@ -1,20 +1,20 @@
 package replay
 
-// Progress is told how far a verification, rebuild or archiving is. It is
-// called by one goroutine at a time.
+// Progress receives the progress of a verification, rebuild or archiving. It
+// is called by one goroutine at a time.
 type Progress interface {
-	// Planned adds to the work on a partition, in a unit that only its ratio
-	// to what is done depends on.
+	// Planned adds to the planned work on a partition, in any unit that Done
+	// uses too.
 	Planned(partition int, work int64)
-	// Done says how much of the planned work was done since the last call, and
-	// how many events that was.
+	// Done reports the planned work done since the last call, and its number
+	// of events.
 	Done(work, events int)
 	// Blocked is called from time to time while a partition waits for a session
 	// that reads tables to be swapped or dropped.
 	Blocked(partition, pid int, application string)
 }
 
-// Unwatched is the Progress that tells nothing.
+// Unwatched is a Progress that ignores its calls.
 type Unwatched struct{}
 
 // Planned implements Progress.

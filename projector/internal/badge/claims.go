@@ -16,7 +16,7 @@ import (
 
 const (
 	// ClaimSpan is how long after a read by an app the messages that it names
-	// are read as they come.
+	// are read on delivery.
 	ClaimSpan = time.Minute
 	// MaxClaims is the most claims kept per user, since an app can invent
 	// conversations without end. The oldest are dropped.
@@ -24,7 +24,7 @@ const (
 )
 
 // Claim is the part of an app's read that is ahead of the log: messages of a
-// conversation up to a seq are read as they come, if they are appended by
+// conversation up to a seq are read on delivery, if they are appended by
 // Until.
 type Claim struct {
 	Conversation string
@@ -33,8 +33,8 @@ type Claim struct {
 	Until int64
 }
 
-// Claims are those of one user, oldest first. They belong to the user because
-// the conversation may not exist yet.
+// Claims are the claims of one user, oldest first. They belong to the user
+// because the conversation may not exist yet.
 //
 // Claims do not extend each other: each has its own end. Of the claims of one
 // conversation, those that reach further end earlier: a claim that neither

@@ -1,7 +1,7 @@
-// Package badge is the fold: what the numbers mean. It turns the state of a
-// user and an event into the next state, and holds the sets that the state is
-// made of. It is pure: no clock, no I/O, no dependence on map order. An event
-// carries its own time.
+// Package badge is the fold, which defines the numbers. It turns the state of
+// a user and an event into the next state, and holds the sets that the state
+// is made of. It is pure: no clock, no I/O, no dependence on map order. An
+// event carries its own time.
 //
 // Deliveries, reads and recalls commute and are idempotent: a union, a maximum
 // and a union. A read by an app commutes within the minute that it reaches
@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// User is the state of one user: the badge, and those of its conversations
-// that the events at hand need.
+// User is the state of one user: the badge, and the conversations that the
+// current events need.
 type User struct {
 	ID         string
 	Version    int64
@@ -267,8 +267,8 @@ func (c *Conversation) Adds() int64 {
 // Left reports whether the user has left and no later message was delivered.
 func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
 
-// ShowsLeft reports whether clients are told that the user has left: only if
-// they can know the conversation.
+// ShowsLeft reports whether clients see that the user has left: only if they
+// can know the conversation.
 func (c *Conversation) ShowsLeft() bool {
 	return c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Level != events.LevelAll)
 }

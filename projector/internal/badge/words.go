@@ -24,7 +24,8 @@ const fullWord = ^uint64(0)
 
 // word is a bitmap of 64 seqs, or a run of full ones.
 type word struct {
-	// index is that of the first word: its seqs begin at wordBits times index.
+	// index is the index of the first word, whose seqs begin at wordBits times
+	// index.
 	index int64
 	// run is the number of words, 1 unless each is full.
 	run int64

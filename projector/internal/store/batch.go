@@ -29,8 +29,8 @@ var (
 // Batch is a run of records of one partition on its way into the tables.
 type Batch struct {
 	from, To events.Position
-	// Generation is the one that takes the keys. The batch begins it if Begins
-	// is set.
+	// Generation is the generation that takes the keys. The batch begins it if
+	// Begins is set.
 	Generation int
 	Begins     bool
 	Items      []Item
@@ -68,21 +68,21 @@ func NewBatch(from events.Position, records []events.Record, partition, partitio
 	return b
 }
 
-// Result is what a committed batch did.
+// Result is the result of a committed batch.
 type Result struct {
 	Updates []pubsub.Update
 	Folded  int
-	// Duplicates counts the events that all their users had had before.
+	// Duplicates counts the events that were repeated for all their users.
 	Duplicates int
 }
 
-// PartitionState is what the owner of a partition knows of it, besides the
+// PartitionState is the state of a partition that its owner knows, besides the
 // position.
 type PartitionState struct {
 	Epoch string
 	// revision counts how often another program changed rows.
 	revision int64
-	// Generation is the present one of the keys.
+	// Generation is the present generation of keys.
 	Generation int
 	// SameLife is set if the epoch began since Postgres last started; see
 	// IncarnationSQL.
@@ -164,7 +164,7 @@ func (b *Batch) Keys() (likelyNew keyRows, suspects *repeats) {
 	return likelyNew, suspects
 }
 
-// loaded is what the tables said at the start of a batch, besides the rows.
+// loaded is what a batch reads from the tables at its start, besides the rows.
 type loaded struct {
 	PartitionState
 	// repeats are the keys of the suspects.

@@ -19,7 +19,7 @@ const (
 type Item struct {
 	Event events.Event
 	Key   uuid.UUID
-	// Users are those of the event, in its order.
+	// Users are the users of the event, in its order.
 	Users UserSet
 	// Suspect is set if the event may have come before.
 	Suspect bool
@@ -39,8 +39,8 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	return ItemOf(e, partition, partitions)
 }
 
-// ErrForged is why an event of a type reserved for badged is not folded if
-// another client wrote it.
+// ErrForged is the error of an event of a reserved type that another client
+// than badged wrote.
 var ErrForged = errors.New("type: conversation.expired is written by badged itself only")
 
 // ItemOf returns an event of a partition as an item.

@@ -51,7 +51,7 @@ func (r *KeyCache) Note(key uuid.UUID) bool {
 
 // Backoff is how many batches treat every event as a suspect. A batch that
 // wrongly took an event for new is folded again, and the cached rows are lost.
-// Where old events keep coming again, suspecting all is cheaper.
+// While old events are repeated often, suspecting all is cheaper.
 type Backoff struct {
 	left int // batches
 	span int // of the last backoff, less the batches that went well since

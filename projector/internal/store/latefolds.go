@@ -13,7 +13,8 @@ import (
 
 // Most events are folded milliseconds after they were appended. If that took
 // longer than lateFold, because a transaction was open or the projector was
-// behind, the batch records when it folded what. Explaining the past uses it.
+// behind, the batch records when it folded which events. Explanations of the
+// past use it.
 
 // lateFold is the longest delay between append and fold that is not recorded.
 const lateFold = time.Second

@@ -446,8 +446,8 @@ func Sorted[V any](m map[string]V) []V {
 }
 
 // MoveSQL is the fence: it moves the position of group $1 in a partition from
-// ($2, $3) to ($4, $5). It affects no row where the position is elsewhere: then
-// another owner has been faster, and the transaction must roll back.
+// ($2, $3) to ($4, $5). It affects no row if the position has moved: then
+// another owner was faster, and the transaction must roll back.
 func MoveSQL(partition int) string {
 	return `UPDATE badged."` + events.Topic(partition) + `_offsets"
 SET last_processed_transaction_id = $4::bigint::text::xid8, offset_acked = $5
