@@ -116,13 +116,13 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 // demoBanner prints the page's URL and how to publish to the demo.
 const demoBanner = `badged: ready on %[1]s
 
-  Open %[1]s in a browser: a few people chat, with live badges.
-  For operators there is %[1]s/admin/, with the key %[4]s.
-  To join in from a shell, paste these lines into it, and go on as in the README:
+  Open %[1]s in a browser: a simulated chat with live badges.
+  The admin page is %[1]s/admin/; its key is %[4]s.
+  To run the commands of the README, paste these lines into another shell:
 
 export BADGED_URL=%[1]s
 export BADGED_PUBLISHER_KEY=%[2]s
 export BADGED_JWT_KEYS=demo=HS256:%[3]s
 
-  Ctrl-C stops everything; the data stays for the next time.
+  Ctrl-C stops everything; the data stays.
 `

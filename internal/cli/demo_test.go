@@ -36,7 +36,7 @@ func TestDemoSurvivesARestart(t *testing.T) {
 		!strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.Contains(body, "<html") {
 		t.Errorf("the page: %d %s\n%s", status, header.Get("Content-Type"), body)
 	}
-	adminKey := strings.TrimSuffix(demo.err.after("  For operators there is "+demo.url+"/admin/, with the key ", demo.done), ".")
+	adminKey := strings.TrimSuffix(demo.err.after("  The admin page is "+demo.url+"/admin/; its key is ", demo.done), ".")
 	if status, _, body := fetch(t, http.MethodGet, demo.url+"/admin/v1/partitions", adminKey, "", ""); status != http.StatusOK {
 		t.Errorf("for operators: %d %s", status, body)
 	}
