@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are the metrics of a gateway.
@@ -26,41 +27,39 @@ type Metrics struct {
 // NewMetrics returns metrics and registers them with r unless that is nil. It panics
 // if r has them already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "badged", Subsystem: "gateway", Name: name, Help: help}
 	}
 	m := &Metrics{
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+		connections: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "gateway", Name: "connections", Help: "Open client connections.",
 		}),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+		streams: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "gateway", Name: "event_streams", Help: "Open client connections over server-sent events.",
 		}),
-		refused:         prometheus.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded, for example from a foreign origin.")),
-		frames:          prometheus.NewCounterVec(opts("frames_sent_total", "Frames sent to clients, by type."), []string{"type"}),
-		bytes:           prometheus.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
-		commands:        prometheus.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
-		limited:         prometheus.NewCounter(opts("commands_limited_total", "Commands of clients rejected by the rate limit.")),
-		closes:          prometheus.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code; for server-sent events the code that matches the status."), []string{"code"}),
-		repairs:         prometheus.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
-		compared:        prometheus.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each once per --reconcile-interval.")),
-		gaps:            prometheus.NewCounter(opts("bus_gaps_total", "Outages of the bus, after each of which every client was compared with the tables.")),
-		reconcileErrors: prometheus.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
+		refused:         auto.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded, for example from a foreign origin.")),
+		frames:          auto.NewCounterVec(opts("frames_sent_total", "Frames sent to clients, by type."), []string{"type"}),
+		bytes:           auto.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
+		commands:        auto.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
+		limited:         auto.NewCounter(opts("commands_limited_total", "Commands of clients rejected by the rate limit.")),
+		closes:          auto.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code; for server-sent events the code that matches the status."), []string{"code"}),
+		repairs:         auto.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
+		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each once per --reconcile-interval.")),
+		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus, after each of which every client was compared with the tables.")),
+		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
-	m.stale = prometheus.NewHistogram(prometheus.HistogramOpts{
+	m.stale = auto.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "badged", Subsystem: "gateway", Name: "staleness_seconds",
 		Help:    "Seconds from the append of a change to the frame that showed it, by the clock of the database.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
-	ahead := prometheus.NewCounterVec(opts("clients_ahead_total", "Clients with a state that the tables do not have, which got a snapshot, by how it was found."), []string{"found"})
+	ahead := auto.NewCounterVec(opts("clients_ahead_total", "Clients with a state that the tables do not have, which got a snapshot, by how it was found."), []string{"found"})
 	m.aheadHello, m.aheadUpdate, m.aheadCompared = ahead.WithLabelValues("hello"), ahead.WithLabelValues("update"), ahead.WithLabelValues("reconciliation")
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
 	for _, t := range []string{frameRead, frameReadAll, frameMarkUnread} {
 		m.commands.WithLabelValues(t, "ok")
 		m.commands.WithLabelValues(t, "error")
-	}
-	if r != nil {
-		r.MustRegister(m.connections, m.streams, m.refused, m.frames, m.bytes, m.commands, m.limited, m.closes, m.repairs, m.gaps, m.compared, m.reconcileErrors, m.stale, ahead)
 	}
 	return m
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -63,11 +62,7 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	if r.conn, err = pgsession.OpenSession(ctx, cfg.Conn.Copy(), "badged repair-log"); err != nil {
 		return false, err
 	}
-	defer func() { // also releases the partitions
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = r.conn.Close(closeCtx) // it may be broken already
-	}()
+	defer pgsession.CloseSession(ctx, r.conn)
 	if err := r.conn.QueryRow(ctx, `SELECT partitions, settled_era IS NOT DISTINCT FROM `+homeEra+` FROM badged.settings`).Scan(&r.partitions, &r.home); err != nil {
 		return false, fmt.Errorf("read the settings of the log: %w", err)
 	}
@@ -130,10 +125,7 @@ func (r *run) takeAll(ctx context.Context) error {
 		missing[i] = i
 	}
 	for {
-		rows, err := r.conn.Query(ctx, pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
-		if err != nil {
-			return fmt.Errorf("take the partitions: %w", err)
-		}
+		rows, _ := r.conn.Query(ctx, pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
 		taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
 		if err != nil {
 			return fmt.Errorf("take the partitions: %w", err)

@@ -113,10 +113,7 @@ func jsonText(v any) (*string, error) {
 // means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
 // together, and none only after the oldest.
 func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
-	rows, err := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
-	if err != nil {
-		return nil, fmt.Errorf("read the audit trail: %w", err)
-	}
+	rows, _ := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)
 		e.At = e.At.UTC()

@@ -91,10 +91,7 @@ func Jobs(ctx context.Context, db DB, kind Kind, before, limit int) ([]Job, erro
 	if err := reap(ctx, db); err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, statements.Get("list jobs"), kind, before, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
+	rows, _ := db.Query(ctx, statements.Get("list jobs"), kind, before, limit)
 	jobs, err := pgx.CollectRows(rows, scanJob)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
@@ -128,10 +125,7 @@ func CancelJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
 }
 
 func oneJob(ctx context.Context, db DB, doing, sql string, args ...any) (Job, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return Job{}, fmt.Errorf("%s: %w", doing, err)
-	}
+	rows, _ := db.Query(ctx, sql, args...)
 	job, err := pgx.CollectExactlyOneRow(rows, scanJob)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNoJob

@@ -33,10 +33,7 @@ const silentSamples = 4
 
 // Processes returns the processes that have sampled recently.
 func Processes(ctx context.Context, db DB) ([]Process, error) {
-	rows, err := db.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
+	rows, _ := db.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
 	processes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Process, err error) {
 		var c counted
 		err = row.Scan(&p.Process, &p.Roles, &p.StartedAt, &p.SeenAt, &c)
@@ -85,14 +82,11 @@ func ReadRates(ctx context.Context, db DB, since time.Time) (Rates, error) {
 	if !since.IsZero() {
 		earliest = since.Add(-before)
 	}
-	rows, err := db.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
-	if err != nil {
-		return Rates{}, fmt.Errorf("read samples: %w", err)
-	}
+	rows, _ := db.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
 	r := ratings{last: map[run]sample{}}
 	var s sample
 	var now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&s.run.process, &s.run.started, &s.at, &s.counted, &now}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&s.run.process, &s.run.started, &s.at, &s.counted, &now}, func() error {
 		r.add(s)
 		s.counted = counted{}
 		return nil

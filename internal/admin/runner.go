@@ -135,7 +135,7 @@ func (r *Runner) start(ctx context.Context, kind Kind, arguments any, by Operato
 		return err
 	})
 	if err != nil {
-		closeConn(ctx, conn)
+		pgsession.CloseSession(ctx, conn)
 		return Job{}, fmt.Errorf("start a %s: %w", kind, err)
 	}
 	run := &running{runner: r, job: job, conn: conn, meter: &jobMeter{now: time.Now, began: time.Now()}}
@@ -155,7 +155,7 @@ type running struct {
 
 // run does the work and records its end.
 func (j *running) run(base context.Context, do work) {
-	defer closeConn(base, j.conn)
+	defer pgsession.CloseSession(base, j.conn)
 	ctx, cancel := context.WithCancelCause(base)
 	defer cancel(nil)
 	type outcome struct {
@@ -234,14 +234,4 @@ func (j *running) end(ctx context.Context, result any, did error) {
 	if err != nil {
 		j.runner.cfg.Logger.WarnContext(endCtx, "cannot record how a job ended", "kind", j.job.Kind, "id", j.job.ID, "state", state, "error", err)
 	}
-}
-
-// closeConn ends a session and so releases its locks.
-func closeConn(ctx context.Context, conn *pgx.Conn) {
-	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	// It may be broken already. Unlocking first avoids a wait for the session
-	// to end.
-	_, _ = conn.Exec(closeCtx, `SELECT pg_advisory_unlock_all()`)
-	_ = conn.Close(closeCtx)
 }

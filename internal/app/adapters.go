@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/cors"
 
 	"github.com/badged/badged/events"
@@ -144,7 +145,8 @@ type busState interface {
 
 // registerBusMetrics registers the metrics of a bus.
 func registerBusMetrics(r prometheus.Registerer, bus busState) {
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	auto := promauto.With(r)
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "bus", Name: "connected",
 		Help: "1 while every subscription of this process has a connection to Redis, else 0.",
 	}, func() float64 {
@@ -152,7 +154,7 @@ func registerBusMetrics(r prometheus.Registerer, bus busState) {
 			return 1
 		}
 		return 0
-	}))
+	})
 	for _, c := range []struct {
 		name, help string
 		value      func(pubsub.Stats) uint64
@@ -164,8 +166,8 @@ func registerBusMetrics(r prometheus.Registerer, bus busState) {
 		{"unsigned_total", "Messages from Redis dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
 		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
 	} {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		auto.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "bus", Name: c.name, Help: c.help,
-		}, func() float64 { return float64(c.value(bus.Stats())) }))
+		}, func() float64 { return float64(c.value(bus.Stats())) })
 	}
 }

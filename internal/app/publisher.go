@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector"
@@ -39,17 +40,18 @@ type publisher struct {
 }
 
 func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
-	p := &publisher{
+	auto := promauto.With(r)
+	return &publisher{
 		log: events.NewGroup(log), bus: bus, logger: logger,
-		appended: prometheus.NewCounter(prometheus.CounterOpts{
+		appended: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
 			Help: "Events appended to the log by this process.",
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
+		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "append_errors_total",
 			Help: "Appends to the log that failed for reasons other than their content.",
 		}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		seconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "log", Name: "append_seconds",
 			Help: "Seconds until an append was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
@@ -57,8 +59,6 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 		woken:   map[int]struct{}{},
 		wake:    make(chan struct{}, 1),
 	}
-	r.MustRegister(p.appended, p.failed, p.seconds)
-	return p
 }
 
 // Append implements httpapi.Appender.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // KeySetConfig configures a JSON Web Key Set. URL is required.
@@ -79,19 +80,20 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	auto := promauto.With(cfg.Registerer)
 	s := &KeySet{
 		cfg: cfg,
 		// Keep-alive connections would be idle for minutes.
 		client: &http.Client{Timeout: fetchTimeout, CheckRedirect: checkRedirect, Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
-		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+		fetches: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "jwks", Name: "fetches_total", Help: "Fetches of the key set, by result.",
 		}, []string{"result"}),
-		count: prometheus.NewGauge(prometheus.GaugeOpts{
+		count: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "jwks", Name: "keys", Help: "Usable keys of the key set.",
 		}),
-		success: prometheus.NewGauge(prometheus.GaugeOpts{
+		success: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "jwks", Name: "last_success_timestamp_seconds", Help: "When the key set was last fetched, in seconds since 1970; 0 for never.",
 		}),
 		ask: make(chan struct{}, 1),
@@ -100,9 +102,6 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	}
 	for _, result := range []string{"ok", "error"} {
 		s.fetches.WithLabelValues(result)
-	}
-	if cfg.Registerer != nil {
-		cfg.Registerer.MustRegister(s.fetches, s.count, s.success)
 	}
 	return s, nil
 }

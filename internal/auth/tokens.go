@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
 )
@@ -58,14 +59,11 @@ const notBeforeLeeway = 5 * time.Second
 
 // NewTokens loads the keys. Its errors name the key, never the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
-	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: prometheus.NewCounterVec(prometheus.CounterOpts{
+	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
 	}, []string{"result"})}
 	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenBad} {
 		t.verified.WithLabelValues(result)
-	}
-	if cfg.Registerer != nil {
-		cfg.Registerer.MustRegister(t.verified)
 	}
 	for i, spec := range cfg.Keys {
 		kid, rest, _ := strings.Cut(spec, "=")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/projector/lag"
 )
@@ -18,24 +19,21 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
-	m := metrics{
-		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+	auto := promauto.With(r)
+	return metrics{
+		lag: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "lag_seconds",
 			Help: "Age in seconds of the oldest unfolded event of all partitions, whichever process folds them; past --max-lag publishing over HTTP is refused.",
 		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
+		refused: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "refused_total",
 			Help: "Publish requests answered with 429 because folding was further behind than --max-lag.",
 		}),
-		heldSeconds: prometheus.NewCounter(prometheus.CounterOpts{
+		heldSeconds: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "held_seconds_total",
 			Help: "Seconds that publish requests waited for folding to catch up.",
 		}),
 	}
-	if r != nil {
-		r.MustRegister(m.lag, m.refused, m.heldSeconds)
-	}
-	return m
 }
 
 // Run measures the lag until ctx is done. Afterwards, and while measuring fails,

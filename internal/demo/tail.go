@@ -55,11 +55,8 @@ func (t *tail) next(ctx context.Context) ([]entry, error) {
 WHERE transaction_id > $1::bigint::text::xid8 AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY transaction_id %[2]s, "offset" %[2]s LIMIT $2)`, events.Topic(p), order))
 	}
-	rows, err := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", payload::text FROM (`+
+	rows, _ := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", payload::text FROM (`+
 		strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id `+order+`, "offset" `+order+` LIMIT $2`, t.after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read the end of the log: %w", err)
-	}
 	entries, err := pgx.CollectRows(rows, scanEntry)
 	if err != nil {
 		return nil, fmt.Errorf("read the end of the log: %w", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // attempts limits wrong keys by address: after a burst, keys above a rate are
@@ -73,14 +74,10 @@ func newAttempts(kind string, perSecond float64, log *slog.Logger, counts *prome
 // newWrongKeys returns the metric of wrong keys, registered with r unless that
 // is nil.
 func newWrongKeys(r prometheus.Registerer) *prometheus.CounterVec {
-	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
+	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "http", Name: "wrong_keys_total",
 		Help: "Requests with a wrong key, by the kind of key expected, including those refused without checking.",
 	}, []string{"kind"})
-	if r != nil {
-		r.MustRegister(counts)
-	}
-	return counts
 }
 
 // check returns an error if isGood reports false, or without calling it if the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // HTTPMetrics counts requests. It is safe for concurrent use.
@@ -17,19 +18,18 @@ type HTTPMetrics struct {
 
 // NewHTTPMetrics returns metrics that are registered with r.
 func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
-	m := &HTTPMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+	auto := promauto.With(r)
+	return &HTTPMetrics{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "http", Name: "requests_total",
 			Help: "Requests answered, by route and status code; without WebSockets and server-sent events.",
 		}, []string{"route", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "http", Name: "request_seconds",
 			Help:    "Seconds to answer a request, by route, including the wait for at_least, without WebSockets and server-sent events.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"route"}),
 	}
-	r.MustRegister(m.requests, m.seconds)
-	return m
 }
 
 // Instrument counts what h answers. The route is the pattern of the innermost

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/badged/badged/internal/version"
@@ -38,12 +39,10 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
+	promauto.With(r).NewGauge(prometheus.GaugeOpts{
 		Namespace: "badged", Name: "build_info", Help: "1, with the version of this process as a label.",
 		ConstLabels: prometheus.Labels{"version": version.String()},
-	})
-	build.Set(1)
-	r.MustRegister(build)
+	}).Set(1)
 	return r
 }
 

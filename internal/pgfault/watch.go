@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // lasting is how long a fault counts as present after it was last seen: longer
@@ -32,7 +33,7 @@ func watched() []Fault {
 // NewWatch returns a watch whose metrics are registered with r.
 func NewWatch(r prometheus.Registerer) *Watch {
 	w := &Watch{
-		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
+		counted: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "postgres", Name: "faults_total",
 			Help: "Postgres errors not caused by the statement, by fault.",
 		}, []string{"fault"}),
@@ -43,7 +44,7 @@ func NewWatch(r prometheus.Registerer) *Watch {
 	for _, f := range watched() {
 		w.counted.WithLabelValues(string(f)) // exported from the start
 	}
-	r.MustRegister(w.counted, w)
+	r.MustRegister(w)
 	return w
 }
 

@@ -4,7 +4,6 @@ package pgsession
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,9 +28,19 @@ func OpenSession(ctx context.Context, cfg *pgx.ConnConfig, application string) (
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	if _, err := conn.Exec(ctx, watchSessionSQL); err != nil {
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		return nil, errors.Join(fmt.Errorf("set up the session: %w", err), conn.Close(closeCtx))
+		CloseSession(ctx, conn)
+		return nil, fmt.Errorf("set up the session: %w", err)
 	}
 	return conn, nil
+}
+
+// CloseSession releases the locks of a session and closes it, also if ctx is
+// done.
+func CloseSession(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	// Unlock first: the session ends a moment after the connection. The
+	// connection may be broken already, so errors do not matter.
+	_, _ = conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+	_ = conn.Close(ctx)
 }

@@ -225,10 +225,7 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 // archived, and the reason why the ranges after them cannot.
 func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline) (ranges []logRange, kept string, err error) {
 	conn := a.job.Conn
-	rows, err := conn.Query(ctx, statements.Get("list the ranges"), partition)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the ranges of the log: %w", err)
-	}
+	rows, _ := conn.Query(ctx, statements.Get("list the ranges"), partition)
 	settled := map[int]bool{}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r logRange, err error) {
 		var passed *bool
@@ -302,10 +299,7 @@ const archivePage = 2000
 func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
 	at := in.Baseline.Position
 	for {
-		rows, err := a.cfg.Pool.Query(ctx, r.within(in.Partition, statements.Get("read a page of a range")), at.TransactionID, at.Offset, archivePage)
-		if err != nil {
-			return fmt.Errorf("read range %d of the log: %w", r.number, err)
-		}
+		rows, _ := a.cfg.Pool.Query(ctx, r.within(in.Partition, statements.Get("read a page of a range")), at.TransactionID, at.Offset, archivePage)
 		n := 0
 		var record archive.Record
 		if _, err := pgx.ForEachRow(rows, []any{

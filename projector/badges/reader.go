@@ -85,10 +85,7 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 // Versions returns the badges of up to MaxBadges users without categories, in
 // the order given: enough to find clients with another state.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	rows, err := r.q.Query(ctx, statements.Get("read versions"), userIDs, r.partitionsOf(userIDs))
-	if err != nil {
-		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
-	}
+	rows, _ := r.q.Query(ctx, statements.Get("read versions"), userIDs, r.partitionsOf(userIDs))
 	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pubsub.Badge, error) {
 		var b pubsub.Badge
 		err := row.Scan(&b.UserID, &b.Epoch, &b.Version, &b.Total, &b.Mentions)
@@ -179,10 +176,7 @@ func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bo
 	if unreadOnly {
 		sql = statements.Of(p, "read an unread page")
 	}
-	rows, err := r.q.Query(ctx, sql, userID, version, conversationID, limit+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
-	}
+	rows, _ := r.q.Query(ctx, sql, userID, version, conversationID, limit+1)
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pubsub.Conversation, error) {
 		var c nullableConversation
 		err := row.Scan(c.targets()...)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
 )
@@ -65,26 +66,23 @@ type Metrics struct {
 // NewMetrics returns metrics registered with r, or unregistered ones if r is
 // nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		Conversations: prometheus.NewCounter(prometheus.CounterOpts{
+	auto := promauto.With(r)
+	return &Metrics{
+		Conversations: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
 			Help: "Stale conversations of users that were expired.",
 		}),
-		Failed: prometheus.NewCounter(prometheus.CounterOpts{
+		Failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
 			Help: "Sweeps, and attempts to become the sweeper, that failed and are retried.",
 		}),
-		sweepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		sweepSeconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
 			Help: "Seconds that one sweep took, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
 		}),
-		lastSweep: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastSweep: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "last_sweep_timestamp_seconds",
 			Help: "Start of the last completed sweep of this process, in seconds since 1970; 0 if another process sweeps.",
 		}),
 	}
-	if r != nil {
-		r.MustRegister(m.Conversations, m.Failed, m.sweepSeconds, m.lastSweep)
-	}
-	return m
 }

@@ -182,10 +182,8 @@ func (x *Sweeper) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { // also releases the lock
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(closeCtx) // it may be broken already
+	defer func() {
+		pgsession.CloseSession(ctx, conn)
 		x.Cfg.Metrics.lastSweep.Set(0)
 	}()
 	for held := false; ; {

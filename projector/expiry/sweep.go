@@ -76,10 +76,7 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, err := conn.Query(ctx, statements.Of(partition, "list the categories"))
-	if err != nil {
-		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
-	}
+	rows, _ := conn.Query(ctx, statements.Of(partition, "list the categories"))
 	categories, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
@@ -174,10 +171,7 @@ type stale struct {
 func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, err := conn.Query(ctx, statements.Of(partition, "find stale conversations"), category, before, after.hour, after.conversation, after.user, x.PageSize)
-	if err != nil {
-		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
-	}
+	rows, _ := conn.Query(ctx, statements.Of(partition, "find stale conversations"), category, before, after.hour, after.conversation, after.user, x.PageSize)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
 		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
 	})

@@ -194,14 +194,7 @@ func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
 }
 
 // Close releases the lock and closes the session.
-func (j *Job) Close(ctx context.Context) {
-	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	// Unlock first: the session ends a moment after the connection. The
-	// connection may be broken already, so errors do not matter.
-	_, _ = j.Conn.Exec(closeCtx, `SELECT pg_advisory_unlock_all()`)
-	_ = j.Conn.Close(closeCtx)
-}
+func (j *Job) Close(ctx context.Context) { pgsession.CloseSession(ctx, j.Conn) }
 
 // cleanUp closes the job and drops the staging tables of an unfinished partition. If
 // it fails the next rebuild drops them.
@@ -229,10 +222,7 @@ func (j *Job) all(ctx context.Context) error {
 			return err
 		}
 	}
-	rows, err := j.Conn.Query(ctx, statements.Get("read the rebuilt partitions"))
-	if err != nil {
-		return fmt.Errorf("read the rebuilt partitions: %w", err)
-	}
+	rows, _ := j.Conn.Query(ctx, statements.Get("read the rebuilt partitions"))
 	before, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Result, err error) {
 		err = row.Scan(&p.Partition, &p.Users, &p.Conversations, &p.DifferentUsers)
 		return p, err

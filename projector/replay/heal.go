@@ -38,14 +38,11 @@ func (v HealedVersions) fits(table, log int64) bool {
 
 // HealedUsers returns the healed users of the partition.
 func (in *Snapshot) HealedUsers(ctx context.Context) (map[string]HealedVersions, error) {
-	rows, err := in.Tx.Query(ctx, statements.Get("read the healed users"), in.Partition)
-	if err != nil {
-		return nil, fmt.Errorf("read the healed users: %w", err)
-	}
+	rows, _ := in.Tx.Query(ctx, statements.Get("read the healed users"), in.Partition)
 	healed := map[string]HealedVersions{}
 	var id string
 	var v HealedVersions
-	if _, err = pgx.ForEachRow(rows, []any{&id, &v.version, &v.ahead}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &v.version, &v.ahead}, func() error {
 		healed[id] = v
 		return nil
 	}); err != nil {
@@ -179,13 +176,10 @@ func (in *Snapshot) differs(ctx context.Context, log *badge.User) (bool, error) 
 // both.
 func (in *Snapshot) Write(ctx context.Context, log *badge.User) (pubsub.Update, error) {
 	live := map[string]int64{} // versions of conversations
-	rows, err := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
-	if err != nil {
-		return pubsub.Update{}, fmt.Errorf("read the conversations: %w", err)
-	}
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	var id string
 	var version int64
-	if _, err = pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
 		live[id] = version
 		return nil
 	}); err != nil {

@@ -167,10 +167,7 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
 		return err
 	}
-	rows, err := in.Tx.Query(ctx, statements.Of(in.Partition, "read some records"), in.Position.TransactionID, in.Position.Offset, uuids, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset)
-	if err != nil {
-		return fmt.Errorf("read partition %d: %w", in.Partition, err)
-	}
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read some records"), in.Position.TransactionID, in.Position.Offset, uuids, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset)
 	var r events.Record
 	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), &r.Payload, &r.AppendedAt, &r.Own}, func() error {
 		it, dead := in.Item(&r)
@@ -187,18 +184,15 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 func (in *Snapshot) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
 	where, args := namesAnySQL(users, 5)
 	sql := strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where)
-	rows, err := in.Tx.Query(ctx, sql,
+	rows, _ := in.Tx.Query(ctx, sql,
 		append([]any{in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset}, args...)...)
-	if err != nil {
-		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
-	}
 	// The key of an event is the message id of its record, unless another
 	// program appended it.
 	wanted := map[uuid.UUID]struct{}{}
 	var id [16]byte
 	var own bool
 	var payload []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &own, &payload}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &own, &payload}, func() error {
 		if payload == nil {
 			wanted[id] = struct{}{}
 			return nil

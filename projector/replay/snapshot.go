@@ -72,10 +72,7 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if err != nil {
 		return fmt.Errorf("read the position of partition %d: %w", in.Partition, err)
 	}
-	rows, err := in.Tx.Query(ctx, statements.Get("read the dead letters"), in.Partition)
-	if err != nil {
-		return fmt.Errorf("read the dead letters: %w", err)
-	}
+	rows, _ := in.Tx.Query(ctx, statements.Get("read the dead letters"), in.Partition)
 	var p events.Position
 	in.Buried = map[events.Position]struct{}{}
 	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset}, func() error {
