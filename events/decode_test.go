@@ -194,7 +194,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a field given twice", envelope(events.ConversationLeft, who+`,"user_ids":[]`), `is not valid JSON: duplicate object member name at byte 123`},
 		{"another event behind it", read + read, `must be one JSON object, with nothing after it`},
 		{"something behind it", read + `}`, `is not valid JSON: invalid character '}' at start of value at byte 138`},
-		{"an id that is no UTF-8", strings.Replace(read, `ann`, "\xff", 1), `is not valid JSON: invalid UTF-8 at byte 117`},
+		{"an id that is not UTF-8", strings.Replace(read, `ann`, "\xff", 1), `is not valid JSON: invalid UTF-8 at byte 117`},
 		{"half a surrogate pair", strings.Replace(read, `ann`, `\ud83d`, 1), "is not valid JSON: invalid surrogate pair `\\ud83d\"],\"up` in string at byte 117"},
 
 		// The attributes.
@@ -220,10 +220,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a time before the year 1", attribute(`"time":"0001-01-01T00:00:00+01:00"`), `time: must lie in the years 1 to 9999`},
 		{"a time after the year 9999", attribute(`"time":"9999-12-31T23:59:59-01:00"`), `time: must lie in the years 1 to 9999`},
 		{"a trace context of 513 bytes", attribute(`"traceparent":"` + long(513) + `"`), `traceparent: must have at most 512 bytes, has 513`},
-		{"a subject that is no string", attribute(`"subject":[1,{"a":null}]`), `subject: must be a string`},
+		{"a subject that is not a string", attribute(`"subject":[1,{"a":null}]`), `subject: must be a string`},
 		{"an unknown attribute", attribute(`"priority":{"very":["high"]}`), `priority: is not a known field`},
 		{"an attribute in another case", strings.Replace(read, `"id"`, `"ID"`, 1), `ID: is not a known field; id: is required`},
-		{"an attribute with a name that cannot be shown", attribute(`"\u0000\n\u0085":1`), `\x00\n\u0085: is not a known field`},
+		{"an attribute with an unprintable name", attribute(`"\u0000\n\u0085":1`), `\x00\n\u0085: is not a known field`},
 		{"an attribute with a long name", attribute(`"` + strings.Repeat("用", 100) + `":1`), strings.Repeat("用", 42) + `…: is not a known field`},
 
 		// The fields of data.
@@ -263,7 +263,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a zero of another type", envelope(events.ConversationLeft, who+`,"seq":0`), `data.seq: is not a field of conversation.left`},
 		{"an unknown field", envelope(events.ConversationLeft, who+`,"reason":"bored"`), `data.reason: is not a known field`},
 		{"a field in another case", envelope(events.MessageDelivered, who+`,"Seq":1`), `data.Seq: is not a known field; data.seq: is required`},
-		{"a field with a name that cannot be shown", envelope(events.ConversationLeft, who+`,"\u0000":1`), `data.\x00: is not a known field`},
+		{"a field with an unprintable name", envelope(events.ConversationLeft, who+`,"\u0000":1`), `data.\x00: is not a known field`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e, err := events.Decode([]byte(tc.json))

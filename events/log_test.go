@@ -84,7 +84,7 @@ func TestAppend(t *testing.T) {
 	}
 	for i, r := range records {
 		if r.Position.TransactionID != receipt.TransactionID {
-			t.Errorf("event %d is of transaction %d, the receipt says %d", i, r.Position.TransactionID, receipt.TransactionID)
+			t.Errorf("event %d is of transaction %d, the receipt has %d", i, r.Position.TransactionID, receipt.TransactionID)
 		}
 		if want := evs[i].Key(); r.UUID != want {
 			t.Errorf("the uuid of event %d is %s, want its key %s", i, r.UUID, want)
@@ -161,7 +161,7 @@ func TestAppendStoresAGroupMessageOncePerPartition(t *testing.T) {
 			t.Errorf("partition %d has the uuid %s, want the key of the event in each", p, records[0].UUID)
 		}
 		if records[0].Position.TransactionID != receipt.TransactionID {
-			t.Errorf("partition %d has transaction %d, the receipt says %d", p, records[0].Position.TransactionID, receipt.TransactionID)
+			t.Errorf("partition %d has transaction %d, the receipt has %d", p, records[0].Position.TransactionID, receipt.TransactionID)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func TestPublishCommits(t *testing.T) {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}
 		if got := readAll(t, pool, 2, events.Position{})[0].Position.TransactionID; got != receipt.TransactionID {
-			t.Errorf("stored by transaction %d, the receipt says %d", got, receipt.TransactionID)
+			t.Errorf("stored by transaction %d, the receipt has %d", got, receipt.TransactionID)
 		}
 		if _, err := pool.Exec(t.Context(), `SELECT FROM messages`); err != nil {
 			t.Errorf("the backend's own change is lost: %v", err)

@@ -130,12 +130,12 @@ func TestReadBeforeACommitDeniesNothing(t *testing.T) {
 		w.tables.mu.Unlock()
 		w.gateway.hub.HandleGap()
 		if f := c.hear(); f.T != "changes" || f.Version != 2 {
-			t.Errorf("the client was told %s", f.raw)
+			t.Errorf("the client got %s", f.raw)
 		}
 		synctest.Wait()
 		w.send("ann", "c1", 3)
 		if f := c.hear(); f.T != "changes" || f.Version != 3 {
-			t.Errorf("the client was also told %s", f.raw)
+			t.Errorf("the client also got %s", f.raw)
 		}
 		w.stop()
 	})
@@ -184,7 +184,7 @@ func TestClaimedVersionAffectsOnlyItsClient(t *testing.T) {
 	w.send("ann", "c1", 2)
 	for name, c := range map[string]*client{"the one that claimed it": liar, "another of the user": honest} {
 		if f := c.hear(); f.T != "changes" || f.Version != 2 || f.Epoch != "e1" {
-			t.Errorf("%s was told %s", name, f.raw)
+			t.Errorf("%s got %s", name, f.raw)
 		}
 	}
 	if n := w.counted("badged_gateway_clients_ahead_total", "found", "hello"); n != 1 {

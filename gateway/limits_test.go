@@ -246,19 +246,19 @@ func TestAddressOf(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"the peer":                         {"203.0.113.7:4711", nil, "203.0.113.7"},
-		"an IPv6 peer":                     {"[2001:db8::7]:4711", nil, "2001:db8::7"},
-		"an IPv4 peer on an IPv6 socket":   {"[::ffff:203.0.113.7]:4711", nil, "203.0.113.7"},
-		"a stranger who claims":            {"203.0.113.7:4711", []string{"198.51.100.1"}, "203.0.113.7"},
-		"a proxy":                          {"10.0.0.1:80", []string{"203.0.113.7"}, "203.0.113.7"},
-		"a proxy alone":                    {"10.0.0.1:80", nil, "10.0.0.1"},
-		"two proxies":                      {"10.0.0.1:80", []string{"203.0.113.7, 10.0.0.2"}, "203.0.113.7"},
-		"two headers":                      {"10.0.0.1:80", []string{"203.0.113.7", "10.0.0.2"}, "203.0.113.7"},
-		"a client that made up one before": {"10.0.0.1:80", []string{"198.51.100.1, 203.0.113.7, 10.0.0.2"}, "203.0.113.7"},
-		"a client that sent junk":          {"10.0.0.1:80", []string{"junk, 10.0.0.2"}, "10.0.0.2"},
-		"with a port":                      {"10.0.0.1:80", []string{"203.0.113.7:99"}, "203.0.113.7"},
-		"an IPv6 client":                   {"[fd00::1]:80", []string{"[2001:db8::7]"}, "2001:db8::7"},
-		"no address":                       {"@", nil, "invalid IP"},
+		"the peer":                          {"203.0.113.7:4711", nil, "203.0.113.7"},
+		"an IPv6 peer":                      {"[2001:db8::7]:4711", nil, "2001:db8::7"},
+		"an IPv4 peer on an IPv6 socket":    {"[::ffff:203.0.113.7]:4711", nil, "203.0.113.7"},
+		"an untrusted peer with the header": {"203.0.113.7:4711", []string{"198.51.100.1"}, "203.0.113.7"},
+		"a proxy":                           {"10.0.0.1:80", []string{"203.0.113.7"}, "203.0.113.7"},
+		"a proxy alone":                     {"10.0.0.1:80", nil, "10.0.0.1"},
+		"two proxies":                       {"10.0.0.1:80", []string{"203.0.113.7, 10.0.0.2"}, "203.0.113.7"},
+		"two headers":                       {"10.0.0.1:80", []string{"203.0.113.7", "10.0.0.2"}, "203.0.113.7"},
+		"a client that made up one before":  {"10.0.0.1:80", []string{"198.51.100.1, 203.0.113.7, 10.0.0.2"}, "203.0.113.7"},
+		"a client that sent junk":           {"10.0.0.1:80", []string{"junk, 10.0.0.2"}, "10.0.0.2"},
+		"with a port":                       {"10.0.0.1:80", []string{"203.0.113.7:99"}, "203.0.113.7"},
+		"an IPv6 client":                    {"[fd00::1]:80", []string{"[2001:db8::7]"}, "2001:db8::7"},
+		"no address":                        {"@", nil, "invalid IP"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/ws", nil)
 		r.RemoteAddr = tc.remote

@@ -27,7 +27,7 @@ func TestSnapshotThenChanges(t *testing.T) {
 		t.Errorf("snapshot is %s", snapshot.raw)
 	}
 	if snapshot.PingMS != time.Hour.Milliseconds() || time.Until(snapshot.ExpiresAt) < 59*time.Minute {
-		t.Errorf("snapshot says ping_ms %d, expires_at %v", snapshot.PingMS, snapshot.ExpiresAt)
+		t.Errorf("snapshot has ping_ms %d, expires_at %v", snapshot.PingMS, snapshot.ExpiresAt)
 	}
 	w.send("ann", "c2", 5)
 	changes := c.hear()

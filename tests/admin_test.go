@@ -272,9 +272,9 @@ func publishLate(t *testing.T, p *process, database string) {
 	}
 }
 
-// The admin page in a real browser: web/browser/admin.test.mjs has the
-// stories. The database has dead letters, wrong users, and a transaction that
-// keeps reading the tables of ann's partition, so that their rebuild waits.
+// The admin page in a real browser: web/browser/admin.test.mjs has the tests.
+// The database has dead letters, wrong users, and a transaction that keeps
+// reading the tables of ann's partition, so that their rebuild waits.
 func TestAdminBrowser(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)

@@ -7,7 +7,7 @@ import (
 )
 
 // The client and the demo's page in a real browser; their own tests use fakes.
-// web/browser has the stories. They leave screenshots in the folder that
+// web/browser has the tests. They leave screenshots in the folder that
 // BADGED_SCREENSHOTS names, by default badged-screenshots-UID in the folder
 // for temporary files.
 func TestBrowser(t *testing.T) {

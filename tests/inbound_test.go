@@ -29,13 +29,13 @@ func TestUnauthenticatedConnections(t *testing.T) {
 	const files, strangers = 300, 400
 	head := "Content-Length: 100000\r\n\r\n"
 	for name, says := range map[string]string{
-		"nothing":                    "",
-		"half a header":              "POST /v1/events HTTP/1.1\r\nHost: x\r\n",
-		"a header without a key":     "POST /v1/events HTTP/1.1\r\nHost: x\r\n" + head,
-		"a wrong key":                "POST /v1/badges/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n" + head,
-		"a body where there is none": "GET /readyz HTTP/1.1\r\nHost: x\r\n" + head,
-		"one request after another":  strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100),
-		"a WebSocket without hello":  handshake(wsKey, wsVersion, wsProtocol),
+		"nothing":                   "",
+		"half a header":             "POST /v1/events HTTP/1.1\r\nHost: x\r\n",
+		"a header without a key":    "POST /v1/events HTTP/1.1\r\nHost: x\r\n" + head,
+		"a wrong key":               "POST /v1/badges/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n" + head,
+		"an unexpected body":        "GET /readyz HTTP/1.1\r\nHost: x\r\n" + head,
+		"one request after another": strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100),
+		"a WebSocket without hello": handshake(wsKey, wsVersion, wsProtocol),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := withFiles(t, files, "serve", "--listen=127.0.0.1:0", "--migrate", "--database-url="+newDatabase(t), "--max-connections=2")

@@ -125,7 +125,7 @@ func TestUnrecordedActionsDoNotRun(t *testing.T) {
 		return nil, nil //nolint:nilnil // nothing comes of it
 	})
 	if err == nil || !strings.Contains(err.Error(), "record heal in the audit trail; the action was not run") {
-		t.Errorf("it says %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 

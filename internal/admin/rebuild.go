@@ -39,8 +39,8 @@ func (r *Rebuilt) Add(p rebuild.Result) {
 }
 
 // Rebuild rebuilds one or all partitions; see [rebuild.Run]. It sets the
-// callbacks of cfg: meter receives the progress, and each every finished
-// partition.
+// callbacks of cfg: meter receives the progress, and each is called with every
+// finished partition.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	partitions := 1

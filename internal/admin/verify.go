@@ -26,7 +26,7 @@ type Verified struct {
 }
 
 // Verify compares the tables with the log; see [replay.Verifier]. meter
-// receives the progress, found every difference.
+// receives the progress, and found is called with every difference.
 func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
 	targets, err := options.targets(ctx, v, log)
 	if err != nil {

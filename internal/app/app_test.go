@@ -196,7 +196,7 @@ func TestOpenThatFailsLeavesNothingBehind(t *testing.T) {
 	}{
 		{"a database that is not migrated", fresh, func(*config.Server) {}, "migrations are pending; run `badged migrate up`, or serve with --migrate"},
 		{"a database that is not there", "postgres://u:hunter2@127.0.0.1:1/chat", func(*config.Server) {}, "database: connect to the database: failed to connect"},
-		{"a URL that cannot be read", "postgres://u:hun%zzter2@localhost/chat", func(*config.Server) {}, "--database-url"},
+		{"an invalid URL", "postgres://u:hun%zzter2@localhost/chat", func(*config.Server) {}, "--database-url"},
 		{"publisher keys", ready, func(c *config.Server) { c.PublisherKeys = []string{"hunter2"} }, "--publisher-keys: key 1"},
 		{"admin keys", ready, func(c *config.Server) { c.AdminKeys = []string{"hunter2"} }, "--admin-keys: key 1"},
 		{"JWT keys", ready, func(c *config.Server) { c.JWTKeys = []string{"hunter2"} }, "--jwt-keys: JWT key 1"},

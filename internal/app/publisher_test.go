@@ -72,7 +72,7 @@ func TestSingleProcessDoesNotWakeTheBus(t *testing.T) {
 	p := newPublisher(nil, &wakeBus{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	p.wakeAll([]int{1})
 	if len(p.wake) != 0 || len(p.woken) != 0 {
-		t.Errorf("the bus is to be told of %v", p.woken)
+		t.Errorf("partitions waiting for the bus: %v", p.woken)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("docs/reference/%s is not what the code says; run `make docs` and commit what it writes", name)
+			t.Errorf("docs/reference/%s differs from the code; run `make docs` and commit the result", name)
 		}
 	}
 }

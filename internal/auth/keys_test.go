@@ -78,7 +78,7 @@ func TestInvalidKeys(t *testing.T) {
 		{"a name twice", []string{"chat=" + secret, "push=x", "chat=y"}, "key chat is given twice"},
 		{"a digest that is short", []string{"chat=sha256:" + digestOf(secret)[1:]}, "key chat: " + wantDigest},
 		{"a digest that is long", []string{"chat=sha256:" + digestOf(secret) + "00"}, "key chat: " + wantDigest},
-		{"a digest that is none", []string{"chat=sha256:" + secret}, "key chat: " + wantDigest},
+		{"a digest with other digits", []string{"chat=sha256:" + secret}, "key chat: " + wantDigest},
 		{"an empty digest", []string{"chat=sha256:"}, "key chat: " + wantDigest},
 	} {
 		t.Run(test.name, func(t *testing.T) {

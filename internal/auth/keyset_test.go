@@ -170,7 +170,7 @@ func TestKeysOfASet(t *testing.T) {
 		{"a key that is configured", sign(t, jwt.SigningMethodHS256, "h", good, []byte(secret)), ""},
 		{"a wrong private key", sign(t, jwt.SigningMethodES256, "e", good, ecPair(t).private), "bad token: its signature is wrong"},
 		{"another method than that of the key's type", sign(t, jwt.SigningMethodHS256, "r", good, rs.public), "bad token: its method is not the one of its key"},
-		{"no kid where there are several keys", sign(t, jwt.SigningMethodRS256, "", good, rs.private), "bad token: its key is not known here"},
+		{"no kid with several keys", sign(t, jwt.SigningMethodRS256, "", good, rs.private), "bad token: its key is not known here"},
 	} {
 		id, err := tokens.Authenticate(t.Context(), test.token)
 		switch {
@@ -311,7 +311,7 @@ func TestLoginServiceThatIsDown(t *testing.T) {
 		"an error":         {http.StatusBadGateway, "", "answered with status 502"},
 		"a page":           {http.StatusOK, "<html>Down for maintenance", "the answer is not a JSON Web Key Set"},
 		"no keys":          {http.StatusOK, `{"keys":[]}`, "the set has no key for RS256, ES256 or EdDSA"},
-		"none of any use":  {http.StatusOK, `{"keys":[{"kty":"oct","k":"AA"}]}`, "key 1: its type is not one that is used here"},
+		"no usable key":    {http.StatusOK, `{"keys":[{"kty":"oct","k":"AA"}]}`, "key 1: its type is not one that is used here"},
 		"something else":   {http.StatusOK, `{"keys":["x"]}`, "key 1 is not a JSON Web Key"},
 		"a broken RSA key": {http.StatusOK, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`, "it has 17 bits, and must have at least 2048"},
 		"a broken EC key":  {http.StatusOK, `{"keys":[{"kty":"EC","crv":"P-256","x":"AQAB","y":"AQAB"}]}`, "x and y are no point of P-256"},

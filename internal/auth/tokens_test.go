@@ -189,14 +189,14 @@ func TestTokens(t *testing.T) {
 		{"another issuer", hs(jwt.MapClaims{"iss": "other"}), "bad token: it is from another issuer"},
 		{"no issuer", hs(jwt.MapClaims{"iss": nil}), "bad token: it lacks a required claim (exp; aud and iss where configured)"},
 		{"no subject", hs(jwt.MapClaims{"sub": nil}), "bad token: sub must not be empty"},
-		{"a subject that no user can be", hs(jwt.MapClaims{"sub": "a\x00b"}), "bad token: sub must not hold control characters"},
+		{"a subject that is not a valid user id", hs(jwt.MapClaims{"sub": "a\x00b"}), "bad token: sub must not hold control characters"},
 		{"a subject that is too long", hs(jwt.MapClaims{"sub": strings.Repeat("x", 129)}), "bad token: sub must have at most 128 bytes, has 129"},
 		{"a subject that is a number", hs(jwt.MapClaims{"sub": 7}), "bad token: sub must be a string"},
 
 		{"a wrong secret", sign(t, hs256, "h", good, []byte(otherSecret)), "bad token: its signature is wrong"},
 		{"a wrong private key", sign(t, jwt.SigningMethodES256, "e", good, ecPair(t).private), "bad token: its signature is wrong"},
 		{"an unknown kid", sign(t, hs256, "x", good, []byte(secret)), "bad token: its key is not known here"},
-		{"no kid where there are several keys", sign(t, hs256, "", good, []byte(secret)), "bad token: its key is not known here"},
+		{"no kid with several keys", sign(t, hs256, "", good, []byte(secret)), "bad token: its key is not known here"},
 		{"a changed payload", tamper(t, hs(nil)), "bad token: its signature is wrong"},
 		{"no signature", strings.Join(strings.Split(hs(nil), ".")[:2], ".") + ".", "bad token: its signature is wrong"},
 

@@ -47,10 +47,10 @@ func TestEveryCommandRefusesUnknownFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := badged(t, append(words, "--frobnicate")...)
 			if r.code != exitUsage || !strings.Contains(r.err+r.out, "unknown flag --frobnicate") {
-				t.Errorf("exit code %d, want %d; says %s", r.code, exitUsage, r.err)
+				t.Errorf("exit code %d, want %d; stderr %s", r.code, exitUsage, r.err)
 			}
 			if hint := "Run `badged " + name + " --help` for what there is.\n"; name != "config check" && (r.out != "" || !strings.HasSuffix(r.err, hint)) {
-				t.Errorf("it prints %q and says %s, want %s", r.out, r.err, hint)
+				t.Errorf("stdout %q, stderr %s, want %s", r.out, r.err, hint)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestCommandsOnAnEmptyDatabase(t *testing.T) {
 		"verify --partition=2":  "--partition ",
 	} {
 		if r := badged(t, append(strings.Fields(command), url)...); r.code != exitFailed || !strings.Contains(r.err, want) {
-			t.Errorf("%s: exit code %d, says %s", command, r.code, r.err)
+			t.Errorf("%s: exit code %d, stderr %s", command, r.code, r.err)
 		}
 	}
 }

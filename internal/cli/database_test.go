@@ -38,7 +38,7 @@ func TestMigrate(t *testing.T) {
 	}
 	r = badged(t, "migrate", "up", "--partitions=4", url)
 	if want := "badged: the database has 3 partitions, not 4: the number is settled when the database is created and cannot change\n"; r.code != exitFailed || r.err != want {
-		t.Errorf("up with other partitions: exit code %d, says %q, want %q", r.code, r.err, want)
+		t.Errorf("up with other partitions: exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestDatabaseThatIsNotMigrated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := badged(t, append(args, "--database-url="+url)...)
 			if r.code != exitFailed || !strings.Contains(r.err, "run `badged migrate up`") || strings.Count(r.err, "\n") != 1 {
-				t.Errorf("exit code %d, says:\n%s", r.code, r.err)
+				t.Errorf("exit code %d, stderr:\n%s", r.code, r.err)
 			}
 		})
 	}
@@ -141,6 +141,6 @@ func TestUserWithoutEvents(t *testing.T) {
 	}
 	r := badged(t, "user", "show", "a\tb", url)
 	if want := "badged: user id must not hold control characters\n"; r.code != exitFailed || r.err != want {
-		t.Errorf("exit code %d, says %q, want %q", r.code, r.err, want)
+		t.Errorf("exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }

@@ -87,6 +87,6 @@ func TestDemoThatCannotStart(t *testing.T) {
 	}
 	r := badged(t, "demo", "--listen=127.0.0.1:0", "--data-dir="+file)
 	if r.code != exitFailed || !strings.Contains(r.err, "badged: the demo's Postgres does not start: ") || !strings.Contains(r.err, file) {
-		t.Errorf("exit code %d, says:\n%s", r.code, r.err)
+		t.Errorf("exit code %d, stderr:\n%s", r.code, r.err)
 	}
 }

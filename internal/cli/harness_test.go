@@ -68,7 +68,7 @@ func mustDo(t *testing.T, args ...string) string {
 		t.Fatalf("badged %s exits with %d:\n%s", strings.Join(args, " "), r.code, r.err)
 	}
 	if r.err != "" {
-		t.Errorf("badged %s says:\n%s", strings.Join(args, " "), r.err)
+		t.Errorf("badged %s prints to stderr:\n%s", strings.Join(args, " "), r.err)
 	}
 	return r.out
 }

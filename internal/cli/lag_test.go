@@ -96,7 +96,7 @@ func TestLagNamesTheHorizon(t *testing.T) {
 	}
 	h := horizon()
 	if h["pid"] != float64(conn.PgConn().PID()) || h["state"] != "idle in transaction" || h["database"] != conn.Config().Database || h["seconds"].(float64) < 1 {
-		t.Errorf("JSON says %v", h)
+		t.Errorf("JSON has %v", h)
 	}
 	table := mustDo(t, "lag", "--database-url="+url)
 	if want := fmt.Sprintf(`the transaction of pid %d, user %q, database %q, state "idle in transaction" to end.`,

@@ -99,10 +99,10 @@ func TestLoad(t *testing.T) {
 		t.Errorf("it prints:\n%s", out)
 	}
 	if r := badged(t, "load", file, "--url="+server.url, "--publisher-key=wrong", "--quiet"); r.code != exitFailed || !strings.Contains(r.err, "401") {
-		t.Errorf("with a wrong key: exit code %d, says %s", r.code, r.err)
+		t.Errorf("with a wrong key: exit code %d, stderr %s", r.code, r.err)
 	}
 	if r := badged(t, "load", file+".not", "--database-url="+url); r.code != exitFailed || !strings.Contains(r.err, "no such file") {
-		t.Errorf("without a file: exit code %d, says %s", r.code, r.err)
+		t.Errorf("without a file: exit code %d, stderr %s", r.code, r.err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestServeRefuses(t *testing.T) {
 		{"an admin key that is a bad digest", []string{"--admin-keys=ops=sha256:hunter2"}, "--admin-keys: key ops: sha256: must be followed by 64"},
 		{"a JWT key that is short", []string{"--jwt-keys=k=HS256:hunter2"}, "--jwt-keys: JWT key k: the secret must have at least 32 bytes"},
 		{"an origin that is a page", []string{"--allowed-origins=https://chat.example/page"}, `--allowed-origins: "https://chat.example/page" is not an origin such as https://chat.example`},
-		{"a Redis that is none", []string{"--redis-url=ftp://:hunter2@localhost"}, "--redis-url: "},
+		{"an invalid Redis URL", []string{"--redis-url=ftp://:hunter2@localhost"}, "--redis-url: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := badged(t, append([]string{
@@ -133,7 +133,7 @@ func TestServeRefuses(t *testing.T) {
 				"--publisher-keys=chat=" + publisherKey, "--jwt-keys=" + jwtKeys,
 			}, test.args...)...)
 			if r.code != exitFailed || !strings.HasPrefix(r.err, "badged: "+test.want) || strings.Count(r.err, "\n") != 1 {
-				t.Errorf("exit code %d, says:\n%swant:\nbadged: %s", r.code, r.err, test.want)
+				t.Errorf("exit code %d, stderr:\n%swant:\nbadged: %s", r.code, r.err, test.want)
 			}
 			if strings.Contains(r.err, "hunter2") {
 				t.Errorf("it tells a secret:\n%s", r.err)

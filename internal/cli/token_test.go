@@ -37,7 +37,7 @@ func TestInvalidTokens(t *testing.T) {
 	const secret = "hunter2"
 	for _, test := range []struct{ name, user, keys, want string }{
 		{"an empty id", "", jwtKeys, `badged: user id "" must not be empty`},
-		{"no user can be called that", "a\x01b", jwtKeys, `badged: user id "a\x01b" must not hold control characters`},
+		{"an invalid user id", "a\x01b", jwtKeys, `badged: user id "a\x01b" must not hold control characters`},
 		{"a secret that is short", "ada", "main=HS256:" + secret, "badged: --jwt-keys: JWT key main: the secret must have at least 32 bytes, has 7"},
 		{"a key without a name", "ada", secret, "badged: --jwt-keys: JWT key 1: want KID=HS256:SECRET or KID=RS256:PEM-FILE (or ES256, EdDSA)"},
 		{"a file that is not there", "ada", "main=RS256:/nowhere.pem", "badged: --jwt-keys: JWT key main: read the public key: open /nowhere.pem: no such file or directory"},

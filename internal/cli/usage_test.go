@@ -144,7 +144,7 @@ func TestUsage(t *testing.T) {
 			r := badged(t, strings.Fields(test.args)...)
 			hint := "Run `" + strings.Join(strings.Fields("badged "+test.help+" --help"), " ") + "` for what there is."
 			if want := "badged: " + test.want + "\n" + hint + "\n"; r.err != want {
-				t.Errorf("it says:\n%swant:\n%s", r.err, want)
+				t.Errorf("stderr:\n%swant:\n%s", r.err, want)
 			}
 			if r.code != exitUsage || r.out != "" {
 				t.Errorf("exit code %d, want %d; printed %q", r.code, exitUsage, r.out)

@@ -127,7 +127,7 @@ func TestServerValidateNamesEverythingMissing(t *testing.T) {
 func TestHas(t *testing.T) {
 	s := server(only(config.RoleAPI, config.RoleGateway))
 	if !s.Has(config.RoleAPI) || s.Has(config.RoleProjector) || !s.Has(config.RoleGateway) {
-		t.Errorf("roles %v: Has says api %t, projector %t, gateway %t", s.Roles,
+		t.Errorf("roles %v: Has reports api %t, projector %t, gateway %t", s.Roles,
 			s.Has(config.RoleAPI), s.Has(config.RoleProjector), s.Has(config.RoleGateway))
 	}
 }
@@ -166,7 +166,7 @@ func TestPoolConfig(t *testing.T) {
 func TestInvalidDatabaseURLs(t *testing.T) {
 	// Wherever the URL is malformed, the error has no part of the password.
 	for _, test := range []struct{ name, url, want string }{
-		{"a port that is none", "postgres://u:hunter2@h:99999/x", "invalid port"},
+		{"an invalid port", "postgres://u:hunter2@h:99999/x", "invalid port"},
 		{"a slash in the password", "postgres://u:hun/ter2@h/x", "invalid port"},
 		{"a space in the password", "postgres://u:hun ter2@h/x", "failed to parse as URL"},
 		{"a percent sign in the password", "postgres://u:hun%zzter2@h/x", "failed to parse as URL"},
@@ -176,7 +176,7 @@ func TestInvalidDatabaseURLs(t *testing.T) {
 		{"a space in a password among pairs", "host=h password=hun ter2 port=1", "failed to parse as keyword/value"},
 		{"an open quote among pairs", "host=h password='hun ter2 port=1", "failed to parse as keyword/value"},
 		{"an unknown TLS mode", "postgres://u:hunter2@h/x?sslmode=hunter2", "failed to configure TLS"},
-		{"a pool size that is no number", "postgres://u:hunter2@h/x?pool_max_conns=hunter2", "cannot parse pool_max_conns"},
+		{"a pool size that is not a number", "postgres://u:hunter2@h/x?pool_max_conns=hunter2", "cannot parse pool_max_conns"},
 		{"nonsense", "hunter2", "failed to parse as keyword/value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -134,11 +134,11 @@ func TestInvalidFiles(t *testing.T) {
 		{"nothing in a list", needed + "admin-keys: [ops=x, ]\nroles: [api, ~]", "configuration file: item 2 of roles must be text or a number"},
 		{"a role that does not exist", needed + "roles: [api, folder]", `--roles must be one of`},
 		{"a duration without unit", needed + "reconcile-interval: 30", `--reconcile-interval`},
-		{"text that is no settings", `"hunter2"`, "configuration file: want settings by name, each once, such as log-level: debug"},
+		{"text without settings", `"hunter2"`, "configuration file: want settings by name, each once, such as log-level: debug"},
 		{"a list of settings", "- hunter2", "configuration file: want settings by name, each once"},
 		{"a setting twice", needed + "listen: x\nlisten: y", "configuration file: want settings by name, each once"},
 		{"broken YAML", needed + "  listen: x", "configuration file: yaml: line "},
-		{"what is needed is not there", "", "--database-url (BADGED_DATABASE_URL) is required"},
+		{"required settings are missing", "", "--database-url (BADGED_DATABASE_URL) is required"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := parse(t, test.file)

@@ -79,7 +79,7 @@ func TestNamedTakesSomeFields(t *testing.T) {
 func TestNamesAreUnique(t *testing.T) {
 	defer func() {
 		if r := recover(); r == nil || !strings.Contains(r.(string), "would be Page") {
-			t.Errorf("it says %v", r)
+			t.Errorf("got error %v", r)
 		}
 	}()
 	s := NewSchemas("#/")

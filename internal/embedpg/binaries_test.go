@@ -93,10 +93,10 @@ func TestFindBinaries(t *testing.T) {
 			globs: []string{filepath.Join(root, "lib", "13", "bin"), filepath.Join(root, "lib", "9", "bin")},
 			err:   ErrNoBinaries, says: "has version 13",
 		},
-		"none that runs": {
+		"no server that runs": {
 			globs: []string{filepath.Join(root, "broken")}, err: ErrNoBinaries, says: "exit status 3",
 		},
-		"none of the data directory's version": {
+		"no server of the data directory's version": {
 			globs: libs, major: 15, err: ErrVersion, says: "made by PostgreSQL 15",
 		},
 	} {

@@ -17,7 +17,7 @@ func wantError(t *testing.T, err, want error, text string) {
 	t.Helper()
 	switch {
 	case err == nil:
-		t.Errorf("no error, want one that says %q", text)
+		t.Errorf("no error, want one with %q", text)
 	case want != nil && !errors.Is(err, want):
 		t.Errorf("error %q does not wrap %q", err, want)
 	case !strings.Contains(err.Error(), text):

@@ -56,9 +56,9 @@ func TestReadsRefuse(t *testing.T) {
 
 		{"a parameter that a badge does not have", "/v1/users/ada/badge?atleast=1", `400 "atleast" is not a parameter of this route`},
 		{"a parameter that conversations do not have", "/v1/users/ada/conversations?at_least=1", `400 "at_least" is not a parameter of this route`},
-		{"a query that cannot be read", "/v1/users/ada/badge?at_least=%zz", "400 the query cannot be read"},
+		{"a malformed query", "/v1/users/ada/badge?at_least=%zz", "400 the query cannot be read"},
 
-		{"a position that is no number", "/v1/users/ada/badge?at_least=soon", badPosition},
+		{"a position that is not a number", "/v1/users/ada/badge?at_least=soon", badPosition},
 		{"a negative position", "/v1/users/ada/badge?at_least=-1", badPosition},
 		{"a position past all numbers", "/v1/users/ada/badge?at_least=9223372036854775808", badPosition},
 		{"a timeout without unit", "/v1/users/ada/badge?at_least=1&timeout=2", badTimeout},
@@ -127,7 +127,7 @@ func TestBadgesQuery(t *testing.T) {
 			t.Errorf("badges (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("as many as may be", func(t *testing.T) {
+	t.Run("the most allowed", func(t *testing.T) {
 		a := post(t, newFixture(t), "/v1/badges/query", plain, `{"user_ids":[`+thousand+`]}`)
 		if n := strings.Count(a.body, `"user_id"`); n != badges.MaxBadges {
 			t.Errorf("status %d with %d badges", a.status, n)

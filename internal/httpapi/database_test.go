@@ -112,7 +112,7 @@ func TestPublishedEventsAreRead(t *testing.T) {
 	pool := openPool(t, pgtest.NewDB(t, migrated()))
 	api, log := openAPI(t, pool)
 
-	// Without a projector the badge can be read, without the published events.
+	// Before the events are folded the badge can be read, but lacks them.
 	position := mustPublish(t, api, single, message("lunch", 1))
 	if a := get(t, api, "/v1/users/ada/badge?timeout=0s&at_least="+position); a.status != http.StatusGatewayTimeout {
 		t.Errorf("before folding: %d %s, want 504", a.status, a.body)

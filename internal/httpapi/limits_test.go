@@ -194,7 +194,7 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 			"Go":   {overGo(t, pool, asEvent(t, at)), overGo(t, pool, asEvent(t, past))},
 		} {
 			if said[0] != "" {
-				t.Errorf("%s, at the limit: %s says %s", what, way, said[0])
+				t.Errorf("%s, at the limit: %s refuses it: %s", what, way, said[0])
 			}
 			if want := "invalid event: " + l.want; said[1] != want {
 				t.Errorf("%s: %s says\n%s, want\n%s", what, way, said[1], want)

@@ -92,7 +92,7 @@ func TestPublishRefuses(t *testing.T) {
 	const invalid = "400 some events are invalid; nothing was stored\n"
 	for _, test := range []struct{ name, contentType, body, want string }{
 		{"no content type", "", delivered("1"), unsupported},
-		{"what curl sends by default", "application/x-www-form-urlencoded", delivered("1"), unsupported},
+		{"curl's default content type", "application/x-www-form-urlencoded", delivered("1"), unsupported},
 		{"text", "text/plain", delivered("1"), unsupported},
 		{"a content type that makes no sense", "application/json; =", delivered("1"), unsupported},
 		{"protobuf", "application/cloudevents+protobuf", delivered("1"), unsupported},

@@ -138,7 +138,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 			_, refused := events.Decode(event)
 			invalid := doc.Validate(event, "components", "schemas", "Event")
 			if (refused == nil) != (invalid == nil) {
-				t.Errorf("%s of %s: decoding says %v, the schema says %v\n%s", what, kind.Type, refused, invalid, event)
+				t.Errorf("%s of %s: decoding: %v; schema: %v\n%s", what, kind.Type, refused, invalid, event)
 			}
 		}
 		check("the example", good)

@@ -132,7 +132,7 @@ func TestNoOpenFiles(t *testing.T) {
 	_, err := l.Accept()
 	var temporary interface{ Temporary() bool }
 	if !errors.As(err, &temporary) || !temporary.Temporary() {
-		t.Errorf("the server gives up: %v", err)
+		t.Errorf("Accept failed: %v", err)
 	}
 	if !isClosed(c[0]) || isClosed(c[1]) {
 		t.Error("the oldest is still open")

@@ -110,7 +110,7 @@ func TestReadyRecovers(t *testing.T) {
 			want = http.StatusServiceUnavailable
 		}
 		if r := ready(t, h); r.Code != want {
-			t.Errorf("while the check says %v: %+v", err, r)
+			t.Errorf("while the check returns %v: %+v", err, r)
 		}
 	}
 	h.Drain() // permanently

@@ -81,7 +81,7 @@ func TestSource(t *testing.T) {
 			path := writeFile(t, tt.file, tt.stored)
 			_, err := Load(t.Context(), Config{File: path, Target: newModel()})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
-				t.Errorf("error is %v, want one about %s that says: %s", err, path, tt.want)
+				t.Errorf("error is %v, want one about %s with: %s", err, path, tt.want)
 			}
 		})
 	}

@@ -39,8 +39,8 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	return ItemOf(e, partition, partitions)
 }
 
-// ErrForged is the error of an event of a reserved type that another client
-// than badged wrote.
+// ErrForged is the error of an event of a reserved type that badged did not
+// write.
 var ErrForged = errors.New("type: conversation.expired is written by badged itself only")
 
 // ItemOf returns an event of a partition as an item.

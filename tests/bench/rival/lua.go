@@ -17,9 +17,9 @@ type Lua struct {
 }
 
 // applyLua returns the new total, or nothing if the event changes nothing.
-// KEYS are the event and the user; ARGV the fields of the last message and the
-// read position, which of them the event raises (1 or 2), to what, and the
-// seconds for which the event is remembered.
+// KEYS are the event and the user. ARGV are the fields of the last message and
+// of the read position, which of the two the event raises (1 or 2), its new
+// value, and for how many seconds to remember the event.
 const applyLua = `
 if not redis.call('SET', KEYS[1], '', 'NX', 'EX', ARGV[5]) then return false end
 local was = redis.call('HMGET', KEYS[2], ARGV[1], ARGV[2])
