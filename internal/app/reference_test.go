@@ -82,6 +82,38 @@ func TestExamplesAreAsDescribed(t *testing.T) {
 	}
 }
 
+// The reference gives the meaning of every field.
+func TestEveryFieldHasAMeaning(t *testing.T) {
+	openAPI, _, err := descriptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct {
+					Description string `json:"description"`
+				} `json:"properties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(openAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	fields := 0
+	for schema, s := range doc.Components.Schemas {
+		for field, f := range s.Properties {
+			fields++
+			if f.Description == "" {
+				t.Errorf("%s.%s has no description: give its Go field a doc tag", schema, field)
+			}
+		}
+	}
+	if fields < 200 {
+		t.Errorf("only %d fields", fields)
+	}
+}
+
 func TestGoldenFramesAreAsDescribed(t *testing.T) {
 	_, asyncAPI := documents(t)
 	files, err := filepath.Glob(filepath.Join(root, "web", "sdk", "testdata", "frames", "*.json"))
