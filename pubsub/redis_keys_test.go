@@ -14,7 +14,6 @@ import (
 
 // Messages signed with any of the keys are accepted, so that processes can
 // change keys one after the other.
-// other.
 func TestRedisKeysChange(t *testing.T) {
 	srv := startRedis(t)
 	u := pubsub.User{ID: "alice", Partition: 3}
