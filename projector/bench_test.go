@@ -10,10 +10,9 @@ import (
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// BenchmarkAppendAndFold appends so many events in one transaction and folds
-// them, in one goroutine: the whole way into the tables, on a private Postgres
-// with its default durability on the same machine. Keys are remembered from
-// before, in as many generations as are probed.
+// BenchmarkAppendAndFold appends n events in one transaction and folds them in
+// one goroutine, on a private Postgres with default durability on the same
+// machine. Every probed generation holds keys from before.
 func BenchmarkAppendAndFold(b *testing.B) {
 	for _, n := range []int{1, 1000, 5000} {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
@@ -36,8 +35,8 @@ func BenchmarkAppendAndFold(b *testing.B) {
 }
 
 // BenchmarkDeliverAndRead delivers a message to each of 2,500 conversations of
-// users, folds, reads them all and folds again: rows that have something unread
-// and then nothing, every time, which no batch evens out.
+// users, folds, reads them all and folds again: rows alternate between unread
+// and read, which no batch cancels out.
 func BenchmarkDeliverAndRead(b *testing.B) {
 	const n = 2500
 	d := newDatabase(b)
@@ -69,7 +68,7 @@ func BenchmarkDeliverAndRead(b *testing.B) {
 	report(2 * n)
 }
 
-// rememberKeys lets each partition remember so many keys in each generation.
+// rememberKeys inserts n keys into each generation of each partition.
 func (d *database) rememberKeys(b *testing.B, keys int) {
 	b.Helper()
 	for _, p := range d.projector.partitions {
@@ -82,9 +81,9 @@ func (d *database) rememberKeys(b *testing.B, keys int) {
 	}
 }
 
-// measure returns a function that reports the rate of events and what they have
-// cost since: bytes of WAL each, and the share of the updates of conversations
-// that were heap-only. It takes how many events there were in an iteration.
+// measure returns a function that reports the rate of events and their cost
+// since: bytes of WAL per event, and the share of heap-only updates of
+// conversations. It takes the number of events per iteration.
 func (d *database) measure(b *testing.B) (report func(events int)) {
 	b.Helper()
 	read := func() (wal, updates, heapOnly float64) {
@@ -115,8 +114,8 @@ FROM pg_stat_user_tables WHERE relname LIKE 'conversations\_p%'`).Scan(&updates,
 	}
 }
 
-// BenchmarkRebuild rebuilds what so many events have come to, and says how that
-// compares with publishing and folding them.
+// BenchmarkRebuild rebuilds the tables of n events, and compares that with
+// publishing and folding them.
 func BenchmarkRebuild(b *testing.B) {
 	const n, batch = 200_000, 5000
 	d := newDatabase(b)

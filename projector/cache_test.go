@@ -15,9 +15,8 @@ import (
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// disturb does to the owner of a partition, or in its stead, what may happen to
-// it between two batches: another folds one, rows are changed beside it, or it
-// forgets some of what it remembers.
+// disturb does what can happen to a partition between two batches: another
+// owner folds one, rows are changed, or the caches lose entries.
 func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 	t.Helper()
 	switch rapid.IntRange(0, 5).Draw(rt, "disturbance") {
@@ -35,20 +34,20 @@ func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 	}
 }
 
-// notKnown reports whether a batch failed since its owner did not know how the
-// partition stands, which it then finds out.
+// notKnown reports whether a batch failed because its owner's knowledge was
+// outdated.
 func notKnown(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, store.ErrRepeated)
 }
 
-// stepAgain folds a batch, once the owner has found out how the partition
-// stands.
+// stepAgain folds a batch, after the owner has read the state of the partition
+// again if needed.
 func stepAgain(t *testing.T, p *partition, limit int) {
 	t.Helper()
 	p.limit = limit
 	for {
 		_, _, err := p.step(t.Context())
-		// One that is far behind may look for keys that have been dropped.
+		// An owner that is far behind may probe tables that were dropped.
 		var pgErr *pgconn.PgError
 		if notKnown(err) || errors.As(err, &pgErr) && pgErr.Code == "42P01" {
 			continue
@@ -60,13 +59,14 @@ func stepAgain(t *testing.T, p *partition, limit int) {
 	}
 }
 
-// revise says that rows of a partition were changed beside the projector.
+// revise raises the revision of a partition, as any writer besides the
+// projector does.
 func (d *database) revise(t *testing.T, partition int) {
 	t.Helper()
 	d.exec(t, `UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, partition)
 }
 
-// missingFor returns what a batch of e would have to load.
+// missingFor returns the rows that a batch of e would load.
 func missingFor(p *partition, e events.Event) store.Missing {
 	it, err := store.ItemOf(e, p.id, foldtest.Partitions)
 	if err != nil {
@@ -76,13 +76,13 @@ func missingFor(p *partition, e events.Event) store.Missing {
 	return m
 }
 
-// shortage says what is missing.
+// shortage describes missing rows.
 func shortage(m store.Missing) string {
 	return fmt.Sprintf("%d users, %d conversations, %d users' unread", len(m.Users), len(m.PairUsers), len(m.ReadAll))
 }
 
-// What has been folded need not be loaded again, also what turned out not to be
-// there; what is unread is, since the rest of it may not be remembered.
+// Folded users and conversations are not loaded again, even if they have no
+// rows. Unread conversations are, since the cache may not have all of them.
 func TestCacheSavesLoading(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -104,8 +104,8 @@ func TestCacheSavesLoading(t *testing.T) {
 	}
 }
 
-// However many users there are, what is remembered is bounded, and those who
-// are active stay.
+// The cache is bounded however many users there are, and active users stay in
+// it.
 func TestCacheIsBounded(t *testing.T) {
 	d := newDatabase(t)
 	const each = badge.UserWeight + badge.ConversationWeight + badge.RangeWeight
@@ -129,8 +129,8 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// The owner goes by what it remembers, until the revision says that somebody
-// has changed it.
+// The owner uses its cache until the revision shows that another program
+// changed rows.
 func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -148,8 +148,8 @@ func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
 	}
 }
 
-// Rows that somebody deletes are not passed over: the batch fails, nothing of
-// it is kept, and the next one goes by what is there.
+// If rows were deleted, the batch fails and is rolled back, and the next one
+// reads the tables.
 func TestRowsThatAreGone(t *testing.T) {
 	for _, table := range []string{"users", "conversations"} {
 		t.Run(table, func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestRowsThatAreGone(t *testing.T) {
 	}
 }
 
-// An owner forgets everything with its partition: what comes to it again may
-// have been changed by others.
+// An owner clears its cache when it gives up a partition: another owner may
+// change the rows.
 func TestCacheGoesWithThePartition(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)

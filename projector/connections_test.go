@@ -25,7 +25,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	if n := pool.Stat().AcquiredConns(); n != 2 {
 		t.Errorf("%d connections of 4 are kept, want 2", n)
 	}
-	if err := pool.Ping(t.Context()); err != nil { // somebody else is served
+	if err := pool.Ping(t.Context()); err != nil { // the pool has a connection for others
 		t.Error(err)
 	}
 	if last, before := take(), take(); last != second || before != first {

@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// before and during are a history of partition 0 that makes a batch do
-// everything that a batch can do: what is folded before the crash, so that
-// there are rows to change, and what is folded during it.
+// before and during are a history of partition 0 in which a batch uses
+// everything it can: before is folded before the crash, so that there are rows
+// to change, and during by the interrupted batch.
 var (
 	crashAnn, crashBob = foldtest.User(0, 0), foldtest.User(0, 1)
 
@@ -34,8 +34,8 @@ var (
 	}
 )
 
-// startCrashHistory returns a database with the history, folded up to where
-// the crash is to come.
+// startCrashHistory returns a database with the history, folded up to the
+// crash.
 func startCrashHistory(t *testing.T) *database {
 	t.Helper()
 	d := newDatabase(t)
@@ -47,8 +47,7 @@ func startCrashHistory(t *testing.T) *database {
 	return d
 }
 
-// uninterrupted returns what is in the tables after the history without a
-// crash.
+// uninterrupted returns the tables after the history without a crash.
 func uninterrupted(t *testing.T) string {
 	t.Helper()
 	d := startCrashHistory(t)
@@ -72,14 +71,14 @@ var faults = []struct{ place, trigger string }{
 	{"in the commit", ``},
 }
 
-// The ways to be interrupted; a killed session is told by the code 57P01.
+// The kinds of interruption; 57P01 is the code of a killed session.
 var interruptions = []struct{ name, statements, code string }{
 	{"error", `RAISE 'interrupted';`, "P0001"},
 	{"killed", `PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';`, "57P01"},
 }
 
-// arm makes the database interrupt whoever comes to a place, once. The
-// sequence, which no rollback turns back, tells whether that has happened.
+// arm makes the database interrupt the next batch that reaches a place, once.
+// A sequence, which rollbacks do not undo, records that it has.
 func (d *database) arm(t *testing.T, trigger, interruption string) {
 	t.Helper()
 	create := `CREATE TRIGGER fault ` + trigger + ` FOR EACH STATEMENT`
@@ -103,8 +102,8 @@ func (d *database) fired(t *testing.T) int {
 	return n
 }
 
-// Wherever a batch is interrupted, nothing of it is kept; and after the next
-// try the tables are what they would have been, to the last version.
+// A batch that is interrupted at any place has no effect, and after a retry
+// the tables are as without the interruption, versions included.
 func TestInterruptedAnywhere(t *testing.T) {
 	want := uninterrupted(t)
 	for _, f := range faults {
@@ -132,7 +131,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 				}
 
 				drain(t, p)
-				// Rows that are new and those that are known are two statements.
+				// New and known rows are written by two statements.
 				if n := d.fired(t); n < 2 {
 					t.Error("the next try did not come by there")
 				}
@@ -147,7 +146,7 @@ func TestInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// A projector that runs gets over every interruption by itself.
+// A running projector recovers from every interruption.
 func TestRunsOnAfterInterruptions(t *testing.T) {
 	want := uninterrupted(t)
 	for _, how := range interruptions {
@@ -167,9 +166,9 @@ func TestRunsOnAfterInterruptions(t *testing.T) {
 	}
 }
 
-// line is a way to the server that can be cut.
+// line is a connection to the server that can be cut.
 type line struct {
-	// answers are how many more reads get through, not bounded where negative.
+	// answers is how many more reads succeed; negative means no limit.
 	answers atomic.Int64
 	cut     atomic.Bool
 }
@@ -190,8 +189,8 @@ type lineConn struct {
 	line *line
 }
 
-// Read loses the answer that is one too many, after it was given: what the
-// server did is done.
+// Read drops the answer past the limit after the server has sent it, so the
+// command has taken effect.
 func (c lineConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil && c.line.answers.Add(-1) == -1 {
@@ -201,9 +200,8 @@ func (c lineConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A batch whose connection breaks may have been committed or not: the answer
-// that would say so is lost. Each answer in turn is, until a batch gets
-// through; the tables are right each time.
+// If its connection breaks, a batch may or may not be committed. Each answer
+// in turn is lost until a batch succeeds; the tables are right every time.
 func TestAnyAnswerIsLost(t *testing.T) {
 	want := uninterrupted(t)
 	kept, lost := 0, 0
@@ -214,7 +212,7 @@ func TestAnyAnswerIsLost(t *testing.T) {
 			l.answers.Store(-1)
 			pool := newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })
 			p := d.newProjector(t, func(cfg *Config) { cfg.Pool = pool }).partitions[0]
-			p.keys = d.projector.partitions[0].keys // it knows what came before
+			p.keys = d.projector.partitions[0].keys // it knows the earlier keys
 			if err := pool.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/projector/replay"
 )
 
-// What is wrong with an event that is in the log already, as SQL or a newer
-// release can put it there, and the reason that is kept with it.
+// Invalid events that are in the log already, as SQL or a newer release can
+// write them, and the reasons stored with them.
 var badPayloads = []struct{ name, payload, reason string }{
 	{"a number", `42`, `invalid event: must be a JSON object`},
 	{"null", `null`, `invalid event: must be a JSON object`},
@@ -50,8 +50,9 @@ func (d *database) insertPayload(t *testing.T, payload string) {
 VALUES (pg_current_xact_id(), gen_random_uuid(), nullif($1::text, '')::json)`, payload)
 }
 
-// A bad event is put aside with its reason, as it was, in the batch in which it
-// came; the good ones around it are folded, and the partition goes on.
+// An invalid event becomes a dead letter with its reason, in the batch that
+// reads it. The valid events around it are folded, and the partition
+// continues.
 func TestBadEventsArePutAside(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -97,7 +98,7 @@ func TestBadEventsArePutAside(t *testing.T) {
 	}
 }
 
-// A batch of nothing but bad events moves on too, in a loop that runs.
+// A running loop passes a batch of only invalid events.
 func TestABatchOfBadEventsOnly(t *testing.T) {
 	d := newDatabase(t)
 	for _, bad := range badPayloads {
@@ -138,7 +139,7 @@ func TestListDeadLettersByPages(t *testing.T) {
 	}
 }
 
-// theDeadLetter returns the only one there is.
+// theDeadLetter returns the only dead letter.
 func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Letter {
 	t.Helper()
 	all, err := letters.List(t.Context(), 0, 10)
@@ -148,8 +149,8 @@ func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Lette
 	return all[0]
 }
 
-// What can be understood by now is folded when it is retried, in the
-// foldtest.Partitions of its users, and is gone from the dead letters.
+// A dead letter that can be decoded by now is folded when it is retried, in
+// the partitions of its users, and removed.
 func TestRetryADeadLetter(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(1, 0)
@@ -157,7 +158,7 @@ func TestRetryADeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.insertPayload(t, string(strayed)) // bob is of another partition
+	d.insertPayload(t, string(strayed)) // bob is in another partition
 	d.fold(t)
 	letters := deadletters.New(d.pool, d.log)
 	l := theDeadLetter(t, letters)
@@ -182,7 +183,7 @@ func TestRetryADeadLetter(t *testing.T) {
 	}
 }
 
-// What still cannot be understood stays where it is.
+// A retried dead letter that still cannot be decoded stays.
 func TestRetryADeadLetterInVain(t *testing.T) {
 	d := newDatabase(t)
 	d.insertPayload(t, `{}`)
@@ -216,8 +217,8 @@ func TestDiscardADeadLetter(t *testing.T) {
 	}
 }
 
-// Bad events come with what is good in a batch that is rolled back: then they
-// are not put aside either, and once only in the end.
+// Dead letters of a batch that is rolled back are rolled back too, and stored
+// once in the end.
 func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	d := newDatabase(t)
 	d.insertPayload(t, `{}`)
@@ -233,7 +234,7 @@ func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	theDeadLetter(t, deadletters.New(d.pool, d.log))
 }
 
-// However large dead letters are, a page of them is not.
+// Pages are bounded in bytes, however large the dead letters are.
 func TestPagesOfLargeDeadLetters(t *testing.T) {
 	d := newDatabase(t)
 	for i, size := range []int{3, 3, 5, 0} {
@@ -252,8 +253,8 @@ VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x',
 	}
 }
 
-// An event that badged alone writes is not folded where something else wrote it,
-// nor when the log is folded again, and cannot be retried.
+// An event of a reserved type that badged did not write is not folded, nor
+// replayed, and cannot be retried.
 func TestForgedExpiryIsADeadLetter(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)

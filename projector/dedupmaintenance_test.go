@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// connect returns a connection beside the pool.
+// connect returns a connection outside the pool.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -39,10 +39,10 @@ func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// While others read the tables of forgotten keys, as pg_dump does from its
-// start to its end, they stay; nobody waits, neither for the dump nor, behind
-// the drop, with it. Afterwards all are dropped.
-func TestDropWaitsForNobody(t *testing.T) {
+// While another session reads the tables of forgotten keys, as pg_dump does,
+// they stay, and no session waits for the dump or behind the drop. Afterwards
+// all are dropped.
+func TestDropDoesNotWait(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	dump := connect(t, d.url)
@@ -74,8 +74,8 @@ func TestDropWaitsForNobody(t *testing.T) {
 	}
 }
 
-// Nor does anybody wait for a drop that is under way.
-func TestNobodyWaitsForTheDrop(t *testing.T) {
+// No session waits for a drop that is under way.
+func TestDropDelaysNoSession(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	for range 3 {
@@ -104,10 +104,10 @@ func TestNobodyWaitsForTheDrop(t *testing.T) {
 	}
 }
 
-// An owner that has missed so many rotations that the tables it probes are
-// gone fails, counts nothing, and is right once it has looked where it stands;
-// whether it has folded before or has only just taken up its position.
-func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
+// An owner that missed so many rotations that its probed tables were dropped
+// fails, counts nothing, and is right once it has read the state of the
+// partition, whether it has folded before or not.
+func TestFormerOwnerProbesDroppedTables(t *testing.T) {
 	for _, name := range []string{"folded before", "only took up its position"} {
 		t.Run(name, func(t *testing.T) {
 			d := newDatabase(t)
@@ -146,8 +146,8 @@ func TestFormerOwnerProbesWhatIsGone(t *testing.T) {
 	}
 }
 
-// A generation that another began without moving the position, as no
-// projector does, fences a batch off too: it must not probe the wrong tables.
+// A generation that was begun without moving the position, which no projector
+// does, also fences a batch: it must not probe the wrong tables.
 func TestGenerationIsFenced(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -166,9 +166,9 @@ func TestGenerationIsFenced(t *testing.T) {
 	}
 }
 
-// Two projectors fold one partition at once, and both begin a generation
-// whenever one is due: each is begun once, and the numbers are those of the
-// log folded again, to the last version.
+// Two projectors fold one partition at once, and both begin generations when
+// due. Each is begun once, and the numbers and versions equal those of a
+// replay.
 func TestTwoOwnersRotate(t *testing.T) {
 	d := newDatabase(t)
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1)}
@@ -212,9 +212,9 @@ func TestTwoOwnersRotate(t *testing.T) {
 	}
 }
 
-// A projector that runs creates, begins and drops generations by itself, on
-// the partitions that it owns, as events come in.
-func TestUpkeepByItself(t *testing.T) {
+// A running projector creates, begins and drops generations on the partitions
+// that it owns while events arrive.
+func TestMaintenanceOfARunningProjector(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
 	p := d.newProjector(t, func(cfg *Config) {
@@ -240,9 +240,9 @@ func TestUpkeepByItself(t *testing.T) {
 	d.checkReplay(t, ann)
 }
 
-// A role that does not own the schema serves with rights to its tables and to
-// two functions; what is created for it, it may use. Without the functions it
-// folds on in one generation, and says what is missing.
+// A role that does not own the schema can serve with rights to its tables and
+// to two functions, and can use the tables created for it. Without the
+// functions it folds in one generation, and logs what is missing.
 func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	server := pgtest.NewServer(t) // roles belong to all databases of a server
 	owner := openDatabase(t, server.NewDB(t, migrated))
@@ -276,8 +276,8 @@ func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	}
 }
 
-// Each key costs a lookup in the index of each generation, whatever their
-// sizes, with or without statistics.
+// Each key costs one index lookup per generation, whatever their sizes, with
+// and without statistics.
 func TestProbesAreIndexLookups(t *testing.T) {
 	d := newDatabase(t)
 	p := d.projector.partitions[0]
@@ -316,8 +316,8 @@ func TestProbesAreIndexLookups(t *testing.T) {
 	}
 }
 
-// Upkeep by several at once, as while a partition changes hands, does no harm.
-func TestUpkeepAtOnce(t *testing.T) {
+// Concurrent maintenance, as while a partition changes owners, is harmless.
+func TestConcurrentMaintenance(t *testing.T) {
 	d := newDatabase(t)
 	p := d.projector.partitions[0]
 	for range 5 {

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// The index does not cost every message: in the same hour a second message is a
-// heap-only update, and so is it to read all there is.
+// A second message in the same hour is a heap-only update in spite of the
+// index, and so is reading everything.
 func TestMessagesOfAnHourAreHeapOnlyUpdates(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -19,8 +19,8 @@ func TestMessagesOfAnHourAreHeapOnlyUpdates(t *testing.T) {
 	d.fold(t)
 	d.appendAgo(t, time.Hour, foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(3), ann))
 	d.fold(t)
-	// Heap-only versions of a row have no entries of their own in indexes: the
-	// first version's tells where to begin.
+	// Heap-only versions of a row have no index entries: the entry of the
+	// first version leads to them.
 	d.exec(t, `CREATE EXTENSION pageinspect`)
 	same(t, "entries in the index", []string{"1"},
 		d.lines(t, `SELECT live_items::text FROM bt_page_stats('badged.conversations_p00_pkey', 1)`))

@@ -15,8 +15,8 @@ func (d *database) epoch(t testing.TB, partition int) string {
 	return d.lines(t, `SELECT epoch FROM badged.partitions WHERE partition_id = $1`, partition)[0]
 }
 
-// A life of Postgres other than the one that wrote the epoch begins another, once,
-// also in the middle of an ownership, and before anything is folded in it.
+// After a restart of Postgres a new epoch begins, once, even for a partition
+// that stays owned, and before anything is folded.
 func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -50,7 +50,7 @@ func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
 	}
 }
 
-// Of many projectors that notice at once one begins the epoch.
+// Of several projectors that notice a restart, one begins the epoch.
 func TestOneOfManyBeginsTheEpoch(t *testing.T) {
 	d := newDatabase(t)
 	d.exec(t, `UPDATE badged.partitions SET incarnation = '00000001/1.5'`)
@@ -78,8 +78,8 @@ func TestOneOfManyBeginsTheEpoch(t *testing.T) {
 	}
 }
 
-// A position behind what was seen committed is that of a database that was put
-// back, whatever life it says it has.
+// A position behind one that was seen committed shows that the database was
+// restored, even without a restart.
 func TestPositionBehindBeginsAnEpoch(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -91,7 +91,7 @@ func TestPositionBehindBeginsAnEpoch(t *testing.T) {
 	d.fold(t)
 	before := d.epoch(t, 0)
 
-	// As it was after the first event.
+	// The position after the first event.
 	d.exec(t, `UPDATE badged.events_p00_offsets AS o SET last_processed_transaction_id = k.last_processed_transaction_id, offset_acked = k.offset_acked
 FROM kept AS k WHERE k.consumer_group = o.consumer_group`)
 	d.exec(t, `TRUNCATE badged.dedup_keys_p00_g1`)
@@ -111,14 +111,14 @@ FROM kept AS k WHERE k.consumer_group = o.consumer_group`)
 	}
 }
 
-// A projector whose rows were loaded before another began an epoch does not write
-// them.
+// A projector does not write rows that it loaded before another projector
+// began an epoch.
 func TestBatchOfFormerEpochIsNotWritten(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
 	d.append(t, foldtest.Deliver("c", 1, ann))
 	d.fold(t)
-	// What a projector that began the epoch leaves, at the same position.
+	// The state that such a projector leaves, at the same position.
 	d.exec(t, `UPDATE badged.partitions SET epoch = 'another' WHERE partition_id = 0`)
 	d.exec(t, `UPDATE badged.conversations_p00 SET level = 'none'`)
 	d.exec(t, `UPDATE badged.users_p00 SET total = 0, categories = '{}'`)

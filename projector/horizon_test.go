@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// Whoever has written and does not commit is found, whichever database it is
-// in, and however little the role may know of others.
+// An open transaction that has written is found, in any database, even if the
+// role may see little of other sessions.
 func TestOldestWriter(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
@@ -56,7 +56,7 @@ func TestOldestWriter(t *testing.T) {
 		h.Application != "payroll" || h.State != "idle in transaction" || h.Age <= 0 {
 		t.Errorf("the oldest is %+v", h)
 	}
-	// What it hides it does hide.
+	// It hides newer events.
 	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	if behind, err := lag.Behind(t.Context(), d.pool, []int{0}); err != nil || len(behind) > 0 {
 		t.Errorf("readable: %v %v", behind, err)
@@ -78,8 +78,8 @@ func TestOldestWriter(t *testing.T) {
 	}
 }
 
-// A horizon is measured, and logged when it is old: once in a while, not at
-// every look.
+// The horizon is measured, and an old one is logged at intervals, not at every
+// measurement.
 func TestHorizonIsWatched(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))

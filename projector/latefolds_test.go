@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// recorded tells the records of partition 0: which message each run ends with,
+// recorded returns the records of partition 0: the message that ends each run,
 // and whether it was late.
 func (d *database) recorded(t *testing.T) string {
 	t.Helper()
@@ -19,8 +19,8 @@ func (d *database) recorded(t *testing.T) string {
 FROM badged.late_folds AS l WHERE partition_id = 0 ORDER BY number`), ", ")
 }
 
-// A batch that folds late what was appended long before records it; batches of
-// the same second share a record, and what is in time has none.
+// A batch that folds events long after their append records that. Batches of
+// the same second share a record, and events folded in time have none.
 func TestLateFoldsAreRecorded(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)

@@ -12,9 +12,9 @@ import (
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// FuzzLog writes anything that SQL takes into the log, between two good events.
-// The partition goes on: the good ones count, and the other is folded, or put
-// aside if it is not an event of this partition.
+// FuzzLog writes anything that SQL accepts into the log, between two valid
+// events. The partition continues: the valid events count, and the other is
+// folded, or becomes a dead letter if it is not an event of this partition.
 func FuzzLog(f *testing.F) {
 	for _, bad := range badPayloads {
 		f.Add(bad.payload, `{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, []byte("0123456789abcdef"))
@@ -66,7 +66,7 @@ VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '
 	})
 }
 
-// strangerIn returns a user of a partition whom nobody has heard of.
+// strangerIn returns a new user in a partition.
 func strangerIn(partition int) string {
 	for {
 		if user := uuid.NewString(); events.PartitionOf(user, foldtest.Partitions) == partition {

@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// insert appends a message with plain SQL, as a backend without a client
-// library may.
+// insert appends a message in plain SQL, as a backend without a client library
+// may.
 func (d *database) insert(t *testing.T, partition int, e events.Event) {
 	t.Helper()
 	payload, err := e.MarshalJSON()
@@ -30,7 +30,7 @@ func (d *database) insert(t *testing.T, partition int, e events.Event) {
 VALUES (pg_current_xact_id(), gen_random_uuid(), $1::text::json)`, string(payload))
 }
 
-// What nobody woke the projector for is found by looking.
+// Polling finds events that were appended without a wake.
 func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(3, 0)
@@ -43,8 +43,8 @@ func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 2)
 }
 
-// What came before the projector did, and what it is woken for, it need not
-// look for. Wakes for partitions that do not exist do nothing.
+// A projector folds the events appended before it started, and those that it
+// is woken for, without polling. Wakes of unknown partitions do nothing.
 func TestWakesFindWhatWasAppended(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(2, 0)
@@ -65,7 +65,7 @@ func TestWakesFindWhatWasAppended(t *testing.T) {
 	}
 }
 
-// reads tells of every read of a partition's log.
+// reads signals every read of a partition's log.
 type reads struct {
 	topic string
 	done  chan struct{}
@@ -84,9 +84,8 @@ func (r *reads) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuery
 	}
 }
 
-// What an older open transaction hides is left alone, and folded soon after
-// that has ended: the projector has noticed that something is there, and needs
-// neither a wake nor a poll.
+// Events that an older open transaction hides are folded soon after that has
+// ended: the projector knows of them and needs neither a wake nor a poll.
 func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
@@ -112,7 +111,7 @@ func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
 		cfg.Pool = newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = seen })
 	})
 	run(t, p)
-	for range 3 { // it looks again and again by itself
+	for range 3 { // it reads repeatedly without a wake
 		await(t, seen.done, "a read of the log")
 	}
 	if b := d.badge(t, ann); b.Total != 0 {
@@ -124,8 +123,8 @@ func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 1)
 }
 
-// The updates of a user follow one another without a gap, and say what the
-// tables say.
+// The updates of a user follow one another without a gap, and match the
+// tables.
 func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
@@ -159,7 +158,7 @@ func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	}
 }
 
-// A bus that fails loses updates, which is counted, and nothing else.
+// If the bus fails, updates are lost and counted, and nothing else happens.
 func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -180,7 +179,7 @@ func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	}
 }
 
-// What fails is counted and tried again until it works.
+// Failures are counted, and retried until they succeed.
 func TestFailuresAreCounted(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -195,12 +194,12 @@ func TestFailuresAreCounted(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 1)
 }
 
-// Nor does folding wait for a bus that is slow: what it cannot take is lost,
+// Folding does not wait for a slow bus: updates that it cannot take are lost
 // and counted.
 func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
-	p := d.projector // which does not run, so that nobody takes its updates
+	p := d.projector // it does not run, so its updates stay queued
 	room := cap(p.updates)
 	for seq := range room + 2 {
 		d.append(t, foldtest.Deliver("c", int64(seq+1), ann))
@@ -217,9 +216,9 @@ func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	}
 }
 
-// Whenever it is asked, the reader answers with the state of one instant: the
-// total is the sum of the conversations it comes with.
-func TestEveryAnswerIsOfOneInstant(t *testing.T) {
+// Every answer of the reader is one snapshot: the total is the sum of its
+// conversations.
+func TestEveryAnswerIsOneSnapshot(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
 	var evs []events.Event

@@ -24,7 +24,7 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// diary is a logger that tells what is logged, so that a test can wait for it.
+// diary is a logger that signals each message, so that a test can wait for it.
 type diary struct{ messages chan string }
 
 func newDiary() *diary { return &diary{messages: make(chan string, 1000)} }
@@ -50,14 +50,14 @@ const (
 	givenUp = "the ownership session ended; its partitions are given up"
 )
 
-// startOwner runs a projector that owns partitions, and does not give them up
-// only because the machine is busy; change may be nil.
+// startOwner runs a projector that owns partitions, with timeouts too long for
+// a busy machine to exceed; change may be nil.
 func (d *database) startOwner(t *testing.T, change func(*Config)) (*Projector, *diary, func()) {
 	t.Helper()
 	return d.startOwnerOf(t, patience, change)
 }
 
-// startOwnerOf is startOwner with how long its session may be silent.
+// startOwnerOf is startOwner with a limit on the silence of its session.
 func (d *database) startOwnerOf(t *testing.T, silence time.Duration, change func(*Config)) (*Projector, *diary, func()) {
 	t.Helper()
 	log := newDiary()
@@ -72,18 +72,18 @@ func (d *database) startOwnerOf(t *testing.T, silence time.Duration, change func
 	return p, log, run(t, p)
 }
 
-// locksSQL are the locks of partitions that are held, and by which session.
+// locksSQL reads the held locks of partitions, and their sessions.
 const locksSQL = `SELECT objid::text AS partition, pid FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND classid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// locked returns the partitions that are owned.
+// locked returns the partitions with an owner.
 func (d *database) locked(t *testing.T) []string {
 	t.Helper()
 	return d.lines(t, `SELECT partition FROM (`+locksSQL+`) AS locks ORDER BY partition`, pgsession.LockClass)
 }
 
-// awaitUnowned waits until nobody owns a partition, by taking them all. The
-// session of a projector that has stopped ends an instant later.
+// awaitUnowned waits until no partition has an owner, by taking them all. The
+// session of a stopped projector ends a moment later.
 func (d *database) awaitUnowned(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -116,7 +116,7 @@ func (d *database) lags(t *testing.T) []lag.Lag {
 	return lags
 }
 
-// A projector owns every partition that nobody else owns, shows it, and gives
+// A projector owns every free partition, reports it in its metrics, and gives
 // them up when it stops.
 func TestOwnership(t *testing.T) {
 	d := newDatabase(t)
@@ -147,8 +147,8 @@ func TestOwnership(t *testing.T) {
 	goleak.VerifyNone(t, leaks)
 }
 
-// awaitShares waits until each projector owns as many partitions as it should,
-// of which every change is logged.
+// awaitShares waits until each projector owns its share of the partitions;
+// every change is logged.
 func awaitShares(t *testing.T, owners ...*owner) {
 	t.Helper()
 	for _, o := range owners {
@@ -158,15 +158,15 @@ func awaitShares(t *testing.T, owners ...*owner) {
 	}
 }
 
-// owner is a projector that is to own a share of the partitions.
+// owner is a projector that owns a share of the partitions.
 type owner struct {
 	*Projector
 	log   *diary
 	share int
 }
 
-// Partitions are shared out evenly among those who are there, and shared out
-// again when one comes or goes. Nothing is folded twice on the way.
+// Partitions are shared evenly among the projectors, and again when one starts
+// or stops. Nothing is folded twice.
 func TestPartitionsAreShared(t *testing.T) {
 	d := newDatabase(t)
 	var owners []*owner
@@ -216,7 +216,7 @@ func TestPartitionsAreShared(t *testing.T) {
 	}
 }
 
-// Shares add up, and differ by one at most.
+// Shares add up, and differ by at most one.
 func TestFairShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		partitions := rapid.IntRange(1, 256).Draw(t, "partitions")
@@ -232,8 +232,8 @@ func TestFairShare(t *testing.T) {
 	})
 }
 
-// link is how a projector reaches its server: it can be shut for new
-// connections, and lose whatever is sent on the others.
+// link is a projector's connection to its server: it can refuse new
+// connections, and drop all data on the others.
 type link struct{ shut, lossy atomic.Bool }
 
 func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -262,9 +262,9 @@ func (c *linked) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// An owner whose session is killed has lost its partitions, and knows: another
-// takes them over, and the first folds nothing more until it gets some again.
-func TestTakeOverFromOneThatIsKilled(t *testing.T) {
+// An owner whose session is killed loses its partitions and notices: another
+// takes them over, and the first folds nothing until it gets some again.
+func TestTakeOverFromAKilledOwner(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(2, 0)
 	var l link
@@ -276,7 +276,7 @@ func TestTakeOverFromOneThatIsKilled(t *testing.T) {
 	first.share = 2
 	awaitShares(t, first, second)
 
-	l.shut.Store(true) // or it would be back at once
+	l.shut.Store(true) // or it would reconnect at once
 	killed := d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+locksSQL+`) AS locks
 WHERE partition = ANY ($2) GROUP BY pid`, pgsession.LockClass, labels(first.OwnedPartitions()))
 	if diff := cmp.Diff([]string{"true"}, killed); diff != "" {
@@ -299,7 +299,7 @@ WHERE partition = ANY ($2) GROUP BY pid`, pgsession.LockClass, labels(first.Owne
 		t.Errorf("the second folded %d events, want 1", n)
 	}
 
-	// And back again, once the first can connect and the second is gone.
+	// And back again, once the first can connect and the second has stopped.
 	l.shut.Store(false)
 	stopSecond()
 	first.share = foldtest.Partitions
@@ -321,9 +321,9 @@ func labels(ids []int) []string {
 	return texts
 }
 
-// An owner that falls silent, while its connections stay up, as one whose
-// process was stopped or whose host vanished, loses its partitions too.
-func TestTakeOverFromOneThatIsSilent(t *testing.T) {
+// A silent owner whose connections stay up, as when its process was stopped or
+// its host vanished, loses its partitions too.
+func TestTakeOverFromASilentOwner(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(2, 0)
 	var l link
@@ -341,8 +341,8 @@ func TestTakeOverFromOneThatIsSilent(t *testing.T) {
 	first.log.await(t, givenUp)
 }
 
-// A server that dies in the middle of everything and comes back finds the
-// projector waiting. What the publisher was not sure of it appends again.
+// The projector survives a crash and restart of the server. The publisher
+// appends again what was not confirmed.
 func TestServerDies(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
@@ -367,7 +367,7 @@ func TestServerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.await(t, owning)
-	again := openDatabase(t, d.url) // its connections are new
+	again := openDatabase(t, d.url) // new connections
 	again.append(t, evs[8:]...)
 	p.Wake(3)
 	d.bus.awaitTotal(t, ann, 20)
@@ -376,7 +376,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// What a projector needs it is told when it is made, not when it runs.
+// New reports a missing part of the configuration.
 func TestNewRefusesHalfAConfig(t *testing.T) {
 	d := newDatabase(t)
 	for name, cfg := range map[string]Config{
@@ -390,7 +390,7 @@ func TestNewRefusesHalfAConfig(t *testing.T) {
 	}
 }
 
-// Without a bus a projector cannot be woken: it says so and ends.
+// If the bus is closed, a projector cannot be woken: Run returns an error.
 func TestRunEndsWithItsBus(t *testing.T) {
 	d := newDatabase(t)
 	p := d.newProjector(t, nil)

@@ -21,10 +21,11 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// publication is a publisher's transaction while it is open, and what is in it.
+// publication is a publisher's open transaction, and its events.
 type publication struct {
 	publish func(context.Context, events.Event) error
-	// takeBack publishes and rolls back to before; nil where it cannot.
+	// takeBack publishes an event and rolls it back to a savepoint; nil if
+	// that is not possible.
 	takeBack         func(context.Context, events.Event) error
 	id               func(context.Context) (int64, error)
 	commit, rollback func(context.Context) error
@@ -33,7 +34,7 @@ type publication struct {
 	events        []events.Event
 }
 
-// publishing are the ways to publish within a transaction.
+// publishing are the ways to publish in a transaction.
 var publishing = map[string]func(context.Context, *pgxpool.Pool, *sql.DB) (*publication, error){
 	"pgx": func(ctx context.Context, pool *pgxpool.Pool, _ *sql.DB) (*publication, error) {
 		tx, err := pool.Begin(ctx)
@@ -96,19 +97,18 @@ func ofPgx(tx pgx.Tx, publish func(context.Context, events.Event) error) *public
 	}
 }
 
-// publishers are transactions that are open at the same time, and the model of
-// what has become of them: which have committed, and in which order they are
-// in the log.
+// publishers are concurrent open transactions, and the model of their outcome:
+// which have committed, and their order in the log.
 type publishers struct {
 	d         *database
 	db        *sql.DB
 	users     []string
-	history   int // sets the names of this history's events apart
+	history   int // makes the event ids of this history unique
 	named     int
 	open      []*publication
 	committed []*publication
-	// projectors fold in turn, each taking itself for the owner; the line of
-	// the second can be cut.
+	// projectors fold in turns, and each believes to own the partition; the
+	// line of the second can be cut.
 	projectors []*Projector
 	line       *line
 }
@@ -126,8 +126,7 @@ func (ps *publishers) begin(t *rapid.T) {
 	ps.publish(t, p)
 }
 
-// draw draws an event: a new one, or a retry of one that somebody published,
-// wherever that has got to.
+// draw draws a new event, or a retry of an earlier one, whatever became of it.
 func (ps *publishers) draw(t *rapid.T) events.Event {
 	var told []events.Event
 	for _, p := range slices.Concat(ps.open, ps.committed) {
@@ -154,7 +153,7 @@ func (ps *publishers) publish(t *rapid.T, p *publication) {
 	p.events = append(p.events, e)
 }
 
-// pick draws one of the open transactions.
+// pick draws an open transaction.
 func (ps *publishers) pick(t *rapid.T) (int, *publication) {
 	if len(ps.open) == 0 {
 		t.Skip("none is open")
@@ -176,9 +175,9 @@ func (ps *publishers) end(t *rapid.T, i int, commit bool) {
 	}
 }
 
-// fold lets one of the projectors fold a batch. One that finds the other has
-// been there is fenced off, one that was not there when an event came first may
-// take it to be new; one whose line is cut does not know what it did.
+// fold makes one of the projectors fold a batch. One that was overtaken is
+// fenced off, one that did not see the first occurrence of an event may take
+// it for new, and one whose line is cut does not know whether it committed.
 func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	p := rapid.SampledFrom(ps.projectors[projector].partitions).Draw(t, "partition")
 	p.limit = rapid.IntRange(1, 5).Draw(t, "batch")
@@ -188,7 +187,7 @@ func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	}
 }
 
-// actions are what can happen at any time.
+// actions are the possible steps of a history.
 func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"begin":   ps.begin,
@@ -220,8 +219,8 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 	}
 }
 
-// abandon ends what a failure has left open, which would hide the rest of the
-// log from whoever looks next, and gives connections back for the next history.
+// abandon rolls back transactions that a failure has left open, which would
+// hide the log, and releases their connections.
 func (ps *publishers) abandon() {
 	ps.line.answers.Store(-1)
 	for _, p := range ps.projectors {
@@ -232,7 +231,7 @@ func (ps *publishers) abandon() {
 	}
 }
 
-// model is what the log holds in the end.
+// model returns the model of the final log.
 func (ps *publishers) model() (m foldtest.Model) {
 	slices.SortFunc(ps.committed, func(a, b *publication) int { return cmp.Compare(a.transactionID, b.transactionID) })
 	for _, p := range ps.committed {
@@ -241,11 +240,11 @@ func (ps *publishers) model() (m foldtest.Model) {
 	return m
 }
 
-// Publishers in Go and in SQL have transactions open at the same time, which
-// publish, commit in another order than they began in, roll back as a whole or
-// in part, and stay open while projectors fold, are fenced off, cut off in the
-// middle and crash. What is committed counts once, in the order of the log, and
-// nothing else does, to the last version.
+// Publishers in Go and in SQL have concurrent transactions, which commit in
+// another order than they began, roll back as a whole or in part, and stay
+// open while projectors fold, are fenced off, cut off and crash. Committed
+// events count once, in the order of the log, and others do not, with the
+// right versions.
 func TestConcurrentPublishers(t *testing.T) {
 	d := openDatabase(t, pgtest.NewServer(t).NewDB(t, migrated))
 	l := new(line)
@@ -255,7 +254,7 @@ func TestConcurrentPublishers(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		n++ // a database is used for all histories, each with users of its own
+		n++ // all histories share a database, each with its own users
 		ps := &publishers{
 			d: d, db: db, line: l, history: n,
 			users: []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)},

@@ -10,10 +10,10 @@ import (
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// An owner that does not know that an event came before takes it to be new, and
-// is put right by the tables: nothing of that batch is kept, and the next one
-// asks. So it is with an event of the same generation and of each that is
-// probed, and however little is remembered.
+// An owner that does not know of an event's first occurrence takes it for new,
+// and the tables correct it: the batch is rolled back, and the next one
+// checks. This holds for an event of the same generation and of each probed
+// one, and for a small key cache.
 func TestRepeatsThatTheOwnerDoesNotKnow(t *testing.T) {
 	for rotations := range 3 {
 		for _, memory := range []int{0, 1 << 20} {
@@ -51,7 +51,7 @@ func TestRepeatsThatTheOwnerDoesNotKnow(t *testing.T) {
 	}
 }
 
-// An owner that knows what came before asks for that, and fails no batch.
+// An owner that knows the first occurrence checks it, and no batch fails.
 func TestRepeatsThatTheOwnerKnows(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -68,14 +68,14 @@ func TestRepeatsThatTheOwnerKnows(t *testing.T) {
 	}
 }
 
-// However little is remembered, an event that comes twice in a batch has its
-// effect where it comes first.
+// With any size of the key cache, an event that is twice in a batch takes
+// effect at its first place.
 func TestRepeatsWithinABatch(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, ann)
 	p.keys = store.NewKeyCache(0)
-	p.keys.Note(mark.Key()) // of a batch that failed, say
+	p.keys.Note(mark.Key()) // as after a failed batch
 	d.append(t, mark, foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(1), ann),
 		foldtest.Event("read again", events.ConversationRead, "c", foldtest.UpTo(2), ann), mark)
 	d.awaitVisible(t, 0)

@@ -6,9 +6,9 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// A partition whose events are hidden looks again when a batch of another one
-// has committed, which may have been what hid them; also where that happened
-// between its read and its waiting.
+// A partition with hidden events reads again when a batch of another partition
+// has committed, which may have hidden them, also if that happened between its
+// read and its wait.
 func TestHiddenEventsAwaitTheNextCommit(t *testing.T) {
 	d := newDatabase(t)
 	folding, waiting := d.projector.partitions[0], d.projector.partitions[1]

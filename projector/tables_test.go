@@ -20,19 +20,18 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// sparse is a distance of seqs that no two in a word have.
+// sparse is a distance at which no two seqs share a word.
 const sparse = 100
 
-// Through the real log and the real tables: whatever the history, however it
-// is cut into transactions, batches and generations of keys, the tables say
-// what the model says, with the versions of folding the log again one by one,
-// and so does every answer of the reader. In the end the sums hold for
-// everybody.
+// With the real log and tables, any history, cut into any transactions,
+// batches and generations of keys, gives the tables of the model, with the
+// versions of a replay one by one, and so does every answer of the reader. In
+// the end the sums hold for every user.
 func TestTablesAgreeWithTheModel(t *testing.T) {
 	d := newDatabase(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		n++ // a database is used for all histories, each with users of its own
+		n++ // all histories share a database, each with its own users
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
 		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
 		for i := range history {
@@ -59,8 +58,8 @@ func TestTablesAgreeWithTheModel(t *testing.T) {
 	d.checkSums(t)
 }
 
-// Seqs at the end of their range, and a room that is never read and whose seqs
-// are not dense: the sets come back from the tables as they were.
+// Seqs at the limits, and a sparse room that is never read: the sets survive
+// the round trip through the tables.
 func TestUnusualSetsThroughTheTables(t *testing.T) {
 	ann := foldtest.User(0, 0)
 	var far []events.Event
@@ -206,8 +205,8 @@ func listed(u *badge.User, pass func(*badge.Conversation) bool) []pubsub.Convers
 	return list
 }
 
-// compareAnswers compares what the reader says of a user with its state, and
-// returns the difference.
+// compareAnswers compares the reader's answers about a user with its state,
+// and returns the difference.
 func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) string {
 	t.Helper()
 	totals := pubsub.Badge{
@@ -222,7 +221,7 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 	changes := d.changes(t, want.ID, since)
 	limit := rapid.IntRange(1, 3).Draw(rt, "page")
 	unread := func(c *badge.Conversation) bool { return !c.Left() && (c.Unread.Len() > 0 || c.Marked) }
-	known := func(c *badge.Conversation) bool { // or else as good as none
+	known := func(c *badge.Conversation) bool { // others are not listed
 		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelAll)
 	}
 	shows := func(c *badge.Conversation) bool { return unread(c) || !c.Left() && c.Level != events.LevelAll }
@@ -254,16 +253,16 @@ func (d *database) pages(t *testing.T, user string, unreadOnly bool, limit int) 
 		if len(page) != limit {
 			t.Fatalf("a page of %d has %d, and is not the last", limit, len(page))
 		}
-		if len(all) > 1000 { // which no test has
+		if len(all) > 1000 { // no test has as many
 			t.Fatal("the pages do not end")
 		}
 		cursor = next
 	}
 }
 
-// checkSums checks with SQL that, for every user there is, the total is the
-// sum of what its conversations add by their levels, the categories add up to
-// it, and every count is that of its set.
+// checkSums checks in SQL, for every user, that the total is the sum of what
+// its conversations add by their levels, that the categories add up to it, and
+// that every count matches its set.
 func (d *database) checkSums(t *testing.T) {
 	t.Helper()
 	const wrongUsersSQL = `

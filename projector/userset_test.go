@@ -9,10 +9,10 @@ import (
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// A retry for more users counts for those who are new, in whichever generation
-// the others had the event, in one batch or in several, and whether the owner
-// remembers the key or not. Each user's window begins with the event that counted
-// for it.
+// A retry for more users counts for the new ones, whichever generation the
+// others had the event in, in one batch or in several, and whether the owner
+// has the key cached or not. Each user's window begins with the event that
+// counted for it.
 func TestRetriesForOtherUsers(t *testing.T) {
 	ann, bob, cem := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
 	for rotations := range 3 {
@@ -60,7 +60,7 @@ func TestRetriesForOtherUsers(t *testing.T) {
 				for range store.ProbedGenerations - rotations {
 					d.rotate(t, p)
 				}
-				d.append(t, mark(ann, bob, cem)) // which only ann has had too long ago
+				d.append(t, mark(ann, bob, cem)) // only for ann the key is forgotten
 				totals(1, 0, 1)
 				d.checkReplay(t, ann, bob, cem)
 			})

@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/projector/archive"
 )
 
-// records are such as a log can have.
+// records returns records of every kind that a log can have.
 func records() []archive.Record {
 	at := time.Date(2026, 1, 31, 23, 59, 59, 123456000, time.UTC)
 	record := func(offset int64, payload, metadata []byte) archive.Record {
@@ -68,7 +68,8 @@ func write(t *testing.T, a *archive.Archive, number int, rs []archive.Record) ar
 	return f
 }
 
-// Whatever was in the log is in the archive, but for line ends between tokens.
+// Reading an archive returns the records unchanged, except for line ends
+// between tokens.
 func TestRecordsComeBack(t *testing.T) {
 	a, dir := newArchive(t)
 	f := write(t, a, 1, records())
@@ -101,8 +102,8 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// What an interrupted run has left is gone on with where it is the same, and
-// otherwise neither overwritten nor taken.
+// A file left by an interrupted run is used if its content is the same, and
+// otherwise neither overwritten nor accepted.
 func TestWriteAgain(t *testing.T) {
 	a, dir := newArchive(t)
 	first := write(t, a, 1, records()[:2])
@@ -132,8 +133,8 @@ func TestWriteAgain(t *testing.T) {
 	}
 }
 
-// One adds to an archive at a time, also where two databases have the same log,
-// and neither begins it twice. Others read meanwhile.
+// Only one process at a time adds to an archive or creates it, even if two
+// databases have the same log. Others can read meanwhile.
 func TestOneAddsAtATime(t *testing.T) {
 	a, dir := newArchive(t)
 	f := write(t, a, 1, records())
@@ -169,7 +170,7 @@ func TestOneAddsAtATime(t *testing.T) {
 	}
 }
 
-// Errors of the log, and an end of patience, leave no file.
+// A failed or canceled write leaves no file.
 func TestWriteFails(t *testing.T) {
 	a, dir := newArchive(t)
 	gone := errors.New("the log is gone")
@@ -186,7 +187,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// What a file does not have is noticed while reading, too.
+// Read detects a damaged file.
 func TestReadNoticesWhatIsMissing(t *testing.T) {
 	a, _ := newArchive(t)
 	f := write(t, a, 1, records())

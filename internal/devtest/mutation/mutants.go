@@ -51,7 +51,7 @@ var (
 	rotated     = check{"./projector", "^TestGenerationIsFenced$", false}
 	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
-	owned       = check{"./projector", "^TestTakeOverFromOneThatIsKilled$", false}
+	owned       = check{"./projector", "^TestTakeOverFromAKilledOwner$", false}
 	concurrent  = check{"./projector", "^TestConcurrentPublishers$", true}
 	crashes     = check{"./projector", "^TestInterruptedAnywhere$", true}
 	repaired    = check{"./projector", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}

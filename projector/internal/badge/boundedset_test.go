@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Up to MaxRanges a bounded set is the set, and beyond where its seqs are near
-// each other.
+// A bounded set is exact up to MaxRanges ranges, and beyond if its seqs are
+// close together.
 func TestBoundedSetIsExactBelowItsBound(t *testing.T) {
 	var dense BoundedSet
 	for i := range int64(maxWords * wordBits / 2) {
@@ -42,7 +42,7 @@ func TestBoundedSetIsExactBelowItsBound(t *testing.T) {
 	}
 }
 
-// sparse is a distance of seqs that no two in a word have.
+// sparse is a distance at which no two seqs share a word.
 const sparse = 100
 
 func TestBlockOfABoundedSet(t *testing.T) {
@@ -60,7 +60,7 @@ func TestBlockOfABoundedSet(t *testing.T) {
 	if k := full.known; len(k) != maxKnown || k[0] != 1 || k[maxKnown-1] != 99_901 {
 		t.Fatalf("%d seqs are known: %v", len(k), k)
 	}
-	behind := func(seq int64) int64 { // the least known one
+	behind := func(seq int64) int64 { // the least known seq
 		i, _ := slices.BinarySearch(full.known, seq)
 		return full.known[i]
 	}
@@ -91,9 +91,9 @@ func TestBlockOfABoundedSet(t *testing.T) {
 	}
 }
 
-// However sparse a room is and whatever happens in it, no count is negative or
-// above what was delivered, mentions never exceed what is unread, the row stays
-// small, and reading everything ends at zero.
+// In a sparse room no count is negative or above the number of deliveries,
+// mentions never exceed unread messages, the row stays small, and reading
+// everything gives zero.
 func TestSparseRoomStaysSane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := NewUser("ann")
@@ -126,7 +126,7 @@ func TestSparseRoomStaysSane(t *testing.T) {
 				t.Fatalf("%d unread, %d mentions, total %d, of %d delivered", n, m, u.Total, len(delivered))
 			}
 			for name, set := range map[string]*BoundedSet{"unread": &c.Unread, "mentions": &c.Mentions} {
-				// What the constraints of the table forbid.
+				// The constraints of the table forbid this.
 				if b := set.block; set.Len() > 0 && set.Min() <= c.ReadSeq || b.Count < 0 ||
 					b.Count > 0 && (b.Lo > b.Hi || len(set.Ranges) > 0 && set.Ranges[0].Lo <= b.Hi) {
 					t.Fatalf("%s: block %+v before %v, read up to %d", name, b, set.Ranges[:min(3, len(set.Ranges))], c.ReadSeq)

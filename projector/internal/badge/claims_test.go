@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Claims of one conversation never say the same, and say together what each of
-// them said: nothing reaches further, or lasts longer, than a read did.
+// No claim of a conversation implies another, and together they cover exactly
+// the reads: no message more, and no longer.
 func TestClaimsSayWhatWasRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var kept Claims

@@ -8,7 +8,7 @@ import (
 )
 
 // The set is compared with a map after every step, and with itself after a
-// trip through its literal.
+// round trip through its literal.
 func TestRangeSetIsASet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seqs := rapid.OneOf(

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// A user that is remembered keeps its own id in memory, and not those of a whole
-// group that it was decoded with.
+// A cached user keeps only its own id in memory, not the ids of the group that
+// it was decoded with.
 func TestUserKeepsItsOwnID(t *testing.T) {
 	group := "ann,ben"
 	if u := NewUser(group[:3]); u.ID != "ann" || unsafe.StringData(u.ID) == unsafe.StringData(group) {

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Whatever the ranges, they come back from words, and countWords says how many
-// these are.
+// Any ranges survive the conversion to words and back, and countWords returns
+// the number of words.
 func TestWordsAreTheRanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var ranges []SeqRange
@@ -37,12 +37,12 @@ func TestWordsAreTheRanges(t *testing.T) {
 			t.Errorf("the ranges are %v, want %v", got, ranges)
 		}
 		for i := range stored {
-			_, _ = decodeWords(stored[:i]) // which must not panic
+			_, _ = decodeWords(stored[:i]) // must not panic
 		}
 	})
 }
 
-// parsed returns set as it comes back from the tables.
+// parsed returns set after a round trip through its stored form.
 func parsed(t *rapid.T, set *BoundedSet) BoundedSet {
 	again, err := ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText())
 	if err != nil {
@@ -51,9 +51,9 @@ func parsed(t *rapid.T, set *BoundedSet) BoundedSet {
 	return again
 }
 
-// However many holes the sets of a conversation have, they are exact as long as
-// its seqs have few gaps: recalls, late messages and partial reads included; and
-// so they are after a way through the tables.
+// However many holes its sets have, a conversation is exact while its seqs
+// have few gaps, with recalls, late messages and partial reads, and after a
+// round trip through the tables.
 func TestDenseConversationsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := NewUser("ann")
@@ -127,8 +127,8 @@ func TestDenseConversationsAreExact(t *testing.T) {
 	})
 }
 
-// The first unread message is one that was delivered and is unread, also where
-// most of a block is not known; and no count is below what is known.
+// The first unread message was delivered and is unread, even if most of a
+// block is unknown. No count is below the number of known seqs.
 func TestFirstUnreadExists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var set BoundedSet

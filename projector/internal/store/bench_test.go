@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// BenchmarkFold folds one event an iteration, in memory.
+// BenchmarkFold folds one event per iteration, in memory.
 func BenchmarkFold(b *testing.B) {
 	const n = 10_000
 	evs := foldtest.Traffic(n, 0)
@@ -29,7 +29,7 @@ func BenchmarkFold(b *testing.B) {
 	for b.Loop() {
 		e := &evs[i]
 		store.Fold(e, users)
-		if e.Type == events.MessageDelivered { // a later one the next time around
+		if e.Type == events.MessageDelivered { // a later message in the next round
 			e.Data.Seq += n
 		} else {
 			e.Data.UpToSeq += n
@@ -39,9 +39,8 @@ func BenchmarkFold(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkBatch is what a batch does besides waiting for Postgres: 5,000
-// messages to one user each, and one message to 5,000, all of them remembered.
-// ns/op is that of a batch.
+// BenchmarkBatch measures the work of a batch without Postgres: 5,000 messages
+// to one user each, and one message to 5,000, all cached. ns/op is per batch.
 func BenchmarkBatch(b *testing.B) {
 	const n = 5000
 	for _, bench := range []struct {
@@ -83,7 +82,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// recordsOf returns events as they are read from the log.
+// recordsOf returns events as records read from the log.
 func recordsOf(b *testing.B, evs []events.Event) []events.Record {
 	b.Helper()
 	records := make([]events.Record, len(evs))

@@ -12,14 +12,14 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// at returns an event as the log took it so long after foldtest.Noon.
+// at returns an event appended a time after foldtest.Noon.
 func at(after time.Duration, e events.Event) events.Event {
 	e.AppendedAt = foldtest.Noon.Add(after)
 	return e
 }
 
-// What an app says is believed for a minute, and no longer, whatever it says
-// again meanwhile.
+// A read by an app counts for one minute, and no longer, even if it is
+// repeated.
 func TestReadsAheadOfTheLog(t *testing.T) {
 	n := 0
 	reads := func(upTo int64) events.Event {
@@ -62,8 +62,8 @@ func TestReadsAheadOfTheLog(t *testing.T) {
 	}
 }
 
-// An app can make up conversations without end: they leave no row, and of what
-// is remembered of them the oldest gives way.
+// Reads of invented conversations leave no rows, and only the latest of them
+// are kept.
 func TestClaimsAreBounded(t *testing.T) {
 	m := storetest.NewMemory()
 	for i := range 10 * badge.MaxClaims {
@@ -81,7 +81,7 @@ func TestClaimsAreBounded(t *testing.T) {
 			t.Errorf("%s has a row", c.ID)
 		}
 	}
-	// The next minute they are gone.
+	// A minute later they have lapsed.
 	m.Commit(t, at(2*time.Minute, foldtest.Deliver("c", 1, "ann")))
 	if u := m.Users["ann"]; len(u.Claims) != 0 || u.Total != 1 {
 		t.Errorf("claims %v, total %d", u.Claims, u.Total)

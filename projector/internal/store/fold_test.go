@@ -43,9 +43,9 @@ func drawGenerations(t *rapid.T, n int) (of []int, begin []store.Generation) {
 	return of, begin
 }
 
-// Whatever the history, folding it in order gives what the model says, after
-// every event and for every user; versions grow by at most one an event, and
-// exactly when a client can see a difference.
+// Folding any history in order equals the model, after every event and for
+// every user. Versions grow by at most one per event, exactly when a client
+// can see a difference.
 func TestFoldAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), users))
@@ -80,8 +80,8 @@ func checkVersion(t *rapid.T, before, after *badge.User, history []events.Event)
 	}
 }
 
-// Deliveries, reads and recalls: any order and any repetition of them gives
-// the same numbers, if reads by apps are at most a minute from deliveries.
+// Deliveries, reads and recalls give the same numbers in any order and with
+// any repetition, if reads by apps are at most a minute from deliveries.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := foldtest.DrawHistory(t, foldtest.CommutingTypes(), users)
@@ -102,8 +102,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// Batches cannot be observed: wherever a history is cut, rows and versions are
-// the same.
+// Rows and versions are the same however a history is cut into batches.
 func TestBatchesCannotBeObserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), users))
@@ -129,8 +128,8 @@ func TestBatchesCannotBeObserved(t *testing.T) {
 	})
 }
 
-// An update brings whoever holds its base version up to date: a client that
-// starts from nothing and applies each update has every number at the end.
+// An update brings a client with its base version up to date: a client that
+// starts from nothing and applies every update has every number at the end.
 func TestUpdatesCarryEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.EveryType(), users))
@@ -162,7 +161,7 @@ func TestUpdatesCarryEverything(t *testing.T) {
 		for id, u := range m.Users {
 			for _, c := range u.Conversations {
 				if c.Version == 0 {
-					continue // nothing a client could see
+					continue // no visible change
 				}
 				if diff := cmp.Diff(store.Public(c), held[id][c.ID]); diff != "" {
 					t.Fatalf("after\n%sthe updates leave %s of %s at (-folded +told):\n%s", foldtest.Story(history), c.ID, id, diff)
@@ -172,7 +171,7 @@ func TestUpdatesCarryEverything(t *testing.T) {
 	})
 }
 
-// The rules that are easy to get wrong, as stories.
+// Rules that are easy to get wrong.
 func TestStories(t *testing.T) {
 	deliver := func(id string, seq int64) events.Event {
 		return foldtest.Named(id, foldtest.Deliver("c", seq, "ann"))
@@ -282,15 +281,15 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// Whatever the order of deliveries, reads and recalls, a conversation was
-// delivered to last when it was.
+// The hour of the last delivery does not depend on the order of deliveries,
+// reads and recalls.
 func TestDeliveredHourDoesNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := foldtest.DrawHistory(t, foldtest.CommutingTypes(), users)
 		last := map[string]int64{}
 		for i := range history {
 			e := &history[i]
-			e.ID = fmt.Sprint("event ", i) // one that comes twice is not looked at
+			e.ID = fmt.Sprint("event ", i) // repeated events are skipped
 			hour := rapid.Int64Range(1, 5).Draw(t, "hour")
 			e.AppendedAt = time.Unix(3600*hour+rapid.Int64Range(0, 3599).Draw(t, "second"), 0)
 			for _, id := range e.Data.UserIDs {

@@ -13,16 +13,15 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// simulation is badged without I/O: a log of several partitions, what its
-// foldtest.Partitions have been folded into, and two projectors that both take
-// themselves for the owner of all of them.
+// simulation is badged without I/O: a log of several partitions, their folded
+// state, and two projectors that both believe to own all of them.
 type simulation struct {
 	logs     [simulated][]events.Event
 	tables   [simulated]*storetest.Memory
 	position [simulated]int // in logs
-	// generations of keys that have begun.
+	// generations are the generations of keys that have begun.
 	generations [simulated][]store.Generation
-	// known are the positions as each projector knows them, or unknown.
+	// known are the positions that each projector knows, or unknown.
 	known [2][simulated]int
 }
 
@@ -31,7 +30,7 @@ const (
 	unknown   = -1
 )
 
-// inhabitants live in partitions by turns.
+// inhabitants take turns in the partitions.
 var inhabitants = []string{"ann", "bob", "cem", "dan"}
 
 func home(user string) int { return slices.Index(inhabitants, user) % simulated }
@@ -46,8 +45,7 @@ func newSimulation() *simulation {
 	return s
 }
 
-// append puts the events of a transaction into the log: into each partition
-// with the users that it holds.
+// append appends the events of a transaction to each partition with its users.
 func (s *simulation) append(evs []events.Event) {
 	for _, e := range evs {
 		for p := range s.logs {
@@ -62,10 +60,9 @@ func (s *simulation) append(evs []events.Event) {
 	}
 }
 
-// step lets a projector fold at most limit events of a partition, which may
-// begin a generation of keys, and reports whether there were any. Its
-// transaction may be rolled back by a crash, or committed without it finding
-// out.
+// step makes a projector fold at most limit events of a partition, and begin a
+// generation of keys if begins is set. It reports whether there were any
+// events. A crash may roll back the transaction, or commit it unnoticed.
 func (s *simulation) step(t *rapid.T, projector, p, limit int, begins bool, outcome string) bool {
 	from := s.known[projector][p]
 	if from == unknown {
@@ -98,7 +95,7 @@ func (s *simulation) step(t *rapid.T, projector, p, limit int, begins bool, outc
 	return true
 }
 
-// model is a partition as its log has it.
+// model returns the model of a partition's log.
 func (s *simulation) model(p int) *foldtest.Model {
 	m := &foldtest.Model{Events: s.logs[p]}
 	number := 0
@@ -112,10 +109,11 @@ func (s *simulation) model(p int) *foldtest.Model {
 }
 
 // Three publishers publish every type of event to users in several partitions,
-// some of it twice, in transactions that overlap, come late or are rolled back.
+// some twice, in transactions that overlap, commit late or are rolled back.
 // Two projectors fold them in batches of any size, begin generations of keys,
-// get in each other's way, crash, and do not know what they did. In the end
-// every number is the model's, and every version that of folding one by one.
+// fence each other off, crash, and do not know whether they committed. In the
+// end every number equals the model's, and every version that of folding one
+// by one.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulation()

@@ -7,8 +7,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// The time of an event is that of its run, or else of appending, and never goes
-// back.
+// The fold time of an event is that of its record, or else its append time,
+// and never goes back.
 func TestFoldTimes(t *testing.T) {
 	at := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
 	place := func(n int) events.Position { return events.Position{TransactionID: int64(n)} }

@@ -14,9 +14,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// No update is made of a user of whom nobody hears, nor of one of whom nothing
-// can be seen to have changed.
-func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
+// There is no update for a user without subscribers, or without a visible
+// change.
+func TestUpdatesNeedSubscribers(t *testing.T) {
 	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
 	e := foldtest.Deliver("c", 1, "ann", "ben")
 	Fold(&e, users)
@@ -28,8 +28,8 @@ func TestUpdatesAreOfThoseWhoAreHeard(t *testing.T) {
 	}
 }
 
-// The room that is made for the arrays of a statement is enough, and not much
-// more, whatever the rows.
+// The estimated size of a statement's arrays is sufficient, and not much too
+// large, for any rows.
 func TestArraysFitTheirRoom(t *testing.T) {
 	types := pgtype.NewMap()
 	pgwire.RegisterArrays(types)

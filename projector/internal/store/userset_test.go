@@ -7,8 +7,8 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// Whoever has had an event is taken away from it, and from no one else's copy of
-// the list.
+// Users who have had an event are removed from the item, but not from other
+// copies of the list.
 func TestWithoutUsers(t *testing.T) {
 	item := func(users ...string) Item {
 		it, err := ItemOf(foldtest.Deliver("c", 1, users...), 0, 1)
