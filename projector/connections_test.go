@@ -54,7 +54,7 @@ func TestBrokenConnectionIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := conn.Ping(t.Context()); err != nil {
-		t.Errorf("a connection that broke while nobody used it was taken: %v", err)
+		t.Errorf("an idle connection that broke was taken: %v", err)
 	}
 	c.keep(conn)
 }

@@ -92,7 +92,7 @@ func TestDropDelaysNoSession(t *testing.T) {
 	}
 	d.append(t, foldtest.Deliver("c", 2, ann))
 	if got := d.tend(t, p); got != 1 {
-		t.Errorf("%d tables were left to whoever drops them, want 1", got)
+		t.Errorf("%d tables were left to drop, want 1", got)
 	}
 	mustExec(t, dropping, `COMMIT`)
 	drain(t, p)

@@ -45,7 +45,7 @@ func TestOldestWriter(t *testing.T) {
 	me, elsewhere := connect(d.url), connect(server.NewDB(t, pgtest.Template{}))
 	exec(me, `BEGIN; SELECT count(*) FROM badged.users; COMMIT`)
 	if h, ok := horizon(me); ok {
-		t.Errorf("nobody has written, but there is %+v", h)
+		t.Errorf("no transaction has written, but the horizon is %+v", h)
 	}
 
 	exec(elsewhere, `SET application_name = 'payroll'; BEGIN; CREATE TABLE salaries (n int)`)
@@ -88,7 +88,7 @@ func TestHorizonIsWatched(t *testing.T) {
 	var w horizonWatch
 	w.look(t.Context(), p)
 	if n := count(p.metrics.horizonSeconds); n != 0 {
-		t.Errorf("the metric is %d where nobody writes", n)
+		t.Errorf("the metric is %d without writers", n)
 	}
 
 	tx, err := d.pool.Begin(t.Context())

@@ -122,7 +122,7 @@ func TestOwnership(t *testing.T) {
 	d := newDatabase(t)
 	for _, l := range d.lags(t) {
 		if l.Owner != "" {
-			t.Errorf("partition %d is owned by %q before anybody runs", l.Partition, l.Owner)
+			t.Errorf("partition %d is owned by %q before any projector runs", l.Partition, l.Owner)
 		}
 	}
 	leaks := goleak.IgnoreCurrent()

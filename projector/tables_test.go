@@ -299,7 +299,7 @@ WHERE unread <> (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unread
    OR NOT mention_set <@ unread_set OR unread_set && recalled_set
    OR lower(unread_set) <= read_seq OR upper(unread_set) > last_seq + 1`
 	if n := d.lines(t, `SELECT count(*)::text FROM badged.users WHERE total > 0`)[0]; n == "0" {
-		t.Fatal("nobody has anything unread, so that the sums show nothing")
+		t.Fatal("no user has anything unread: the sums prove nothing")
 	}
 	for _, wrong := range slices.Concat(d.lines(t, wrongUsersSQL), d.lines(t, wrongSetsSQL)) {
 		t.Error(wrong)
