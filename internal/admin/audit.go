@@ -112,8 +112,8 @@ func jsonText(v any) (*string, error) {
 // Audit returns up to limit actions with an id below before, newest first; 0
 // means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
 // together, and none only after the oldest.
-func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
-	rows, _ := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
+func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
+	rows, _ := s.pool.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)
 		e.At = e.At.UTC()

@@ -87,11 +87,11 @@ var ErrJobEnded = errors.New("the job has ended already")
 
 // Jobs returns up to limit jobs of a kind with an id below before, newest
 // first; 0 means no bound.
-func Jobs(ctx context.Context, db DB, kind Kind, before, limit int) ([]Job, error) {
-	if err := reap(ctx, db); err != nil {
+func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
+	if err := reap(ctx, s.pool); err != nil {
 		return nil, err
 	}
-	rows, _ := db.Query(ctx, statements.Get("list jobs"), kind, before, limit)
+	rows, _ := s.pool.Query(ctx, statements.Get("list jobs"), kind, before, limit)
 	jobs, err := pgx.CollectRows(rows, scanJob)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
@@ -99,28 +99,29 @@ func Jobs(ctx context.Context, db DB, kind Kind, before, limit int) ([]Job, erro
 	return jobs, nil
 }
 
-// FindJob returns a job, or [ErrNoJob].
-func FindJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
-	if err := reap(ctx, db); err != nil {
+// Job returns a job, or [ErrNoJob].
+func (s *Service) Job(ctx context.Context, kind Kind, id int) (Job, error) {
+	if err := reap(ctx, s.pool); err != nil {
 		return Job{}, err
 	}
-	return oneJob(ctx, db, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
+	return oneJob(ctx, s.pool, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
 }
 
-// CancelJob asks the process that runs a job to end it, and returns at once. It
+// CancelJob asks the process that runs a job to cancel it, and returns at once. It
 // fails with [ErrNoJob] or [ErrJobEnded].
-func CancelJob(ctx context.Context, db DB, kind Kind, id int) (Job, error) {
-	job, err := FindJob(ctx, db, kind, id)
-	if err == nil && job.State != StateRunning {
-		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded)
-	}
-	if err != nil {
-		return job, err
-	}
-	job, err = oneJob(ctx, db, fmt.Sprintf("cancel job %d", id), statements.Get("cancel a job"), kind, id)
-	if errors.Is(err, ErrNoJob) {
-		err = fmt.Errorf("cancel job %d: %w", id, ErrJobEnded) // since the update
-	}
+func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
+	err = Audited(ctx, s.pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) {
+		if job, err = s.Job(ctx, kind, id); err != nil {
+			return nil, err
+		}
+		if job.State == StateRunning {
+			job, err = oneJob(ctx, s.pool, fmt.Sprintf("cancel job %d", id), statements.Get("cancel a job"), kind, id)
+			if !errors.Is(err, ErrNoJob) {
+				return nil, err
+			}
+		}
+		return nil, fmt.Errorf("cancel job %d: %w", id, ErrJobEnded)
+	})
 	return job, err
 }
 

@@ -57,7 +57,7 @@ func (d *database) runner(t *testing.T) *runner {
 func (r *runner) find(t *testing.T, kind admin.Kind, id int, ok func(admin.Job) bool) admin.Job {
 	t.Helper()
 	for {
-		job, err := admin.FindJob(t.Context(), r.d.pool, kind, id)
+		job, err := r.d.service().Job(t.Context(), kind, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,11 +188,11 @@ func TestJobs(t *testing.T) {
 		t.Errorf("the total is %d", n)
 	}
 
-	page, err := admin.Jobs(t.Context(), d.pool, admin.KindVerification, all.ID+2, 2)
+	page, err := d.service().Jobs(t.Context(), admin.KindVerification, all.ID+2, 2)
 	if err != nil || len(page) != 2 || page[0].ID != one.ID || page[1].ID != all.ID {
 		t.Errorf("the list is %+v, %v", page, err)
 	}
-	if _, err := admin.FindJob(t.Context(), d.pool, admin.KindRebuild, all.ID); !errors.Is(err, admin.ErrNoJob) {
+	if _, err := d.service().Job(t.Context(), admin.KindRebuild, all.ID); !errors.Is(err, admin.ErrNoJob) {
 		t.Errorf("a verification found as a rebuild: %v", err)
 	}
 }
@@ -220,13 +220,13 @@ func TestRebuildJobs(t *testing.T) {
 	if err := rebuild.Run(t.Context(), rebuild.Config{Pool: d.pool, Log: d.log}); !errors.As(err, new(*rebuild.RunningError)) {
 		t.Errorf("a rebuild without a job beside it: %v", err)
 	}
-	if canceled := must(t)(admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID)); !canceled.CancelRequested {
+	if canceled := must(t)(d.service().CancelJob(t.Context(), ops, job.Kind, job.ID)); !canceled.CancelRequested {
 		t.Errorf("canceled, it is %+v", canceled)
 	}
 	if job = r.ended(t, job); !strings.HasPrefix(told(job), "canceled {") || job.Progress.Done == 1 {
 		t.Errorf("canceled, it ends as %s, %+v", told(job), job.Progress)
 	}
-	if _, err := admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID); !errors.Is(err, admin.ErrJobEnded) {
+	if _, err := d.service().CancelJob(t.Context(), ops, job.Kind, job.ID); !errors.Is(err, admin.ErrJobEnded) {
 		t.Errorf("canceled again: %v", err)
 	}
 	if n := d.total(t, "ann"); n != 7 {
@@ -285,7 +285,7 @@ VALUES ('verification', '{}', 'ops', 'host/2') RETURNING id`).Scan(&killed); err
 	if job := r.find(t, admin.KindVerification, killed, func(admin.Job) bool { return true }); told(job) != "interrupted: the process that ran it has ended" || job.EndedAt == nil {
 		t.Errorf("of a process that is gone: %s", told(job))
 	}
-	if _, err := admin.CancelJob(t.Context(), d.pool, admin.KindVerification, killed); !errors.Is(err, admin.ErrJobEnded) {
+	if _, err := d.service().CancelJob(t.Context(), ops, admin.KindVerification, killed); !errors.Is(err, admin.ErrJobEnded) {
 		t.Errorf("canceled: %v", err)
 	}
 	r.stop()
@@ -313,7 +313,7 @@ func TestJobsAreLimited(t *testing.T) {
 		jobs = append(jobs, job)
 	}
 	for _, job := range jobs {
-		must(t)(admin.CancelJob(t.Context(), d.pool, job.Kind, job.ID))
+		must(t)(d.service().CancelJob(t.Context(), ops, job.Kind, job.ID))
 		if got := told(r.ended(t, job)); !strings.HasPrefix(got, "canceled") {
 			t.Errorf("it ends as %s", got)
 		}

@@ -32,8 +32,8 @@ type Connections struct {
 const silentSamples = 4
 
 // Processes returns the processes that have sampled recently.
-func Processes(ctx context.Context, db DB) ([]Process, error) {
-	rows, _ := db.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
+func (s *Service) Processes(ctx context.Context) ([]Process, error) {
+	rows, _ := s.pool.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
 	processes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Process, err error) {
 		var c counted
 		err = row.Scan(&p.Process, &p.Roles, &p.StartedAt, &p.SeenAt, &c)
@@ -74,21 +74,21 @@ type Rate struct {
 	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients that had missed an update and were corrected."`
 }
 
-// ReadRates returns the points of the last hour that are later than since.
-func ReadRates(ctx context.Context, db DB, since time.Time) (Rates, error) {
+// Rates returns the points of the last hour that are later than since.
+func (s *Service) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	// The samples before the first point are its reference.
 	const before = 2 * silentSamples * SampleInterval
 	earliest := time.Time{}
 	if !since.IsZero() {
 		earliest = since.Add(-before)
 	}
-	rows, _ := db.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
+	rows, _ := s.pool.Query(ctx, statements.Get("list samples"), earliest, sampleWindow.Seconds())
 	r := ratings{last: map[run]sample{}}
-	var s sample
+	var one sample
 	var now time.Time
-	_, err := pgx.ForEachRow(rows, []any{&s.run.process, &s.run.started, &s.at, &s.counted, &now}, func() error {
-		r.add(s)
-		s.counted = counted{}
+	_, err := pgx.ForEachRow(rows, []any{&one.run.process, &one.run.started, &one.at, &one.counted, &now}, func() error {
+		r.add(one)
+		one.counted = counted{}
 		return nil
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -48,14 +47,6 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 		return Lag{}, err
 	}
 	return NewLag(lags, horizon, open), nil
-}
-
-// Processes returns the processes that have sampled recently.
-func (s *Service) Processes(ctx context.Context) ([]Process, error) { return Processes(ctx, s.pool) }
-
-// Rates returns the points of the last hour that are later than since.
-func (s *Service) Rates(ctx context.Context, since time.Time) (Rates, error) {
-	return ReadRates(ctx, s.pool, since)
 }
 
 // DeadLetters returns up to limit dead letters with an id above after, oldest
@@ -113,30 +104,4 @@ func (s *Service) start(ctx context.Context, by Operator, action string, argumen
 		return startedJob{job.ID}, nil
 	})
 	return job, err
-}
-
-// Jobs returns up to limit jobs of a kind with an id below before, newest
-// first; 0 means no bound.
-func (s *Service) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
-	return Jobs(ctx, s.pool, kind, before, limit)
-}
-
-// Job returns a job, or [ErrNoJob].
-func (s *Service) Job(ctx context.Context, kind Kind, id int) (Job, error) {
-	return FindJob(ctx, s.pool, kind, id)
-}
-
-// CancelJob cancels a job; see [CancelJob].
-func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
-	err = Audited(ctx, s.pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) {
-		job, err = CancelJob(ctx, s.pool, kind, id)
-		return nil, err
-	})
-	return job, err
-}
-
-// Audit returns up to limit actions with an id below before, newest first; 0
-// means no bound.
-func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
-	return Audit(ctx, s.pool, before, limit)
 }
