@@ -10,11 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,11 +24,8 @@ import (
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
-	"github.com/badged/badged/internal/pooler"
-	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/expiry"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
@@ -300,179 +294,4 @@ func (a *App) Close() {
 		a.tracing.Close()
 		a.tracing = nil
 	}
-}
-
-// pool opens a pool of at most maxConns connections, unless the database URL
-// sets its own limit.
-func (a *App) pool(ctx context.Context, purpose string, maxConns int32) (*pgxpool.Pool, error) {
-	cfg, err := a.cfg.PoolConfig()
-	if err != nil {
-		return nil, err
-	}
-	projector.ConfigurePool(cfg)
-	if !strings.Contains(a.cfg.DatabaseURL, "pool_max_conns") {
-		cfg.MaxConns = maxConns
-	}
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "badged " + purpose
-	}
-	a.faults.Configure(cfg.ConnConfig)
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
-	}
-	if cfg.ConnConfig.ValidateConnect == nil {
-		// A standby lags: clients would be compared with old badges.
-		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
-	}
-	if a.traces != nil {
-		cfg.ConnConfig.Tracer = a.traces
-	}
-	p, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("--database-url: %w", err)
-	}
-	a.pools = append(a.pools, p)
-	obs.RegisterPool(a.registry, purpose, p)
-	return p, nil
-}
-
-// checkPooler fails if the database is behind an unsupported pooler.
-func (a *App) checkPooler(ctx context.Context) error {
-	cfg, err := a.cfg.PoolConfig()
-	if err != nil {
-		return err
-	}
-	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil {
-		return fmt.Errorf("database: %w", err)
-	}
-	return nil
-}
-
-// checkSchema migrates if so configured, and fails if migrations are pending.
-func (a *App) checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	conn := pool.Config().ConnConfig
-	if a.cfg.Migrate {
-		applied, err := migrations.Up(ctx, migrations.Config{Conn: conn, Retrying: func(err error, wait time.Duration) {
-			a.log.WarnContext(ctx, "a migration could not get its locks and was rolled back; trying again", "wait", wait, "error", err)
-		}})
-		if err != nil {
-			return fmt.Errorf("database: %w", err)
-		}
-		for _, m := range applied {
-			a.log.InfoContext(ctx, "migrated", "migration", m.Name)
-		}
-	}
-	all, err := migrations.Status(ctx, conn)
-	if err != nil {
-		return fmt.Errorf("database: %w", err)
-	}
-	if n := migrations.Pending(all); n > 0 {
-		return fmt.Errorf("database: %d of %d migrations are pending; run `badged migrate up`, or serve with --migrate", n, len(all))
-	}
-	return nil
-}
-
-// openExpiry adds the expiry sweep if any category has a limit.
-func (a *App) openExpiry(pool *pgxpool.Pool) error {
-	after, err := a.cfg.ExpireAfter()
-	if err != nil || len(after) == 0 {
-		return err
-	}
-	x, err := expiry.New(expiry.Config{
-		Pool: pool, Log: a.publisher, Partitions: a.eventLog.Partitions(), After: after,
-		Logger: a.log, Metrics: expiry.NewMetrics(a.registry),
-	})
-	if err != nil {
-		return err
-	}
-	a.stage("expiry", x.Run)
-	return nil
-}
-
-// openVerifying adds the background sample, which verifies p's partitions.
-func (a *App) openVerifying(pool *pgxpool.Pool, p *projector.Projector) error {
-	s, err := replay.NewSampler(replay.SamplerConfig{
-		Pool: pool, Log: a.eventLog, Owner: p, Logger: a.log, Metrics: replay.NewSamplerMetrics(a.registry),
-		Interval: a.cfg.VerifyInterval, Users: a.cfg.VerifySample, SelfHeal: a.cfg.SelfHeal,
-	})
-	if err != nil {
-		return err
-	}
-	// Without an interval Run returns at once, which counts as a failure of a stage.
-	if a.cfg.VerifyInterval > 0 {
-		a.stage("verifying", s.Run)
-	}
-	return nil
-}
-
-// openTracing starts tracing if an endpoint is configured.
-func (a *App) openTracing(ctx context.Context) (err error) {
-	if a.cfg.OTLPEndpoint == "" {
-		return nil
-	}
-	a.tracing, err = obs.NewTracing(ctx, obs.TracingConfig{Endpoint: a.cfg.OTLPEndpoint, Sample: a.cfg.TraceSample, Logger: a.log})
-	if err != nil {
-		return fmt.Errorf("--otlp-endpoint: %w", err)
-	}
-	a.traces = &traces{a.tracing.Tracer()}
-	return nil
-}
-
-// openKeySet returns the key set, or nil if none is configured.
-func (a *App) openKeySet() (*auth.KeySet, error) {
-	if a.cfg.JWKSURL == "" {
-		return nil, nil //nolint:nilnil // none configured
-	}
-	set, err := auth.NewKeySet(auth.KeySetConfig{URL: a.cfg.JWKSURL, Logger: a.log, Registerer: a.registry})
-	if err != nil {
-		return nil, fmt.Errorf("--jwks-url: %w", err)
-	}
-	a.stage("key set", set.Run)
-	return set, nil
-}
-
-func (a *App) openBus() error {
-	if a.bus != nil {
-		return nil
-	}
-	if a.cfg.RedisURL == "" {
-		a.bus = pubsub.NewMemory()
-		return nil
-	}
-	bus, err := pubsub.NewRedis(pubsub.RedisConfig{URL: a.cfg.RedisURL, Keys: a.cfg.BusKey, Logger: a.log})
-	if err != nil {
-		return fmt.Errorf("--redis-url: %w", err)
-	}
-	a.bus = bus
-	registerBusMetrics(a.registry, bus)
-	a.checks = append(a.checks, obs.Check{Name: "redis", Run: func(ctx context.Context) error {
-		if !bus.Connected() || bus.Ping(ctx) != nil {
-			return fmt.Errorf("not connected; clients reconcile with Postgres within %s", a.cfg.ReconcileInterval)
-		}
-		return nil
-	}})
-	return nil
-}
-
-// Listen listens on the address of --listen. Call it before Open, so that an
-// address in use is reported before anything starts.
-func Listen(ctx context.Context, address string) (net.Listener, error) {
-	return listenOn(ctx, "--listen", address)
-}
-
-// ListenInternal is Listen for --internal-listen.
-func ListenInternal(ctx context.Context, address string) (net.Listener, error) {
-	return listenOn(ctx, "--internal-listen", address)
-}
-
-func listenOn(ctx context.Context, flag, address string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %s: another program is listening there; stop it, or give another address (port 0 picks a free one)", flag, address)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
-	}
-	return l, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/badged/badged/events/renumber"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/migrations"
 )
 
 // repairLogCmd is `badged repair-log`.
@@ -20,16 +19,9 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	cfg, err := c.PoolConfig()
+	cfg, err := migratedConfig(ctx, c.Database)
 	if err != nil {
 		return err
-	}
-	all, err := migrations.Status(ctx, cfg.ConnConfig)
-	if err != nil {
-		return err
-	}
-	if n := migrations.Pending(all); n > 0 {
-		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`, then repeat this command", n, len(all))
 	}
 	did := "renumbered"
 	if c.DryRun {

@@ -93,36 +93,21 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, route, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 			attribute.String("http.request.method", r.Method), attribute.String("http.route", r.URL.Path)))
-		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		a := &answer{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			switch answer.status {
+			switch a.status {
 			case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 			default:
 				span.End() // ending the span sends it
 			}
 		}()
-		h.ServeHTTP(answer, r.WithContext(ctx))
-		span.SetAttributes(attribute.Int("http.response.status_code", answer.status))
-		if answer.status >= http.StatusInternalServerError {
-			span.SetStatus(codes.Error, http.StatusText(answer.status))
+		h.ServeHTTP(a, r.WithContext(ctx))
+		span.SetAttributes(attribute.Int("http.response.status_code", a.status))
+		if a.status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, http.StatusText(a.status))
 		}
 	})
 }
-
-// statusWriter records the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap gives http.ResponseController the connection.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // linked samples spans that are linked to a sampled one: a batch with a traced
 // event.

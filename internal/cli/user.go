@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// userCmd is `badged user`.
+type userCmd struct {
+	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and its unread conversations."`
+	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: each counted message, and what was not counted."`
+}
+
+type userShowCmd struct {
+	config.Database `embed:""`
+	User            string `arg:"" help:"Id of the user."`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run prints the badge of a user.
+func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.User); reason != "" {
+		return fmt.Errorf("user id %s", reason)
+	}
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	s, err := badges.NewReader(pool, log.Partitions()).Snapshot(ctx, c.User)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(streams.Out, s)
+	}
+	return printSnapshot(streams, s, log.PartitionOf(c.User))
+}
+
+func printSnapshot(streams Streams, s pubsub.Snapshot, partition int) error {
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
+	for _, c := range slices.Sorted(maps.Keys(s.Categories)) {
+		fmt.Fprintf(table, "  %s\t%d\n", c, s.Categories[c])
+	}
+	fmt.Fprintf(table, "version\t%d\nepoch\t%s\npartition\t%d\n", s.Version, s.Epoch, partition)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if s.Version == 0 {
+		fmt.Fprintln(streams.Out, "\nNothing has ever happened to this user.")
+		return nil
+	}
+	if len(s.Conversations) == 0 {
+		fmt.Fprintln(streams.Out, "\nNothing is unread.")
+		return nil
+	}
+	fmt.Fprintln(streams.Out)
+	table = tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CONVERSATION\tUNREAD\tMENTIONS\tFIRST UNREAD\tREAD\tLAST\tLEVEL\tCATEGORY\tMARKED\tVERSION")
+	for _, c := range s.Conversations {
+		marked := ""
+		if c.MarkedUnread {
+			marked = "unread"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\n", c.ConversationID, c.Unread, c.Mentions,
+			c.FirstUnreadSeq, c.ReadSeq, c.LastSeq, c.Level, c.Category, marked, c.Version)
+	}
+	if s.More {
+		fmt.Fprintf(table, "… and more than these %d\n", len(s.Conversations))
+	}
+	return table.Flush()
+}
