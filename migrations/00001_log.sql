@@ -382,13 +382,15 @@ BEGIN
     EXECUTE format($f$
         WITH unissued AS (
             DELETE FROM badged.%I
-            WHERE transaction_id >= $2 AND era = $3
+            -- The snapshot of this statement: compared with an earlier one, events that
+            -- were appended in between would be from the future.
+            WHERE transaction_id >= (SELECT pg_snapshot_xmax(pg_current_snapshot())) AND era = $2
             RETURNING transaction_id, "offset", uuid, payload
         )
         INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
         SELECT $1, transaction_id, "offset", uuid, payload, 'it had the transaction id ' || transaction_id::text || ', which was not given out yet'
         FROM unissued$f$, badged.log_table(partition))
-    USING partition, pg_snapshot_xmax(pg_current_snapshot())::text::xid8, badged.log_era();
+    USING partition, badged.log_era();
     GET DIAGNOSTICS buried = ROW_COUNT;
     RETURN buried;
 END
