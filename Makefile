@@ -79,7 +79,7 @@ nightly: HISTORIES := 1000000
 nightly: needs ## run the long tests: a million histories, restores, churn, mutants
 	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
-	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./projector -journeys=$(JOURNEYS)
+	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	$(MAKE) mutate
 

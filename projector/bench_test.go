@@ -3,7 +3,6 @@ package projector
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
@@ -112,24 +111,4 @@ FROM pg_stat_user_tables WHERE relname LIKE 'conversations\_p%'`).Scan(&updates,
 		b.ReportMetric((wal2-wal)/n, "WAL-B/event")
 		b.ReportMetric(100*(heapOnly2-heapOnly)/max(1, updates2-updates), "%HOT")
 	}
-}
-
-// BenchmarkRebuild rebuilds the tables of n events, and compares that with
-// publishing and folding them.
-func BenchmarkRebuild(b *testing.B) {
-	const n, batch = 200_000, 5000
-	d := newDatabase(b)
-	start := time.Now()
-	evs := foldtest.Traffic(n, 0)
-	for i := 0; i < n; i += batch {
-		d.append(b, evs[i:i+batch]...)
-		d.fold(b)
-	}
-	before := time.Since(start)
-	for b.Loop() {
-		d.rebuild(b, nil)
-	}
-	each := b.Elapsed() / time.Duration(b.N)
-	b.ReportMetric(n/each.Seconds(), "events/s")
-	b.ReportMetric(each.Seconds()/before.Seconds(), "of-publishing")
 }

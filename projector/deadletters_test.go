@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,9 +10,9 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/replay"
 )
 
 // Invalid events that are in the log already, as SQL or a newer release can
@@ -113,110 +112,6 @@ func TestABatchOfBadEventsOnly(t *testing.T) {
 	}
 }
 
-func TestListDeadLettersByPages(t *testing.T) {
-	d := newDatabase(t)
-	for _, payload := range []string{`1`, `2`, `3`} {
-		d.insertPayload(t, payload)
-	}
-	d.fold(t)
-	letters := deadletters.New(d.pool, d.log)
-	var got []string
-	for after := int64(0); ; {
-		page, err := letters.List(t.Context(), after, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(page) == 0 {
-			break
-		}
-		for _, l := range page {
-			got = append(got, string(l.Payload))
-			after = l.ID
-		}
-	}
-	if diff := cmp.Diff([]string{"1", "2", "3"}, got); diff != "" {
-		t.Errorf("dead letters (-want +got):\n%s", diff)
-	}
-}
-
-// theDeadLetter returns the only dead letter.
-func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Letter {
-	t.Helper()
-	all, err := letters.List(t.Context(), 0, 10)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%d dead letters, error %v", len(all), err)
-	}
-	return all[0]
-}
-
-// A dead letter that can be decoded by now is folded when it is retried, in
-// the partitions of its users, and removed.
-func TestRetryADeadLetter(t *testing.T) {
-	d := newDatabase(t)
-	ann, bob := foldtest.User(0, 0), foldtest.User(1, 0)
-	strayed, err := foldtest.Deliver("c", 1, ann, bob).MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.insertPayload(t, string(strayed)) // bob is in another partition
-	d.fold(t)
-	letters := deadletters.New(d.pool, d.log)
-	l := theDeadLetter(t, letters)
-	receipt, err := letters.Retry(t.Context(), l.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int{0, 1}, receipt.Partitions); diff != "" {
-		t.Errorf("partitions (-want +got):\n%s", diff)
-	}
-	d.fold(t)
-	for _, user := range []string{ann, bob} {
-		if b := d.badge(t, user); b.Total != 1 {
-			t.Errorf("the total of %s is %d, want 1", user, b.Total)
-		}
-	}
-	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
-		t.Errorf("dead letters %v, error %v", all, err)
-	}
-	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
-		t.Errorf("retried again: %v", err)
-	}
-}
-
-// A retried dead letter that still cannot be decoded stays.
-func TestRetryADeadLetterInVain(t *testing.T) {
-	d := newDatabase(t)
-	d.insertPayload(t, `{}`)
-	d.fold(t)
-	letters := deadletters.New(d.pool, d.log)
-	l := theDeadLetter(t, letters)
-	var invalid *events.InvalidError
-	if _, err := letters.Retry(t.Context(), l.ID); !errors.As(err, &invalid) {
-		t.Errorf("error %v", err)
-	}
-	if diff := cmp.Diff(l, theDeadLetter(t, letters)); diff != "" {
-		t.Errorf("dead letter (-before +after):\n%s", diff)
-	}
-}
-
-func TestDiscardADeadLetter(t *testing.T) {
-	d := newDatabase(t)
-	d.insertPayload(t, `{}`)
-	d.fold(t)
-	letters := deadletters.New(d.pool, d.log)
-	l := theDeadLetter(t, letters)
-	discarded, err := letters.Discard(t.Context(), l.ID)
-	if diff := cmp.Diff(l, discarded); diff != "" || err != nil {
-		t.Errorf("error %v, discarded (-listed +returned):\n%s", err, diff)
-	}
-	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
-		t.Errorf("dead letters %v, error %v", all, err)
-	}
-	if _, err := letters.Discard(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
-		t.Errorf("discarded again: %v", err)
-	}
-}
-
 // Dead letters of a batch that is rolled back are rolled back too, and stored
 // once in the end.
 func TestDeadLettersAreOfTheBatch(t *testing.T) {
@@ -232,25 +127,6 @@ func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	step(t, p, 10)
 	step(t, p, 10)
 	theDeadLetter(t, deadletters.New(d.pool, d.log))
-}
-
-// Pages are bounded in bytes, however large the dead letters are.
-func TestPagesOfLargeDeadLetters(t *testing.T) {
-	d := newDatabase(t)
-	for i, size := range []int{3, 3, 5, 0} {
-		d.exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
-VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x', $2 << 20)) END, 'odd')`, i, size)
-	}
-	letters, after := deadletters.New(d.pool, d.log), int64(0)
-	for _, want := range []int{2, 1, 1, 0} {
-		page, err := letters.List(t.Context(), after, 100)
-		if err != nil || len(page) != want {
-			t.Errorf("after %d there are %d, %v, want %d", after, len(page), err, want)
-		}
-		for _, l := range page {
-			after = l.ID
-		}
-	}
 }
 
 // An event of a reserved type that badged did not write is not folded, nor
@@ -278,14 +154,20 @@ func TestForgedExpiryIsADeadLetter(t *testing.T) {
 	if _, err := deadletters.New(d.pool, d.log).Retry(t.Context(), letters[0].ID); err == nil {
 		t.Error("it can be retried")
 	}
-	for _, users := range [][]string{nil, {ann}} {
-		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), 0, replay.VerifyOptions{Users: users, Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
-			t.Error(err)
-		}
-	}
+	replaytest.Verify(t, d.pool, d.log, ann)
 	d.append(t, foldtest.Event("y", events.ConversationExpired, "c", foldtest.UpTo(1), ann)) // badged's own
 	d.fold(t)
 	if n := d.badge(t, ann).Total; n != 0 {
 		t.Errorf("the total is %d after badged has expired it", n)
 	}
+}
+
+// theDeadLetter returns the only dead letter.
+func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Letter {
+	t.Helper()
+	all, err := letters.List(t.Context(), 0, 10)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d dead letters, error %v", len(all), err)
+	}
+	return all[0]
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/internal/store/storetest"
-	"github.com/badged/badged/projector/replay"
 )
 
 // age lets the present generation of a partition have had its span, long ago,
@@ -133,15 +133,8 @@ func (d *database) checkReplay(t *testing.T, users ...string) {
 		if diff := cmp.Diff(storetest.Versions(again.Users[user]), d.versions(t, user)); diff != "" {
 			t.Errorf("versions of %s (-folded again +tables):\n%s", user, diff)
 		}
-		for _, options := range []replay.VerifyOptions{{Users: []string{user}}, {Memory: 1000}} {
-			if differences, _ := d.verify(t, 0, options); len(differences) > 0 {
-				t.Errorf("verifying found %s", differences)
-			}
-		}
-		if e := d.explain(t, user, time.Time{}); !e.Agrees {
-			t.Errorf("the explanation of %s is %+v, which the tables do not say", user, e)
-		}
 	}
+	replaytest.Verify(t, d.pool, d.log, users...)
 }
 
 // An event that comes again changes nothing while its key is remembered, which

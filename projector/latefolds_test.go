@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector/replay"
 )
 
 // recorded returns the records of partition 0: the message that ends each run,
@@ -55,7 +56,11 @@ func TestLateFoldsAreRecorded(t *testing.T) {
 		t.Errorf("the records are %q, want %q", got, want)
 	}
 
-	for _, m := range d.explain(t, ann, time.Time{}).Conversations[0].Messages {
+	e, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), ann, replay.Question{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range e.Conversations[0].Messages {
 		late := m.FoldedAt.Sub(m.AppendedAt) > time.Minute
 		if want := m.Seq == 2 || m.Seq == 4 || m.Seq == 5 || m.Seq == 6; late != want {
 			t.Errorf("message %d was appended at %v and folded at %v", m.Seq, m.AppendedAt, m.FoldedAt)

@@ -11,10 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/events/renumber"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/devtest/replaytest"
 )
 
 // extend calls extend_log for a partition until there is nothing more to do, with
@@ -84,7 +82,7 @@ func TestLogRanges(t *testing.T) {
 	if b := d.badge(t, ann); b.Total != seq || b.Version != seq {
 		t.Errorf("of %d messages the badge is %+v", seq, b)
 	}
-	d.verifyAll(t, replay.VerifyOptions{})
+	replaytest.Verify(t, d.pool, d.log)
 }
 
 // A log from before there were ranges is given an end while it is read and
@@ -189,57 +187,6 @@ func TestLogRangesWaitForReaders(t *testing.T) {
 	}
 	if got := d.ranges(t, 0); !slices.Equal(got, []string{"r1: 1", "r2: 0"}) {
 		t.Errorf("then the ranges are %v", got)
-	}
-}
-
-// A repaired log has the ids of another cluster, whose ranges were far ahead: all
-// of it is one range, which gets an end like any other.
-func TestRepairLogSettlesRanges(t *testing.T) {
-	from, original := newOriginal(t)
-	for range 2 {
-		original.extend(t, 0)
-		original.pass(t, 0)
-		original.append(t, foldtest.Deliver("ranges", 1, foldtest.User(0, 0)))
-	}
-	before := original.keys(t, 0)
-	url := restores()["custom"](t, from, original.url, pgtest.NewServer(t))
-	if _, _, err := repaired(t, url, nil); err != nil {
-		t.Fatal(err)
-	}
-	d := openDatabase(t, url)
-	if got, want := d.ranges(t, 0), []string{fmt.Sprint("r1: ", len(before))}; !slices.Equal(got, want) {
-		t.Errorf("the ranges are %v, want %v", got, want)
-	}
-	d.extend(t, 0)
-	d.append(t, foldtest.Deliver("ranges", 2, foldtest.User(0, 0)))
-	d.pass(t, 0)
-	d.append(t, foldtest.Deliver("ranges", 3, foldtest.User(0, 0)))
-	if got, want := d.ranges(t, 0), []string{fmt.Sprint("r1: ", len(before)+1), "r2: 1"}; !slices.Equal(got, want) {
-		t.Errorf("then the ranges are %v, want %v", got, want)
-	}
-	d.fold(t)
-	d.verifyAll(t, replay.VerifyOptions{})
-}
-
-// Whoever reads the log at length is waited for, by the repair alone.
-func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
-	from, original := newOriginal(t)
-	url := restores()["custom"](t, from, original.url, pgtest.NewServer(t))
-	reading := connect(t, url)
-	mustExec(t, reading, `BEGIN; SELECT FROM badged.events_p00`)
-	publishing := connect(t, url)
-	mustExec(t, publishing, `SET lock_timeout = '10s'`) // rather than wait for ever
-	told := 0
-	if _, _, err := repaired(t, url, func(cfg *renumber.Config) {
-		cfg.Blocked = func(partition, pid int, _ string) {
-			if told++; partition != 0 || pid != int(reading.PgConn().PID()) {
-				t.Errorf("it waits for process %d, with partition %d", pid, partition)
-			}
-			mustExec(t, publishing, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{}')`)
-			mustExec(t, reading, `COMMIT`)
-		}
-	}); err != nil || told != 1 {
-		t.Errorf("told %d times, it ends with %v", told, err)
 	}
 }
 

@@ -214,11 +214,10 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 		Total: want.Total, Mentions: want.Mentions, Categories: want.Categories.ByName(),
 	}
 	since := rapid.Int64Range(0, want.Version).Draw(rt, "since")
-	snapshot, err := d.reader.Snapshot(t.Context(), want.ID)
+	states, err := d.reader.States(t.Context(), events.PartitionOf(want.ID, foldtest.Partitions), []pubsub.Held{{UserID: want.ID, Epoch: totals.Epoch, Version: since}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := d.changes(t, want.ID, since)
 	limit := rapid.IntRange(1, 3).Draw(rt, "page")
 	unread := func(c *badge.Conversation) bool { return !c.Left() && (c.Unread.Len() > 0 || c.Marked) }
 	known := func(c *badge.Conversation) bool { // others are not listed
@@ -227,14 +226,23 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 	shows := func(c *badge.Conversation) bool { return unread(c) || !c.Left() && c.Level != events.LevelAll }
 	return strings.Join(slices.DeleteFunc([]string{
 		cmp.Diff(totals, d.badge(t, want.ID)),
-		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, shows), Whole: true}, snapshot),
+		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, shows), Whole: true}, d.snapshot(t, want.ID)),
 		cmp.Diff(pubsub.Snapshot{
 			Badge:         totals,
 			Conversations: listed(want, func(c *badge.Conversation) bool { return c.Version > since }),
-		}, changes),
+		}, states[0]),
 		cmp.Diff(listed(want, known), d.pages(t, want.ID, false, limit)),
 		cmp.Diff(listed(want, unread), d.pages(t, want.ID, true, limit)),
 	}, func(diff string) bool { return diff == "" }), "\n")
+}
+
+func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
+	t.Helper()
+	s, err := d.reader.Snapshot(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // pages reads a user's conversations page by page.

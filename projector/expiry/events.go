@@ -57,8 +57,8 @@ func expiryID(hour int64, conversation string, upTo int64, users []string) strin
 
 // Metrics are the metrics of a Sweeper.
 type Metrics struct {
-	Conversations prometheus.Counter
-	Failed        prometheus.Counter
+	conversations prometheus.Counter
+	failed        prometheus.Counter
 	sweepSeconds  prometheus.Histogram
 	lastSweep     prometheus.Gauge
 }
@@ -68,11 +68,11 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
 	return &Metrics{
-		Conversations: auto.NewCounter(prometheus.CounterOpts{
+		conversations: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
 			Help: "Stale conversations of users that were expired.",
 		}),
-		Failed: auto.NewCounter(prometheus.CounterOpts{
+		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
 			Help: "Sweeps, and attempts to become the sweeper, that failed and are retried.",
 		}),

@@ -34,9 +34,9 @@ const OtherCategories = "*"
 // the time of the last delivery is stored in hours.
 const MinExpireAfter = time.Hour
 
-// LockClass and lockKey are the advisory lock of the instance that sweeps.
+// lockClass and lockKey are the advisory lock of the instance that sweeps.
 const (
-	LockClass = 0x62616465 // "bade"
+	lockClass = 0x62616465 // "bade"
 	lockKey   = 0
 )
 
@@ -90,15 +90,15 @@ type Config struct {
 // tables. Any number of sweepers may run on one database: one sweeps, and
 // another takes over if it dies.
 type Sweeper struct {
-	Cfg Config
+	cfg Config
 	log *slog.Logger
-	// FoldTimeout is how long a sweep waits for a batch to be folded before it
+	// foldTimeout is how long a sweep waits for a batch to be folded before it
 	// leaves the partition to the next sweep.
-	FoldTimeout time.Duration
-	// PageSize is the most conversations that a query returns. It is more than
+	foldTimeout time.Duration
+	// pageSize is the most conversations that a query returns. It is more than
 	// a batch because one hour may have very many, and each query sorts them
 	// all.
-	PageSize int
+	pageSize int
 }
 
 // New returns a sweeper that does nothing until Run.
@@ -136,7 +136,7 @@ func New(cfg Config) (*Sweeper, error) {
 	if cfg.Pause <= 0 {
 		cfg.Pause = 100 * time.Millisecond
 	}
-	return &Sweeper{Cfg: cfg, log: cfg.Logger, FoldTimeout: 30 * time.Second, PageSize: 10 * cfg.BatchSize}, nil
+	return &Sweeper{cfg: cfg, log: cfg.Logger, foldTimeout: 30 * time.Second, pageSize: 10 * cfg.BatchSize}, nil
 }
 
 // Run sweeps, if no other instance does, until ctx is done and then returns
@@ -152,7 +152,7 @@ func (x *Sweeper) Run(ctx context.Context) error {
 		if time.Since(start) > lastRetry {
 			backoff = firstRetry
 		}
-		x.Cfg.Metrics.Failed.Inc()
+		x.cfg.Metrics.failed.Inc()
 		x.log.WarnContext(ctx, "the expiry session ended, will try again", "error", err, "in", backoff)
 		pause(ctx, backoff)
 		backoff = min(2*backoff, lastRetry)
@@ -178,16 +178,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 // lock only saves work: events that two sweepers append at once count once or
 // change nothing.
 func (x *Sweeper) session(ctx context.Context) error {
-	conn, err := pgsession.OpenSession(ctx, x.Cfg.Pool.Config().ConnConfig, "badged expiry")
+	conn, err := pgsession.OpenSession(ctx, x.cfg.Pool.Config().ConnConfig, "badged expiry")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		pgsession.CloseSession(ctx, conn)
-		x.Cfg.Metrics.lastSweep.Set(0)
+		x.cfg.Metrics.lastSweep.Set(0)
 	}()
 	for held := false; ; {
-		wait := x.Cfg.StandbyInterval
+		wait := x.cfg.StandbyInterval
 		if !held {
 			if held, err = x.take(ctx, conn); err != nil {
 				return err
@@ -197,10 +197,10 @@ func (x *Sweeper) session(ctx context.Context) error {
 			}
 		}
 		if held {
-			if err := x.Sweep(ctx, conn); err != nil {
+			if err := x.sweep(ctx, conn); err != nil {
 				return err
 			}
-			wait = x.Cfg.Interval
+			wait = x.cfg.Interval
 		}
 		if !pause(ctx, wait) {
 			return nil
@@ -212,7 +212,7 @@ func (x *Sweeper) session(ctx context.Context) error {
 func (x *Sweeper) take(ctx context.Context, conn *pgx.Conn) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2)`, LockClass, lockKey).Scan(&held); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2)`, lockClass, lockKey).Scan(&held); err != nil {
 		return false, fmt.Errorf("take the lock of the sweep: %w", err)
 	}
 	return held, nil

@@ -15,11 +15,11 @@ import (
 	"github.com/badged/badged/projector/lag"
 )
 
-// Sweep expires the stale conversations, partition by partition.
-func (x *Sweeper) Sweep(ctx context.Context, conn *pgx.Conn) error {
-	start, now, expired := time.Now(), x.Cfg.Now(), 0
-	for p := range x.Cfg.Partitions {
-		settled, err := x.Settled(ctx, conn, p, now)
+// sweep expires the stale conversations, partition by partition.
+func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn) error {
+	start, now, expired := time.Now(), x.cfg.Now(), 0
+	for p := range x.cfg.Partitions {
+		settled, err := x.settled(ctx, conn, p, now)
 		if err != nil {
 			return err
 		}
@@ -37,23 +37,23 @@ func (x *Sweeper) Sweep(ctx context.Context, conn *pgx.Conn) error {
 			}
 			if !folds {
 				x.log.WarnContext(ctx, "the projector does not fold expired conversations; the next sweep continues with the partition",
-					"partition", p, "waited", x.FoldTimeout)
+					"partition", p, "waited", x.foldTimeout)
 				break
 			}
 		}
 	}
 	took := time.Since(start)
-	x.Cfg.Metrics.sweepSeconds.Observe(took.Seconds())
-	x.Cfg.Metrics.lastSweep.Set(float64(now.Unix()))
+	x.cfg.Metrics.sweepSeconds.Observe(took.Seconds())
+	x.cfg.Metrics.lastSweep.Set(float64(now.Unix()))
 	x.log.InfoContext(ctx, "expiry sweep finished", "expired", expired, "took", took)
 	return nil
 }
 
-// Settled returns the hour before which every delivery is in the tables.
+// settled returns the hour before which every delivery is in the tables.
 // Events that are not folded, and those of open transactions, date from when
 // they were appended. Settled looks at the transactions first, so that it
 // finds the events that they append before they end.
-func (x *Sweeper) Settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
+func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	writer, _, err := lag.OldestWriter(ctx, conn)
@@ -70,9 +70,9 @@ func (x *Sweeper) Settled(ctx context.Context, conn *pgx.Conn, partition int, no
 // limits returns, by category, how long conversations of a partition take to
 // expire.
 func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
-	others, ok := x.Cfg.After[OtherCategories]
+	others, ok := x.cfg.After[OtherCategories]
 	if !ok {
-		return x.Cfg.After, nil
+		return x.cfg.After, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -84,7 +84,7 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	limits := make(map[string]time.Duration, len(categories))
 	for _, category := range categories {
 		limits[category] = others
-		if own, ok := x.Cfg.After[category]; ok {
+		if own, ok := x.cfg.After[category]; ok {
 			limits[category] = own
 		}
 	}
@@ -100,7 +100,7 @@ const sweepOverlap = 2
 // if the batches are not folded: then, and after an error, the next sweep
 // looks at the same rows again.
 func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
-	swept, err := x.Progress(ctx, conn, partition, category)
+	swept, err := x.progress(ctx, conn, partition, category)
 	if err != nil {
 		return 0, true, err
 	}
@@ -108,11 +108,11 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	if err != nil || !folds || before <= swept {
 		return expired, folds, err
 	}
-	return expired, true, x.Advance(ctx, conn, partition, category, swept, before)
+	return expired, true, x.advance(ctx, conn, partition, category, swept, before)
 }
 
-// Progress returns the hour up to which sweeps are complete.
-func (x *Sweeper) Progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
+// progress returns the hour up to which sweeps are complete.
+func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := conn.QueryRow(ctx, statements.Get("read the progress"), partition, category).Scan(&swept); err != nil {
@@ -121,9 +121,9 @@ func (x *Sweeper) Progress(ctx context.Context, conn *pgx.Conn, partition int, c
 	return swept, nil
 }
 
-// Advance moves the progress unless it has changed: a transaction that reset
+// advance moves the progress unless it has changed: a transaction that reset
 // it wrote conversations that this sweep may have passed.
-func (x *Sweeper) Advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
+func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if _, err := conn.Exec(ctx, statements.Get("store the progress"), partition, category, from, to); err != nil {
@@ -142,18 +142,18 @@ func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, cat
 		if err != nil {
 			return expired, true, err
 		}
-		for batch := range slices.Chunk(found, x.Cfg.BatchSize) {
-			receipt, err := x.Cfg.Log.Append(ctx, expiries(batch)...)
+		for batch := range slices.Chunk(found, x.cfg.BatchSize) {
+			receipt, err := x.cfg.Log.Append(ctx, expiries(batch)...)
 			if err != nil {
 				return expired, true, fmt.Errorf("expire %d conversations of partition %d: %w", len(batch), partition, err)
 			}
 			expired += len(batch)
-			x.Cfg.Metrics.Conversations.Add(float64(len(batch)))
+			x.cfg.Metrics.conversations.Add(float64(len(batch)))
 			if folds, err := x.awaitFolded(ctx, conn, batch[0].user, receipt); err != nil || !folds {
 				return expired, folds, err
 			}
 		}
-		if len(found) < x.PageSize {
+		if len(found) < x.pageSize {
 			return expired, true, nil
 		}
 		after = found[len(found)-1]
@@ -171,7 +171,7 @@ type stale struct {
 func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, statements.Of(partition, "find stale conversations"), category, before, after.hour, after.conversation, after.user, x.PageSize)
+	rows, _ := conn.Query(ctx, statements.Of(partition, "find stale conversations"), category, before, after.hour, after.conversation, after.user, x.pageSize)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
 		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
 	})
@@ -185,15 +185,15 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 // user are folded; it reports whether they are. So a sweep never has more than
 // one unfolded batch in the log.
 func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
-	reader := badges.NewReader(conn, x.Cfg.Partitions)
+	reader := badges.NewReader(conn, x.cfg.Partitions)
 	for start := time.Now(); ; {
-		if !pause(ctx, x.Cfg.Pause) {
+		if !pause(ctx, x.cfg.Pause) {
 			return false, ctx.Err()
 		}
 		queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)
 		folded, err := reader.Folded(queryCtx, []string{user}, receipt.TransactionID)
 		cancel()
-		if err != nil || folded || time.Since(start) > x.FoldTimeout {
+		if err != nil || folded || time.Since(start) > x.foldTimeout {
 			return folded, err
 		}
 	}

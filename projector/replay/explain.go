@@ -17,12 +17,12 @@ import (
 
 // Limits of an explanation.
 const (
-	// MaxExplained is the most conversations in an explanation.
-	MaxExplained = 500
-	// MaxCounted is the most counted messages of one conversation in it.
-	MaxCounted = 100
-	// MaxUncounted is the most events in it that changed nothing.
-	MaxUncounted = 100
+	// maxExplained is the most conversations in an explanation.
+	maxExplained = 500
+	// maxCounted is the most counted messages of one conversation in it.
+	maxCounted = 100
+	// maxUncounted is the most events in it that changed nothing.
+	maxUncounted = 100
 )
 
 // Explainer explains from the log why the badge of a user is what it is. It is
@@ -32,23 +32,23 @@ type Explainer struct {
 	log  *events.Log
 	// archive, if not nil, has what was cut off the log.
 	archive *archive.Archive
-	// Slots bounds how many searches of the log run at once.
-	Slots chan struct{}
+	// slots bounds how many searches of the log run at once.
+	slots chan struct{}
 }
 
-// ExplanationsAtOnce is how many connections an explainer uses. More
+// explanationsAtOnce is how many connections an explainer uses. More
 // explanations wait, so that they do not slow down reading badges.
-const ExplanationsAtOnce = 2
+const explanationsAtOnce = 2
 
 // NewExplainer returns an explainer of a database and its log.
 func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
-	return &Explainer{pool: pool, log: log, Slots: make(chan struct{}, ExplanationsAtOnce)}
+	return &Explainer{pool: pool, log: log, slots: make(chan struct{}, explanationsAtOnce)}
 }
 
 // WithArchive returns an explainer that folds an archive of the log and then
 // the log, so that it can name events that were cut off.
 func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
-	return &Explainer{pool: x.pool, log: x.log, archive: a, Slots: x.Slots}
+	return &Explainer{pool: x.pool, log: x.log, archive: a, slots: x.slots}
 }
 
 // ArchivedError is returned if the events asked for are no longer in the log.
@@ -114,8 +114,8 @@ func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Exp
 // if at is zero. begin returns the search; end gets it when it is complete.
 func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, begin func(*Snapshot) (*search, error), end func(*Snapshot, *search) error) error {
 	select {
-	case x.Slots <- struct{}{}:
-		defer func() { <-x.Slots }()
+	case x.slots <- struct{}{}:
+		defer func() { <-x.slots }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -25,13 +25,13 @@ type Explanation struct {
 	Categories map[string]int64 `json:"categories" doc:"The total by category, by the log."`
 	// Conversations are those with anything unread or a mark, even if their
 	// level keeps it out of the total: most recently changed first, at most
-	// MaxExplained.
+	// maxExplained.
 	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level; most recently changed first."`
 	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many more there are."`
 	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total."`
 
 	// Uncounted are the events that named the user and changed no count,
-	// newest first, at most MaxUncounted; MoreUncounted counts the others.
+	// newest first, at most maxUncounted; MoreUncounted counts the others.
 	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. Only the newest of a frequent kind are listed, so that rare ones are not crowded out."`
 	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many more there were."`
 	// UncountedKinds counts all of them by type and reason, the most frequent
@@ -62,7 +62,7 @@ type LoggedEvent struct {
 type ExplainedConversation struct {
 	pubsub.Conversation
 	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
-	// Messages are the unread ones, greatest seq first, at most MaxCounted;
+	// Messages are the unread ones, greatest seq first, at most maxCounted;
 	// MoreMessages counts the others.
 	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`
 	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many more there are."`

@@ -55,8 +55,8 @@ func (in *Snapshot) HealedUsers(ctx context.Context) (map[string]HealedVersions,
 // partition is stopped for it.
 const healAttempts = 3
 
-// ErrOvertaken is returned if the user got events during the replay.
-var ErrOvertaken = errors.New("the user got events during the replay")
+// errOvertaken is returned if the user got events during the replay.
+var errOvertaken = errors.New("the user got events during the replay")
 
 // Heal makes the rows of a user what the log says, and reports whether they
 // were different. The new version is above all that clients may hold, and
@@ -75,18 +75,18 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 			if err := in.UseArchive(ctx, v.archive); err != nil {
 				return err
 			}
-			log, err = in.ReplayUser(ctx, userID)
+			log, err = in.replayUser(ctx, userID)
 			return err
 		})
 		if err == nil {
-			update, healed, err = v.HealUser(ctx, partition, userID, log, at)
+			update, healed, err = v.healUser(ctx, partition, userID, log, at)
 		}
-		if !errors.Is(err, ErrOvertaken) {
+		if !errors.Is(err, errOvertaken) {
 			break
 		}
 	}
-	if errors.Is(err, ErrOvertaken) {
-		update, healed, err = v.HealUser(ctx, partition, userID, nil, events.Position{})
+	if errors.Is(err, errOvertaken) {
+		update, healed, err = v.healUser(ctx, partition, userID, nil, events.Position{})
 	}
 	if err != nil {
 		return pubsub.Update{}, false, fmt.Errorf("heal user %q: %w", userID, err)
@@ -94,8 +94,8 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 	return update, healed, nil
 }
 
-// ReplayUser replays one user.
-func (in *Snapshot) ReplayUser(ctx context.Context, id string) (*badge.User, error) {
+// replayUser replays one user.
+func (in *Snapshot) replayUser(ctx context.Context, id string) (*badge.User, error) {
 	r, err := in.ReplayOf(ctx, []string{id})
 	if err != nil {
 		return nil, err
@@ -103,10 +103,10 @@ func (in *Snapshot) ReplayUser(ctx context.Context, id string) (*badge.User, err
 	return r.user(id), nil
 }
 
-// HealUser writes the rows of a user from log, its state by the log up to a
+// healUser writes the rows of a user from log, its state by the log up to a
 // position, or if log is nil from a replay. It locks the row of the
 // partition's position, so that no batch runs meanwhile.
-func (v *Verifier) HealUser(ctx context.Context, partition int, userID string, log *badge.User, at events.Position) (update pubsub.Update, healed bool, err error) {
+func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *badge.User, at events.Position) (update pubsub.Update, healed bool, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
 		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
@@ -116,18 +116,18 @@ func (v *Verifier) HealUser(ctx context.Context, partition int, userID string, l
 			if err := in.UseArchive(ctx, v.archive); err != nil {
 				return err
 			}
-			if log, err = in.ReplayUser(ctx, userID); err != nil {
+			if log, err = in.replayUser(ctx, userID); err != nil {
 				return err
 			}
 		} else if changed, err := in.mayHaveChanged(ctx, userID, at); err != nil {
 			return err
 		} else if changed {
-			return ErrOvertaken
+			return errOvertaken
 		}
 		if healed, err = in.differs(ctx, log); err != nil || !healed {
 			return err
 		}
-		update, err = in.Write(ctx, log)
+		update, err = in.write(ctx, log)
 		return err
 	})
 	return update, healed && err == nil, err
@@ -172,9 +172,9 @@ func (in *Snapshot) differs(ctx context.Context, log *badge.User) (bool, error) 
 	return c.result.Differences > 0, err
 }
 
-// Write replaces the rows of a user by what the log says, with a version above
+// write replaces the rows of a user by what the log says, with a version above
 // both.
-func (in *Snapshot) Write(ctx context.Context, log *badge.User) (pubsub.Update, error) {
+func (in *Snapshot) write(ctx context.Context, log *badge.User) (pubsub.Update, error) {
 	live := map[string]int64{} // versions of conversations
 	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	var id string

@@ -2,14 +2,14 @@ package replay
 
 import "github.com/badged/badged/events"
 
-// MaxSteps is the most steps in a history.
-const MaxSteps = 2000
+// maxSteps is the most steps in a history.
+const maxSteps = 2000
 
 // History is the total of a user over time, as a line of steps.
 type History struct {
 	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or the total at the end of the archived part of the log."`
 	// Steps are the events that changed the total, in the order of the log, at
-	// most MaxSteps. If there are more, those with the least and the greatest
+	// most maxSteps. If there are more, those with the least and the greatest
 	// totals of equally long stretches remain, and the first and the last.
 	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. More than 2,000 are divided into equal runs, of which only the lowest and highest totals are listed; the first and last step always are."`
 	LeftOut int64  `json:"left_out" minimum:"0" doc:"How many steps are left out."`
@@ -25,10 +25,10 @@ type Step struct {
 	LoggedEvent
 }
 
-// HistorySketch keeps a history in bounded memory. Steps fall into buckets of
+// historySketch keeps a history in bounded memory. Steps fall into buckets of
 // equal size, each of which keeps its least and its greatest total. When there
 // are too many buckets, neighbours merge.
-type HistorySketch struct {
+type historySketch struct {
 	before      int64
 	count       int64
 	first, last numberedStep
@@ -51,14 +51,14 @@ type stepBucket struct {
 }
 
 // historyBuckets leaves room for the first and the last step.
-const historyBuckets = MaxSteps/2 - 1
+const historyBuckets = maxSteps/2 - 1
 
-// NewHistorySketch returns a history that starts with a total.
-func NewHistorySketch(total int64) *HistorySketch { return &HistorySketch{before: total, size: 2} }
+// newHistorySketch returns a history that starts with a total.
+func newHistorySketch(total int64) *historySketch { return &historySketch{before: total, size: 2} }
 
-// Add adds an event that was folded. It does nothing if the total is unchanged
+// add adds an event that was folded. It does nothing if the total is unchanged
 // or h is nil.
-func (h *HistorySketch) Add(e *events.Event, logged LoggedEvent, before, after int64) {
+func (h *historySketch) add(e *events.Event, logged LoggedEvent, before, after int64) {
 	if h == nil || before == after {
 		return
 	}
@@ -105,8 +105,8 @@ func (b stepBucket) with(later stepBucket) stepBucket {
 	return b
 }
 
-// History returns what was kept; nil if h is nil.
-func (h *HistorySketch) History() *History {
+// result returns what was kept; nil if h is nil.
+func (h *historySketch) result() *History {
 	if h == nil {
 		return nil
 	}

@@ -140,12 +140,12 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	return nil
 }
 
-// MaxSought is the most users for which the log is searched; for more, reading
+// maxSought is the most users for which the log is searched; for more, reading
 // all of it is faster.
-const MaxSought = 16
+const maxSought = 16
 
 // eachOf visits, in order, the records up to the position that name any of up
-// to MaxSought users, and some others: all that it takes to fold these users
+// to maxSought users, and some others: all that it takes to fold these users
 // from the baseline. The server goes through the partition twice. An archive
 // cannot be searched, so with one eachOf visits everything. keys are as in
 // each.
@@ -290,7 +290,7 @@ func (r *Replay) user(id string) *badge.User {
 	return badge.NewUser(id)
 }
 
-// ReplayOf replays up to MaxSought users.
+// ReplayOf replays up to maxSought users.
 func (in *Snapshot) ReplayOf(ctx context.Context, users []string) (*Replay, error) {
 	r := in.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
 	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
@@ -339,39 +339,39 @@ func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func
 	return repeats, nil
 }
 
-// Share is a part of the users: those with a hash from Lo to Hi.
+// Share is a part of the users: those with a hash from lo to hi.
 type Share struct {
 	seed   maphash.Seed
-	Lo, Hi uint64
+	lo, hi uint64
 }
 
 // AllUsers is the share of all users.
-func AllUsers() Share { return Share{seed: maphash.MakeSeed(), Hi: math.MaxUint64} }
+func AllUsers() Share { return Share{seed: maphash.MakeSeed(), hi: math.MaxUint64} }
 
-// Has reports whether a user is in s.
-func (s *Share) Has(user string) bool {
+// has reports whether a user is in s.
+func (s *Share) has(user string) bool {
 	h := maphash.String(s.seed, user)
-	return s.Lo <= h && h <= s.Hi
+	return s.lo <= h && h <= s.hi
 }
 
-// Narrow halves s, and reports false if it cannot.
-func (s *Share) Narrow() bool {
-	if s.Lo == s.Hi {
+// narrow halves s, and reports false if it cannot.
+func (s *Share) narrow() bool {
+	if s.lo == s.hi {
 		return false
 	}
-	s.Hi = s.Lo + (s.Hi-s.Lo)/2
+	s.hi = s.lo + (s.hi-s.lo)/2
 	return true
 }
 
 // Next returns the share after s, twice as large, since s may have been
 // narrowed for a few heavy users; ok is false after the last.
 func (s *Share) Next() (_ Share, ok bool) {
-	if s.Hi == math.MaxUint64 {
+	if s.hi == math.MaxUint64 {
 		return Share{}, false
 	}
-	n := Share{seed: s.seed, Lo: s.Hi + 1, Hi: math.MaxUint64}
-	if size := s.Hi - s.Lo; size < (n.Hi-n.Lo)/2 {
-		n.Hi = n.Lo + 2*size + 1
+	n := Share{seed: s.seed, lo: s.hi + 1, hi: math.MaxUint64}
+	if size := s.hi - s.lo; size < (n.hi-n.lo)/2 {
+		n.hi = n.lo + 2*size + 1
 	}
 	return n, true
 }
@@ -379,7 +379,7 @@ func (s *Share) Next() (_ Share, ok bool) {
 // ReplayShare replays the users of a share that wants lets in. If they weigh
 // more than budget bytes it narrows the share.
 func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Position]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
-	r := in.newReplay(func(id string) bool { return s.Has(id) && wants(id) }, repeats)
+	r := in.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
 	// Weighing is slow: do it when the excess can be an eighth.
 	folded, weighAfter := 0, budget/8/foldWeight
 	weigh := func(more int) {
@@ -387,9 +387,9 @@ func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string
 			return
 		}
 		folded = 0
-		for len(r.Users) > 1 && r.weight() > budget && s.Narrow() {
+		for len(r.Users) > 1 && r.weight() > budget && s.narrow() {
 			for id := range r.Users {
-				if !s.Has(id) {
+				if !s.has(id) {
 					delete(r.Users, id)
 				}
 			}

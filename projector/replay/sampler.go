@@ -18,10 +18,10 @@ import (
 // of one core per byte and user, so this is at most about 3 % of a core.
 const (
 	sampleBytesPerSecond = 64 << 20
-	// SampleFloor is what any run may cost, however short the interval.
-	SampleFloor = 64 << 20
-	// SearchPasses is the fixed cost of a search, counted in users.
-	SearchPasses = 4
+	// sampleFloor is what any run may cost, however short the interval.
+	sampleFloor = 64 << 20
+	// searchPasses is the fixed cost of a search, counted in users.
+	searchPasses = 4
 )
 
 // Owner folds partitions; *projector.Projector is one.
@@ -54,7 +54,7 @@ type SamplerConfig struct {
 // Sampler verifies a few users at a time, continuously, of the partitions that
 // this process folds.
 type Sampler struct {
-	Cfg SamplerConfig
+	cfg SamplerConfig
 }
 
 // NewSampler returns a sampler that does nothing until Run.
@@ -77,31 +77,31 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 // Run verifies a sample of one owned partition per interval, until ctx is
 // done.
 func (s *Sampler) Run(ctx context.Context) error {
-	if s.Cfg.Interval <= 0 {
+	if s.cfg.Interval <= 0 {
 		return nil
 	}
-	v := NewVerifier(s.Cfg.Pool, s.Cfg.Log)
+	v := NewVerifier(s.cfg.Pool, s.cfg.Log)
 	// The budget of a run grows with the time since the last one, so that even a
 	// long log is sampled, rarely.
 	last := time.Now()
 	for {
 		// Jitter, so that many processes do not search in step.
-		wait := time.NewTimer(s.Cfg.Interval/2 + rand.N(s.Cfg.Interval)) //nolint:gosec // spreads load, guards nothing
+		wait := time.NewTimer(s.cfg.Interval/2 + rand.N(s.cfg.Interval)) //nolint:gosec // spreads load, guards nothing
 		select {
 		case <-ctx.Done():
 			wait.Stop()
 			return nil
 		case <-wait.C:
 		}
-		owned := s.Cfg.Owner.OwnedPartitions()
+		owned := s.cfg.Owner.OwnedPartitions()
 		if len(owned) == 0 {
 			continue
 		}
 		partition := owned[rand.N(len(owned))] //nolint:gosec // a sample; guessing it gains nothing
-		ran, err := s.VerifySome(ctx, v, partition, time.Since(last))
+		ran, err := s.verifySome(ctx, v, partition, time.Since(last))
 		if err != nil && ctx.Err() == nil {
-			s.Cfg.Metrics.Failed.Inc()
-			s.Cfg.Logger.WarnContext(ctx, "cannot verify a sample of users", "partition", partition, "error", err)
+			s.cfg.Metrics.failed.Inc()
+			s.cfg.Logger.WarnContext(ctx, "cannot verify a sample of users", "partition", partition, "error", err)
 		}
 		if ran {
 			last = time.Now()
@@ -109,16 +109,16 @@ func (s *Sampler) Run(ctx context.Context) error {
 	}
 }
 
-// VerifySome verifies a sample of the users of a partition, and heals those
+// verifySome verifies a sample of the users of a partition, and heals those
 // whose rows are wrong if configured. It returns false if it put the run off
 // because the log is too long for the time since the last run.
-func (s *Sampler) VerifySome(ctx context.Context, v *Verifier, partition int, since time.Duration) (ran bool, err error) {
+func (s *Sampler) verifySome(ctx context.Context, v *Verifier, partition int, since time.Duration) (ran bool, err error) {
 	n, err := s.affordable(ctx, partition, since)
 	if err != nil {
 		return false, err
 	}
 	if n == 0 {
-		s.Cfg.Metrics.PutOff.Inc()
+		s.cfg.Metrics.putOff.Inc()
 		return false, nil
 	}
 	return true, s.verifyUsers(ctx, v, partition, n)
@@ -138,11 +138,11 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 	if err != nil {
 		return err
 	}
-	s.Cfg.Metrics.Users.Add(float64(len(users)))
-	s.Cfg.Metrics.Mismatches.Add(float64(len(wrong)))
+	s.cfg.Metrics.users.Add(float64(len(users)))
+	s.cfg.Metrics.mismatches.Add(float64(len(wrong)))
 	for user, differences := range wrong {
-		s.Cfg.Logger.ErrorContext(ctx, "the badge of a user differs from the log", "user", user, "partition", partition, "differences", firstDifferences(differences))
-		if !s.Cfg.SelfHeal {
+		s.cfg.Logger.ErrorContext(ctx, "the badge of a user differs from the log", "user", user, "partition", partition, "differences", firstDifferences(differences))
+		if !s.cfg.SelfHeal {
 			continue
 		}
 		update, healed, err := v.Heal(ctx, user)
@@ -150,9 +150,9 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 			return err
 		}
 		if healed {
-			s.Cfg.Metrics.Healed.Inc()
-			s.Cfg.Logger.InfoContext(ctx, "the badge of a user was healed", "user", user, "partition", partition, "version", update.Version)
-			s.Cfg.Owner.Tell([]pubsub.Update{update})
+			s.cfg.Metrics.healed.Inc()
+			s.cfg.Logger.InfoContext(ctx, "the badge of a user was healed", "user", user, "partition", partition, "version", update.Version)
+			s.cfg.Owner.Tell([]pubsub.Update{update})
 		}
 	}
 	return nil
@@ -162,19 +162,19 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 // Users, and none if its log is too long for the time since the last run.
 func (s *Sampler) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
 	var size int64
-	err := s.Cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure the log")).Scan(&size)
+	err := s.cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure the log")).Scan(&size)
 	if err != nil {
 		return 0, fmt.Errorf("measure the log of partition %d: %w", partition, err)
 	}
-	return SampleSize(s.Cfg.Users, since, size), nil
+	return sampleSize(s.cfg.Users, since, size), nil
 }
 
-// SampleSize returns how many of up to wanted users may be verified in a log
+// sampleSize returns how many of up to wanted users may be verified in a log
 // of so many bytes, given the time since the last run.
-func SampleSize(wanted int, since time.Duration, logBytes int64) int {
-	budget := max(int64(since.Seconds()*sampleBytesPerSecond), SampleFloor)
+func sampleSize(wanted int, since time.Duration, logBytes int64) int {
+	budget := max(int64(since.Seconds()*sampleBytesPerSecond), sampleFloor)
 	passes := budget / max(logBytes, 1)
-	return int(min(max(passes-SearchPasses, 0), int64(wanted), MaxSought))
+	return int(min(max(passes-searchPasses, 0), int64(wanted), maxSought))
 }
 
 // firstDifferences returns the first few differences as text.

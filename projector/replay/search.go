@@ -23,10 +23,10 @@ type search struct {
 	// were last folded.
 	folded    map[uuid.UUID]events.Position
 	traces    map[string]*trace
-	uncounted UncountedEvents
+	uncounted uncountedEvents
 	question  Question
 	// history and delivered are nil unless the question asks for them.
-	history   *HistorySketch
+	history   *historySketch
 	delivered *deliveries
 	// effect is nil unless the search is for one event.
 	effect *watchedEvent
@@ -80,7 +80,7 @@ func newSearch(userID string, in *Snapshot, q Question) *search {
 // baseline.
 func (s *search) begin() {
 	if s.question.History {
-		s.history = NewHistorySketch(s.user.Total)
+		s.history = newHistorySketch(s.user.Total)
 	}
 	if s.question.Delivered > 0 {
 		s.delivered = &deliveries{limit: s.question.Delivered}
@@ -101,7 +101,7 @@ func (s *search) trace(conversationID string) *trace {
 func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead error) {
 	if dead != nil {
 		if mayName(r.Payload, []string{s.user.ID}) {
-			s.uncounted.Add(UncountedEvent{
+			s.uncounted.add(UncountedEvent{
 				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.Position.String()},
 				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
 			})
@@ -127,7 +127,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	if !repeated {
 		s.folded[it.Key] = r.Position
 		why, detail = s.fold(e, logged)
-		s.history.Add(e, logged, before, s.user.Total)
+		s.history.add(e, logged, before, s.user.Total)
 		s.followMessages(r.Position, e, logged, why)
 	}
 	s.effect.after(s.user, watched, why, detail)
@@ -135,7 +135,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 		return
 	}
 	if c := e.Data.ConversationID; s.wants(c) || c == "" {
-		s.uncounted.Add(UncountedEvent{
+		s.uncounted.add(UncountedEvent{
 			LoggedEvent: logged, ConversationID: c,
 			Seq: max(e.Data.Seq, e.Data.UpToSeq), Why: why, Detail: detail,
 		})
@@ -265,7 +265,7 @@ func (t *trace) note(before, after badge.View, e LoggedEvent) {
 // count records the event that delivered a message. If there are very many it
 // drops the oldest. It keeps more than are listed, since some may be recalled.
 func (t *trace) count(seq int64, e LoggedEvent) {
-	const enough = 10 * MaxCounted
+	const enough = 10 * maxCounted
 	t.messages[seq] = e
 	if len(t.messages) > 2*enough {
 		for _, old := range slices.Sorted(maps.Keys(t.messages))[:enough] {
@@ -289,15 +289,15 @@ func (s *search) explain(e *Explanation) {
 	})
 	e.Conversations = []ExplainedConversation{}
 	for i, c := range unread {
-		if i >= MaxExplained {
+		if i >= maxExplained {
 			e.MoreConversations++
 			e.MoreAdds += c.Adds()
 			continue
 		}
 		e.Conversations = append(e.Conversations, s.trace(c.ID).explain(c))
 	}
-	e.Uncounted, e.MoreUncounted, e.UncountedKinds = s.uncounted.Newest()
-	e.History = s.history.History()
+	e.Uncounted, e.MoreUncounted, e.UncountedKinds = s.uncounted.newest()
+	e.History = s.history.result()
 	e.Delivered = s.delivered.newest()
 }
 
@@ -311,7 +311,7 @@ func (t *trace) explain(c *badge.Conversation) ExplainedConversation {
 		x.MarkedBy = t.markedBy
 	}
 	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(t.messages))) {
-		if len(x.Messages) < MaxCounted && c.Unread.Contains(seq) { // not recalled
+		if len(x.Messages) < maxCounted && c.Unread.Contains(seq) { // not recalled
 			x.Messages = append(x.Messages, CountedMessage{seq, c.Mentions.Contains(seq), t.messages[seq]})
 		}
 	}

@@ -21,30 +21,30 @@ type kind struct {
 	why Why
 }
 
-// UncountedEvents keeps the newest events that changed nothing, and counts the
+// uncountedEvents keeps the newest events that changed nothing, and counts the
 // others. Its memory is bounded. It drops events of the most frequent kinds
 // first, so that a flood of retries does not hide a single late message.
-type UncountedEvents struct {
-	// kept are in the order of the log, at most twice MaxUncounted.
+type uncountedEvents struct {
+	// kept are in the order of the log, at most twice maxUncounted.
 	kept  []UncountedEvent
 	kinds map[kind]int64
 }
 
-// Add adds an event, which must follow the others in the log.
-func (u *UncountedEvents) Add(e UncountedEvent) {
+// add adds an event, which must follow the others in the log.
+func (u *uncountedEvents) add(e UncountedEvent) {
 	if u.kinds == nil {
 		u.kinds = map[kind]int64{}
 	}
 	u.kinds[kind{e.Type, e.Why}]++
-	if u.kept = append(u.kept, e); len(u.kept) > 2*MaxUncounted {
-		u.kept = thinned(u.kept, MaxUncounted)
+	if u.kept = append(u.kept, e); len(u.kept) > 2*maxUncounted {
+		u.kept = thinned(u.kept, maxUncounted)
 	}
 }
 
-// Newest returns the listed events, newest first, the number of others, and
+// newest returns the listed events, newest first, the number of others, and
 // the number of each kind.
-func (u *UncountedEvents) Newest() (list []UncountedEvent, more int64, kinds []UncountedKind) {
-	list = append([]UncountedEvent{}, thinned(u.kept, MaxUncounted)...)
+func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []UncountedKind) {
+	list = append([]UncountedEvent{}, thinned(u.kept, maxUncounted)...)
 	slices.Reverse(list)
 	kinds = []UncountedKind{}
 	for k, n := range u.kinds {

@@ -129,7 +129,7 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 		if c.Healed, err = in.HealedUsers(ctx); err != nil {
 			return err
 		}
-		if n := len(options.Users); n > 0 && n <= MaxSought {
+		if n := len(options.Users); n > 0 && n <= maxSought {
 			return c.few(ctx)
 		}
 		return c.many(ctx)

@@ -59,6 +59,16 @@ func DrawHistory(t *rapid.T, types []events.Type, users []string) []events.Event
 	return history
 }
 
+// DrawNamed draws a history of every type whose events have names of their own
+// in a database with histories of other numbers.
+func DrawNamed(t *rapid.T, number int, users []string) []events.Event {
+	history := DrawHistory(t, EveryType(), users)
+	for i := range history {
+		history[i].Source = fmt.Sprint("history ", number)
+	}
+	return history
+}
+
 // DrawTimes draws when each event of a history was appended, not always in
 // order.
 func DrawTimes(t *rapid.T, history []events.Event) []events.Event {

@@ -41,7 +41,7 @@ const (
 var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
 	claimed     = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestReadsAheadOfTheLog|TestClaims)", true}
-	claimsKept  = check{"./projector", "^TestClaimsAreKept$", false}
+	claimsKept  = check{"./projector/archiving", "^TestClaimsAreKept$", false}
 	sets        = check{"./projector/internal/badge", "^(TestBoundedSet|TestBlockOfABoundedSet|TestRangeSet|TestWords|TestDenseConversations|TestFirstUnread)", true}
 	inTables    = check{"./projector", "^TestTablesAgreeWithTheModel$", true}
 	fenced      = check{"./projector", "^(TestFence|TestTwoProjectorsOnOnePartition)$", true}
@@ -54,11 +54,11 @@ var (
 	owned       = check{"./projector", "^TestTakeOverFromAKilledOwner$", false}
 	concurrent  = check{"./projector", "^TestConcurrentPublishers$", true}
 	crashes     = check{"./projector", "^TestInterruptedAnywhere$", true}
-	repaired    = check{"./projector", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}
+	repaired    = check{"./events/renumber", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}
 	forged      = check{"./projector", "^TestForgedExpiryIsADeadLetter$", false}
 	letters     = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
-	swept       = check{"./projector", "^(TestSweep|TestProgress|TestHealed)", true}
-	rebuilt     = check{"./projector", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
+	swept       = check{"./projector/expiry", "^(TestSweep|TestProgress|TestHealed)", true}
+	rebuilt     = check{"./projector/rebuild", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}

@@ -1,4 +1,4 @@
-package projector
+package renumber_test
 
 import (
 	"encoding/json"
@@ -16,7 +16,8 @@ import (
 	"github.com/badged/badged/events/renumber"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 )
 
 var (
@@ -32,7 +33,7 @@ type journey struct {
 	servers   []*pgtest.Server
 	server    *pgtest.Server
 	url       string
-	reference *database
+	reference *projectortest.Database
 	// settled is set while the log is in order.
 	settled bool
 	events  int
@@ -56,7 +57,7 @@ func (j *journey) publish(t *testing.T, transactions int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, url := range []string{j.url, j.reference.url} {
+		for _, url := range []string{j.url, j.reference.URL} {
 			exec(t, url, `SELECT badged.publish_batch('`+string(batch)+`')`)
 		}
 		for _, e := range evs {
@@ -93,17 +94,6 @@ func (j *journey) event() events.Event {
 		e.Type, e.Data.Seq = events.MessageDelivered, int64(j.events)
 	}
 	return e
-}
-
-// fold folds what there is, up to so many events in each partition.
-func (j *journey) fold(t *testing.T, limit int) *database {
-	t.Helper()
-	d := openDatabase(t, j.url)
-	for p := range foldtest.Partitions {
-		d.awaitVisible(t, p)
-		step(t, d.projector.partitions[p], limit)
-	}
-	return d
 }
 
 // listen puts the audit behind some event of partition 0.
@@ -148,9 +138,9 @@ func (j *journey) repair(t *testing.T) {
 		t.Fatalf("repairing: %v, %v", needed, err)
 	}
 	j.settled = true
-	d := openDatabase(t, j.url)
+	d := projectortest.Open(t, j.url)
 	for p := range foldtest.Partitions {
-		if diff := cmp.Diff(j.order[p], d.keys(t, p)); diff != "" {
+		if diff := cmp.Diff(j.order[p], keys(t, d, p)); diff != "" {
 			t.Fatalf("order in partition %d (-want +got):\n%s", p, diff)
 		}
 	}
@@ -176,12 +166,13 @@ func TestRepairKeepsTheOrder(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
 			j := &journey{
 				Rand: rand.New(rand.NewPCG(seed+i, 0)), servers: servers, server: servers[0],
-				url: servers[0].NewDB(t, migrated), reference: newDatabase(t), settled: true,
+				url: servers[0].NewDB(t, projectortest.Migrated()), reference: projectortest.New(t), settled: true,
 			}
 			for range 1 + j.IntN(3) {
 				j.publish(t, 5+j.IntN(15))
 				if j.settled && j.IntN(2) == 0 {
-					j.fold(t, 1+j.IntN(50))
+					projectortest.Open(t, j.url).Fold(t)
+					j.publish(t, j.IntN(5)) // not folded before the restore
 				}
 				if j.settled && j.IntN(2) == 0 {
 					j.listen(t)
@@ -206,21 +197,13 @@ func TestRepairKeepsTheOrder(t *testing.T) {
 // arrive checks the badges at the end.
 func (j *journey) arrive(t *testing.T) {
 	t.Helper()
-	d := openDatabase(t, j.url)
-	for p := range foldtest.Partitions {
-		d.awaitVisible(t, p)
-		j.reference.awaitVisible(t, p)
-	}
-	d.fold(t)
-	j.reference.fold(t)
-	if diff := cmp.Diff(j.reference.dump(t), d.dump(t)); diff != "" {
+	d := projectortest.Open(t, j.url)
+	d.Fold(t)
+	j.reference.Fold(t)
+	if diff := cmp.Diff(j.reference.Dump(t), d.Dump(t)); diff != "" {
 		t.Errorf("badges (-never moved +restored):\n%s", diff)
 	}
-	for p := range foldtest.Partitions {
-		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), p, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
-			t.Error(err)
-		}
-	}
+	replaytest.Verify(t, d.Pool, d.Log)
 }
 
 // Two young clusters give out the same ids: the transactions that copy events
@@ -228,7 +211,7 @@ func (j *journey) arrive(t *testing.T) {
 func TestRepairLogWhereIDsCoincide(t *testing.T) {
 	const n = 1500
 	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
-	original := openDatabase(t, from.NewDB(t, migrated))
+	original := projectortest.Open(t, from.NewDB(t, projectortest.Migrated()))
 	users := make([]string, foldtest.Partitions)
 	for p := range users {
 		users[p] = foldtest.User(p, 0)
@@ -238,8 +221,8 @@ func TestRepairLogWhereIDsCoincide(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := to.NewDB(t, pgtest.Template{})
-	first := currentID(t, original.url)
-	original.exec(t, fmt.Sprintf(`DO $$
+	first := currentID(t, original.URL)
+	original.Exec(t, fmt.Sprintf(`DO $$
 BEGIN
     FOR i IN 1..%d LOOP
         PERFORM badged.publish(jsonb_build_object('specversion', '1.0', 'id', i::text, 'source', 'test',
@@ -248,9 +231,9 @@ BEGIN
         COMMIT;
     END LOOP;
 END $$`, n, named))
-	original.fold(t)
+	original.Fold(t)
 	advance(t, url, max(0, int(first-currentID(t, url))))
-	to.Run(t, from.Run(t, nil, "pg_dump", "--format=custom", original.url), "pg_restore", "--exit-on-error", "--dbname="+url)
+	to.Run(t, from.Run(t, nil, "pg_dump", "--format=custom", original.URL), "pg_restore", "--exit-on-error", "--dbname="+url)
 	if id := currentID(t, url); id < first || id > first+n {
 		t.Fatalf("the restore ends with id %d, which is none of the events': %d to %d", id, first, first+n)
 	}
@@ -258,15 +241,13 @@ END $$`, n, named))
 	if err != nil || len(reports) != foldtest.Partitions || reports[0] != (renumber.Result{Partition: 0, Copied: n}) {
 		t.Fatalf("repairing: %v, %v", reports, err)
 	}
-	d := openDatabase(t, url)
+	d := projectortest.Open(t, url)
 	for p := range foldtest.Partitions {
-		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+		if diff := cmp.Diff(keys(t, original, p), keys(t, d, p)); diff != "" {
 			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 		}
-		if _, err := replay.NewVerifier(d.pool, d.log).Verify(t.Context(), p, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }}); err != nil {
-			t.Error(err)
-		}
 	}
+	replaytest.Verify(t, d.Pool, d.Log)
 }
 
 func currentID(t *testing.T, url string) int64 {

@@ -1,4 +1,4 @@
-package projector
+package rebuild
 
 import (
 	"context"
@@ -15,23 +15,25 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/replay"
 )
 
 // kill ends the session of the rebuild under way.
-func (d *database) kill(t testing.TB) {
+func kill(t testing.TB, d *projectortest.Database) {
 	t.Helper()
-	if n := d.lines(t, `SELECT pg_terminate_backend(pid, 10000)::text FROM pg_stat_activity
+	if n := d.Lines(t, `SELECT pg_terminate_backend(pid, 10000)::text FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'badged rebuild'`); !slices.Equal(n, []string{"true"}) {
 		t.Errorf("killed %v", n)
 	}
 }
 
-// shadows returns the tables that rebuilds have left.
-func (d *database) shadows(t testing.TB) []string {
+// stagingTables returns the tables that rebuilds have left.
+func stagingTables(t testing.TB, d *projectortest.Database) []string {
 	t.Helper()
-	return d.lines(t, `SELECT relname::text FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname LIKE '%rebuild'`)
+	return d.Lines(t, `SELECT relname::text FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname LIKE '%rebuild'`)
 }
 
 // rebuildStages are the places at which a rebuild that finds partition 0
@@ -46,43 +48,42 @@ var rebuildStages = []struct {
 	{name: "after copying users", done: 2},
 	{name: "after copying conversations", done: 3},
 	{name: "when the epoch changes", trigger: `AFTER UPDATE ON badged.partitions`},
-	{name: "when healings are forgotten", trigger: `AFTER DELETE ON badged.healed_users`},
+	{name: "when healed versions are forgotten", trigger: `AFTER DELETE ON badged.healed_users`},
 	{name: "when it is noted", trigger: `AFTER INSERT ON badged.rebuilt_partitions`},
 	{name: "when the swap is committed", trigger: `commit`},
 	{name: "with everything done", trigger: `AFTER DELETE ON badged.rebuilt_partitions`},
 }
 
-// Killed anywhere, a rebuild leaves the live tables as they were or as they
-// should be, and another goes on to the same end.
+// Killed anywhere, a rebuild leaves the live tables untouched or rebuilt, and the
+// next one finishes.
 func TestRebuildKilledAnywhere(t *testing.T) {
 	for _, stage := range rebuildStages {
 		t.Run(stage.name, func(t *testing.T) {
-			d, ann := startPlants(t)
-			d.fold(t)
-			right, schema, identities := d.dump(t), d.schema(t), d.identities(t)
-			d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-			wrong := d.dump(t)
+			d, ann := projectortest.NewForCorruptions(t)
+			right, looks, before := d.Dump(t), schema(t, d), identities(t, d)
+			d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+			wrong := d.Dump(t)
 			if stage.trigger != "" {
 				create := `CREATE TRIGGER fault ` + stage.trigger + ` FOR EACH STATEMENT`
 				if stage.trigger == "commit" {
 					create = `CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON badged.rebuilt_partitions DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
 				}
-				d.exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				d.Exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';
 END $$`)
-				d.exec(t, create+` EXECUTE FUNCTION fault()`)
+				d.Exec(t, create+` EXECUTE FUNCTION fault()`)
 			}
 			planned, done := 0, 0
-			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
+			_, err := tryRebuild(t.Context(), d, func(cfg *Config) {
 				cfg.Progress = watch{
 					planned: func(int, int64) {
 						if planned++; planned == stage.planned {
-							d.kill(t)
+							kill(t, d)
 						}
 					},
 					done: func() {
 						if done++; done == stage.done {
-							d.kill(t)
+							kill(t, d)
 						}
 					},
 				}
@@ -94,29 +95,29 @@ END $$`)
 			if strings.HasPrefix(stage.name, "with everything") {
 				after = right
 			}
-			if diff := cmp.Diff(after, d.dump(t)); diff != "" {
+			if diff := cmp.Diff(after, d.Dump(t)); diff != "" {
 				t.Errorf("it left (-want +got):\n%s", diff)
 			}
-			if kept := slices.Equal(identities, d.identities(t)); kept != (after == wrong) {
-				t.Errorf("tables and epochs were %v, are %v", identities, d.identities(t))
+			if kept := slices.Equal(before, identities(t, d)); kept != (after == wrong) {
+				t.Errorf("tables and epochs were %v, are %v", before, identities(t, d))
 			}
-			d.exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
-			for len(d.lines(t, `SELECT 'ending' FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged rebuild'`)) > 0 {
+			d.Exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
+			for len(d.Lines(t, `SELECT 'ending' FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged rebuild'`)) > 0 {
 			}
 
-			rebuilt := d.rebuild(t, nil)
+			rebuilt := rebuild(t, d, nil)
 			if after == wrong && (len(rebuilt) != foldtest.Partitions || rebuilt[0].DifferentUsers != 1) || after == right && len(rebuilt) != 0 {
 				t.Errorf("the next one rebuilt %v", rebuilt)
 			}
-			if diff := cmp.Diff(right, d.dump(t)); diff != "" {
+			if diff := cmp.Diff(right, d.Dump(t)); diff != "" {
 				t.Errorf("the rows are (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(schema, d.schema(t)); diff != "" || len(d.shadows(t)) > 0 {
+			if diff := cmp.Diff(looks, schema(t, d)); diff != "" || len(stagingTables(t, d)) > 0 {
 				t.Errorf("the tables are (-want +got):\n%s", diff)
 			}
-			d.append(t, foldtest.Deliver("c", 5, ann))
-			d.fold(t)
-			d.verifyAll(t, replay.VerifyOptions{})
+			d.Append(t, foldtest.Deliver("c", 5, ann))
+			d.Fold(t)
+			replaytest.Verify(t, d.Pool, d.Log)
 		})
 	}
 }
@@ -124,15 +125,14 @@ END $$`)
 // A rebuild that is interrupted between two partitions goes on with the rest,
 // unless it is to begin anew or is about one partition.
 func TestRebuildResumes(t *testing.T) {
-	d, _ := startPlants(t)
-	d.fold(t)
-	d.exec(t, `UPDATE badged.users SET total = 99 WHERE partition_id = 0`)
+	d, _ := projectortest.NewForCorruptions(t)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE partition_id = 0`)
 	interrupt := func() {
 		killed := false
-		rebuilt, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
+		rebuilt, err := tryRebuild(t.Context(), d, func(cfg *Config) {
 			cfg.Progress = watch{planned: func(partition int, _ int64) {
 				if partition == 2 && !killed {
-					d.kill(t)
+					kill(t, d)
 					killed = true
 				}
 			}}
@@ -141,9 +141,9 @@ func TestRebuildResumes(t *testing.T) {
 			t.Fatalf("interrupted, it ended with %v after %v", err, rebuilt)
 		}
 	}
-	of := func(change func(*rebuild.Config)) (before, rebuilt []int) {
-		for _, p := range d.rebuild(t, func(cfg *rebuild.Config) {
-			cfg.Resumed = func(done []rebuild.Result) {
+	of := func(change func(*Config)) (before, rebuilt []int) {
+		for _, p := range rebuild(t, d, func(cfg *Config) {
+			cfg.Resumed = func(done []Result) {
 				for _, p := range done {
 					before = append(before, p.Partition)
 				}
@@ -170,45 +170,43 @@ func TestRebuildResumes(t *testing.T) {
 		t.Errorf("the one after that rebuilt %v after %v", rebuilt, before)
 	}
 	interrupt()
-	if before, rebuilt := of(func(cfg *rebuild.Config) { cfg.Anew = true }); before != nil || len(rebuilt) != foldtest.Partitions {
+	if before, rebuilt := of(func(cfg *Config) { cfg.Anew = true }); before != nil || len(rebuilt) != foldtest.Partitions {
 		t.Errorf("anew it rebuilt %v after %v", rebuilt, before)
 	}
 }
 
-// One that is cancelled leaves nothing but the live tables, untouched.
+// A cancelled rebuild leaves the live tables untouched and no others.
 func TestRebuildIsCancelled(t *testing.T) {
-	d, ann := startPlants(t)
-	d.fold(t)
-	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	before, identities := d.dump(t), d.identities(t)
+	d, ann := projectortest.NewForCorruptions(t)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	before, tables := d.Dump(t), identities(t, d)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := d.tryRebuild(ctx, func(cfg *rebuild.Config) {
+	_, err := tryRebuild(ctx, d, func(cfg *Config) {
 		cfg.MaxLoad = 1e-9 // none but one that is cancelled gets past a pause
 		cfg.Progress = watch{done: cancel}
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	if diff := cmp.Diff(before, d.dump(t)); diff != "" || !slices.Equal(identities, d.identities(t)) || len(d.shadows(t)) > 0 {
-		t.Errorf("it left %v, rows (-before +after):\n%s", d.shadows(t), diff)
+	if diff := cmp.Diff(before, d.Dump(t)); diff != "" || !slices.Equal(tables, identities(t, d)) || len(stagingTables(t, d)) > 0 {
+		t.Errorf("it left %v, rows (-before +after):\n%s", stagingTables(t, d), diff)
 	}
 }
 
-// There is one at a time, and it says which.
+// A second rebuild fails and names the first.
 func TestRebuildIsRefusedBesideAnother(t *testing.T) {
-	d, _ := startPlants(t)
-	d.fold(t)
+	d, _ := projectortest.NewForCorruptions(t)
 	tried := false
-	d.rebuild(t, func(cfg *rebuild.Config) {
+	rebuild(t, d, func(cfg *Config) {
 		cfg.Progress = watch{planned: func(int, int64) {
 			if tried {
 				return
 			}
 			tried = true
-			pid := d.lines(t, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged rebuild'`)
-			_, err := d.tryRebuild(t.Context(), onlyPartition(3))
-			var running *rebuild.RunningError
+			pid := d.Lines(t, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged rebuild'`)
+			_, err := tryRebuild(t.Context(), d, onlyPartition(3))
+			var running *RunningError
 			if !errors.As(err, &running) || fmt.Sprint(running.PID) != pid[0] || running.Application != "badged rebuild" {
 				t.Errorf("a second one beside %v ended with %v", pid, err)
 			}
@@ -219,13 +217,12 @@ func TestRebuildIsRefusedBesideAnother(t *testing.T) {
 	}
 }
 
-// Whoever reads the live tables at length is waited for, and named; others are
-// served meanwhile, and events are folded.
+// A rebuild waits for a long reader of the live tables and names it. Meanwhile
+// others are served and events are folded.
 func TestRebuildWaitsForReaders(t *testing.T) {
-	d, ann := startPlants(t)
-	d.fold(t)
-	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	reading, err := pgx.Connect(t.Context(), d.url)
+	d, ann := projectortest.NewForCorruptions(t)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	reading, err := pgx.Connect(t.Context(), d.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,19 +231,19 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocked := 0
-	rebuilt := d.rebuild(t, func(cfg *rebuild.Config) {
+	rebuilt := rebuild(t, d, func(cfg *Config) {
 		cfg.Progress = watch{blocked: func(partition, pid int) {
 			blocked++
 			if uint32(pid) != reading.PgConn().PID() || partition != 0 {
 				t.Errorf("partition %d is said to be blocked by %d", partition, pid)
 			}
-			if b := d.badge(t, ann); b.Total != 99 {
+			if b := d.Badge(t, ann); b.Total != 99 {
 				t.Errorf("meanwhile the badge is %+v", b)
 			}
-			// Of one who was right, and is named by an event after that is known.
-			d.exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'd'`, foldtest.User(0, 1))
-			d.append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)), foldtest.Deliver("c", 1, foldtest.User(0, 7)))
-			d.fold(t)
+			// Of a user found right before, whom a later event names.
+			d.Exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'd'`, foldtest.User(0, 1))
+			d.Append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)), foldtest.Deliver("c", 1, foldtest.User(0, 7)))
+			d.Fold(t)
 			if _, err := reading.Exec(t.Context(), `COMMIT`); err != nil {
 				t.Error(err)
 			}
@@ -255,20 +252,24 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 	if blocked != 1 || rebuilt[0].DifferentUsers != 2 {
 		t.Errorf("blocked %d times, it found %+v", blocked, rebuilt[0])
 	}
-	d.verifyAll(t, replay.VerifyOptions{})
+	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// Verifying goes by one instant, also where the tables are about to be swapped.
+// A rebuild waits for a comparison under way, which goes by one snapshot.
 func TestRebuildWaitsForVerifying(t *testing.T) {
-	d, ann := startPlants(t)
-	d.fold(t)
-	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	d, ann := projectortest.NewForCorruptions(t)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	blocked, ended := make(chan struct{}, 1), make(chan error, 1)
-	err := replay.WithSnapshot(t.Context(), d.pool, 0, foldtest.Partitions, func(in *replay.Snapshot) error {
-		d.append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)))
-		d.fold(t)
+	found := 0
+	_, err := replay.NewVerifier(d.Pool, d.Log).Verify(t.Context(), 0, replay.VerifyOptions{Found: func(difference replay.Difference) {
+		if found++; difference.Field != "total" || found > 1 {
+			t.Error(difference)
+			return
+		}
+		d.Append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)))
+		d.Fold(t)
 		go func() {
-			_, err := d.tryRebuild(t.Context(), func(cfg *rebuild.Config) {
+			_, err := tryRebuild(t.Context(), d, func(cfg *Config) {
 				cfg.Progress = watch{blocked: func(int, int) { blocked <- struct{}{} }}
 			})
 			ended <- err
@@ -278,42 +279,32 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 		case err := <-ended:
 			t.Errorf("the tables were swapped while they were compared: %v", err)
 		}
-		c := replay.Comparison{In: in, Options: replay.VerifyOptions{Found: func(d replay.Difference) {
-			if d.Field != "total" {
-				t.Error(d)
-			}
-		}}}
-		r, err := in.ReplayOf(t.Context(), []string{ann})
-		if err != nil {
-			return err
-		}
-		return c.Compare(t.Context(), r)
-	})
-	if err != nil {
+	}})
+	if err != nil || found != 1 {
+		t.Fatalf("%d differences, %v", found, err)
+	}
+	if err := projectortest.Await(t, ended, "the rebuild"); err != nil {
 		t.Fatal(err)
 	}
-	if err := await(t, ended, "the rebuild"); err != nil {
-		t.Fatal(err)
-	}
-	d.verifyAll(t, replay.VerifyOptions{})
+	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// While events pour in and users are read, nobody sees a wrong number or one
-// from before; and whatever happened meanwhile is in the new tables.
-func TestRebuildWhileEventsPourIn(t *testing.T) {
-	d := newDatabase(t)
-	p, _, stop := d.startOwner(t, func(cfg *Config) { cfg.MaxBatch = 50 })
+// Under load readers see no wrong number and none from before, and the new tables
+// have every event.
+func TestRebuildUnderLoad(t *testing.T) {
+	d := projectortest.New(t)
+	p := d.Start(t, func(cfg *projector.Config) { cfg.MaxBatch = 50 })
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0), foldtest.User(1, 1)}
 	var enough atomic.Bool
-	var pouring sync.WaitGroup
-	pouring.Go(func() {
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
 		for seq := int64(1); !enough.Load(); seq++ {
 			evs := []events.Event{
 				foldtest.Deliver("c", seq, users...), foldtest.Deliver(fmt.Sprint("d", seq%7), seq, users[seq%4]),
 				foldtest.Event(fmt.Sprint("m", seq%50), events.ConversationMarkedUnread, "marked", nil, users...),
 				foldtest.Event(fmt.Sprint("r", seq), events.ConversationRead, "marked", foldtest.UpTo(1), users[seq%4]),
 			}
-			r, err := d.log.Append(t.Context(), evs...)
+			r, err := d.Log.Append(t.Context(), evs...)
 			if err != nil {
 				t.Error(err)
 				return
@@ -324,11 +315,11 @@ func TestRebuildWhileEventsPourIn(t *testing.T) {
 		}
 	})
 	epochs := map[string]struct{}{}
-	pouring.Go(func() {
+	publishing.Go(func() {
 		versions := map[string]int64{}
 		for !enough.Load() {
 			for _, id := range users {
-				s, err := d.reader.Snapshot(t.Context(), id)
+				s, err := d.Reader.Snapshot(t.Context(), id)
 				if err != nil {
 					t.Error(err)
 					return
@@ -348,30 +339,30 @@ func TestRebuildWhileEventsPourIn(t *testing.T) {
 	})
 	const corruptions = 2
 	for i := range corruptions {
-		for len(d.bus.of(users[0])) == 0 { // so that there is something to copy
-			await(t, d.bus.published, "an update")
+		for len(d.Bus.Of(users[0])) == 0 { // so that there is something to copy
+			projectortest.Await(t, d.Bus.Published, "an update")
 		}
 		// A row that nothing else changes, so that no batch writes over it, in a
 		// way that leaves the sums right.
-		d.exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, jsonb_build_object('conversation_id', 'zombie', 'unread', 0, 'marked_unread', false, 'unread_set', '{}', 'mention_set', '{}'))).*
+		d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, jsonb_build_object('conversation_id', 'zombie', 'unread', 0, 'marked_unread', false, 'unread_set', '{}', 'mention_set', '{}'))).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, users[0])
-		rebuilt := d.rebuild(t, func(cfg *rebuild.Config) { cfg.MaxLoad = 0.5 })
+		rebuilt := rebuild(t, d, func(cfg *Config) { cfg.MaxLoad = 0.5 })
 		if rebuilt[0].DifferentUsers != 1 || rebuilt[1].DifferentUsers != 0 || rebuilt[0].First[0].ConversationID != "zombie" {
 			t.Errorf("round %d found %+v", i, rebuilt)
 		}
 	}
 	enough.Store(true)
-	pouring.Wait()
-	stop()
-	d.fold(t)
-	d.verifyAll(t, replay.VerifyOptions{})
+	publishing.Wait()
+	d.AwaitFolded(t)
+	p.Stop()
+	replaytest.Verify(t, d.Pool, d.Log)
 	if len(epochs) < 3 {
 		t.Errorf("readers saw epochs %v", epochs)
 	}
 	for _, id := range users {
 		version, epoch := int64(0), ""
 		ended := map[string]struct{}{}
-		for _, u := range d.bus.of(id) {
+		for _, u := range d.Bus.Of(id) {
 			if _, again := ended[u.Epoch]; again || u.Epoch == epoch && u.Version <= version {
 				t.Fatalf("version %d of %s was told after %d of %s", u.Version, u.Epoch, version, epoch)
 			}

@@ -1,47 +1,50 @@
-package projector
+package expiry
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/expiry"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/replay"
 )
 
-// Two that sweep at once, lock or no lock, come to what one would have.
+// Two sweeps at once, as without the lock, expire what one would.
 func TestTwoSweepersAtOnce(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0)}
 	for i := range 30 {
-		d.appendAgo(t, 2*week, foldtest.Deliver(fmt.Sprint("team ", i), 1, users...))
+		d.AppendAgo(t, 2*week, foldtest.Deliver(fmt.Sprint("team ", i), 1, users...))
 	}
-	d.fold(t)
-	p := d.newProjector(t, nil)
-	run(t, p)
+	d.Fold(t)
+	d.StopFolding()
+	p := d.Start(t, nil)
 	var wg sync.WaitGroup
 	for i := range 2 {
-		x, conn := d.newExpiry(t, func(cfg *expiry.Config) { cfg.Log, cfg.BatchSize = waking{d.log, p}, 7+i }), d.connect(t)
+		x, conn := newExpiry(t, d, func(cfg *Config) { cfg.Log, cfg.BatchSize = waking{d.Log, p}, 7+i }), d.Connect(t)
 		wg.Go(func() {
-			if err := x.Sweep(t.Context(), conn); err != nil {
+			if err := x.sweep(t.Context(), conn); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	same(t, "still unread", []string{}, d.unread(t))
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
 	for _, user := range users {
-		if b := d.badge(t, user); b.Total != 0 || b.Version != 60 {
+		if b := d.Badge(t, user); b.Total != 0 || b.Version != 60 {
 			t.Errorf("%s has %d at version %d, want 0 at 60", user, b.Total, b.Version)
 		}
 	}
@@ -50,7 +53,7 @@ func TestTwoSweepersAtOnce(t *testing.T) {
 // waking is a log whose projector knows at once what is appended.
 type waking struct {
 	log       *events.Log
-	projector *Projector
+	projector *projectortest.Running
 }
 
 func (w waking) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
@@ -67,16 +70,16 @@ const (
 )
 
 // startExpiry runs an expiry sweep until the test ends or stop is called.
-func (d *database) startExpiry(t *testing.T, change func(*expiry.Config)) (log *diary, stop func()) {
+func startExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) (log *projectortest.LogRecorder, stop func()) {
 	t.Helper()
-	log = newDiary()
-	x := d.newExpiry(t, func(cfg *expiry.Config) {
-		cfg.Logger, cfg.Interval, cfg.StandbyInterval = slog.New(log), time.Hour, 10*time.Millisecond
+	log = projectortest.NewLogRecorder()
+	x := newExpiry(t, d, func(cfg *Config) {
+		cfg.Logger, cfg.Interval, cfg.StandbyInterval = log.Logger(), time.Hour, 10*time.Millisecond
 		if change != nil {
 			change(cfg)
 		}
 	})
-	return log, runUntilStopped(t, x.Run)
+	return log, projectortest.Run(t, x.Run)
 }
 
 const expiryLocksSQL = `SELECT pid FROM pg_locks
@@ -85,56 +88,66 @@ WHERE locktype = 'advisory' AND granted AND classid = $1 AND database = (SELECT 
 // One instance sweeps. When it stops, another takes over and sweeps at once;
 // when that one is killed, the next does, and the killed one stands by.
 func TestOneInstanceSweeps(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(1, 0)
-	d.appendAgo(t, week+time.Hour, foldtest.Deliver("c", 1, ann))
-	d.fold(t)
-	first, stopFirst := d.startExpiry(t, nil)
-	first.await(t, sweepsHere)
-	first.await(t, swept)
-	same(t, "still unread", []string{}, d.unread(t))
+	d.AppendAgo(t, week+time.Hour, foldtest.Deliver("c", 1, ann))
+	d.Fold(t)
+	first, stopFirst := startExpiry(t, d, nil)
+	first.Await(t, sweepsHere)
+	first.Await(t, swept)
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
 
-	var l link
-	second, _ := d.startExpiry(t, func(cfg *expiry.Config) { cfg.Pool = l.pool(t, d) })
-	d.appendAgo(t, week+time.Hour, foldtest.Deliver("c", 2, ann))
-	d.fold(t)
-	same(t, "unread while the first waits", []string{"c: 1"}, d.unread(t))
+	var shut atomic.Bool // the network of the second
+	second, _ := startExpiry(t, d, func(cfg *Config) {
+		cfg.Pool = projectortest.NewPool(t, d.URL, func(cfg *pgxpool.Config) {
+			dial := cfg.ConnConfig.DialFunc
+			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if shut.Load() {
+					return nil, errors.New("the network is down")
+				}
+				return dial(ctx, network, address)
+			}
+		})
+	})
+	d.AppendAgo(t, week+time.Hour, foldtest.Deliver("c", 2, ann))
+	d.Fold(t)
+	projectortest.Same(t, "unread while the first waits", []string{"c: 1"}, unread(t, d))
 	stopFirst()
-	second.await(t, sweepsHere)
-	second.await(t, swept)
-	same(t, "still unread", []string{}, d.unread(t))
+	second.Await(t, sweepsHere)
+	second.Await(t, swept)
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
 
-	third, _ := d.startExpiry(t, nil)
-	d.appendAgo(t, week+time.Hour, foldtest.Deliver("c", 3, ann))
-	d.fold(t)
-	l.shut.Store(true) // or it might be back before the third has looked
-	same(t, "sessions killed", []string{"true"},
-		d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, expiry.LockClass))
-	third.await(t, sweepsHere)
-	l.shut.Store(false)
-	third.await(t, swept)
-	same(t, "still unread", []string{}, d.unread(t))
-	if n := len(d.lines(t, `SELECT pid::text FROM (`+expiryLocksSQL+`) AS holder`, expiry.LockClass)); n != 1 {
+	third, _ := startExpiry(t, d, nil)
+	d.AppendAgo(t, week+time.Hour, foldtest.Deliver("c", 3, ann))
+	d.Fold(t)
+	shut.Store(true) // or it might be back before the third has looked
+	projectortest.Same(t, "sessions killed", []string{"true"},
+		d.Lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, lockClass))
+	third.Await(t, sweepsHere)
+	shut.Store(false)
+	third.Await(t, swept)
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
+	if n := len(d.Lines(t, `SELECT pid::text FROM (`+expiryLocksSQL+`) AS holder`, lockClass)); n != 1 {
 		t.Errorf("%d sessions hold the lock", n)
 	}
 }
 
 // A sweep whose session is lost says so, comes back and goes on.
 func TestExpiryComesBack(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(1, 0)
-	metrics := expiry.NewMetrics(nil)
-	log, _ := d.startExpiry(t, func(cfg *expiry.Config) { cfg.Interval, cfg.Metrics = time.Millisecond, metrics })
-	log.await(t, swept)
-	d.lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, expiry.LockClass)
-	log.await(t, "the expiry session ended, will try again")
-	if n := count(metrics.Failed); n != 1 {
+	metrics := NewMetrics(nil)
+	log, _ := startExpiry(t, d, func(cfg *Config) { cfg.Interval, cfg.Metrics = time.Millisecond, metrics })
+	log.Await(t, swept)
+	d.Lines(t, `SELECT pg_terminate_backend(pid)::text FROM (`+expiryLocksSQL+`) AS holder`, lockClass)
+	log.Await(t, "the expiry session ended, will try again")
+	if n := projectortest.Count(metrics.failed); n != 1 {
 		t.Errorf("%d failures are counted, want 1", n)
 	}
-	log.await(t, sweepsHere)
-	d.append(t, foldtest.Deliver("c", 1, ann)) // long after noon: never stale
-	log.await(t, swept)
-	if got := d.expired(t); len(got) != 0 {
+	log.Await(t, sweepsHere)
+	d.Append(t, foldtest.Deliver("c", 1, ann)) // long after noon: never stale
+	log.Await(t, swept)
+	if got := expired(t, d); len(got) != 0 {
 		t.Errorf("expired %v", got)
 	}
 }
@@ -143,8 +156,8 @@ func TestExpiryComesBack(t *testing.T) {
 // anything that is stale, and the log alone gives the tables, down to when each
 // conversation was delivered to.
 func TestSweepsAreCompleteAndInTheLog(t *testing.T) {
-	d := newDatabase(t)
-	conn := d.connect(t)
+	d := projectortest.New(t)
+	conn := d.Connect(t)
 	n, ago := 0, time.Duration(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
@@ -152,46 +165,45 @@ func TestSweepsAreCompleteAndInTheLog(t *testing.T) {
 		for i := range history {
 			history[i].Source = fmt.Sprint("history ", n)
 			ago -= time.Duration(rapid.IntRange(0, 400).Draw(rt, "minutes later")) * time.Minute
-			d.appendAgo(t, ago, history[i])
+			d.AppendAgo(t, ago, history[i])
 			if rapid.IntRange(0, 4).Draw(rt, "sweep") > 0 {
 				continue
 			}
-			d.fold(t)
+			d.Fold(t)
 			now, limit := foldtest.Noon.Add(-ago), func(category string) time.Duration {
 				return time.Duration(rapid.IntRange(1, 48).Draw(rt, category)) * time.Hour
 			}
 			chat, others := limit("chat"), limit("others")
-			x := d.newExpiry(t, func(cfg *expiry.Config) {
+			x := newExpiry(t, d, func(cfg *Config) {
 				cfg.After = map[string]time.Duration{"chat": chat, "*": others}
 				cfg.Now = func() time.Time { return now }
 			})
-			x.PageSize = rapid.IntRange(1, 5).Draw(rt, "page")
-			if err := x.Sweep(t.Context(), conn); err != nil {
+			x.pageSize = rapid.IntRange(1, 5).Draw(rt, "page")
+			if err := x.sweep(t.Context(), conn); err != nil {
 				rt.Fatal(err)
 			}
-			if left := d.lines(t, `SELECT user_id || ' ' || conversation_id FROM badged.conversations
+			if left := d.Lines(t, `SELECT user_id || ' ' || conversation_id FROM badged.conversations
 WHERE (unread > 0 OR marked_unread) AND last_seq + read_seq > 0 AND delivered_hour < CASE category WHEN 'chat' THEN $1::bigint ELSE $2::bigint END`,
 				badge.HourOf(now.Add(-chat)), badge.HourOf(now.Add(-others))); len(left) > 0 {
 				rt.Fatalf("a sweep has left %v", left)
 			}
 		}
-		d.fold(t)
+		d.Fold(t)
 	})
-	if len(d.expired(t)) == 0 {
+	if len(expired(t, d)) == 0 {
 		t.Fatal("nothing expired, so that nothing is shown")
 	}
-	d.appendAgo(t, ago, foldtest.Deliver("last", 1, "dan")) // the sums count what is unread, and the last sweep may have left nothing
-	d.fold(t)
-	d.verifyAll(t, replay.VerifyOptions{})
-	d.checkSums(t)
+	d.AppendAgo(t, ago, foldtest.Deliver("last", 1, "dan")) // the sums count what is unread, and the last sweep may have left nothing
+	d.Fold(t)
+	replaytest.Verify(t, d.Pool, d.Log)
 }
 
 // Among very many conversations a sweep looks at those of the hours that it is
 // to look at, in the order of the index, and no others.
 func TestStaleConversationsAreFoundByIndex(t *testing.T) {
-	d := newDatabase(t)
-	conn := d.connect(t)
-	d.exec(t, `INSERT INTO badged.conversations_p00 (partition_id, version, read_seq, last_seq, unread, mentions, level, marked_unread,
+	d := projectortest.New(t)
+	conn := d.Connect(t)
+	d.Exec(t, `INSERT INTO badged.conversations_p00 (partition_id, version, read_seq, last_seq, unread, mentions, level, marked_unread,
     user_id, conversation_id, category, unread_set, mention_set, recalled_set, delivered_hour)
 SELECT 0, 1, CASE WHEN n % 2 = 0 THEN 1 ELSE 0 END, 1, n % 2, 0, 'all', false,
     'user-' || n % 1000, 'conversation-' || n, (ARRAY['chat', 'likes', 'system'])[1 + n % 3],
@@ -199,14 +211,14 @@ SELECT 0, 1, CASE WHEN n % 2 = 0 THEN 1 ELSE 0 END, 1, n % 2, 0, 'all', false,
 FROM generate_series(1, 60000) AS n`)
 	for _, statistics := range []string{"no", "ANALYZE badged.conversations_p00"} {
 		if statistics != "no" {
-			d.exec(t, statistics)
+			d.Exec(t, statistics)
 		}
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(statistics+" statistics/"+mode, func(t *testing.T) {
 				for _, sql := range []string{
 					`DEALLOCATE ALL`, `SET plan_cache_mode = ` + mode,
-					`PREPARE stale (text, integer, integer, text, text, bigint) AS ` + named(t, "expiry/expiry.sql").Of(0, "find stale conversations"),
-					`PREPARE categories AS ` + named(t, "expiry/expiry.sql").Of(0, "list the categories"),
+					`PREPARE stale (text, integer, integer, text, text, bigint) AS ` + statements.Of(0, "find stale conversations"),
+					`PREPARE categories AS ` + statements.Of(0, "list the categories"),
 				} {
 					if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 						t.Fatal(err)

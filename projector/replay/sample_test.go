@@ -1,4 +1,4 @@
-package projector
+package replay
 
 import (
 	"bytes"
@@ -9,17 +9,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/pubsub"
 )
 
 func TestSampleTellsWhatIsWrong(t *testing.T) {
-	d, ann := startPlants(t)
-	d.fold(t)
+	d, ann := projectortest.NewForCorruptions(t)
 	var log bytes.Buffer
 	owner := &recordingOwner{}
-	s, err := replay.NewSampler(replay.SamplerConfig{
-		Pool: d.pool, Log: d.log, Owner: owner, Interval: time.Hour, Users: 16,
+	s, err := NewSampler(SamplerConfig{
+		Pool: d.Pool, Log: d.Log, Owner: owner, Interval: time.Hour, Users: 16,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
@@ -28,15 +27,15 @@ func TestSampleTellsWhatIsWrong(t *testing.T) {
 	since := time.Hour
 	verifySome := func(partition int) (ran bool) {
 		t.Helper()
-		ran, err := s.VerifySome(t.Context(), replay.NewVerifier(d.pool, d.log), partition, since)
+		ran, err := s.verifySome(t.Context(), NewVerifier(d.Pool, d.Log), partition, since)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return ran
 	}
-	m := s.Cfg.Metrics
+	m := s.cfg.Metrics
 	counts := func() [4]int {
-		return [4]int{count(m.Users), count(m.Mismatches), count(m.Healed), count(m.PutOff)}
+		return [4]int{projectortest.Count(m.users), projectortest.Count(m.mismatches), projectortest.Count(m.healed), projectortest.Count(m.putOff)}
 	}
 	if !verifySome(0) { // three users there
 		t.Error("a short log was put off")
@@ -46,10 +45,10 @@ func TestSampleTellsWhatIsWrong(t *testing.T) {
 		t.Errorf("counts are %v, it says %s", got, log.String())
 	}
 
-	d.exec(t, `UPDATE badged.users SET total = 99, mentions = 9 WHERE user_id = $1`, ann)
+	d.Exec(t, `UPDATE badged.users SET total = 99, mentions = 9 WHERE user_id = $1`, ann)
 	verifySome(0)
-	if got := counts(); got != [4]int{6, 1, 0, 0} || d.badge(t, ann).Total != 99 {
-		t.Errorf("counts are %v, the total is %d", got, d.badge(t, ann).Total)
+	if got := counts(); got != [4]int{6, 1, 0, 0} || d.Badge(t, ann).Total != 99 {
+		t.Errorf("counts are %v, the total is %d", got, d.Badge(t, ann).Total)
 	}
 	for _, want := range []string{"level=ERROR", ann, "total is 99 in the table, 4 by the log", "mentions is 9 in the table, 1 by the log"} {
 		if !strings.Contains(log.String(), want) {
@@ -57,18 +56,18 @@ func TestSampleTellsWhatIsWrong(t *testing.T) {
 		}
 	}
 
-	s.Cfg.SelfHeal = true
+	s.cfg.SelfHeal = true
 	verifySome(0)
-	if got := counts(); got != [4]int{9, 2, 1, 0} || d.badge(t, ann).Total != 4 {
-		t.Errorf("counts are %v, the total is %d", got, d.badge(t, ann).Total)
+	if got := counts(); got != [4]int{9, 2, 1, 0} || d.Badge(t, ann).Total != 4 {
+		t.Errorf("counts are %v, the total is %d", got, d.Badge(t, ann).Total)
 	}
 	if updates := owner.told; len(updates) != 1 || updates[0].UserID != ann || updates[0].Version != 9 {
 		t.Errorf("the bus is told %+v", updates)
 	}
 
-	d.exec(t, `ALTER TABLE badged.events_p00 ALTER payload SET STORAGE EXTERNAL`)
-	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
-VALUES (pg_current_xact_id(), gen_random_uuid(), to_json(repeat('x', $1)))`, replay.SampleFloor/replay.SearchPasses)
+	d.Exec(t, `ALTER TABLE badged.events_p00 ALTER payload SET STORAGE EXTERNAL`)
+	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), to_json(repeat('x', $1)))`, sampleFloor/searchPasses)
 	since = time.Millisecond
 	if ran := verifySome(0); ran || counts() != [4]int{9, 2, 1, 1} {
 		t.Errorf("in a long log, soon after the last run: %t, counts are %v", ran, counts())
@@ -90,7 +89,7 @@ func TestSampleSize(t *testing.T) {
 		{10, time.Minute, 0, 10},
 		{10, time.Minute, 100 * MiB, 10},
 		{16, time.Minute, 100 * MiB, 16},
-		{99, time.Minute, 0, replay.MaxSought},
+		{99, time.Minute, 0, maxSought},
 		{10, time.Minute, 400 * MiB, 5},
 		{10, time.Minute, 760 * MiB, 1},
 		{10, time.Minute, 800 * MiB, 0},
@@ -99,7 +98,7 @@ func TestSampleSize(t *testing.T) {
 		{10, time.Millisecond, 12 * MiB, 1},
 		{10, time.Millisecond, 16 * MiB, 0},
 	} {
-		if got := replay.SampleSize(tc.wanted, tc.since, tc.logBytes); got != tc.want {
+		if got := sampleSize(tc.wanted, tc.since, tc.logBytes); got != tc.want {
 			t.Errorf("of %d users %s after others in %d MiB, %d are verified, want %d", tc.wanted, tc.since, tc.logBytes/MiB, got, tc.want)
 		}
 	}
@@ -113,16 +112,16 @@ func (o *recordingOwner) Tell(updates []pubsub.Update) { o.told = append(o.told,
 
 // A sampler that runs counts and logs a failure.
 func TestSamplerFailureIsCounted(t *testing.T) {
-	d := newDatabase(t)
-	d.exec(t, `ALTER TABLE badged.users_p00 RENAME TO mislaid`)
-	log := newDiary()
-	s, err := replay.NewSampler(replay.SamplerConfig{Pool: d.pool, Log: d.log, Owner: &recordingOwner{}, Interval: time.Millisecond, Logger: slog.New(log)})
+	d := projectortest.New(t)
+	d.Exec(t, `ALTER TABLE badged.users_p00 RENAME TO mislaid`)
+	log := projectortest.NewLogRecorder()
+	s, err := NewSampler(SamplerConfig{Pool: d.Pool, Log: d.Log, Owner: &recordingOwner{}, Interval: time.Millisecond, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runUntilStopped(t, s.Run)
-	log.await(t, "cannot verify a sample of users")
-	if count(s.Cfg.Metrics.Failed) == 0 {
+	projectortest.Run(t, s.Run)
+	log.Await(t, "cannot verify a sample of users")
+	if projectortest.Count(s.cfg.Metrics.failed) == 0 {
 		t.Error("the failure to verify is not counted")
 	}
 }
@@ -130,22 +129,24 @@ func TestSamplerFailureIsCounted(t *testing.T) {
 // A sampler that runs finds a wrong badge by itself, heals it, and tells the bus
 // under a greater version.
 func TestSamplerHeals(t *testing.T) {
-	d, ann := startPlants(t)
-	d.fold(t)
-	before := d.badge(t, ann)
-	d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	d, ann := projectortest.NewForCorruptions(t)
+	before := d.Badge(t, ann)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 	r := prometheus.NewRegistry()
-	p, _, _ := d.startOwner(t, nil)
-	s, err := replay.NewSampler(replay.SamplerConfig{Pool: d.pool, Log: d.log, Owner: p, Interval: time.Millisecond, SelfHeal: true, Metrics: replay.NewSamplerMetrics(r)})
+	d.StopFolding()
+	p := d.Start(t, nil)
+	s, err := NewSampler(SamplerConfig{Pool: d.Pool, Log: d.Log, Owner: p, Interval: time.Millisecond, SelfHeal: true, Metrics: NewSamplerMetrics(r)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runUntilStopped(t, s.Run)
-	d.bus.awaitTotal(t, ann, before.Total)
-	if updates := d.bus.of(ann); len(updates) != 1 || updates[0].Version <= before.Version {
+	projectortest.Run(t, s.Run)
+	for len(d.Bus.Of(ann)) < 2 {
+		projectortest.Await(t, d.Bus.Published, "an update")
+	}
+	if updates := d.Bus.Of(ann); len(updates) != 2 || updates[1].Version <= before.Version {
 		t.Errorf("version %d was followed by %+v", before.Version, updates)
 	}
-	if b := d.badge(t, ann); b.Total != before.Total || b.Version <= before.Version {
+	if b := d.Badge(t, ann); b.Total != before.Total || b.Version <= before.Version {
 		t.Errorf("the badge is %+v, it was %+v", b, before)
 	}
 	families, err := r.Gather()

@@ -1,4 +1,4 @@
-package projector
+package replay
 
 import (
 	"context"
@@ -14,21 +14,12 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/projector/replay"
 )
 
-func (d *database) explain(t testing.TB, user string, at time.Time) replay.Explanation {
-	t.Helper()
-	e, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), user, replay.Question{At: at})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
 // tellExplanation tells an explanation in lines, without times and positions.
-func tellExplanation(e replay.Explanation) string {
+func tellExplanation(e Explanation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "total %d, mentions %d\n", e.Total, e.Mentions)
 	for _, c := range e.Conversations {
@@ -196,15 +187,15 @@ c adds 1 of 1 at level all; 1 by c/1
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := newDatabase(t)
+			d := projectortest.New(t)
 			var first string
 			for i, e := range tc.story {
-				d.append(t, e)
-				if d.fold(t); i == 0 {
-					first = d.position(t, 0).String()
+				d.Append(t, e)
+				if d.Fold(t); i == 0 {
+					first = d.Position(t, 0).String()
 				}
 			}
-			e := d.explain(t, ann, time.Time{})
+			e := explain(t, d, ann, Question{})
 			if diff := cmp.Diff(strings.ReplaceAll(tc.want, "POSITION", first), tellExplanation(e)); diff != "" {
 				t.Errorf("after\n%sthe explanation is (-want +got):\n%s", foldtest.Story(tc.story), diff)
 			}
@@ -213,40 +204,6 @@ c adds 1 of 1 at level all; 1 by c/1
 			}
 		})
 	}
-}
-
-// Whatever the history: the messages that an explanation counts are the unread
-// sets of the model, each put there by an event that says so, and the sums are
-// those of the tables.
-func TestExplainedMessagesAreTheUnreadSets(t *testing.T) {
-	d := newDatabase(t)
-	n := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		n++
-		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
-		for i := range history {
-			history[i].Source = fmt.Sprint("history ", n)
-		}
-		start := d.positions(t)
-		d.appendAndFold(t, rt, history)
-		for _, id := range users {
-			p := events.PartitionOf(id, foldtest.Partitions)
-			truth := foldtest.Model{Events: history, Generations: d.generationsOf(t, history, p, start[p])}
-			e := d.explain(t, id, time.Time{})
-			if diff := cmp.Diff(unreadSets(truth.Conversations(id)), explainedSets(e)); diff != "" {
-				rt.Fatalf("after\n%sthe messages of %s are (-want +got):\n%s", foldtest.Story(history), id, diff)
-			}
-			if diff := cmp.Diff(d.badge(t, id), *e.Table); diff != "" || !e.Agrees {
-				rt.Fatalf("after\n%s%s does not agree (%v), the table (-want +got):\n%s", foldtest.Story(history), id, e.Agrees, diff)
-			}
-			for _, c := range e.Conversations {
-				if fault := faultOf(c, truth.FoldedFor(id)); fault != "" {
-					rt.Fatalf("after\n%sthe explanation of %s for %s is wrong: %s\n%+v", foldtest.Story(history), c.ConversationID, id, fault, c)
-				}
-			}
-		}
-	})
 }
 
 // unreadSets returns what is unread by conversation, and whether it mentions.
@@ -264,7 +221,7 @@ func unreadSets(conversations map[string]*foldtest.Conversation) map[string]map[
 	return sets
 }
 
-func explainedSets(e replay.Explanation) map[string]map[int64]bool {
+func explainedSets(e Explanation) map[string]map[int64]bool {
 	sets := map[string]map[int64]bool{}
 	for _, c := range e.Conversations {
 		sets[c.ConversationID] = map[int64]bool{}
@@ -278,7 +235,7 @@ func explainedSets(e replay.Explanation) map[string]map[int64]bool {
 // faultOf returns what the events that an explanation names do not bear out.
 // Which of the events of one name it means only its position would tell: some
 // of those that were folded, which are given, must bear it out.
-func faultOf(c replay.ExplainedConversation, folded []events.Event) string {
+func faultOf(c ExplainedConversation, folded []events.Event) string {
 	find := func(id string, fits func(*events.Event) bool) bool {
 		return slices.ContainsFunc(folded, func(e events.Event) bool { return e.ID == id && fits(&e) })
 	}
@@ -316,27 +273,22 @@ func faultOf(c replay.ExplainedConversation, folded []events.Event) string {
 // As of any time in the past, the explanation is that of the events which had
 // been appended by then.
 func TestExplainThePast(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n)}
-		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
+		history := foldtest.DrawNamed(rt, n, users)
 		began := time.Date(2026, 1, n%28+1, 0, 0, 0, 0, time.UTC)
 		for i := range history {
-			history[i].Source = fmt.Sprint("history ", n)
-			receipt := d.append(t, history[i])
-			for _, p := range receipt.Partitions {
-				d.exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`,
-					began.Add(time.Duration(i+1)*time.Second), receipt.TransactionID)
-			}
+			d.AppendAt(t, began.Add(time.Duration(i+1)*time.Second), history[i])
 		}
-		d.fold(t)
-		d.exec(t, `DELETE FROM badged.late_folds`) // as if each had been folded at once
+		d.Fold(t)
+		d.Exec(t, `DELETE FROM badged.late_folds`) // as if each had been folded at once
 		happened := rapid.IntRange(0, len(history)).Draw(rt, "events until then")
 		truth := foldtest.Model{Events: history[:happened]}
 		for _, id := range users {
-			e := d.explain(t, id, began.Add(time.Duration(happened)*time.Second))
+			e := explain(t, d, id, Question{At: began.Add(time.Duration(happened) * time.Second)})
 			conversations := truth.Conversations(id)
 			if diff := cmp.Diff(unreadSets(conversations), explainedSets(e)); diff != "" {
 				rt.Fatalf("after %d events of\n%sthe messages of %s are (-want +got):\n%s", happened, foldtest.Story(history), id, diff)
@@ -355,18 +307,18 @@ func TestExplainThePast(t *testing.T) {
 // Ids that are part of others, that JSON escapes, or that a pattern would take
 // for something else; and writers that escape what need not be.
 func TestExplainUnusualIDs(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ids := []string{
 		"ann", "ann2", "joann", `ann"`, `"ann"`, `ann\`, `a\u006en`, "a/nn", "a%n", "a_n", "än", "安", "🔔", "a\u2028n", "a'n", "ann,ann", "ANN",
 	}
 	for i, id := range ids {
 		e := foldtest.Deliver("c"+id, 1, id)
 		e.ID = fmt.Sprint(i)
-		d.append(t, e)
+		d.Append(t, e)
 	}
-	d.fold(t)
+	d.Fold(t)
 	for _, id := range ids {
-		e := d.explain(t, id, time.Time{})
+		e := explain(t, d, id, Question{})
 		if e.Total != 1 || !e.Agrees || len(e.Conversations) != 1 || e.Conversations[0].ConversationID != "c"+id || len(e.Uncounted) != 0 {
 			t.Errorf("the explanation of %s is\n%s", id, tellExplanation(e))
 		}
@@ -374,7 +326,7 @@ func TestExplainUnusualIDs(t *testing.T) {
 }
 
 func TestExplainWhatOthersHaveWritten(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann, slash := foldtest.User(0, 0), ""
 	for i := 0; slash == ""; i++ {
 		if id := fmt.Sprint("chat/", i); events.PartitionOf(id, foldtest.Partitions) == 0 {
@@ -386,97 +338,97 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 		return fmt.Sprintf(`{"specversion":"1.0","id":"%s","source":"php","type":"message.delivered","data":{"conversation_id":"c","user_ids":["%s"],"seq":%d}}`, id, user, seq)
 	}
 	// With an id of its own making, and with the key that badged would give.
-	d.insertPayload(t, message("1", escaped, 1))
-	d.insertPayload(t, message("1", ann, 2)) // a duplicate
-	d.insertPayload(t, message("2", strings.ReplaceAll(slash, "/", `\/`), 1))
-	d.insertPayload(t, message("3", foldtest.User(0, 1), 1))
-	d.insertPayload(t, message("3", ann, 3)) // for another user first
+	d.InsertPayload(t, message("1", escaped, 1))
+	d.InsertPayload(t, message("1", ann, 2)) // a duplicate
+	d.InsertPayload(t, message("2", strings.ReplaceAll(slash, "/", `\/`), 1))
+	d.InsertPayload(t, message("3", foldtest.User(0, 1), 1))
+	d.InsertPayload(t, message("3", ann, 3)) // for another user first
 	key := (&events.Event{Source: "php", ID: "4"}).Key()
-	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
+	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
 		[16]byte(key), message("4", escaped, 4))
 	key = (&events.Event{Source: "php", ID: "5"}).Key()
-	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
+	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
 		[16]byte(key), message("5", strings.ReplaceAll(slash, "/", `\/`), 5))
 	e := foldtest.Deliver("c", 6, ann) // a duplicate of what another has written
 	e.Source, e.ID = "php", "3"
-	d.append(t, e)
+	d.Append(t, e)
 	e = foldtest.Deliver("c", 9, foldtest.User(0, 1))
 	e.Source, e.ID = "php", "9"
-	d.append(t, e)
-	d.insertPayload(t, message("9", ann, 9)) // for another user first
-	d.insertPayload(t, fmt.Sprintf(`{"specversion":"1.0","id":"7","source":"php","type":"message.teleported","data":{"user_ids":["%s"]}}`, ann))
-	d.insertPayload(t, `{"specversion":"1.0","id":"8","source":"php","type":"message.teleported","data":{}}`)
-	d.insertPayload(t, "")
-	d.fold(t)
+	d.Append(t, e)
+	d.InsertPayload(t, message("9", ann, 9)) // for another user first
+	d.InsertPayload(t, fmt.Sprintf(`{"specversion":"1.0","id":"7","source":"php","type":"message.teleported","data":{"user_ids":["%s"]}}`, ann))
+	d.InsertPayload(t, `{"specversion":"1.0","id":"8","source":"php","type":"message.teleported","data":{}}`)
+	d.InsertPayload(t, "")
+	d.Fold(t)
 
-	x := d.explain(t, ann, time.Time{})
-	reasons := map[replay.Why]int{}
+	x := explain(t, d, ann, Question{})
+	reasons := map[Why]int{}
 	for _, u := range x.Uncounted {
 		reasons[u.Why]++
 	}
-	if diff := cmp.Diff(map[replay.Why]int{replay.WhyDuplicate: 2, replay.WhyDeadLetter: 1}, reasons); diff != "" || !x.Agrees || x.Total != 4 {
+	if diff := cmp.Diff(map[Why]int{WhyDuplicate: 2, WhyDeadLetter: 1}, reasons); diff != "" || !x.Agrees || x.Total != 4 {
 		t.Errorf("the explanation is (%v)\n%sreasons (-want +got):\n%s", x.Agrees, tellExplanation(x), diff)
 	}
-	if x := d.explain(t, slash, time.Time{}); !x.Agrees || x.Total != 2 {
+	if x := explain(t, d, slash, Question{}); !x.Agrees || x.Total != 2 {
 		t.Errorf("the explanation of %s is (%v)\n%s", slash, x.Agrees, tellExplanation(x))
 	}
 }
 
 // An explanation has an end, however much there is to tell.
 func TestExplanationIsLimited(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	var evs []events.Event
 	for seq := int64(1); seq <= 2500; seq++ {
 		evs = append(evs, foldtest.Deliver("busy", seq, ann))
 	}
-	for i := range replay.MaxExplained + 5 {
+	for i := range maxExplained + 5 {
 		evs = append(evs, foldtest.Deliver(fmt.Sprint("quiet-", i), 1, ann))
 	}
-	d.append(t, evs...)
-	for i := range 3 * replay.MaxUncounted {
+	d.Append(t, evs...)
+	for i := range 3 * maxUncounted {
 		e := foldtest.Deliver("busy", 2500, ann)
 		e.ID = fmt.Sprint("again-", i)
-		d.append(t, e)
+		d.Append(t, e)
 	}
-	d.append(t, foldtest.Event("recall", events.MessageRecalled, "busy", func(d *events.Data) { d.Seq = 2500 }, ann))
-	d.fold(t)
+	d.Append(t, foldtest.Event("recall", events.MessageRecalled, "busy", func(d *events.Data) { d.Seq = 2500 }, ann))
+	d.Fold(t)
 
-	e := d.explain(t, ann, time.Time{})
-	if e.Total != 2499+replay.MaxExplained+5 || !e.Agrees {
+	e := explain(t, d, ann, Question{})
+	if e.Total != 2499+maxExplained+5 || !e.Agrees {
 		t.Errorf("the total is %d (%v)", e.Total, e.Agrees)
 	}
-	if len(e.Conversations) != replay.MaxExplained || e.MoreConversations != 6 || e.MoreAdds != 6 || e.Conversations[0].ConversationID != "busy" {
+	if len(e.Conversations) != maxExplained || e.MoreConversations != 6 || e.MoreAdds != 6 || e.Conversations[0].ConversationID != "busy" {
 		t.Errorf("%d conversations, the first %s; %d more, which add %d", len(e.Conversations), e.Conversations[0].ConversationID, e.MoreConversations, e.MoreAdds)
 	}
 	busy := e.Conversations[0]
-	if len(busy.Messages) != replay.MaxCounted || busy.Messages[0].Seq != 2499 || busy.Messages[replay.MaxCounted-1].Seq != 2400 || busy.MoreMessages != 2399 {
-		t.Errorf("%d messages from %d to %d; %d more", len(busy.Messages), busy.Messages[0].Seq, busy.Messages[replay.MaxCounted-1].Seq, busy.MoreMessages)
+	if len(busy.Messages) != maxCounted || busy.Messages[0].Seq != 2499 || busy.Messages[maxCounted-1].Seq != 2400 || busy.MoreMessages != 2399 {
+		t.Errorf("%d messages from %d to %d; %d more", len(busy.Messages), busy.Messages[0].Seq, busy.Messages[maxCounted-1].Seq, busy.MoreMessages)
 	}
-	if n := len(e.Uncounted); n != replay.MaxUncounted || e.Uncounted[0].ID != "again-299" || e.Uncounted[n-1].ID != "again-200" || e.MoreUncounted != 2*replay.MaxUncounted {
+	if n := len(e.Uncounted); n != maxUncounted || e.Uncounted[0].ID != "again-299" || e.Uncounted[n-1].ID != "again-200" || e.MoreUncounted != 2*maxUncounted {
 		t.Errorf("%d uncounted events from %s; %d more", n, e.Uncounted[0].ID, e.MoreUncounted)
 	}
 }
 
 // What is only counted, in a room whose seqs are not dense, is among the rest.
 func TestExplainASparseRoom(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	var evs []events.Event
 	for i := range int64(badge.MaxRanges + 50) {
 		evs = append(evs, foldtest.Deliver("c", 2*i+1, ann))
 	}
-	d.append(t, evs...)
-	d.fold(t)
-	e := d.explain(t, ann, time.Time{})
-	if c := e.Conversations[0]; !e.Agrees || c.Adds != badge.MaxRanges+50 || c.MoreMessages != badge.MaxRanges+50-replay.MaxCounted || c.FirstUnreadSeq != 1 {
+	d.Append(t, evs...)
+	d.Fold(t)
+	e := explain(t, d, ann, Question{})
+	if c := e.Conversations[0]; !e.Agrees || c.Adds != badge.MaxRanges+50 || c.MoreMessages != badge.MaxRanges+50-maxCounted || c.FirstUnreadSeq != 1 {
 		t.Errorf("the explanation (%v) is\n%s", e.Agrees, tellExplanation(e))
 	}
 }
 
 func TestExplainAStranger(t *testing.T) {
-	d := newDatabase(t)
-	e := d.explain(t, "nobody", time.Time{})
+	d := projectortest.New(t)
+	e := explain(t, d, "nobody", Question{})
 	if !e.Agrees || e.Total != 0 || e.Conversations == nil || e.Uncounted == nil || e.Categories == nil || e.Position != "0/0" {
 		t.Errorf("the explanation of nobody is %+v", e)
 	}
@@ -484,17 +436,17 @@ func TestExplainAStranger(t *testing.T) {
 
 // What the tables say is told beside what the log says.
 func TestExplanationThatDisagrees(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.fold(t)
+	d.Append(t, foldtest.Deliver("c", 1, ann))
+	d.Fold(t)
 	for _, change := range []string{"total = 5", "mentions = 1", "version = 9", `categories = '{"likes": 1}'`} {
-		d.exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
-		if e := d.explain(t, ann, time.Time{}); !e.Agrees {
+		d.Exec(t, `UPDATE badged.users SET total = 1, mentions = 0, version = 1, categories = '{"chat": 1}'`)
+		if e := explain(t, d, ann, Question{}); !e.Agrees {
 			t.Fatalf("it disagrees with what is right: %+v", e)
 		}
-		d.exec(t, `UPDATE badged.users SET `+change)
-		if e := d.explain(t, ann, time.Time{}); e.Agrees || e.Total != 1 || e.Version != 1 {
+		d.Exec(t, `UPDATE badged.users SET `+change)
+		if e := explain(t, d, ann, Question{}); e.Agrees || e.Total != 1 || e.Version != 1 {
 			t.Errorf("with %s the explanation is %+v", change, e)
 		}
 	}
@@ -502,32 +454,33 @@ func TestExplanationThatDisagrees(t *testing.T) {
 
 // What is not folded yet is in neither.
 func TestExplainAsFarAsFolded(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.fold(t)
-	d.append(t, foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 1, ann))
-	if e := d.explain(t, ann, time.Time{}); e.Total != 1 || len(e.Uncounted) != 0 || !e.Agrees || e.Position != d.position(t, 0).String() {
+	d.Append(t, foldtest.Deliver("c", 1, ann))
+	d.Fold(t)
+	d.StopFolding()
+	d.Append(t, foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 1, ann))
+	if e := explain(t, d, ann, Question{}); e.Total != 1 || len(e.Uncounted) != 0 || !e.Agrees || e.Position != d.Position(t, 0).String() {
 		t.Errorf("the explanation is %+v", e)
 	}
 }
 
 func TestExplanationsWaitForEachOther(t *testing.T) {
-	d := newDatabase(t)
-	x := replay.NewExplainer(d.pool, d.log)
-	for range replay.ExplanationsAtOnce {
-		x.Slots <- struct{}{}
+	d := projectortest.New(t)
+	x := NewExplainer(d.Pool, d.Log)
+	for range explanationsAtOnce {
+		x.slots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := x.Explain(ctx, "ann", replay.Question{}); !errors.Is(err, context.Canceled) {
+	if _, err := x.Explain(ctx, "ann", Question{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with all slots taken it fails with %v", err)
 	}
-	<-x.Slots
-	if _, err := x.Explain(t.Context(), "ann", replay.Question{}); err != nil {
+	<-x.slots
+	if _, err := x.Explain(t.Context(), "ann", Question{}); err != nil {
 		t.Error(err)
 	}
-	if len(x.Slots) != replay.ExplanationsAtOnce-1 {
+	if len(x.slots) != explanationsAtOnce-1 {
 		t.Error("it did not give its slot back")
 	}
 }

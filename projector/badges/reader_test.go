@@ -1,4 +1,4 @@
-package projector
+package badges_test
 
 import (
 	"encoding/base64"
@@ -7,34 +7,45 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
-func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+func snapshot(t *testing.T, d *projectortest.Database, user string) pubsub.Snapshot {
 	t.Helper()
-	s, err := d.reader.Snapshot(t.Context(), user)
+	s, err := d.Reader.Snapshot(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// changes returns what changed for a user since a version of the present epoch.
-func (d *database) changes(t *testing.T, user string, since int64) pubsub.Snapshot {
+// pages reads a user's conversations page by page.
+func pages(t *testing.T, d *projectortest.Database, user string, unreadOnly bool, limit int) []pubsub.Conversation {
 	t.Helper()
-	held := pubsub.Held{UserID: user, Epoch: d.badge(t, user).Epoch, Version: since}
-	states, err := d.reader.States(t.Context(), events.PartitionOf(user, foldtest.Partitions), []pubsub.Held{held})
-	if err != nil {
-		t.Fatal(err)
+	all := []pubsub.Conversation{}
+	for cursor := ""; ; {
+		page, next, err := d.Reader.Conversations(t.Context(), user, unreadOnly, limit, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		if len(page) != limit || len(all) > 1000 {
+			t.Fatalf("a page of %d has %d and is not the last of %d", limit, len(page), len(all))
+		}
+		cursor = next
 	}
-	if states[0].Whole {
-		t.Errorf("who holds version %d of %s gets the whole state", since, user)
-	}
-	return states[0]
 }
 
 // conversationIDs returns the ids of conversations, in order.
@@ -48,26 +59,26 @@ func conversationIDs(conversations []pubsub.Conversation) []string {
 
 // A user that nothing has happened to has all zeros, and an epoch to start from.
 func TestReadAStranger(t *testing.T) {
-	d := newDatabase(t)
-	want := pubsub.Badge{UserID: "nobody", Epoch: d.badge(t, "nobody").Epoch, Categories: map[string]int64{}}
+	d := projectortest.New(t)
+	want := pubsub.Badge{UserID: "nobody", Epoch: d.Badge(t, "nobody").Epoch, Categories: map[string]int64{}}
 	if want.Epoch == "" {
 		t.Error("a stranger has no epoch")
 	}
-	if diff := cmp.Diff(want, d.badge(t, "nobody")); diff != "" {
+	if diff := cmp.Diff(want, d.Badge(t, "nobody")); diff != "" {
 		t.Errorf("badge (-want +got):\n%s", diff)
 	}
 	nothing := pubsub.Snapshot{Badge: want, Conversations: []pubsub.Conversation{}}
-	if diff := cmp.Diff(nothing, d.changes(t, "nobody", 0)); diff != "" {
+	if diff := cmp.Diff(nothing, d.Changes(t, "nobody", 0)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	nothing.Whole = true
-	if diff := cmp.Diff(nothing, d.snapshot(t, "nobody")); diff != "" {
+	if diff := cmp.Diff(nothing, snapshot(t, d, "nobody")); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
-	if page := d.pages(t, "nobody", false, 10); len(page) > 0 {
+	if page := pages(t, d, "nobody", false, 10); len(page) > 0 {
 		t.Errorf("conversations %v", page)
 	}
-	if c, err := d.reader.Conversation(t.Context(), "nobody", "c"); c.Version != 0 || err != nil {
+	if c, err := d.Reader.Conversation(t.Context(), "nobody", "c"); c.Version != 0 || err != nil {
 		t.Errorf("conversation %+v, error %v", c, err)
 	}
 }
@@ -75,7 +86,7 @@ func TestReadAStranger(t *testing.T) {
 // What a conversation adds to the total, and to its category, is decided by
 // its level.
 func TestReadCategoriesAndLevels(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	of := func(category string, e events.Event) events.Event {
 		e.Data.Category = category
@@ -85,7 +96,7 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 		e.Data.MentionedUserIDs = e.Data.UserIDs
 		return e
 	}
-	d.append(
+	d.Append(
 		t,
 		foldtest.Deliver("friend", 1, ann), mention(foldtest.Deliver("friend", 2, ann)),
 		of("likes", foldtest.Deliver("fans", 1, ann)),
@@ -95,16 +106,16 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 		foldtest.Event("2", events.ConversationLevelSet, "shop", foldtest.Level(events.LevelNone), ann),
 		foldtest.Event("3", events.ConversationMarkedUnread, "note", nil, ann),
 	)
-	d.fold(t)
+	d.Fold(t)
 	want := pubsub.Badge{
-		UserID: ann, Epoch: d.badge(t, ann).Epoch, Version: 9, Total: 5, Mentions: 2,
+		UserID: ann, Epoch: d.Badge(t, ann).Epoch, Version: 9, Total: 5, Mentions: 2,
 		Categories: map[string]int64{"chat": 3, "likes": 1, "work": 1},
 	}
-	if diff := cmp.Diff(want, d.badge(t, ann)); diff != "" {
+	if diff := cmp.Diff(want, d.Badge(t, ann)); diff != "" {
 		t.Errorf("badge (-want +got):\n%s", diff)
 	}
 	// A conversation is listed for what is unread, also where that adds nothing.
-	if diff := cmp.Diff([]string{"note", "shop", "room", "fans", "friend"}, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
+	if diff := cmp.Diff([]string{"note", "shop", "room", "fans", "friend"}, conversationIDs(snapshot(t, d, ann).Conversations)); diff != "" {
 		t.Errorf("conversations (-want +got):\n%s", diff)
 	}
 }
@@ -112,13 +123,13 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 // A conversation that counts in another way than others is listed for that, also
 // where nothing of it is unread, until it is left or counts like others again.
 func TestReadMutedConversations(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	listed := func(e events.Event, want ...string) {
 		t.Helper()
-		d.append(t, e)
-		d.fold(t)
-		if diff := cmp.Diff(want, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
+		d.Append(t, e)
+		d.Fold(t)
+		if diff := cmp.Diff(want, conversationIDs(snapshot(t, d, ann).Conversations)); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", e.Type, diff)
 		}
 	}
@@ -128,19 +139,19 @@ func TestReadMutedConversations(t *testing.T) {
 	listed(foldtest.Event("3", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelMentions), ann), "never seen", "room")
 	listed(foldtest.Event("4", events.ConversationLeft, "room", nil, ann), "never seen")
 	listed(foldtest.Event("5", events.ConversationLevelSet, "never seen", foldtest.Level(events.LevelAll), ann))
-	if page := d.pages(t, ann, true, 10); len(page) > 0 {
+	if page := pages(t, d, ann, true, 10); len(page) > 0 {
 		t.Errorf("unread are %v", page)
 	}
 }
 
 // One query answers for many users of a partition, each by what is held of it.
 func TestReadManyStates(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann, bob, cid := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
-	d.append(t, foldtest.Deliver("a1", 1, ann), foldtest.Deliver("a2", 1, ann), foldtest.Deliver("b1", 1, bob), foldtest.Deliver("c1", 1, cid))
-	d.fold(t)
-	epoch := d.badge(t, ann).Epoch
-	states, err := d.reader.States(t.Context(), 0, []pubsub.Held{
+	d.Append(t, foldtest.Deliver("a1", 1, ann), foldtest.Deliver("a2", 1, ann), foldtest.Deliver("b1", 1, bob), foldtest.Deliver("c1", 1, cid))
+	d.Fold(t)
+	epoch := d.Badge(t, ann).Epoch
+	states, err := d.Reader.States(t.Context(), 0, []pubsub.Held{
 		{UserID: bob, Epoch: epoch, Version: 1},
 		{UserID: ann, Epoch: epoch, Version: 1},
 		{UserID: ann},
@@ -180,38 +191,38 @@ func TestReadManyStates(t *testing.T) {
 // Many users are answered for in the order in which they were asked about,
 // whatever their partitions, the unknown and the repeated included.
 func TestReadManyUsers(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	var asked []string
 	for p := range foldtest.Partitions {
 		for n := range 2 {
 			user := foldtest.User(p, n)
 			asked = append([]string{user, fmt.Sprintf("stranger of %s", user)}, asked...)
-			d.append(t, foldtest.Deliver("c", 1, user))
+			d.Append(t, foldtest.Deliver("c", 1, user))
 			if n == 1 {
-				d.append(t, foldtest.Deliver("c", 2, user))
+				d.Append(t, foldtest.Deliver("c", 2, user))
 			}
 		}
 	}
 	asked = append(asked, asked[0])
-	d.fold(t)
+	d.Fold(t)
 	var badges, versions []pubsub.Badge
 	for _, user := range asked {
-		b := d.badge(t, user)
+		b := d.Badge(t, user)
 		badges = append(badges, b)
 		b.Categories = nil // which the versions leave out
 		versions = append(versions, b)
 	}
-	got, err := d.reader.Badges(t.Context(), asked)
+	got, err := d.Reader.Badges(t.Context(), asked)
 	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
 		t.Errorf("error %v, badges (-one by one +got):\n%s", err, diff)
 	}
-	got, err = d.reader.Versions(t.Context(), asked)
+	got, err = d.Reader.Versions(t.Context(), asked)
 	if diff := cmp.Diff(versions, got); diff != "" || err != nil {
 		t.Errorf("error %v, versions (-one by one +got):\n%s", err, diff)
 	}
 	for _, read := range []func() ([]pubsub.Badge, error){
-		func() ([]pubsub.Badge, error) { return d.reader.Badges(t.Context(), nil) },
-		func() ([]pubsub.Badge, error) { return d.reader.Versions(t.Context(), nil) },
+		func() ([]pubsub.Badge, error) { return d.Reader.Badges(t.Context(), nil) },
+		func() ([]pubsub.Badge, error) { return d.Reader.Versions(t.Context(), nil) },
 	} {
 		if got, err := read(); len(got) > 0 || err != nil {
 			t.Errorf("of nobody: %v, error %v", got, err)
@@ -222,29 +233,29 @@ func TestReadManyUsers(t *testing.T) {
 // A snapshot has the 500 conversations that changed last, and says whether
 // there are others.
 func TestSnapshotIsLimited(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	var want []string
 	for i := range badges.MaxSnapshot {
 		id := fmt.Sprintf("c%03d", i)
-		d.append(t, foldtest.Deliver(id, 1, ann))
+		d.Append(t, foldtest.Deliver(id, 1, ann))
 		want = append([]string{id}, want...)
 	}
-	d.fold(t)
-	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
+	d.Fold(t)
+	for _, s := range []pubsub.Snapshot{snapshot(t, d, ann), d.Changes(t, ann, 0)} {
 		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || s.More || s.Total != badges.MaxSnapshot {
 			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
 		}
 	}
-	d.append(t, foldtest.Deliver("one more", 1, ann))
-	d.fold(t)
+	d.Append(t, foldtest.Deliver("one more", 1, ann))
+	d.Fold(t)
 	want = append([]string{"one more"}, want[:badges.MaxSnapshot-1]...)
-	for _, s := range []pubsub.Snapshot{d.snapshot(t, ann), d.changes(t, ann, 0)} {
+	for _, s := range []pubsub.Snapshot{snapshot(t, d, ann), d.Changes(t, ann, 0)} {
 		if diff := cmp.Diff(want, conversationIDs(s.Conversations)); diff != "" || !s.More || s.Total != badges.MaxSnapshot+1 {
 			t.Errorf("more %v, total %d, conversations (-want +got):\n%s", s.More, s.Total, diff)
 		}
 	}
-	if s := d.changes(t, ann, 1); s.More || len(s.Conversations) != badges.MaxSnapshot {
+	if s := d.Changes(t, ann, 1); s.More || len(s.Conversations) != badges.MaxSnapshot {
 		t.Errorf("since version 1, %d conversations changed, more %v", len(s.Conversations), s.More)
 	}
 }
@@ -252,20 +263,20 @@ func TestSnapshotIsLimited(t *testing.T) {
 // Changes tell of conversations that have nothing to show any more, which a
 // snapshot leaves out.
 func TestChangesTellOfWhatIsRead(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("read", 1, ann), foldtest.Deliver("unread", 1, ann), foldtest.Deliver("left", 1, ann), foldtest.Deliver("gone", 1, ann))
-	d.fold(t)
-	since := d.badge(t, ann).Version
-	d.append(
+	d.Append(t, foldtest.Deliver("read", 1, ann), foldtest.Deliver("unread", 1, ann), foldtest.Deliver("left", 1, ann), foldtest.Deliver("gone", 1, ann))
+	d.Fold(t)
+	since := d.Badge(t, ann).Version
+	d.Append(
 		t,
 		foldtest.Event("1", events.ConversationRead, "read", foldtest.UpTo(1), ann),
 		foldtest.Event("2", events.ConversationLeft, "left", nil, ann),
 		foldtest.Event("3", events.MessageRecalled, "gone", func(d *events.Data) { d.Seq = 1 }, ann),
 	)
-	d.fold(t)
+	d.Fold(t)
 
-	s := d.changes(t, ann, since)
+	s := d.Changes(t, ann, since)
 	if diff := cmp.Diff([]string{"gone", "left", "read"}, conversationIDs(s.Conversations)); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
@@ -277,31 +288,31 @@ func TestChangesTellOfWhatIsRead(t *testing.T) {
 	if s.Version != since+3 || s.Total != 1 {
 		t.Errorf("version %d, total %d, want %d and 1", s.Version, s.Total, since+3)
 	}
-	if diff := cmp.Diff([]string{"unread"}, conversationIDs(d.snapshot(t, ann).Conversations)); diff != "" {
+	if diff := cmp.Diff([]string{"unread"}, conversationIDs(snapshot(t, d, ann).Conversations)); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
-	if s := d.changes(t, ann, s.Version); len(s.Conversations) > 0 || s.Total != 1 {
+	if s := d.Changes(t, ann, s.Version); len(s.Conversations) > 0 || s.Total != 1 {
 		t.Errorf("nothing changed, but %+v", s)
 	}
 }
 
 // A conversation that was left is in no list, until a later message.
 func TestLeftConversationsAreInNoList(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	listed := func() [3][]string {
 		return [3][]string{
-			conversationIDs(d.snapshot(t, ann).Conversations), conversationIDs(d.pages(t, ann, false, 10)), conversationIDs(d.pages(t, ann, true, 10)),
+			conversationIDs(snapshot(t, d, ann).Conversations), conversationIDs(pages(t, d, ann, false, 10)), conversationIDs(pages(t, d, ann, true, 10)),
 		}
 	}
-	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Event("1", events.ConversationLeft, "c", nil, ann))
-	d.append(t, foldtest.Event("2", events.ConversationMarkedUnread, "c", nil, ann), foldtest.Event("3", events.ConversationLeft, "never seen", nil, ann))
-	d.fold(t)
+	d.Append(t, foldtest.Deliver("c", 1, ann), foldtest.Event("1", events.ConversationLeft, "c", nil, ann))
+	d.Append(t, foldtest.Event("2", events.ConversationMarkedUnread, "c", nil, ann), foldtest.Event("3", events.ConversationLeft, "never seen", nil, ann))
+	d.Fold(t)
 	if diff := cmp.Diff([3][]string{}, listed()); diff != "" {
 		t.Errorf("after leaving (-want +got):\n%s", diff)
 	}
-	d.append(t, foldtest.Deliver("c", 2, ann))
-	d.fold(t)
+	d.Append(t, foldtest.Deliver("c", 2, ann))
+	d.Fold(t)
 	if diff := cmp.Diff([3][]string{{"c"}, {"c"}, {"c"}}, listed()); diff != "" {
 		t.Errorf("after another message (-want +got):\n%s", diff)
 	}
@@ -310,54 +321,54 @@ func TestLeftConversationsAreInNoList(t *testing.T) {
 // Pages follow one another where many conversations have one version, and
 // where some change in between.
 func TestConversationsByPages(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	for _, id := range []string{"e", "b", "d", "a", "c"} {
-		d.append(t, foldtest.Deliver(id, 1, ann))
+		d.Append(t, foldtest.Deliver(id, 1, ann))
 	}
-	d.append(t, foldtest.Event("1", events.UserReadAll, "", nil, ann), foldtest.Deliver("c", 2, ann))
-	d.fold(t)
+	d.Append(t, foldtest.Event("1", events.UserReadAll, "", nil, ann), foldtest.Deliver("c", 2, ann))
+	d.Fold(t)
 	for limit := 1; limit <= 6; limit++ {
-		if diff := cmp.Diff([]string{"c", "a", "b", "d", "e"}, conversationIDs(d.pages(t, ann, false, limit))); diff != "" {
+		if diff := cmp.Diff([]string{"c", "a", "b", "d", "e"}, conversationIDs(pages(t, d, ann, false, limit))); diff != "" {
 			t.Errorf("by pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
 
-	page, cursor, err := d.reader.Conversations(t.Context(), ann, false, 2, "")
+	page, cursor, err := d.Reader.Conversations(t.Context(), ann, false, 2, "")
 	if diff := cmp.Diff([]string{"c", "a"}, conversationIDs(page)); diff != "" || err != nil {
 		t.Fatalf("error %v, first page (-want +got):\n%s", err, diff)
 	}
-	d.append(t, foldtest.Deliver("d", 2, ann)) // moves to the front
-	d.fold(t)
-	page, cursor, err = d.reader.Conversations(t.Context(), ann, false, 2, cursor)
+	d.Append(t, foldtest.Deliver("d", 2, ann)) // moves to the front
+	d.Fold(t)
+	page, cursor, err = d.Reader.Conversations(t.Context(), ann, false, 2, cursor)
 	if diff := cmp.Diff([]string{"b", "e"}, conversationIDs(page)); diff != "" || err != nil || cursor != "" {
 		t.Errorf("error %v, cursor %q, second page (-want +got):\n%s", err, cursor, diff)
 	}
 }
 
 func TestConversationsByABadCursor(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	encode := base64.RawURLEncoding.EncodeToString
 	for _, cursor := range []string{
 		"?", "x", "AAAA=", encode([]byte("7")), encode([]byte(":c")), encode([]byte("x:c")),
 		encode([]byte("7:")), encode([]byte("7:a\x00")), encode([]byte("7:\xff")), encode([]byte("9223372036854775808:c")),
 	} {
-		if page, _, err := d.reader.Conversations(t.Context(), "ann", false, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
+		if page, _, err := d.Reader.Conversations(t.Context(), "ann", false, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
 			t.Errorf("cursor %q: page %v, error %v", cursor, page, err)
 		}
 	}
-	if page, _, err := d.reader.Conversations(t.Context(), "ann", false, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
+	if page, _, err := d.Reader.Conversations(t.Context(), "ann", false, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
 		t.Errorf("a cursor at a conversation named a:b: page %v, error %v", page, err)
 	}
 }
 
 // A conversation is asked for by itself, also one that is out of every list.
 func TestReadConversation(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("c", 9, ann), foldtest.Deliver("c", 7, ann), foldtest.Deliver("left", 3, ann),
+	d.Append(t, foldtest.Deliver("c", 9, ann), foldtest.Deliver("c", 7, ann), foldtest.Deliver("left", 3, ann),
 		foldtest.Event("1", events.ConversationLeft, "left", nil, ann), foldtest.Event("2", events.ConversationLeft, "never seen", nil, ann))
-	d.fold(t)
+	d.Fold(t)
 	for conversation, want := range map[string]pubsub.Conversation{
 		"c": {
 			ConversationID: "c", Unread: 2, FirstUnreadSeq: 7, LastSeq: 9, Level: "all", Category: "chat", Version: 2,
@@ -366,7 +377,7 @@ func TestReadConversation(t *testing.T) {
 		"never seen": {ConversationID: "never seen", Level: "all", Category: "chat"},
 		"unknown":    {}, "a\x00b": {}, "\xff": {}, "": {},
 	} {
-		got, err := d.reader.Conversation(t.Context(), ann, conversation)
+		got, err := d.Reader.Conversation(t.Context(), ann, conversation)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("conversation %q (-want +got):\n%s\nerror %v", conversation, diff, err)
 		}
@@ -376,11 +387,11 @@ func TestReadConversation(t *testing.T) {
 // Whoever appended asks whether that is in the badges yet: of the users it is
 // about, and of them alone.
 func TestFolded(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann, anns, bob := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0)
 	folded := func(receipt events.Receipt, users ...string) bool {
 		t.Helper()
-		ok, err := d.reader.Folded(t.Context(), users, receipt.TransactionID)
+		ok, err := d.Reader.Folded(t.Context(), users, receipt.TransactionID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,9 +400,9 @@ func TestFolded(t *testing.T) {
 	if !folded(events.Receipt{TransactionID: 1 << 40}, ann, bob) {
 		t.Error("an empty log is not folded")
 	}
-	first := d.append(t, foldtest.Deliver("c", 1, ann, bob))
-	again := d.append(t, foldtest.Deliver("c", 1, ann, bob))
-	last := d.append(t, foldtest.Deliver("c", 2, ann))
+	first := d.Append(t, foldtest.Deliver("c", 1, ann, bob))
+	again := d.Append(t, foldtest.Deliver("c", 1, ann, bob))
+	last := d.Append(t, foldtest.Deliver("c", 2, ann))
 	before := events.Receipt{TransactionID: first.TransactionID - 1}
 	type question struct {
 		name  string
@@ -414,7 +425,7 @@ func TestFolded(t *testing.T) {
 		question{"the first", first, []string{bob}, false},
 		question{"the last", last, []string{ann, anns, bob}, false},
 	)
-	drain(t, d.projector.partitions[1])
+	d.SetPosition(t, 1, d.Records(t, 1)[1].Position)
 	ask(
 		"after partition 1",
 		question{"the first", first, []string{bob}, true},
@@ -422,10 +433,8 @@ func TestFolded(t *testing.T) {
 		question{"the first", first, []string{ann}, false},
 		question{"the first", first, []string{bob, ann}, false},
 	)
-	p := d.projector.partitions[0]
-	d.awaitVisible(t, p.id)
-	for _, done := range []events.Receipt{first, again, last} {
-		step(t, p, 1)
+	for i, done := range []events.Receipt{first, again, last} {
+		d.SetPosition(t, 0, d.Records(t, 0)[i].Position)
 		ask(
 			fmt.Sprintf("after transaction %d", done.TransactionID),
 			question{"it", done, []string{ann, anns, bob}, true},

@@ -1,4 +1,4 @@
-package projector
+package expiry
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/expiry"
+	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
 func in(category string, e events.Event) events.Event {
@@ -23,7 +23,7 @@ func in(category string, e events.Event) events.Event {
 // Of each category just what has been left unread for longer than that category
 // allows, and nothing of a category without a limit.
 func TestExpiresExactlyWhatIsStale(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(1, 0)
 	const day = 24 * time.Hour
 	for name, e := range map[time.Duration]events.Event{
@@ -45,13 +45,13 @@ func TestExpiresExactlyWhatIsStale(t *testing.T) {
 		10*day + 9*time.Second:  foldtest.Deliver("recalled", 1, ann),
 		10*day + 10*time.Second: foldtest.InCategory("likes", foldtest.Deliver("now a chat", 1, ann)),
 	} {
-		d.appendAgo(t, name, e)
+		d.AppendAgo(t, name, e)
 	}
 	late := foldtest.Deliver("delivered again", 5, ann)
 	late.ID, late.Time = "late", foldtest.Noon.Add(-300*day) // when it was sent is of no account
 	mention := foldtest.Deliver("mentions only", 2, ann)
 	mention.Data.MentionedUserIDs = []string{ann}
-	d.appendAgo(t, 9*day,
+	d.AppendAgo(t, 9*day,
 		foldtest.Deliver("delivered again", 9, ann),
 		foldtest.Deliver("read in part", 2, ann),
 		foldtest.Deliver("now a chat", 2, ann),
@@ -65,17 +65,17 @@ func TestExpiresExactlyWhatIsStale(t *testing.T) {
 		foldtest.Event("7", events.ConversationRead, "marked just now", foldtest.UpTo(1), ann),
 		foldtest.Event("8", events.ConversationLeft, "left", nil, ann),
 		foldtest.Event("9", events.MessageRecalled, "recalled", func(d *events.Data) { d.Seq = 1 }, ann))
-	d.appendAgo(t, time.Hour, late, foldtest.Event("10", events.ConversationMarkedUnread, "marked just now", nil, ann))
-	d.fold(t)
+	d.AppendAgo(t, time.Hour, late, foldtest.Event("10", events.ConversationMarkedUnread, "marked just now", nil, ann))
+	d.Fold(t)
 
-	x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.After["likes"] = day })
-	d.sweep(t, x)
-	same(t, "still unread", []string{
+	x := newExpiry(t, d, func(cfg *Config) { cfg.After["likes"] = day })
+	sweep(t, d, x)
+	projectortest.Same(t, "still unread", []string{
 		"delivered again: 3", "marked just now: marked", "not for another half hour: 1", "system: 1", "young chat: 1", "young likes: 1",
-	}, d.unread(t))
-	found := d.expired(t)
+	}, unread(t, d))
+	found := expired(t, d)
 	slices.Sort(found)
-	same(t, "expired", []string{
+	projectortest.Same(t, "expired", []string{
 		`just stale up to 1 for ["` + ann + `"]`,
 		`marked long ago up to 1 for ["` + ann + `"]`,
 		`mentions only up to 2 for ["` + ann + `"]`,
@@ -85,51 +85,50 @@ func TestExpiresExactlyWhatIsStale(t *testing.T) {
 		`old likes up to 1 for ["` + ann + `"]`,
 		`read in part up to 2 for ["` + ann + `"]`,
 	}, found)
-	if n := count(x.Cfg.Metrics.Conversations); n != 8 {
+	if n := projectortest.Count(x.cfg.Metrics.conversations); n != 8 {
 		t.Errorf("the metric says %d, want 8", n)
 	}
-	if b := d.badge(t, ann); b.Total != 8 || b.Mentions != 0 {
+	if b := d.Badge(t, ann); b.Total != 8 || b.Mentions != 0 {
 		t.Errorf("total %d and %d mentions, want 8 and 0", b.Total, b.Mentions)
 	}
-	d.checkSums(t)
 
-	before := d.dump(t)
-	d.sweep(t, x)
-	if got := d.expired(t); len(got) != 8 || d.dump(t) != before {
+	before := d.Dump(t)
+	sweep(t, d, x)
+	if got := expired(t, d); len(got) != 8 || d.Dump(t) != before {
 		t.Errorf("there was nothing left, and the second sweep expired it:\n%s", strings.Join(got, "\n"))
 	}
 }
 
 // The star stands for what is not named, however it is called.
 func TestOtherCategoriesExpire(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(1, 0)
-	d.appendAgo(t, 2*week, foldtest.Deliver("chat", 1, ann), foldtest.InCategory("likes", foldtest.Deliver("likes", 1, ann)), foldtest.InCategory("*", foldtest.Deliver("star", 1, ann)), foldtest.InCategory("system", foldtest.Deliver("system", 1, ann)))
-	d.appendAgo(t, week/2, foldtest.InCategory("likes", foldtest.Deliver("young likes", 1, ann)), foldtest.InCategory("zebra", foldtest.Deliver("zebra", 1, ann)))
-	d.fold(t)
-	d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
+	d.AppendAgo(t, 2*week, foldtest.Deliver("chat", 1, ann), foldtest.InCategory("likes", foldtest.Deliver("likes", 1, ann)), foldtest.InCategory("*", foldtest.Deliver("star", 1, ann)), foldtest.InCategory("system", foldtest.Deliver("system", 1, ann)))
+	d.AppendAgo(t, week/2, foldtest.InCategory("likes", foldtest.Deliver("young likes", 1, ann)), foldtest.InCategory("zebra", foldtest.Deliver("zebra", 1, ann)))
+	d.Fold(t)
+	sweep(t, d, newExpiry(t, d, func(cfg *Config) {
 		cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week, "zebra": time.Hour, "nobody's": time.Hour}
 	}))
-	same(t, "still unread", []string{"chat: 1", "young likes: 1"}, d.unread(t))
+	projectortest.Same(t, "still unread", []string{"chat: 1", "young likes: 1"}, unread(t, d))
 }
 
 // One event for everybody in a partition who was left at the same message.
 func TestExpiryGroupsUsers(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	a, b, c, other := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(3, 0)
-	d.appendAgo(t, 2*week, foldtest.Deliver("team", 1, a, b, c, other), foldtest.Deliver("team", 2, a, b, other))
-	d.fold(t)
-	d.sweep(t, d.newExpiry(t, nil))
+	d.AppendAgo(t, 2*week, foldtest.Deliver("team", 1, a, b, c, other), foldtest.Deliver("team", 2, a, b, other))
+	d.Fold(t)
+	sweep(t, d, newExpiry(t, d, nil))
 	users := []string{a, b}
 	slices.Sort(users)
-	got := d.expired(t)
+	got := expired(t, d)
 	slices.Sort(got)
-	same(t, "expired", []string{
+	projectortest.Same(t, "expired", []string{
 		`team up to 1 for ["` + c + `"]`,
 		`team up to 2 for ["` + strings.Join(users, `","`) + `"]`,
 		`team up to 2 for ["` + other + `"]`,
 	}, got)
-	same(t, "still unread", []string{}, d.unread(t))
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
 }
 
 // What comes after the sweep has looked stays unread, on whichever side of the
@@ -137,25 +136,25 @@ func TestExpiryGroupsUsers(t *testing.T) {
 func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("before the event: ", first), func(t *testing.T) {
-			d := newDatabase(t)
+			d := projectortest.New(t)
 			ann := foldtest.User(2, 0)
-			d.appendAgo(t, 2*week, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
-			d.fold(t)
-			d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) {
+			d.AppendAgo(t, 2*week, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
+			d.Fold(t)
+			sweep(t, d, newExpiry(t, d, func(cfg *Config) {
 				cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
 					if first {
-						d.append(t, foldtest.Deliver("c", 3, ann))
+						d.Append(t, foldtest.Deliver("c", 3, ann))
 					}
-					receipt := d.append(t, evs...)
+					receipt := d.Append(t, evs...)
 					if !first {
-						d.append(t, foldtest.Deliver("c", 3, ann))
+						d.Append(t, foldtest.Deliver("c", 3, ann))
 					}
-					d.fold(t)
+					d.Fold(t)
 					return receipt, nil
 				})
 			}))
-			same(t, "expired", []string{`c up to 2 for ["` + ann + `"]`}, d.expired(t))
-			same(t, "still unread", []string{"c: 1"}, d.unread(t))
+			projectortest.Same(t, "expired", []string{`c up to 2 for ["` + ann + `"]`}, expired(t, d))
+			projectortest.Same(t, "still unread", []string{"c: 1"}, unread(t, d))
 		})
 	}
 }
@@ -163,68 +162,68 @@ func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
 // A mark makes a conversation young again, and it can expire once more: the
 // event is another one, though it reads up to the same message.
 func TestMarksExpireToo(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(2, 0)
-	d.appendAgo(t, week+2*time.Hour, foldtest.Deliver("c", 1, ann))
-	d.fold(t)
-	d.sweep(t, d.newExpiry(t, nil))
-	d.appendAgo(t, week+time.Hour,
+	d.AppendAgo(t, week+2*time.Hour, foldtest.Deliver("c", 1, ann))
+	d.Fold(t)
+	sweep(t, d, newExpiry(t, d, nil))
+	d.AppendAgo(t, week+time.Hour,
 		foldtest.Event("1", events.ConversationMarkedUnread, "c", nil, ann),
 		foldtest.Event("2", events.ConversationMarkedUnread, "never delivered to", nil, ann))
-	d.fold(t)
-	d.sweep(t, d.newExpiry(t, nil))
-	same(t, "expired", []string{`c up to 1 for ["` + ann + `"]`, `c up to 1 for ["` + ann + `"]`, `never delivered to up to 1 for ["` + ann + `"]`}, d.expired(t))
-	same(t, "still unread", []string{}, d.unread(t))
+	d.Fold(t)
+	sweep(t, d, newExpiry(t, d, nil))
+	projectortest.Same(t, "expired", []string{`c up to 1 for ["` + ann + `"]`, `c up to 1 for ["` + ann + `"]`, `never delivered to up to 1 for ["` + ann + `"]`}, expired(t, d))
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
 	// Its first message is not taken for read.
-	d.append(t, foldtest.Deliver("never delivered to", 1, ann))
-	d.fold(t)
-	same(t, "unread", []string{"never delivered to: 1"}, d.unread(t))
+	d.Append(t, foldtest.Deliver("never delivered to", 1, ann))
+	d.Fold(t)
+	projectortest.Same(t, "unread", []string{"never delivered to: 1"}, unread(t, d))
 }
 
 // A sweep has one batch in the log at a time, of no more than it may, however
 // many it finds at once.
 func TestSweepsArePaced(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
-	d.appendAgo(t, 2*week, chats(10, ann)...)
-	d.fold(t)
+	d.AppendAgo(t, 2*week, chats(10, ann)...)
+	d.Fold(t)
 	var batches []int
-	folding := d.folding(t)
-	x := d.newExpiry(t, func(cfg *expiry.Config) {
+	folding := folding(t, d)
+	x := newExpiry(t, d, func(cfg *Config) {
 		cfg.BatchSize = 4
 		cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {
 			batches = append(batches, len(evs))
-			if n := len(d.unread(t)); n != []int{10, 6, 4}[len(batches)-1] {
+			if n := len(unread(t, d)); n != []int{10, 6, 4}[len(batches)-1] {
 				t.Errorf("%d are unread before batch %d", n, len(batches))
 			}
 			return folding(evs...)
 		})
 	})
-	x.PageSize = 6
-	d.sweep(t, x)
+	x.pageSize = 6
+	sweep(t, d, x)
 	if !slices.Equal(batches, []int{4, 2, 4}) {
 		t.Errorf("batches of %v, want 4, 2 and 4", batches)
 	}
 }
 
-// Where nobody folds, a sweep does not pile up events; it goes on to the next
-// partition.
+// If a partition is not folded, a sweep writes one batch and continues with the
+// next partition.
 func TestSweepLeavesAPartitionThatIsNotFolded(t *testing.T) {
-	d := newDatabase(t)
-	d.appendAgo(t, 2*week, chats(10, foldtest.User(0, 0))...)
-	d.appendAgo(t, 2*week, foldtest.Deliver("c", 1, foldtest.User(1, 0)))
-	d.fold(t)
-	log := newDiary()
-	x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.log, slog.New(log) })
-	x.FoldTimeout = 0
-	d.sweep(t, x)
-	if n := len(d.expired(t)); n != 5 {
+	d := projectortest.New(t)
+	d.AppendAgo(t, 2*week, chats(10, foldtest.User(0, 0))...)
+	d.AppendAgo(t, 2*week, foldtest.Deliver("c", 1, foldtest.User(1, 0)))
+	d.Fold(t)
+	log := projectortest.NewLogRecorder()
+	x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log, cfg.Logger = 4, d.Log, slog.New(log) })
+	x.foldTimeout = 0
+	sweep(t, d, x)
+	if n := len(expired(t, d)); n != 5 {
 		t.Errorf("%d were expired, want a batch of 4 and 1", n)
 	}
-	log.await(t, "the projector does not fold expired conversations; the next sweep continues with the partition")
-	same(t, "progress", []string{"0 chat 0", "1 chat 0", "2 chat " + hourAgo(week), "3 chat " + hourAgo(week)}, d.progress(t))
-	d.sweep(t, d.newExpiry(t, nil))
-	same(t, "still unread", []string{}, d.unread(t))
+	log.Await(t, "the projector does not fold expired conversations; the next sweep continues with the partition")
+	projectortest.Same(t, "progress", []string{"0 chat 0", "1 chat 0", "2 chat " + hourAgo(week), "3 chat " + hourAgo(week)}, progress(t, d))
+	sweep(t, d, newExpiry(t, d, nil))
+	projectortest.Same(t, "still unread", []string{}, unread(t, d))
 }
 
 // A sweep that is cut off anywhere, and one that sweeps again before anything
@@ -232,27 +231,28 @@ func TestSweepLeavesAPartitionThatIsNotFolded(t *testing.T) {
 func TestSweepAgainAfterACrash(t *testing.T) {
 	for name, second := range map[string]int{"same batches": 4, "other batches": 3} {
 		t.Run(name, func(t *testing.T) {
-			d := newDatabase(t)
+			d := projectortest.New(t)
 			var users []string
 			for i := range 10 {
 				users = append(users, foldtest.User(0, i))
 			}
-			d.appendAgo(t, 2*week, foldtest.Deliver("c", 1, users...))
-			d.fold(t)
+			d.AppendAgo(t, 2*week, foldtest.Deliver("c", 1, users...))
+			d.Fold(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			x := d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize, cfg.Log = 4, cancelling{d.log, cancel} })
-			if err := x.Sweep(ctx, d.connect(t)); !errors.Is(err, context.Canceled) {
+			x := newExpiry(t, d, func(cfg *Config) { cfg.BatchSize, cfg.Log = 4, cancelling{d.Log, cancel} })
+			if err := x.sweep(ctx, d.Connect(t)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("the sweep ended with %v", err)
 			}
-			d.sweep(t, d.newExpiry(t, func(cfg *expiry.Config) { cfg.BatchSize = second }))
-			same(t, "still unread", []string{}, d.unread(t))
+			sweep(t, d, newExpiry(t, d, func(cfg *Config) { cfg.BatchSize = second }))
+			projectortest.Same(t, "still unread", []string{}, unread(t, d))
 			for _, user := range users {
-				if b := d.badge(t, user); b.Total != 0 || b.Version != 2 {
+				if b := d.Badge(t, user); b.Total != 0 || b.Version != 2 {
 					t.Errorf("%s has %d at version %d, want 0 at 2", user, b.Total, b.Version)
 				}
 			}
-			if n := count(d.projector.metrics.duplicates); (n == 1) != (second == 4) {
-				t.Errorf("%d events were known by name", n)
+			repeated := d.Lines(t, `SELECT (count(*) - count(DISTINCT uuid))::text FROM badged.events_p00 WHERE payload ->> 'type' = 'conversation.expired'`)
+			if (repeated[0] == "1") != (second == 4) {
+				t.Errorf("%s events were written twice under one name", repeated[0])
 			}
 		})
 	}
@@ -260,7 +260,7 @@ func TestSweepAgainAfterACrash(t *testing.T) {
 
 // cancelling cancels a context after an append.
 type cancelling struct {
-	expiry.Appender
+	Appender
 	cancel context.CancelFunc
 }
 

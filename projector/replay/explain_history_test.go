@@ -1,4 +1,4 @@
-package projector
+package replay
 
 import (
 	"fmt"
@@ -10,21 +10,11 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/replay"
+	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
-// ask explains the badge of a user.
-func (d *database) ask(t testing.TB, user string, q replay.Question) replay.Explanation {
-	t.Helper()
-	e, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), user, q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
 // tellHistory tells a history and messages in lines, without times and positions.
-func tellHistory(e replay.Explanation) string {
+func tellHistory(e Explanation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", e.History.Before)
 	for _, s := range e.History.Steps {
@@ -43,8 +33,8 @@ func TestExplainedHistory(t *testing.T) {
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	again := foldtest.Deliver("c", 2, ann)
 	again.ID = "again"
-	d := newDatabase(t)
-	d.append(
+	d := projectortest.New(t)
+	d.Append(
 		t, foldtest.Deliver("c", 1, ann, bob), foldtest.Deliver("c", 2, ann), again, foldtest.Deliver("d", 5, ann), foldtest.Deliver("d", 6, bob),
 		foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(1), ann),
 		foldtest.Event("x", events.MessageRecalled, "d", func(d *events.Data) { d.Seq = 5 }, ann),
@@ -55,8 +45,8 @@ func TestExplainedHistory(t *testing.T) {
 		foldtest.Event("late", events.MessageDelivered, "d", func(d *events.Data) { d.Seq = 4 }, ann),
 		foldtest.Deliver("e", 1, ann),
 	)
-	d.fold(t)
-	e := d.ask(t, ann, replay.Question{History: true, Delivered: 10})
+	d.Fold(t)
+	e := explain(t, d, ann, Question{History: true, Delivered: 10})
 	want := `0, 1 by c/1, 2 by c/2, 3 by d/5, 2 by r, 1 by x, 0 by n, 1 by e/1
 e 1 unread
 d 4 read_before by a
@@ -77,7 +67,7 @@ c 1 read by r`
 	}
 
 	// A page at a time, of one conversation.
-	page := d.ask(t, ann, replay.Question{Delivered: 2, Conversation: "c"})
+	page := explain(t, d, ann, Question{Delivered: 2, Conversation: "c"})
 	if m := page.Delivered; len(m.Messages) != 2 || m.Messages[0].Seq != 4 || m.Messages[1].Seq != 3 || m.More != 2 {
 		t.Errorf("the first page is %+v", m)
 	}
@@ -85,14 +75,14 @@ c 1 read by r`
 	if err != nil {
 		t.Fatal(err)
 	}
-	page = d.ask(t, ann, replay.Question{Delivered: 2, Conversation: "c", Before: before})
+	page = explain(t, d, ann, Question{Delivered: 2, Conversation: "c", Before: before})
 	if m := page.Delivered; len(m.Messages) != 2 || m.Messages[0].Seq != 2 || m.Messages[1].Seq != 1 || m.More != 0 {
 		t.Errorf("the second page is %+v", m)
 	}
 	if c := page.Conversations; len(c) != 1 || c[0].ConversationID != "c" || c[0].LastRead == nil || page.Total != 1 {
 		t.Errorf("the conversation without unread messages is %+v, of a total of %d", c, page.Total)
 	}
-	if e := d.ask(t, ann, replay.Question{At: e.History.Steps[0].AppendedAt, History: true, Delivered: 1}); e.History.Steps[len(e.History.Steps)-1].Total != e.Total {
+	if e := explain(t, d, ann, Question{At: e.History.Steps[0].AppendedAt, History: true, Delivered: 1}); e.History.Steps[len(e.History.Steps)-1].Total != e.Total {
 		t.Errorf("in the past the history is %+v, of a total of %d", e.History, e.Total)
 	}
 }
@@ -101,9 +91,9 @@ c 1 read by r`
 // without loss while it fits.
 func TestHistorySketch(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		h := replay.NewHistorySketch(7)
+		h := newHistorySketch(7)
 		before, least, greatest := int64(7), int64(1<<62), int64(-1)
-		n := rapid.IntRange(0, 20*replay.MaxSteps).Draw(rt, "steps")
+		n := rapid.IntRange(0, 20*maxSteps).Draw(rt, "steps")
 		seed := rapid.IntRange(1, 1000).Draw(rt, "seed")
 		var last int64
 		for i := range n {
@@ -111,15 +101,15 @@ func TestHistorySketch(t *testing.T) {
 			if after == before {
 				after++
 			}
-			h.Add(&events.Event{}, replay.LoggedEvent{}, before, after)
+			h.add(&events.Event{}, LoggedEvent{}, before, after)
 			before, last = after, after
 			least, greatest = min(least, after), max(greatest, after)
 		}
-		x := h.History()
-		if len(x.Steps) > replay.MaxSteps || int64(len(x.Steps))+x.LeftOut != int64(n) || x.Before != 7 {
+		x := h.result()
+		if len(x.Steps) > maxSteps || int64(len(x.Steps))+x.LeftOut != int64(n) || x.Before != 7 {
 			rt.Fatalf("of %d steps %d are kept, %d left out", n, len(x.Steps), x.LeftOut)
 		}
-		if n <= replay.MaxSteps-2 && x.LeftOut != 0 {
+		if n <= maxSteps-2 && x.LeftOut != 0 {
 			rt.Fatalf("of %d steps, which fit, %d are left out", n, x.LeftOut)
 		}
 		if n == 0 {
@@ -145,16 +135,16 @@ func TestHistorySketch(t *testing.T) {
 
 // A flood of one kind leaves the events of other kinds, and is counted.
 func TestFloodLeavesRareUncountedEvents(t *testing.T) {
-	var u replay.UncountedEvents
-	u.Add(replay.UncountedEvent{LoggedEvent: replay.LoggedEvent{ID: "late", Type: events.MessageDelivered}, Why: replay.WhyAlreadyRead})
-	for i := range 50 * replay.MaxUncounted {
-		u.Add(replay.UncountedEvent{LoggedEvent: replay.LoggedEvent{ID: fmt.Sprint(i), Type: events.MessageDelivered}, Why: replay.WhyDuplicate})
+	var u uncountedEvents
+	u.add(UncountedEvent{LoggedEvent: LoggedEvent{ID: "late", Type: events.MessageDelivered}, Why: WhyAlreadyRead})
+	for i := range 50 * maxUncounted {
+		u.add(UncountedEvent{LoggedEvent: LoggedEvent{ID: fmt.Sprint(i), Type: events.MessageDelivered}, Why: WhyDuplicate})
 	}
-	list, more, kinds := u.Newest()
-	if n := len(list); n != replay.MaxUncounted || list[n-1].ID != "late" || list[0].ID != fmt.Sprint(50*replay.MaxUncounted-1) || list[n-2].ID != fmt.Sprint(49*replay.MaxUncounted+1) {
+	list, more, kinds := u.newest()
+	if n := len(list); n != maxUncounted || list[n-1].ID != "late" || list[0].ID != fmt.Sprint(50*maxUncounted-1) || list[n-2].ID != fmt.Sprint(49*maxUncounted+1) {
 		t.Errorf("%d events from %s to %s", n, list[0].ID, list[n-1].ID)
 	}
-	if want := []replay.UncountedKind{{Type: events.MessageDelivered, Why: replay.WhyDuplicate, Events: 50 * replay.MaxUncounted}, {Type: events.MessageDelivered, Why: replay.WhyAlreadyRead, Events: 1}}; more != 49*replay.MaxUncounted+1 || cmp.Diff(want, kinds) != "" {
+	if want := []UncountedKind{{Type: events.MessageDelivered, Why: WhyDuplicate, Events: 50 * maxUncounted}, {Type: events.MessageDelivered, Why: WhyAlreadyRead, Events: 1}}; more != 49*maxUncounted+1 || cmp.Diff(want, kinds) != "" {
 		t.Errorf("%d more, of the kinds %v", more, kinds)
 	}
 }

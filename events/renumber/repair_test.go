@@ -1,4 +1,4 @@
-package projector
+package renumber_test
 
 import (
 	"context"
@@ -14,13 +14,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/renumber"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/archiving"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
 // ahead is how far the counter of the older cluster is ahead.
 const ahead = 5000
@@ -50,9 +56,9 @@ const audited = "audit"
 
 // audit lets a stock watermill subscriber have the next n events of partition 0
 // and returns them, once the last acknowledgement is stored.
-func audit(t testing.TB, d *database, n int) []string {
+func audit(t testing.TB, d *projectortest.Database, n int) []string {
 	t.Helper()
-	db := stdlib.OpenDBFromPool(d.pool)
+	db := stdlib.OpenDBFromPool(d.Pool)
 	defer db.Close()
 	subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
 		ConsumerGroup: audited, PollInterval: 5 * time.Millisecond, ResendInterval: time.Millisecond,
@@ -69,7 +75,7 @@ func audit(t testing.TB, d *database, n int) []string {
 	before := auditedUpTo(t, d)
 	var all []string
 	for range n {
-		msg := await(t, messages, "the next event of the audit")
+		msg := projectortest.Await(t, messages, "the next event of the audit")
 		all = append(all, string(msg.Payload))
 		msg.Ack()
 	}
@@ -80,19 +86,18 @@ func audit(t testing.TB, d *database, n int) []string {
 
 // auditedUpTo returns how many events of partition 0 lie before the position of
 // the audit.
-func auditedUpTo(t testing.TB, d *database) int {
+func auditedUpTo(t testing.TB, d *projectortest.Database) int {
 	t.Helper()
-	p, err := events.PositionOf(t.Context(), d.pool, 0, audited)
+	p, err := events.PositionOf(t.Context(), d.Pool, 0, audited)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.IndexFunc(append(readAll(t, d, 0), events.Record{Position: events.Position{TransactionID: math.MaxInt64}}),
+	return slices.IndexFunc(append(d.Records(t, 0), events.Record{Position: events.Position{TransactionID: math.MaxInt64}}),
 		func(r events.Record) bool { return p.Before(r.Position) })
 }
 
-// old is a history of partitions 0 and 1, with an event that nobody
-// understands; the first of it is folded before the dump and the rest is not.
-// recent comes after the restore.
+// oldFolded is the part of a history of partitions 0 and 1 that is folded before
+// the dump.
 func oldFolded() []events.Event {
 	return []events.Event{
 		foldtest.Deliver("c", 1, foldtest.User(0, 0), foldtest.User(1, 0)), foldtest.Deliver("c", 2, foldtest.User(0, 0)),
@@ -101,6 +106,7 @@ func oldFolded() []events.Event {
 	}
 }
 
+// oldUnfolded is the rest of it.
 func oldUnfolded() []events.Event {
 	return []events.Event{
 		foldtest.Deliver("c", 3, foldtest.User(0, 0), foldtest.User(1, 0)),
@@ -109,6 +115,7 @@ func oldUnfolded() []events.Event {
 	}
 }
 
+// recent comes after the restore.
 func recent() []events.Event {
 	return []events.Event{
 		foldtest.Event("level 3", events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), foldtest.User(1, 0), foldtest.User(0, 0)),
@@ -117,33 +124,23 @@ func recent() []events.Event {
 	}
 }
 
-const garbage = `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{"garbage": true}')`
-
 // newOriginal returns a database of a cluster that has given out many ids, with
 // a history that is folded in part, as the audit has read it in part.
-func newOriginal(t *testing.T) (*pgtest.Server, *database) {
+func newOriginal(t *testing.T) (*pgtest.Server, *projectortest.Database) {
 	t.Helper()
 	server := pgtest.NewServer(t)
-	d := openDatabase(t, server.NewDB(t, migrated))
+	d := projectortest.Open(t, server.NewDB(t, projectortest.Migrated()))
 	// Some of the ids are below, and some above those of the other cluster.
-	appendEach(t, d, oldFolded()[:2])
-	d.fold(t)
-	d.age(t, d.projector.partitions[0]) // so a generation begins in the middle
-	advance(t, d.url, ahead)
-	appendEach(t, d, oldFolded()[2:])
-	d.exec(t, garbage)
-	d.fold(t)
+	d.AppendEach(t, oldFolded()[:2]...)
+	d.Fold(t)
+	d.BeginGeneration(t, 0) // so a generation begins in the middle
+	advance(t, d.URL, ahead)
+	d.AppendEach(t, oldFolded()[2:]...)
+	d.InsertPayload(t, `{"garbage": true}`)
+	d.Fold(t)
 	audit(t, d, 1)
-	appendEach(t, d, oldUnfolded())
+	d.AppendEach(t, oldUnfolded()...)
 	return server, d
-}
-
-// appendEach appends events, each in a transaction of its own.
-func appendEach(t testing.TB, d *database, evs []events.Event) {
-	t.Helper()
-	for _, e := range evs {
-		d.append(t, e)
-	}
 }
 
 // publishEach publishes events in SQL, which nobody refuses, each in a
@@ -165,16 +162,16 @@ func publishEach(t testing.TB, url string, evs []events.Event) {
 }
 
 // keys returns the messages of a partition in order.
-func (d *database) keys(t testing.TB, partition int) []string {
+func keys(t testing.TB, d *projectortest.Database, partition int) []string {
 	t.Helper()
-	return d.lines(t, fmt.Sprintf(`SELECT uuid::text FROM badged.%s AS log ORDER BY log.transaction_id, log."offset"`, events.Topic(partition)))
+	return d.Lines(t, fmt.Sprintf(`SELECT uuid::text FROM badged.%s AS log ORDER BY log.transaction_id, log."offset"`, events.Topic(partition)))
 }
 
 // generationSizes returns how many events of partition 0 are not behind the
 // beginning of each generation of keys.
-func (d *database) generationSizes(t testing.TB) []string {
+func generationSizes(t testing.TB, d *projectortest.Database) []string {
 	t.Helper()
-	return d.lines(t, `SELECT format('%s begins behind %s', generation,
+	return d.Lines(t, `SELECT format('%s begins behind %s', generation,
     (SELECT count(*) FROM badged.events_p00 AS e WHERE (e.transaction_id, e."offset") <= (g.transaction_id, g."offset")))
 FROM badged.dedup_generations AS g WHERE partition_id = 0 ORDER BY generation`)
 }
@@ -201,7 +198,7 @@ func connConfig(t testing.TB, url string) *pgx.ConnConfig {
 // wantRestored checks that nobody can open the log, and is told what to run.
 func wantRestored(t testing.TB, url string) {
 	t.Helper()
-	_, err := events.Open(t.Context(), newPool(t, url, nil))
+	_, err := events.Open(t.Context(), projectortest.NewPool(t, url, nil))
 	if !errors.Is(err, events.ErrRestored) || !strings.Contains(err.Error(), "`badged repair-log --database-url …`") {
 		t.Errorf("the log opens with %v, want ErrRestored", err)
 	}
@@ -259,12 +256,12 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 			}
 			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges, badged.log_identity;\n"
 			for g := 2; g <= 3; g++ { // what was there, and ahead
-				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING ALL);\n", store.KeysTable(0, g), store.KeysTable(0, 1))
+				empty += fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING ALL);\n", fmt.Sprint("badged.dedup_keys_p00_g", g), "badged.dedup_keys_p00_g1")
 			}
 			for p := range foldtest.Partitions {
 				empty += fmt.Sprintf("TRUNCATE badged.%s_offsets;\n", events.Topic(p))
 			}
-			return psql(t, to, migrated, []byte(empty+strings.Join(sql, "")))
+			return psql(t, to, projectortest.Migrated(), []byte(empty+strings.Join(sql, "")))
 		},
 	}
 }
@@ -281,7 +278,7 @@ func TestRepairLog(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, counter passed %v", name, passed), func(t *testing.T) {
 				from, original := newOriginal(t)
 				to := pgtest.NewServer(t)
-				url := restore(t, from, original.url, to)
+				url := restore(t, from, original.URL, to)
 				wantRestored(t, url)
 				if passed { // as if nobody had started a server for long
 					advance(t, url, 2*ahead)
@@ -315,27 +312,26 @@ func TestRepairLog(t *testing.T) {
 					}
 				}
 
-				d := openDatabase(t, url)
-				appendEach(t, original, recent()) // what would have been
+				d := projectortest.Open(t, url)
+				original.AppendEach(t, recent()...) // what would have been
 				for p := range foldtest.Partitions {
-					if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+					if diff := cmp.Diff(keys(t, original, p), keys(t, d, p)); diff != "" {
 						t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 					}
 				}
-				d.awaitVisible(t, 0)
-				if n := len(readAll(t, d, 0)); n != 10 {
+				if n := len(d.Records(t, 0)); n != 10 {
 					t.Errorf("%d events of partition 0 can be read, want 10", n)
 				}
-				if diff := cmp.Diff(original.generationSizes(t), d.generationSizes(t)); diff != "" {
+				if diff := cmp.Diff(generationSizes(t, original), generationSizes(t, d)); diff != "" {
 					t.Errorf("generations of keys (-want +got):\n%s", diff)
 				}
 				wantDeadLetterInTheLog(t, d)
-				d.fold(t)
-				original.fold(t)
-				if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+				d.Fold(t)
+				original.Fold(t)
+				if diff := cmp.Diff(original.Dump(t), d.Dump(t)); diff != "" {
 					t.Errorf("badges (-original +repaired):\n%s", diff)
 				}
-				if got, want := audit(t, d, 9), payloads(readAll(t, d, 0)[1:]); !slices.Equal(got, want) {
+				if got, want := audit(t, d, 9), payloads(d.Records(t, 0)[1:]); !slices.Equal(got, want) {
 					t.Errorf("the audit goes on with %q, want %q", got, want)
 				}
 				wantSequencesAhead(t, d)
@@ -347,16 +343,6 @@ func TestRepairLog(t *testing.T) {
 	}
 }
 
-func readAll(t testing.TB, d *database, partition int) []events.Record {
-	t.Helper()
-	d.awaitVisible(t, partition)
-	batch, err := events.Read(t.Context(), d.pool, partition, events.Position{}, 1000, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return batch.Records
-}
-
 func payloads(records []events.Record) []string {
 	var all []string
 	for _, r := range records {
@@ -366,9 +352,9 @@ func payloads(records []events.Record) []string {
 }
 
 // wantDeadLetterInTheLog checks that the dead letter names its event.
-func wantDeadLetterInTheLog(t testing.TB, d *database) {
+func wantDeadLetterInTheLog(t testing.TB, d *projectortest.Database) {
 	t.Helper()
-	got := d.lines(t, `SELECT e.payload::text FROM badged.dead_letters AS l
+	got := d.Lines(t, `SELECT e.payload::text FROM badged.dead_letters AS l
 JOIN badged.events_p00 AS e ON e.transaction_id = l.transaction_id AND e."offset" = l."offset" AND e.uuid = l.uuid`)
 	if !slices.Equal(got, []string{`{"garbage": true}`}) {
 		t.Errorf("dead letters name %q", got)
@@ -376,10 +362,10 @@ JOIN badged.events_p00 AS e ON e.transaction_id = l.transaction_id AND e."offset
 }
 
 // wantSequencesAhead checks that what is added next has a number of its own.
-func wantSequencesAhead(t testing.TB, d *database) {
+func wantSequencesAhead(t testing.TB, d *projectortest.Database) {
 	t.Helper()
 	for table, column := range map[string]string{"dead_letters": "id", "events_p00": `"offset"`} {
-		last := d.lines(t, fmt.Sprintf(`SELECT 'behind' FROM badged.%[1]s
+		last := d.Lines(t, fmt.Sprintf(`SELECT 'behind' FROM badged.%[1]s
 HAVING max(%[2]s) > (SELECT last_value FROM badged.%[1]s_%[3]s_seq)`, table, column, strings.Trim(column, `"`)))
 		if len(last) > 0 {
 			t.Errorf("the sequence of %s is behind", table)
@@ -393,7 +379,7 @@ func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
 	for _, name := range []string{"custom", someTables} {
 		t.Run(name, func(t *testing.T) {
 			from, original := newOriginal(t)
-			url := restores()[name](t, from, original.url, pgtest.NewServer(t))
+			url := restores()[name](t, from, original.URL, pgtest.NewServer(t))
 			publishEach(t, url, recent())
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := renumber.Run(ctx, renumber.Config{Conn: connConfig(t, url), Report: func(renumber.Result) { cancel() }})
@@ -406,13 +392,11 @@ func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
 			if err != nil || len(reports) != 1 || reports[0].Partition != 1 {
 				t.Fatalf("going on: %v, %v; want partition 1", reports, err)
 			}
-			d := openDatabase(t, url)
-			appendEach(t, original, recent())
-			d.awaitVisible(t, 0)
-			d.awaitVisible(t, 1)
-			d.fold(t)
-			original.fold(t)
-			if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+			d := projectortest.Open(t, url)
+			original.AppendEach(t, recent()...)
+			d.Fold(t)
+			original.Fold(t)
+			if diff := cmp.Diff(original.Dump(t), d.Dump(t)); diff != "" {
 				t.Errorf("badges (-original +repaired):\n%s", diff)
 			}
 		})
@@ -424,7 +408,7 @@ func TestRepairLogTwice(t *testing.T) {
 	from, original := newOriginal(t)
 	second, third := pgtest.NewServer(t), pgtest.NewServer(t)
 	restore := restores()["plain"]
-	url := restore(t, from, original.url, second)
+	url := restore(t, from, original.URL, second)
 	publishEach(t, url, recent()[:2])
 	if _, _, err := repaired(t, url, nil); err != nil {
 		t.Fatal(err)
@@ -436,59 +420,74 @@ func TestRepairLogTwice(t *testing.T) {
 	if _, _, err := repaired(t, url, nil); err != nil {
 		t.Fatal(err)
 	}
-	d := openDatabase(t, url)
-	appendEach(t, original, recent())
+	d := projectortest.Open(t, url)
+	original.AppendEach(t, recent()...)
 	for p := range foldtest.Partitions {
-		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+		if diff := cmp.Diff(keys(t, original, p), keys(t, d, p)); diff != "" {
 			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 		}
 	}
-	d.awaitVisible(t, 0)
-	d.fold(t)
-	original.fold(t)
-	if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+	d.Fold(t)
+	original.Fold(t)
+	if diff := cmp.Diff(original.Dump(t), d.Dump(t)); diff != "" {
 		t.Errorf("badges (-original +repaired):\n%s", diff)
 	}
 }
 
-// A log that was repaired, archived, and restored into yet another cluster: what
-// is renumbered comes behind what is archived, which was renumbered too.
+// A log that was archived, renumbered, archived again and renumbered again is
+// still that of its archive: what is renumbered comes behind what is archived.
 func TestArchiveBetweenTwoRepairs(t *testing.T) {
 	from, original := newOriginal(t)
 	second, third, dir := pgtest.NewServer(t), pgtest.NewServer(t), t.TempDir()
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	archive := func(d *projectortest.Database) (files int) {
+		t.Helper()
+		d.Fold(t)
+		d.Exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group <> 'projector'`)
+		d.EndRange(t, 0)
+		if err := archiving.Run(t.Context(), archiving.Config{
+			Pool: d.Pool, Log: d.Log, Dir: dir, Before: time.Now().Add(time.Hour),
+			Archived: func(r archiving.Result) { files += r.Files },
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
 	restore := restores()["custom"]
-	url := restore(t, from, original.url, second)
+	archive(original)
+	original.AppendEach(t, recent()[:1]...)
+	url := restore(t, from, original.URL, second)
 	if _, _, err := repaired(t, url, nil); err != nil {
 		t.Fatal(err)
 	}
-	d := openDatabase(t, url)
-	d.fold(t)
-	d.exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group = 'audit'`)
-	d.cut(t, 0)
-	if done := d.archived(t, dir); done[0].Events != 7 || done[0].Dropped != 1 {
-		t.Fatalf("archiving says %+v", done[0])
+	d := projectortest.Open(t, url)
+	d.Fold(t)
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
+	d.BeginGeneration(t, 0)
+	if files := archive(d); files != 1 {
+		t.Errorf("%d files were archived, want 1", files)
 	}
+	d.StopFolding()
 	advance(t, url, ahead)
-	appendEach(t, d, recent())
+	d.AppendEach(t, recent()[1:]...)
 	url = restore(t, second, url, third)
 	if _, _, err := repaired(t, url, nil); err != nil {
 		t.Fatal(err)
 	}
-	d = openDatabase(t, url)
-	d.awaitVisible(t, 0)
-	d.fold(t)
-	appendEach(t, original, recent())
-	original.fold(t)
-	if got, want := d.badge(t, foldtest.User(0, 0)), original.badge(t, foldtest.User(0, 0)); got.Total != want.Total || got.Version != want.Version {
+	d = projectortest.Open(t, url)
+	d.Fold(t)
+	original.AppendEach(t, recent()[1:]...)
+	original.Fold(t)
+	if got, want := d.Badge(t, ann), original.Badge(t, ann); got.Total != want.Total || got.Version != want.Version {
 		t.Errorf("the badge is %+v, want %+v", got, want)
 	}
-	d.checkArchived(t, dir, foldtest.User(0, 0), foldtest.User(0, 1))
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
 }
 
 // In the cluster that it came from a log is a copy too.
 func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
 	server, original := newOriginal(t)
-	url := restores()["custom"](t, server, original.url, server)
+	url := restores()["custom"](t, server, original.URL, server)
 	wantRestored(t, url)
 	publishEach(t, url, recent())
 	before := epochs(t, url)
@@ -499,51 +498,47 @@ func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
 	if before[0] == epochs(t, url)[0] {
 		t.Error("the epoch is the old one")
 	}
-	d := openDatabase(t, url)
-	appendEach(t, original, recent())
-	d.awaitVisible(t, 0)
-	d.fold(t)
-	original.fold(t)
-	if diff := cmp.Diff(original.dump(t), d.dump(t)); diff != "" {
+	d := projectortest.Open(t, url)
+	original.AppendEach(t, recent()...)
+	d.Fold(t)
+	original.Fold(t)
+	if diff := cmp.Diff(original.Dump(t), d.Dump(t)); diff != "" {
 		t.Errorf("badges (-original +repaired):\n%s", diff)
 	}
 }
 
 func TestRepairLogOfALogAtHome(t *testing.T) {
-	d := newDatabase(t)
-	appendEach(t, d, oldFolded())
-	publishEach(t, d.url, recent())
-	before := epochs(t, d.url)
-	if reports, needed, err := repaired(t, d.url, nil); err != nil || needed || len(reports) > 0 {
+	d := projectortest.New(t)
+	d.AppendEach(t, oldFolded()...)
+	publishEach(t, d.URL, recent())
+	before := epochs(t, d.URL)
+	if reports, needed, err := repaired(t, d.URL, nil); err != nil || needed || len(reports) > 0 {
 		t.Errorf("repairing: %v, %v, %v; want nothing", reports, needed, err)
 	}
-	if diff := cmp.Diff(before, epochs(t, d.url)); diff != "" {
+	if diff := cmp.Diff(before, epochs(t, d.URL)); diff != "" {
 		t.Errorf("epochs changed:\n%s", diff)
 	}
 }
 
 // A projector that runs would fold what is being moved.
-func TestRepairLogRefusesWhileSomebodyFolds(t *testing.T) {
-	d := newDatabase(t)
-	stop := run(t, d.projector)
-	d.append(t, foldtest.Deliver("c", 1, foldtest.User(3, 0)))
-	d.projector.Wake(3)
-	d.bus.awaitTotal(t, foldtest.User(3, 0), 1)
-	_, _, err := repaired(t, d.url, nil)
+func TestRepairLogRefusesWhileAProjectorRuns(t *testing.T) {
+	d := projectortest.New(t)
+	d.Append(t, foldtest.Deliver("c", 1, foldtest.User(3, 0)))
+	d.Fold(t)
+	_, _, err := repaired(t, d.URL, nil)
 	var owned *renumber.PartitionOwnedError
-	if !errors.As(err, &owned) || owned.Application != ApplicationName() || owned.PID == 0 {
+	if !errors.As(err, &owned) || owned.Application != projector.ApplicationName() || owned.PID == 0 {
 		t.Errorf("repairing while a projector runs: %v", err)
 	}
-	stop()
-	d.awaitUnowned(t)
-	if _, _, err := repaired(t, d.url, nil); err != nil {
+	d.StopFolding()
+	if _, _, err := repaired(t, d.URL, nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
 
 // Every column that holds a transaction id of the log is renumbered.
 func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
-	d := newDatabase(t)
+	d := projectortest.New(t)
 	want := []string{
 		// Which are settled anew.
 		"badged.log_ranges.starts", "badged.log_ranges.ends", "badged.log_ranges.bound", "badged.log_ranges.made_id",
@@ -556,7 +551,7 @@ func TestRepairLogKnowsEveryPlaceInTheLog(t *testing.T) {
 		want = append(want, s.Table+".transaction_id")
 	}
 	slices.Sort(want)
-	got := d.lines(t, `SELECT concat_ws('.', table_schema, table_name, column_name)
+	got := d.Lines(t, `SELECT concat_ws('.', table_schema, table_name, column_name)
 FROM information_schema.columns WHERE table_schema = 'badged' AND udt_name = 'xid8'`)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -570,16 +565,16 @@ func TestRepairLogOfACopyOfACopy(t *testing.T) {
 	from, original := newOriginal(t)
 	second, third := pgtest.NewServer(t), pgtest.NewServer(t)
 	restore := restores()["custom"]
-	url := restore(t, from, original.url, second)
+	url := restore(t, from, original.URL, second)
 	publishEach(t, url, recent())
 	url = restore(t, second, url, third)
 	if _, _, err := repaired(t, url, nil); err != nil {
 		t.Fatal(err)
 	}
-	d := openDatabase(t, url)
-	appendEach(t, original, recent())
+	d := projectortest.Open(t, url)
+	original.AppendEach(t, recent()...)
 	for p := range foldtest.Partitions {
-		if diff := cmp.Diff(original.keys(t, p), d.keys(t, p)); diff != "" {
+		if diff := cmp.Diff(keys(t, original, p), keys(t, d, p)); diff != "" {
 			t.Errorf("order in partition %d (-want +got):\n%s", p, diff)
 		}
 	}

@@ -1,4 +1,4 @@
-package projector
+package archiving_test
 
 import (
 	"context"
@@ -12,43 +12,68 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// watch is a Progress that calls functions.
+type watch struct {
+	planned func()
+	done    func()
+}
+
+// Planned calls planned.
+func (w watch) Planned(int, int64) { w.planned() }
+
+// Done calls done.
+func (w watch) Done(int, int) { w.done() }
+
+// Blocked does nothing.
+func (watch) Blocked(int, int, string) {}
+
 // later is a time before which everything in these tests was appended.
 func later() time.Time { return time.Now().Add(time.Hour) }
 
 // archived archives what it can, into dir.
-func (d *database) archived(t testing.TB, dir string) []archiving.Result {
+func archived(t testing.TB, d *projectortest.Database, dir string) []archiving.Result {
 	t.Helper()
-	done, err := d.tryArchive(t.Context(), dir, nil)
+	done, err := tryArchive(t.Context(), d, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return done
 }
 
-func (d *database) tryArchive(ctx context.Context, dir string, change func(*archiving.Config)) (done []archiving.Result, err error) {
-	cfg := archiving.Config{Pool: d.pool, Log: d.log, Dir: dir, Before: later(), Archived: func(p archiving.Result) { done = append(done, p) }}
+func tryArchive(ctx context.Context, d *projectortest.Database, dir string, change func(*archiving.Config)) (done []archiving.Result, err error) {
+	cfg := archiving.Config{Pool: d.Pool, Log: d.Log, Dir: dir, Before: later(), Archived: func(p archiving.Result) { done = append(done, p) }}
 	if change != nil {
 		change(&cfg)
 	}
 	return done, archiving.Run(ctx, cfg)
 }
 
-// cut ends the last range of a partition that has events behind what was
-// appended until now.
-func (d *database) cut(t testing.TB, partition int) {
+// rebuilt rebuilds all partitions and returns how many users differed.
+func rebuilt(t testing.TB, d *projectortest.Database, change func(*rebuild.Config)) (different int64) {
 	t.Helper()
-	d.extend(t, partition)
-	d.pass(t, partition)
+	cfg := rebuild.Config{Pool: d.Pool, Log: d.Log, Rebuilt: func(r rebuild.Result) { different += r.DifferentUsers }}
+	if change != nil {
+		change(&cfg)
+	}
+	if err := rebuild.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	return different
 }
 
 // openArchive opens the archive in dir.
@@ -61,95 +86,72 @@ func openArchive(t testing.TB, dir string) *archive.Archive {
 	return a
 }
 
-// checkArchived checks that the tables are what base and log, and archive and
-// log say, in every way in which they are folded again.
-func (d *database) checkArchived(t testing.TB, dir string, users ...string) {
-	t.Helper()
-	d.verifyAll(t, replay.VerifyOptions{})
-	d.verifyAll(t, replay.VerifyOptions{Memory: 1})
-	d.verifyAll(t, replay.VerifyOptions{Users: users})
-	v := replay.NewVerifier(d.pool, d.log).WithArchive(openArchive(t, dir))
-	x := replay.NewExplainer(d.pool, d.log)
-	for p := range foldtest.Partitions {
-		for _, memory := range []int64{0, 1} {
-			if _, err := v.Verify(t.Context(), p, replay.VerifyOptions{Memory: memory, Found: func(d replay.Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	for _, user := range users {
-		if _, err := v.Verify(t.Context(), d.log.PartitionOf(user), replay.VerifyOptions{Users: []string{user}, Found: func(d replay.Difference) { t.Errorf("by the archive, %v", d) }}); err != nil {
-			t.Error(err)
-		}
-		for _, x := range []*replay.Explainer{x, x.WithArchive(openArchive(t, dir))} {
-			if e, err := x.Explain(t.Context(), user, replay.Question{}); err != nil || !e.Agrees {
-				t.Errorf("of %s it explains %+v, %v", user, e, err)
-			}
-		}
-	}
-}
+// garbage is an event that nothing understands.
+const garbage = `{"garbage": true}`
 
-// story appends to partition 0 what does not commute, is repeated, is put aside,
-// and is healed.
-func (d *database) story(t testing.TB, turn int) {
+// appendTurn appends to partition 0 events that do not commute, repeat earlier
+// ones, or become dead letters.
+func appendTurn(t testing.TB, d *projectortest.Database, turn int) {
 	t.Helper()
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	id := func(name string) string { return fmt.Sprint(name, turn) }
 	seq := int64(10 * turn)
-	d.append(t,
+	d.Append(t,
 		foldtest.Deliver("c", seq+1, ann, bob), foldtest.Deliver("c", seq+2, ann), foldtest.Deliver(id("room"), 1, ann, bob),
 		foldtest.Event(id("mark"), events.ConversationMarkedUnread, id("room"), nil, bob),
 		foldtest.Event(id("read"), events.ConversationRead, id("room"), foldtest.UpTo(1), bob),
 		foldtest.Event(id("level"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), bob),
 	)
-	d.exec(t, garbage)
-	d.append(t, foldtest.Event(id("undo"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), bob))
+	d.InsertPayload(t, garbage)
+	d.Append(t, foldtest.Event(id("undo"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), bob))
 	if turn > 0 { // what came before the cut comes again
 		before := func(name string) string { return fmt.Sprint(name, turn-1) }
-		d.append(t,
+		d.Append(t,
 			foldtest.Event(before("mark"), events.ConversationMarkedUnread, before("room"), nil, bob),
 			foldtest.Event(before("level"), events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), bob))
 	}
 }
 
-// What is cut off the log is missed by nobody who folds it again, from the base or
-// from the archive, whatever is repeated, rotated, put aside, or healed.
+// Replays from the baseline and from the archive give the tables, whatever was
+// repeated, forgotten, healed or made a dead letter before the cut.
 func TestArchive(t *testing.T) {
-	d, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
-	p, ann, bob := d.projector.partitions[0], foldtest.User(0, 0), foldtest.User(0, 1)
+	d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	for turn := range 5 {
-		d.story(t, turn)
-		d.fold(t)
+		appendTurn(t, d, turn)
+		d.Fold(t)
 		if turn == 1 {
-			d.exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, bob)
-			d.heal(t, bob)
+			d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, bob)
+			if _, healed, err := replay.NewVerifier(d.Pool, d.Log).Heal(t.Context(), bob); !healed || err != nil {
+				t.Fatalf("healed %v, %v", healed, err)
+			}
 		}
 		if turn > 1 {
-			d.rotate(t, p)
+			d.BeginGeneration(t, 0)
 		}
-		d.cut(t, 0)
+		d.EndRange(t, 0)
 		if turn%2 == 0 {
 			continue // two ranges at a time
 		}
-		done := d.archived(t, dir)
+		done := archived(t, d, dir)
 		if got := done[0]; got.Files == 0 || got.Events == 0 || got.Bytes == 0 || got.Dropped < got.Files || !strings.Contains(got.Kept, "is not complete yet") {
 			t.Errorf("it says %+v", got)
 		}
-		if n := d.lines(t, `SELECT count(*)::text FROM badged.events_p00`); n[0] != "0" {
+		if n := d.Lines(t, `SELECT count(*)::text FROM badged.events_p00`); n[0] != "0" {
 			t.Errorf("the log still has %v events", n)
 		}
-		d.checkArchived(t, dir, ann, bob)
+		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
 	}
-	d.checkArchived(t, dir, ann, bob)
-	right := d.dump(t)
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
+	right := d.Dump(t)
 	for _, a := range []*archive.Archive{nil, openArchive(t, dir)} {
 		for _, memory := range []int64{0, 1} {
-			d.exec(t, `DELETE FROM badged.conversations_p00`)
-			d.exec(t, `DELETE FROM badged.healed_users`)
-			if rebuilt := d.rebuild(t, func(cfg *rebuild.Config) { cfg.Archive, cfg.Memory = a, memory }); rebuilt[0].DifferentUsers < 2 {
-				t.Errorf("rebuilt %+v", rebuilt)
+			d.Exec(t, `DELETE FROM badged.conversations_p00`)
+			d.Exec(t, `DELETE FROM badged.healed_users`)
+			if different := rebuilt(t, d, func(cfg *rebuild.Config) { cfg.Archive, cfg.Memory = a, memory }); different < 2 {
+				t.Errorf("%d users differed", different)
 			}
-			got := d.dump(t)
+			got := d.Dump(t)
 			if a == nil && memory == 0 { // from then on without the healed version
 				right = got
 			}
@@ -157,69 +159,72 @@ func TestArchive(t *testing.T) {
 				t.Errorf("rebuilt (-want +got):\n%s", diff)
 			}
 		}
-		d.exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
-		if _, healed, err := replay.NewVerifier(d.pool, d.log).WithArchive(a).Heal(t.Context(), ann); err != nil || !healed {
+		d.Exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
+		if _, healed, err := replay.NewVerifier(d.Pool, d.Log).WithArchive(a).Heal(t.Context(), ann); err != nil || !healed {
 			t.Errorf("healed %v, %v", healed, err)
 		}
-		d.checkArchived(t, dir, ann, bob)
+		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
 	}
 }
 
-// What is not to be archived stays: what is too young, not folded, not read by
-// another consumer, or not at an end.
+// Ranges stay that are too young, not folded, not read by another consumer, or
+// not complete.
 func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
-	d, dir := newDatabase(t), t.TempDir()
+	d, dir := projectortest.New(t), t.TempDir()
 	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("c", 1, ann))
+	d.Append(t, foldtest.Deliver("c", 1, ann))
 	wantKept := func(before time.Time, want string) {
 		t.Helper()
-		done, err := d.tryArchive(t.Context(), dir, func(cfg *archiving.Config) { cfg.Before = before })
+		done, err := tryArchive(t.Context(), d, dir, func(cfg *archiving.Config) { cfg.Before = before })
 		if err != nil || done[0].Events != 0 || done[0].Dropped != 0 || !strings.Contains(done[0].Kept, want) {
 			t.Errorf("it says %+v, %v, want that %s", done, err, want)
 		}
-		if n := d.lines(t, `SELECT count(*)::text FROM badged.events_p00`); n[0] != "1" {
+		if n := d.Lines(t, `SELECT count(*)::text FROM badged.events_p00`); n[0] != "1" {
 			t.Errorf("the log has %v events", n)
 		}
 	}
 	wantKept(later(), "is not complete yet")
-	d.extend(t, 0)
+	d.AddRange(t, 0)
 	wantKept(later(), "is not complete yet")
-	d.pass(t, 0)
-	d.awaitVisible(t, 0)
+	d.PassRange(t, 0)
+	d.Records(t, 0)
 	wantKept(time.Now().Add(-time.Hour), "has an event of ")
 	wantKept(later(), `the consumer group "projector" has not read`)
-	d.fold(t)
-	d.exec(t, `INSERT INTO badged.events_p00_offsets VALUES ('push', 0, '0')`)
+	d.Fold(t)
+	d.Exec(t, `INSERT INTO badged.events_p00_offsets VALUES ('push', 0, '0')`)
 	wantKept(later(), `the consumer group "push" has not read`)
-	d.exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group = 'push'`)
-	if done := d.archived(t, dir); done[0].Events != 1 || done[0].Dropped != 1 {
+	d.Exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group = 'push'`)
+	if done := archived(t, d, dir); done[0].Events != 1 || done[0].Dropped != 1 {
 		t.Errorf("then it says %+v", done)
 	}
-	d.checkArchived(t, dir, ann)
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann)
 }
 
-// Explaining tells from when on events can be named, and names all with the
-// archive.
+// An explanation says since when it can name events. With the archive it names
+// all.
 func TestExplainWhatIsArchived(t *testing.T) {
-	d, dir := newDatabase(t), t.TempDir()
+	d, dir := projectortest.New(t), t.TempDir()
 	ann := foldtest.User(0, 0)
-	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
-	d.fold(t)
-	d.cut(t, 0)
-	d.archived(t, dir)
-	d.append(t, foldtest.Deliver("c", 3, ann), foldtest.Deliver("c", 2, ann))
-	d.fold(t)
-	e := d.explain(t, ann, time.Time{})
+	d.Append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
+	d.Fold(t)
+	d.EndRange(t, 0)
+	archived(t, d, dir)
+	d.Append(t, foldtest.Deliver("c", 3, ann), foldtest.Deliver("c", 2, ann))
+	d.Fold(t)
+	e, err := replay.NewExplainer(d.Pool, d.Log).Explain(t.Context(), ann, replay.Question{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if e.ArchivedUntil == nil || e.Total != 3 || !e.Agrees || len(e.Conversations[0].Messages) != 1 || e.Conversations[0].MoreMessages != 2 ||
 		len(e.Uncounted) != 1 || e.Uncounted[0].Detail != "the user had an event of the same source and id before" {
 		t.Errorf("from the base it explains %+v", e)
 	}
 	var archivedErr *replay.ArchivedError
-	if _, err := replay.NewExplainer(d.pool, d.log).Explain(t.Context(), ann, replay.Question{At: e.ArchivedUntil.Add(-time.Second)}); !errors.As(err, &archivedErr) {
+	if _, err := replay.NewExplainer(d.Pool, d.Log).Explain(t.Context(), ann, replay.Question{At: e.ArchivedUntil.Add(-time.Second)}); !errors.As(err, &archivedErr) {
 		t.Errorf("of what is archived it explains %v", err)
 	}
-	x := replay.NewExplainer(d.pool, d.log).WithArchive(openArchive(t, dir))
-	e, err := x.Explain(t.Context(), ann, replay.Question{})
+	x := replay.NewExplainer(d.Pool, d.Log).WithArchive(openArchive(t, dir))
+	e, err = x.Explain(t.Context(), ann, replay.Question{})
 	if err != nil || e.ArchivedUntil != nil || len(e.Conversations[0].Messages) != 3 || !strings.Contains(e.Uncounted[0].Detail, ", at ") {
 		t.Errorf("from the archive it explains %+v, %v", e, err)
 	}
@@ -228,17 +233,16 @@ func TestExplainWhatIsArchived(t *testing.T) {
 	}
 }
 
-// An archive that is not whole, or another's, is an error before anything is
-// written or dropped.
+// An incomplete or foreign archive fails before anything is written or dropped.
 func TestArchiveIsChecked(t *testing.T) {
-	d, dir := newDatabase(t), t.TempDir()
+	d, dir := projectortest.New(t), t.TempDir()
 	ann := foldtest.User(0, 0)
 	for seq := range int64(2) {
-		d.append(t, foldtest.Deliver("c", seq+1, ann))
-		d.fold(t)
-		d.cut(t, 0)
+		d.Append(t, foldtest.Deliver("c", seq+1, ann))
+		d.Fold(t)
+		d.EndRange(t, 0)
 		if seq == 0 {
-			d.archived(t, dir)
+			archived(t, d, dir)
 		}
 	}
 	first := filepath.Join(dir, openArchive(t, dir).Files(0)[0].Name)
@@ -259,9 +263,9 @@ func TestArchiveIsChecked(t *testing.T) {
 	damaged := slices.Clone(intact)
 	damaged[len(damaged)/2] ^= 1
 	foreign := t.TempDir()
-	other := newDatabase(t)
-	other.exec(t, `UPDATE badged.log_identity SET log_id = gen_random_uuid()`) // which a copy has in common
-	other.archived(t, foreign)
+	other := projectortest.New(t)
+	other.Exec(t, `UPDATE badged.log_identity SET log_id = gen_random_uuid()`) // which a copy has in common
+	archived(t, other, foreign)
 	id := openArchive(t, dir).LogID().String()
 	for _, tc := range []struct {
 		name, dir, want string
@@ -293,17 +297,17 @@ func TestArchiveIsChecked(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.damage()
-			if _, err := d.tryArchive(t.Context(), tc.dir, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := tryArchive(t.Context(), d, tc.dir, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("archiving ended with %v", err)
 			}
 			a, err := archive.Open(tc.dir)
 			if err == nil {
-				_, err = replay.NewVerifier(d.pool, d.log).WithArchive(a).Verify(t.Context(), 0, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }})
+				_, err = replay.NewVerifier(d.Pool, d.Log).WithArchive(a).Verify(t.Context(), 0, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }})
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("verifying ended with %v", err)
 			}
-			if n := d.lines(t, `SELECT (SELECT count(*) FROM badged.events_p00) || ' ' || (SELECT count(*) FROM badged.archived_files)`); n[0] != "1 1" {
+			if n := d.Lines(t, `SELECT (SELECT count(*) FROM badged.events_p00) || ' ' || (SELECT count(*) FROM badged.archived_files)`); n[0] != "1 1" {
 				t.Errorf("events and files: %v", n)
 			}
 			write(first, intact)
@@ -312,14 +316,14 @@ func TestArchiveIsChecked(t *testing.T) {
 	}
 	// A file that is in the way is not overwritten.
 	write(filepath.Join(dir, "events_p00.00002.ndjson.zst"), intact)
-	if _, err := d.tryArchive(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "holds other events than the log") {
+	if _, err := tryArchive(t.Context(), d, dir, nil); err == nil || !strings.Contains(err.Error(), "holds other events than the log") {
 		t.Errorf("with another's file there it ended with %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "events_p00.00002.ndjson.zst")); err != nil {
 		t.Fatal(err)
 	}
-	d.archived(t, dir)
-	d.checkArchived(t, dir, ann)
+	archived(t, d, dir)
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann)
 }
 
 // archiveStages are the places at which archiving is killed.
@@ -333,41 +337,40 @@ var archiveStages = []struct {
 	{name: "before folding", planned: 3},
 	{name: "after folding", done: 3},
 	{name: "after copying users", done: 4},
-	{name: "when it becomes the base", trigger: `AFTER INSERT ON badged.baselines`},
+	{name: "when it becomes the baseline", trigger: `AFTER INSERT ON badged.baselines`},
 	{name: "when files are noted", trigger: `AFTER INSERT ON badged.archived_files`},
-	{name: "when the base is committed", trigger: `commit`},
+	{name: "when the baseline is committed", trigger: `commit`},
 	{name: "when ranges are dropped", trigger: `AFTER DELETE ON badged.log_ranges`},
 }
 
-// Killed anywhere, archiving leaves nothing that anybody misses, and another run
-// comes to the same end.
+// Killed anywhere, archiving loses nothing, and the next run finishes.
 func TestArchiveKilledAnywhere(t *testing.T) {
 	for _, stage := range archiveStages {
 		t.Run(stage.name, func(t *testing.T) {
-			d, dir := newDatabase(t), t.TempDir()
+			d, dir := projectortest.New(t), t.TempDir()
 			ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 			for turn := range 2 {
-				d.story(t, turn)
-				d.fold(t)
-				d.cut(t, 0)
+				appendTurn(t, d, turn)
+				d.Fold(t)
+				d.EndRange(t, 0)
 			}
-			right := d.dump(t)
+			right := d.Dump(t)
 			if stage.trigger != "" {
 				create := `CREATE TRIGGER fault ` + stage.trigger + ` FOR EACH STATEMENT`
 				if stage.trigger == "commit" {
 					create = `CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON badged.baselines DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
 				}
-				d.exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				d.Exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';
 END $$`)
-				d.exec(t, create+` EXECUTE FUNCTION fault()`)
+				d.Exec(t, create+` EXECUTE FUNCTION fault()`)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			planned, done := 0, 0
-			_, err := d.tryArchive(ctx, dir, func(cfg *archiving.Config) {
+			_, err := tryArchive(ctx, d, dir, func(cfg *archiving.Config) {
 				cfg.Progress = watch{
-					planned: func(int, int64) {
+					planned: func() {
 						if planned++; planned == stage.planned {
 							cancel()
 						}
@@ -382,58 +385,26 @@ END $$`)
 			if err == nil {
 				t.Fatal("nothing killed it")
 			}
-			d.exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
-			d.verifyAll(t, replay.VerifyOptions{})
-			d.append(t, foldtest.Deliver("c", 99, ann))
-			d.fold(t)
-			d.verifyAll(t, replay.VerifyOptions{})
+			d.Exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
+			replaytest.Verify(t, d.Pool, d.Log)
+			d.Append(t, foldtest.Deliver("c", 99, ann))
+			d.Fold(t)
+			replaytest.Verify(t, d.Pool, d.Log)
 
-			d.archived(t, dir)
-			if got := d.lines(t, `SELECT count(*) || ' in ' || sum(events) FROM badged.archived_files`); got[0] != "2 in 18" {
+			archived(t, d, dir)
+			if got := d.Lines(t, `SELECT count(*) || ' in ' || sum(events) FROM badged.archived_files`); got[0] != "2 in 18" {
 				t.Errorf("archived are %v", got)
 			}
-			if left := d.lines(t, `SELECT relname::text FROM pg_class WHERE relname LIKE '%\_next'`); len(left) > 0 {
+			if left := d.Lines(t, `SELECT relname::text FROM pg_class WHERE relname LIKE '%\_next'`); len(left) > 0 {
 				t.Errorf("it leaves %v", left)
 			}
-			if n := d.lines(t, `SELECT count(*)::text FROM badged.events_p00`); n[0] != "1" {
+			if n := d.Lines(t, `SELECT count(*)::text FROM badged.events_p00`); n[0] != "1" {
 				t.Errorf("the log has %v events", n)
 			}
-			d.checkArchived(t, dir, ann, bob)
-			if stillRight := strings.Count(d.dump(t), "\n") == strings.Count(right, "\n"); !stillRight {
-				t.Errorf("the rows were\n%s\nand are\n%s", right, d.dump(t))
+			replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
+			if stillRight := strings.Count(d.Dump(t), "\n") == strings.Count(right, "\n"); !stillRight {
+				t.Errorf("the rows were\n%s\nand are\n%s", right, d.Dump(t))
 			}
 		})
 	}
-}
-
-// A log that was restored elsewhere, and repaired, goes on from its base, and is
-// still that of the archive.
-func TestRepairedLogHasItsArchive(t *testing.T) {
-	from, original := newOriginal(t)
-	dir, ann, bob := t.TempDir(), foldtest.User(0, 0), foldtest.User(0, 1)
-	original.fold(t)
-	for turn := range 2 {
-		original.story(t, turn)
-		original.fold(t)
-		original.rotate(t, original.projector.partitions[0])
-	}
-	original.exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group <> 'projector'`)
-	original.cut(t, 0)
-	original.archived(t, dir)
-	original.story(t, 2)
-	url := restores()["custom"](t, from, original.url, pgtest.NewServer(t))
-	if _, _, err := repaired(t, url, nil); err != nil {
-		t.Fatal(err)
-	}
-	d := openDatabase(t, url)
-	d.fold(t)
-	d.checkArchived(t, dir, ann, bob)
-	d.story(t, 3)
-	d.fold(t)
-	d.rotate(t, d.projector.partitions[0])
-	d.cut(t, 0)
-	if done := d.archived(t, dir); done[0].Files != 1 {
-		t.Errorf("then it archives %+v", done)
-	}
-	d.checkArchived(t, dir, ann, bob)
 }

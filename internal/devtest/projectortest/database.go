@@ -1,0 +1,300 @@
+// Package projectortest runs a projector on a database of its own, for tests of
+// the packages that work beside one: replay, rebuild, archiving and the like.
+package projectortest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// Migrated returns the template of databases with the schema of badged and
+// [foldtest.Partitions] partitions.
+func Migrated() pgtest.Template {
+	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+		cfg, err := pgx.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: foldtest.Partitions})
+		return err
+	}}
+}
+
+// Database is a migrated database and what works on it.
+type Database struct {
+	URL    string
+	Pool   *pgxpool.Pool
+	Log    *events.Log
+	Reader *badges.Reader
+	Bus    *Bus
+
+	// folding is the projector of Fold, nil before the first.
+	folding *Running
+}
+
+// New returns a database of its own on the server that the tests share.
+func New(t testing.TB) *Database {
+	t.Helper()
+	return Open(t, pgtest.NewDB(t, Migrated()))
+}
+
+// Open returns the database at url, which is migrated.
+func Open(t testing.TB, url string) *Database {
+	t.Helper()
+	pool := NewPool(t, url, nil)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Database{URL: url, Pool: pool, Log: log, Reader: badges.NewReader(pool, foldtest.Partitions), Bus: newBus(t)}
+}
+
+// NewPool returns a pool as a projector has it; change may be nil.
+func NewPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 10
+	projector.ConfigurePool(cfg)
+	if change != nil {
+		change(cfg)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Connect returns a connection beside the pool.
+func (d *Database) Connect(t testing.TB) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), d.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// AsRole creates a role that may log in, runs statements with ROLE replaced by
+// its name, and returns a pool of its sessions. Roles belong to all databases of
+// a server, so the test needs a server of its own.
+func (d *Database) AsRole(t testing.TB, statements ...string) *pgxpool.Pool {
+	t.Helper()
+	d.Exec(t, `CREATE ROLE "limited role" LOGIN`)
+	for _, sql := range statements {
+		d.Exec(t, strings.ReplaceAll(sql, "ROLE", `"limited role"`))
+	}
+	return NewPool(t, d.URL, func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "limited role" })
+}
+
+// Append appends events in one transaction.
+func (d *Database) Append(t testing.TB, evs ...events.Event) events.Receipt {
+	t.Helper()
+	receipt, err := d.Log.Append(t.Context(), evs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+// AppendEach appends events, each in a transaction of its own.
+func (d *Database) AppendEach(t testing.TB, evs ...events.Event) {
+	t.Helper()
+	for _, e := range evs {
+		d.Append(t, e)
+	}
+}
+
+// AppendAgo appends events with a time before [foldtest.Noon], at the end of the
+// log all the same.
+func (d *Database) AppendAgo(t testing.TB, ago time.Duration, evs ...events.Event) {
+	t.Helper()
+	d.AppendAt(t, foldtest.Noon.Add(-ago), evs...)
+}
+
+// AppendAt appends events with a time. An older transaction hides them until they
+// have it.
+func (d *Database) AppendAt(t testing.TB, at time.Time, evs ...events.Event) {
+	t.Helper()
+	if err := pgx.BeginFunc(t.Context(), d.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
+			return err
+		}
+		receipt := d.Append(t, evs...)
+		for _, p := range receipt.Partitions {
+			d.Exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`, at, receipt.TransactionID)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// InsertPayload appends a payload to partition 0 with plain SQL, NULL if it is
+// empty.
+func (d *Database) InsertPayload(t testing.TB, payload string) {
+	t.Helper()
+	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), nullif($1::text, '')::json)`, payload)
+}
+
+// Records waits until all events of a partition can be read, and returns them.
+// The server's own maintenance may hide the last ones for an instant.
+func (d *Database) Records(t testing.TB, partition int) []events.Record {
+	t.Helper()
+	for {
+		batch, err := events.Read(t.Context(), d.Pool, partition, events.Position{}, 100_000, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !batch.More && !batch.Hidden {
+			return batch.Records
+		}
+	}
+}
+
+// Exec runs a statement.
+func (d *Database) Exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := d.Pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%.200s: %v", sql, err)
+	}
+}
+
+// Lines returns the rows of a query with one column of text.
+func (d *Database) Lines(t testing.TB, sql string, args ...any) []string {
+	t.Helper()
+	rows, err := d.Pool.Query(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatalf("%.200s: %v", sql, err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%.200s: %v", sql, err)
+	}
+	return lines
+}
+
+// Dump returns every row that projectors write, without the columns that depend
+// on the partition or on the time of the test.
+func (d *Database) Dump(t testing.TB) string {
+	t.Helper()
+	return strings.Join(slices.Concat(
+		d.Lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
+		d.Lines(t, `SELECT (to_jsonb(c) - '{partition_id,delivered_hour}'::text[])::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
+		d.Lines(t, `SELECT payload::text || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
+	), "\n")
+}
+
+// Badge returns the badge of a user.
+func (d *Database) Badge(t testing.TB, user string) pubsub.Badge {
+	t.Helper()
+	b, err := d.Reader.Badge(t.Context(), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Changes returns what changed for a user since a version of the present epoch.
+func (d *Database) Changes(t testing.TB, user string, since int64) pubsub.Snapshot {
+	t.Helper()
+	held := pubsub.Held{UserID: user, Epoch: d.Badge(t, user).Epoch, Version: since}
+	states, err := d.Reader.States(t.Context(), events.PartitionOf(user, foldtest.Partitions), []pubsub.Held{held})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if states[0].Whole {
+		t.Errorf("a client with version %d of %s gets the whole state", since, user)
+	}
+	return states[0]
+}
+
+// Position returns how far a partition is folded.
+func (d *Database) Position(t testing.TB, partition int) events.Position {
+	t.Helper()
+	p, err := events.PositionOf(t.Context(), d.Pool, partition, events.ProjectorGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// SetPosition makes a partition look folded up to a position.
+func (d *Database) SetPosition(t testing.TB, partition int, p events.Position) {
+	t.Helper()
+	d.Exec(t, `UPDATE badged.`+events.Topic(partition)+`_offsets
+SET last_processed_transaction_id = $1::bigint::text::xid8, offset_acked = $2 WHERE consumer_group = $3`, p.TransactionID, p.Offset, events.ProjectorGroup)
+}
+
+// Keep returns a function that restores the users and conversations as they
+// are now.
+func (d *Database) Keep(t testing.TB) (restore func()) {
+	t.Helper()
+	d.Exec(t, `CREATE TABLE kept_users AS TABLE badged.users`)
+	d.Exec(t, `CREATE TABLE kept_conversations AS TABLE badged.conversations`)
+	return func() {
+		t.Helper()
+		d.Exec(t, `TRUNCATE badged.users, badged.conversations`)
+		d.Exec(t, `INSERT INTO badged.users TABLE kept_users`)
+		d.Exec(t, `INSERT INTO badged.conversations TABLE kept_conversations`)
+		d.Exec(t, `DROP TABLE kept_users, kept_conversations`)
+	}
+}
+
+// EndRange ends the last range of a partition of the log behind what was
+// appended so far, so that it can be archived.
+func (d *Database) EndRange(t testing.TB, partition int) {
+	t.Helper()
+	d.AddRange(t, partition)
+	d.PassRange(t, partition)
+}
+
+// AddRange adds ranges to a partition of the log until the last begins in the
+// future, four transaction ids ahead, and returns the number of calls.
+func (d *Database) AddRange(t testing.TB, partition int) (calls int) {
+	t.Helper()
+	for more := true; more; calls++ {
+		if err := d.Pool.QueryRow(t.Context(), `SELECT badged.extend_log($1, interval '0', 4)`, partition).Scan(&more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return calls
+}
+
+// PassRange uses transaction ids until the last range of a partition has begun
+// and no session can write into the one before.
+func (d *Database) PassRange(t testing.TB, partition int) {
+	t.Helper()
+	for d.Lines(t, `SELECT (pg_current_xact_id() >= starts AND pg_snapshot_xmin(pg_current_snapshot()) >= starts)::text
+FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)[0] != "true" {
+	}
+}
+
+// Same fails the test if two values differ.
+func Same[T any](t testing.TB, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}

@@ -1,0 +1,157 @@
+package projectortest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/lag"
+)
+
+// Running is a projector that runs.
+type Running struct {
+	*projector.Projector
+	// Stop stops it and returns when it has given up its partitions.
+	Stop func()
+}
+
+// Start runs a projector until the test ends or it is stopped. It folds what is
+// there, and then only what it is woken for. change may be nil.
+func (d *Database) Start(t testing.TB, change func(*projector.Config)) *Running {
+	t.Helper()
+	cfg := projector.Config{
+		Pool: d.Pool, Log: d.Log, Bus: d.Bus,
+		// Nothing happens by itself, not even on a busy machine.
+		PollInterval: time.Hour, OwnershipInterval: time.Hour, MaintenanceInterval: time.Hour,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := projector.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := Run(t, p.Run)
+	return &Running{p, func() {
+		stop()
+		// Its session ends an instant later.
+		for len(d.Lines(t, `SELECT 'runs' FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, projector.ApplicationName())) > 0 {
+		}
+	}}
+}
+
+// Fold folds everything that was appended, with a projector that keeps running
+// and does nothing between two calls. In rare cases it also folds what is
+// appended just after; StopFolding prevents that.
+func (d *Database) Fold(t testing.TB) {
+	t.Helper()
+	if d.folding == nil {
+		d.folding = d.Start(t, nil)
+		t.Cleanup(func() { d.folding = nil })
+		for len(d.folding.OwnedPartitions()) < foldtest.Partitions {
+		}
+	}
+	for _, l := range d.lags(t) {
+		if l.Folded.Before(l.Head) {
+			d.folding.Wake(l.Partition)
+		}
+	}
+	d.AwaitFolded(t)
+}
+
+// StopFolding stops the projector of Fold, which then knows no rows or keys. The
+// next Fold starts another.
+func (d *Database) StopFolding() {
+	if d.folding != nil {
+		d.folding.Stop()
+		d.folding = nil
+	}
+}
+
+// AwaitFolded waits until every event in the log is folded.
+func (d *Database) AwaitFolded(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for slices.ContainsFunc(d.lags(t), func(l lag.Lag) bool { return l.Folded.Before(l.Head) }) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain for the projector")
+		}
+	}
+}
+
+func (d *Database) lags(t testing.TB) []lag.Lag {
+	t.Helper()
+	all := make([]int, foldtest.Partitions)
+	for p := range all {
+		all[p] = p
+	}
+	lags, err := lag.Measure(t.Context(), d.Pool, all, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lags
+}
+
+// BeginGeneration begins a generation of keys in a partition behind what is
+// folded, as a batch does when the present one has had its span.
+func (d *Database) BeginGeneration(t testing.TB, partition int) {
+	t.Helper()
+	for _, sql := range []string{
+		`SELECT badged.create_dedup_generation($1)`,
+		`INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
+SELECT $1, max(g.generation) + 1, max(o.last_processed_transaction_id::text::bigint)::text::xid8, max(o.offset_acked)
+FROM badged.dedup_generations AS g, badged.` + events.Topic(partition) + `_offsets AS o
+WHERE g.partition_id = $1 AND o.consumer_group = 'projector'`,
+		`SELECT badged.create_dedup_generation($1)`,
+		`SELECT badged.drop_dedup_generations($1)`,
+	} {
+		d.Exec(t, sql, partition)
+	}
+}
+
+// GenerationsOf returns the generation of keys of each event of a history, 0 if
+// it is not in a partition. The history is what follows a position there.
+func (d *Database) GenerationsOf(t testing.TB, history []events.Event, partition int, after events.Position) []int {
+	t.Helper()
+	generations := d.Lines(t, `SELECT transaction_id || '/' || "offset" FROM badged.dedup_generations WHERE partition_id = $1 ORDER BY generation`, partition)
+	records := slices.DeleteFunc(d.Records(t, partition), func(r events.Record) bool { return !after.Before(r.Position) })
+	of := make([]int, len(history))
+	for i := range history {
+		here := func(user string) bool { return events.PartitionOf(user, foldtest.Partitions) == partition }
+		if !slices.ContainsFunc(history[i].Data.UserIDs, here) {
+			continue
+		}
+		for n, begin := range generations {
+			if p, err := events.ParsePosition(begin); err != nil {
+				t.Fatal(err)
+			} else if p.Before(records[0].Position) {
+				of[i] = n + 1
+			}
+		}
+		records = records[1:]
+	}
+	return of
+}
+
+// AppendAndFold appends a history in transactions of any size. It folds now and
+// then, also as the first batch of a generation of keys, and in the end.
+func (d *Database) AppendAndFold(t testing.TB, rt *rapid.T, history []events.Event) {
+	t.Helper()
+	for rest := history; len(rest) > 0; {
+		size := rapid.IntRange(1, len(rest)).Draw(rt, "transaction")
+		d.Append(t, rest[:size]...)
+		rest = rest[size:]
+		switch rapid.IntRange(0, 19).Draw(rt, "fold") {
+		case 0:
+			d.BeginGeneration(t, rapid.IntRange(0, foldtest.Partitions-1).Draw(rt, "partition"))
+		case 1, 2, 3:
+			d.Fold(t)
+		}
+	}
+	d.Fold(t)
+}

@@ -1,0 +1,134 @@
+package projectortest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// patience bounds every wait.
+const patience = time.Minute
+
+// Await receives from c, and fails the test if nothing comes.
+func Await[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+// Run runs a function until the test ends or stop is called, which returns after
+// the function has. The function must not fail.
+func Run(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Count returns the value of a metric.
+func Count(c prometheus.Collector) int { return int(testutil.ToFloat64(c)) }
+
+// Bus is the in-process bus. It also keeps what is published, and every user has
+// a subscriber.
+type Bus struct {
+	*pubsub.Memory
+	// Published holds a token after a Publish.
+	Published chan struct{}
+
+	mu      sync.Mutex
+	updates []pubsub.Update
+}
+
+func newBus(t testing.TB) *Bus {
+	b := &Bus{Memory: pubsub.NewMemory(), Published: make(chan struct{}, 1)}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// Publish keeps updates.
+func (b *Bus) Publish(_ context.Context, updates []pubsub.Update) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.updates = append(b.updates, updates...)
+	select {
+	case b.Published <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// HasSubscribers returns true.
+func (*Bus) HasSubscribers(pubsub.User) bool { return true }
+
+// Of returns the updates of a user in the order in which they were published.
+func (b *Bus) Of(user string) []pubsub.Update {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.updates), func(u pubsub.Update) bool { return u.UserID != user })
+}
+
+// AwaitTotal waits until the last update of a user has a total. A test may have
+// one such wait at a time.
+func (b *Bus) AwaitTotal(t testing.TB, user string, total int64) {
+	t.Helper()
+	for {
+		updates := b.Of(user)
+		if n := len(updates); n > 0 && updates[n-1].Total == total {
+			return
+		}
+		Await(t, b.Published, fmt.Sprintf("a total of %d for %s after %v", total, user, updates))
+	}
+}
+
+// LogRecorder is a log handler whose messages a test can wait for.
+type LogRecorder struct{ messages chan string }
+
+// NewLogRecorder returns a recorder of up to 1,000 messages.
+func NewLogRecorder() *LogRecorder { return &LogRecorder{messages: make(chan string, 1000)} }
+
+// Logger returns a logger that writes to the recorder.
+func (r *LogRecorder) Logger() *slog.Logger { return slog.New(r) }
+
+// Enabled returns true.
+func (*LogRecorder) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs ignores the attributes.
+func (r *LogRecorder) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+// WithGroup ignores the group.
+func (r *LogRecorder) WithGroup(string) slog.Handler { return r }
+
+// Handle records the message.
+func (r *LogRecorder) Handle(_ context.Context, record slog.Record) error {
+	r.messages <- record.Message
+	return nil
+}
+
+// Await waits until a message is logged.
+func (r *LogRecorder) Await(t testing.TB, message string) {
+	t.Helper()
+	for Await(t, r.messages, message) != message {
+	}
+}

@@ -1,0 +1,140 @@
+package deadletters_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/deadletters"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+func TestListDeadLettersByPages(t *testing.T) {
+	d := projectortest.New(t)
+	for _, payload := range []string{`1`, `2`, `3`} {
+		d.InsertPayload(t, payload)
+	}
+	d.Fold(t)
+	letters := deadletters.New(d.Pool, d.Log)
+	var got []string
+	for after := int64(0); ; {
+		page, err := letters.List(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, l := range page {
+			got = append(got, string(l.Payload))
+			after = l.ID
+		}
+	}
+	if diff := cmp.Diff([]string{"1", "2", "3"}, got); diff != "" {
+		t.Errorf("dead letters (-want +got):\n%s", diff)
+	}
+}
+
+// theDeadLetter returns the only dead letter.
+func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Letter {
+	t.Helper()
+	all, err := letters.List(t.Context(), 0, 10)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d dead letters, error %v", len(all), err)
+	}
+	return all[0]
+}
+
+// A dead letter that can be decoded by now is folded when it is retried, in
+// the partitions of its users, and removed.
+func TestRetryADeadLetter(t *testing.T) {
+	d := projectortest.New(t)
+	ann, bob := foldtest.User(0, 0), foldtest.User(1, 0)
+	strayed, err := foldtest.Deliver("c", 1, ann, bob).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.InsertPayload(t, string(strayed)) // bob is in another partition
+	d.Fold(t)
+	letters := deadletters.New(d.Pool, d.Log)
+	l := theDeadLetter(t, letters)
+	receipt, err := letters.Retry(t.Context(), l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{0, 1}, receipt.Partitions); diff != "" {
+		t.Errorf("partitions (-want +got):\n%s", diff)
+	}
+	d.Fold(t)
+	for _, user := range []string{ann, bob} {
+		if b := d.Badge(t, user); b.Total != 1 {
+			t.Errorf("the total of %s is %d, want 1", user, b.Total)
+		}
+	}
+	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
+		t.Errorf("dead letters %v, error %v", all, err)
+	}
+	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
+		t.Errorf("retried again: %v", err)
+	}
+}
+
+// A retried dead letter that still cannot be decoded stays.
+func TestRetryADeadLetterInVain(t *testing.T) {
+	d := projectortest.New(t)
+	d.InsertPayload(t, `{}`)
+	d.Fold(t)
+	letters := deadletters.New(d.Pool, d.Log)
+	l := theDeadLetter(t, letters)
+	var invalid *events.InvalidError
+	if _, err := letters.Retry(t.Context(), l.ID); !errors.As(err, &invalid) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff(l, theDeadLetter(t, letters)); diff != "" {
+		t.Errorf("dead letter (-before +after):\n%s", diff)
+	}
+}
+
+func TestDiscardADeadLetter(t *testing.T) {
+	d := projectortest.New(t)
+	d.InsertPayload(t, `{}`)
+	d.Fold(t)
+	letters := deadletters.New(d.Pool, d.Log)
+	l := theDeadLetter(t, letters)
+	discarded, err := letters.Discard(t.Context(), l.ID)
+	if diff := cmp.Diff(l, discarded); diff != "" || err != nil {
+		t.Errorf("error %v, discarded (-listed +returned):\n%s", err, diff)
+	}
+	if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
+		t.Errorf("dead letters %v, error %v", all, err)
+	}
+	if _, err := letters.Discard(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
+		t.Errorf("discarded again: %v", err)
+	}
+}
+
+// Pages are bounded in bytes, however large the dead letters are.
+func TestPagesOfLargeDeadLetters(t *testing.T) {
+	d := projectortest.New(t)
+	for i, size := range []int{3, 3, 5, 0} {
+		d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
+VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x', $2 << 20)) END, 'odd')`, i, size)
+	}
+	letters, after := deadletters.New(d.Pool, d.Log), int64(0)
+	for _, want := range []int{2, 1, 1, 0} {
+		page, err := letters.List(t.Context(), after, 100)
+		if err != nil || len(page) != want {
+			t.Errorf("after %d there are %d, %v, want %d", after, len(page), err, want)
+		}
+		for _, l := range page {
+			after = l.ID
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/replay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+const week = 7 * 24 * time.Hour
+
+// appender is a log that does something more.
+type appender func(evs ...events.Event) (events.Receipt, error)
+
+func (a appender) Append(_ context.Context, evs ...events.Event) (events.Receipt, error) {
+	return a(evs...)
+}
+
+// folding is the log of d, where what is appended is folded at once.
+func folding(t *testing.T, d *projectortest.Database) appender {
+	return func(evs ...events.Event) (events.Receipt, error) {
+		receipt, err := d.Log.Append(t.Context(), evs...)
+		d.Fold(t)
+		return receipt, err
+	}
+}
+
+// newExpiry returns a sweep at noon of chats of a week, whose events are folded
+// at once; change may be nil.
+func newExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) *Sweeper {
+	t.Helper()
+	cfg := Config{
+		Pool: d.Pool, Log: folding(t, d), Partitions: foldtest.Partitions, After: map[string]time.Duration{"chat": week},
+		Now: func() time.Time { return foldtest.Noon }, Pause: time.Nanosecond,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	x, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// sweep sweeps once.
+func sweep(t *testing.T, d *projectortest.Database, x *Sweeper) {
+	t.Helper()
+	if err := x.sweep(t.Context(), d.Connect(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expired returns what the events in the log say that sweeps wrote, a line for
+// each row.
+func expired(t *testing.T, d *projectortest.Database) []string {
+	t.Helper()
+	var lines []string
+	for p := range foldtest.Partitions {
+		lines = append(lines, d.Lines(t, `SELECT format('%s up to %s for %s', data ->> 'conversation_id', data ->> 'up_to_seq', data ->> 'user_ids')
+FROM (SELECT payload -> 'data' AS data, transaction_id, "offset" FROM badged.`+events.Topic(p)+`
+      WHERE payload ->> 'type' = 'conversation.expired' AND payload ->> 'source' = 'badged/expiry') AS expired
+ORDER BY transaction_id, "offset"`)...)
+	}
+	return lines
+}
+
+// unread returns what users have unread: a line for each conversation.
+func unread(t *testing.T, d *projectortest.Database) []string {
+	t.Helper()
+	return d.Lines(t, `SELECT format('%s: %s', conversation_id, CASE WHEN marked_unread THEN 'marked' ELSE unread::text END)
+FROM badged.conversations WHERE unread > 0 OR marked_unread ORDER BY conversation_id, user_id`)
+}
+
+// progress returns how far sweeps have come: a line for each partition and
+// category.
+func progress(t *testing.T, d *projectortest.Database) []string {
+	t.Helper()
+	return d.Lines(t, `SELECT concat_ws(' ', partition_id, category, swept_hour) FROM badged.expiry_progress ORDER BY partition_id, category`)
+}
+
+// hourAgo is the hour so long before foldtest.Noon.
+func hourAgo(ago time.Duration) string { return fmt.Sprint(badge.HourOf(foldtest.Noon.Add(-ago))) }
+
+// heal heals a user that differs from the log.
+func heal(t *testing.T, d *projectortest.Database, user string) {
+	t.Helper()
+	if _, healed, err := replay.NewVerifier(d.Pool, d.Log).Heal(t.Context(), user); !healed || err != nil {
+		t.Fatalf("healed %v, %v", healed, err)
+	}
+}
+
+// chats are n messages, each in a conversation of its own.
+func chats(n int, user string) []events.Event {
+	evs := make([]events.Event, n)
+	for i := range evs {
+		evs[i] = foldtest.Deliver(fmt.Sprintf("chat %02d", i), 1, user)
+	}
+	return evs
+}

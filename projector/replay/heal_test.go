@@ -1,0 +1,190 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// A conversation that the log does not know stays as a row that says nothing,
+// and what happens to it later counts as if it had never been.
+func TestHealAConversationTooMany(t *testing.T) {
+	d, ann := projectortest.NewForCorruptions(t)
+	d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, '{"conversation_id": "zombie", "marked_unread": true}')).*
+FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, ann)
+	if _, healed := heal(t, d, ann); !healed {
+		t.Fatal("nothing was healed")
+	}
+	verifyAll(t, d, VerifyOptions{})
+	d.Append(t, foldtest.Event("xz", events.MessageRecalled, "zombie", func(d *events.Data) { d.Seq = 3 }, ann))
+	d.Fold(t)
+	verifyAll(t, d, VerifyOptions{})
+	d.Append(t, foldtest.Event("mz", events.ConversationMarkedUnread, "zombie", nil, ann))
+	d.Fold(t)
+	verifyAll(t, d, VerifyOptions{})
+	if n := d.Badge(t, ann).Total; n != 5 {
+		t.Errorf("the total is %d", n)
+	}
+}
+
+// A corruption after a mending is found, and healed again.
+func TestHealTwice(t *testing.T) {
+	d, ann := projectortest.NewForCorruptions(t)
+	for i := range 3 {
+		before := d.Badge(t, ann).Version
+		d.Exec(t, `UPDATE badged.users SET version = version + 1, total = 0, categories = '{}' WHERE user_id = $1`, ann)
+		d.Exec(t, `UPDATE badged.conversations SET version = version - 1, unread = 99 WHERE user_id = $1 AND conversation_id = 'c'`, ann)
+		if found, _ := verify(t, d, 0, VerifyOptions{}); len(found) != 5 {
+			t.Errorf("round %d: %v", i, found)
+		}
+		if update, healed := heal(t, d, ann); !healed || update.Version <= before+1 {
+			t.Errorf("round %d: version %d after %d", i, update.Version, before+1)
+		}
+		d.Append(t, foldtest.Deliver("c", int64(10+i), ann))
+		d.Fold(t)
+		verifyAll(t, d, VerifyOptions{})
+	}
+}
+
+// While events come in, every verification compares one snapshot of the tables
+// with the log, healing loses nothing, and no version goes back.
+func TestVerifyAndHealUnderLoad(t *testing.T) {
+	d := projectortest.New(t)
+	p := d.Start(t, nil)
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0), foldtest.User(1, 1)}
+	ann := users[0]
+	var enough atomic.Bool
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
+		for seq := int64(1); !enough.Load(); seq++ {
+			evs := []events.Event{foldtest.Deliver("c", seq, users...), foldtest.Deliver("d", seq, users[seq%4])}
+			if seq%3 == 0 {
+				evs = append(evs, foldtest.Event(fmt.Sprint("r", seq), events.ConversationRead, "c", foldtest.UpTo(seq-1), users[seq%4]))
+			}
+			r, err := d.Log.Append(t.Context(), evs...)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, partition := range r.Partitions {
+				p.Wake(partition)
+			}
+		}
+	})
+	moved := map[events.Position]struct{}{}
+	for i := 0; i < 12 || len(moved) < 3; i++ {
+		projectortest.Await(t, d.Bus.Published, "an update")
+		differences, v := verify(t, d, 0, VerifyOptions{Users: users[:2*(i%2)]})
+		if len(differences) > 0 {
+			t.Errorf("run %d: %v", i, differences)
+		}
+		moved[v.Position] = struct{}{}
+		if i%3 != 0 {
+			continue
+		}
+		// Between two batches: one under way, and one with cached rows, would
+		// overwrite it.
+		d.Exec(t, `WITH held AS MATERIALIZED (SELECT FROM badged.events_p00_offsets FOR UPDATE),
+revised AS (UPDATE badged.partitions SET revision = revision + 1 FROM held WHERE partition_id = 0)
+UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
+		if _, healed := heal(t, d, ann); !healed {
+			t.Error("nothing was healed")
+		}
+	}
+	enough.Store(true)
+	publishing.Wait()
+	d.AwaitFolded(t)
+	p.Stop()
+	verifyAll(t, d, VerifyOptions{})
+	version := int64(0)
+	for _, u := range d.Bus.Of(ann) {
+		if u.Version <= version {
+			t.Errorf("version %d was published after %d", u.Version, version)
+		}
+		version = u.Version
+	}
+}
+
+// What is folded beside the projector holds only while nothing happens to the
+// user; with the partition held up it holds whatever has.
+func TestHealIsOvertaken(t *testing.T) {
+	d, ann := projectortest.NewForCorruptions(t)
+	v := NewVerifier(d.Pool, d.Log)
+	var stale *badge.User
+	var at events.Position
+	if err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(in *Snapshot) (err error) {
+		at = in.Position
+		stale, err = in.replayUser(t.Context(), ann)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.Append(t, foldtest.Deliver("d", 2, foldtest.User(0, 1))) // of somebody else
+	d.Fold(t)
+	if _, healed, err := v.healUser(t.Context(), 0, ann, stale, at); healed || err != nil {
+		t.Errorf("after something happened to another: %v, %v", healed, err)
+	}
+	d.Append(t, foldtest.Deliver("c", 5, ann))
+	d.Fold(t)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	if _, healed, err := v.healUser(t.Context(), 0, ann, stale, at); healed || !errors.Is(err, errOvertaken) {
+		t.Errorf("after something happened to the user: %v, %v", healed, err)
+	}
+	if n := d.Badge(t, ann).Total; n != 99 {
+		t.Errorf("the total was set to %d all the same", n)
+	}
+	if update, healed, err := v.healUser(t.Context(), 0, ann, nil, events.Position{}); !healed || err != nil || update.Total != 5 {
+		t.Errorf("with the partition held up: %v, %v, %+v", healed, err, update)
+	}
+	verifyAll(t, d, VerifyOptions{})
+}
+
+// A batch that reads before a mending is committed waits for it, and folds what
+// was healed.
+func TestHealHoldsUpTheProjector(t *testing.T) {
+	d, ann := projectortest.NewForCorruptions(t)
+	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
+	d.Append(t, foldtest.Deliver("c", 5, ann))
+	d.Records(t, 0)
+
+	conn, err := d.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &Snapshot{Tx: conn, Partition: 0, Partitions: foldtest.Partitions}
+	if err := in.Open(t.Context(), "FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	folded := make(chan struct{}, 1)
+	go func() {
+		d.Fold(t)
+		folded <- struct{}{}
+	}()
+	for len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) == 0 {
+		if len(folded) > 0 {
+			t.Fatal("a batch went by a mending")
+		}
+	}
+	log, err := in.replayUser(t.Context(), ann)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.write(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	projectortest.Await(t, folded, "the batch")
+	verifyAll(t, d, VerifyOptions{})
+	if b := d.Badge(t, ann); b.Total != 5 {
+		t.Errorf("the badge is %+v", b)
+	}
+}
