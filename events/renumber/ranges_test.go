@@ -55,7 +55,7 @@ func TestRepairLogSettlesRanges(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// Whoever reads the log at length is waited for, by the repair alone.
+// A repair waits for a long reader of the log, and delays no publisher.
 func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
 	from, original := newOriginal(t)
 	url := restores()["custom"](t, from, original.URL, pgtest.NewServer(t))

@@ -143,7 +143,7 @@ func newOriginal(t *testing.T) (*pgtest.Server, *projectortest.Database) {
 	return server, d
 }
 
-// publishEach publishes events in SQL, which nobody refuses, each in a
+// publishEach publishes events in SQL, which no check refuses, each in a
 // transaction of its own, and the last within a savepoint.
 func publishEach(t testing.TB, url string, evs []events.Event) {
 	t.Helper()
@@ -195,7 +195,7 @@ func connConfig(t testing.TB, url string) *pgx.ConnConfig {
 	return cfg
 }
 
-// wantRestored checks that nobody can open the log, and is told what to run.
+// wantRestored checks that opening the log fails and names the command to run.
 func wantRestored(t testing.TB, url string) {
 	t.Helper()
 	_, err := events.Open(t.Context(), projectortest.NewPool(t, url, nil))
@@ -280,7 +280,7 @@ func TestRepairLog(t *testing.T) {
 				to := pgtest.NewServer(t)
 				url := restore(t, from, original.URL, to)
 				wantRestored(t, url)
-				if passed { // as if nobody had started a server for long
+				if passed { // as if no server had been started for long
 					advance(t, url, 2*ahead)
 				}
 				publishEach(t, url, recent())
@@ -374,7 +374,7 @@ HAVING max(%[2]s) > (SELECT last_value FROM badged.%[1]s_%[3]s_seq)`, table, col
 }
 
 // A repair that is interrupted after some partitions goes on with the rest, and
-// nobody opens the log in between.
+// the log cannot be opened in between.
 func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
 	for _, name := range []string{"custom", someTables} {
 		t.Run(name, func(t *testing.T) {

@@ -60,25 +60,25 @@ func conversationIDs(conversations []pubsub.Conversation) []string {
 // A user that nothing has happened to has all zeros, and an epoch to start from.
 func TestReadAStranger(t *testing.T) {
 	d := projectortest.New(t)
-	want := pubsub.Badge{UserID: "nobody", Epoch: d.Badge(t, "nobody").Epoch, Categories: map[string]int64{}}
+	want := pubsub.Badge{UserID: "stranger", Epoch: d.Badge(t, "stranger").Epoch, Categories: map[string]int64{}}
 	if want.Epoch == "" {
 		t.Error("a stranger has no epoch")
 	}
-	if diff := cmp.Diff(want, d.Badge(t, "nobody")); diff != "" {
+	if diff := cmp.Diff(want, d.Badge(t, "stranger")); diff != "" {
 		t.Errorf("badge (-want +got):\n%s", diff)
 	}
 	nothing := pubsub.Snapshot{Badge: want, Conversations: []pubsub.Conversation{}}
-	if diff := cmp.Diff(nothing, d.Changes(t, "nobody", 0)); diff != "" {
+	if diff := cmp.Diff(nothing, d.Changes(t, "stranger", 0)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	nothing.Whole = true
-	if diff := cmp.Diff(nothing, snapshot(t, d, "nobody")); diff != "" {
+	if diff := cmp.Diff(nothing, snapshot(t, d, "stranger")); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
-	if page := pages(t, d, "nobody", false, 10); len(page) > 0 {
+	if page := pages(t, d, "stranger", false, 10); len(page) > 0 {
 		t.Errorf("conversations %v", page)
 	}
-	if c, err := d.Reader.Conversation(t.Context(), "nobody", "c"); c.Version != 0 || err != nil {
+	if c, err := d.Reader.Conversation(t.Context(), "stranger", "c"); c.Version != 0 || err != nil {
 		t.Errorf("conversation %+v, error %v", c, err)
 	}
 }
@@ -225,7 +225,7 @@ func TestReadManyUsers(t *testing.T) {
 		func() ([]pubsub.Badge, error) { return d.Reader.Versions(t.Context(), nil) },
 	} {
 		if got, err := read(); len(got) > 0 || err != nil {
-			t.Errorf("of nobody: %v, error %v", got, err)
+			t.Errorf("of no user: %v, error %v", got, err)
 		}
 	}
 }
@@ -384,8 +384,7 @@ func TestReadConversation(t *testing.T) {
 	}
 }
 
-// Whoever appended asks whether that is in the badges yet: of the users it is
-// about, and of them alone.
+// A publisher can ask whether its events are folded, for their users only.
 func TestFolded(t *testing.T) {
 	d := projectortest.New(t)
 	ann, anns, bob := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0)

@@ -107,7 +107,7 @@ func TestOtherCategoriesExpire(t *testing.T) {
 	d.AppendAgo(t, week/2, foldtest.InCategory("likes", foldtest.Deliver("young likes", 1, ann)), foldtest.InCategory("zebra", foldtest.Deliver("zebra", 1, ann)))
 	d.Fold(t)
 	sweep(t, d, newExpiry(t, d, func(cfg *Config) {
-		cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week, "zebra": time.Hour, "nobody's": time.Hour}
+		cfg.After = map[string]time.Duration{"*": week, "chat": 3 * week, "zebra": time.Hour, "unused": time.Hour}
 	}))
 	projectortest.Same(t, "still unread", []string{"chat: 1", "young likes: 1"}, unread(t, d))
 }

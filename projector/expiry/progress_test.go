@@ -20,9 +20,8 @@ func sweepChats(t *testing.T, d *projectortest.Database, after time.Duration) {
 	sweep(t, d, newExpiry(t, d, func(cfg *Config) { cfg.After["chat"] = after }))
 }
 
-// What has been looked at is not looked at again, but for the last two hours:
-// what comes behind them has been folded two hours after it would have expired,
-// and nobody could know that it was to come.
+// A sweep continues where the last one ended, less two hours: an event behind
+// those was folded two hours after it would have expired.
 func TestSweepsGoOn(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)

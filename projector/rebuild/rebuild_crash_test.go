@@ -33,7 +33,7 @@ WHERE datname = current_database() AND application_name = 'badged rebuild'`); !s
 // stagingTables returns the tables that rebuilds have left.
 func stagingTables(t testing.TB, d *projectortest.Database) []string {
 	t.Helper()
-	return d.Lines(t, `SELECT relname::text FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname LIKE '%rebuild'`)
+	return d.Lines(t, `SELECT relname::text FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname LIKE '%staging'`)
 }
 
 // rebuildStages are the places at which a rebuild that finds partition 0
@@ -240,7 +240,7 @@ func TestRebuildWaitsForReaders(t *testing.T) {
 			if b := d.Badge(t, ann); b.Total != 99 {
 				t.Errorf("meanwhile the badge is %+v", b)
 			}
-			// Of a user found right before, whom a later event names.
+			// A user that was found right before, and that a later event names.
 			d.Exec(t, `UPDATE badged.conversations SET unread = unread + 1 WHERE user_id = $1 AND conversation_id = 'd'`, foldtest.User(0, 1))
 			d.Append(t, foldtest.Deliver("c", 5, foldtest.User(0, 1)), foldtest.Deliver("c", 1, foldtest.User(0, 7)))
 			d.Fold(t)

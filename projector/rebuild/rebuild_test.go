@@ -194,7 +194,7 @@ func TestRebuildRepairsMany(t *testing.T) {
 	for _, difference := range rebuilt[0].First {
 		named[difference.UserID] = struct{}{}
 	}
-	if rebuilt[0].DifferentUsers != 31 || len(named) != Reported || rebuilt[1].DifferentUsers != 1 || rebuilt[2].DifferentUsers != 0 {
+	if rebuilt[0].DifferentUsers != 31 || len(named) != reported || rebuilt[1].DifferentUsers != 1 || rebuilt[2].DifferentUsers != 0 {
 		t.Errorf("it found %+v", rebuilt)
 	}
 	if diff := cmp.Diff(right, d.Dump(t)); diff != "" {

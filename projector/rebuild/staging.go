@@ -375,8 +375,8 @@ const (
 	locked           // a long transaction reads the live tables
 )
 
-// Reported is the most different users whose differences are reported.
-const Reported = 10
+// reported is the most different users whose differences are reported.
+const reported = 10
 
 // finish decides, holding the fence, whether the staging tables replace the
 // live ones, and does it. It first catches up with at most limit events; if
@@ -420,7 +420,7 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 	end := dropStagingSQL
 	if len(s.different) > 0 {
 		ids := slices.Sorted(maps.Keys(s.different))
-		if err := s.inspect(ctx, in, ids[:min(Reported, len(ids))], func(d replay.Difference) { s.result.First = append(s.result.First, d) }); err != nil {
+		if err := s.inspect(ctx, in, ids[:min(reported, len(ids))], func(d replay.Difference) { s.result.First = append(s.result.First, d) }); err != nil {
 			return err
 		}
 		slices.SortStableFunc(s.result.First, func(a, b replay.Difference) int { return cmp.Compare(a.UserID, b.UserID) })

@@ -428,9 +428,9 @@ func TestExplainASparseRoom(t *testing.T) {
 
 func TestExplainAStranger(t *testing.T) {
 	d := projectortest.New(t)
-	e := explain(t, d, "nobody", Question{})
+	e := explain(t, d, "stranger", Question{})
 	if !e.Agrees || e.Total != 0 || e.Conversations == nil || e.Uncounted == nil || e.Categories == nil || e.Position != "0/0" {
-		t.Errorf("the explanation of nobody is %+v", e)
+		t.Errorf("the explanation is %+v", e)
 	}
 }
 

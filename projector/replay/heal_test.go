@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/projector/internal/badge"
 )
 
-// A conversation that the log does not know stays as a row that says nothing,
-// and what happens to it later counts as if it had never been.
+// A conversation that the log does not name stays as an empty row, and later events
+// count as in a new one.
 func TestHealAConversationTooMany(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, '{"conversation_id": "zombie", "marked_unread": true}')).*
@@ -34,7 +34,7 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, an
 	}
 }
 
-// A corruption after a mending is found, and healed again.
+// A corruption after healing is found, and healed again.
 func TestHealTwice(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	for i := range 3 {
@@ -146,8 +146,7 @@ func TestHealIsOvertaken(t *testing.T) {
 	verifyAll(t, d, VerifyOptions{})
 }
 
-// A batch that reads before a mending is committed waits for it, and folds what
-// was healed.
+// A batch waits for a heal under way, and folds the healed rows.
 func TestHealHoldsUpTheProjector(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
@@ -169,7 +168,7 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 	}()
 	for len(d.Lines(t, `SELECT 'waits' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)) == 0 {
 		if len(folded) > 0 {
-			t.Fatal("a batch went by a mending")
+			t.Fatal("a batch did not wait for the heal")
 		}
 	}
 	log, err := in.replayUser(t.Context(), ann)

@@ -40,7 +40,7 @@ func TestSampleTellsWhatIsWrong(t *testing.T) {
 	if !verifySome(0) { // three users there
 		t.Error("a short log was put off")
 	}
-	verifySome(2) // nobody
+	verifySome(2) // it has no users
 	if got := counts(); got != [4]int{3, 0, 0, 0} || log.Len() > 0 {
 		t.Errorf("counts are %v, it says %s", got, log.String())
 	}

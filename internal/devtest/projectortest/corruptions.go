@@ -68,8 +68,8 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`,
 	return all
 }
 
-// NewForCorruptions returns a database with a folded history of ann, whom
-// corruptions are about, and of others.
+// NewForCorruptions returns a database with a folded history of ann, the
+// user to corrupt, and of others.
 func NewForCorruptions(t testing.TB) (d *Database, ann string) {
 	t.Helper()
 	d, ann = New(t), foldtest.User(0, 0)
