@@ -291,7 +291,7 @@ END $$`)
 func TestRebuildAcrossGenerations(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c2", nil, ann)
-	d.Append(t, mark, foldtest.Event("r", events.ConversationRead, "c2", foldtest.UpTo(2), ann))
+	d.Append(t, mark, foldtest.Event("reads the mark", events.ConversationRead, "c2", foldtest.UpTo(2), ann))
 	d.Fold(t)
 	overtaken := false
 	rebuilt := rebuild(t, d, func(cfg *Config) {
