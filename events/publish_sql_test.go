@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -350,6 +352,38 @@ func mustExec(t *testing.T, conn *pgx.Conn, query string) {
 const grants = `
 GRANT USAGE ON SCHEMA badged TO backend;
 GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend`
+
+// SQL has the same fields of each type as Go.
+func TestPublishSQLKnowsTheFieldsOfEachType(t *testing.T) {
+	_, pool := newLog(t)
+	for _, info := range events.Types() {
+		var required, allowed []string
+		if err := pool.QueryRow(t.Context(), `SELECT badged.required_fields($1), badged.allowed_fields($1)`, info.Type).Scan(&required, &allowed); err != nil {
+			t.Fatal(err)
+		}
+		sorted := cmpopts.SortSlices(strings.Compare)
+		if diff := cmp.Diff(info.Required, required, sorted); diff != "" {
+			t.Errorf("%s requires (-Go +SQL):\n%s", info.Type, diff)
+		}
+		if diff := cmp.Diff(slices.Concat(info.Required, info.Optional), allowed, sorted); diff != "" {
+			t.Errorf("%s allows (-Go +SQL):\n%s", info.Type, diff)
+		}
+	}
+}
+
+// A valid event in the usual form does not need the slow check.
+func TestPublishSQLTakesUsualEventsForPlain(t *testing.T) {
+	_, pool := newLog(t)
+	for _, info := range events.Types() {
+		e := info.Example
+		e.Time, e.TraceParent = time.Unix(1, 0), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		e.Data.UserIDs = append(slices.Clone(e.Data.UserIDs), "用户-1")
+		var plain bool
+		if err := pool.QueryRow(t.Context(), `SELECT badged.is_plain($1)`, encode(t, e)).Scan(&plain); err != nil || plain == info.Reserved {
+			t.Errorf("%s: %v, %v", info.Type, plain, err)
+		}
+	}
+}
 
 // A role that may publish can do nothing else, and other roles cannot publish.
 func TestPublishSQLNeedsAGrant(t *testing.T) {
