@@ -40,6 +40,7 @@ func scenarios() []scenario {
 		growth(),
 		loadScenario(),
 		rebuilding(),
+		publishSQL(),
 	}
 }
 
