@@ -12,7 +12,7 @@ import (
 // into one transaction: the commit is most of the cost of a small append. It is safe
 // for concurrent use.
 type Group struct {
-	log *Log
+	append Append
 
 	mu sync.Mutex
 	// busy is set while an append of the group runs; next follows it.
@@ -40,19 +40,22 @@ const (
 	groupTimeout = 30 * time.Second
 )
 
-// NewGroup returns a group that appends to log.
-func NewGroup(log *Log) *Group { return &Group{log: log} }
+// Append appends events in one transaction, as [Log.Append] does.
+type Append func(ctx context.Context, evs ...Event) (Receipt, error)
+
+// NewGroup returns a group whose transactions are calls of one.
+func NewGroup(one Append) *Group { return &Group{append: one} }
 
 // Append is like [Log.Append], but the transaction and so the receipt may include
 // events of other callers. It returns when ctx is done; the events may be appended
 // nevertheless.
 func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	if len(evs) > smallAppend {
-		return g.log.Append(ctx, evs...)
+		return g.append(ctx, evs...)
 	}
 	c, leads := g.join(evs)
 	if c == nil {
-		return g.log.Append(ctx, evs...)
+		return g.append(ctx, evs...)
 	}
 	if leads {
 		go g.lead(context.WithoutCancel(ctx), c)
@@ -64,7 +67,7 @@ func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 	}
 	var bad *BatchError
 	if errors.As(c.err, &bad) { // of some caller: each retries alone
-		return g.log.Append(ctx, evs...)
+		return g.append(ctx, evs...)
 	}
 	return c.receipt, c.err
 }
@@ -97,7 +100,7 @@ func (g *Group) lead(ctx context.Context, c *company) {
 	<-c.turn
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
-	c.receipt, c.err = g.log.Append(ctx, c.evs...)
+	c.receipt, c.err = g.append(ctx, c.evs...)
 	close(c.done)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -57,7 +57,7 @@ func awaitJoined(t *testing.T, g *events.Group, n int) {
 func TestGroupCommitsTogether(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
 	leaks := goleak.IgnoreCurrent()
-	g := events.NewGroup(log)
+	g := events.NewGroup(log.Append)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 
@@ -103,7 +103,7 @@ func TestGroupCommitsTogether(t *testing.T) {
 // An invalid event does not fail the events of other callers.
 func TestGroupWithAnInvalidEvent(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log)
+	g := events.NewGroup(log.Append)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	var wg sync.WaitGroup
@@ -137,7 +137,7 @@ func TestGroupWithAnInvalidEvent(t *testing.T) {
 // A caller that gives up does not fail the append for the others.
 func TestGroupOutlivesItsLeader(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log)
+	g := events.NewGroup(log.Append)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -61,7 +61,9 @@ type Receipt struct {
 	// TransactionID is the transaction that appended. All its events have been
 	// folded once every partition's position has passed it.
 	TransactionID int64
-	// Partitions are those that hold some of the events, in ascending order.
+	// Partitions are those that hold some of the events, in ascending order,
+	// except where the same transaction has folded them: the projectors of these are
+	// to be woken.
 	Partitions []int
 }
 
@@ -75,32 +77,91 @@ type Receipt struct {
 // It returns a [*BatchError] if events are invalid, and otherwise wraps the error of
 // Postgres.
 func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
-	inserts, err := l.prepare(evs, true)
-	if err != nil {
+	rows, err := l.Rows(evs...)
+	if err != nil || len(rows) == 0 {
 		return Receipt{}, err
 	}
-	if len(inserts) == 0 {
-		return Receipt{}, nil
+	r, err := l.AppendRows(ctx, rows)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
 	}
+	return r, nil
+}
+
+// AppendRows is like Append for what [Log.Rows] returned, which must not be
+// empty.
+func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 	// A pipeline without BEGIN is one implicit transaction in one round trip.
-	r := receiptOf(inserts)
+	var r Receipt
 	var batch pgx.Batch
 	size := 0
-	for _, in := range inserts {
-		bytes := in.rows.size()
-		size += bytes
-		arrays := in.rows.arrays()
-		arrays[0] = pgwire.Leading{Array: [][16]byte(in.rows.uuids), Bytes: bytes}
-		batch.Queue(in.sql(), arrays...)
+	for _, part := range rows {
+		r.Partitions = append(r.Partitions, part.Partition)
+		size += part.Queue(&batch)
 	}
 	batch.Queue(transactionIDSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&r.TransactionID) })
 	if err := l.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
 	}); err != nil {
-		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), notMigrated(err))
+		return Receipt{}, notMigrated(err)
 	}
 	return r, nil
+}
+
+// Rows are events as rows of the log of one partition.
+type Rows struct {
+	Partition int
+	rows      *rows
+}
+
+// Rows validates evs and encodes them, by partition in ascending order, for a
+// transaction that does more than append. Errors are those of [Log.Append].
+func (l *Log) Rows(evs ...Event) ([]Rows, error) {
+	inserts, err := l.prepare(evs, true)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Rows, len(inserts))
+	for i, in := range inserts {
+		all[i] = Rows{in.partition, in.rows}
+	}
+	return all, nil
+}
+
+// Queue adds the statement that appends the rows to batch, and returns roughly
+// how many bytes it takes on the wire.
+func (r *Rows) Queue(batch *pgx.Batch) int {
+	insert, arrays := insertSQL, r.rows.arrays()
+	if r.rows.own != nil {
+		insert = insertOwnSQL
+	}
+	return r.queue(batch, insert(Topic(r.Partition)), arrays)
+}
+
+// QueueAt is like Queue, and sets the time at which the rows were appended.
+func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
+	return r.queue(batch, insertAtSQL(Topic(r.Partition)), []any{r.rows.uuids, r.rows.payloads, r.rows.metadata, r.rows.own, at})
+}
+
+func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
+	bytes := r.rows.size()
+	args[0] = pgwire.Leading{Array: [][16]byte(r.rows.uuids), Bytes: bytes}
+	batch.Queue(sql, args...)
+	return bytes
+}
+
+// Records returns the rows as they are read once they are appended at a time,
+// without positions. The payloads must not be changed.
+func (r *Rows) Records(at time.Time) []Record {
+	records := make([]Record, len(r.rows.uuids))
+	for i := range records {
+		records[i] = Record{
+			UUID: r.rows.uuids[i], Payload: []byte(r.rows.payloads[i]), AppendedAt: at,
+			Own: i < len(r.rows.own) && r.rows.own[i],
+		}
+	}
+	return records
 }
 
 const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
@@ -109,14 +170,6 @@ const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
 type insert struct {
 	partition int
 	rows      *rows
-}
-
-// sql returns the statement that inserts it.
-func (in insert) sql() string {
-	if in.rows.own != nil {
-		return insertOwnSQL(Topic(in.partition))
-	}
-	return insertSQL(Topic(in.partition))
 }
 
 func receiptOf(inserts []insert) Receipt {

@@ -109,7 +109,7 @@ func TestLogOfUnknownOriginIsRefused(t *testing.T) {
 		"no era":     `DELETE FROM badged.log_home`,
 		"no settled": `UPDATE badged.settings SET settled_era = NULL`,
 		"event":      `INSERT INTO badged.events_p03 (uuid, payload, era) VALUES (gen_random_uuid(), '{}', 1)`,
-		"consumer":   `INSERT INTO badged.events_p02_offsets VALUES ('audit', 1, '4', 1)`,
+		"consumer":   `INSERT INTO badged.events_p02_offsets (consumer_group, offset_acked, last_processed_transaction_id, era) VALUES ('audit', 1, '4', 1)`,
 		"position":   `UPDATE badged.events_p02_offsets SET last_processed_transaction_id = '9000000000'`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,6 +66,13 @@ SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.own, false)
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::boolean[]) AS own) AS m`
 }
 
+// insertAtSQL is insertOwnSQL with the time $5 for all messages.
+func insertAtSQL(topic string) string {
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, own, created_at)
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.own, false), $5
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::boolean[]) AS own) AS m`
+}
+
 // InsertQuery implements the watermill-sql schema adapter. No messages are an
 // error: the query would have no effect.
 func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Query, error) {

@@ -170,6 +170,9 @@ BEGIN
                 consumer_group                varchar(255) PRIMARY KEY,
                 offset_acked                  bigint,
                 last_processed_transaction_id xid8   NOT NULL,
+                -- Of the projector: transactions up to the last that were open when
+                -- it passed them, and whose events it has not folded.
+                pending                       xid8[] NOT NULL DEFAULT '{}',
                 era                           bigint NOT NULL DEFAULT badged.log_era()
             ) WITH (fillfactor = 50)$f$, log || '_offsets');
         EXECUTE format($f$INSERT INTO badged.%I VALUES ('projector', 0, '0')$f$, log || '_offsets');
@@ -320,6 +323,32 @@ BEGIN
     UPDATE badged.log_ranges AS r
     SET ends = CASE WHEN NOT alone THEN ends END, bound = CASE WHEN NOT alone THEN bound END, made_at = current_timestamp, made_id = next
     WHERE r.partition_id = partition AND number = (SELECT max(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
+END
+$$;
+-- +goose StatementEnd
+
+-- Moves events of transactions that have ended late to places right behind a
+-- position, in the order of the arrays. The projector calls it in the
+-- transaction that folds them.
+-- +goose StatementBegin
+CREATE FUNCTION badged.move_late(partition integer, transactions bigint[], offsets bigint[], behind_transaction bigint, behind_offset bigint) RETURNS void
+    LANGUAGE plpgsql STRICT
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    moved bigint;
+BEGIN
+    EXECUTE format($f$
+        UPDATE badged.%I AS e
+        SET transaction_id = $3::text::xid8, "offset" = $4 + l.place
+        FROM unnest($1, $2) WITH ORDINALITY AS l (id, "offset", place)
+        WHERE e.transaction_id = l.id::text::xid8 AND e."offset" = l."offset" AND l.id <= $3$f$, badged.log_table(partition))
+    USING transactions, offsets, behind_transaction, behind_offset;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    IF moved <> cardinality(transactions) THEN
+        RAISE EXCEPTION '% of % late events are not in the log any more', cardinality(transactions) - moved, cardinality(transactions)
+            USING ERRCODE = 'no_data_found';
+    END IF;
 END
 $$;
 -- +goose StatementEnd

@@ -189,6 +189,21 @@ END
 $$;
 -- +goose StatementEnd
 
+-- Raises an error of class BD, which Postgres leaves to its users, unless a
+-- condition holds: statements in one round trip stop at the first that fails.
+-- +goose StatementBegin
+CREATE FUNCTION badged.require(condition boolean, code text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF condition IS NOT TRUE THEN
+        RAISE EXCEPTION 'the partition is not in the expected state' USING ERRCODE = code;
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- Creates the table of the generation after the present one unless it exists, and
 -- returns the number of that generation.
 -- +goose StatementBegin

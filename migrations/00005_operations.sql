@@ -328,4 +328,5 @@ CREATE TABLE badged.granted_roles (
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
 -- They reveal nothing, and every role that appends, opens the log or folds calls them.
-GRANT EXECUTE ON FUNCTION badged.log_era(), badged.log_needs_repair(), badged.expect_rows(bigint, bigint) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION badged.log_era(), badged.log_needs_repair(), badged.expect_rows(bigint, bigint),
+    badged.require(boolean, text) TO PUBLIC;

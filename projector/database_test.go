@@ -329,3 +329,25 @@ func await[T any](t testing.TB, c <-chan T, what string) T {
 
 // count returns what a counter stands at.
 func count(c prometheus.Collector) int { return int(testutil.ToFloat64(c)) }
+
+// begin begins a transaction that has an id.
+func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // does nothing after Commit
+	if _, err := tx.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// publish publishes events in a transaction.
+func publish(t testing.TB, tx pgx.Tx, evs ...events.Event) {
+	t.Helper()
+	if _, err := events.Publish(t.Context(), tx, evs...); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -32,7 +32,7 @@ const (
 // behind one that this process saw committed.
 func (p *partition) rewound() (reason string, is bool) {
 	switch {
-	case p.position.Before(p.reached):
+	case p.cursor.Before(p.reached):
 		return epochRewind, true
 	case !p.state.SameLife:
 		return epochRestart, true
@@ -72,7 +72,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
 	if reason == epochRewind {
 		p.projector.log.WarnContext(ctx, "Postgres lost commits that clients have seen; a new epoch begins and clients get snapshots. Publish the lost events again",
-			"partition", p.id, "folded_before", reached, "folded_now", p.position, "epoch", p.state.Epoch)
+			"partition", p.id, "folded_before", reached, "folded_now", p.cursor.Position, "epoch", p.state.Epoch)
 	} else {
 		p.projector.tellRestart(ctx)
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// A projector whose position was moved by another one notices before it writes
-// anything, reads the new position and continues from there.
+// A projector whose position another has moved finds out before it has
+// written anything, takes up the new position and goes on from there.
 func TestFence(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
 	first, second := d.newProjector(t, nil).partitions[0], d.newProjector(t, nil).partitions[0]
-	for _, p := range []*partition{first, second} { // both know the position
+	for _, p := range []*partition{first, second} { // both know where it stands
 		if _, _, err := p.step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -35,8 +35,8 @@ func TestFence(t *testing.T) {
 	if _, _, err := second.step(t.Context()); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("the second ended with %v, want %v", err, store.ErrFenced)
 	}
-	if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != first.position {
-		t.Errorf("the position is %v, want %v; rows (-before +after):\n%s", d.position(t, 0), first.position, diff)
+	if diff := cmp.Diff(before, d.dump(t)); diff != "" || d.position(t, 0) != first.cursor.Position {
+		t.Errorf("the position is %v, want %v; rows (-before +after):\n%s", d.position(t, 0), first.cursor.Position, diff)
 	}
 	drain(t, second)
 	if b := d.badge(t, ann); b.Total != 3 || b.Version != 3 {
@@ -47,9 +47,9 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// Two projectors fold one partition in rounds, and each believes to own it.
-// The numbers and versions are those of a single projector, no event is folded
-// twice, and the fence has rejected batches.
+// Two projectors fold one partition at once, round after round, each of them
+// taking it for its own: the numbers are those of one, to the last version, no
+// event is folded twice, and the fence has kept them apart.
 func TestTwoProjectorsOnOnePartition(t *testing.T) {
 	d := newDatabase(t)
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)}
@@ -100,14 +100,14 @@ func TestTwoProjectorsOnOnePartition(t *testing.T) {
 	if want := rounds * len(evs); folded != want {
 		t.Errorf("%d events were folded, want %d", folded, want)
 	}
-	// Both knew the position before the first round; the one that did not move
-	// it had an outdated position afterwards.
+	// Both knew the same position before the first round, and whoever did not
+	// move it knew an old one from then on.
 	if fenced == 0 {
 		t.Error("the fence was never needed")
 	}
 }
 
-// foldTogether makes projectors fold partition 0 to its end, concurrently, in
+// foldTogether lets projectors fold partition 0 to its end, all at once, in
 // small batches.
 func (d *database) foldTogether(t *testing.T, projectors []*Projector) {
 	t.Helper()
@@ -127,7 +127,7 @@ func (d *database) foldTogether(t *testing.T, projectors []*Projector) {
 	wg.Wait()
 }
 
-// As above with two running loops, woken for every append.
+// The same with two projectors that run their loops, woken for every append.
 func TestTwoLoopsOnOnePartition(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -145,8 +145,8 @@ func TestTwoLoopsOnOnePartition(t *testing.T) {
 			p.Wake(0)
 		}
 	}
-	// Either projector may publish the last message, in any order, but it is
-	// published.
+	// Which of the two tells of the last message nobody knows, nor in which
+	// order they do; that it is told, is certain.
 	for told := false; !told; {
 		for _, u := range d.bus.of(ann) {
 			told = told || u.Total == messages
@@ -168,7 +168,7 @@ func TestTwoLoopsOnOnePartition(t *testing.T) {
 	if n := count(projectors[0].metrics.folded) + count(projectors[1].metrics.folded); n != messages {
 		t.Errorf("%d events were folded, want %d", n, messages)
 	}
-	// Sorted, the updates of both follow one another without a gap.
+	// The updates of both, put in order, follow one another without a gap.
 	next := int64(0)
 	for next < messages {
 		advanced := false
@@ -179,43 +179,6 @@ func TestTwoLoopsOnOnePartition(t *testing.T) {
 		}
 		if !advanced {
 			t.Fatalf("no update starts at version %d", next)
-		}
-	}
-}
-
-// The fence moves the position only from the given one.
-func TestMoveSQLIsAFence(t *testing.T) {
-	d := newDatabase(t)
-	position := func() events.Position {
-		t.Helper()
-		p, err := events.PositionOf(t.Context(), d.pool, 0, events.ProjectorGroup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	for _, step := range []struct {
-		from, to events.Position
-		moves    bool
-	}{
-		{events.Position{}, events.Position{TransactionID: 5, Offset: 7}, true},
-		{events.Position{}, events.Position{TransactionID: 6, Offset: 8}, false},
-		{events.Position{TransactionID: 5, Offset: 6}, events.Position{TransactionID: 6, Offset: 8}, false},
-		{events.Position{TransactionID: 4, Offset: 7}, events.Position{TransactionID: 6, Offset: 8}, false},
-		{events.Position{TransactionID: 5, Offset: 7}, events.Position{TransactionID: 6, Offset: 2}, true},
-	} {
-		before := position()
-		tag, err := d.pool.Exec(t.Context(), store.MoveSQL(0), events.ProjectorGroup,
-			step.from.TransactionID, step.from.Offset, step.to.TransactionID, step.to.Offset)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := before
-		if step.moves {
-			want = step.to
-		}
-		if moved := tag.RowsAffected() == 1; moved != step.moves || position() != want {
-			t.Errorf("from %v to %v: moved %v to %v, want %v", step.from, step.to, moved, position(), want)
 		}
 	}
 }

@@ -1,16 +1,12 @@
 package projector
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
@@ -18,8 +14,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// insert appends a message in plain SQL, as a backend without a client library
-// may.
+// insert appends a message with plain SQL, as a backend without a client
+// library may.
 func (d *database) insert(t *testing.T, partition int, e events.Event) {
 	t.Helper()
 	payload, err := e.MarshalJSON()
@@ -30,7 +26,7 @@ func (d *database) insert(t *testing.T, partition int, e events.Event) {
 VALUES (pg_current_xact_id(), gen_random_uuid(), $1::text::json)`, string(payload))
 }
 
-// Polling finds events that were appended without a wake.
+// What nobody woke the projector for is found by looking.
 func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(3, 0)
@@ -43,8 +39,8 @@ func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 2)
 }
 
-// A projector folds the events appended before it started, and those that it
-// is woken for, without polling. Wakes of unknown partitions do nothing.
+// What came before the projector did, and what it is woken for, it need not
+// look for. Wakes for partitions that do not exist do nothing.
 func TestWakesFindWhatWasAppended(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(2, 0)
@@ -65,66 +61,55 @@ func TestWakesFindWhatWasAppended(t *testing.T) {
 	}
 }
 
-// reads signals every read of a partition's log.
-type reads struct {
-	topic string
-	done  chan struct{}
-}
-
-func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	return context.WithValue(ctx, r, strings.Contains(data.SQL, `badged."`+r.topic+`"`))
-}
-
-func (r *reads) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if ofTopic, _ := ctx.Value(r).(bool); ofTopic {
-		select {
-		case r.done <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// Events that an older open transaction hides are folded soon after that has
-// ended: the projector knows of them and needs neither a wake nor a poll.
-func TestHiddenEventsAreFoldedWhenTheyShow(t *testing.T) {
+// A transaction that stays open delays no badge, in whatever database it is. What
+// it appends is folded once it commits, although the position has passed it.
+func TestOpenTransactionsDelayNothing(t *testing.T) {
 	server := pgtest.NewServer(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
 	elsewhere := newPool(t, server.NewDB(t, pgtest.Template{}), nil)
-	ann := foldtest.User(1, 0)
+	ann := foldtest.User(0, 0)
+	foreign, older := begin(t, elsewhere), begin(t, d.pool)
+	publish(t, older, foldtest.Deliver("late", 1, ann))
+	run(t, d.newProjector(t, func(cfg *Config) { cfg.PollInterval = 10 * time.Millisecond }))
 
-	older, err := elsewhere.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer older.Rollback(t.Context()) //nolint:errcheck // does nothing after Commit
-	if _, err := older.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
-		t.Fatal(err)
-	}
 	d.append(t, foldtest.Deliver("c", 1, ann))
-	more, hidden, err := d.projector.partitions[1].step(t.Context())
-	if more || !hidden || err != nil {
-		t.Errorf("more %v, want false; hidden %v, want true; error %v", more, hidden, err)
-	}
-
-	seen := &reads{topic: events.Topic(1), done: make(chan struct{}, 1)}
-	p := d.newProjector(t, func(cfg *Config) {
-		cfg.Pool = newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = seen })
-	})
-	run(t, p)
-	for range 3 { // it reads repeatedly without a wake
-		await(t, seen.done, "a read of the log")
-	}
-	if b := d.badge(t, ann); b.Total != 0 {
-		t.Errorf("the total is %d while the message is hidden", b.Total)
-	}
+	d.bus.awaitTotal(t, ann, 1)
+	d.append(t, foldtest.Deliver("c", 2, ann))
+	d.bus.awaitTotal(t, ann, 2)
 	if err := older.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.bus.awaitTotal(t, ann, 1)
+	d.bus.awaitTotal(t, ann, 3)
+	if err := foreign.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.checkReplay(t, ann)
 }
 
-// The updates of a user follow one another without a gap, and match the
-// tables.
+// A batch waits for a transaction that has been open for a moment only: moving
+// what that appends would cost as much as appending it again.
+func TestBatchWaitsForYoungTransactions(t *testing.T) {
+	d := openDatabase(t, pgtest.NewServer(t).NewDB(t, migrated))
+	p := d.projector.partitions[1]
+	young := begin(t, d.pool)
+	publish(t, young, foldtest.Deliver("c", 1, foldtest.User(1, 0)))
+	d.append(t, foldtest.Deliver("c", 2, foldtest.User(1, 0)))
+	if more, waits, err := p.step(t.Context()); more || !waits || err != nil {
+		t.Errorf("more %v, want false; waits %v, want true; error %v", more, waits, err)
+	}
+	if err := young.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if more, waits, err := p.step(t.Context()); more || waits || err != nil {
+		t.Errorf("after the commit: more %v, waits %v, error %v", more, waits, err)
+	}
+	if len(p.cursor.Pending) > 0 || d.badge(t, foldtest.User(1, 0)).Total != 2 {
+		t.Errorf("pending %v, total %d", p.cursor.Pending, d.badge(t, foldtest.User(1, 0)).Total)
+	}
+}
+
+// The updates of a user follow one another without a gap, and say what the
+// tables say.
 func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
@@ -158,7 +143,7 @@ func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	}
 }
 
-// If the bus fails, updates are lost and counted, and nothing else happens.
+// A bus that fails loses updates, which is counted, and nothing else.
 func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -179,7 +164,7 @@ func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	}
 }
 
-// Failures are counted, and retried until they succeed.
+// What fails is counted and tried again until it works.
 func TestFailuresAreCounted(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -194,12 +179,12 @@ func TestFailuresAreCounted(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 1)
 }
 
-// Folding does not wait for a slow bus: updates that it cannot take are lost
+// Nor does folding wait for a bus that is slow: what it cannot take is lost,
 // and counted.
 func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
-	p := d.projector // it does not run, so its updates stay queued
+	p := d.projector // which does not run, so that nobody takes its updates
 	room := cap(p.updates)
 	for seq := range room + 2 {
 		d.append(t, foldtest.Deliver("c", int64(seq+1), ann))
@@ -216,9 +201,9 @@ func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	}
 }
 
-// Every answer of the reader is one snapshot: the total is the sum of its
-// conversations.
-func TestEveryAnswerIsOneSnapshot(t *testing.T) {
+// Whenever it is asked, the reader answers with the state of one instant: the
+// total is the sum of the conversations it comes with.
+func TestEveryAnswerIsOfOneInstant(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
 	var evs []events.Event

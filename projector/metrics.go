@@ -9,12 +9,11 @@ import (
 // Metrics are the metrics of a projector.
 type Metrics struct {
 	folded, duplicates, deadLetters         prometheus.Counter
-	fenced, failed, updatesLost             prometheus.Counter
+	fenced, failed, refused, updatesLost    prometheus.Counter
 	batchEvents, batchSeconds, delaySeconds prometheus.Histogram
 	owned                                   prometheus.Gauge
 	deadLettersWaiting                      prometheus.Gauge
 	owner, lagEvents, lagSeconds            *prometheus.GaugeVec
-	horizonSeconds                          prometheus.Gauge
 	dedupGeneration                         *prometheus.GaugeVec
 	dedupTablesLocked                       prometheus.Gauge
 	epochs                                  *prometheus.CounterVec
@@ -42,6 +41,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		deadLetters:  counter("dead_letters_total", "Events in the log that could not be decoded and became dead letters."),
 		fenced:       counter("fenced_total", "Batches rolled back because another projector had moved the position."),
 		failed:       counter("fold_errors_total", "Batches that failed and are retried."),
+		refused:      counter("direct_appends_refused_total", "Transactions that append and fold, rolled back because their partition had other events to fold first."),
 		updatesLost:  counter("updates_lost_total", "Updates that the bus did not accept; reconciliation delivers them."),
 		batchEvents:  histogram("batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
 		batchSeconds: histogram("batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
@@ -50,10 +50,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Namespace: "badged", Subsystem: "projector", Name: "partitions_owned", Help: "Partitions that this process folds.",
 		}),
 		owner: gauge("partition_owned", "1 for each partition that this process folds."),
-		horizonSeconds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "log", Name: "horizon_seconds",
-			Help: "Age in seconds of the oldest writing transaction in the Postgres cluster; newer events cannot be folded before it ends. Measured every 5 s.",
-		}),
 		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters neither retried nor discarded.",
 		}),
@@ -72,8 +68,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.epochs.WithLabelValues(reason)
 	}
 	if r != nil {
-		r.MustRegister(m.epochs, m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.updatesLost,
-			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.horizonSeconds, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
+		r.MustRegister(m.epochs, m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.refused, m.updatesLost,
+			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
 			m.dedupGeneration, m.dedupTablesLocked)
 	}
 	return m

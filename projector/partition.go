@@ -4,57 +4,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// The duration of a batch. An open transaction hides what was appended after it
-// began, in every partition, so batches should be short.
+// The duration of a batch: longer ones write a row once for more events, and
+// publish later what the first of them changed.
 const (
-	fastBatch    = 100 * time.Millisecond
-	slowBatch    = 250 * time.Millisecond
+	fastBatch    = 200 * time.Millisecond
+	slowBatch    = 500 * time.Millisecond
 	batchTimeout = 30 * time.Second // far more than a healthy database takes
 	smallestRun  = 50               // events; in smaller batches the fixed cost dominates
 )
 
-// Pauses while older transactions settle, and while the database does not
-// answer.
+// Waits for a transaction that has been open for a moment only, and for a
+// database that does not answer.
 const (
-	firstSettle  = 2 * time.Millisecond
-	lastSettle   = 20 * time.Millisecond
+	firstWait    = time.Millisecond
+	lastWait     = 8 * time.Millisecond
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 2 * time.Second
 )
 
-// partition is one partition of the log and the loop that folds it.
+// partition is one partition of the log. Its loop folds what is in the log;
+// Projector.Append folds what it appends.
 type partition struct {
 	id        int
 	projector *Projector
 	tables    *store.Tables
 	wakes     chan struct{}
 	owned     atomic.Bool
-	// hidden is set while the loop waits for older transactions to settle.
-	hidden atomic.Bool
 	// next is the generation of keys that the next batch begins, if it is the
 	// one after the present; 0 for none.
 	next atomic.Int64
 
-	// Only the loop uses the fields below.
-	position events.Position
-	state    store.PartitionState
-	known    bool // whether position and state are current
+	// mu is held while a batch is folded; it guards the fields below.
+	mu sync.Mutex
+	// ready is set while everything in the log was folded at the last look, so
+	// that an append may fold its events at once.
+	ready  bool
+	cursor logread.Cursor
+	state  store.PartitionState
+	known  bool // whether cursor and state are current
 	// reached is the furthest position seen committed in this epoch.
 	reached events.Position
 	cache   *store.Cache
 	keys    *store.KeyCache
 	backoff store.Backoff
-	limit   int   // events of the next batch
-	commits int64 // Projector.commits at the last read; see settled
+	limit   int // events of the next batch
 }
 
 func newPartition(id int, p *Projector) *partition {
@@ -82,13 +86,11 @@ func (p *partition) wake() {
 // run folds the partition until ctx, which lasts as long as the ownership, is
 // done.
 func (p *partition) run(ctx context.Context) {
-	p.known = false
-	defer p.cache.Clear() // another owner may change the rows
 	p.owned.Store(true)
-	defer p.owned.Store(false)
+	defer p.leave()
 	p.wake() // there may be a backlog
 
-	settle, backoff := firstSettle, firstBackoff
+	wait, backoff := firstWait, firstBackoff
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -98,7 +100,7 @@ func (p *partition) run(ctx context.Context) {
 		case <-p.wakes:
 		case <-retry.C:
 		}
-		hidden, err := p.drain(ctx)
+		waits, err := p.drain(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -108,30 +110,27 @@ func (p *partition) run(ctx context.Context) {
 				"partition", p.id, "error", err, "in", backoff)
 			retry.Reset(backoff)
 			backoff = min(2*backoff, lastBackoff)
-		case hidden:
-			p.awaitSettled()
-			retry.Reset(settle)
-			settle, backoff = min(2*settle, lastSettle), firstBackoff
+		case waits:
+			retry.Reset(wait)
+			wait, backoff = min(2*wait, lastWait), firstBackoff
 		default:
-			settle, backoff = firstSettle, firstBackoff
+			wait, backoff = firstWait, firstBackoff
 		}
 	}
 }
 
-// awaitSettled asks for a wake when the next batch of this process commits in
-// any partition. Hidden events mostly wait for such a batch, so this saves
-// polling. If one has committed since the read, it wakes at once.
-func (p *partition) awaitSettled() {
-	p.hidden.Store(true)
-	if p.projector.commits.Load() != p.commits {
-		p.hidden.Store(false)
-		p.wake()
-	}
+// leave ends the ownership: another owner may change the rows.
+func (p *partition) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owned.Store(false)
+	p.ready, p.known = false, false
+	p.cache.Clear()
 }
 
 // drain folds batches until there is nothing more to read. It reports whether
-// events are hidden that will become readable by themselves.
-func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
+// there are events to be read in a moment.
+func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
 		// Take a slot per batch, so that busy partitions take turns with others.
 		select {
@@ -139,7 +138,7 @@ func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
 		case <-ctx.Done():
 			return false, nil
 		}
-		more, hidden, err := p.step(ctx)
+		more, waits, err := p.step(ctx)
 		<-p.projector.slots
 		if errors.Is(err, store.ErrFenced) {
 			p.projector.metrics.fenced.Inc()
@@ -147,7 +146,7 @@ func (p *partition) drain(ctx context.Context) (hidden bool, err error) {
 				"partition", p.id)
 		}
 		if !readAgain(err) && (err != nil || !more) {
-			return hidden, err
+			return waits, err
 		}
 	}
 }
@@ -158,8 +157,12 @@ func readAgain(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, store.ErrRepeated)
 }
 
-// step folds one batch and reports whether there may be more to read now.
-func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
+// step folds one batch and reports whether there is more to read, now or in a
+// moment.
+func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = false
 	conn, err := p.projector.connections.take(ctx)
 	if err != nil {
 		return false, false, err
@@ -177,47 +180,68 @@ func (p *partition) step(ctx context.Context) (more, hidden bool, err error) {
 			return false, false, err
 		}
 	}
-	p.commits = p.projector.commits.Load()
-	read, err := events.Read(ctx, conn, p.id, p.position, p.limit, store.BatchBytes)
-	if err != nil || len(read.Records) == 0 {
-		return false, read.Hidden, err
+	page, err := logread.Next(ctx, conn, p.id, p.cursor, &p.projector.open, p.limit, store.BatchBytes)
+	if err != nil {
+		return false, false, err
+	}
+	p.projector.clock.set(page.ReadAt)
+	if len(page.Records) == 0 {
+		p.ready = !page.Waits
+		return false, page.Waits, nil
 	}
 
 	start := time.Now()
-	b := store.NewBatch(p.position, read.Records, p.id, len(p.projector.partitions))
+	b := store.NewBatch(&page, p.id, len(p.projector.partitions))
+	p.prepare(b)
+	// Finish a batch once it has begun: a committed batch must be published.
+	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+	defer cancel()
+	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.state, p.projector.cfg.Bus.HasSubscribers)
+	if err != nil {
+		p.failed(err)
+		return false, false, fmt.Errorf("fold %d events after %s: %w", len(page.Records), p.cursor.Position, err)
+	}
+	took := time.Since(start)
+	p.committed(b, r, start)
+	p.adapt(len(b.Items)+len(b.Dead), took)
+	p.ready = !page.More && !page.Waits
+	return page.More, page.Waits, nil
+}
+
+// prepare sets what a batch needs to know of the partition.
+func (p *partition) prepare(b *store.Batch) {
 	b.Generation = p.state.Generation
 	if next := int(p.next.Load()); next == b.Generation+1 {
 		b.Generation, b.Begins = next, true
 	}
 	b.MarkSuspects(p.keys, p.backoff.Next())
-	// Finish a batch once it has begun: a committed batch must be published.
-	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
-	defer cancel()
-	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.state, p.projector.cfg.Bus.HasSubscribers)
+}
+
+// failed follows a batch that failed with err; its commit may have succeeded.
+func (p *partition) failed(err error) {
+	p.known, p.ready = false, false
 	if errors.Is(err, store.ErrRepeated) {
 		p.backoff.Failed()
 	}
-	if err != nil {
-		p.known = false // the commit may have succeeded
-		if !readAgain(err) {
-			p.next.Store(0) // the table of the next generation may be the cause
-		}
-		return false, false, fmt.Errorf("fold %d events after %s: %w", len(read.Records), p.position, err)
+	if !readAgain(err) {
+		p.next.Store(0) // the table of the next generation may be the cause
 	}
-	p.position, p.state.Generation = b.To, b.Generation
-	p.reached = b.To
+}
+
+// committed follows a committed batch.
+func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
+	p.cursor, p.state.Generation = b.To, b.Generation
+	p.reached = b.To.Position
 	p.account(b, r, time.Since(start)) // before clients hear of it and look
 	p.trace(b, r, start)
 	p.projector.Tell(r.Updates)
-	p.projector.settled()
-	p.commits++ // its own commit hid nothing from it
-	return read.More, read.Hidden, nil
 }
 
-// learn reads the state of the partition and clears the cache. It begins a new
-// epoch if the tables may be older than the state of clients.
+// learn reads the state of the partition. If that has changed, it clears the
+// cache. It begins a new epoch if the tables may be older than what clients
+// were told.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
-	p.cache.Clear()
+	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {
 		return err
 	}
@@ -226,14 +250,18 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 			return err
 		}
 	}
-	p.reached = p.position
+	if p.cursor.Position != before || !p.state.Same(&state) {
+		p.cache.Clear()
+	}
+	p.projector.clock.set(p.state.ReadAt)
+	p.reached = p.cursor.Position
 	p.known = true
 	return nil
 }
 
 // look reads the position and the state of the partition.
 func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
-	if p.position, err = events.PositionOf(ctx, q, p.id, events.ProjectorGroup); err != nil {
+	if p.cursor, err = logread.Load(ctx, q, p.id, ""); err != nil {
 		return err
 	}
 	if err := q.QueryRow(ctx, p.tables.StateSQL).Scan(p.state.Targets()...); err != nil {
@@ -242,17 +270,19 @@ func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
 	return nil
 }
 
-// account adds a batch to the metrics and adapts the size of the next one.
+// account adds a batch to the metrics.
 func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) {
 	m := p.projector.metrics
-	n := len(b.Items) + len(b.Dead)
 	m.folded.Add(float64(r.Folded))
 	m.duplicates.Add(float64(r.Duplicates))
 	m.deadLetters.Add(float64(len(b.Dead)))
-	m.batchEvents.Observe(float64(n))
+	m.batchEvents.Observe(float64(len(b.Items) + len(b.Dead)))
 	m.batchSeconds.Observe(took.Seconds())
-	m.delaySeconds.Observe(time.Since(b.Oldest).Seconds())
+	m.delaySeconds.Observe(max(0, p.projector.clock.now().Sub(b.Oldest)).Seconds())
+}
 
+// adapt adapts the size of the next batch to that of the last, of n events.
+func (p *partition) adapt(n int, took time.Duration) {
 	switch {
 	case took > slowBatch:
 		p.limit = max(p.limit/2, min(smallestRun, p.projector.cfg.MaxBatch))

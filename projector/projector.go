@@ -28,6 +28,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/pubsub"
 )
@@ -88,8 +89,10 @@ type Projector struct {
 	slots chan struct{}
 	// connections are used by batches.
 	connections *connections
-	// commits counts committed batches.
-	commits atomic.Int64
+	// open are the transactions that partitions have seen open.
+	open logread.Watch
+	// clock tells the database's time.
+	clock databaseClock
 	// restartTold is when a restart of Postgres was logged last, in Unix nanoseconds.
 	restartTold atomic.Int64
 	// updates are waiting for the bus.
@@ -136,6 +139,7 @@ func New(cfg Config) (*Projector, error) {
 		slots:       make(chan struct{}, cfg.Concurrency),
 		connections: newConnections(cfg.Pool),
 		updates:     make(chan []pubsub.Update, 256),
+		open:        logread.Watch{Patience: openPatience},
 	}
 	for i := range cfg.Log.Partitions() {
 		p.partitions = append(p.partitions, newPartition(i, p))
@@ -143,19 +147,23 @@ func New(cfg Config) (*Projector, error) {
 	return p, nil
 }
 
-// pausedBatch is how long a batch may leave its transaction idle, normally
-// milliseconds, until Postgres ends its session. A batch that is frozen, or
-// whose host vanished, stops its partition and hides newer events in all.
+// openPatience is how long batches wait for a transaction that was opened a
+// moment ago.
+const openPatience = 20 * time.Millisecond
+
+// pausedBatch is how long a transaction of the pool may be idle until Postgres
+// ends its session. One that is frozen, or whose host vanished, may hold locks.
 const pausedBatch = 3 * time.Second
 
 // ConfigurePool sets up the sessions of a pool for the projector. Each of its
 // queries looks up known rows by key; without statistics, as on young tables,
-// the planner would scan instead.
+// the planner would scan instead. Compiling a plan takes a tenth of a second,
+// and Postgres would do so whenever it finds no index and must scan.
 //
 // It runs a statement because poolers refuse startup parameters.
 func ConfigurePool(cfg *pgxpool.Config) {
 	settings := fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan`, pausedBatch.Milliseconds())
+SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan`, pausedBatch.Milliseconds())
 	cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := conn.Exec(ctx, settings).Close(); err != nil {
 			return fmt.Errorf("set up the session: %w", err)
@@ -174,17 +182,6 @@ SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan`, pausedBat
 func (p *Projector) Wake(partition int) {
 	if partition >= 0 && partition < len(p.partitions) {
 		p.partitions[partition].wake()
-	}
-}
-
-// settled wakes the partitions that wait for older transactions, since the
-// batch that has just committed may have been one of those.
-func (p *Projector) settled() {
-	p.commits.Add(1)
-	for _, part := range p.partitions {
-		if part.hidden.Load() && part.hidden.Swap(false) {
-			part.wake()
-		}
 	}
 }
 
@@ -251,18 +248,16 @@ func (p *Projector) OwnedPartitions() []int {
 	return owned
 }
 
-// measure updates the metrics of the lag and of the horizon.
+// measure updates the metrics of the lag.
 func (p *Projector) measure(ctx context.Context) error {
 	tick := time.NewTicker(lagInterval)
 	defer tick.Stop()
-	var horizon horizonWatch
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		horizon.look(ctx, p)
 		lags, err := lag.Measure(ctx, p.cfg.Pool, p.OwnedPartitions(), lagLimit)
 		if err != nil {
 			if ctx.Err() == nil {

@@ -1,15 +1,17 @@
 package projector
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -18,14 +20,14 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// publication is a publisher's open transaction, and its events.
+// publication is a publisher's transaction while it is open, and what is in it.
 type publication struct {
 	publish func(context.Context, events.Event) error
-	// takeBack publishes an event and rolls it back to a savepoint; nil if
-	// that is not possible.
+	// takeBack publishes and rolls back to before; nil where it cannot.
 	takeBack         func(context.Context, events.Event) error
 	id               func(context.Context) (int64, error)
 	commit, rollback func(context.Context) error
@@ -34,7 +36,7 @@ type publication struct {
 	events        []events.Event
 }
 
-// publishing are the ways to publish in a transaction.
+// publishing are the ways to publish within a transaction.
 var publishing = map[string]func(context.Context, *pgxpool.Pool, *sql.DB) (*publication, error){
 	"pgx": func(ctx context.Context, pool *pgxpool.Pool, _ *sql.DB) (*publication, error) {
 		tx, err := pool.Begin(ctx)
@@ -97,20 +99,38 @@ func ofPgx(tx pgx.Tx, publish func(context.Context, events.Event) error) *public
 	}
 }
 
-// publishers are concurrent open transactions, and the model of their outcome:
-// which have committed, and their order in the log.
+// publishers are transactions that are open at the same time, and the model of
+// what has become of them: which have committed, and in which order they are
+// in the log.
 type publishers struct {
 	d         *database
 	db        *sql.DB
 	users     []string
-	history   int // makes the event ids of this history unique
+	history   int // sets the names of this history's events apart
 	named     int
 	open      []*publication
 	committed []*publication
-	// projectors fold in turns, and each believes to own the partition; the
-	// line of the second can be cut.
+	// projectors fold in turn, each taking itself for the owner; the line of
+	// the second can be cut.
 	projectors []*Projector
 	line       *line
+	// unsure are the keys of events of which an append failed without an answer.
+	unsure map[uuid.UUID]bool
+	// patience is how long they wait for open transactions.
+	patience time.Duration
+}
+
+// errNone is no error of any append.
+var errNone = errors.New("none")
+
+// newProjector returns a projector that takes itself for the owner of all.
+func (ps *publishers) newProjector(t *testing.T, pool *pgxpool.Pool) *Projector {
+	p := ps.d.newProjector(t, func(cfg *Config) { cfg.Pool = pool })
+	p.open.Patience = ps.patience
+	for _, part := range p.partitions {
+		part.owned.Store(true)
+	}
+	return p
 }
 
 func (ps *publishers) begin(t *rapid.T) {
@@ -126,7 +146,8 @@ func (ps *publishers) begin(t *rapid.T) {
 	ps.publish(t, p)
 }
 
-// draw draws a new event, or a retry of an earlier one, whatever became of it.
+// draw draws an event: a new one, or a retry of one that somebody published,
+// wherever that has got to.
 func (ps *publishers) draw(t *rapid.T) events.Event {
 	var told []events.Event
 	for _, p := range slices.Concat(ps.open, ps.committed) {
@@ -153,7 +174,7 @@ func (ps *publishers) publish(t *rapid.T, p *publication) {
 	p.events = append(p.events, e)
 }
 
-// pick draws an open transaction.
+// pick draws one of the open transactions.
 func (ps *publishers) pick(t *rapid.T) (int, *publication) {
 	if len(ps.open) == 0 {
 		t.Skip("none is open")
@@ -175,9 +196,9 @@ func (ps *publishers) end(t *rapid.T, i int, commit bool) {
 	}
 }
 
-// fold makes one of the projectors fold a batch. One that was overtaken is
-// fenced off, one that did not see the first occurrence of an event may take
-// it for new, and one whose line is cut does not know whether it committed.
+// fold lets one of the projectors fold a batch. One that finds the other has
+// been there is fenced off, one that was not there when an event came first may
+// take it to be new; one whose line is cut does not know what it did.
 func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	p := rapid.SampledFrom(ps.projectors[projector].partitions).Draw(t, "partition")
 	p.limit = rapid.IntRange(1, 5).Draw(t, "batch")
@@ -187,7 +208,26 @@ func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	}
 }
 
-// actions are the possible steps of a history.
+// append lets one of the projectors append events and fold them where it can.
+// If the line of the projector is cut, the outcome is unknown.
+func (ps *publishers) append(t *rapid.T, i int, allowed error) {
+	evs := make([]events.Event, rapid.IntRange(1, 3).Draw(t, "events"))
+	for i := range evs {
+		evs[i] = ps.draw(t)
+	}
+	switch _, err := ps.projectors[i].Append(context.Background(), evs...); {
+	case errors.Is(err, allowed):
+		for i := range evs {
+			ps.unsure[evs[i].Key()] = true
+		}
+	case err != nil:
+		t.Fatal(err)
+	default:
+		ps.committed = append(ps.committed, &publication{events: evs})
+	}
+}
+
+// actions are what can happen at any time.
 func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"begin":   ps.begin,
@@ -204,7 +244,13 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 		"commit":    func(t *rapid.T) { i, _ := ps.pick(t); ps.end(t, i, true) },
 		"roll back": func(t *rapid.T) { i, _ := ps.pick(t); ps.end(t, i, false) },
 		"fold":      func(t *rapid.T) { ps.fold(t, 0, nil) },
-		"fold too":  func(t *rapid.T) { ps.fold(t, 1, nil) },
+		"append":    func(t *rapid.T) { ps.append(t, rapid.IntRange(0, 1).Draw(t, "projector"), errNone) },
+		"append and be cut off": func(t *rapid.T) {
+			ps.line.answers.Store(rapid.Int64Range(0, 12).Draw(t, "answers"))
+			ps.append(t, 1, errCut)
+			ps.line.answers.Store(-1)
+		},
+		"fold too": func(t *rapid.T) { ps.fold(t, 1, nil) },
 		"fold and be cut off": func(t *rapid.T) {
 			ps.line.answers.Store(rapid.Int64Range(0, 8).Draw(t, "answers"))
 			ps.fold(t, 1, errCut)
@@ -214,13 +260,13 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 			i := rapid.IntRange(0, 1).Draw(t, "projector")
 			pool := ps.projectors[i].cfg.Pool
 			ps.projectors[i].connections.release()
-			ps.projectors[i] = ps.d.newProjector(tt, func(cfg *Config) { cfg.Pool = pool })
+			ps.projectors[i] = ps.newProjector(tt, pool)
 		},
 	}
 }
 
-// abandon rolls back transactions that a failure has left open, which would
-// hide the log, and releases their connections.
+// abandon ends what a failure has left open, which would hide the rest of the
+// log from whoever looks next, and gives connections back for the next history.
 func (ps *publishers) abandon() {
 	ps.line.answers.Store(-1)
 	for _, p := range ps.projectors {
@@ -231,20 +277,49 @@ func (ps *publishers) abandon() {
 	}
 }
 
-// model returns the model of the final log.
-func (ps *publishers) model() (m foldtest.Model) {
-	slices.SortFunc(ps.committed, func(a, b *publication) int { return cmp.Compare(a.transactionID, b.transactionID) })
+// model is what the log holds in the end, in its order: every event that was
+// committed, once for each partition of its users.
+func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
+	left := map[uuid.UUID]int{}
 	for _, p := range ps.committed {
-		m.Events = append(m.Events, p.events...)
+		for _, e := range p.events {
+			in := map[int]struct{}{}
+			for _, u := range e.Data.UserIDs {
+				in[ps.d.projector.cfg.Log.PartitionOf(u)] = struct{}{}
+			}
+			left[e.Key()] += len(in)
+		}
+	}
+	source := fmt.Sprint("publishers ", ps.history)
+	for partition := range ps.projectors[0].partitions {
+		records, err := logread.Folded(context.Background(), ps.d.pool, partition, events.Position{}, logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}, 1_000_000, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			e, err := events.Decode(r.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Source == source {
+				left[r.UUID]--
+				m.Events = append(m.Events, e)
+			}
+		}
+	}
+	for key, n := range left {
+		if n != 0 && !ps.unsure[key] {
+			t.Fatalf("event %s: %d rows are missing in the log", key, n)
+		}
 	}
 	return m
 }
 
-// Publishers in Go and in SQL have concurrent transactions, which commit in
-// another order than they began, roll back as a whole or in part, and stay
-// open while projectors fold, are fenced off, cut off and crash. Committed
-// events count once, in the order of the log, and others do not, with the
-// right versions.
+// Publishers in Go and in SQL have transactions open at the same time, which
+// publish, commit in another order than they began in, roll back as a whole or
+// in part, and stay open while projectors fold, are fenced off, cut off in the
+// middle and crash. What is committed counts once, in the order of the log, and
+// nothing else does, to the last version.
 func TestConcurrentPublishers(t *testing.T) {
 	d := openDatabase(t, pgtest.NewServer(t).NewDB(t, migrated))
 	l := new(line)
@@ -254,14 +329,15 @@ func TestConcurrentPublishers(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		n++ // all histories share a database, each with its own users
+		n++ // a database is used for all histories, each with users of its own
 		ps := &publishers{
-			d: d, db: db, line: l, history: n,
+			d: d, db: db, line: l, history: n, unsure: map[uuid.UUID]bool{},
 			users: []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)},
-			projectors: []*Projector{
-				d.newProjector(t, nil), d.newProjector(t, func(cfg *Config) { cfg.Pool = cuttable }),
-			},
 		}
+		if rapid.Bool().Draw(rt, "patient") {
+			ps.patience = time.Hour
+		}
+		ps.projectors = []*Projector{ps.newProjector(t, d.pool), ps.newProjector(t, cuttable)}
 		defer ps.abandon()
 		rt.Repeat(ps.actions(t))
 		for len(ps.open) > 0 {
@@ -269,7 +345,7 @@ func TestConcurrentPublishers(t *testing.T) {
 		}
 		d.fold(t)
 
-		truth, single := ps.model(), storetest.NewMemory()
+		truth, single := ps.model(rt), storetest.NewMemory()
 		for i := range truth.Events {
 			single.Commit(rt, truth.Events[i])
 		}

@@ -261,7 +261,9 @@ func (r *run) settle(ctx context.Context, tx pgx.Tx, partition int) error {
 //
 // Copied events keep their order: within an era they are ordered by their ids.
 // If a copy was copied again before it was renumbered, there are several eras:
-// the era of the last renumbering comes first, then later ones.
+// the era of the last renumbering comes first, then later ones. Events of
+// transactions that the projector has passed while they were open come right
+// after its position, where it would have moved them.
 //
 // A position moves before the first copied event that it was not past. It was
 // past the events of its own era with a lower position; others may have been
@@ -279,7 +281,7 @@ func renumberSQL() []string {
 	// "offset" of p.
 	behind := `coalesce(
         (SELECT min(r.place) - 1 FROM renumbered AS r
-         WHERE r.era <> p.era OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
+         WHERE r.era <> p.era OR r.late OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
         (SELECT max(place) FROM renumbered), ` + lastTaken + `)`
 	statements := []string{
 		// Current readers finish first. A reader that waits here has an old
@@ -288,13 +290,18 @@ func renumberSQL() []string {
 		// start over.
 		`LOCK TABLE badged.TOPIC_offsets IN EXCLUSIVE MODE`,
 		`CREATE TEMPORARY TABLE renumbered (
-    transaction_id xid8, "offset" bigint, era bigint, place bigint, PRIMARY KEY (transaction_id, "offset")
+    transaction_id xid8, "offset" bigint, era bigint, late boolean, place bigint, PRIMARY KEY (transaction_id, "offset")
 ) ON COMMIT DROP`,
 		`INSERT INTO renumbered
-SELECT transaction_id, "offset", era, ` + lastTaken + ` + row_number() OVER (
-    ORDER BY era IS DISTINCT FROM (SELECT settled_era FROM badged.settings), era, transaction_id, "offset")
-FROM badged.TOPIC
-WHERE ` + copied,
+SELECT transaction_id, "offset", era, late, ` + lastTaken + ` + row_number() OVER (
+    ORDER BY era IS DISTINCT FROM (SELECT settled_era FROM badged.settings), era,
+        CASE WHEN late THEN passed ELSE transaction_id END, CASE WHEN late THEN passed_offset ELSE "offset" END,
+        late, transaction_id, "offset")
+FROM (SELECT e.transaction_id, e."offset", e.era, o.last_processed_transaction_id AS passed, o.offset_acked AS passed_offset,
+             o.consumer_group IS NOT NULL AS late
+      FROM badged.TOPIC AS e LEFT JOIN badged.TOPIC_offsets AS o
+        ON o.consumer_group = '` + events.ProjectorGroup + `' AND o.era = e.era AND e.transaction_id = ANY (o.pending)
+      WHERE e.transaction_id > '3' AND e.era <> ` + homeEra + `) AS e`,
 		`ANALYZE renumbered`,
 	}
 	for _, s := range StoredPlaces() {
@@ -316,7 +323,7 @@ WHERE u.`+s.partition+` = PARTITION AND p.`+s.partition+` = PARTITION AND p.tran
 		`UPDATE badged.TOPIC_offsets AS o
 SET last_processed_transaction_id = least(o.last_processed_transaction_id::text::bigint, 3)::text::xid8,
     offset_acked = CASE WHEN p.transaction_id > '3' THEN `+behind+` ELSE p."offset" END,
-    era = `+homeEra+`
+    pending = '{}', era = `+homeEra+`
 FROM (SELECT consumer_group, era, last_processed_transaction_id AS transaction_id, offset_acked AS "offset"
       FROM badged.TOPIC_offsets) AS p
 WHERE p.consumer_group = o.consumer_group`,

@@ -42,11 +42,7 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	if err != nil {
 		return Lag{}, err
 	}
-	horizon, open, err := lag.OldestWriter(ctx, s.pool)
-	if err != nil {
-		return Lag{}, err
-	}
-	return NewLag(lags, horizon, open), nil
+	return NewLag(lags), nil
 }
 
 // DeadLetters returns up to limit dead letters with an id above after, oldest

@@ -18,7 +18,9 @@ import (
 // publisher appends events to the log and wakes projectors: the one in this
 // process at once, those of other processes through the bus in the background.
 type publisher struct {
-	log       *events.Group
+	log *events.Log
+	// group combines small appends.
+	group     *events.Group
 	projector *projector.Projector // nil if only other processes fold
 	bus       pubsub.Bus
 	// remote is whether the bus reaches other processes.
@@ -41,8 +43,8 @@ type publisher struct {
 
 func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
 	auto := promauto.With(r)
-	return &publisher{
-		log: events.NewGroup(log), bus: bus, logger: logger,
+	p := &publisher{
+		log: log, bus: bus, logger: logger,
 		appended: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
 			Help: "Events appended to the log by this process.",
@@ -59,6 +61,8 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 		woken:   map[int]struct{}{},
 		wake:    make(chan struct{}, 1),
 	}
+	p.group = events.NewGroup(p.commit)
+	return p
 }
 
 // Append implements httpapi.Appender.
@@ -71,7 +75,7 @@ func (p *publisher) Append(ctx context.Context, evs ...events.Event) (events.Rec
 
 func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Receipt, error) {
 	began := time.Now()
-	receipt, err := p.log.Append(ctx, evs...)
+	receipt, err := p.group.Append(ctx, evs...)
 	if err != nil {
 		var bad *events.BatchError
 		if !errors.As(err, &bad) && !errors.Is(ctx.Err(), context.Canceled) {
@@ -84,6 +88,15 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 	p.appended.Add(float64(len(evs)))
 	p.wakeAll(receipt.Partitions)
 	return receipt, nil
+}
+
+// commit appends events in one transaction, which folds them too where the
+// projector of this process can.
+func (p *publisher) commit(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	if p.projector != nil {
+		return p.projector.Append(ctx, evs...)
+	}
+	return p.log.Append(ctx, evs...)
 }
 
 // wakeAll wakes the projectors of partitions. It does not block.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
@@ -68,42 +67,5 @@ func TestLagWithoutAProjector(t *testing.T) {
 	if lines := strings.Split(table, "\n"); len(lines) != partitions+2 || !strings.HasPrefix(lines[0], "PARTITION  HEAD") ||
 		!regexp.MustCompile(fmt.Sprintf(`^%d +%s +0/0 +3 +\d+\.\d +none$`, behind, l.Head)).MatchString(lines[behind+1]) {
 		t.Errorf("it prints:\n%s", table)
-	}
-}
-
-// The session that keeps events from being folded is shown.
-func TestLagNamesTheHorizon(t *testing.T) {
-	server := pgtest.NewServer(t) // no other tests' transactions
-	url := server.NewDB(t, migrated())
-	horizon := func() map[string]any {
-		t.Helper()
-		var answer struct{ Horizon map[string]any }
-		if err := json.Unmarshal([]byte(mustDo(t, "lag", "--json", "--database-url="+url)), &answer); err != nil {
-			t.Fatal(err)
-		}
-		return answer.Horizon
-	}
-	if h := horizon(); h != nil {
-		t.Errorf("no transaction has written, but the horizon is %v", h)
-	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT pg_current_xact_id(); SELECT pg_sleep(1)`); err != nil {
-		t.Fatal(err)
-	}
-	h := horizon()
-	if h["pid"] != float64(conn.PgConn().PID()) || h["state"] != "idle in transaction" || h["database"] != conn.Config().Database || h["seconds"].(float64) < 1 {
-		t.Errorf("JSON has %v", h)
-	}
-	table := mustDo(t, "lag", "--database-url="+url)
-	if want := fmt.Sprintf(`the transaction of pid %d, user %q, database %q, state "idle in transaction" to end.`,
-		conn.PgConn().PID(), conn.Config().User, conn.Config().Database); !strings.Contains(table, want) {
-		t.Errorf("it lacks %s:\n%s", want, table)
-	}
-	if _, ok := h["query"]; ok || strings.Contains(table, "SELECT") {
-		t.Errorf("it shows another session's query:\n%v\n%s", h, table)
 	}
 }

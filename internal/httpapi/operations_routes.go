@@ -32,18 +32,12 @@ type (
 // operationRoutes returns the routes of the operations of admins.
 func (a *API) operationRoutes() []describe.Route {
 	const (
-		aLag       = `{"partitions":[{"partition":0,"head":"754/4","folded":"751/3","events_behind":1,"seconds_behind":2.1,"owner":"badged projector db1/2478"}],"horizon":null}`
+		aLag       = `{"partitions":[{"partition":0,"head":"754/4","folded":"751/3","events_behind":1,"seconds_behind":2.1,"owner":"badged projector db1/2478"}]}`
 		aProcess   = `{"processes":[{"process":"db1/2478","roles":["gateway"],"started_at":"2026-11-21T09:00:00Z","seen_at":"2026-11-21T09:40:36Z","connections":{"websockets":812,"event_streams":9,"limits":{"connections":0,"user_connections":100,"connects_per_second":0,"commands_per_second":50},"frames_sent":104211,"reconciliation_repairs":3,"bus_gaps":1}}]}`
 		aRate      = `{"interval_seconds":10,"points":[{"at":"2026-11-21T09:40:30Z","appended_per_second":812.4,"folded_per_second":810.9,"delay_p50_seconds":0.011,"delay_p99_seconds":0.048,"websockets":812,"event_streams":9,"frames_per_second":1290.1,"repairs_per_second":0}]}`
 		deadLetter = `{"id":7,"partition":3,"position":"746/5","payload":{"specversion":"1.0"},"reason":"invalid event: id: is required","at":"2026-11-21T09:40:36Z"}`
 		anAction   = `{"actions":[{"id":31,"at":"2026-11-21T09:41:36Z","who":"ops","via":"api","action":"deadletters.retry","arguments":{"id":7},"ended_at":"2026-11-21T09:41:36Z"}]}`
 	)
-	lag := describe.Named{Name: "Lag", Of: admin.Lag{}, Fields: map[string]any{
-		"horizon": describe.OneOf{
-			Doc: "The oldest open transaction that has written: newer events wait for it. Null if there is none.",
-			Of:  []any{admin.Horizon{}, &describe.Schema{Type: []string{"null"}}},
-		},
-	}}
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")
 	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such dead letter.", "")
 	routes := []describe.Route{
@@ -51,7 +45,7 @@ func (a *API) operationRoutes() []describe.Route {
 			Method: http.MethodGet, Path: "/admin/v1/partitions",
 			Name: "getPartitions", Group: GroupAdmin, Summary: "Read how far each partition is behind, and its owner",
 			Doc:     "At most 100,000 events are counted in a partition.",
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The partitions.", Content: describe.JSON(lag, aLag)}, unread),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The partitions.", Content: describe.JSON(admin.Lag{}, aLag)}, unread),
 		}),
 		a.forAdmins(a.getProcesses, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/processes",

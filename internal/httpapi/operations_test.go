@@ -37,8 +37,7 @@ func (o *operations) ask(format string, args ...any) error {
 func (*operations) Partitions() int { return 4 }
 
 func (o *operations) Lag(context.Context) (admin.Lag, error) {
-	return admin.NewLag([]lag.Lag{{Partition: 1, Head: events.Position{TransactionID: 5, Offset: 6}, Events: 2, Age: time.Second, Owner: "db1"}},
-		lag.Horizon{}, false), o.ask("lag")
+	return admin.NewLag([]lag.Lag{{Partition: 1, Head: events.Position{TransactionID: 5, Offset: 6}, Events: 2, Age: time.Second, Owner: "db1"}}), o.ask("lag")
 }
 
 func (o *operations) Processes(context.Context) ([]admin.Process, error) {
@@ -116,7 +115,7 @@ var operationRoutes = []struct {
 	status        int
 	answers       string
 }{
-	{"GET partitions", "", "lag", 200, `{"partitions":[{"partition":1,"head":"5/6","folded":"0/0","events_behind":2,"seconds_behind":1,"owner":"db1"}],"horizon":null}`},
+	{"GET partitions", "", "lag", 200, `{"partitions":[{"partition":1,"head":"5/6","folded":"0/0","events_behind":2,"seconds_behind":1,"owner":"db1"}]}`},
 	{"GET processes", "", "processes", 200, `{"processes":[]}`},
 	{"GET rates", "", "rates since 0001-01-01T00:00:00Z", 200, `{"interval_seconds":10,"points":[]}`},
 	{"GET rates?since=2026-01-31T23:59:59Z", "", "rates since 2026-01-31T23:59:59Z", 200, `{"interval_seconds":10,"points":[]}`},

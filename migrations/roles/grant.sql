@@ -44,8 +44,8 @@ BEGIN
             EXECUTE format('GRANT INSERT (uuid, payload, metadata) ON badged.%I TO %I', 'events_' || partition, role_name);
         END IF;
         IF kind = 'server' THEN
-            EXECUTE format('GRANT INSERT (own) ON badged.%I TO %I', 'events_' || partition, role_name);
-            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
+            EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
+            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
         END IF;
     END LOOP;
@@ -65,7 +65,8 @@ BEGIN
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
-            'EXECUTE ON FUNCTION badged.expect_rows(bigint, bigint), badged.create_dedup_generation(integer),
+            'EXECUTE ON FUNCTION badged.expect_rows(bigint, bigint), badged.require(boolean, text),
+                badged.move_late(integer, bigint[], bigint[], bigint, bigint), badged.create_dedup_generation(integer),
                 badged.drop_dedup_generations(integer), badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'
         ] LOOP

@@ -13,8 +13,10 @@ FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number
 SELECT count(*), max(created_at) FROM RANGE AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
 
 -- name: find a consumer group that has not read a range
+-- Or the projector, if it has not folded late events of the range.
 SELECT consumer_group FROM badged.events_pNN_offsets AS o
 WHERE EXISTS (SELECT FROM RANGE AND (transaction_id, "offset") > (o.last_processed_transaction_id, coalesce(o.offset_acked, 0)))
+   OR EXISTS (SELECT FROM RANGE AND log.transaction_id = ANY (o.pending))
 ORDER BY consumer_group LIMIT 1
 
 -- name: read a page of a range

@@ -17,7 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
-	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -224,17 +224,21 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 	}
 	slices.Sort(partitions)
 	partitions = slices.Compact(partitions)
-	positions, err := lag.PositionsOf(ctx, r.q, partitions)
+	cursors, err := logread.LoadAll(ctx, r.q, partitions)
 	if err != nil {
 		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
 	}
 	args := []any{transactionID}
 	var behind []string
-	for _, p := range partitions {
-		behind = append(behind, fmt.Sprintf(`EXISTS (
-    SELECT FROM badged.%s
-    WHERE %s AND transaction_id <= $1::bigint::text::xid8)`, events.Topic(p), lag.IsBehind(len(args)+1)))
-		args = append(args, positions[p].TransactionID, positions[p].Offset)
+	for i, p := range partitions {
+		const exists = `EXISTS (SELECT FROM badged.%s WHERE %s AND transaction_id <= $1::bigint::text::xid8)`
+		behind = append(behind, fmt.Sprintf(exists, events.Topic(p), logread.After(len(args)+1)))
+		if len(cursors[i].Pending) == 0 {
+			args = append(args, cursors[i].TransactionID, cursors[i].Offset)
+			continue
+		}
+		behind = append(behind, fmt.Sprintf(exists, events.Topic(p), logread.Late(len(args)+1)))
+		args = append(args, cursors[i].Args()...)
 	}
 	var folded bool
 	err = r.q.QueryRow(ctx, `SELECT NOT (`+strings.Join(behind, " OR ")+`)`, args...).Scan(&folded)

@@ -49,22 +49,17 @@ func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// settled returns the hour before which every delivery is in the tables.
-// Events that are not folded, and those of open transactions, date from when
-// they were appended. Settled looks at the transactions first, so that it
-// finds the events that they append before they end.
+// settled returns the hour before which every delivery is in the tables, except
+// those of transactions that are still open: the batch that folds these makes
+// the sweep begin anew.
 func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	writer, _, err := lag.OldestWriter(ctx, conn)
-	if err != nil {
-		return 0, err
-	}
 	lags, err := lag.Measure(ctx, conn, []int{partition}, 1)
 	if err != nil {
 		return 0, err
 	}
-	return badge.HourOf(now.Add(-max(writer.Age, lags[0].Age))), nil
+	return badge.HourOf(now.Add(-lags[0].Age)), nil
 }
 
 // limits returns, by category, how long conversations of a partition take to

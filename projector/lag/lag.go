@@ -1,5 +1,4 @@
-// Package lag measures how far the projector is behind, and finds the open
-// transaction that delays it.
+// Package lag measures how far the projector is behind.
 package lag
 
 import (
@@ -15,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/projector/internal/logread"
 )
 
 //go:embed lag.sql
@@ -51,7 +51,7 @@ type Waiting struct {
 // WaitingIn describes the unfolded events of each of the partitions, in their
 // order. It takes two index lookups per partition, whatever the backlog.
 func WaitingIn(ctx context.Context, q events.Querier, partitions []int) ([]Waiting, error) {
-	positions, err := PositionsOf(ctx, q, partitions)
+	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
 		return nil, fmt.Errorf("measure the lag: %w", err)
 	}
@@ -62,15 +62,15 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) ([]Waiti
 			sql.WriteString("\nUNION ALL\n")
 		}
 		fmt.Fprintf(&sql, `SELECT %d, (SELECT extract(epoch FROM clock_timestamp() - created_at)::double precision FROM badged.%s
-    WHERE %s ORDER BY transaction_id, "offset" LIMIT 1)`, i, events.Topic(p), IsBehind(len(args)+1))
-		args = append(args, positions[p].TransactionID, positions[p].Offset)
+    WHERE %s ORDER BY transaction_id, "offset" LIMIT 1)`, i, events.Topic(p), logread.After(len(args)+1))
+		args = append(args, cursors[i].TransactionID, cursors[i].Offset)
 	}
 	rows, _ := q.Query(ctx, sql.String(), args...)
 	waiting := make([]Waiting, len(partitions))
 	var i int
 	var age *float64
 	if _, err := pgx.ForEachRow(rows, []any{&i, &age}, func() error {
-		waiting[i].Folded = positions[partitions[i]]
+		waiting[i].Folded = cursors[i].Position
 		if age != nil {
 			// Stay above 0 even if the clock was set back.
 			waiting[i].Age = max(time.Microsecond, time.Duration(*age*float64(time.Second)))
@@ -84,7 +84,7 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) ([]Waiti
 
 // Behind returns the partitions with events that can be folded now.
 func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, error) {
-	positions, err := PositionsOf(ctx, q, partitions)
+	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
 		return nil, fmt.Errorf("find partitions that are behind: %w", err)
 	}
@@ -94,10 +94,13 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 		if i > 0 {
 			sql.WriteString("\nUNION ALL\n")
 		}
-		fmt.Fprintf(&sql, `SELECT %d WHERE EXISTS (
-    SELECT FROM badged.%s
-    WHERE %s AND transaction_id < pg_snapshot_xmin(pg_current_snapshot()))`, p, events.Topic(p), IsBehind(len(args)+1))
-		args = append(args, positions[p].TransactionID, positions[p].Offset)
+		fmt.Fprintf(&sql, `SELECT %d WHERE EXISTS (SELECT FROM badged.%s WHERE %s)`, p, events.Topic(p), logread.After(len(args)+1))
+		if len(cursors[i].Pending) == 0 {
+			args = append(args, cursors[i].TransactionID, cursors[i].Offset)
+			continue
+		}
+		fmt.Fprintf(&sql, ` OR EXISTS (SELECT FROM badged.%s WHERE %s)`, events.Topic(p), logread.Late(len(args)+1))
+		args = append(args, cursors[i].Args()...)
 	}
 	rows, _ := q.Query(ctx, sql.String(), args...)
 	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
@@ -105,38 +108,6 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 		return nil, fmt.Errorf("find partitions that are behind: %w", err)
 	}
 	return behind, nil
-}
-
-// PositionsOf returns the positions of the projector in partitions. They need
-// a query of their own: only with positions as parameters can Postgres skip
-// ranges of a log without opening them all.
-func PositionsOf(ctx context.Context, q events.Querier, partitions []int) (map[int]events.Position, error) {
-	var sql strings.Builder
-	for i, p := range partitions {
-		if i > 0 {
-			sql.WriteString("\nUNION ALL\n")
-		}
-		fmt.Fprintf(&sql, `SELECT %d, last_processed_transaction_id::text::bigint, offset_acked
-FROM badged.%s_offsets WHERE consumer_group = $1`, p, events.Topic(p))
-	}
-	rows, _ := q.Query(ctx, sql.String(), events.ProjectorGroup)
-	positions := make(map[int]events.Position, len(partitions))
-	var partition int
-	var at events.Position
-	if _, err := pgx.ForEachRow(rows, []any{&partition, &at.TransactionID, &at.Offset}, func() error {
-		positions[partition] = at
-		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("read positions: %w", err)
-	}
-	return positions, nil
-}
-
-// IsBehind returns the condition that an event comes after a position whose
-// transaction is the parameter of that number and whose offset is the next
-// one.
-func IsBehind(argument int) string {
-	return fmt.Sprintf(`(transaction_id, "offset") > ($%[1]d::bigint::text::xid8, $%[2]d::bigint) AND transaction_id >= $%[1]d::bigint::text::xid8`, argument, argument+1)
 }
 
 // Measure returns how far the projector is behind in each of the partitions,

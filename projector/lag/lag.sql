@@ -3,7 +3,8 @@
 -- cluster. $1 is the consumer group, $2 the class of the locks, $3 the
 -- partition. MOST stands for the most events to count: with a parameter, a
 -- generic plan would expect to read a tenth of the log.
-SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset, b.n,
+SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset,
+       b.n + (SELECT count(*) FROM badged.events_pNN WHERE transaction_id = ANY (f.pending)),
        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::double precision,
        coalesce((SELECT a.application_name
                  FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
@@ -11,7 +12,7 @@ SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset, b.n,
                    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
                    AND l.classid = $2 AND l.objid = $3
                  LIMIT 1), '')
-FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id::text::bigint AS folded_tx, offset_acked AS folded_offset
+FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id::text::bigint AS folded_tx, offset_acked AS folded_offset, pending
       FROM badged.events_pNN_offsets WHERE consumer_group = $1) AS f
 LEFT JOIN LATERAL (SELECT transaction_id::text::bigint AS head_tx, "offset" AS head_offset
       FROM badged.events_pNN ORDER BY transaction_id DESC, "offset" DESC LIMIT 1) AS last ON true
@@ -20,17 +21,3 @@ CROSS JOIN LATERAL (SELECT count(*) AS n, min(created_at) FILTER (WHERE first) A
       FROM (SELECT created_at, row_number() OVER () = 1 AS first FROM badged.events_pNN
             WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
             ORDER BY transaction_id, "offset" LIMIT MOST) AS rest) AS b
-
--- name: find the oldest writer
--- The oldest transaction that holds the lock on its own id, as all do that have
--- written. pg_locks is visible to every role, the rest is not.
-SELECT l.transactionid::text::bigint, coalesce(l.pid, 0), coalesce(p.gid, ''),
-       coalesce(a.usename, p.owner, ''), coalesce(a.datname, p.database, ''),
-       coalesce(a.application_name, ''), coalesce(a.state, ''),
-       coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)), 0)::double precision
-FROM pg_locks AS l
-LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts AS p ON p.transaction = l.transactionid
-WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
-ORDER BY age(l.transactionid) DESC
-LIMIT 1

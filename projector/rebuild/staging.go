@@ -13,15 +13,13 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/replay"
 )
 
 // Staging is the staging tables of a partition. They are at a position of the
 // log and catch up with the live tables.
-//
-// No write is in a long transaction, which would hide new events from every
-// projector until it ends.
 type Staging struct {
 	job       *Job
 	partition int
@@ -191,11 +189,10 @@ func (s *Staging) catchUp(ctx context.Context) error {
 func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
 	s.Keys.Extend(in.Generations[s.generations:])
 	s.generations = len(in.Generations)
-	read, err := events.Read(ctx, in.Tx, s.partition, s.at, limit, store.BatchBytes)
+	records, err := logread.Folded(ctx, in.Tx, s.partition, s.at, in.Cursor, limit, store.BatchBytes)
 	if err != nil {
 		return 0, err
 	}
-	records := in.UpTo(read.Records)
 	if len(records) == 0 {
 		return 0, fmt.Errorf("the log has no events between %s and %s", s.at, in.Position)
 	}

@@ -142,11 +142,11 @@ func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events
 	if at.Before(in.Baseline.Position) { // the events were cut off the log
 		return true, nil
 	}
-	where, args := namesAnySQL([]string{userID}, 5)
+	where, args := namesAnySQL([]string{userID}, 6)
 	var changed bool
 	sql := strings.ReplaceAll(statements.Of(in.Partition, "find out whether a user may have changed"), "NAMED", where)
 	err := in.Tx.QueryRow(ctx, sql,
-		append([]any{at.TransactionID, at.Offset, in.Position.TransactionID, in.Position.Offset}, args...)...).Scan(&changed)
+		append(append([]any{at.TransactionID, at.Offset}, in.Args()...), args...)...).Scan(&changed)
 	if err != nil {
 		return false, fmt.Errorf("read partition %d: %w", in.Partition, err)
 	}

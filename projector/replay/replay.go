@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -117,24 +118,18 @@ type decodedRecord struct {
 func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	at := in.Baseline.Position
 	for at.Before(in.Position) {
-		read, err := events.Read(ctx, in.Tx, in.Partition, at, replayPage, replayPageBytes)
+		records, err := logread.Folded(ctx, in.Tx, in.Partition, at, in.Cursor, replayPage, replayPageBytes)
 		if err != nil {
 			return err
 		}
-		if len(read.Records) == 0 {
+		if len(records) == 0 {
 			return nil
 		}
-		at = read.Records[len(read.Records)-1].Position
-		if in.Position.Before(at) {
-			read.Records = in.UpTo(read.Records)
-		}
+		at = records[len(records)-1].Position
 		select {
-		case to <- page{records: read.Records}:
+		case to <- page{records: records}:
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-		if !read.More {
-			return nil
 		}
 	}
 	return nil
@@ -167,7 +162,7 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
 		return err
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read some records"), in.Position.TransactionID, in.Position.Offset, uuids, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset)
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read some records"), append(in.folded(), uuids)...)
 	var r events.Record
 	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), &r.Payload, &r.AppendedAt, &r.Own}, func() error {
 		it, dead := in.Item(&r)
@@ -182,10 +177,9 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 // search returns the message ids of the records that eachOf visits, those that
 // name the users, and their event keys.
 func (in *Snapshot) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
-	where, args := namesAnySQL(users, 5)
+	where, args := namesAnySQL(users, 6)
 	sql := strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where)
-	rows, _ := in.Tx.Query(ctx, sql,
-		append([]any{in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset}, args...)...)
+	rows, _ := in.Tx.Query(ctx, sql, append(in.folded(), args...)...)
 	// The key of an event is the message id of its record, unless another
 	// program appended it.
 	wanted := map[uuid.UUID]struct{}{}

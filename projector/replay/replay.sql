@@ -57,24 +57,26 @@ LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pN
 SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
 SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
 
--- name: read the position
--- A locking clause follows.
-SELECT last_processed_transaction_id::text::bigint, offset_acked
-FROM badged.events_pNN_offsets WHERE consumer_group = $1
-
 -- name: read the dead letters
 SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1
 
+-- name: folded after
+-- True of a record that is folded at the cursor $3, $4, $5 and comes after the
+-- position $1, $2. The last part follows from the first; it lets Postgres skip
+-- ranges of the log.
+(transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint)
+  AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4::bigint)
+  AND NOT transaction_id = ANY ($5::bigint[]::text[]::xid8[])
+  AND transaction_id >= $1::bigint::text::xid8
+
 -- name: count the log
-SELECT count(*) FROM badged.events_pNN
-WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)
+SELECT count(*) FROM badged.events_pNN WHERE {folded after}
 
 -- name: read some records
-SELECT log.transaction_id::text::bigint, log."offset", log.uuid, log.payload::text, log.created_at, log.own
-FROM unnest($3::uuid[]) AS wanted (uuid)
-JOIN badged.events_pNN AS log USING (uuid)
-WHERE (log.transaction_id, log."offset") <= ($1::bigint::text::xid8, $2) AND (log.transaction_id, log."offset") > ($4::bigint::text::xid8, $5)
-ORDER BY log.transaction_id, log."offset"
+SELECT transaction_id::text::bigint, "offset", uuid, payload::text, created_at, own
+FROM unnest($6::uuid[]) AS wanted (uuid) JOIN badged.events_pNN USING (uuid)
+WHERE {folded after}
+ORDER BY transaction_id, "offset"
 
 -- name: foreign
 -- True of a record that badged did not append: the message ids of badged are
@@ -85,15 +87,10 @@ ORDER BY log.transaction_id, log."offset"
 -- NAMED stands for a condition on the payload.
 SELECT uuid, own, CASE WHEN {foreign} THEN payload::text END
 FROM badged.events_pNN
-WHERE (transaction_id, "offset") <= ($1::bigint::text::xid8, $2) AND (transaction_id, "offset") > ($3::bigint::text::xid8, $4)
-  AND ({foreign} OR NAMED)
+WHERE {folded after} AND ({foreign} OR NAMED)
 
 -- name: find out whether a user may have changed
-SELECT EXISTS (
-    SELECT FROM badged.events_pNN
-    WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
-      AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4)
-      AND ({foreign} OR NAMED))
+SELECT EXISTS (SELECT FROM badged.events_pNN WHERE {folded after} AND ({foreign} OR NAMED))
 
 -- name: measure the log
 SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint FROM pg_partition_tree('badged.events_pNN')

@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -22,7 +23,8 @@ import (
 type Snapshot struct {
 	Tx                    pgx.Tx
 	Partition, Partitions int
-	Position              events.Position
+	// Cursor is up to where the tables are folded.
+	logread.Cursor
 	// Buried are the records that wait as dead letters. They are not in the
 	// tables, even if this release could decode them.
 	Buried map[events.Position]struct{}
@@ -35,8 +37,7 @@ type Snapshot struct {
 }
 
 // WithSnapshot calls f with the current snapshot of a partition, in a
-// read-only transaction. One that had written would hide new events from every
-// reader of the log until it ends.
+// read-only transaction.
 func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
@@ -67,10 +68,9 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if _, err := in.Tx.Exec(ctx, statements.Get("plan a replay")); err != nil {
 		return fmt.Errorf("set up the transaction: %w", err)
 	}
-	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the position")+" "+lock, events.ProjectorGroup).
-		Scan(&in.Position.TransactionID, &in.Position.Offset)
-	if err != nil {
-		return fmt.Errorf("read the position of partition %d: %w", in.Partition, err)
+	var err error
+	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
+		return err
 	}
 	rows, _ := in.Tx.Query(ctx, statements.Get("read the dead letters"), in.Partition)
 	var p events.Position
@@ -123,8 +123,7 @@ func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
 // log up to the position.
 func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	var n int64
-	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"),
-		in.Position.TransactionID, in.Position.Offset, in.Baseline.Position.TransactionID, in.Baseline.Position.Offset).Scan(&n)
+	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded()...).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the events of partition %d: %w", in.Partition, err)
 	}
@@ -134,12 +133,8 @@ func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// UpTo returns the records, which are in order, up to the position.
-func (in *Snapshot) UpTo(records []events.Record) []events.Record {
-	for i := range records {
-		if in.Position.Before(records[i].Position) {
-			return records[:i]
-		}
-	}
-	return records
+// folded returns the arguments of the condition, by logread.After(1) and
+// logread.UpTo(3), that a record is after the baseline and in the tables.
+func (in *Snapshot) folded() []any {
+	return append([]any{in.Baseline.Position.TransactionID, in.Baseline.Position.Offset}, in.Args()...)
 }

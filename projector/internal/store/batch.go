@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -28,15 +30,27 @@ var (
 
 // Batch is a run of records of one partition on its way into the tables.
 type Batch struct {
-	from, To events.Position
-	// Generation is the generation that takes the keys. The batch begins it if
-	// Begins is set.
+	From, To logread.Cursor
+	// late are the places of late records, which are the first, before the batch
+	// moves them.
+	late []events.Position
+	// appended are the rows that the batch itself appends to the log; nil if its
+	// records are there.
+	appended *events.Rows
+	// Generation is the one that takes the keys. The batch begins it if Begins
+	// is set.
 	Generation int
 	Begins     bool
 	Items      []Item
 	Dead       []deadLetter
-	// Oldest is when the first of the records was appended.
-	Oldest time.Time
+	// Oldest is when the first of the records was appended, readAt when they
+	// were read, both by the database's clock.
+	Oldest, readAt time.Time
+
+	users   map[string]*badge.User
+	missing Missing
+	repeats *repeats
+	known   PartitionState
 }
 
 // deadLetter is a record that cannot be folded, and why.
@@ -45,15 +59,26 @@ type deadLetter struct {
 	reason string
 }
 
-// NewBatch decodes records that follow position from in a log of so many
-// partitions.
-func NewBatch(from events.Position, records []events.Record, partition, partitions int) *Batch {
-	b := &Batch{
-		from:   from,
-		To:     records[len(records)-1].Position,
-		Items:  make([]Item, 0, len(records)),
-		Oldest: records[0].AppendedAt,
+// NewBatch decodes the records of a page of a log of so many partitions.
+func NewBatch(page *logread.Page, partition, partitions int) *Batch {
+	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
+	b.decode(page.Records, partition, partitions)
+	return b
+}
+
+// NewAppend returns a batch that appends rows to the log behind position from
+// and folds them. It fails if one of them cannot be folded.
+func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, partitions int) (*Batch, error) {
+	b := &Batch{From: from, appended: rows, readAt: at}
+	b.decode(rows.Records(at), partition, partitions)
+	if len(b.Dead) > 0 {
+		return nil, fmt.Errorf("event %s cannot be folded: %s", b.Dead[0].record.UUID, b.Dead[0].reason)
 	}
+	return b, nil
+}
+
+func (b *Batch) decode(records []events.Record, partition, partitions int) {
+	b.Items, b.Oldest = make([]Item, 0, len(records)), records[0].AppendedAt
 	for i := range records {
 		if at := records[i].AppendedAt; at.Before(b.Oldest) {
 			b.Oldest = at
@@ -65,7 +90,6 @@ func NewBatch(from events.Position, records []events.Record, partition, partitio
 		}
 		b.Items = append(b.Items, it)
 	}
-	return b
 }
 
 // Result is the result of a committed batch.
@@ -87,56 +111,182 @@ type PartitionState struct {
 	// SameLife is set if the epoch began since Postgres last started; see
 	// IncarnationSQL.
 	SameLife bool
-	// readAt is when this was read, by the database's clock.
-	readAt time.Time
+	// ReadAt is when this was read, by the database's clock.
+	ReadAt time.Time
+}
+
+// Same reports whether rows read in state s may be used in state t.
+func (s *PartitionState) Same(t *PartitionState) bool {
+	return s.Epoch == t.Epoch && s.revision == t.revision && s.Generation == t.Generation && s.SameLife && t.SameLife
 }
 
 // Targets returns the scan targets for StateSQL.
 func (s *PartitionState) Targets() []any {
-	return []any{&s.Epoch, &s.revision, &s.Generation, &s.SameLife, &s.readAt}
+	return []any{&s.Epoch, &s.revision, &s.Generation, &s.SameLife, &s.ReadAt}
 }
 
-// Commit folds b into the tables in one transaction: the keys, the
-// conversation and user rows, the dead letters and the position. It takes two
-// round trips. It returns ErrFenced or ErrRevised if the partition is not in
-// the state known, and ErrRepeated if an event that is not a suspect came
-// before. It does not load rows that c holds. The result has updates only for
-// users with subscribers; hasSubscribers is called after the commit. After an
-// error the caller must clear c and close conn, which may be inside a
-// transaction; releasing it to its pool does that.
-func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, known PartitionState, hasSubscribers func(pubsub.User) bool) (Result, error) {
-	users, missing := UsersIn(b.Items, c)
-	state, err := b.load(ctx, conn, t, known, users, missing)
-	if err != nil {
-		return Result{}, err
+// Commit folds b into the tables in one transaction, which it sends in one
+// round trip, after one to load rows that c does not hold. The error is
+// ErrFenced or ErrRevised if the partition is not in the state known, and
+// ErrRepeated if an event that is not a suspect came before. The result has
+// updates only for users with subscribers; hasSubscribers is called after the
+// commit.
+func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, known PartitionState, hasSubscribers func(pubsub.User) bool) (r Result, err error) {
+	defer func() {
+		if err != nil {
+			b.Abandon(c)
+		}
+	}()
+	var loads pgx.Batch
+	b.QueueLoads(&loads, t, c, known)
+	if loads.Len() > 0 {
+		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
+			return Result{}, fmt.Errorf("load: %w", err)
+		}
 	}
-	r := Result{}
+	var writes pgx.Batch
+	r = b.Fold()
+	size := b.QueueWrites(&writes, t)
+	pgwire.Reserve(conn, size)
+	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
+		return Result{}, fmt.Errorf("write: %w", Outcome(err))
+	}
+	b.Finish(&r, t, c, hasSubscribers)
+	return r, nil
+}
+
+// QueueLoads adds to loads the statements that load what the batch needs and c
+// does not hold. They need no transaction: the fence proves at the commit that
+// there was no other writer since.
+func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, known PartitionState) {
+	b.known = known
+	b.users, b.missing = UsersIn(b.Items, c)
+	b.repeats = &repeats{}
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Suspect {
+			b.repeats.add(it.Key)
+		}
+	}
+	if len(b.repeats.had) > 0 {
+		loads.Queue(FindKeysSQL(t.partition, b.Generation), b.repeats.Keys()).Query(b.repeats.scan)
+	}
+	m := &b.missing
+	if len(m.Users) > 0 {
+		loads.Queue(t.LoadUsersSQL, m.Users).Query(func(rows pgx.Rows) error { return ScanUsers(rows, b.users) })
+	}
+	if len(m.PairUsers) > 0 {
+		loads.Queue(t.LoadConversationsSQL, m.PairUsers, m.PairConversations).
+			Query(func(rows pgx.Rows) error { return ScanConversations(rows, b.users) })
+	}
+	if len(m.ReadAll) > 0 {
+		loads.Queue(t.LoadUnreadSQL, m.ReadAll).
+			Query(func(rows pgx.Rows) error { return ScanConversations(rows, b.users) })
+	}
+}
+
+// Fold folds the events in memory, once their rows are loaded.
+func (b *Batch) Fold() (r Result) {
 	for i := range b.Items {
 		it := &b.Items[i]
-		if !state.repeats.first(it) {
+		if !b.repeats.first(it) {
 			r.Duplicates++
 			continue
 		}
 		r.Folded++
-		Fold(&it.Event, users)
+		Fold(&it.Event, b.users)
 	}
+	return r
+}
 
-	touched := Sorted(users)
-	var writes pgx.Batch
-	size := t.QueueWrites(&writes, touched) + state.repeats.queue(&writes, t.partition, b.Generation)
+// QueueWrites adds to writes the statements of the transaction, which fail
+// unless the partition is in the state that the batch was made for. It returns
+// roughly how many bytes they take on the wire. [Outcome] tells what an error
+// means.
+//
+// The fence comes first: a second writer waits there until the first has
+// committed, and then fails. The statement after it reads the state of the
+// partition: one that waited itself would see the other tables as they were
+// before.
+func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
+	size := 0
+	if b.appended == nil {
+		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending))
+	} else {
+		writes.Queue(t.moveAppendedSQL, b.From.TransactionID, b.From.Offset).QueryRow(func(row pgx.Row) error {
+			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
+		})
+	}
+	writes.Queue(t.requireStateSQL, b.known.Epoch, b.known.revision, b.known.Generation)
+	if len(b.late) > 0 {
+		ids, offsets := make([]int64, len(b.late)), make([]int64, len(b.late))
+		for i, p := range b.late {
+			ids[i], offsets[i] = p.TransactionID, p.Offset
+		}
+		size += 2 * (8 + 4) * len(b.late)
+		writes.Queue(moveLateSQL, t.partition, ids, offsets, b.From.TransactionID, b.From.Offset)
+	}
+	if b.Begins {
+		writes.Queue(beginGenerationSQL, t.partition, b.Generation, b.From.TransactionID, b.From.Offset)
+	}
+	if keys := b.likelyNew(); len(keys) > 0 {
+		const key = 20 + 12 // bytes, roughly
+		size += key * len(keys)
+		ids, users := keys.Arrays()
+		writes.Queue(RememberNewKeysSQL(t.partition, b.Generation), ids, users)
+	}
+	size += t.QueueWrites(writes, Sorted(b.users)) + b.repeats.queue(writes, t.partition, b.Generation)
 	for _, d := range b.Dead {
 		writes.Queue(buryDeadLetterSQL, t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
 			d.record.UUID, textOrNull(d.record.Payload), d.reason)
 	}
-	b.queueLateFold(&writes, t.partition, state.readAt)
-	writes.Queue(`COMMIT`)
-	pgwire.Reserve(conn, size)
-	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
-		return Result{}, fmt.Errorf("write: %w", err)
+	b.queueLateFold(writes, t.partition)
+	if b.readAt.Sub(b.Oldest) > sweptAge {
+		writes.Queue(ResetExpirySQL, t.partition)
 	}
-	r.Updates = ClientUpdates(touched, t.partition, state.Epoch, hasSubscribers)
+	return size
+}
+
+// sweptAge is the age of events of which a sweep for stale conversations may
+// have looked for the deliveries already. It looks at two hours again.
+const sweptAge = time.Hour
+
+// Finish completes the result of a batch that is committed, and keeps its rows
+// in c.
+func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.User) bool) {
+	touched := Sorted(b.users)
+	r.Updates = ClientUpdates(touched, t.partition, b.known.Epoch, hasSubscribers)
 	c.Keep(touched)
-	return r, nil
+}
+
+// Abandon takes the users of a batch that failed out of c: they are folded in
+// memory only.
+func (b *Batch) Abandon(c *Cache) { c.Drop(b.users) }
+
+// Codes of the errors that badged.require raises. Postgres leaves class BD to
+// its users.
+const (
+	codeFenced   = "BD001"
+	codeRevised  = "BD002"
+	codeRepeated = "BD003"
+)
+
+// Outcome returns err as ErrFenced, ErrRevised or ErrRepeated if the statements
+// of a batch failed for that.
+func Outcome(err error) error {
+	const uniqueViolation = "23505"
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err
+	}
+	switch {
+	case pgErr.Code == codeFenced:
+		return ErrFenced
+	case pgErr.Code == codeRevised:
+		return ErrRevised
+	case pgErr.Code == codeRepeated, pgErr.Code == uniqueViolation && strings.HasPrefix(pgErr.TableName, "dedup_keys_"):
+		return ErrRepeated
+	}
+	return err
 }
 
 // MarkSuspects marks the events whose keys recent knows as suspects, or every
@@ -149,84 +299,24 @@ func (b *Batch) MarkSuspects(recent *KeyCache, all bool) {
 	}
 }
 
-// Keys returns the keys of the events that are most likely new, with their
-// users, and those of the suspects.
-func (b *Batch) Keys() (likelyNew keyRows, suspects *repeats) {
-	likelyNew = make(keyRows, 0, len(b.Items)) // nearly all are new
-	suspects = &repeats{}
+// likelyNew returns the keys of the events that are most likely new, with their
+// users. A batch that folds has removed no users from these.
+func (b *Batch) likelyNew() keyRows {
+	keys := make(keyRows, 0, len(b.Items)) // nearly all are new
 	for i := range b.Items {
-		if it := &b.Items[i]; it.Suspect {
-			suspects.add(it.Key)
-		} else {
-			likelyNew = append(likelyNew, keyRow{it.Key, it.Users})
+		if it := &b.Items[i]; !it.Suspect {
+			keys = append(keys, keyRow{it.Key, it.Users})
 		}
 	}
-	return likelyNew, suspects
+	return keys
 }
 
-// loaded is what a batch reads from the tables at its start, besides the rows.
-type loaded struct {
-	PartitionState
-	// repeats are the keys of the suspects.
-	repeats *repeats
-}
-
-// load begins the transaction, moves the position, inserts the keys and fills
-// users from the missing rows, all in one round trip. It moves the position
-// first, so that a second writer waits here until the first has committed and
-// then finds itself fenced.
-func (b *Batch) load(ctx context.Context, conn *pgx.Conn, t *Tables, known PartitionState, users map[string]*badge.User, m Missing) (loaded, error) {
-	state := loaded{}
-	var reads pgx.Batch
-	reads.Queue(`BEGIN`)
-	reads.Queue(t.moveSQL, events.ProjectorGroup, b.from.TransactionID, b.from.Offset, b.To.TransactionID, b.To.Offset).
-		Exec(func(tag pgconn.CommandTag) error {
-			if tag.RowsAffected() == 0 {
-				return ErrFenced
-			}
-			return nil
-		})
-	reads.Queue(t.StateSQL).QueryRow(func(row pgx.Row) error {
-		switch err := row.Scan(state.Targets()...); {
-		case err != nil:
-			return err
-		case state.Generation != known.Generation:
-			return ErrFenced
-		case state.revision != known.revision, state.Epoch != known.Epoch, !state.SameLife:
-			return ErrRevised
-		}
-		return nil
-	})
-	if b.Begins {
-		reads.Queue(beginGenerationSQL, t.partition, b.Generation, b.from.TransactionID, b.from.Offset)
+// numbers returns a list that is not null.
+func numbers(n []int64) []int64 {
+	if n == nil {
+		return []int64{}
 	}
-	likelyNew, suspects := b.Keys()
-	state.repeats = suspects
-	if len(suspects.had) > 0 { // before inserting the new keys, which may be the same
-		reads.Queue(FindKeysSQL(t.partition, b.Generation), suspects.Keys()).Query(suspects.scan)
-	}
-	if len(likelyNew) > 0 {
-		keys, users := likelyNew.Arrays()
-		reads.Queue(RememberNewKeysSQL(t.partition, b.Generation), keys, users).Exec(expectNewKeys(len(keys)))
-	}
-	if len(m.Users) > 0 {
-		reads.Queue(t.LoadUsersSQL, m.Users).
-			Query(func(rows pgx.Rows) error { return ScanUsers(rows, users) })
-	}
-	if len(m.PairUsers) > 0 {
-		reads.Queue(t.LoadConversationsSQL, m.PairUsers, m.PairConversations).
-			Query(func(rows pgx.Rows) error { return ScanConversations(rows, users) })
-	}
-	if len(m.ReadAll) > 0 {
-		reads.Queue(t.LoadUnreadSQL, m.ReadAll).
-			Query(func(rows pgx.Rows) error { return ScanConversations(rows, users) })
-	}
-	const key, id, rest = 20 + 12, 32, 4096 // bytes, roughly
-	pgwire.Reserve(conn, key*len(b.Items)+id*(len(m.Users)+len(m.PairUsers)+len(m.PairConversations)+len(m.ReadAll))+rest)
-	if err := conn.SendBatch(ctx, &reads).Close(); err != nil {
-		return loaded{}, fmt.Errorf("load: %w", repeated(err))
-	}
-	return state, nil
+	return n
 }
 
 // textOrNull returns nil for a nil payload.

@@ -10,6 +10,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/pubsub"
 )
@@ -66,7 +67,7 @@ func BenchmarkBatch(b *testing.B) {
 				records := recordsOf(b, bench.events(round))
 				round++
 				b.StartTimer()
-				batch := store.NewBatch(events.Position{}, records, 0, 1)
+				batch := store.NewBatch(&logread.Page{Records: records}, 0, 1)
 				users, _ := store.UsersIn(batch.Items, remembered)
 				for i := range batch.Items {
 					store.Fold(&batch.Items[i].Event, users)

@@ -51,6 +51,17 @@ func (c *Cache) Keep(users []*badge.User) {
 	}
 }
 
+// Drop drops users: their state is that of a batch that was not committed.
+func (c *Cache) Drop(users map[string]*badge.User) {
+	for id := range users {
+		if u, ok := c.Young[id]; ok {
+			c.weight -= u.Weight
+			delete(c.Young, id)
+		}
+		delete(c.Old, id)
+	}
+}
+
 // Clear drops everything.
 func (c *Cache) Clear() {
 	c.Young, c.Old, c.weight = map[string]*badge.User{}, nil, 0

@@ -12,9 +12,9 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// The latest keys are known: at least as many as fit into half the memory, at
-// most as many as fit into all of it.
-func TestKeyCache(t *testing.T) {
+// The keys that came last are known, as many as half the memory takes at least,
+// and all of it at most.
+func TestRecentKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 10).Draw(t, "limit")
 		r := NewKeyCache(2 * keyCacheEntryBytes * limit)
@@ -38,9 +38,9 @@ func TestKeyCache(t *testing.T) {
 	})
 }
 
-// A backoff grows with each failure, and shrinks with the batches that
-// succeed.
-func TestBackoff(t *testing.T) {
+// Caution lasts the longer the more often it was missing, and is forgotten with
+// the batches that went well without.
+func TestCaution(t *testing.T) {
 	var c Backoff
 	careful := func() (n int) {
 		for c.Next() {
@@ -66,16 +66,21 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// Keys and their users are written in the order of the index, where neighbors
-// cost less.
+// An index takes neighbours for less, so keys go to the tables in its order, and
+// their users with them.
 func TestKeysGoInOrder(t *testing.T) {
 	var b Batch
 	for range 100 {
 		first, second := uuid.New(), uuid.New()
 		b.Items = append(b.Items, Item{Key: first, Users: UserSet(first.String())}, Item{Key: second, Users: UserSet(second.String()), Suspect: true})
 	}
-	likelyNew, suspects := b.Keys()
-	keys, users := likelyNew.Arrays()
+	var suspects repeats
+	for i := range b.Items {
+		if b.Items[i].Suspect {
+			suspects.add(b.Items[i].Key)
+		}
+	}
+	keys, users := b.likelyNew().Arrays()
 	for kind, keys := range map[string][][16]byte{"likely new": keys, "suspects": suspects.Keys()} {
 		if len(keys) != 100 || !slices.IsSortedFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }) {
 			t.Errorf("%s: %d keys are not in order, or not 100", kind, len(keys))

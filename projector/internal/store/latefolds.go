@@ -41,11 +41,10 @@ FROM (VALUES (1, $2::bigint, $3::bigint), (2, $4::bigint, $5::bigint)) AS place 
 WHERE NOT EXISTS (SELECT FROM merged)
   AND (place.n = 2 OR NOT EXISTS (SELECT FROM last WHERE (last.transaction_id, last."offset") = ($2::bigint::text::xid8, $3::bigint)))`
 
-// queueLateFold adds the record of b to writes if it is late. now is the
-// database's time when the batch began.
-func (b *Batch) queueLateFold(writes *pgx.Batch, partition int, now time.Time) {
-	if now.Sub(b.Oldest) > lateFold {
-		writes.Queue(recordLateFoldSQL, partition, b.from.TransactionID, b.from.Offset, b.To.TransactionID, b.To.Offset)
+// queueLateFold adds the record of b to writes if it is late.
+func (b *Batch) queueLateFold(writes *pgx.Batch, partition int) {
+	if b.readAt.Sub(b.Oldest) > lateFold {
+		writes.Queue(recordLateFoldSQL, partition, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset)
 	}
 }
 

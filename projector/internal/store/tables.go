@@ -22,6 +22,8 @@ type Tables struct {
 	partition int
 
 	moveSQL                string
+	moveAppendedSQL        string
+	requireStateSQL        string
 	StateSQL               string
 	LoadUsersSQL           string
 	LoadConversationsSQL   string
@@ -41,11 +43,13 @@ func TablesNamed(partition int, suffix string) *Tables {
 	return &Tables{
 		partition: partition,
 
-		// The fence.
-		moveSQL: MoveSQL(partition),
+		moveSQL:         moveSQL(partition),
+		moveAppendedSQL: moveAppendedSQL(partition),
 
-		// A separate statement after the fence: a statement that waited for the
-		// row of the position would see the other tables as they were before.
+		requireStateSQL: fmt.Sprintf(`SELECT badged.require(epoch = $1 AND revision = $2 AND incarnation = %[2]s, '%[3]s'),
+       badged.require((SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = %[1]d) = $3, '%[4]s')
+FROM badged.partitions WHERE partition_id = %[1]d`, partition, IncarnationSQL, codeRevised, codeFenced),
+
 		StateSQL: fmt.Sprintf(`SELECT epoch, revision,
        (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = %[1]d),
        incarnation = %[2]s, clock_timestamp()
@@ -147,8 +151,8 @@ VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)`
 const IncarnationSQL = `left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text`
 
 // ResetExpirySQL makes the next sweep look at all conversations of a partition
-// again. Run it in a transaction that writes rows other than by folding new
-// events: the rows may lie behind the progress of the sweep.
+// again. Run it in a transaction that folds old events, or writes rows other
+// than by folding: the rows may lie behind the progress of the sweep.
 const ResetExpirySQL = `DELETE FROM badged.expiry_progress WHERE partition_id = $1`
 
 // ScanUsers reads the result of LoadUsersSQL into users.
@@ -445,11 +449,51 @@ func Sorted[V any](m map[string]V) []V {
 	return values
 }
 
-// MoveSQL is the fence: it moves the position of group $1 in a partition from
-// ($2, $3) to ($4, $5). It affects no row if the position has moved: then
-// another owner was faster, and the transaction must roll back.
-func MoveSQL(partition int) string {
-	return `UPDATE badged."` + events.Topic(partition) + `_offsets"
-SET last_processed_transaction_id = $4::bigint::text::xid8, offset_acked = $5
-WHERE consumer_group = $1 AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3`
+// moveSQL is the fence: it moves the position of a partition from ($1, $2) to
+// ($3, $4), with the pending transactions $5. It fails where the position is
+// elsewhere: another owner was faster.
+func moveSQL(partition int) string {
+	return `WITH moved AS (
+    UPDATE badged.` + events.Topic(partition) + `_offsets
+    SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[]
+    WHERE consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id = $1::bigint::text::xid8 AND offset_acked = $2
+    RETURNING 1
+)
+SELECT badged.require(EXISTS (SELECT FROM moved), '` + codeFenced + `')`
 }
+
+// moveAppendedSQL is the fence of a transaction that has appended to the log
+// of a partition what it folds. It moves the position from ($1, $2) to the last
+// row of the transaction, and returns that with the pending transactions. It
+// fails if the log has any other row that is not folded.
+//
+// Its snapshot is taken after the id of the transaction. The snapshot lists the
+// open transactions below xmax, the last that has completed plus one; any from
+// there up to the own id may be open too.
+func moveAppendedSQL(partition int) string {
+	log := `badged.` + events.Topic(partition)
+	return `WITH moved AS (
+    UPDATE ` + log + `_offsets AS o
+    SET last_processed_transaction_id = pg_current_xact_id(),
+        offset_acked = (SELECT max("offset") FROM ` + log + ` WHERE transaction_id = pg_current_xact_id()),
+        pending = ARRAY(
+            SELECT x FROM unnest(o.pending) AS x WHERE NOT pg_visible_in_snapshot(x, pg_current_snapshot())
+            UNION
+            SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x > o.last_processed_transaction_id AND x < pg_current_xact_id()
+            UNION
+            SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1) AS x
+            ORDER BY 1)
+    WHERE o.consumer_group = '` + events.ProjectorGroup + `' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
+      AND NOT EXISTS (SELECT FROM ` + log + `
+                      WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
+                        AND transaction_id <> pg_current_xact_id())
+      AND NOT EXISTS (SELECT FROM ` + log + ` WHERE transaction_id = ANY (o.pending))
+    RETURNING last_processed_transaction_id::text::bigint AS id, offset_acked, pending::text[]::bigint[] AS pending
+)
+SELECT badged.require(EXISTS (SELECT FROM moved), '` + codeFenced + `'), id, offset_acked, pending
+FROM (SELECT) AS one LEFT JOIN moved ON true`
+}
+
+// moveLateSQL moves the events of partition $1 at the places ($2, $3) right
+// behind the position ($4, $5), in their order.
+const moveLateSQL = `SELECT badged.move_late($1, $2, $3, $4, $5)`

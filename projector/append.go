@@ -1,0 +1,172 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/pgwire"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// largeAppend is the most events that Append folds itself. The loops fold more
+// of them in one transaction, and several partitions at once.
+const largeAppend = 500
+
+// Append validates evs and appends them to the log in one transaction, which
+// also folds them where this projector owns the partition and has folded
+// everything before. That saves a transaction, reading the log and waking a
+// loop; badges have changed when Append returns. Other partitions are those of
+// the receipt; wake their projectors.
+//
+// Errors and what they mean are those of [events.Log.Append]. It is safe for
+// concurrent use. Calls for the same partition wait for each other, so put an
+// [events.Group] before it.
+func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
+	if len(evs) > largeAppend {
+		return p.cfg.Log.Append(ctx, evs...)
+	}
+	rows, err := p.cfg.Log.Rows(evs...)
+	if err != nil || len(rows) == 0 {
+		return events.Receipt{}, err
+	}
+	// Finish a transaction once it has begun: what it commits must be published.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+	defer cancel()
+	began := time.Now()
+	a := directAppend{projector: p, rows: rows, at: p.clock.now()}
+	a.join()
+	receipt, err := a.commit(ctx)
+	a.leave(err, began)
+	if readAgain(err) || pgsession.IsLocked(err) {
+		// Some partition was not as expected, and its loop puts that right. The
+		// transaction was rolled back.
+		receipt, err = p.cfg.Log.AppendRows(ctx, rows)
+	}
+	if err != nil {
+		return events.Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
+	}
+	return receipt, nil
+}
+
+// directAppend is a transaction that appends rows and folds them in some partitions.
+type directAppend struct {
+	projector *Projector
+	rows      []events.Rows
+	// at is when the rows are appended, by the database's clock.
+	at time.Time
+	// parts are the partitions that fold, which are locked; the others only get
+	// rows.
+	parts []directPart
+}
+
+// directPart is one of the partitions that fold.
+type directPart struct {
+	partition *partition
+	batch     *store.Batch
+	result    store.Result
+}
+
+// join locks the partitions that can fold the rows. All transactions lock in
+// ascending order, and a loop locks only its own.
+func (a *directAppend) join() {
+	for i := range a.rows {
+		part := a.projector.partitions[a.rows[i].Partition]
+		if !part.owned.Load() {
+			continue
+		}
+		part.mu.Lock()
+		if !part.ready || !part.known {
+			part.mu.Unlock()
+			continue
+		}
+		b, err := store.NewAppend(part.cursor, &a.rows[i], a.at, part.id, len(a.projector.partitions))
+		if err != nil { // the loop makes it a dead letter
+			part.mu.Unlock()
+			continue
+		}
+		part.prepare(b)
+		a.parts = append(a.parts, directPart{partition: part, batch: b})
+	}
+}
+
+// lockPatience is how long the transaction waits for a lock, such as that of a
+// rebuild that swaps tables. Publishers wait behind it.
+const lockPatience = `SET LOCAL lock_timeout = '200ms'`
+
+// commit sends the transaction, after loading the rows that it needs and that
+// are not cached.
+func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err error) {
+	if len(a.parts) == 0 {
+		return a.projector.cfg.Log.AppendRows(ctx, a.rows)
+	}
+	conn, err := a.projector.connections.take(ctx)
+	if err != nil {
+		return receipt, err
+	}
+	defer func() {
+		if err != nil {
+			conn.Release()
+			return
+		}
+		a.projector.connections.keep(conn)
+	}()
+
+	var loads pgx.Batch
+	for i := range a.parts {
+		part := a.parts[i].partition
+		a.parts[i].batch.QueueLoads(&loads, part.tables, part.cache, part.state)
+	}
+	if loads.Len() > 0 {
+		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
+			return receipt, fmt.Errorf("load: %w", err)
+		}
+	}
+	var writes pgx.Batch
+	size := 0
+	writes.Queue(lockPatience)
+	for i := range a.rows {
+		size += a.rows[i].QueueAt(&writes, a.at)
+	}
+	folds := 0
+	for i := range a.rows {
+		if folds < len(a.parts) && a.parts[folds].partition.id == a.rows[i].Partition {
+			part := &a.parts[folds]
+			part.result = part.batch.Fold()
+			size += part.batch.QueueWrites(&writes, part.partition.tables)
+			folds++
+			continue
+		}
+		receipt.Partitions = append(receipt.Partitions, a.rows[i].Partition)
+	}
+	pgwire.Reserve(conn.Conn(), size)
+	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
+		return receipt, store.Outcome(err)
+	}
+	receipt.TransactionID = a.parts[0].batch.To.TransactionID
+	return receipt, nil
+}
+
+// leave unlocks the partitions after the transaction has ended with err.
+func (a *directAppend) leave(err error, began time.Time) {
+	for i := range a.parts {
+		part, b := a.parts[i].partition, a.parts[i].batch
+		if err != nil {
+			b.Abandon(part.cache)
+			part.failed(err)
+			part.wake()
+		} else {
+			b.Finish(&a.parts[i].result, part.tables, part.cache, a.projector.cfg.Bus.HasSubscribers)
+			part.committed(b, a.parts[i].result, began)
+		}
+		part.mu.Unlock()
+	}
+	if errors.Is(err, store.ErrFenced) {
+		a.projector.metrics.refused.Inc()
+	}
+}
