@@ -96,7 +96,7 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 
 // replayUser replays one user.
 func (in *Snapshot) replayUser(ctx context.Context, id string) (*badge.User, error) {
-	r, err := in.ReplayOf(ctx, []string{id})
+	r, err := in.replayOf(ctx, []string{id})
 	if err != nil {
 		return nil, err
 	}

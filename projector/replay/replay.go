@@ -284,8 +284,8 @@ func (r *Replay) user(id string) *badge.User {
 	return badge.NewUser(id)
 }
 
-// ReplayOf replays up to maxSought users.
-func (in *Snapshot) ReplayOf(ctx context.Context, users []string) (*Replay, error) {
+// replayOf replays up to maxSought users.
+func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, error) {
 	r := in.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
 	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
 		return nil, err

@@ -160,7 +160,7 @@ type Comparison struct {
 
 // few compares users for which the log is searched.
 func (c *Comparison) few(ctx context.Context) error {
-	r, err := c.In.ReplayOf(ctx, c.Options.Users)
+	r, err := c.In.replayOf(ctx, c.Options.Users)
 	if err != nil {
 		return err
 	}

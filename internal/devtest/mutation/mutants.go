@@ -215,7 +215,7 @@ var mutants = []mutant{
 	{"bytes after an event in our own form are ignored", []edit{{decodeFile, "r.failed || len(r.rest) > 0", "r.failed"}}, decoded},
 
 	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
-	{"a sweep passes events that are not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-max(writer.Age, lags[0].Age)))", "badge.HourOf(now.Add(-writer.Age))"}}, swept},
+	{"a sweep passes events that are not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-max(writer.Age, lags[0].Age)))", "badge.HourOf(now.Add(-max(writer.Age, 0*lags[0].Age)))"}}, swept},
 	{"a sweep passes conversations that it could not expire", []edit{{sweepFile, "err != nil || !folds || before <= swept", "err != nil || before <= swept"}}, swept},
 	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
 	{"a sweep that was overtaken keeps its progress", []edit{{"projector/expiry/expiry.sql", "swept_hour = $3\n", "$3::integer >= 0\n"}}, swept},
