@@ -132,21 +132,13 @@ func (d *Database) AppendAgo(t testing.TB, ago time.Duration, evs ...events.Even
 	d.AppendAt(t, foldtest.Noon.Add(-ago), evs...)
 }
 
-// AppendAt appends events with a time. An older transaction hides them until they
-// have it.
+// AppendAt appends events with a time, which they get in a second statement: the
+// projector must not be woken for them before.
 func (d *Database) AppendAt(t testing.TB, at time.Time, evs ...events.Event) {
 	t.Helper()
-	if err := pgx.BeginFunc(t.Context(), d.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
-			return err
-		}
-		receipt := d.Append(t, evs...)
-		for _, p := range receipt.Partitions {
-			d.Exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`, at, receipt.TransactionID)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	receipt := d.Append(t, evs...)
+	for _, p := range receipt.Partitions {
+		d.Exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`, at, receipt.TransactionID)
 	}
 }
 
