@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -306,10 +307,10 @@ func showPath(path string) string {
 	if len(path) > most {
 		path = cutText(path, most) + "…"
 	}
-	if !strings.ContainsFunc(path, isControl) {
+	if !strings.ContainsFunc(path, unicode.IsControl) {
 		return path
 	}
-	return escape(path)
+	return strings.Trim(strconv.Quote(path), `"`)
 }
 
 func (d *decoder) read() jsontext.Token {

@@ -3,7 +3,9 @@ package events
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -293,7 +295,7 @@ func checkText(s string, maxBytes int) string {
 		return ""
 	case !utf8.ValidString(s):
 		return "must be valid UTF-8"
-	case strings.ContainsFunc(s, isControl):
+	case strings.ContainsFunc(s, unicode.IsControl):
 		return "must not hold control characters"
 	}
 	return ""
@@ -309,44 +311,13 @@ func isPlain(s string) bool {
 	return true
 }
 
-// isControl reports whether r is a C0 or C1 control character or DEL. It is
-// spelled out, rather than unicode.IsControl, because SQL has to say the same.
-func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r <= 0x9f) }
-
-// quoteShort quotes s for a message, cut where it is long.
+// quoteShort quotes s for a message, cut if it is long.
 func quoteShort(s string) string {
 	const most = 64
 	if len(s) <= most {
-		return `"` + escape(s) + `"`
+		return strconv.Quote(s)
 	}
-	return `"` + escape(cutText(s, most)) + `"…`
-}
-
-// escape returns s with its quotes, backslashes and control characters escaped,
-// and everything else as it is. It is spelled out, rather than [strconv.Quote],
-// because badged.escaped in SQL has to do the same: what that package takes for
-// printable changes with Unicode.
-func escape(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch _, size := utf8.DecodeRuneInString(s[i:]); {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r >= 7 && r <= 13:
-			b.WriteByte('\\')
-			b.WriteByte("abtnvfr"[r-7])
-		case r < 0x20 || r == 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case isControl(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		case r == utf8.RuneError && size == 1: // no UTF-8, which only Go can hold
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+	return strconv.Quote(cutText(s, most)) + "…"
 }
 
 // cutText returns at most the first n bytes of s, which has more, without
