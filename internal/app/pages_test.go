@@ -6,6 +6,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/devtest/refpages"
 	"github.com/badged/badged/internal/httpapi"
 )
 
@@ -26,7 +27,7 @@ func reference() (map[string][]byte, error) {
 
 func httpPage() []byte {
 	a := api()
-	p := describe.NewPage("Reference: HTTP", a.Doc+"\n\n"+
+	p := refpages.NewPage("Reference: HTTP", a.Doc+"\n\n"+
 		"[HTTP API](../http-api.md) explains how to use it. The machine-readable form is [OpenAPI 3.1](openapi.json), which every process serves as `GET /openapi.json`.")
 	p.Heading(2, "Access")
 	p.Text("Give a key or a token in `Authorization: Bearer …`.")
@@ -44,7 +45,7 @@ func httpPage() []byte {
 }
 
 func framesPage() []byte {
-	p := describe.NewPage("Reference: frames", "The frames of the WebSocket protocol `badge.v1`, which server-sent events and `POST /v1/commands` carry too. "+
+	p := refpages.NewPage("Reference: frames", "The frames of the WebSocket protocol `badge.v1`, which server-sent events and `POST /v1/commands` carry too. "+
 		"[Clients](../clients.md) explains how to use them; the [golden files](../../web/sdk/testdata/frames) are more examples. "+
 		"The machine-readable form is [AsyncAPI 3.0](asyncapi.json), which every process serves as `GET /asyncapi.json`.")
 	for _, way := range []struct {
@@ -76,7 +77,7 @@ func framesPage() []byte {
 }
 
 func eventsPage() []byte {
-	p := describe.NewPage("Reference: events", "The events that publishers send and the log stores. [Publishing](../publishing.md) explains how to publish them. "+
+	p := refpages.NewPage("Reference: events", "The events that publishers send and the log stores. [Publishing](../publishing.md) explains how to publish them. "+
 		"The machine-readable forms are [AsyncAPI 3.0](asyncapi.json) and the [OpenAPI 3.1](openapi.json) of `POST /v1/events`.")
 	p.Heading(2, "The envelope")
 	p.Fields(describe.Named{
