@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/badged/badged/gateway/internal/limit"
 )
 
 // handle executes a frame after the hello, or returns why the session must end.
@@ -56,13 +56,13 @@ func (s *session) reply(frame any) *closing {
 // limit counts a frame. It returns the answer if the client sends too many, or why
 // the session must end.
 func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
-	wait := s.gateway.commands.turn(s.userID, time.Now())
+	wait := s.gateway.commands.Turn(s.userID, time.Now())
 	if wait == 0 {
 		s.refused = max(0, s.refused-1)
 		return nil, nil
 	}
 	s.gateway.metrics.limited.Inc()
-	if s.refused++; s.refused > maxRefused {
+	if s.refused++; s.refused > limit.MaxRefused {
 		return nil, noRoom(CloseRateLimited, "too many commands", wait)
 	}
 	return tooMany(f, wait), nil
@@ -72,9 +72,9 @@ func (s *session) limit(f clientFrame) (refused *errorFrame, ending *closing) {
 // WebSockets. It returns why the session must end if there are too many.
 func (s *session) gaveSign() *closing {
 	if s.signs == nil {
-		s.signs = rate.NewLimiter(signsPerSecond, burstOf(signsPerSecond))
+		s.signs = limit.NewLimiter(signsPerSecond)
 	}
-	if wait := take(s.signs, time.Now()); wait > 0 {
+	if wait := limit.Take(s.signs, time.Now()); wait > 0 {
 		return noRoom(CloseRateLimited, "too many pings and pongs", wait)
 	}
 	return nil

@@ -21,6 +21,8 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/pubsub"
+
+	"github.com/badged/badged/gateway/internal/limit"
 )
 
 // Badges reads the state of users. It must be safe for concurrent use. A read must
@@ -161,8 +163,8 @@ type Gateway struct {
 
 	// connects limits connections by address, commands by user, over all
 	// transports.
-	connects *limiters[netip.Prefix]
-	commands *limiters[string]
+	connects *limit.Limiters[netip.Prefix]
+	commands *limit.Limiters[string]
 	// lookups holds a token for each query of a command in progress.
 	lookups chan struct{}
 
@@ -219,8 +221,8 @@ func New(cfg Config) (*Gateway, error) {
 		draining: true, // until Run
 		sessions: map[*session]string{},
 		users:    map[string]int{},
-		connects: newLimiters[netip.Prefix](cfg.Limits.Connects),
-		commands: newLimiters[string](cfg.Limits.Commands),
+		connects: limit.NewLimiters[netip.Prefix](cfg.Limits.Connects),
+		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers. Most
@@ -268,7 +270,7 @@ func (g *Gateway) meet(r *http.Request) *closing {
 	if !ok {
 		return nil
 	}
-	if wait := g.connects.take(from, time.Now()); wait > 0 {
+	if wait := g.connects.Take(from, time.Now()); wait > 0 {
 		return noRoom(CloseRateLimited, "too many connections come from your address", wait)
 	}
 	return nil

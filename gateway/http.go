@@ -56,7 +56,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var refused *errorFrame
-	if wait := g.commands.turn(id.UserID, time.Now()); wait > 0 {
+	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 {
 		g.metrics.limited.Inc()
 		refused = tooMany(f, wait)
 	} else {

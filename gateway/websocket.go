@@ -5,13 +5,94 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/badged/badged/gateway/internal/limit"
 )
+
+// bearerProtocol is the prefix of the subprotocol that carries a browser's token:
+// browsers cannot set headers.
+const bearerProtocol = "bearer."
+
+// webSocketVersion is that of RFC 6455.
+const webSocketVersion = "13"
+
+// ServeHTTP upgrades a request to a WebSocket. A bad token or subprotocol is
+// reported with a close code after the upgrade: browsers hide HTTP statuses from
+// scripts.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !websocket.IsWebSocketUpgrade(r) || r.Header.Get("Sec-WebSocket-Version") != webSocketVersion {
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Sec-WebSocket-Version", webSocketVersion)
+		http.Error(w, "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol "+Protocol, http.StatusUpgradeRequired)
+		return
+	}
+	protocols := websocket.Subprotocols(r)
+	speaksProtocol := slices.Contains(protocols, Protocol)
+	var chosen http.Header
+	switch {
+	case speaksProtocol:
+		// A constant: a substring of the request would keep all of its headers,
+		// token included, in memory as long as the connection lasts.
+		chosen = http.Header{"Sec-Websocket-Protocol": {Protocol}}
+	case len(protocols) > 0:
+		// A client fails a handshake without one of its protocols, and would not
+		// see the close code.
+		chosen = http.Header{"Sec-Websocket-Protocol": {protocols[0]}}
+	}
+	conn, err := g.upgrader.Upgrade(g.metered(w), r, chosen)
+	if err != nil { // the upgrader has answered
+		g.metrics.refused.Inc()
+		g.log.DebugContext(r.Context(), "upgrade refused", "remote", r.RemoteAddr, "error", err)
+		return
+	}
+	s := newSession(g)
+	k := newSocket(s, conn)
+	s.link = k
+	refusal := g.meet(r)
+	if refusal == nil {
+		refusal = g.admit(s, 2)
+	}
+	if refusal != nil {
+		k.refuse(*refusal)
+		return
+	}
+	s.begin()
+	// The handler returns, because net/http holds more memory for a request than
+	// the rest of a session takes.
+	go k.read(tokenOf(r, protocols), speaksProtocol) //nolint:contextcheck // the session outlives its request
+}
+
+// tokenOf returns the token of a request, or "": the hello may carry it.
+func tokenOf(r *http.Request, protocols []string) string {
+	if token := bearerOf(r); token != "" {
+		return token
+	}
+	for _, p := range protocols {
+		if token, ok := strings.CutPrefix(p, bearerProtocol); ok {
+			return token
+		}
+	}
+	return ""
+}
+
+// bearerOf returns the token in the Authorization header, or "".
+func bearerOf(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
 
 // socket is the WebSocket of a session. One goroutine reads, the only one that an
 // idle client has; the session's worker writes.
@@ -54,7 +135,7 @@ func (k *socket) exhaust() {
 		var closed *websocket.CloseError
 		if !errors.As(err, &closed) {
 			// The frame was too long or a flood: no frames can follow.
-			_, _ = io.CopyN(io.Discard, unmetered(k.conn.NetConn()), maxExhaust)
+			_, _ = io.CopyN(io.Discard, limit.Unmetered(k.conn.NetConn()), maxExhaust)
 		}
 		return
 	}
@@ -146,7 +227,7 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 // vouch tells the listener of the connection, if it has a method Vouch, that the
 // client has authenticated.
 func (k *socket) vouch() {
-	if conn, ok := unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
+	if conn, ok := limit.Unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
 		conn.Vouch()
 	}
 }
@@ -193,7 +274,7 @@ func (k *socket) silence(err error) {
 		k.session.end(closing{code: CloseProtocol, reason: "no hello in time"})
 	case errors.As(err, &timeout) && timeout.Timeout():
 		k.session.end(closing{code: CloseNoPong, reason: "no sign of life"})
-	case errors.Is(err, errFlood):
+	case errors.Is(err, limit.ErrFlood):
 		k.session.end(*noRoom(CloseRateLimited, "too much at once", 0))
 	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame
 		k.session.end(closing{code: websocket.CloseMessageTooBig, reason: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})

@@ -1,4 +1,4 @@
-package gateway
+package limit
 
 import (
 	"bufio"
@@ -11,11 +11,8 @@ import (
 // Clients are limited in bytes besides frames: empty frames and fragments cost
 // something too, and no handler sees them.
 
-// errFlood is the error of reading from a client that sends too much.
-var errFlood = errors.New("the client sends too much")
-
-// maxFrameHeader is the most that a frame of a client has before its payload.
-const maxFrameHeader = 14
+// ErrFlood is the error of reading from a client that sends too much.
+var ErrFlood = errors.New("the client sends too much")
 
 // meteredConn counts what is read from a connection. One goroutine reads.
 type meteredConn struct {
@@ -32,14 +29,14 @@ func (m *meteredConn) Read(b []byte) (int, error) {
 	now := time.Now()
 	m.level = max(0, m.level-now.Sub(m.at).Seconds()*m.perSecond) + float64(n)
 	m.at = now
-	if m.level > burstSeconds*m.perSecond {
-		return 0, errFlood
+	if m.level > BurstSeconds*m.perSecond {
+		return 0, ErrFlood
 	}
 	return n, err
 }
 
-// unmetered returns the connection without the limit, to discard what it sends.
-func unmetered(conn net.Conn) net.Conn {
+// Unmetered returns the connection without the limit, to discard what it sends.
+func Unmetered(conn net.Conn) net.Conn {
 	if m, ok := conn.(*meteredConn); ok {
 		return m.Conn
 	}
@@ -61,12 +58,8 @@ func (w meteredWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &meteredConn{Conn: conn, perSecond: w.perSecond, at: time.Now()}, buffered, nil
 }
 
-// meter limits the bytes that a client sends to those of the largest frames that
-// it may send. Without a limit of commands there is none.
-func (g *Gateway) meter(w http.ResponseWriter) http.ResponseWriter {
-	perSecond := g.cfg.Limits.Commands
-	if perSecond <= 0 {
-		return w
-	}
-	return meteredWriter{w, (perSecond + signsPerSecond) * (MaxFrameBytes + maxFrameHeader)}
+// Metered returns a writer for an upgrade to a WebSocket, on whose connection the
+// client may send so many bytes a second.
+func Metered(w http.ResponseWriter, perSecond float64) http.ResponseWriter {
+	return meteredWriter{w, perSecond}
 }

@@ -1,4 +1,4 @@
-package gateway
+package limit
 
 import (
 	"net/http"
@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// ClientOf returns the network that a request comes from, which counts as one
+// Client returns the network that a request comes from: that of the peer, or of
+// the client that trusted proxies name in X-Forwarded-For. It counts as one
 // client: an IPv4 address, or the /64 of an IPv6 address, the size that one
-// household gets. It is that of the peer, or of the client that trusted proxies
-// name in X-Forwarded-For. ok is false if there is no address, as on a Unix socket.
-func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
+// household gets. ok is false if there is no address, as on a Unix socket.
+func Client(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	address, ok := addressOf(r, trusted)
 	if !ok {
 		return netip.Prefix{}, false
@@ -19,7 +19,7 @@ func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok 
 	return networkOf(address), true
 }
 
-// addressOf returns the address that a request comes from; see ClientOf.
+// addressOf returns the address that a request comes from; see Client.
 func addressOf(r *http.Request, trusted []netip.Prefix) (address netip.Addr, ok bool) {
 	address, ok = parseAddress(r.RemoteAddr)
 	// Each proxy appends its peer. Anything before the last untrusted address may
@@ -51,7 +51,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// networkOf returns the network that counts as one client; see ClientOf.
+// networkOf returns the network that counts as one client; see Client.
 func networkOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
