@@ -20,9 +20,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/badged/badged/pubsub"
-
 	"github.com/badged/badged/gateway/internal/limit"
+	"github.com/badged/badged/pubsub"
 )
 
 // Badges reads the state of users. It must be safe for concurrent use. A read must

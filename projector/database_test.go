@@ -27,9 +27,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// foldtest.Partitions is how many partitions the databases of these tests have.
-const partitions = 4
-
 var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

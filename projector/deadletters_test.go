@@ -38,9 +38,6 @@ var badPayloads = []struct{ name, payload, reason string }{
 	},
 }
 
-// inLog returns an event with the rest of its members.
-func inLog(rest string) string { return `{"specversion":"1.0","id":"bad","source":"sql",` + rest + `}` }
-
 // insertPayload appends a payload to partition 0 with plain SQL; an empty one
 // is null.
 func (d *database) insertPayload(t *testing.T, payload string) {

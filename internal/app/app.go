@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
@@ -126,11 +127,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if a.eventLog, err = events.Open(ctx, serving); err != nil {
 		return nil, err
 	}
-	partitions := prometheus.NewGauge(prometheus.GaugeOpts{
+	promauto.With(a.registry).NewGauge(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log.",
-	})
-	partitions.Set(float64(a.eventLog.Partitions()))
-	a.registry.MustRegister(partitions)
+	}).Set(float64(a.eventLog.Partitions()))
 	if err := a.openBus(); err != nil {
 		return nil, err
 	}

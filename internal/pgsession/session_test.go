@@ -23,7 +23,7 @@ func TestSessionsWithLocksHaveKeepalives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // the database goes too
+	defer conn.Close(t.Context())
 	var set []string
 	if err := conn.QueryRow(t.Context(), `SELECT current_setting('application_name') || array_agg(name ORDER BY name)
 FROM pg_settings WHERE name LIKE 'tcp\_%' AND source = 'session'`).Scan(&set); err != nil {

@@ -15,11 +15,6 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
-func in(category string, e events.Event) events.Event {
-	e.Data.Category = category
-	return e
-}
-
 // Of each category just what has been left unread for longer than that category
 // allows, and nothing of a category without a limit.
 func TestExpiresExactlyWhatIsStale(t *testing.T) {
