@@ -50,6 +50,31 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
+// The pages for contributors must name files and folders that exist.
+func TestPagesNameExistingFiles(t *testing.T) {
+	tree := os.DirFS(root)
+	quoted := regexp.MustCompile("`([a-z.]+)(/[A-Za-z0-9_./*-]+)`")
+	names := 0
+	for _, page := range []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/deploying.md"} {
+		text, err := fs.ReadFile(tree, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range quoted.FindAllStringSubmatch(string(text), -1) {
+			if _, err := fs.Stat(tree, match[1]); err != nil || match[1] == "bin" || strings.Contains(match[2], "NNNNN") {
+				continue // a foreign package, a build result, or a pattern
+			}
+			names++
+			if files, err := fs.Glob(tree, match[1]+strings.TrimSuffix(match[2], "/")); err != nil || len(files) == 0 {
+				t.Errorf("%s names %s, which does not exist", page, match[1]+match[2])
+			}
+		}
+	}
+	if names < 40 {
+		t.Errorf("only %d names of files", names)
+	}
+}
+
 // leadsTo reports whether file exists and, unless anchor is empty, has a heading
 // with that anchor.
 func leadsTo(tree fs.FS, file, anchor string) bool {
