@@ -13,8 +13,8 @@ import (
 // Postgres driver: the events exist if and only if tx commits. tx must be on the
 // database that has the log.
 //
-// The log is read in the order of transactions, so all later events of all
-// publishers wait until tx ends: publish last and commit soon.
+// A tx that stays open delays only its own events: they are folded soon after it
+// commits, behind those that were folded before.
 //
 // It returns a [*BatchError] if events are invalid or of type [ConversationExpired],
 // which only badged may write; tx is then still usable. Any other error wraps that of

@@ -50,8 +50,8 @@ type Record struct {
 	// Own is set if badged itself wrote the event, as it must have for a
 	// [ConversationExpired].
 	Own bool
-	// AppendedAt is when the statement appended it. Readers see it after its
-	// transaction, and all earlier ones, have ended.
+	// AppendedAt is when the statement appended it. Readers see it once its
+	// transaction has committed.
 	AppendedAt time.Time
 }
 

@@ -184,9 +184,9 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	var usage, stats bool
+	var usage bool
 	if err == nil {
-		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE'), pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&usage, &stats)
+		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE')`).Scan(&usage)
 	}
 	switch {
 	case err != nil:
@@ -199,8 +199,5 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 			plural(len(missing), "privilege"), missing[0], conn.Config().User)
 	default:
 		f.add(isOK, "privileges: the role has all that serving needs")
-	}
-	if !stats {
-		f.add(isRisk, "privileges: without GRANT pg_read_all_stats, badged shows only the pid of a transaction that holds up the log")
 	}
 }

@@ -3,12 +3,10 @@ import { Chart } from "./chart.js";
 import { count, counted, duration, lagShare, rate, when } from "./format.js";
 import { KeyedList } from "./list.js";
 import { seconds, withGaps } from "./rates.js";
-import type { Horizon, Lag, Partition, Process, Rate, Server } from "./server.js";
+import type { Lag, Partition, Process, Rate, Server } from "./server.js";
 import type { View } from "./view.js";
 
 const KEPT_SECONDS = 3600;
-/** Younger transactions are not shown: there is nearly always one that is about to end. */
-const HORIZON_SECONDS = 1;
 /** A longer lag is highlighted. */
 const LATE_SECONDS = 5;
 
@@ -27,7 +25,6 @@ export class Overview implements View {
       note,
     };
   });
-  readonly #horizon = h("p", { class: "notice", role: "status", hidden: true });
   readonly #throughput = new Chart(
     "Events per second",
     [
@@ -80,7 +77,6 @@ export class Overview implements View {
       "div",
       { class: "view" },
       h("dl", { class: "tiles" }, ...this.#tiles.map(({ element }) => element)),
-      this.#horizon,
       h(
         "section",
         { class: "charts", "aria-label": "The last hour" },
@@ -105,16 +101,10 @@ export class Overview implements View {
       server.processes(),
       server.rates(this.#points.at(-1)?.at),
     ]);
-    this.#showLag(lag);
+    this.#partitionRows.update(lag.partitions);
     this.#processRows.update(processes.map((p) => ({ ...p, seen_at: "" })));
     this.#showTiles(lag, processes);
     this.#showRates(points);
-  }
-
-  #showLag({ partitions, horizon }: Lag): void {
-    this.#partitionRows.update(partitions);
-    this.#horizon.hidden = horizon === null || horizon.seconds < HORIZON_SECONDS;
-    if (horizon !== null && !this.#horizon.hidden) setText(this.#horizon, describeHorizon(horizon));
   }
 
   #showTiles({ partitions }: Lag, processes: readonly Process[]): void {
@@ -163,16 +153,6 @@ export class Overview implements View {
     this.#connections.update(times, [of("websockets"), of("event_streams")]);
     this.#pushed.update(times, [of("frames_per_second"), of("repairs_per_second")]);
   }
-}
-
-function describeHorizon(horizon: Horizon): string {
-  const whose =
-    horizon.prepared !== undefined
-      ? `the prepared transaction ${horizon.prepared}`
-      : `the transaction of Postgres process ${horizon.pid}`;
-  const known = [horizon.user, horizon.database, horizon.application, horizon.state];
-  const more = known.filter((text) => text).join(", ");
-  return `Events of the last ${duration(horizon.seconds)} may wait for ${whose}${more && ` (${more})`} to end.`;
 }
 
 export function table(title: string, columns: readonly string[], body: HTMLElement): HTMLElement {

@@ -9,21 +9,8 @@ export interface Partition {
   readonly owner: string;
 }
 
-/** The oldest transaction with writes, which newer events wait for. */
-export interface Horizon {
-  readonly pid?: number;
-  readonly prepared?: string;
-  readonly user?: string;
-  readonly database?: string;
-  readonly application?: string;
-  readonly state?: string;
-  readonly query?: string;
-  readonly seconds: number;
-}
-
 export interface Lag {
   readonly partitions: readonly Partition[];
-  readonly horizon: Horizon | null;
 }
 
 export interface Limits {

@@ -4581,7 +4581,6 @@ function withGaps(points2) {
 
 // admin/src/overview.ts
 var KEPT_SECONDS = 3600;
-var HORIZON_SECONDS = 1;
 var LATE_SECONDS = 5;
 var Overview = class {
   name = "overview";
@@ -4596,7 +4595,6 @@ var Overview = class {
       note
     };
   });
-  #horizon = h("p", { class: "notice", role: "status", hidden: true });
   #throughput = new Chart(
     "Events per second",
     [
@@ -4648,7 +4646,6 @@ var Overview = class {
       "div",
       { class: "view" },
       h("dl", { class: "tiles" }, ...this.#tiles.map(({ element }) => element)),
-      this.#horizon,
       h(
         "section",
         { class: "charts", "aria-label": "The last hour" },
@@ -4672,15 +4669,10 @@ var Overview = class {
       server.processes(),
       server.rates(this.#points.at(-1)?.at)
     ]);
-    this.#showLag(lag);
+    this.#partitionRows.update(lag.partitions);
     this.#processRows.update(processes.map((p) => ({ ...p, seen_at: "" })));
     this.#showTiles(lag, processes);
     this.#showRates(points2);
-  }
-  #showLag({ partitions, horizon }) {
-    this.#partitionRows.update(partitions);
-    this.#horizon.hidden = horizon === null || horizon.seconds < HORIZON_SECONDS;
-    if (horizon !== null && !this.#horizon.hidden) setText(this.#horizon, describeHorizon(horizon));
   }
   #showTiles({ partitions }, processes) {
     const behind = partitions.reduce((sum, p) => sum + p.events_behind, 0);
@@ -4726,12 +4718,6 @@ var Overview = class {
     this.#pushed.update(times, [of("frames_per_second"), of("repairs_per_second")]);
   }
 };
-function describeHorizon(horizon) {
-  const whose = horizon.prepared !== void 0 ? `the prepared transaction ${horizon.prepared}` : `the transaction of Postgres process ${horizon.pid}`;
-  const known = [horizon.user, horizon.database, horizon.application, horizon.state];
-  const more = known.filter((text) => text).join(", ");
-  return `Events of the last ${duration(horizon.seconds)} may wait for ${whose}${more && ` (${more})`} to end.`;
-}
 function table(title, columns, body) {
   const id = `table-${title.toLowerCase().replace(/\W+/g, "-")}`;
   return h(
