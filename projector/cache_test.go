@@ -130,7 +130,8 @@ func TestCacheIsBounded(t *testing.T) {
 }
 
 // The owner uses its cache until the revision shows that another program
-// changed rows.
+// changed rows. Then it reads all rows again, not only those of the batch that
+// finds out.
 func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -138,6 +139,8 @@ func TestRevisionMakesTheOwnerReadAgain(t *testing.T) {
 	drain(t, p)
 	d.exec(t, `UPDATE badged.users SET total = 50, categories = '{"chat": 50}' WHERE user_id = $1`, ann)
 	d.revise(t, 0)
+	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 1)))
+	drain(t, p)
 	d.append(t, foldtest.Deliver("c", 2, ann))
 	drain(t, p)
 	if b := d.badge(t, ann); b.Total != 51 || b.Version != 2 {

@@ -335,6 +335,7 @@ func TestRepairLog(t *testing.T) {
 					t.Errorf("the audit goes on with %q, want %q", got, want)
 				}
 				wantSequencesAhead(t, d)
+				d.StopFolding()
 				if reports, needed, err := repaired(t, url, nil); err != nil || needed || len(reports) > 0 {
 					t.Errorf("a second repair: %v, %v, %v; want nothing", reports, needed, err)
 				}
