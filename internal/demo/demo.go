@@ -47,6 +47,7 @@ type Demo struct {
 	feed  *feed
 	// running says whether the simulated people talk.
 	running atomic.Bool
+	long    longTransaction
 	mux     *http.ServeMux
 }
 
@@ -67,6 +68,7 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 		cfg:   cfg,
 		store: &store{pool: cfg.Pool, log: cfg.Log, wake: cfg.Wake},
 		feed:  newFeed(),
+		long:  longTransaction{pool: cfg.Pool},
 		mux:   http.NewServeMux(),
 	}
 	d.running.Store(true)
@@ -81,6 +83,8 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d.mux.HandleFunc("GET /demo/changes", d.getChanges)
 	d.mux.HandleFunc("GET /demo/bus", d.getBus)
 	d.mux.HandleFunc("POST /demo/bus", d.postBus)
+	d.mux.HandleFunc("GET /demo/transaction", d.getTransaction)
+	d.mux.HandleFunc("POST /demo/transaction", d.postTransaction)
 	d.mux.HandleFunc("GET /demo/simulation", d.getSimulation)
 	d.mux.HandleFunc("POST /demo/simulation", d.postSimulation)
 	d.mux.Handle("GET /", web.Handler(cfg.Page))
@@ -94,6 +98,11 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHT
 // until ctx is done.
 func (d *Demo) Run(ctx context.Context) error {
 	defer close(d.feed.closed)
+	defer func() {
+		if err := d.long.stop(context.WithoutCancel(ctx)); err != nil {
+			d.cfg.Logger.WarnContext(ctx, "the transaction of the page did not end cleanly", "error", err)
+		}
+	}()
 	look := time.NewTicker(tailPause)
 	defer look.Stop()
 	talk := time.NewTimer(talkPause)
@@ -112,6 +121,7 @@ func (d *Demo) Run(ctx context.Context) error {
 			for _, e := range entries {
 				d.feed.entry(e)
 			}
+			d.endDue(ctx)
 		case <-talk.C:
 			if d.running.Load() && d.feed.watched() {
 				if err := d.talk(ctx); err != nil && ctx.Err() == nil {

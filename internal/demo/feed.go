@@ -50,6 +50,8 @@ func (f *feed) message(m message) { f.send(frame("message", m)) }
 
 func (f *feed) link(l linkState) { f.send(frame("link", l)) }
 
+func (f *feed) transaction(s transactionState) { f.send(frame("transaction", s)) }
+
 func (f *feed) entry(e entry) {
 	b := frame("log", e)
 	f.mu.Lock()

@@ -187,18 +187,15 @@ func eventually(t *testing.T, what string, isSo func() bool) {
 	}
 }
 
-// read returns at least n entries of a log's tail. Other transactions of the
-// server may hide new entries briefly.
+// read returns the next entries of a log's tail, which are n at least.
 func read(t *testing.T, end *tail, n int) []entry {
 	t.Helper()
-	var all []entry
-	eventually(t, "entries in the log", func() bool {
-		entries, err := end.next(t.Context())
-		if err != nil {
-			t.Fatalf("after %d entries of %d: %v", len(all), n, err)
-		}
-		all = append(all, entries...)
-		return len(all) >= n
-	})
-	return all
+	entries, err := end.next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) < n {
+		t.Fatalf("the log has %d new entries, want %d: %q", len(entries), n, summaries(entries))
+	}
+	return entries
 }

@@ -33,41 +33,72 @@ type entry struct {
 type tail struct {
 	pool       *pgxpool.Pool
 	partitions int
-	// after is the last transaction read.
-	after int64
+	// ended is an id up to which all transactions have ended and were read.
+	ended int64
+	// shown and shownBefore are the rows that were read last. Some come again:
+	// those after ended, and those that the projector moves since it has folded
+	// them late.
+	shown, shownBefore map[row]struct{}
+}
+
+// row names a row of the log, wherever it stands.
+type row struct {
+	uuid       [16]byte
+	appendedAt int64 // in microseconds since 1970
 }
 
 const (
 	firstEntries = 30
 	moreEntries  = 500
+	// rowsKept is how many rows the tail remembers at least.
+	rowsKept = 10 * moreEntries
 )
 
-// next returns the entries appended since the last call; the first call
-// returns the latest entries.
+// next returns the entries appended since the last call, at most the latest
+// 500; the first call returns the latest 30.
 func (t *tail) next(ctx context.Context) ([]entry, error) {
-	order, limit := "", moreEntries
-	if t.after == 0 {
-		order, limit = "DESC", firstEntries
+	limit := moreEntries
+	if t.ended == 0 {
+		limit = firstEntries
 	}
 	var parts []string
 	for p := range t.partitions {
-		parts = append(parts, fmt.Sprintf(`(SELECT transaction_id, "offset", payload FROM badged.%[1]s
-WHERE transaction_id > $1::bigint::text::xid8 AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY transaction_id %[2]s, "offset" %[2]s LIMIT $2)`, events.Topic(p), order))
+		parts = append(parts, fmt.Sprintf(`(SELECT transaction_id, "offset", uuid, created_at, payload FROM badged.%s
+WHERE transaction_id > $1::bigint::text::xid8 ORDER BY transaction_id DESC, "offset" DESC LIMIT $2)`, events.Topic(p)))
 	}
-	rows, _ := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", payload::text FROM (`+
-		strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id `+order+`, "offset" `+order+` LIMIT $2`, t.after, limit)
-	entries, err := pgx.CollectRows(rows, scanEntry)
+	rows, _ := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", uuid, created_at, payload::text,
+       pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1
+FROM (`+strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id DESC, "offset" DESC LIMIT $2`, t.ended, limit)
+	var entries []entry
+	var position events.Position
+	var r row
+	var at time.Time
+	var payload []byte
+	_, err := pgx.ForEachRow(rows, []any{&position.TransactionID, &position.Offset, &r.uuid, &at, &payload, &t.ended}, func() error {
+		if r.appendedAt = at.UnixMicro(); t.isNew(r) {
+			entries = append(entries, newEntry(position, payload))
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the end of the log: %w", err)
 	}
-	if order != "" {
-		slices.Reverse(entries)
-	}
-	if len(entries) > 0 {
-		t.after = entries[len(entries)-1].transactionID
-	}
+	slices.Reverse(entries)
 	return merged(entries), nil
+}
+
+// isNew reports whether a row was not read before, and remembers it.
+func (t *tail) isNew(r row) bool {
+	_, shown := t.shown[r]
+	_, before := t.shownBefore[r]
+	if shown || before {
+		return false
+	}
+	if t.shown == nil || len(t.shown) == rowsKept {
+		t.shown, t.shownBefore = map[row]struct{}{}, t.shown
+	}
+	t.shown[r] = struct{}{}
+	return true
 }
 
 // merged joins the entries of one event from several partitions.
@@ -86,22 +117,16 @@ func merged(entries []entry) []entry {
 	return all
 }
 
-func scanEntry(row pgx.CollectableRow) (entry, error) {
-	var e entry
-	var offset int64
-	var payload []byte
-	if err := row.Scan(&e.transactionID, &offset, &payload); err != nil {
-		return e, err
-	}
-	e.Position = events.Position{TransactionID: e.transactionID, Offset: offset}.String()
+func newEntry(at events.Position, payload []byte) entry {
+	e := entry{Position: at.String(), transactionID: at.TransactionID}
 	ev, err := events.Decode(payload)
 	if err != nil {
 		e.Summary, e.key, e.Users = "not understood: "+err.Error(), e.Position, []string{}
-		return e, nil
+		return e
 	}
 	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
 	e.Summary, e.key, e.Users = summarize(&ev), ev.Key().String(), ev.Data.UserIDs
-	return e, nil
+	return e
 }
 
 // summarize describes an event in a few words, with the demo's names.

@@ -37,8 +37,9 @@ type ConversationEffect struct {
 	Level          events.Level `json:"level"`
 }
 
-// EventName names an event in the log. An event published again with the same
-// source and id has another transaction.
+// EventName names an event in the log: the first with that source and id in a
+// transaction or after it. An event published again with the same source and id
+// has a later transaction; one that was folded late has moved to a later one.
 type EventName struct {
 	Source, ID    string
 	TransactionID int64
@@ -68,7 +69,7 @@ type watchedEvent struct {
 // before returns the counts of the user's conversations if e is the watched
 // event, and nil otherwise.
 func (w *watchedEvent) before(u *badge.User, at events.Position, e *events.Event) map[string]ConversationEffect {
-	if w == nil || w.effect.Folded || w.name != (EventName{e.Source, e.ID, at.TransactionID}) {
+	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || at.TransactionID < w.name.TransactionID {
 		return nil
 	}
 	w.effect.Before = u.Total

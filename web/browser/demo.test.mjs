@@ -242,6 +242,25 @@ test("while the bus is cut, outdated numbers are marked, and recover", async () 
   await demo.page.getByRole("button", { name: "Cut the bus link" }).waitFor();
 });
 
+test("no badge waits for a transaction that stays open", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await demo.page.getByRole("button", { name: "Open a long transaction" }).click();
+  await demo.page.getByText("long transaction opened", { exact: true }).waitFor();
+  const { seq } = await server.send("lunch", "ada", "Still counting");
+  await demo.total("ben", 1);
+  await demo.logged(`Ada wrote message ${seq} in Lunch & coffee`);
+  await demo.page.screenshot({ path: join(screenshots, "transaction.png") });
+  await demo.row("ben", "Lunch & coffee").click();
+  await demo.total("ben", "");
+  assert((await server.get("transaction")).open_ms > 0, "the transaction has ended");
+  await demo.page.getByRole("button", { name: "Transaction open" }).click();
+  await demo.page.getByText("long transaction ended", { exact: true }).waitFor();
+  assert.equal((await server.get("transaction")).open_ms, 0);
+  await demo.page.getByRole("button", { name: "Open a long transaction" }).waitFor();
+  assert.deepEqual(demo.complaints, []);
+});
+
 test("updates lost by the bus are reconciled", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);

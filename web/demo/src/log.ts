@@ -30,6 +30,11 @@ export class EventLog {
     this.#onChanged = onChanged;
   }
 
+  /** How many events were added. */
+  get total(): number {
+    return this.#total;
+  }
+
   /** Adds an event, unless it is known, as after a reconnect. */
   add(event: LoggedEvent): void {
     // An event has a row in the log of each partition that it concerns.

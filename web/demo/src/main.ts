@@ -7,6 +7,7 @@ import { People } from "./people.js";
 import { Phone } from "./phone.js";
 import { type Cast, DemoServer } from "./server.js";
 import { StaleWatch } from "./stale.js";
+import { TransactionButton } from "./transaction.js";
 
 const RETRY_MS = 1_500;
 // Updates ages such as "5m".
@@ -23,6 +24,7 @@ let stale: StaleWatch | undefined;
 const bus = new BusButton(find<HTMLButtonElement>("#bus"), server, log, (cut) =>
   stale?.setCut(cut),
 );
+const transaction = new TransactionButton(find<HTMLButtonElement>("#transaction"), server, log);
 let feedIsOpen = false;
 
 /** Fetches the users, and retries until the server answers. */
@@ -60,6 +62,7 @@ function start(cast: Cast): void {
       showLive(phones);
       void syncSimulation();
       void bus.sync();
+      void transaction.sync();
       if (lost) void reloadIfRecast(cast);
       lost = false;
     },
@@ -74,6 +77,7 @@ function start(cast: Cast): void {
     },
     onLogged: (event) => log.add(event),
     onLink: (state) => bus.show(state),
+    onTransaction: (state) => transaction.show(state),
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();

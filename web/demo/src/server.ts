@@ -74,12 +74,19 @@ export interface LinkState {
   readonly lost: number;
 }
 
+/** The long transaction: the time until it ends, and its id. */
+export interface TransactionState {
+  readonly open_ms: number;
+  readonly transaction_id: number;
+}
+
 export interface FeedListener {
   onOpen(): void;
   onLost(): void;
   onMessage(message: Message): void;
   onLogged(event: LoggedEvent): void;
   onLink(state: LinkState): void;
+  onTransaction(state: TransactionState): void;
 }
 
 const RETRY_MS = 2_000;
@@ -150,6 +157,15 @@ export class DemoServer {
     return request("POST", "demo/bus", { cut_ms: cutMs });
   }
 
+  transaction(): Promise<TransactionState> {
+    return request("GET", "demo/transaction");
+  }
+
+  /** Opens a transaction and leaves it open for a while; 0 ends it. */
+  openTransaction(openMs: number): Promise<TransactionState> {
+    return request("POST", "demo/transaction", { open_ms: openMs });
+  }
+
   async isRunning(): Promise<boolean> {
     return (await request<{ running: boolean }>("GET", "demo/simulation")).running;
   }
@@ -171,6 +187,7 @@ export class DemoServer {
     source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
     source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
+    source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
   }
 }
 

@@ -1790,27 +1790,63 @@ function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+// demo/src/timed.ts
+var TimedButton = class {
+  #button;
+  #text;
+  #action;
+  #until = 0;
+  #timer;
+  constructor(button, action) {
+    this.#button = button;
+    this.#text = button.lastElementChild ?? button;
+    this.#action = action;
+    button.addEventListener("click", async () => {
+      await action.set(this.#until > 0 ? 0 : action.ms).catch(() => {
+      });
+    });
+  }
+  /** Shows the time left, and returns whether that starts or ends it. */
+  show(ms) {
+    const was = this.#until > 0;
+    const is = ms > 0;
+    this.#until = is ? Date.now() + ms : 0;
+    this.#button.dataset.on = String(is);
+    if (is && !was) this.#timer = setInterval(() => this.#tick(), 250);
+    if (!is) clearInterval(this.#timer);
+    this.#draw();
+    if (is === was) return void 0;
+    return is ? "starts" : "ends";
+  }
+  #tick() {
+    if (Date.now() < this.#until) this.#draw();
+    else this.#action.onOver();
+  }
+  #draw() {
+    const { offer, on } = this.#action;
+    const seconds = Math.ceil((this.#until - Date.now()) / 1e3);
+    setText(this.#text, this.#until > 0 ? `${on}, ${seconds} s` : offer);
+  }
+};
+
 // demo/src/bus.ts
 var CUT_MS = 12e3;
 var BusButton = class {
   #button;
-  #text;
   #server;
   #log;
   #onCut;
-  #until = 0;
   #lostBefore = 0;
-  #timer;
   constructor(button, server2, log2, onCut) {
     this.#onCut = onCut;
-    this.#button = button;
-    this.#text = button.lastElementChild ?? button;
     this.#server = server2;
     this.#log = log2;
-    button.addEventListener("click", async () => {
-      const cutMs = this.#until > 0 ? 0 : CUT_MS;
-      await server2.cutLink(cutMs).catch(() => {
-      });
+    this.#button = new TimedButton(button, {
+      offer: "Cut the bus link",
+      on: "Link cut",
+      ms: CUT_MS,
+      set: (ms) => server2.cutLink(ms),
+      onOver: () => void this.sync()
     });
   }
   /** Fetches the state of the link. */
@@ -1819,33 +1855,20 @@ var BusButton = class {
     if (state !== void 0) this.show(state);
   }
   show({ cut_ms, lost }) {
-    const wasCut = this.#until > 0;
-    this.#until = cut_ms > 0 ? Date.now() + cut_ms : 0;
-    if (cut_ms > 0 && !wasCut) {
+    const change = this.#button.show(cut_ms);
+    if (change === "starts") {
       this.#lostBefore = lost;
       this.#log.note(
         "bus link cut",
         "Updates are lost until it is restored; only reconciliation finds them"
       );
-      this.#timer = setInterval(() => this.#tick(), 250);
-    } else if (cut_ms === 0 && wasCut) {
-      clearInterval(this.#timer);
+    } else if (change === "ends") {
       this.#log.note(
         "bus link restored",
         `${lost - this.#lostBefore} updates were lost, but no counts`
       );
     }
-    this.#button.dataset.cut = String(cut_ms > 0);
     this.#onCut(cut_ms > 0);
-    this.#draw();
-  }
-  #tick() {
-    if (Date.now() < this.#until) this.#draw();
-    else void this.sync();
-  }
-  #draw() {
-    const seconds = Math.ceil((this.#until - Date.now()) / 1e3);
-    setText(this.#text, this.#until > 0 ? `Link cut, ${seconds} s` : "Cut the bus link");
   }
 };
 
@@ -1968,6 +1991,10 @@ var EventLog = class {
   begin(cast, onChanged) {
     this.#cast = cast;
     this.#onChanged = onChanged;
+  }
+  /** How many events were added. */
+  get total() {
+    return this.#total;
   }
   /** Adds an event, unless it is known, as after a reconnect. */
   add(event) {
@@ -2971,6 +2998,13 @@ var DemoServer = class {
   cutLink(cutMs) {
     return request("POST", "demo/bus", { cut_ms: cutMs });
   }
+  transaction() {
+    return request("GET", "demo/transaction");
+  }
+  /** Opens a transaction and leaves it open for a while; 0 ends it. */
+  openTransaction(openMs) {
+    return request("POST", "demo/transaction", { open_ms: openMs });
+  }
   async isRunning() {
     return (await request("GET", "demo/simulation")).running;
   }
@@ -2989,6 +3023,7 @@ var DemoServer = class {
     source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
     source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
+    source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
   }
 };
 async function request(method, path, body, token) {
@@ -3051,6 +3086,46 @@ var StaleWatch = class {
   }
 };
 
+// demo/src/transaction.ts
+var OPEN_MS = 12e4;
+var TransactionButton = class {
+  #button;
+  #server;
+  #log;
+  #eventsBefore = 0;
+  constructor(button, server2, log2) {
+    this.#server = server2;
+    this.#log = log2;
+    this.#button = new TimedButton(button, {
+      offer: "Open a long transaction",
+      on: "Transaction open",
+      ms: OPEN_MS,
+      set: (ms) => server2.openTransaction(ms),
+      onOver: () => void this.sync()
+    });
+  }
+  /** Fetches the state of the transaction. */
+  async sync() {
+    const state = await this.#server.transaction().catch(() => void 0);
+    if (state !== void 0) this.show(state);
+  }
+  show({ open_ms, transaction_id }) {
+    const change = this.#button.show(open_ms);
+    if (change === "starts") {
+      this.#eventsBefore = this.#log.total;
+      this.#log.note(
+        "long transaction opened",
+        `Transaction ${transaction_id} has written and stays open; no badge waits for it`
+      );
+    } else if (change === "ends") {
+      this.#log.note(
+        "long transaction ended",
+        `${this.#log.total - this.#eventsBefore} events were logged meanwhile`
+      );
+    }
+  }
+};
+
 // demo/src/main.ts
 var RETRY_MS4 = 1500;
 var REDRAW_MS = 15e3;
@@ -3068,6 +3143,7 @@ var bus = new BusButton(
   log,
   (cut) => stale?.setCut(cut)
 );
+var transaction = new TransactionButton(find("#transaction"), server, log);
 var feedIsOpen = false;
 async function firstCast() {
   for (; ; ) {
@@ -3101,6 +3177,7 @@ function start(cast) {
       showLive(phones);
       void syncSimulation();
       void bus.sync();
+      void transaction.sync();
       if (lost) void reloadIfRecast(cast);
       lost = false;
     },
@@ -3114,7 +3191,8 @@ function start(cast) {
       if (chat.add(message)) for (const phone of phones) phone.refresh();
     },
     onLogged: (event) => log.add(event),
-    onLink: (state) => bus.show(state)
+    onLink: (state) => bus.show(state),
+    onTransaction: (state) => transaction.show(state)
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();

@@ -1,0 +1,145 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// maxOpen is the longest that the page can leave a transaction open.
+const maxOpen = 2 * time.Minute
+
+// longTransaction is a transaction that the page opens and leaves open, to
+// show that no badge waits for it.
+type longTransaction struct {
+	pool *pgxpool.Pool
+
+	mu    sync.Mutex
+	tx    pgx.Tx // nil if none is open
+	id    int64
+	until time.Time
+	// stopped is set when the demo stops: a transaction would keep the pool from
+	// closing.
+	stopped bool
+}
+
+// transactionState is how long the transaction stays open, and its id.
+type transactionState struct {
+	OpenMS        int64 `json:"open_ms"`
+	TransactionID int64 `json:"transaction_id"`
+}
+
+// open opens the transaction for d from now, or lets an open one last until
+// then.
+func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped {
+		return errors.New("open a transaction: the demo stops")
+	}
+	if l.tx == nil {
+		tx, id, err := beginWriting(ctx, l.pool)
+		if err != nil {
+			return fmt.Errorf("open a transaction: %w", err)
+		}
+		l.tx, l.id = tx, id
+	}
+	l.until = time.Now().Add(d)
+	return nil
+}
+
+// beginWriting begins a transaction that has an id, as one that has written,
+// and that the server does not end for being idle.
+func beginWriting(ctx context.Context, pool *pgxpool.Pool) (tx pgx.Tx, id int64, err error) {
+	if tx, err = pool.Begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	if _, err = tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err == nil {
+		err = tx.QueryRow(ctx, `SELECT pg_current_xact_id()::text::bigint`).Scan(&id)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+	}
+	return tx, id, nil
+}
+
+// end rolls the transaction back if it is open.
+func (l *longTransaction) end(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tx == nil {
+		return nil
+	}
+	err := l.tx.Rollback(ctx) // its connection goes back to the pool in any case
+	l.tx, l.until = nil, time.Time{}
+	if err != nil {
+		return fmt.Errorf("end a transaction: %w", err)
+	}
+	return nil
+}
+
+// stop ends the transaction, and lets none begin any more.
+func (l *longTransaction) stop(ctx context.Context) error {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	return l.end(ctx)
+}
+
+// state returns the state, and whether the transaction has been open for as
+// long as it was to be.
+func (l *longTransaction) state() (s transactionState, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := max(0, time.Until(l.until))
+	return transactionState{left.Milliseconds(), l.id}, l.tx != nil && left == 0
+}
+
+func (d *Demo) getTransaction(w http.ResponseWriter, _ *http.Request) {
+	state, _ := d.long.state()
+	d.answer(w, http.StatusOK, state)
+}
+
+func (d *Demo) postTransaction(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		OpenMS int64 `json:"open_ms"`
+	}
+	if !d.decode(w, r, &in, "want {\"open_ms\": 10000}") {
+		return
+	}
+	if in.OpenMS < 0 || in.OpenMS > maxOpen.Milliseconds() {
+		d.refuse(w, fmt.Sprintf("open_ms is 0 to %d", maxOpen.Milliseconds()))
+		return
+	}
+	var err error
+	if in.OpenMS == 0 {
+		err = d.long.end(r.Context())
+	} else {
+		err = d.long.open(r.Context(), time.Duration(in.OpenMS)*time.Millisecond)
+	}
+	state, _ := d.long.state()
+	d.feed.transaction(state)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.answer(w, http.StatusOK, state)
+}
+
+// endDue ends the transaction if it is due, and tells the pages.
+func (d *Demo) endDue(ctx context.Context) {
+	if _, due := d.long.state(); !due {
+		return
+	}
+	if err := d.long.end(ctx); err != nil && ctx.Err() == nil {
+		d.cfg.Logger.WarnContext(ctx, "the transaction of the page did not end cleanly", "error", err)
+	}
+	state, _ := d.long.state()
+	d.feed.transaction(state)
+}
