@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -43,9 +43,10 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	a.join()
 	receipt, err := a.commit(ctx)
 	a.leave(err, began)
-	if readAgain(err) || pgsession.IsLocked(err) {
-		// Some partition was not as expected, and its loop puts that right. The
-		// transaction was rolled back.
+	var pgErr *pgconn.PgError
+	if readAgain(err) || errors.As(err, &pgErr) {
+		// The transaction was rolled back. Publishers depend on the log only: if
+		// something else hindered it, the loop tries again and reports that.
 		receipt, err = p.cfg.Log.AppendRows(ctx, rows)
 	}
 	if err != nil {
@@ -95,9 +96,10 @@ func (a *directAppend) join() {
 	}
 }
 
-// lockPatience is how long the transaction waits for a lock, such as that of a
-// rebuild that swaps tables. Publishers wait behind it.
-const lockPatience = `SET LOCAL lock_timeout = '200ms'`
+// boundLocksSQL bounds how long the statements of a transaction wait for a lock,
+// such as that of a rebuild that swaps tables: publishers wait behind it. SET
+// LOCAL would make Postgres log a warning, since there is no BEGIN.
+const boundLocksSQL = `SELECT set_config('lock_timeout', '200ms', true)`
 
 // commit sends the transaction, after loading the rows that it needs and that
 // are not cached.
@@ -118,18 +120,19 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	}()
 
 	var loads pgx.Batch
+	loads.Queue(boundLocksSQL)
 	for i := range a.parts {
 		part := a.parts[i].partition
 		a.parts[i].batch.QueueLoads(&loads, part.tables, part.cache, part.state)
 	}
-	if loads.Len() > 0 {
+	if loads.Len() > 1 {
 		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
 			return receipt, fmt.Errorf("load: %w", err)
 		}
 	}
 	var writes pgx.Batch
 	size := 0
-	writes.Queue(lockPatience)
+	writes.Queue(boundLocksSQL)
 	for i := range a.rows {
 		size += a.rows[i].QueueAt(&writes, a.at)
 	}
