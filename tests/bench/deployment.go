@@ -38,8 +38,8 @@ type deployment struct {
 	drop      func(context.Context) error
 }
 
-// deploy starts the product on a new database.
-func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error) {
+// deploy starts the product on a new database, migrated with more arguments.
+func (r *rig) deploy(ctx context.Context, t topology, more ...string) (_ *deployment, err error) {
 	d := &deployment{}
 	defer func() {
 		if err != nil {
@@ -51,7 +51,7 @@ func (r *rig) deploy(ctx context.Context, t topology) (_ *deployment, err error)
 		return nil, err
 	}
 	d.drop, d.database = drop, url
-	if _, _, err := r.runBinary(ctx, "migrate", "up", "--database-url="+url); err != nil {
+	if _, _, err := r.runBinary(ctx, append([]string{"migrate", "up", "--database-url=" + url}, more...)...); err != nil {
 		return nil, err
 	}
 	if t == oneProcess {

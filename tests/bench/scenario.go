@@ -67,6 +67,8 @@ type scale struct {
 	rounds int
 	// duration is the length of a side's round if it is timed.
 	duration time.Duration
+	// baseline is the path of another binary of badged, "" for none.
+	baseline string
 	// small makes a quick check that everything works; results mean nothing.
 	small bool
 }
