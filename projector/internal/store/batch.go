@@ -212,7 +212,11 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	if b.appended == nil {
 		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending))
 	} else {
-		writes.Queue(t.moveAppendedSQL, b.From.TransactionID, b.From.Offset).QueryRow(func(row pgx.Row) error {
+		move := t.moveAppendedSoleSQL
+		if len(b.From.Pending) > 0 {
+			move = t.moveAppendedSQL
+		}
+		writes.Queue(move, b.From.TransactionID, b.From.Offset).QueryRow(func(row pgx.Row) error {
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}
