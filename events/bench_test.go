@@ -74,23 +74,3 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkRead reads a thousand events at once.
-func BenchmarkRead(b *testing.B) {
-	const n = 1000
-	log, pool := newLog(b)
-	evs := make([]events.Event, n)
-	for i := range evs {
-		evs[i] = messageTo(1)
-		evs[i].Data.UserIDs[0] = userIn(0, i)
-	}
-	mustAppend(b, log, evs...)
-	b.ReportAllocs()
-	for b.Loop() {
-		batch, err := events.Read(b.Context(), pool, 0, events.Position{}, n, 1<<30)
-		if err != nil || len(batch.Records) != n {
-			b.Fatal(len(batch.Records), err)
-		}
-	}
-	b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "events/s")
-}

@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -90,24 +91,20 @@ func mustAppend(t testing.TB, log *events.Log, evs ...events.Event) events.Recei
 	return receipt
 }
 
-// readAll reads a partition from a position to its end. The server is shared:
-// its own maintenance may hide the last events briefly.
+// readAll reads what is in a partition after a position, in the order of the
+// log.
 func readAll(t testing.TB, q events.Querier, partition int, after events.Position) []events.Record {
 	t.Helper()
-	var all []events.Record
-	for {
-		batch, err := events.Read(t.Context(), q, partition, after, 1000, 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, batch.Records...)
-		if len(all) > 0 {
-			after = all[len(all)-1].Position
-		}
-		if !batch.More && !batch.Hidden {
-			return all
-		}
+	rows, _ := q.Query(t.Context(), `SELECT transaction_id::text::bigint, "offset", uuid, payload, own, created_at FROM badged.`+events.Topic(partition)+`
+WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) ORDER BY transaction_id, "offset"`, after.TransactionID, after.Offset)
+	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r events.Record, err error) {
+		err = row.Scan(&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), (*json.RawMessage)(&r.Payload), &r.Own, &r.AppendedAt)
+		return r, err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return records
 }
 
 // ids returns the ids of the events in records, all of which must decode.

@@ -4,8 +4,8 @@
 // Use [Publish] to append events in your own transaction. An [Event] is a
 // CloudEvents 1.0 JSON object. [Decode] and [Event.Validate] accept exactly the
 // events that the projector can fold, and report every field at fault. The [Log] has
-// one watermill-sql topic per partition; [Read] returns events in the order in which
-// they became visible.
+// one watermill-sql topic per partition, which stock subscribers can read: see
+// [NewSchema].
 package events
 
 import "time"

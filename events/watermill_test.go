@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // The log is a watermill-sql topic per partition: watermill's own publisher
@@ -166,6 +167,34 @@ func TestStockSubscribersResumeByGroup(t *testing.T) {
 			t.Errorf("the projector was moved to %v, error %v", p, err)
 		}
 	})
+}
+
+// Stock subscribers, which have one position, wait for open transactions that
+// may still append before what others have.
+func TestStockSubscribersWait(t *testing.T) {
+	log, pool := openLog(t, pgtest.NewServer(t).NewDB(t, migrated))
+	older := begin(t, pool)
+	if _, err := events.Publish(t.Context(), older, delivered("1", userIn(0, 0))); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, log, delivered("2", userIn(0, 0)))
+	query := events.NewSchema(0).SelectQuery(events.Topic(0), events.ProjectorGroup, events.NewOffsets())
+	selected := func() (n int64) {
+		t.Helper()
+		tag, err := pool.Exec(t.Context(), query.Query, query.Args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tag.RowsAffected()
+	}
+	if n := selected(); n != 0 {
+		t.Errorf("%d messages are selected while an older transaction is open", n)
+	}
+	if err := older.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for selected() != 2 { // the server's own transactions may be open
+	}
 }
 
 // A message that a subscriber does not acknowledge comes again.

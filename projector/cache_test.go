@@ -162,7 +162,7 @@ func TestRowsThatAreGone(t *testing.T) {
 			drain(t, p)
 			d.exec(t, `DELETE FROM badged.`+table+` WHERE user_id = $1`, ann)
 			d.append(t, foldtest.Deliver("c", 2, ann, bob))
-			d.awaitVisible(t, 0)
+			d.awaitSettled(t, 0)
 			before, position := d.dump(t), d.position(t, 0)
 			_, err := p.drain(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "1 of 2 rows are missing: something other than badged has deleted them") {

@@ -43,7 +43,7 @@ func startCrashHistory(t *testing.T) *database {
 	d.fold(t)
 	d.append(t, duringCrash...)
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{"garbage": true}')`)
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	return d
 }
 

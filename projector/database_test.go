@@ -133,8 +133,8 @@ func (d *database) append(t testing.TB, evs ...events.Event) events.Receipt {
 	return receipt
 }
 
-// fold folds everything that has been appended. The server is shared, and its
-// own upkeep may hide the last events for an instant.
+// fold folds everything that has been appended. The server is shared, and other
+// transactions may be open for an instant, for which batches wait.
 func (d *database) fold(t testing.TB) {
 	t.Helper()
 	for _, p := range d.projector.partitions {
@@ -145,30 +145,25 @@ func (d *database) fold(t testing.TB) {
 func drain(t testing.TB, p *partition) {
 	t.Helper()
 	for {
-		hidden, err := p.drain(t.Context())
+		waits, err := p.drain(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !hidden {
+		if !waits {
 			return
 		}
 	}
 }
 
-// awaitVisible waits until everything in a partition can be read, as it can
-// be from then on.
-func (d *database) awaitVisible(t testing.TB, partition int) {
+// awaitSettled waits until no transaction is open that began before the last
+// event of a partition was appended, so that a batch waits for none.
+func (d *database) awaitSettled(t testing.TB, partition int) {
 	t.Helper()
-	for after := (events.Position{}); ; {
-		batch, err := events.Read(t.Context(), d.pool, partition, after, 1000, 1<<20)
+	for settled := false; !settled; {
+		err := d.pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM badged.`+events.Topic(partition)+`
+WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot()))`).Scan(&settled)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if n := len(batch.Records); n > 0 {
-			after = batch.Records[n-1].Position
-		}
-		if !batch.More && !batch.Hidden {
-			return
 		}
 	}
 }

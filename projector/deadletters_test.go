@@ -114,7 +114,7 @@ func TestABatchOfBadEventsOnly(t *testing.T) {
 func TestDeadLettersAreOfTheBatch(t *testing.T) {
 	d := newDatabase(t)
 	d.insertPayload(t, `{}`)
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	p := d.projector.partitions[0]
 	d.exec(t, `ALTER TABLE badged.dead_letters ADD CONSTRAINT no_room CHECK (false) NOT VALID`)
 	if _, _, err := p.step(t.Context()); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
@@ -78,11 +80,12 @@ WHERE schemaname = 'badged' AND tablename LIKE 'dedup\_keys\_p00%' ORDER BY leng
 // records returns what is in the log of a partition after a position.
 func (d *database) records(t testing.TB, partition int, after events.Position) []events.Record {
 	t.Helper()
-	batch, err := events.Read(t.Context(), d.pool, partition, after, 10_000, 1<<30)
-	if err != nil || batch.More || batch.Hidden {
-		t.Fatalf("more %v, hidden %v, error %v", batch.More, batch.Hidden, err)
+	end := logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}
+	records, err := logread.Folded(t.Context(), d.pool, partition, after, end, 10_000, 1<<30)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return batch.Records
+	return records
 }
 
 // replay folds the log of a partition after a position again, one by one, with
@@ -221,7 +224,7 @@ func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
 		d := newDatabase(t)
 		p := d.projector.partitions[0]
 		d.append(t, history...)
-		d.awaitVisible(t, 0)
+		d.awaitSettled(t, 0)
 		done := 0
 		for _, next := range rotations {
 			for ; done < next; done += min(size, next-done) {
@@ -296,7 +299,7 @@ func TestRotationWaitsForItsTable(t *testing.T) {
 	d.age(t, p)
 	d.exec(t, `DROP TABLE badged.dedup_keys_p00_g2`)
 	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	if _, _, err := p.step(t.Context()); err == nil {
 		t.Error("a batch was folded without a table for its keys")
 	}

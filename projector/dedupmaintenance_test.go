@@ -82,7 +82,7 @@ func TestDropDelaysNoSession(t *testing.T) {
 		d.rotate(t, p)
 	}
 	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	dropping := connect(t, d.url)
 	mustExec(t, dropping, `BEGIN; SELECT badged.drop_dedup_generations(0)`)
 
@@ -125,7 +125,7 @@ func TestFormerOwnerProbesDroppedTables(t *testing.T) {
 			d.append(t, foldtest.Deliver("c", 1, ann), repeated)
 			drain(t, owner)
 			d.append(t, foldtest.Event("undo", events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), ann), repeated)
-			d.awaitVisible(t, 0)
+			d.awaitSettled(t, 0)
 			before := d.dump(t)
 
 			_, _, err := former.step(t.Context())
@@ -154,7 +154,7 @@ func TestGenerationIsFenced(t *testing.T) {
 	drain(t, p)
 	d.tend(t, p)
 	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	d.exec(t, `INSERT INTO badged.dedup_generations SELECT partition_id, 2, transaction_id, "offset" FROM badged.dedup_generations WHERE partition_id = 0`)
 	if _, _, err := p.step(t.Context()); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("the batch ended with %v, want %v", err, store.ErrFenced)

@@ -27,7 +27,7 @@ func TestFence(t *testing.T) {
 		}
 	}
 	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann))
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	step(t, first, 2)
 	before := d.dump(t)
 
@@ -111,7 +111,7 @@ func TestTwoProjectorsOnOnePartition(t *testing.T) {
 // small batches.
 func (d *database) foldTogether(t *testing.T, projectors []*Projector) {
 	t.Helper()
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, p := range projectors {

@@ -32,7 +32,7 @@ func TestLateFoldsAreRecorded(t *testing.T) {
 		d.append(t, foldtest.Deliver("c", seq, ann))
 		d.exec(t, `UPDATE badged.events_p00 SET created_at = created_at - $1::text::interval WHERE payload -> 'data' ->> 'seq' = $2`, age, fmt.Sprint(seq))
 		if limit > 0 {
-			d.awaitVisible(t, 0)
+			d.awaitSettled(t, 0)
 			step(t, p, limit)
 		}
 	}

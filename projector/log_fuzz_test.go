@@ -43,7 +43,7 @@ VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '
 		}
 		before := count(d.projector.metrics.deadLetters)
 		d.append(t, foldtest.Deliver(user, 2, user))
-		d.awaitVisible(t, 0)
+		d.awaitSettled(t, 0)
 		drain(t, p)
 
 		if b := d.badge(t, user); b.Total != 2 {

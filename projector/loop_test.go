@@ -189,7 +189,7 @@ func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	for seq := range room + 2 {
 		d.append(t, foldtest.Deliver("c", int64(seq+1), ann))
 	}
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	for range room + 2 {
 		step(t, p.partitions[0], 1)
 	}
@@ -216,7 +216,7 @@ func TestEveryAnswerIsOfOneInstant(t *testing.T) {
 		}
 	}
 	d.append(t, evs...)
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	p := d.newProjector(t, func(cfg *Config) { cfg.MaxBatch = 2 })
 	var folding sync.WaitGroup
 	folding.Go(func() {

@@ -29,7 +29,7 @@ func TestRepeatsThatTheOwnerDoesNotKnow(t *testing.T) {
 				again := foldtest.Event("mark 2", events.ConversationMarkedUnread, "c", nil, ann)
 				d.append(t, foldtest.Deliver("c", 2, ann), mark, again,
 					foldtest.Event("read 2", events.ConversationRead, "c", foldtest.UpTo(2), ann), again, foldtest.Deliver("c", 3, ann))
-				d.awaitVisible(t, 0)
+				d.awaitSettled(t, 0)
 				before, position := d.dump(t), d.position(t, 0)
 
 				p.keys = store.NewKeyCache(memory)
@@ -57,7 +57,7 @@ func TestRepeatsThatTheOwnerKnows(t *testing.T) {
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
 	for round := range 3 {
 		d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", int64(3+round), ann))
-		d.awaitVisible(t, 0)
+		d.awaitSettled(t, 0)
 		step(t, p, 4)
 	}
 	if b := d.badge(t, ann); b.Total != 5 || b.Version != 5 {
@@ -78,7 +78,7 @@ func TestRepeatsWithinABatch(t *testing.T) {
 	p.keys.Note(mark.Key()) // as after a failed batch
 	d.append(t, mark, foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(1), ann),
 		foldtest.Event("read again", events.ConversationRead, "c", foldtest.UpTo(2), ann), mark)
-	d.awaitVisible(t, 0)
+	d.awaitSettled(t, 0)
 	step(t, p, 4)
 	if b := d.badge(t, ann); b.Total != 0 || b.Version != 3 {
 		t.Errorf("the badge is %+v, want nothing unread at version 3", b)

@@ -28,7 +28,7 @@ const (
 	boundedFile = "projector/internal/badge/boundedset.go"
 	rangeFile   = "projector/internal/badge/rangeset.go"
 	stagingFile = "projector/rebuild/staging.go"
-	readFile    = "events/read.go"
+	readFile    = "projector/internal/logread/read.go"
 	repairFile  = "events/renumber/renumber.go"
 	decodeFile  = "events/decode_own.go"
 	mailboxFile = "gateway/mailbox.go"
@@ -59,7 +59,7 @@ var (
 	letters     = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
 	swept       = check{"./projector/expiry", "^(TestSweep|TestProgress|TestHealed)", true}
 	rebuilt     = check{"./projector/rebuild", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
-	readInOrder = check{"./events", "^TestRead", true}
+	passed      = check{"./projector/internal/logread", "^TestNextGoesPastOpenTransactions$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
@@ -196,9 +196,9 @@ var mutants = []mutant{
 	{"an owner that lost its session goes on folding", []edit{{
 		"projector/ownership.go", "	defer h.drop() // before the connection closes\n", "",
 	}}, owned},
-	{"events that an open transaction may precede are read", []edit{{
-		readFile, "transaction_id < (SELECT pg_snapshot_xmin(pg_current_snapshot())) AS settled", "true AS settled",
-	}}, readInOrder},
+	{"a transaction that is passed while it is open is forgotten", []edit{{
+		readFile, "if p.From.TransactionID < id && id <= p.To.TransactionID {", "if id > p.To.TransactionID {",
+	}}, passed},
 	{"clients get updates before the commit", []edit{
 		{
 			batchFile,
