@@ -87,7 +87,7 @@ type Question struct {
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
 	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Agrees: true}
 	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (*search, error) {
-		e.Position = in.Position.String()
+		e.Position = fmt.Sprint(in.Position)
 		if in.archive == nil && in.Baseline.Events > 0 {
 			until := in.Baseline.Until
 			if e.ArchivedUntil = &until; !q.At.IsZero() && q.At.Before(until) {

@@ -112,7 +112,7 @@ func (p *pager) read(rows pgx.Rows) error {
 		if err := rows.Scan(row...); err != nil {
 			return err
 		}
-		r.Position.TransactionID = int64(id) //nolint:gosec // Postgres gives out far fewer
+		r.Position.TransactionID = int64(id)
 		switch kind {
 		case rowSnapshot:
 			var err error
@@ -235,7 +235,7 @@ func Folded(ctx context.Context, q events.Querier, partition int, after events.P
 		if err := rows.Scan(row...); err != nil {
 			return nil, fmt.Errorf("read partition %d: %w", partition, err)
 		}
-		r.Position.TransactionID = int64(id) //nolint:gosec // Postgres gives out far fewer
+		r.Position.TransactionID = int64(id)
 		r.Payload = kept.keep(rows.RawValues()[payloadColumn])
 		if len(records) == cap(records) {
 			records = slices.Grow(records, min(max(1, 2*len(records)), limit-len(records)))
