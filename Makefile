@@ -17,6 +17,8 @@ FUZZTIME  ?= 5s
 # Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 5000
 TABLE_HISTORIES ?= 2000
+# Average number of actions in a history of concurrent publishers.
+ACTIONS         ?= 60
 # Databases that make nightly dumps and restores, several times each.
 JOURNEYS ?= 200
 # How long make nightly starts and stops instances, and how long a partition may
@@ -78,7 +80,7 @@ mutate: needs ## apply each mutant; a test must catch it (MUTANT='regular expres
 nightly: HISTORIES := 1000000
 nightly: needs ## run the long tests: a million histories, restores, churn, mutants
 	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES)
+	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	$(MAKE) mutate

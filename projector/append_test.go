@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -156,6 +157,7 @@ func TestAppendPassesOpenTransactions(t *testing.T) {
 			if err := open.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			replaytest.Verify(t, d.pool, d.log, ann) // which leaves out what is not folded
 			drain(t, p.partitions[0])
 			d.wantTotal(t, ann, 4)
 			d.checkReplay(t, ann)

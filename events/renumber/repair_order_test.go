@@ -263,3 +263,49 @@ func currentID(t *testing.T, url string) int64 {
 	}
 	return id
 }
+
+// Events of a transaction that was pending in the original keep the place where
+// the projector would have moved them: right behind the position.
+func TestRepairLogWithPendingTransactions(t *testing.T) {
+	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
+	original := projectortest.Open(t, from.NewDB(t, projectortest.Migrated()))
+	ann := foldtest.User(0, 0)
+	original.Append(t, foldtest.Deliver("c", 1, ann))
+	original.Fold(t)
+	late, err := original.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Rollback(t.Context()) //nolint:errcheck // does nothing after Commit
+	if _, err := events.Publish(t.Context(), late, foldtest.Deliver("late", 1, ann), foldtest.Event("left", events.ConversationLeft, "c", nil, ann)); err != nil {
+		t.Fatal(err)
+	}
+	original.Append(t, foldtest.Deliver("c", 2, ann))
+	original.Fold(t)
+	original.StopFolding()
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	original.Append(t, foldtest.Deliver("c", 3, ann))
+
+	url := to.NewDB(t, pgtest.Template{})
+	to.Run(t, from.Run(t, nil, "pg_dump", "--format=custom", original.URL), "pg_restore", "--exit-on-error", "--dbname="+url)
+	if _, needed, err := repaired(t, url, nil); err != nil || !needed {
+		t.Fatalf("repairing: %v, %v", needed, err)
+	}
+	d := projectortest.Open(t, url)
+	replaytest.Verify(t, d.Pool, d.Log, ann)
+	if total := d.Badge(t, ann).Total; total != 2 {
+		t.Errorf("the total is %d before the late events are folded, want 2", total)
+	}
+	for _, folded := range []*projectortest.Database{original, d} {
+		folded.Fold(t)
+		replaytest.Verify(t, folded.Pool, folded.Log, ann)
+	}
+	if diff := cmp.Diff(keys(t, original, 0), keys(t, d, 0)); diff != "" {
+		t.Errorf("order (-as the projector has it +repaired):\n%s", diff)
+	}
+	if diff := cmp.Diff(original.Dump(t), d.Dump(t)); diff != "" {
+		t.Errorf("badges (-original +repaired):\n%s", diff)
+	}
+}

@@ -59,7 +59,10 @@ var (
 	letters     = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
 	swept       = check{"./projector/expiry", "^(TestSweep|TestProgress|TestHealed)", true}
 	rebuilt     = check{"./projector/rebuild", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
-	passed      = check{"./projector/internal/logread", "^TestNextGoesPastOpenTransactions$", false}
+	pages       = check{"./projector/internal/logread", ".", false}
+	appended    = check{"./projector", "^(TestAppend|TestCacheAfterARefusedAppend)", false}
+	overtaken   = check{"./projector", "^TestOpenTransactionsDelayNothing$", false}
+	restored    = check{"./events/renumber", "^TestRepairLogWithPendingTransactions$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
@@ -196,9 +199,33 @@ var mutants = []mutant{
 	{"an owner that lost its session goes on folding", []edit{{
 		"projector/ownership.go", "	defer h.drop() // before the connection closes\n", "",
 	}}, owned},
-	{"a transaction that is passed while it is open is forgotten", []edit{{
-		readFile, "if p.From.TransactionID < id && id <= p.To.TransactionID {", "if id > p.To.TransactionID {",
-	}}, passed},
+	{"a pending transaction is forgotten", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if p.cut && !p.moved(id) {"}}, pages},
+	{"an open transaction that the position passes is not listed", []edit{{readFile, "id <= p.To.TransactionID", "id <= p.From.TransactionID"}}, pages},
+	{"a transaction stays pending after all its events are folded", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if id > 0 {"}}, pages},
+	{"a transaction whose late events are cut is forgotten", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if !p.snapshot.ended(id) {"}}, pages},
+	{"late events overtake the rest of a transaction", []edit{{readFile, "if p.within {", "if false {"}}, pages},
+	{"a rebuild folds events of pending transactions", []edit{{"projector/internal/logread/cursor.go", "AND NOT (%s)`", "AND (true OR %s)`"}}, pages},
+	{"a replay for a user folds events of pending transactions", []edit{{
+		"projector/replay/replay.sql", "AND NOT transaction_id = ANY ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL",
+	}}, appended},
+	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
+	{"an append forgets transactions above the last that has ended", []edit{{
+		tablesFile, "pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1)", "1, 0)",
+	}}, appended},
+	{"an append forgets open transactions", []edit{{
+		tablesFile, "AS x WHERE x > o.last_processed_transaction_id AND x < pg_current_xact_id()", "AS x WHERE x > pg_current_xact_id() AND x < pg_current_xact_id()",
+	}}, appended},
+	{"an append forgets pending transactions", []edit{{
+		tablesFile, "WHERE NOT pg_visible_in_snapshot(x, pg_current_snapshot())", "WHERE false",
+	}}, appended},
+	{"an append folds its events before others in the log", []edit{{
+		tablesFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
+	}}, appended},
+	{"an append overlooks late events", []edit{{tablesFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
+	{"the cache keeps users of a batch that failed", []edit{{batchFile, "{ c.Drop(b.users) }", "{}"}}, appended},
+	{"renumbering puts late events before the position", []edit{{
+		repairFile, "CASE WHEN late THEN passed ELSE transaction_id END, CASE WHEN late THEN passed_offset ELSE \"offset\" END,\n        late, ", "",
+	}}, restored},
 	{"clients get updates before the commit", []edit{
 		{
 			batchFile,
