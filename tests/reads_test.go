@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,28 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/devtest/pgtest"
 )
-
-// holdBack opens a transaction that writes: events appended after it are not
-// folded until release is called.
-func holdBack(t *testing.T, database string) (release func()) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT pg_current_xact_id()`); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		t.Helper()
-		if _, err := conn.Exec(t.Context(), `ROLLBACK`); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // command sends a command over HTTP, as an app with server-sent events does.
 func (p *process) command(user, frame string) (status int, answer string) {
@@ -66,13 +44,16 @@ func (p *process) mustCommand(user, frame string) {
 // are behind the log, over WebSocket and HTTP, even for the first message of a
 // conversation.
 func TestReadAheadOfTheTables(t *testing.T) {
-	database := pgtest.NewServer(t).NewDB(t, pgtest.Template{}) // an open transaction would block the logs of other tests
-	p := serve(t, database)
+	database, redis := newDatabase(t), "--redis-url="+newRedis(t).URL()
+	p := serve(t, database, redis, "--roles=api,gateway")
+	projector := serve(t, database, redis, "--roles=projector")
 	ann := connect(t, p.url, "ann")
 	p.mustPost(delivered("c", 1, `"ann"`))
 	ann.awaitTotal(1)
 
-	release := holdBack(t, database)
+	if err := projector.stop(); err != nil {
+		t.Fatal(err)
+	}
 	p.mustPost(delivered("c", 2, `"ann"`), delivered("first", 1, `"ann","ben"`))
 	ann.say(`{"t":"read","id":1,"conversation_id":"c","up_to_seq":2}`)
 	ann.say(`{"t":"read","id":2,"conversation_id":"first","up_to_seq":1}`)
@@ -85,7 +66,7 @@ func TestReadAheadOfTheTables(t *testing.T) {
 	if status, answer := p.command("ben", `{"t":"mark_unread","id":4,"conversation_id":"first"}`); status != http.StatusServiceUnavailable {
 		t.Errorf("the mark is answered %d %s", status, answer)
 	}
-	release()
+	serve(t, database, redis, "--roles=projector")
 	position := p.mustPost(delivered("last", 1, `"ann","ben"`))
 	for _, user := range []string{"ann", "ben"} {
 		everyReaderSays(t, database, p, user, position, map[string]int64{"last": 1})
