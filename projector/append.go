@@ -74,21 +74,30 @@ type directPart struct {
 }
 
 // join locks the partitions that can fold the rows. All transactions lock in
-// ascending order, and a loop locks only its own.
+// ascending order, and a loop locks only its own. If a loop holds its partition
+// for longer than lockPatience, because its batch waits for a lock or is long,
+// the events are left to it.
 func (a *directAppend) join() {
+	patience := time.NewTimer(lockPatience)
+	defer patience.Stop()
 	for i := range a.rows {
 		part := a.projector.partitions[a.rows[i].Partition]
 		if !part.owned.Load() {
 			continue
 		}
-		part.mu.Lock()
+		select {
+		case part.turn <- struct{}{}:
+		case <-patience.C:
+			patience.Reset(0) // nor wait for the others
+			continue
+		}
 		if !part.ready || !part.known {
-			part.mu.Unlock()
+			<-part.turn
 			continue
 		}
 		b, err := store.NewAppend(part.cursor, &a.rows[i], a.at, part.id, len(a.projector.partitions))
 		if err != nil { // the loop makes it a dead letter
-			part.mu.Unlock()
+			<-part.turn
 			continue
 		}
 		part.prepare(b)
@@ -96,10 +105,14 @@ func (a *directAppend) join() {
 	}
 }
 
-// boundLocksSQL bounds how long the statements of a transaction wait for a lock,
-// such as that of a rebuild that swaps tables: publishers wait behind it. SET
-// LOCAL would make Postgres log a warning, since there is no BEGIN.
-const boundLocksSQL = `SELECT set_config('lock_timeout', '200ms', true)`
+// lockPatience is how long the transaction waits for a loop, and each of its
+// statements for a lock, such as that of a rebuild that swaps tables. Publishers
+// wait behind it.
+const lockPatience = 200 * time.Millisecond
+
+// boundLocksSQL sets lockPatience. SET LOCAL would make Postgres log a warning,
+// since there is no BEGIN.
+var boundLocksSQL = fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', true)`, lockPatience.Milliseconds())
 
 // commit sends the transaction, after loading the rows that it needs and that
 // are not cached.
@@ -167,7 +180,7 @@ func (a *directAppend) leave(err error, began time.Time) {
 			b.Finish(&a.parts[i].result, part.tables, part.cache, a.projector.cfg.Bus.HasSubscribers)
 			part.committed(b, a.parts[i].result, began)
 		}
-		part.mu.Unlock()
+		<-part.turn
 	}
 	if errors.Is(err, store.ErrFenced) {
 		a.projector.metrics.refused.Inc()

@@ -1,11 +1,13 @@
 package projector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -41,6 +43,21 @@ func appendTo(t *testing.T, p *Projector, left []int, evs ...events.Event) event
 		t.Errorf("partitions that are not folded (-want +got):\n%s", diff)
 	}
 	return receipt
+}
+
+// lockUsers locks the users of partition 0, for as long as the test wants.
+func (d *database) lockUsers(t *testing.T) pgx.Tx {
+	t.Helper()
+	tx := begin(t, d.pool)
+	for _, sql := range []string{
+		`SET LOCAL idle_in_transaction_session_timeout = 0`,
+		`LOCK TABLE badged.users_p00 IN ACCESS EXCLUSIVE MODE`,
+	} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tx
 }
 
 func (d *database) wantTotal(t *testing.T, user string, total int64) {
@@ -248,10 +265,7 @@ func TestAppendWhereTablesDoNotTakeRows(t *testing.T) {
 	totals := map[string]int64{ann: 3, bob: 1}
 	for name, hinder := range map[string]func(*testing.T, *database) (end func()){
 		"locked": func(t *testing.T, d *database) func() {
-			tx := begin(t, d.pool)
-			if _, err := tx.Exec(t.Context(), `LOCK TABLE badged.users_p00 IN ACCESS EXCLUSIVE MODE`); err != nil {
-				t.Fatal(err)
-			}
+			tx := d.lockUsers(t)
 			return func() {
 				if err := tx.Rollback(t.Context()); err != nil {
 					t.Error(err)
@@ -281,6 +295,35 @@ func TestAppendWhereTablesDoNotTakeRows(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Publishers do not wait for a loop whose batch is held up.
+func TestAppendDoesNotWaitForTheLoop(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
+	tx := d.lockUsers(t)
+	d.append(t, foldtest.Deliver("c", 1, ann))
+	folded := make(chan error, 1)
+	go func() {
+		_, _, err := p.partitions[0].step(context.WithoutCancel(t.Context()))
+		folded <- err
+	}()
+	for len(d.lines(t, `SELECT 'waits' FROM pg_locks WHERE NOT granted AND relation = 'badged.users_p00'::regclass`)) == 0 {
+	}
+	appendTo(t, p, []int{0}, foldtest.Deliver("c", 2, ann))
+	select {
+	case err := <-folded:
+		t.Errorf("the batch is not held up any more: %v", err)
+	default:
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := await(t, folded, "the batch"); err != nil {
+		t.Error(err)
+	}
+	drain(t, p.partitions[0])
+	d.wantTotal(t, ann, 2)
 }
 
 // A projector that gives up a partition folds no appends there.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,8 +44,9 @@ type partition struct {
 	// one after the present; 0 for none.
 	next atomic.Int64
 
-	// mu is held while a batch is folded; it guards the fields below.
-	mu sync.Mutex
+	// turn holds a token while a batch is folded. It guards the fields below like
+	// a mutex, which could not be waited for with a limit.
+	turn chan struct{}
 	// ready is set while everything in the log was folded at the last look, so
 	// that an append may fold its events at once.
 	ready  bool
@@ -68,6 +68,7 @@ func newPartition(id int, p *Projector) *partition {
 		projector: p,
 		tables:    store.NewTables(id),
 		wakes:     make(chan struct{}, 1),
+		turn:      make(chan struct{}, 1),
 		cache:     store.NewCache(memory - memory/store.KeyCacheShare),
 		keys:      store.NewKeyCache(memory / store.KeyCacheShare),
 		limit:     min(store.FirstBatch, p.cfg.MaxBatch),
@@ -121,8 +122,8 @@ func (p *partition) run(ctx context.Context) {
 
 // leave ends the ownership: another owner may change the rows.
 func (p *partition) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
 	p.owned.Store(false)
 	p.ready, p.known = false, false
 	p.cache.Clear()
@@ -160,8 +161,8 @@ func readAgain(err error) bool {
 // step folds one batch and reports whether there is more to read, now or in a
 // moment.
 func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
 	p.ready = false
 	conn, err := p.projector.connections.take(ctx)
 	if err != nil {

@@ -221,6 +221,7 @@ var mutants = []mutant{
 	{"an append folds its events before others in the log", []edit{{
 		tablesFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
 	}}, appended},
+	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "time.NewTimer(lockPatience)", "time.NewTimer(time.Hour)"}}, appended},
 	{"an append overlooks late events", []edit{{tablesFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
 	{"the cache keeps users of a batch that failed", []edit{{batchFile, "{ c.Drop(b.users) }", "{}"}}, appended},
 	{"renumbering puts late events before the position", []edit{{
