@@ -25,8 +25,8 @@ const largeAppend = 500
 // the receipt; wake their projectors.
 //
 // Errors and what they mean are those of [events.Log.Append]. It is safe for
-// concurrent use. Calls for the same partition wait for each other, so put an
-// [events.Group] before it.
+// concurrent use. Calls for the same partition wait for each other for a moment,
+// then leave the events to the loop, so put an [events.Group] before it.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
 		return p.cfg.Log.Append(ctx, evs...)
@@ -40,7 +40,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	defer cancel()
 	began := time.Now()
 	a := directAppend{projector: p, rows: rows, at: p.clock.now()}
-	a.join()
+	a.join(ctx)
 	receipt, err := a.commit(ctx)
 	a.leave(err, began)
 	var pgErr *pgconn.PgError
@@ -61,8 +61,8 @@ type directAppend struct {
 	rows      []events.Rows
 	// at is when the rows are appended, by the database's clock.
 	at time.Time
-	// parts are the partitions that fold, which are locked; the others only get
-	// rows.
+	// parts are the partitions that fold, whose turns are taken; the others only
+	// get rows.
 	parts []directPart
 }
 
@@ -73,46 +73,61 @@ type directPart struct {
 	result    store.Result
 }
 
-// join locks the partitions that can fold the rows. All transactions lock in
-// ascending order, and a loop locks only its own. If a loop holds its partition
-// for longer than lockPatience, because its batch waits for a lock or is long,
-// the events are left to it.
-func (a *directAppend) join() {
-	patience := time.NewTimer(lockPatience)
-	defer patience.Stop()
+// turnPatience is how long an append waits for batches that run: longer than a
+// batch of a few events takes.
+const turnPatience = 5 * time.Millisecond
+
+// join takes the turns of the partitions that can fold the rows. All appends take
+// them in ascending order, and a loop takes only its own.
+func (a *directAppend) join(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
 	for i := range a.rows {
 		part := a.projector.partitions[a.rows[i].Partition]
-		if !part.owned.Load() {
+		if !part.owned.Load() || !part.take(ctx) {
 			continue
 		}
-		select {
-		case part.turn <- struct{}{}:
-		case <-patience.C:
-			patience.Reset(0) // nor wait for the others
-			continue
-		}
-		if !part.ready || !part.known {
+		if b := a.batch(part, &a.rows[i]); b != nil {
+			a.parts = append(a.parts, directPart{partition: part, batch: b})
+		} else {
 			<-part.turn
-			continue
 		}
-		b, err := store.NewAppend(part.cursor, &a.rows[i], a.at, part.id, len(a.projector.partitions))
-		if err != nil { // the loop makes it a dead letter
-			<-part.turn
-			continue
-		}
-		part.prepare(b)
-		a.parts = append(a.parts, directPart{partition: part, batch: b})
 	}
 }
 
-// lockPatience is how long the transaction waits for a loop, and each of its
-// statements for a lock, such as that of a rebuild that swaps tables. Publishers
-// wait behind it.
-const lockPatience = 200 * time.Millisecond
+// take takes the turn of a partition, and reports false if ctx is done before.
+func (p *partition) take(ctx context.Context) bool {
+	select {
+	case p.turn <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case p.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
-// boundLocksSQL sets lockPatience. SET LOCAL would make Postgres log a warning,
-// since there is no BEGIN.
-var boundLocksSQL = fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', true)`, lockPatience.Milliseconds())
+// batch returns the batch that appends rows and folds them, nil if the loop must
+// fold them.
+func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
+	if !part.ready || !part.known {
+		return nil
+	}
+	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
+	if err != nil { // the loop makes it a dead letter
+		return nil
+	}
+	part.prepare(b)
+	return b
+}
+
+// boundLocksSQL bounds how long the statements of a transaction wait for a lock,
+// such as that of a rebuild that swaps tables: publishers wait behind it. SET
+// LOCAL would make Postgres log a warning, since there is no BEGIN.
+const boundLocksSQL = `SELECT set_config('lock_timeout', '200ms', true)`
 
 // commit sends the transaction, after loading the rows that it needs and that
 // are not cached.
@@ -168,7 +183,7 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	return receipt, nil
 }
 
-// leave unlocks the partitions after the transaction has ended with err.
+// leave ends the turns of the partitions after the transaction has ended with err.
 func (a *directAppend) leave(err error, began time.Time) {
 	for i := range a.parts {
 		part, b := a.parts[i].partition, a.parts[i].batch

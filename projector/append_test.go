@@ -67,6 +67,22 @@ func (d *database) wantTotal(t *testing.T, user string, total int64) {
 	}
 }
 
+// An append does not wait for a batch that takes long: it leaves the events to
+// the loop.
+func TestAppendDuringABatch(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
+	part := p.partitions[0]
+	part.turn <- struct{}{} // as a batch does
+	appendTo(t, p, []int{0}, foldtest.Deliver("c", 1, ann))
+	<-part.turn
+	d.wantTotal(t, ann, 0)
+	drain(t, part)
+	d.wantTotal(t, ann, 1)
+	appendTo(t, p, nil, foldtest.Deliver("c", 2, ann))
+	d.wantTotal(t, ann, 2)
+}
+
 // The badge has changed when Append returns, in the transaction that appended
 // the event.
 func TestAppendFolds(t *testing.T) {
