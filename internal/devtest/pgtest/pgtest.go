@@ -13,9 +13,10 @@
 //
 // If the server cannot start, the tests fail; they are never skipped.
 //
-// All databases of a server share its transaction ids and their horizon: a test
-// that keeps a writing transaction open delays the logs of other tests. Such a
-// test, and one that kills its server, needs a server of its own: [NewServer].
+// All databases of a server share its transaction ids: a writing transaction that
+// a test keeps open becomes pending in the logs of other tests. A test that
+// counts such transactions, or kills its server, needs a server of its own:
+// [NewServer].
 package pgtest
 
 import (
