@@ -44,8 +44,8 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	receipt, err := a.commit(ctx)
 	a.leave(err, began)
 	var pgErr *pgconn.PgError
-	if readAgain(err) || errors.As(err, &pgErr) {
-		// The transaction was rolled back. Publishers depend on the log only: if
+	if readAgain(err) || errors.Is(err, errNotBegun) || errors.As(err, &pgErr) {
+		// The transaction did not commit. Publishers depend on the log only: if
 		// something else hindered it, the loop tries again and reports that.
 		receipt, err = p.cfg.Log.AppendRows(ctx, rows)
 	}
@@ -124,10 +124,12 @@ func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	return b
 }
 
-// boundLocksSQL bounds how long the statements of a transaction wait for a lock,
-// such as that of a rebuild that swaps tables: publishers wait behind it. SET
-// LOCAL would make Postgres log a warning, since there is no BEGIN.
-const boundLocksSQL = `SELECT set_config('lock_timeout', '200ms', true)`
+// lockPatience is how long the transaction waits for a lock, such as that of a
+// rebuild that swaps tables: publishers wait behind it.
+const lockPatience = 200 * time.Millisecond
+
+// errNotBegun means that the transaction was not sent.
+var errNotBegun = errors.New("the transaction was not begun")
 
 // commit sends the transaction, after loading the rows that it needs and that
 // are not cached.
@@ -135,32 +137,24 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	if len(a.parts) == 0 {
 		return a.projector.cfg.Log.AppendRows(ctx, a.rows)
 	}
-	conn, err := a.projector.connections.take(ctx)
+	conn, err := a.projector.appending.take(ctx)
 	if err != nil {
-		return receipt, err
+		return receipt, fmt.Errorf("%w: %w", errNotBegun, err)
 	}
-	defer func() {
-		if err != nil {
-			conn.Release()
-			return
-		}
-		a.projector.connections.keep(conn)
-	}()
+	defer a.projector.appending.keep(conn) // the pool drops a broken one
 
 	var loads pgx.Batch
-	loads.Queue(boundLocksSQL)
 	for i := range a.parts {
 		part := a.parts[i].partition
 		a.parts[i].batch.QueueLoads(&loads, part.tables, part.cache, part.state)
 	}
-	if loads.Len() > 1 {
+	if loads.Len() > 0 {
 		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
-			return receipt, fmt.Errorf("load: %w", err)
+			return receipt, fmt.Errorf("%w: load: %w", errNotBegun, err)
 		}
 	}
 	var writes pgx.Batch
 	size := 0
-	writes.Queue(boundLocksSQL)
 	for i := range a.rows {
 		size += a.rows[i].QueueAt(&writes, a.at)
 	}

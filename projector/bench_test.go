@@ -86,7 +86,7 @@ func (d *database) rememberKeys(b *testing.B, keys int) {
 func (d *database) measure(b *testing.B) (report func(events int)) {
 	b.Helper()
 	read := func() (wal, updates, heapOnly float64) {
-		d.projector.connections.release()
+		d.projector.release()
 		d.pool.Reset() // sessions tell what they did when they end
 		err := d.pool.QueryRow(b.Context(), `SELECT pg_current_wal_insert_lsn() - '0/0'`).Scan(&wal)
 		for others := 1; err == nil && others > 0; {

@@ -18,6 +18,9 @@ type connections struct {
 	pool *pgxpool.Pool
 	// limit is the most that are kept; the pool serves others too.
 	limit int
+	// lockTimeout, if not 0, is how long their statements wait for a lock, and
+	// planning them does.
+	lockTimeout time.Duration
 
 	mu   sync.Mutex
 	kept []keptConnection // the one used last is the last
@@ -49,21 +52,39 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 			return k.conn, nil
 		}
 		_ = k.conn.Ping(ctx) // closes a broken one
-		k.conn.Release()     // the pool drops it if it is closed or too old
+		c.giveBack(k.conn)   // the pool drops it if it is closed or too old
 	}
 	conn, err := c.pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+	if c.lockTimeout > 0 {
+		if _, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, c.lockTimeout.Milliseconds())); err != nil {
+			conn.Release()
+			return nil, fmt.Errorf("set up the session: %w", err)
+		}
+	}
 	return conn, nil
 }
 
-// keep takes back a connection on which nothing has failed.
+// giveBack returns a connection to the pool, as it was.
+func (c *connections) giveBack(conn *pgxpool.Conn) {
+	if c.lockTimeout > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := conn.Exec(ctx, `RESET lock_timeout`); err != nil {
+			_ = conn.Conn().Close(ctx) // the pool drops it
+		}
+	}
+	conn.Release()
+}
+
+// keep takes back a connection. If it is broken, the pool drops it.
 func (c *connections) keep(conn *pgxpool.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.kept) >= c.limit {
-		conn.Release()
+	if len(c.kept) >= c.limit || conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() != 'I' {
+		c.giveBack(conn)
 		return
 	}
 	c.kept = append(c.kept, keptConnection{conn, time.Now()})
@@ -74,7 +95,7 @@ func (c *connections) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.kept {
-		k.conn.Release()
+		c.giveBack(k.conn)
 	}
 	c.kept = nil
 }

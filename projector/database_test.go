@@ -97,7 +97,7 @@ func (d *database) newProjector(t testing.TB, change func(*Config)) *Projector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.connections.release) // of tests that fold without Run
+	t.Cleanup(p.release) // of tests that fold without Run
 	return p
 }
 

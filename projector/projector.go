@@ -89,6 +89,8 @@ type Projector struct {
 	slots chan struct{}
 	// connections are used by batches.
 	connections *connections
+	// appending are used by appends that fold.
+	appending *connections
 	// open are the transactions that partitions have seen open.
 	open logread.Watch
 	// clock tells the database's time.
@@ -138,6 +140,7 @@ func New(cfg Config) (*Projector, error) {
 		silence:     silentIntervals * cfg.OwnershipInterval,
 		slots:       make(chan struct{}, cfg.Concurrency),
 		connections: newConnections(cfg.Pool),
+		appending:   &connections{pool: cfg.Pool, limit: 1, lockTimeout: lockPatience},
 		updates:     make(chan []pubsub.Update, 256),
 		open:        logread.Watch{Patience: openPatience},
 	}
@@ -201,13 +204,19 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return p.maintain(ctx) })
 	g.Go(func() error { return p.own(ctx) })
 	err := g.Wait()
-	p.connections.release()
+	p.release()
 	close(p.updates)
 	publishing.Wait()
 	if err != nil {
 		return fmt.Errorf("projector: %w", err)
 	}
 	return nil
+}
+
+// release returns the kept connections to their pool.
+func (p *Projector) release() {
+	p.connections.release()
+	p.appending.release()
 }
 
 // publish publishes committed updates on the bus in commit order. The bus may

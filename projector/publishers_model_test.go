@@ -259,7 +259,7 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 		"crash": func(t *rapid.T) {
 			i := rapid.IntRange(0, 1).Draw(t, "projector")
 			pool := ps.projectors[i].cfg.Pool
-			ps.projectors[i].connections.release()
+			ps.projectors[i].release()
 			ps.projectors[i] = ps.newProjector(tt, pool)
 		},
 	}
@@ -270,7 +270,7 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 func (ps *publishers) abandon() {
 	ps.line.answers.Store(-1)
 	for _, p := range ps.projectors {
-		p.connections.release()
+		p.release()
 	}
 	for _, p := range ps.open {
 		_ = p.rollback(context.Background()) // the failure is what matters
