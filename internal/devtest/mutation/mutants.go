@@ -52,7 +52,6 @@ var (
 	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
 	owned       = check{"./projector", "^TestTakeOverFromAKilledOwner$", false}
-	concurrent  = check{"./projector", "^TestConcurrentPublishers$", true}
 	crashes     = check{"./projector", "^TestInterruptedAnywhere$", true}
 	repaired    = check{"./events/renumber", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}
 	forged      = check{"./projector", "^TestForgedExpiryIsADeadLetter$", false}
@@ -221,7 +220,7 @@ var mutants = []mutant{
 	{"an append folds its events before others in the log", []edit{{
 		tablesFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
 	}}, appended},
-	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "time.NewTimer(lockPatience)", "time.NewTimer(time.Hour)"}}, appended},
+	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "context.WithTimeout(ctx, turnPatience)", "context.WithTimeout(ctx, time.Hour)"}}, appended},
 	{"an append overlooks late events", []edit{{tablesFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
 	{"the cache keeps users of a batch that failed", []edit{{batchFile, "{ c.Drop(b.users) }", "{}"}}, appended},
 	{"renumbering puts late events before the position", []edit{{
