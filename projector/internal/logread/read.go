@@ -138,6 +138,9 @@ func (p *pager) read(rows pgx.Rows) error {
 		if p.cut && r.Position.TransactionID != p.From.TransactionID {
 			break // see arrange
 		}
+		if r.Position.TransactionID >= p.snapshot.xmax {
+			break // an id that is not assigned yet: maintenance buries the event
+		}
 		if len(p.young) > 0 && p.young[0] < r.Position.TransactionID {
 			p.Waits = true
 			break
