@@ -203,6 +203,7 @@ var mutants = []mutant{
 	{"a transaction stays pending after all its events are folded", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if id > 0 {"}}, pages},
 	{"a transaction whose late events are cut is forgotten", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if !p.snapshot.ended(id) {"}}, pages},
 	{"late events overtake the rest of a transaction", []edit{{readFile, "if p.within {", "if false {"}}, pages},
+	{"events with ids that are not assigned yet are folded", []edit{{readFile, "r.Position.TransactionID >= p.snapshot.xmax", "false"}}, pages},
 	{"a rebuild folds events of pending transactions", []edit{{"projector/internal/logread/cursor.go", "AND NOT (%s)`", "AND (true OR %s)`"}}, pages},
 	{"a replay for a user folds events of pending transactions", []edit{{
 		"projector/replay/replay.sql", "AND NOT transaction_id = ANY ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL",

@@ -249,6 +249,22 @@ func TestNextGoesPastOpenTransactions(t *testing.T) {
 	wantNames(t, r.replayed(t, 2), r.folded...)
 }
 
+// An event with a transaction id that is not assigned yet is not read: behind its
+// place, no later event would be.
+func TestNextLeavesUnassignedIDs(t *testing.T) {
+	d := newDatabase(t)
+	r := d.newReader()
+	d.append(t, "one")
+	tx := d.begin(t, "forged")
+	tx.exec(t, `UPDATE badged.events_p00 SET transaction_id = '99999999999' WHERE transaction_id = pg_current_xact_id()`)
+	tx.commit(t)
+	_, names := r.fold(t)
+	wantNames(t, names, "one")
+	d.append(t, "two")
+	_, names = r.fold(t)
+	wantNames(t, names, "two")
+}
+
 // Wherever limits cut pages, late transactions come in the order of their ids,
 // each event once, and a replay reads the same.
 func TestNextCutsLateEvents(t *testing.T) {
