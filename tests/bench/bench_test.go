@@ -168,7 +168,7 @@ func TestUsage(t *testing.T) {
 		says string
 	}{
 		{"-help", exitDone, "hot-users"},
-		{"-scenario hotusers", exitUsage, `no scenario matches "hotusers"; there are sustained, `},
+		{"-scenario hotusers", exitUsage, `no scenario matches "hotusers"; there are single, sustained, `},
 		{"-scenario (", exitUsage, "missing closing"},
 		{"-side (", exitUsage, "missing closing"},
 		{"-rounds -1", exitUsage, "must not be negative"},

@@ -156,9 +156,9 @@ SELECT badged.partition_of(id, s.partitions), $2, 0, 0, id, '{}'
 FROM badged.settings AS s, generate_series(0, $1::integer - 1) AS u, concat('user-', lpad(u::text, 7, '0')) AS id`
 
 	fillConversationsSQL = `INSERT INTO badged.conversations
-       (partition_id, version, read_seq, last_seq, unread, mentions, level, marked_unread,
+       (partition_id, version, read_seq, last_seq, unread, mentions, level, delivered_hour, marked_unread,
         user_id, conversation_id, category, unread_set, mention_set, recalled_set)
-SELECT partition_id, c + 1, 1, 1, 0, 0, 'all', false,
+SELECT partition_id, c + 1, 1, 1, 0, 0, 'all', 1, false,
        user_id, concat('talk-', substr(user_id, 6), '-', c), 'chat', '{}', '{}', '{}'
 FROM badged.users, generate_series(0, $1::integer - 1) AS c`
 
