@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		t.Fatalf("exit %d:\n%s%s", code, stdout.String(), stderr.String())
 	}
 	for _, want := range []string{
-		"the numbers mean nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "1,000 messages",
+		"the numbers say nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "1,000 messages",
 		"| sustained | rate of badged / Redis Lua |", "### load",
 	} {
 		if !strings.Contains(stdout.String(), want) {
