@@ -21,13 +21,17 @@ type api struct {
 // newAPI returns a client with a limit on connections, which it keeps alive. A
 // request waits for a free one.
 func newAPI(url string, connections int) *api {
-	return &api{url: url, client: &http.Client{
+	return &api{url: url, client: newHTTPClient(connections)}
+}
+
+func newHTTPClient(connections int) *http.Client {
+	return &http.Client{
 		Timeout: 30 * time.Second,
 		Transport: &http.Transport{
 			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
 			DisableCompression: true, // the traffic stays on one machine
 		},
-	}}
+	}
 }
 
 func (a *api) close() { a.client.CloseIdleConnections() }
@@ -37,6 +41,9 @@ func (a *api) publish(ctx context.Context, event []byte) error {
 	_, err := a.do(ctx, http.MethodPost, "/v1/events", "application/cloudevents+json", event, http.StatusAccepted)
 	return err
 }
+
+// deliver publishes a message.
+func (a *api) deliver(ctx context.Context, m message) error { return a.publish(ctx, m.event) }
 
 // badgesAtOnce is the most users in one query.
 const badgesAtOnce = 1000

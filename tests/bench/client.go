@@ -41,6 +41,16 @@ type client struct {
 	version  int64
 	total    int64
 	arrivals []arrival
+
+	// apply applies a frame and returns how many new messages it covers.
+	apply func(ctx context.Context, b []byte, now time.Time) (told int, err error)
+}
+
+// newClient returns a client of badged; another server's has another apply.
+func newClient(conn *websocket.Conn) *client {
+	c := &client{conn: conn, sent: map[string][]time.Duration{}, told: map[string]int64{}}
+	c.apply = c.applyState
+	return c
 }
 
 // dialWebSocket connects to the address below which a server answers.
@@ -65,7 +75,7 @@ func connect(ctx context.Context, url, token string, over *http.Client) (*client
 		return nil, err
 	}
 	conn.SetReadLimit(1 << 20)
-	c := &client{conn: conn, sent: map[string][]time.Duration{}, told: map[string]int64{}}
+	c := newClient(conn)
 	f, err := c.hello(ctx)
 	if err == nil && (f.T != "snapshot" || f.Version != 0 || f.Total != 0) {
 		err = fmt.Errorf("a new user is greeted with %+v: %w", f, errWrong)
@@ -100,7 +110,7 @@ func (c *client) listen(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%d messages to come: %w", missing, err)
 		}
-		n, err := c.apply(b, now)
+		n, err := c.apply(ctx, b, now)
 		if err != nil {
 			return err
 		}
@@ -117,11 +127,11 @@ func (c *client) expected() int {
 	return n
 }
 
-// apply applies a frame and returns how many new messages it covers. Frames
+// applyState applies a frame of badged. Frames
 // carry states, so one frame may cover several. A state covers a message if it
 // counts every message up to it: if a later message overtook it in the log,
 // both arrive with the state that counts both.
-func (c *client) apply(b []byte, now time.Time) (told int, err error) {
+func (c *client) applyState(_ context.Context, b []byte, now time.Time) (told int, err error) {
 	var f frame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return 0, fmt.Errorf("frame %s: %w", b, err)

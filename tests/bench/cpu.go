@@ -18,6 +18,7 @@ const (
 	programServer   = "badged"
 	programPostgres = "postgres"
 	programRedis    = "redis-server"
+	programFan      = "centrifugo"
 )
 
 // parts are the measured programs and their names in reports.
@@ -26,6 +27,7 @@ func parts() []struct{ name, program string } {
 		{"badged", programServer},
 		{"Postgres", programPostgres},
 		{"Redis", programRedis},
+		{"centrifugo", programFan},
 		{"bench", programClient},
 	}
 }

@@ -64,11 +64,7 @@ func latencyRound(ctx context.Context, r *rig, t topology, l load) (_ []measure,
 	}
 	defer func() { err = errors.Join(err, d.stop(ctx)) }()
 	clients, err := connectAll(ctx, d.gateway, l.clients)
-	defer func() {
-		for _, c := range clients {
-			_ = c.conn.CloseNow() // an error means that it is already closed
-		}
-	}()
+	defer closeAll(clients)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +73,7 @@ func latencyRound(ctx context.Context, r *rig, t topology, l load) (_ []measure,
 
 	var o observation
 	used, err := r.meter(ctx, func(ctx context.Context) (int, error) {
-		o, err = observe(ctx, a.publish, clients, messages)
+		o, err = observe(ctx, a.deliver, clients, messages)
 		return len(messages), err
 	})
 	if err != nil {
@@ -96,9 +92,16 @@ func latencyRound(ctx context.Context, r *rig, t topology, l load) (_ []measure,
 // connectAtOnce bounds how many clients connect at the same time.
 const connectAtOnce = 16
 
-// connectAll connects the clients of a load. If it fails, it returns the connected
-// clients with the error.
+// connectAll connects the clients of a load to a gateway.
 func connectAll(ctx context.Context, gateway string, n int) ([]*client, error) {
+	return connectEach(ctx, n, func(ctx context.Context, token string) (*client, error) {
+		return connect(ctx, gateway, token, http.DefaultClient)
+	})
+}
+
+// connectEach connects a client for each user of a load, with a token. If it
+// fails, it returns the connected clients with the error.
+func connectEach(ctx context.Context, n int, connect func(ctx context.Context, token string) (*client, error)) ([]*client, error) {
 	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{jwtKeys}})
 	if err != nil {
 		return nil, err
@@ -112,12 +115,19 @@ func connectAll(ctx context.Context, gateway string, n int) ([]*client, error) {
 			if err != nil {
 				return err
 			}
-			clients[i], err = connect(groupCtx, gateway, token, http.DefaultClient)
+			clients[i], err = connect(groupCtx, token)
 			return err
 		})
 	}
 	err = group.Wait()
 	return slices.DeleteFunc(clients, func(c *client) bool { return c == nil }), err
+}
+
+// closeAll closes the connections of clients.
+func closeAll(clients []*client) {
+	for _, c := range clients {
+		_ = c.conn.CloseNow() // an error means that it is already closed
+	}
 }
 
 // observation is the outcome of a schedule.
@@ -138,7 +148,7 @@ const patience = 10 * time.Second
 
 // observe publishes messages when they are due and records their arrivals. It
 // fails if a message cannot be published or a connection breaks.
-func observe(ctx context.Context, publish func(context.Context, []byte) error, clients []*client, messages []message) (observation, error) {
+func observe(ctx context.Context, publish func(context.Context, message) error, clients []*client, messages []message) (observation, error) {
 	for _, m := range messages {
 		c := clients[m.client]
 		c.sent[m.conversation] = append(c.sent[m.conversation], m.due)
@@ -169,7 +179,7 @@ func observe(ctx context.Context, publish func(context.Context, []byte) error, c
 }
 
 // send publishes messages when they are due, without waiting for those before.
-func send(ctx context.Context, publish func(context.Context, []byte) error, messages []message) (observation, error) {
+func send(ctx context.Context, publish func(context.Context, message) error, messages []message) (observation, error) {
 	o := observation{
 		start: time.Now(), sent: messages,
 		handed: make([]time.Duration, len(messages)), accepted: make([]time.Duration, len(messages)),
@@ -189,7 +199,7 @@ func send(ctx context.Context, publish func(context.Context, []byte) error, mess
 		}
 		o.handed[i] = time.Since(o.start)
 		sending.Go(func() {
-			if err := publish(ctx, m.event); err != nil {
+			if err := publish(ctx, m); err != nil {
 				cancel(fmt.Errorf("publish %s/%d: %w", m.conversation, m.seq, err))
 				return
 			}

@@ -26,7 +26,7 @@ func TestStallDelaysEverythingDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		until := began.Add(time.Second)
-		stall := func(context.Context, []byte) error {
+		stall := func(context.Context, message) error {
 			time.Sleep(time.Until(until))
 			return nil
 		}
@@ -56,7 +56,7 @@ func TestFailureToPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("connection refused")
 		var n atomic.Int64
-		_, err := send(t.Context(), func(context.Context, []byte) error {
+		_, err := send(t.Context(), func(context.Context, message) error {
 			if n.Add(1) == 3 {
 				return down
 			}
@@ -131,10 +131,11 @@ func TestClient(t *testing.T) {
 		{"a conversation of another user", []string{changes(1, "x", 1, 1)}, []int{-1}},
 		{"no JSON", []string{`{`}, []int{-1}},
 	} {
-		a := &client{sent: map[string][]time.Duration{"c": {10, 20, 30}}, told: map[string]int64{}}
+		a := newClient(nil)
+		a.sent["c"] = []time.Duration{10, 20, 30}
 		total := 0
 		for i, f := range c.frames {
-			n, err := a.apply([]byte(f), time.Unix(int64(i), 0))
+			n, err := a.apply(t.Context(), []byte(f), time.Unix(int64(i), 0))
 			if err != nil {
 				n = -1
 			} else {
@@ -170,5 +171,33 @@ func TestLosses(t *testing.T) {
 	o.arrivals = append(o.arrivals, arrival{2 * time.Second, start.Add(2 * time.Second)})
 	if err := o.check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A frame of centrifugo holds several messages, and an empty one asks for an
+// answer.
+func TestPushes(t *testing.T) {
+	push := func(conversation string, seq int) string {
+		return fmt.Sprintf(`{"push":{"channel":"#u","pub":{"data":{"conversation_id":%q,"seq":%d}}}}`, conversation, seq)
+	}
+	for _, c := range []struct {
+		name, frame string
+		told        int // -1 is an error
+	}{
+		{"one", push("c", 1), 1},
+		{"two", push("c", 2) + "\n" + push("c", 1) + "\n", 2},
+		{"a message that was not sent", push("c", 4), -1},
+		{"a conversation of another user", push("x", 1), -1},
+		{"no JSON", "{", -1},
+	} {
+		a := newClient(nil)
+		a.sent["c"] = []time.Duration{10, 20, 30}
+		told, err := a.applyPushes(t.Context(), []byte(c.frame), time.Unix(1, 0))
+		if err != nil {
+			told = -1
+		}
+		if told != c.told || told >= 0 && len(a.arrivals) != told {
+			t.Errorf("%s: %d messages told (%v), %d arrived, want %d", c.name, told, err, len(a.arrivals), c.told)
+		}
 	}
 }

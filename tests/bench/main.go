@@ -30,6 +30,7 @@ import (
 func scenarios() []scenario {
 	return []scenario{
 		single(),
+		singleRate(),
 		sustained(),
 		overload(),
 		hotUsers(),
@@ -112,6 +113,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON and as a plot into this `directory`")
 	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
 	flags.StringVar(&o.scale.baseline, "baseline", "", "another `binary` of badged, with which the scenario single is interleaved")
+	flags.StringVar(&o.scale.centrifugo, "centrifugo", "", "`binary` of centrifugo, with which the scenario single is compared")
 	flags.StringVar(&o.traffic, "traffic", os.Getenv("BADGED_COLLEGEMSG"),
 		"`file` of lines SRC DST UNIXTS to load (BADGED_COLLEGEMSG); empty generates one")
 	flags.StringVar(&o.dir, "dir", "", "`directory` on a disk that Postgres keeps its data below; empty is where this user's applications keep theirs")

@@ -26,6 +26,16 @@ type usage struct {
 // all returns all measures.
 func (u usage) all() []measure { return append(u.pace, u.resources...) }
 
+// resource returns one of the resources, 0 if this system does not report it.
+func (u usage) resource(name string) float64 {
+	for _, m := range u.resources {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return 0
+}
+
 // meter runs work, which returns its number of events, and measures its cost.
 func (r *rig) meter(ctx context.Context, work func(ctx context.Context) (events int, err error)) (u usage, err error) {
 	debug.FreeOSMemory() // do not count the memory of earlier rounds

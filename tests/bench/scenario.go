@@ -69,6 +69,8 @@ type scale struct {
 	duration time.Duration
 	// baseline is the path of another binary of badged, "" for none.
 	baseline string
+	// centrifugo is the path of its binary, "" for none.
+	centrifugo string
 	// small makes a quick check that everything works; results mean nothing.
 	small bool
 }

@@ -48,6 +48,26 @@ func sustained() scenario {
 	}
 }
 
+// singleRate compares publishing one event a request, as fast as all connections
+// go, with one call of a script for each event.
+func singleRate() scenario {
+	const ours, lua = "badged, HTTP", "Redis Lua"
+	return scenario{
+		name: "single-rate",
+		says: "publish and fold single events as fast as 64 connections go",
+		main: "rate",
+		aims: []aim{{Measure: "rate", Of: ours, Over: lua, AtLeast: 0.35}},
+		open: func(_ context.Context, r *rig, s scale) (*contest, error) {
+			cfg := stream.Config{Users: s.pick(10_000, 1000), Conversations: 20, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1}
+			one := driver{rival.Connections, 1}
+			return contestOf(
+				r.counting(ours, "the binary, a request each", func(ctx context.Context) (way, error) { return r.remote(ctx, one.workers) }, one, cfg, s.duration),
+				r.counting(lua, "one EVALSHA a call", r.redis(func(ctx context.Context, url string) (way, error) { return rival.NewLua(ctx, url) }), one, cfg, s.duration),
+			)
+		},
+	}
+}
+
 // owned is a way that also owns its server or database.
 type owned struct {
 	way
