@@ -14,7 +14,7 @@ import (
 
 // beginEpochSQL also makes other projectors read their cached rows again: a
 // batch fails unless the epoch is the one it knows.
-const beginEpochSQL = `UPDATE badged.partitions
+var beginEpochSQL = `UPDATE badged.partitions
 SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
 WHERE partition_id = $1`
 

@@ -265,10 +265,8 @@ func (p *partition) look(ctx context.Context, q events.Querier) (err error) {
 	if p.cursor, err = logread.Load(ctx, q, p.id, ""); err != nil {
 		return err
 	}
-	if err := q.QueryRow(ctx, p.tables.StateSQL).Scan(p.state.Targets()...); err != nil {
-		return fmt.Errorf("read the state of partition %d: %w", p.id, err)
-	}
-	return nil
+	p.state, err = store.LoadState(ctx, q, p.id)
+	return err
 }
 
 // account adds a batch to the metrics.

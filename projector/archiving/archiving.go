@@ -329,7 +329,7 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.create_baseline_tables($1)`, in.Partition); err != nil {
 		return fmt.Errorf("create the tables of the new baseline: %w", err)
 	}
-	s := rebuild.NewStaging(a.job, in.Partition, "baseline_next")
+	s := rebuild.NewStaging(a.job, in.Partition, "_baseline_next")
 	if err := s.FillUpTo(ctx, in); err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
-	"github.com/badged/badged/projector/replay"
 )
 
 // BulkRows is how many rows are loaded in a transaction, which takes a few tens
@@ -54,9 +53,10 @@ type chunk struct {
 
 // chunks sends the rows of users.
 func (s *Staging) chunks(ctx context.Context, users []*badge.User, to chan<- chunk) error {
-	userFields, conversationFields := replay.UserFields(), replay.ConversationFields()
-	ofUsers := chunk{sql: copySQL(fmt.Sprintf("users_p%02d_%s", s.partition, s.suffix), "", userFields)}
-	ofConversations := chunk{sql: copySQL(fmt.Sprintf("conversations_p%02d_%s", s.partition, s.suffix), ", conversation_id", conversationFields)}
+	ofUsers, ofConversations := chunk{sql: s.tables.Users.Copy}, chunk{sql: s.tables.Conversations.Copy}
+	var user store.UserRow
+	var conversation store.ConversationRow
+	userColumns, conversationColumns := user.Columns(), conversation.Columns()
 	send := func(c *chunk) error {
 		select {
 		case to <- *c:
@@ -68,11 +68,13 @@ func (s *Staging) chunks(ctx context.Context, users []*badge.User, to chan<- chu
 	}
 	for _, u := range users {
 		if u.Exists() {
-			addLine(&ofUsers, s.partition, userFields, u, u.Version, u.ID)
+			user.Set(u)
+			ofUsers.add(s.partition, userColumns)
 		}
 		for _, c := range store.Sorted(u.Conversations) {
 			if c.Touched {
-				addLine(&ofConversations, s.partition, conversationFields, c, c.Version, u.ID, c.ID)
+				conversation.Set(u.ID, c)
+				ofConversations.add(s.partition, conversationColumns)
 			}
 		}
 		for _, c := range []*chunk{&ofUsers, &ofConversations} {
@@ -93,26 +95,11 @@ func (s *Staging) chunks(ctx context.Context, users []*badge.User, to chan<- chu
 	return nil
 }
 
-// copySQL returns the COPY statement for fields; ids are the key columns
-// besides the user's.
-func copySQL[T any](table, ids string, fields []replay.Field[T]) string {
-	columns := "partition_id, version, user_id" + ids
-	for _, f := range fields {
-		columns += ", " + f.Name
-	}
-	return `COPY badged.` + table + ` (` + columns + `) FROM STDIN WITH (NULL '')`
-}
-
-// addLine adds a row.
-func addLine[T any](c *chunk, partition int, fields []replay.Field[T], row T, version int64, ids ...string) {
+// add adds a row.
+func (c *chunk) add(partition int, columns []store.Column) {
 	c.lines = strconv.AppendInt(c.lines, int64(partition), 10)
-	c.lines = append(c.lines, '\t')
-	c.lines = strconv.AppendInt(c.lines, version, 10)
-	for _, id := range ids {
-		c.lines = appendEscaped(append(c.lines, '\t'), id)
-	}
-	for _, f := range fields {
-		c.lines = appendEscaped(append(c.lines, '\t'), f.Log(row))
+	for i := range columns {
+		c.lines = appendEscaped(append(c.lines, '\t'), columns[i].Text())
 	}
 	c.lines = append(c.lines, '\n')
 	c.rows++

@@ -255,7 +255,7 @@ func (j *Job) forget(ctx context.Context) error {
 // partition rebuilds a partition and publishes the badges that were wrong.
 func (j *Job) partition(ctx context.Context, partition int) error {
 	j.rested = time.Now()
-	s := NewStaging(j, partition, "staging")
+	s := NewStaging(j, partition, "_staging")
 	err := s.build(ctx)
 	if err == nil {
 		j.Config.Rebuilt(s.result)

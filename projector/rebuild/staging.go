@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,9 +24,7 @@ import (
 type Staging struct {
 	job       *Job
 	partition int
-	// suffix is the end of the names of the tables.
-	suffix string
-	tables *store.Tables
+	tables    *store.Tables
 
 	at events.Position
 	// Keys are the event keys at the position, and generations the number of
@@ -51,8 +50,8 @@ const (
 // suffix. They must exist before they are filled.
 func NewStaging(job *Job, partition int, suffix string) *Staging {
 	return &Staging{
-		job: job, partition: partition, suffix: suffix,
-		tables:    store.TablesNamed(partition, fmt.Sprintf("%02d_staging", partition)),
+		job: job, partition: partition,
+		tables:    store.TablesNamed(partition, suffix),
 		different: map[string]struct{}{},
 		result:    Result{Partition: partition},
 	}
@@ -227,10 +226,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 // load fills users from the staging tables.
 func (s *Staging) load(ctx context.Context, tx pgx.Tx, m store.Missing, users map[string]*badge.User) error {
 	var reads pgx.Batch
-	reads.Queue(s.tables.LoadUsersSQL, m.Users).Query(func(rows pgx.Rows) error { return store.ScanUsers(rows, users) })
-	reads.Queue(s.tables.LoadConversationsSQL, m.PairUsers, m.PairConversations).
-		Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
-	reads.Queue(s.tables.LoadUnreadSQL, m.ReadAll).Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
+	s.tables.QueueLoads(&reads, &m, users)
 	if err := tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
@@ -306,9 +302,9 @@ func (s *Staging) differing(ctx context.Context, in *replay.Snapshot, users []st
 		where, args = "user_id = ANY ($1::text[])", []any{users}
 	}
 	number := fmt.Sprintf("%02d", s.partition)
-	rows, _ := in.Tx.Query(ctx, differingSQL("users_p"+number, "user_id", where, replay.UserFields())+`
+	rows, _ := in.Tx.Query(ctx, differingSQL("users_p"+number, "user_id", where, new(store.UserRow).Columns())+`
 UNION
-`+differingSQL("conversations_p"+number, "user_id, conversation_id", where, replay.ConversationFields()), args...)
+`+differingSQL("conversations_p"+number, "user_id, conversation_id", where, new(store.ConversationRow).Columns()), args...)
 	different, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("compare with the live tables: %w", err)
@@ -318,16 +314,15 @@ UNION
 
 // differingSQL finds the users with a row that differs between table and its
 // staging table, or is in only one of them. ids are the key columns of a row.
-func differingSQL[T any](table, ids, where string, fields []replay.Field[T]) string {
-	live, log := "live.version", "log.version"
-	for _, f := range fields {
-		live += ", live." + f.Name
-		log += ", log." + f.Name
+func differingSQL(table, ids, where string, columns []store.Column) string {
+	live, log := make([]string, len(columns)), make([]string, len(columns))
+	for i := range columns {
+		live[i], log[i] = "live."+columns[i].Name, "log."+columns[i].Name
 	}
 	return `SELECT user_id
 FROM (SELECT * FROM badged.` + table + ` WHERE ` + where + `) AS live
 FULL JOIN (SELECT * FROM badged.` + table + `_staging WHERE ` + where + `) AS log USING (` + ids + `)
-WHERE (` + live + `) IS DISTINCT FROM (` + log + `)`
+WHERE (` + strings.Join(live, ", ") + `) IS DISTINCT FROM (` + strings.Join(log, ", ") + `)`
 }
 
 // inspect compares users field by field, as a verification does.
@@ -341,9 +336,8 @@ func (s *Staging) inspect(ctx context.Context, in *replay.Snapshot, ids []string
 		users[id], wanted[id] = badge.NewUser(id), struct{}{}
 	}
 	var reads pgx.Batch
-	reads.Queue(s.tables.LoadUsersSQL, ids).Query(func(rows pgx.Rows) error { return store.ScanUsers(rows, users) })
-	reads.Queue(fmt.Sprintf(`SELECT %s FROM badged.conversations_p%02d_staging AS c WHERE user_id = ANY ($1::text[])`, store.ConversationColumns, s.partition), ids).
-		Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
+	reads.Queue(s.tables.Users.ReadUsers, ids).Query(func(rows pgx.Rows) error { return store.ScanUsers(rows, users) })
+	reads.Queue(s.tables.Conversations.ReadUsers, ids).Query(func(rows pgx.Rows) error { return store.ScanConversations(rows, users) })
 	if err := in.Tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}

@@ -109,19 +109,19 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	if err := in.ScanTables(ctx, named == nil); err != nil {
 		return err
 	}
-	where, args := "true", []any(nil)
+	tables := store.TablesNamed(in.Partition, "_baseline")
+	users, conversations, args := tables.Users.Read, tables.Conversations.Read, []any(nil)
 	if named != nil {
-		where, args = "user_id = ANY ($1::text[])", []any{named}
+		users, conversations, args = tables.Users.ReadUsers, tables.Conversations.ReadUsers, []any{named}
 	}
-	rows, err := in.Tx.Query(ctx, fmt.Sprintf(`SELECT %s
-FROM badged.users_p%02d_baseline WHERE %s`, store.UserColumnsSQL, in.Partition, where), args...)
+	rows, err := in.Tx.Query(ctx, users, args...)
 	if err == nil {
 		err = store.ScanUsersInto(rows, r.restoredUser, func(*badge.User) { added() })
 	}
 	if err != nil {
 		return fmt.Errorf("read the users of the baseline: %w", err)
 	}
-	rows, err = in.Tx.Query(ctx, fmt.Sprintf(`SELECT %s FROM badged.conversations_p%02d_baseline AS c WHERE %s`, store.ConversationColumns, in.Partition, where), args...)
+	rows, err = in.Tx.Query(ctx, conversations, args...)
 	if err == nil {
 		err = store.ScanConversationsInto(rows, r.restoredUser, func(u *badge.User, c *badge.Conversation) {
 			// As if just folded: the row is not in the target tables.

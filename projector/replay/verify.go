@@ -240,67 +240,23 @@ func (c *Comparison) where() (string, []any) {
 	return "user_id = ANY ($1::text[])", []any{c.Options.Users}
 }
 
-// Field is a column that is compared, and its value by the fold.
-type Field[T any] struct {
-	Name string
-	// sql is the column as text, empty for null.
-	sql string
-	Log func(T) string
-}
-
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// UserFields are the columns of a user besides its version.
-func UserFields() []Field[*badge.User] {
-	return []Field[*badge.User]{
-		{"total", `total::text`, func(u *badge.User) string { return number(u.Total) }},
-		{"mentions", `mentions::text`, func(u *badge.User) string { return number(u.Mentions) }},
-		{"categories", `categories::text`, func(u *badge.User) string { return u.Categories.String() }},
-		{"claims", `coalesce(claims::text, '')`, func(u *badge.User) string { return u.Claims.String() }},
-	}
-}
-
-// ConversationFields are the columns of a conversation besides its version.
-func ConversationFields() []Field[*badge.Conversation] {
-	return []Field[*badge.Conversation]{
-		{"read_seq", `read_seq::text`, func(c *badge.Conversation) string { return number(c.ReadSeq) }},
-		{"last_seq", `last_seq::text`, func(c *badge.Conversation) string { return number(c.LastSeq) }},
-		{"left_seq", `coalesce(left_seq::text, '')`, func(c *badge.Conversation) string {
-			if c.LeftSeq == badge.Never {
-				return ""
-			}
-			return number(c.LeftSeq)
-		}},
-		{"category", `category`, func(c *badge.Conversation) string { return c.Category }},
-		{"level", `level::text`, func(c *badge.Conversation) string { return string(c.Level) }},
-		{"marked_unread", `marked_unread::text`, func(c *badge.Conversation) string { return strconv.FormatBool(c.Marked) }},
-		{"unread", `unread::text`, func(c *badge.Conversation) string { return number(c.Unread.Len()) }},
-		{"mentions", `mentions::text`, func(c *badge.Conversation) string { return number(c.Mentions.Len()) }},
-		{"unread_set", `unread_set::text`, func(c *badge.Conversation) string { return c.Unread.Newest() }},
-		{"mention_set", `mention_set::text`, func(c *badge.Conversation) string { return c.Mentions.Newest() }},
-		{"recalled_set", `recalled_set::text`, func(c *badge.Conversation) string { return c.Recalled.String() }},
-		{"unread_block", `coalesce(unread_block::text, '')`, func(c *badge.Conversation) string { return c.Unread.BlockText() }},
-		{"mention_block", `coalesce(mention_block::text, '')`, func(c *badge.Conversation) string { return c.Mentions.BlockText() }},
-		{"unread_words", `coalesce(unread_words::text, '')`, func(c *badge.Conversation) string { return c.Unread.HexWords() }},
-		{"mention_words", `coalesce(mention_words::text, '')`, func(c *badge.Conversation) string { return c.Mentions.HexWords() }},
-		{"delivered_hour", `delivered_hour::text`, func(c *badge.Conversation) string { return number(c.DeliveredHour) }},
-	}
-}
-
-// columns returns the select list of fields, and the values that it scans
-// into.
-func columns[T any](fields []Field[T]) (sql string, values []string, targets []any) {
-	values = make([]string, len(fields))
-	for i, f := range fields {
-		sql += ", " + f.sql
+// texts returns the select list of columns as text, empty for null, and the
+// values that it scans into.
+func texts(columns []store.Column) (sql string, values []string, targets []any) {
+	values = make([]string, len(columns))
+	for i := range columns {
+		sql += fmt.Sprintf(", coalesce(%s::text, '')", columns[i].Name)
 		targets = append(targets, &values[i])
 	}
 	return sql, values, targets
 }
 
 func (c *Comparison) compareConversations(ctx context.Context, r *Replay) error {
-	fields := ConversationFields()
-	sql, values, targets := columns(fields)
+	var row store.ConversationRow
+	columns := row.Columns()[store.ConversationKey+1:]
+	sql, values, targets := texts(columns)
 	where, args := c.where()
 	rows, _ := c.In.Tx.Query(ctx, fmt.Sprintf(`SELECT user_id, conversation_id, version%s
 FROM badged.conversations_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
@@ -317,7 +273,8 @@ FROM badged.conversations_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 			log = badge.NewUser(userID).Conversation(id)
 		}
 		delete(u.Conversations, id)
-		differences := differing(fields, values, log)
+		row.Set(userID, log)
+		differences := differing(columns, values)
 		if v := c.Healed[userID]; !known && (v.version == 0 || len(differences) > 0 || !v.fits(version, 0)) {
 			c.found(Difference{UserID: userID, ConversationID: id, Field: rowField, Table: present, Log: absent})
 			return nil
@@ -350,8 +307,9 @@ FROM badged.conversations_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 }
 
 func (c *Comparison) compareUsers(ctx context.Context, r *Replay) error {
-	fields := UserFields()
-	sql, values, targets := columns(fields)
+	var row store.UserRow
+	columns := row.Columns()[store.UserKey+1:]
+	sql, values, targets := texts(columns)
 	where, args := c.where()
 	rows, _ := c.In.Tx.Query(ctx, fmt.Sprintf(`SELECT user_id, version%s
 FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
@@ -373,12 +331,13 @@ FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 		if want := v.user(log.Version); version != want {
 			c.found(Difference{UserID: id, Field: "version", Table: number(version), Log: number(want)})
 		}
-		for i := range fields {
-			if fields[i].Name == "categories" {
+		for i := range columns {
+			if columns[i].Name == "categories" {
 				values[i] = normalCategories(values[i])
 			}
 		}
-		for _, d := range differing(fields, values, log) {
+		row.Set(log)
+		for _, d := range differing(columns, values) {
 			d.UserID = id
 			c.found(d)
 		}
@@ -406,12 +365,12 @@ func normalCategories(text string) string {
 	return badge.NewCategoryTotals(totals).String()
 }
 
-// differing returns the fields of a row that differ from the log.
-func differing[T any](fields []Field[T], values []string, log T) []Difference {
+// differing returns the columns whose values differ from those of the table.
+func differing(columns []store.Column, table []string) []Difference {
 	var ds []Difference
-	for i, f := range fields {
-		if want := f.Log(log); values[i] != want {
-			ds = append(ds, Difference{Field: f.Name, Table: values[i], Log: want})
+	for i := range columns {
+		if log := columns[i].Text(); table[i] != log {
+			ds = append(ds, Difference{Field: columns[i].Name, Table: table[i], Log: log})
 		}
 	}
 	return slices.Clip(ds)

@@ -21,6 +21,7 @@ const (
 	foldFile    = "projector/internal/badge/fold.go"
 	claimsFile  = "projector/internal/badge/claims.go"
 	tablesFile  = "projector/internal/store/tables.go"
+	storeFile   = "projector/internal/store/store.sql"
 	batchFile   = "projector/internal/store/batch.go"
 	stepFile    = "projector/partition.go"
 	sweepFile   = "projector/expiry/sweep.go"
@@ -162,7 +163,7 @@ var mutants = []mutant{
 		"projector/internal/store/dedupreplay.go", "		d.Keys[0] = map[uuid.UUID]UserSet{}\n", "",
 	}}, pure},
 	{"the position moves without the rows", []edit{{batchFile, "size += t.QueueWrites(writes, Sorted(b.users)) + ", "size += "}}, inTables},
-	{"read_all does not load what it reads", []edit{{batchFile, "if len(m.ReadAll) > 0 {", "if false {"}}, fetched},
+	{"read_all does not load what it reads", []edit{{tablesFile, "if len(m.ReadAll) > 0 {", "if false {"}}, fetched},
 	{"a bad event is dropped silently", []edit{{
 		batchFile, "b.Dead = append(b.Dead, deadLetter{record: records[i], reason: err.Error()})", "",
 	}}, letters},
@@ -179,18 +180,18 @@ var mutants = []mutant{
 		repairFile, "WHERE r.era <> p.era OR r.late OR (r.transaction_id", "WHERE false AND (r.transaction_id",
 	}}, repaired},
 	{"the fence lets every owner through", []edit{{
-		tablesFile,
-		"AND last_processed_transaction_id = $1::bigint::text::xid8 AND offset_acked = $2\n",
+		storeFile,
+		"AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2\n",
 		"AND $1::bigint IS NOT NULL AND $2::bigint IS NOT NULL\n",
 	}}, fenced},
 	{"an owner ignores the fence", []edit{{
-		tablesFile, "(EXISTS (SELECT FROM moved), '` + codeFenced + `')`", "(EXISTS (SELECT FROM moved) OR true, '` + codeFenced + `')`",
+		storeFile, "(EXISTS (SELECT FROM moved), 'BD001')\n", "(EXISTS (SELECT FROM moved) OR true, 'BD001')\n",
 	}}, fenced},
 	{"an owner does not see that a generation of keys has begun", []edit{{
-		tablesFile, "= $3, '%[4]s')", ">= $3, '%[4]s')",
+		storeFile, "= $4, 'BD001')", ">= $4, 'BD001')",
 	}}, rotated},
 	{"an owner does not see that others changed rows", []edit{{
-		tablesFile, "AND revision = $2", "AND revision >= $2",
+		storeFile, "AND revision = $3", "AND revision >= $3",
 	}}, remembered},
 	{"an owner with an unknown position keeps its row cache", []edit{{
 		stepFile, "if p.cursor.Position != before || !p.state.Same(&state) {", "if p.cursor.Position != before && !p.state.Same(&state) && false {",
@@ -210,19 +211,19 @@ var mutants = []mutant{
 	}}, appended},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
 	{"an append forgets transactions above the last that has ended", []edit{{
-		tablesFile, "pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1)", "1, 0)",
+		storeFile, "pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1)", "1, 0)",
 	}}, appended},
 	{"an append forgets open transactions", []edit{{
-		tablesFile, "AS x WHERE x > o.last_processed_transaction_id AND x < pg_current_xact_id()", "AS x WHERE x > pg_current_xact_id() AND x < pg_current_xact_id()",
+		storeFile, "AS x WHERE x > o.last_processed_transaction_id AND x < pg_current_xact_id()", "AS x WHERE x > pg_current_xact_id() AND x < pg_current_xact_id()",
 	}}, appended},
 	{"an append forgets pending transactions", []edit{{
-		tablesFile, "WHERE NOT pg_visible_in_snapshot(x, pg_current_snapshot())", "WHERE false",
+		storeFile, "WHERE NOT pg_visible_in_snapshot(x, pg_current_snapshot())", "WHERE false",
 	}}, appended},
 	{"an append folds its events before others in the log", []edit{{
-		tablesFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
+		storeFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
 	}}, appended},
 	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "context.WithTimeout(ctx, turnPatience)", "context.WithTimeout(ctx, time.Hour)"}}, appended},
-	{"an append overlooks late events", []edit{{tablesFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
+	{"an append overlooks late events", []edit{{storeFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
 	{"the cache keeps users of a batch that failed", []edit{{batchFile, "{ c.Drop(b.users) }", "{}"}}, appended},
 	{"renumbering puts late events before the position", []edit{{
 		repairFile, "CASE WHEN late THEN passed ELSE transaction_id END, CASE WHEN late THEN passed_offset ELSE \"offset\" END,\n        late, ", "",
@@ -285,11 +286,11 @@ var mutants = []mutant{
 	}}, ahead},
 	{"a forged version is waited for", []edit{{mailboxFile, "	m.heard, m.heardEpoch, m.since = 0, \"\", 0\n", ""}}, ahead},
 	{"the epoch survives a restored Postgres", []edit{
-		{tablesFile, "AND revision = $2 AND incarnation = %[2]s", "AND revision = $2"},
+		{storeFile, "AND revision = $3 AND incarnation = {incarnation}", "AND revision = $3"},
 		{"projector/epoch.go", "case !p.state.SameLife:", "case false:"},
 	}, epochs},
 	{"a position that went back is accepted", []edit{{"projector/epoch.go", "case p.cursor.Before(p.reached):", "case false:"}}, epochs},
-	{"rows of a former epoch are written", []edit{{tablesFile, "require(epoch = $1 AND", "require($1::text IS NOT NULL AND"}}, epochs},
+	{"rows of a former epoch are written", []edit{{storeFile, "require(epoch = $2 AND", "require($2::text IS NOT NULL AND"}}, epochs},
 	{"each projector begins an epoch", []edit{{"projector/epoch.go", "if reason, begun = p.rewound(); !begun {", "if reason, begun = epochRestart, true; !begun {"}}, epochs},
 	{"any signature is accepted", []edit{{busKeysFile, "subtle.ConstantTimeCompare(signature[:], given) == 1", "subtle.ConstantTimeCompare(signature[:], given) >= 0"}}, signed},
 	{"a signature is accepted on any channel", []edit{{busKeysFile, "append([]byte(channel), 0)", "[]byte{0}"}}, signed},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 )
 
 // A set with more than MaxRanges ranges keeps the newest as ranges and the others
@@ -104,14 +105,14 @@ func rangesOf(words []word) []SeqRange {
 	return ranges
 }
 
-// encodeWords returns words as they are stored, "" for none. First come eight
+// encodeWords returns words as they are stored, nil for none. First come eight
 // bytes with the least seq, for SQL. Each word follows: its distance from the
 // end of the one before, doubled, plus one for a run of full words; then its
 // bits in eight bytes, or the length of the run. Numbers are varints, bytes
 // are big-endian.
-func encodeWords(words []word) string {
+func encodeWords(words []word) []byte {
 	if len(words) == 0 {
-		return ""
+		return nil
 	}
 	first := words[0]
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+10*len(words)), uint64(first.index*wordBits+int64(bits.TrailingZeros64(first.bits)))) //nolint:gosec // not negative
@@ -125,7 +126,7 @@ func encodeWords(words []word) string {
 		}
 		b = binary.BigEndian.AppendUint64(binary.AppendUvarint(b, distance), w.bits)
 	}
-	return string(b)
+	return b
 }
 
 var errWords = errors.New("not a bitmap of seqs")
@@ -179,27 +180,28 @@ func (s *BoundedSet) Newest() string {
 	return newest.String()
 }
 
-// Words returns the older ranges as they are stored, "" for none.
-func (s *BoundedSet) Words() string { return encodeWords(wordsOf(s.older())) }
-
-// HexWords returns the older ranges as Postgres shows them, "" for none.
-func (s *BoundedSet) HexWords() string {
-	words := s.Words()
-	if words == "" {
+// Words returns the older ranges as Postgres prints a bytea, "" for none.
+func (s *BoundedSet) Words() string {
+	words := encodeWords(wordsOf(s.older()))
+	if words == nil {
 		return ""
 	}
-	return `\x` + hex.EncodeToString([]byte(words))
+	return `\x` + hex.EncodeToString(words)
 }
 
 // ParseBoundedSet reads what Newest, Words and BlockText return.
-func ParseBoundedSet(newest string, words []byte, blockText string) (s BoundedSet, err error) {
+func ParseBoundedSet(newest, words, blockText string) (s BoundedSet, err error) {
 	if s.RangeSet, err = ParseRangeSet(newest); err != nil {
 		return s, err
 	}
-	if len(words) > 0 {
-		decoded, err := decodeWords(words)
+	if words != "" {
+		stored, err := hex.DecodeString(strings.TrimPrefix(words, `\x`))
 		if err != nil {
-			return s, fmt.Errorf("%x: %w", words, err)
+			return s, fmt.Errorf("words %s: %w", words, err)
+		}
+		decoded, err := decodeWords(stored)
+		if err != nil {
+			return s, fmt.Errorf("words %s: %w", words, err)
 		}
 		older := rangesOf(decoded)
 		for _, r := range older {

@@ -120,9 +120,13 @@ func (s *PartitionState) Same(t *PartitionState) bool {
 	return s.Epoch == t.Epoch && s.revision == t.revision && s.Generation == t.Generation && s.SameLife && t.SameLife
 }
 
-// Targets returns the scan targets for StateSQL.
-func (s *PartitionState) Targets() []any {
-	return []any{&s.Epoch, &s.revision, &s.Generation, &s.SameLife, &s.ReadAt}
+// LoadState reads the state of a partition.
+func LoadState(ctx context.Context, q events.Querier, partition int) (s PartitionState, err error) {
+	err = q.QueryRow(ctx, statements.Get("read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.SameLife, &s.ReadAt)
+	if err != nil {
+		return s, fmt.Errorf("read the state of partition %d: %w", partition, err)
+	}
+	return s, nil
 }
 
 // Commit folds b into the tables in one transaction, which it sends in one
@@ -170,18 +174,7 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, known Partitio
 	if len(b.repeats.had) > 0 {
 		loads.Queue(FindKeysSQL(t.partition, b.Generation), b.repeats.Keys()).Query(b.repeats.scan)
 	}
-	m := &b.missing
-	if len(m.Users) > 0 {
-		loads.Queue(t.LoadUsersSQL, m.Users).Query(func(rows pgx.Rows) error { return ScanUsers(rows, b.users) })
-	}
-	if len(m.PairUsers) > 0 {
-		loads.Queue(t.LoadConversationsSQL, m.PairUsers, m.PairConversations).
-			Query(func(rows pgx.Rows) error { return ScanConversations(rows, b.users) })
-	}
-	if len(m.ReadAll) > 0 {
-		loads.Queue(t.LoadUnreadSQL, m.ReadAll).
-			Query(func(rows pgx.Rows) error { return ScanConversations(rows, b.users) })
-	}
+	t.QueueLoads(loads, &b.missing, b.users)
 }
 
 // Fold folds the events in memory, once their rows are loaded.
@@ -220,17 +213,17 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}
-	writes.Queue(t.requireStateSQL, b.known.Epoch, b.known.revision, b.known.Generation)
+	writes.Queue(statements.Get("require the state"), t.partition, b.known.Epoch, b.known.revision, b.known.Generation)
 	if len(b.late) > 0 {
 		ids, offsets := make([]int64, len(b.late)), make([]int64, len(b.late))
 		for i, p := range b.late {
 			ids[i], offsets[i] = p.TransactionID, p.Offset
 		}
 		size += 2 * (8 + 4) * len(b.late)
-		writes.Queue(moveLateSQL, t.partition, ids, offsets, b.From.TransactionID, b.From.Offset)
+		writes.Queue(statements.Get("move late events"), t.partition, ids, offsets, b.From.TransactionID, b.From.Offset)
 	}
 	if b.Begins {
-		writes.Queue(beginGenerationSQL, t.partition, b.Generation, b.From.TransactionID, b.From.Offset)
+		writes.Queue(statements.Get("begin a generation"), t.partition, b.Generation, b.From.TransactionID, b.From.Offset)
 	}
 	if keys := b.likelyNew(); len(keys) > 0 {
 		const key = 20 + 12 // bytes, roughly
@@ -240,7 +233,7 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	}
 	size += t.QueueWrites(writes, Sorted(b.users)) + b.repeats.queue(writes, t.partition, b.Generation)
 	for _, d := range b.Dead {
-		writes.Queue(buryDeadLetterSQL, t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
+		writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
 			d.record.UUID, textOrNull(d.record.Payload), d.reason)
 	}
 	b.queueLateFold(writes, t.partition)
@@ -266,7 +259,7 @@ func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsu
 // memory only.
 func (b *Batch) Abandon(c *Cache) { c.Drop(b.users) }
 
-// Codes of the errors that badged.require raises. Postgres leaves class BD to
+// Codes of the errors that badged.require raises, as in store.sql. Postgres leaves class BD to
 // its users.
 const (
 	codeFenced   = "BD001"

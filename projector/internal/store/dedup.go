@@ -44,10 +44,7 @@ type Generation struct {
 // LoadGenerations returns every generation that a partition ever had, in
 // order: they tell how each duplicate in its log was decided.
 func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Generation, error) {
-	rows, err := q.Query(ctx, `SELECT generation, transaction_id::text::bigint, "offset"
-FROM badged.dedup_generations
-WHERE partition_id = $1
-ORDER BY generation`, partition)
+	rows, err := q.Query(ctx, statements.Get("read the generations"), partition)
 	if err != nil {
 		return nil, fmt.Errorf("read the generations of keys of partition %d: %w", partition, err)
 	}
@@ -60,9 +57,6 @@ ORDER BY generation`, partition)
 	}
 	return generations, nil
 }
-
-const beginGenerationSQL = `INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
-VALUES ($1, $2, $3::bigint::text::xid8, $4)`
 
 // RememberNewKeysSQL inserts the keys $1 with the users $2 into a generation.
 // It fails if one of them is not new: with a unique violation if the generation

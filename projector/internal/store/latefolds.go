@@ -19,32 +19,10 @@ import (
 // lateFold is the longest delay between append and fold that is not recorded.
 const lateFold = time.Second
 
-// recordLateFoldSQL records that a batch of partition $1 folded late the
-// events after position $2, $3 up to $4, $5. Batches within a second share a
-// record, so there are at most two rows per second: one without a time ends
-// the events folded in time before, one ends the late events.
-const recordLateFoldSQL = `WITH last AS (
-    SELECT number, transaction_id, "offset", since FROM badged.late_folds
-    WHERE partition_id = $1::smallint ORDER BY number DESC LIMIT 1
-), merged AS (
-    UPDATE badged.late_folds AS l
-    SET transaction_id = $4::bigint::text::xid8, "offset" = $5, folded_at = clock_timestamp()
-    FROM last
-    WHERE l.partition_id = $1 AND l.number = last.number AND (last.transaction_id, last."offset") = ($2::bigint::text::xid8, $3::bigint)
-      AND l.folded_at IS NOT NULL AND last.since > clock_timestamp() - interval '1 second'
-    RETURNING 1
-)
-INSERT INTO badged.late_folds (partition_id, number, transaction_id, "offset", folded_at)
-SELECT $1, coalesce((SELECT number FROM last), 0) + place.n, place.transaction_id::text::xid8, place."offset",
-       CASE WHEN place.n = 2 THEN clock_timestamp() END
-FROM (VALUES (1, $2::bigint, $3::bigint), (2, $4::bigint, $5::bigint)) AS place (n, transaction_id, "offset")
-WHERE NOT EXISTS (SELECT FROM merged)
-  AND (place.n = 2 OR NOT EXISTS (SELECT FROM last WHERE (last.transaction_id, last."offset") = ($2::bigint::text::xid8, $3::bigint)))`
-
 // queueLateFold adds the record of b to writes if it is late.
 func (b *Batch) queueLateFold(writes *pgx.Batch, partition int) {
 	if b.readAt.Sub(b.Oldest) > lateFold {
-		writes.Queue(recordLateFoldSQL, partition, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset)
+		writes.Queue(statements.Get("record a late fold"), partition, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset)
 	}
 }
 
@@ -63,8 +41,7 @@ type lateRecord struct {
 
 // LoadFoldTimes reads the late-fold records of a partition.
 func LoadFoldTimes(ctx context.Context, q events.Querier, partition int) (*FoldTimes, error) {
-	rows, err := q.Query(ctx, `SELECT transaction_id::text::bigint, "offset", folded_at
-FROM badged.late_folds WHERE partition_id = $1 ORDER BY number`, partition)
+	rows, err := q.Query(ctx, statements.Get("read the late folds"), partition)
 	if err != nil {
 		return nil, fmt.Errorf("read the late folds of partition %d: %w", partition, err)
 	}

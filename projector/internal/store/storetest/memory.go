@@ -120,7 +120,7 @@ func Reload(t T, u *badge.User) *badge.User {
 			t.Fatal(err)
 		}
 		for _, set := range []*badge.BoundedSet{&stored.Unread, &stored.Mentions} {
-			if *set, err = badge.ParseBoundedSet(set.Newest(), []byte(set.Words()), set.BlockText()); err != nil {
+			if *set, err = badge.ParseBoundedSet(set.Newest(), set.Words(), set.BlockText()); err != nil {
 				t.Fatal(err)
 			}
 		}

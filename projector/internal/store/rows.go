@@ -1,0 +1,121 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// UserKey and ConversationKey are how many columns the keys of the rows have,
+// without the partition. They come first, and the version follows.
+const (
+	UserKey         = 1
+	ConversationKey = 2
+)
+
+// UserRow is a row of badged.users.
+type UserRow struct {
+	id                       string
+	version, total, mentions int64
+	categories, claims       string
+}
+
+// Columns returns the columns of r, whatever it becomes.
+func (r *UserRow) Columns() []Column {
+	return []Column{
+		{Name: "user_id", at: &r.id},
+		{Name: "version", at: &r.version},
+		{Name: "total", at: &r.total},
+		{Name: "mentions", at: &r.mentions},
+		{Name: "categories", at: &r.categories, kind: "jsonb"},
+		{Name: "claims", at: &r.claims, kind: "jsonb", usual: "", null: true},
+	}
+}
+
+// Set makes r the row of a user.
+func (r *UserRow) Set(u *badge.User) {
+	*r = UserRow{u.ID, u.Version, u.Total, u.Mentions, u.Categories.String(), u.Claims.String()}
+}
+
+// restore sets u to the state of its row.
+func (r *UserRow) restore(u *badge.User) (err error) {
+	u.Version, u.Total, u.Mentions = r.version, r.total, r.mentions
+	var totals map[string]int64
+	if err := json.Unmarshal([]byte(r.categories), &totals); err != nil {
+		return fmt.Errorf("categories of user %q: %w", r.id, err)
+	}
+	u.Categories = badge.NewCategoryTotals(totals)
+	if u.Claims, err = badge.ParseClaims(r.claims); err != nil {
+		return fmt.Errorf("claims of user %q: %w", r.id, err)
+	}
+	return nil
+}
+
+// ConversationRow is a row of badged.conversations.
+type ConversationRow struct {
+	userID, id                         string
+	version, readSeq, lastSeq, leftSeq int64
+	category, level                    string
+	marked                             bool
+	unread, mentions, deliveredHour    int64
+	unreadSet, mentionSet, recalledSet string
+	unreadWords, mentionWords          string
+	unreadBlock, mentionBlock          string
+}
+
+// Columns returns the columns of r, whatever it becomes.
+func (r *ConversationRow) Columns() []Column {
+	return []Column{
+		{Name: "user_id", at: &r.userID},
+		{Name: "conversation_id", at: &r.id},
+		{Name: "version", at: &r.version},
+		{Name: "read_seq", at: &r.readSeq},
+		{Name: "last_seq", at: &r.lastSeq},
+		{Name: "left_seq", at: &r.leftSeq, usual: int64(badge.Never), null: true},
+		{Name: "category", at: &r.category},
+		{Name: "level", at: &r.level, kind: "badged.level", usual: string(events.LevelAll)},
+		{Name: "marked_unread", at: &r.marked, usual: false},
+		{Name: "unread", at: &r.unread, derived: true},
+		{Name: "mentions", at: &r.mentions, derived: true, usual: int64(0)},
+		{Name: "unread_set", at: &r.unreadSet, kind: "int8multirange"},
+		{Name: "mention_set", at: &r.mentionSet, kind: "int8multirange", usual: badge.EmptySet},
+		{Name: "recalled_set", at: &r.recalledSet, kind: "int8multirange", usual: badge.EmptySet},
+		{Name: "unread_block", at: &r.unreadBlock, kind: "bigint[]", usual: "", null: true},
+		{Name: "mention_block", at: &r.mentionBlock, kind: "bigint[]", usual: "", null: true},
+		{Name: "delivered_hour", at: &r.deliveredHour},
+		{Name: "unread_words", at: &r.unreadWords, kind: "bytea", usual: "", null: true},
+		{Name: "mention_words", at: &r.mentionWords, kind: "bytea", usual: "", null: true},
+	}
+}
+
+// Set makes r the row of a conversation of a user.
+func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
+	*r = ConversationRow{
+		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq,
+		category: c.Category, level: string(c.Level), marked: c.Marked, deliveredHour: c.DeliveredHour,
+		unread: c.Unread.Len(), unreadSet: c.Unread.Newest(), unreadWords: c.Unread.Words(), unreadBlock: c.Unread.BlockText(),
+		mentions: c.Mentions.Len(), mentionSet: c.Mentions.Newest(), mentionWords: c.Mentions.Words(), mentionBlock: c.Mentions.BlockText(),
+		recalledSet: c.Recalled.String(),
+	}
+}
+
+// conversation returns the conversation of the row.
+func (r *ConversationRow) conversation() (*badge.Conversation, error) {
+	c := &badge.Conversation{
+		ID: r.id, Version: r.version, ReadSeq: r.readSeq, LastSeq: r.lastSeq, LeftSeq: r.leftSeq,
+		Category: r.category, Level: events.Level(r.level), Marked: r.marked, DeliveredHour: r.deliveredHour,
+	}
+	var err error
+	if c.Recalled, err = badge.ParseRangeSet(r.recalledSet); err == nil {
+		c.Unread, err = badge.ParseBoundedSet(r.unreadSet, r.unreadWords, r.unreadBlock)
+	}
+	if err == nil {
+		c.Mentions, err = badge.ParseBoundedSet(r.mentionSet, r.mentionWords, r.mentionBlock)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("conversation %q of user %q: %w", r.id, r.userID, err)
+	}
+	return c, nil
+}

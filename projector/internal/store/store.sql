@@ -1,0 +1,182 @@
+-- What batches read and write. pNN stands for a partition. The statements on
+-- rows of users and of conversations are templates; the words in capitals are
+-- replaced.
+
+-- name: incarnation
+-- Identifies the running Postgres: its timeline, which a promotion and a
+-- point-in-time recovery change, and the start of its postmaster, without which
+-- no data directory is put back and no crash loses commits. It works on a
+-- primary only, for every role.
+left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
+
+-- name: present generation
+(SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = $1)
+
+-- name: read the state
+SELECT epoch, revision, {present generation}, incarnation = {incarnation}, clock_timestamp()
+FROM badged.partitions WHERE partition_id = $1
+
+-- name: require the state
+SELECT badged.require(epoch = $2 AND revision = $3 AND incarnation = {incarnation}, 'BD002'),
+       badged.require({present generation} = $4, 'BD001')
+FROM badged.partitions WHERE partition_id = $1
+
+-- name: at the position
+-- True of the row of the position if it is ($1, $2).
+o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
+
+-- name: move
+-- The fence: moves the position from ($1, $2) to ($3, $4), with the pending
+-- transactions $5. It fails if the position is elsewhere: another owner was
+-- faster.
+WITH moved AS (
+    UPDATE badged.events_pNN_offsets AS o
+    SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[]
+    WHERE {at the position}
+    RETURNING 1
+)
+SELECT badged.require(EXISTS (SELECT FROM moved), 'BD001')
+
+-- name: opened since
+-- The transactions that may be open behind the position. The snapshot is taken
+-- after the id of this transaction. It lists the open transactions below xmax,
+-- the last that has completed plus one; any from there up to the own id may be
+-- open too.
+SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x > o.last_processed_transaction_id AND x < pg_current_xact_id()
+            UNION
+            SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1) AS x
+            ORDER BY 1
+
+-- name: move to the end
+UPDATE badged.events_pNN_offsets AS o
+    SET last_processed_transaction_id = pg_current_xact_id(),
+        offset_acked = (SELECT max("offset") FROM badged.events_pNN WHERE transaction_id = pg_current_xact_id())
+
+-- name: nothing else is left
+{at the position}
+      AND NOT EXISTS (SELECT FROM badged.events_pNN
+                      WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
+                        AND transaction_id <> pg_current_xact_id())
+
+-- name: moved to
+RETURNING last_processed_transaction_id::text::bigint AS id, offset_acked, pending::text[]::bigint[] AS pending
+
+-- name: require the move
+SELECT badged.require(EXISTS (SELECT FROM moved), 'BD001'), id, offset_acked, pending
+FROM (SELECT) AS one LEFT JOIN moved ON true
+
+-- name: move past an append
+-- The fence of a transaction that has appended to the log what it folds. It
+-- moves the position from ($1, $2) to the last row of the transaction, and
+-- returns that with the pending transactions. It fails if the log has any other
+-- row that is not folded. No transactions may be pending at ($1, $2).
+WITH moved AS (
+    {move to the end},
+        pending = ARRAY(
+            {opened since})
+    WHERE {nothing else is left}
+    {moved to}
+)
+{require the move}
+
+-- name: move past an append with pending transactions
+WITH moved AS (
+    {move to the end},
+        pending = ARRAY(
+            SELECT x FROM unnest(o.pending) AS x WHERE NOT pg_visible_in_snapshot(x, pg_current_snapshot())
+            UNION
+            {opened since})
+    WHERE {nothing else is left}
+      AND NOT EXISTS (SELECT FROM badged.events_pNN WHERE transaction_id = ANY (o.pending))
+    {moved to}
+)
+{require the move}
+
+-- name: move late events
+-- Moves the events at the places ($2, $3) right behind the position ($4, $5),
+-- in their order.
+SELECT badged.move_late($1, $2, $3, $4, $5)
+
+-- name: read rows
+-- COLUMNS are those of TABLE. A condition or a join follows.
+SELECT COLUMNS FROM TABLE
+
+-- name: load rows
+COPY TABLE (partition_id, NAMES) FROM STDIN WITH (NULL '')
+
+-- name: of users
+WHERE user_id = ANY ($1::text[])
+
+-- name: by key
+JOIN unnest($1::text[], $2::text[]) AS k (user_id, conversation_id) USING (user_id, conversation_id)
+
+-- name: to be read
+-- The conversations that user.read_all can change.
+{of users} AND (read_seq < last_seq OR marked_unread)
+
+-- name: insert rows
+-- Into TABLE of PARTITION, with columns NAMES. PARAMETERS are values, or arrays
+-- that are unnested side by side: functions in a FROM clause would each be
+-- materialized first. Shorter arrays are padded with null. STORED are the values
+-- of the columns.
+INSERT INTO TABLE (partition_id, NAMES)
+SELECT PARTITION, STORED
+FROM (SELECT PARAMETERS) AS r
+
+-- name: update rows
+-- Fails unless every row exists.
+WITH updated AS (
+    UPDATE TABLE AS t
+    SET CHANGES
+    FROM (SELECT PARAMETERS) AS r
+    WHERE SAME_KEY
+    RETURNING 1
+)
+SELECT badged.expect_rows((SELECT count(*) FROM updated), COUNT)
+
+-- name: bury a dead letter
+INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
+VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)
+
+-- name: reset the expiry sweep
+-- The next sweep looks at all conversations of the partition again. Run it in a
+-- transaction that folds old events, or writes rows other than by folding: the
+-- rows may lie behind the progress of the sweep.
+DELETE FROM badged.expiry_progress WHERE partition_id = $1
+
+-- name: read the generations
+SELECT generation, transaction_id::text::bigint, "offset"
+FROM badged.dedup_generations
+WHERE partition_id = $1
+ORDER BY generation
+
+-- name: begin a generation
+INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
+VALUES ($1, $2, $3::bigint::text::xid8, $4)
+
+-- name: record a late fold
+-- A batch of partition $1 folded late the events after position ($2, $3) up to
+-- ($4, $5). Batches within a second share a record, so there are at most two
+-- rows per second: one without a time ends the events folded in time before, one
+-- ends the late events.
+WITH last AS (
+    SELECT number, transaction_id, "offset", since FROM badged.late_folds
+    WHERE partition_id = $1::smallint ORDER BY number DESC LIMIT 1
+), merged AS (
+    UPDATE badged.late_folds AS l
+    SET transaction_id = $4::bigint::text::xid8, "offset" = $5, folded_at = clock_timestamp()
+    FROM last
+    WHERE l.partition_id = $1 AND l.number = last.number AND (last.transaction_id, last."offset") = ($2::bigint::text::xid8, $3::bigint)
+      AND l.folded_at IS NOT NULL AND last.since > clock_timestamp() - interval '1 second'
+    RETURNING 1
+)
+INSERT INTO badged.late_folds (partition_id, number, transaction_id, "offset", folded_at)
+SELECT $1, coalesce((SELECT number FROM last), 0) + place.n, place.transaction_id::text::xid8, place."offset",
+       CASE WHEN place.n = 2 THEN clock_timestamp() END
+FROM (VALUES (1, $2::bigint, $3::bigint), (2, $4::bigint, $5::bigint)) AS place (n, transaction_id, "offset")
+WHERE NOT EXISTS (SELECT FROM merged)
+  AND (place.n = 2 OR NOT EXISTS (SELECT FROM last WHERE (last.transaction_id, last."offset") = ($2::bigint::text::xid8, $3::bigint)))
+
+-- name: read the late folds
+SELECT transaction_id::text::bigint, "offset", folded_at
+FROM badged.late_folds WHERE partition_id = $1 ORDER BY number
