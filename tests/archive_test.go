@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // cutLog ends the current range of every partition's log, and waits until no
@@ -228,7 +229,7 @@ func TestArchiveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := t.TempDir()
-	other := newDatabase(t)
+	other := pgtest.NewDB(t, pgtest.Template{}) // those of one template have the same log
 	must(t, "migrate", "up", "--database-url="+other)
 	must(t, archiving(other, foreign)...)
 	refused := func(dir, want string) {

@@ -91,7 +91,6 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 // are refused as a whole, and other requests are accepted.
 func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	database := newDatabase(t)
-	must(t, "migrate", "up", "--database-url="+database)
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +134,7 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 
 // Publishers that wait only for answers get every event in, once.
 func TestFloodOfPublishers(t *testing.T) {
-	const publishers, requests, each = 24, 12, 400
+	const publishers, requests, each = 24, 3, 400
 	p := serve(t, newDatabase(t), "--max-lag=1s")
 	errs := make(chan error, publishers)
 	for i := range publishers {

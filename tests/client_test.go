@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // frame is any frame of the server.
@@ -60,10 +61,23 @@ type client struct {
 	err     error   // how the connection ended
 }
 
-// token returns a client token made by the binary.
+// token returns a token made with another library, as a chat backend would.
 func token(t *testing.T, user string) string {
 	t.Helper()
-	return strings.TrimSpace(must(t, "token", user))
+	return tokenUntil(t, user, time.Now().Add(time.Hour).Unix())
+}
+
+// tokenUntil is token with the second in which it expires.
+func tokenUntil(t *testing.T, user string, exp int64) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": exp})
+	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
+	token.Header["kid"] = kid
+	signed, err := token.SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
 }
 
 // connect connects to a gateway as a user without a state.

@@ -75,7 +75,6 @@ func roles(t *testing.T, database string, redis *privateredis.Server, more ...st
 // rolesOver is roles with the URL of any kind of Redis.
 func rolesOver(t *testing.T, database, redisURL string, more ...string) map[string]*process {
 	t.Helper()
-	must(t, "migrate", "up", "--database-url="+database)
 	processes := map[string]*process{}
 	for _, role := range []string{"projector", "api", "gateway"} {
 		processes[role] = serve(t, database, append([]string{"--redis-url=" + redisURL, "--roles=" + role}, more...)...)

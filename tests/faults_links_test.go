@@ -128,7 +128,6 @@ const duringFault = 30
 // state in Postgres.
 func TestFaultsOfLinks(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
-	must(t, "migrate", "up", "--database-url="+database)
 	links := map[string]*link{}
 	over := func(name, to string) (url string) {
 		links[name], url = newLink(t, to)

@@ -49,7 +49,6 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 // that no gateway uses.
 func TestUpdateLostByRedisIsHealed(t *testing.T) {
 	database, redis, elsewhere := newDatabase(t), newRedis(t), newRedis(t)
-	must(t, "migrate", "up", "--database-url="+database)
 	serve(t, database, "--redis-url="+elsewhere.URL(), "--roles=projector")
 	front := serve(t, database, "--redis-url="+redis.URL(), "--roles=api,gateway", "--reconcile-interval=1s")
 	ann := connect(t, front.url, "ann")

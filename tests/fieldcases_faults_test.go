@@ -174,7 +174,6 @@ func (l *slowLine) carry(front, back net.Conn) {
 // from the bus. Reconciliation is off.
 func laggingReader(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
-	must(t, "migrate", "up", "--database-url="+database)
 	line, through := newSlowLine(t, database)
 	back := serve(t, database, "--redis-url="+redis.URL(), "--roles=api,projector")
 	front := serve(t, through, "--redis-url="+redis.URL(), "--roles=gateway", "--reconcile-interval=1h")
@@ -202,7 +201,7 @@ func laggingReader(t *testing.T) {
 func subscribeRace(t *testing.T) {
 	p := serve(t, newDatabase(t), "--reconcile-interval=1h")
 	const messages, most = 200, 60
-	jwt := sign(t, "ann")
+	jwt := token(t, "ann")
 	var story []string
 	for seq := 1; seq <= messages; seq++ {
 		story = append(story, delivered("race", seq, `"ann"`))
@@ -237,7 +236,6 @@ func subscribeRace(t *testing.T) {
 // migration runs, as a later release may bring.
 func migrationUnderLoad(t *testing.T) {
 	url := newDatabase(t)
-	must(t, "migrate", "up", "--database-url="+url)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

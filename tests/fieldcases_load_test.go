@@ -123,7 +123,7 @@ func hotRoom(t *testing.T) {
 	}
 	position := p.mustPost(room(messages+1, 2*messages)...)
 	readAll()
-	newcomer := connectWith(t, p.url, sign(t, members[1]))
+	newcomer := connect(t, p.url, members[1])
 	newcomer.await("a snapshot", func() bool { return newcomer.version > 0 })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func markAllReadStorm(t *testing.T) {
 		t.Fatalf("before the storm the total is %d", n)
 	}
 
-	phone := connectWith(t, p.url, sign(t, bob))
+	phone := connect(t, p.url, bob)
 	phone.awaitTotal(0)
 	var live []string
 	for seq := 1; seq <= 100; seq++ {
@@ -248,7 +248,7 @@ func wave(conversations, seq int, user string) (story []string) {
 // takes so long that it is closed for it, it reconnects.
 func queueOverflow(t *testing.T) {
 	p := serve(t, newDatabase(t))
-	slow := stall(t, p.url, sign(t, "ann"))
+	slow := stall(t, p.url, token(t, "ann"))
 	const conversations, rounds = 300, 30
 	position := ""
 	for seq := 1; seq <= rounds; seq++ {
@@ -295,8 +295,8 @@ func slowClientMemory(t *testing.T) {
 		_, _, page := request(t, http.MethodGet, p.url+"/metrics", "", "")
 		return metric(t, page, "go_memstats_heap_inuse_bytes")
 	}
-	awake := connectWith(t, p.url, sign(t, "bob"))
-	jwt := sign(t, "ann")
+	awake := connect(t, p.url, "bob")
+	jwt := token(t, "ann")
 	for range 200 {
 		stall(t, p.url, jwt)
 	}
@@ -328,7 +328,7 @@ func restartHerd(t *testing.T) {
 	}
 	herd := make([]*client, herdSize)
 	for i := range herd {
-		herd[i] = connectWith(t, p.url, sign(t, ids[i%len(ids)]))
+		herd[i] = connect(t, p.url, ids[i%len(ids)])
 	}
 	for _, c := range herd {
 		c.awaitTotal(conversations)

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/golang-jwt/jwt/v5"
 )
 
 // fieldCase is a way in which unread counts went wrong in another system.
@@ -121,19 +118,6 @@ func TestFieldCase(t *testing.T) {
 			c.tell(t)
 		})
 	}
-}
-
-// sign returns a token made with another library, as a chat backend would.
-func sign(t *testing.T, user string) string {
-	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})
-	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
-	token.Header["kid"] = kid
-	signed, err := token.SignedString([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
 }
 
 // read, recalled and left are events other than deliveries; users are given as
@@ -291,7 +275,7 @@ func everyReaderSays(t *testing.T, database string, p *process, user, position s
 		t.Errorf("the list of %s has %v, want %v", user, got, want)
 	}
 
-	fresh := connectWith(t, p.url, sign(t, user))
+	fresh := connect(t, p.url, user)
 	fresh.awaitTotal(sum)
 	fresh.mu.Lock()
 	if held := withUnread(fresh.unread); !maps.Equal(held, want) {

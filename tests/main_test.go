@@ -268,8 +268,17 @@ func must(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// newDatabase returns the URL of an empty database.
-func newDatabase(t *testing.T) string { return pgtest.NewDB(t, pgtest.Template{}) }
+// newDatabase returns the URL of a migrated database.
+func newDatabase(t *testing.T) string {
+	return pgtest.NewDB(t, pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+		cmd := exec.CommandContext(ctx, binary, "migrate", "up", "--database-url="+url)
+		cmd.Env = environment()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("badged migrate up: %w\n%s", err, out)
+		}
+		return nil
+	}})
+}
 
 // newRedis returns a new Redis for this test.
 func newRedis(t *testing.T) *privateredis.Server {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // pgBouncer runs a PgBouncer in front of a database and returns the URL
@@ -91,7 +93,7 @@ func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 
 // With only pool_mode = session set, everything works.
 func TestPgBouncerInSessionMode(t *testing.T) {
-	database := newDatabase(t)
+	database := pgtest.NewDB(t, pgtest.Template{})
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 60")
 	must(t, "migrate", "up", "--database-url="+through)
 	if said, code := checkConnect(t, "--database-url="+through); code != 0 || !strings.Contains(said, "behind a session pooler") {
@@ -119,7 +121,6 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 		{"pool_mode = transaction", "default_pool_size = 1", "ignore_startup_parameters = enable_seqscan, enable_hashjoin, enable_mergejoin, plan_cache_mode, idle_session_timeout"},
 	} {
 		database := newDatabase(t)
-		must(t, "migrate", "up", "--database-url="+database)
 		through := pgBouncer(t, database, settings...)
 		const want = "gives each transaction another session of Postgres"
 		if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "failure  Postgres: ") || !strings.Contains(said, want) {
@@ -139,7 +140,6 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 // A pooler without a second session is reported too.
 func TestPgBouncerWithOneSession(t *testing.T) {
 	database := newDatabase(t)
-	must(t, "migrate", "up", "--database-url="+database)
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 1")
 	if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "no second session of Postgres free for badged") {
 		t.Errorf("config check exits with %d and prints\n%s", code, said)

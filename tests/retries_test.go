@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // A retry with more users: an event names three users, then with the same id
@@ -21,7 +23,7 @@ func TestRetriesThatNameMoreUsers(t *testing.T) {
 	list := func(users []string) string { return `"` + strings.Join(users, `","`) + `"` }
 	for _, partitions := range []int{1, 16} {
 		t.Run(fmt.Sprintf("%d partitions", partitions), func(t *testing.T) {
-			database := newDatabase(t)
+			database := pgtest.NewDB(t, pgtest.Template{})
 			must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+database)
 			p := serve(t, database)
 			// Each conversation gets one type twice. In between the first

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/golang-jwt/jwt/v5"
 )
 
 // A fresh token that expires before the one that it replaces ends the
@@ -62,18 +61,8 @@ func TestCommandAfterItsTokenExpires(t *testing.T) {
 // A token that expires after the last RFC 3339 time is refused with a reason.
 func TestTokenThatEndsAfterTheYear9999(t *testing.T) {
 	p := gatewayAlone(t)
-	signed := func(exp any) string {
-		token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "ann", "exp": exp})
-		kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
-		token.Header["kid"] = kid
-		text, err := token.SignedString([]byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	connectWith(t, p.url, signed(253402300799)).awaitTotal(0)
-	late := signed(253402300800)
+	connectWith(t, p.url, tokenUntil(t, "ann", 253402300799)).awaitTotal(0)
+	late := tokenUntil(t, "ann", 253402300800)
 	c := connectWith(t, p.url, late)
 	if code := c.awaitEnd(); code != 4001 {
 		t.Errorf("the connection ended with %d", code)

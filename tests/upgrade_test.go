@@ -53,7 +53,8 @@ func previousRelease(t *testing.T) (program string) {
 	dir := t.TempDir()
 	unpack(t, sources, dir)
 	program = filepath.Join(dir, "badged-previous")
-	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-buildvcs=false", "-o", program, "./cmd/badged")
+	// Without the paths of the temporary directory, Go caches the build.
+	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/badged")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the release before: %v\n%s", err, out)

@@ -339,7 +339,7 @@ var archiveStages = []struct {
 	{name: "after copying users", done: 4},
 	{name: "when it becomes the baseline", trigger: `AFTER INSERT ON badged.baselines`},
 	{name: "when files are noted", trigger: `AFTER INSERT ON badged.archived_files`},
-	{name: "when the baseline is committed", trigger: `commit`},
+	{name: "when the baseline is committed", trigger: `AFTER INSERT ON badged.baselines DEFERRABLE`},
 	{name: "when ranges are dropped", trigger: `AFTER DELETE ON badged.log_ranges`},
 }
 
@@ -355,16 +355,7 @@ func TestArchiveKilledAnywhere(t *testing.T) {
 				d.EndRange(t, 0)
 			}
 			right := d.Dump(t)
-			if stage.trigger != "" {
-				create := `CREATE TRIGGER fault ` + stage.trigger + ` FOR EACH STATEMENT`
-				if stage.trigger == "commit" {
-					create = `CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON badged.baselines DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
-				}
-				d.Exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';
-END $$`)
-				d.Exec(t, create+` EXECUTE FUNCTION fault()`)
-			}
+			end := d.KillAt(t, stage.trigger, "badged archive")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			planned, done := 0, 0
@@ -385,7 +376,7 @@ END $$`)
 			if err == nil {
 				t.Fatal("nothing killed it")
 			}
-			d.Exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
+			end()
 			replaytest.Verify(t, d.Pool, d.Log)
 			d.Append(t, foldtest.Deliver("c", 99, ann))
 			d.Fold(t)

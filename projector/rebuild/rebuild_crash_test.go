@@ -50,7 +50,7 @@ var rebuildStages = []struct {
 	{name: "when the epoch changes", trigger: `AFTER UPDATE ON badged.partitions`},
 	{name: "when healed versions are forgotten", trigger: `AFTER DELETE ON badged.healed_users`},
 	{name: "when it is noted", trigger: `AFTER INSERT ON badged.rebuilt_partitions`},
-	{name: "when the swap is committed", trigger: `commit`},
+	{name: "when the swap is committed", trigger: `AFTER INSERT ON badged.rebuilt_partitions DEFERRABLE`},
 	{name: "with everything done", trigger: `AFTER DELETE ON badged.rebuilt_partitions`},
 }
 
@@ -63,16 +63,7 @@ func TestRebuildKilledAnywhere(t *testing.T) {
 			right, looks, before := d.Dump(t), schema(t, d), identities(t, d)
 			d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
 			wrong := d.Dump(t)
-			if stage.trigger != "" {
-				create := `CREATE TRIGGER fault ` + stage.trigger + ` FOR EACH STATEMENT`
-				if stage.trigger == "commit" {
-					create = `CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON badged.rebuilt_partitions DEFERRABLE INITIALLY DEFERRED FOR EACH ROW`
-				}
-				d.Exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';
-END $$`)
-				d.Exec(t, create+` EXECUTE FUNCTION fault()`)
-			}
+			end := d.KillAt(t, stage.trigger, "badged rebuild")
 			planned, done := 0, 0
 			_, err := tryRebuild(t.Context(), d, func(cfg *Config) {
 				cfg.Progress = watch{
@@ -101,9 +92,7 @@ END $$`)
 			if kept := slices.Equal(before, identities(t, d)); kept != (after == wrong) {
 				t.Errorf("tables and epochs were %v, are %v", before, identities(t, d))
 			}
-			d.Exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
-			for len(d.Lines(t, `SELECT 'ending' FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'badged rebuild'`)) > 0 {
-			}
+			end()
 
 			rebuilt := rebuild(t, d, nil)
 			if after == wrong && (len(rebuilt) != foldtest.Partitions || rebuilt[0].DifferentUsers != 1) || after == right && len(rebuilt) != 0 {

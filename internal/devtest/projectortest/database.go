@@ -240,6 +240,37 @@ func (d *Database) SetPosition(t testing.TB, partition int, p events.Position) {
 SET last_processed_transaction_id = $1::bigint::text::xid8, offset_acked = $2 WHERE consumer_group = $3`, p.TransactionID, p.Offset, events.ProjectorGroup)
 }
 
+// KillAt kills each session at the first statement that fires a trigger, such as
+// `AFTER INSERT ON badged.baselines`, or at its commit if the trigger is
+// deferrable; never if it is empty. The returned function ends that, and waits
+// until the sessions of an application have ended.
+func (d *Database) KillAt(t testing.TB, trigger, application string) (end func()) {
+	t.Helper()
+	if trigger != "" {
+		d.Exec(t, `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';
+END $$`)
+		if strings.Contains(trigger, "DEFERRABLE") {
+			d.Exec(t, `CREATE CONSTRAINT TRIGGER fault `+trigger+` INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fault()`)
+		} else {
+			d.Exec(t, `CREATE TRIGGER fault `+trigger+` FOR EACH STATEMENT EXECUTE FUNCTION fault()`)
+		}
+	}
+	return func() {
+		t.Helper()
+		d.Exec(t, `DROP FUNCTION IF EXISTS fault CASCADE`)
+		d.awaitNoSession(t, application)
+	}
+}
+
+// awaitNoSession waits until an application has no session. A session that is
+// killed or closed ends an instant later.
+func (d *Database) awaitNoSession(t testing.TB, application string) {
+	t.Helper()
+	for len(d.Lines(t, `SELECT 'runs' FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, application)) > 0 {
+	}
+}
+
 // Keep returns a function that restores the users and conversations as they
 // are now.
 func (d *Database) Keep(t testing.TB) (restore func()) {

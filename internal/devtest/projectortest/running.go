@@ -39,9 +39,7 @@ func (d *Database) Start(t testing.TB, change func(*projector.Config)) *Running 
 	stop := Run(t, p.Run)
 	return &Running{p, func() {
 		stop()
-		// Its session ends an instant later.
-		for len(d.Lines(t, `SELECT 'runs' FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, projector.ApplicationName())) > 0 {
-		}
+		d.awaitNoSession(t, projector.ApplicationName())
 	}}
 }
 
