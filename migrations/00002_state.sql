@@ -164,35 +164,47 @@ END
 $$;
 -- +goose StatementEnd
 
--- Fails unless a statement wrote every row that it should have.
+-- The statements of a batch call these functions only to fail: they set no
+-- search_path, and use nothing that depends on it. Statements that are sent in one
+-- round trip stop at the first that fails.
+
+-- Raises an error of class BD, which Postgres leaves to its users.
 -- +goose StatementBegin
-CREATE FUNCTION badged.expect_rows(written bigint, expected bigint) RETURNS void
-    LANGUAGE plpgsql STABLE STRICT
-    SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION badged.refuse_batch(code text) RETURNS boolean
+    LANGUAGE plpgsql
 AS $$
 BEGIN
-    IF written <> expected THEN
-        RAISE EXCEPTION '% of % rows are missing: something other than badged has deleted them',
-            expected - written, expected USING ERRCODE = 'no_data_found';
-    END IF;
+    RAISE EXCEPTION 'the partition is not in the expected state' USING ERRCODE = code;
 END
 $$;
 -- +goose StatementEnd
 
--- Raises an error of class BD, which Postgres leaves to its users, unless a
--- condition holds: statements in one round trip stop at the first that fails.
 -- +goose StatementBegin
-CREATE FUNCTION badged.require(condition boolean, code text) RETURNS void
+CREATE FUNCTION badged.refuse_missing(missing bigint, expected bigint) RETURNS boolean
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF condition IS NOT TRUE THEN
-        RAISE EXCEPTION 'the partition is not in the expected state' USING ERRCODE = code;
-    END IF;
+    RAISE EXCEPTION '% of % rows are missing: something other than badged has deleted them', missing, expected
+        USING ERRCODE = 'no_data_found';
 END
 $$;
 -- +goose StatementEnd
+
+-- Returns the transactions that are pending once the position is at the
+-- transaction own: of the former ones, and of those above the former position,
+-- which were open in a snapshot of own. The snapshot lists the open ones below its
+-- xmax, the last that has completed plus one; any from there up to own may be open
+-- too.
+CREATE FUNCTION badged.pending_at(own xid8, seen pg_snapshot, former_position xid8, former xid8[]) RETURNS xid8[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ARRAY(
+        SELECT x FROM unnest(former) AS x WHERE NOT pg_visible_in_snapshot(x, seen)
+        UNION
+        SELECT x FROM pg_snapshot_xip(seen) AS x WHERE x > former_position AND x < own
+        UNION
+        SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1) AS x
+        ORDER BY 1
+    );
 
 -- Creates the table of the generation after the present one unless it exists, and
 -- returns the number of that generation.

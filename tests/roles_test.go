@@ -260,7 +260,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 
 	// All functions that it may call.
 	if got := rowsOf(t, database, `SELECT proname::text FROM pg_proc
-WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"expect_rows", "log_era", "log_needs_repair", "publish", "publish_batch", "require"}) {
+WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"log_era", "log_needs_repair", "pending_at", "publish", "publish_batch", "refuse_batch", "refuse_missing"}) {
 		t.Errorf("a publisher may call %q", got)
 	}
 

@@ -65,7 +65,8 @@ BEGIN
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
-            'EXECUTE ON FUNCTION badged.expect_rows(bigint, bigint), badged.require(boolean, text),
+            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint),
+                badged.pending_at(xid8, pg_snapshot, xid8, xid8[]),
                 badged.move_late(integer, bigint[], bigint[], bigint, bigint), badged.create_dedup_generation(integer),
                 badged.drop_dedup_generations(integer), badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'

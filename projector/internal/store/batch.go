@@ -209,7 +209,7 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 		if len(b.From.Pending) > 0 {
 			move = t.moveAppendedSQL
 		}
-		writes.Queue(move, b.From.TransactionID, b.From.Offset).QueryRow(func(row pgx.Row) error {
+		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset).QueryRow(func(row pgx.Row) error {
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}
@@ -259,8 +259,8 @@ func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsu
 // memory only.
 func (b *Batch) Abandon(c *Cache) { c.Drop(b.users) }
 
-// Codes of the errors that badged.require raises, as in store.sql. Postgres leaves class BD to
-// its users.
+// Codes of the errors that badged.refuse_batch raises, as in store.sql. Postgres
+// leaves class BD to its users.
 const (
 	codeFenced   = "BD001"
 	codeRevised  = "BD002"

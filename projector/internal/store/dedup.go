@@ -78,7 +78,7 @@ SELECT k.key, k.users FROM (SELECT unnest($1::uuid[]) AS key, unnest($2::bytea[]
 		return insert
 	}
 	return `WITH added AS (` + insert + older + ` RETURNING 1)
-SELECT badged.require((SELECT count(*) FROM added) = cardinality($1), '` + codeRepeated + `')`
+SELECT CASE WHEN (SELECT count(*) FROM added) <> cardinality($1) THEN badged.refuse_batch('` + codeRepeated + `') END`
 }
 
 // FindKeysSQL finds which of the keys $1 a generation or an older probed one

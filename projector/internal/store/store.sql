@@ -17,13 +17,11 @@ SELECT epoch, revision, {present generation}, incarnation = {incarnation}, clock
 FROM badged.partitions WHERE partition_id = $1
 
 -- name: require the state
-SELECT badged.require(epoch = $2 AND revision = $3 AND incarnation = {incarnation}, 'BD002'),
-       badged.require({present generation} = $4, 'BD001')
+SELECT CASE
+    WHEN (epoch = $2 AND revision = $3 AND incarnation = {incarnation}) IS NOT TRUE THEN badged.refuse_batch('BD002')
+    WHEN {present generation} IS DISTINCT FROM $4 THEN badged.refuse_batch('BD001')
+END
 FROM badged.partitions WHERE partition_id = $1
-
--- name: at the position
--- True of the row of the position if it is ($1, $2).
-o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
 
 -- name: move
 -- The fence: moves the position from ($1, $2) to ($3, $4), with the pending
@@ -32,37 +30,33 @@ o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint:
 WITH moved AS (
     UPDATE badged.events_pNN_offsets AS o
     SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[]
-    WHERE {at the position}
+    WHERE o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
     RETURNING 1
 )
-SELECT badged.require(EXISTS (SELECT FROM moved), 'BD001')
-
--- name: opened since
--- The transactions that may be open behind the position. The snapshot is taken
--- after the id of this transaction. It lists the open transactions below xmax,
--- the last that has completed plus one; any from there up to the own id may be
--- open too.
-SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x > o.last_processed_transaction_id AND x < pg_current_xact_id()
-            UNION
-            SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1) AS x
-            ORDER BY 1
-
--- name: move to the end
-UPDATE badged.events_pNN_offsets AS o
-    SET last_processed_transaction_id = pg_current_xact_id(),
-        offset_acked = (SELECT max("offset") FROM badged.events_pNN WHERE transaction_id = pg_current_xact_id())
+SELECT CASE WHEN NOT EXISTS (SELECT FROM moved) THEN badged.refuse_batch('BD001') END
 
 -- name: nothing else is left
-{at the position}
+o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::xid8 AND o.offset_acked = $2
       AND NOT EXISTS (SELECT FROM badged.events_pNN
-                      WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
+                      WHERE (transaction_id, "offset") > ($1::xid8, $2) AND transaction_id >= $1::xid8
                         AND transaction_id <> pg_current_xact_id())
 
+-- name: move to the end
+-- The snapshot is taken after the id of this transaction. If that is the lowest
+-- that is open, nothing is pending. A function collects the pending transactions,
+-- since Postgres spends as much time on a subquery that it does not run.
+UPDATE badged.events_pNN_offsets AS o
+    SET last_processed_transaction_id = pg_current_xact_id(),
+        offset_acked = (SELECT max("offset") FROM badged.events_pNN WHERE transaction_id = pg_current_xact_id()),
+        pending = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id() THEN '{}'
+                       ELSE badged.pending_at(pg_current_xact_id(), pg_current_snapshot(), o.last_processed_transaction_id, o.pending) END
+    WHERE {nothing else is left}
+
 -- name: moved to
-RETURNING last_processed_transaction_id::text::bigint AS id, offset_acked, pending::text[]::bigint[] AS pending
+RETURNING last_processed_transaction_id AS id, offset_acked, pending
 
 -- name: require the move
-SELECT badged.require(EXISTS (SELECT FROM moved), 'BD001'), id, offset_acked, pending
+SELECT CASE WHEN id IS NULL THEN badged.refuse_batch('BD001') END, id::text::bigint, offset_acked, pending::text[]::bigint[]
 FROM (SELECT) AS one LEFT JOIN moved ON true
 
 -- name: move past an append
@@ -71,22 +65,14 @@ FROM (SELECT) AS one LEFT JOIN moved ON true
 -- returns that with the pending transactions. It fails if the log has any other
 -- row that is not folded. No transactions may be pending at ($1, $2).
 WITH moved AS (
-    {move to the end},
-        pending = ARRAY(
-            {opened since})
-    WHERE {nothing else is left}
+    {move to the end}
     {moved to}
 )
 {require the move}
 
 -- name: move past an append with pending transactions
 WITH moved AS (
-    {move to the end},
-        pending = ARRAY(
-            SELECT x FROM unnest(o.pending) AS x WHERE NOT pg_visible_in_snapshot(x, pg_current_snapshot())
-            UNION
-            {opened since})
-    WHERE {nothing else is left}
+    {move to the end}
       AND NOT EXISTS (SELECT FROM badged.events_pNN WHERE transaction_id = ANY (o.pending))
     {moved to}
 )
@@ -124,7 +110,8 @@ SELECT PARTITION, STORED
 FROM (SELECT PARAMETERS) AS r
 
 -- name: update rows
--- Fails unless every row exists.
+-- Fails unless every row exists. Calling the function only then saves a tenth of
+-- the time.
 WITH updated AS (
     UPDATE TABLE AS t
     SET CHANGES
@@ -132,7 +119,8 @@ WITH updated AS (
     WHERE SAME_KEY
     RETURNING 1
 )
-SELECT badged.expect_rows((SELECT count(*) FROM updated), COUNT)
+SELECT CASE WHEN n <> COUNT THEN badged.refuse_missing(COUNT - n, COUNT) END
+FROM (SELECT count(*) AS n FROM updated) AS updated
 
 -- name: bury a dead letter
 INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
