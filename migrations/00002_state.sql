@@ -57,19 +57,12 @@ CREATE TABLE badged.conversations (
     conversation_id text     NOT NULL COLLATE "C",
     category        text     NOT NULL COLLATE "C",
     -- Delivered, not recalled, above read_seq; those of them that mention the user;
-    -- and the recalled above read_seq, delivered or not. A set with more than 1,000
-    -- ranges keeps the newest as ranges.
-    unread_set      int8multirange NOT NULL,
-    mention_set     int8multirange NOT NULL,
-    recalled_set    int8multirange NOT NULL,
-    -- The ranges past the newest 1,000 as bitmaps; the first eight bytes are the
-    -- least seq.
-    unread_words    bytea,
-    mention_words   bytea,
-    -- The oldest part of a set that is too large even so is only counted: {from, to,
-    -- how many}, below all else, and then some seqs of it that are known.
-    unread_block    bigint[],
-    mention_block   bigint[]
+    -- and the recalled above read_seq, delivered or not. Each is encoded as
+    -- projector/internal/badge/encode.go says, null for an empty set; badged verify
+    -- and badged explain print them.
+    unread_set      bytea,
+    mention_set     bytea,
+    recalled_set    bytea
 ) PARTITION BY LIST (partition_id);
 
 -- For the expiry sweep. Over read and unread rows: whether a row is unread changes

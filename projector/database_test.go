@@ -3,7 +3,6 @@ package projector
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
@@ -182,16 +180,6 @@ func (d *database) exec(t testing.TB, sql string, args ...any) {
 	if _, err := d.pool.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// named returns the statements of a file.
-func named(t testing.TB, file string) sqlfile.File {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sqlfile.Parse(string(text))
 }
 
 // lines returns the rows of a query, each of one column of text.

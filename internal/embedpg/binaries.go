@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// oldest is the first supported major version: it introduced multiranges.
+// oldest is the first supported major version: it introduced RETURN in SQL functions.
 const oldest = 14
 
 // install tells how to get a server.

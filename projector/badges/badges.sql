@@ -16,13 +16,9 @@ p.epoch, coalesce(u.version, 0), coalesce(u.total, 0), coalesce(u.mentions, 0), 
 -- a level other than the default.
 ((unread > 0 OR marked_unread OR level <> 'all') AND NOT {has left})
 
--- name: first unread
--- BoundedSet.Min in SQL: the least known seq of the block, or else that of the
--- words, of the ranges, or the start of the block.
-coalesce(unread_block[4], ('x' || encode(substr(unread_words, 1, 8), 'hex'))::bit(64)::bigint, lower(unread_set), unread_block[1], 0)
-
 -- name: conversation
-conversation_id, unread, mentions, {first unread}, read_seq, last_seq,
+-- Of the unread set, what badge.FirstOf needs.
+conversation_id, unread, mentions, substr(unread_set, 1, 64), read_seq, last_seq,
     level::text, category, marked_unread,
     {has left} AND {is anything} AS has_left, version
 

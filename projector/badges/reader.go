@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
 )
@@ -276,9 +277,20 @@ func (c *categories) Scan(src any) error {
 
 // nullableConversation is a row with the columns of a conversation, or of nulls.
 type nullableConversation struct {
-	id, level, category                                    *string
-	unread, mentions, firstUnread, readSeq, lastSeq, verNo *int64
-	marked, left                                           *bool
+	id, level, category                       *string
+	unread, mentions, readSeq, lastSeq, verNo *int64
+	firstUnread                               firstUnread
+	marked, left                              *bool
+}
+
+// firstUnread is the first seq of a stored set.
+type firstUnread int64
+
+// ScanBytes implements pgtype.BytesScanner.
+func (f *firstUnread) ScanBytes(stored []byte) error {
+	first, err := badge.FirstOf(stored)
+	*f = firstUnread(first)
+	return err
 }
 
 func (c *nullableConversation) targets() []any {
@@ -293,7 +305,7 @@ func (c *nullableConversation) conversation() pubsub.Conversation {
 		return pubsub.Conversation{}
 	}
 	return pubsub.Conversation{
-		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: *c.firstUnread,
+		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: int64(c.firstUnread),
 		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, Category: *c.category,
 		MarkedUnread: *c.marked, Left: *c.left, Version: *c.verNo,
 	}

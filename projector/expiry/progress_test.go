@@ -138,7 +138,7 @@ func TestHealedConversationsExpire(t *testing.T) {
 			d.AppendAgo(t, 3*week, foldtest.Deliver("c", 1, ann))
 			d.AppendAgo(t, 2*week, foldtest.Deliver("d", 1, bob))
 			d.Fold(t)
-			d.Exec(t, `UPDATE badged.conversations SET unread = 0, unread_set = '{}' WHERE user_id = $1`, ann)
+			d.Exec(t, `UPDATE badged.conversations SET unread = 0, unread_set = NULL WHERE user_id = $1`, ann)
 			folding := folding(t, d)
 			sweep(t, d, newExpiry(t, d, func(cfg *Config) {
 				cfg.Log = appender(func(evs ...events.Event) (events.Receipt, error) {

@@ -333,7 +333,7 @@ func TestRebuildUnderLoad(t *testing.T) {
 		}
 		// A row that nothing else changes, so that no batch writes over it, in a
 		// way that leaves the sums right.
-		d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, jsonb_build_object('conversation_id', 'zombie', 'unread', 0, 'marked_unread', false, 'unread_set', '{}', 'mention_set', '{}'))).*
+		d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, jsonb_build_object('conversation_id', 'zombie', 'unread', 0, 'marked_unread', false, 'unread_set', NULL, 'mention_set', NULL))).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, users[0])
 		rebuilt := rebuild(t, d, func(cfg *Config) { cfg.MaxLoad = 0.5 })
 		if rebuilt[0].DifferentUsers != 1 || rebuilt[1].DifferentUsers != 0 || rebuilt[0].First[0].ConversationID != "zombie" {

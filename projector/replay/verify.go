@@ -370,7 +370,8 @@ func differing(columns []store.Column, table []string) []Difference {
 	var ds []Difference
 	for i := range columns {
 		if log := columns[i].Text(); table[i] != log {
-			ds = append(ds, Difference{Field: columns[i].Name, Table: table[i], Log: log})
+			c := &columns[i]
+			ds = append(ds, Difference{Field: c.Name, Table: c.Show(table[i]), Log: c.Show(log)})
 		}
 	}
 	return slices.Clip(ds)

@@ -52,7 +52,7 @@ func startCentrifugo(ctx context.Context, binary, dir string, connections int) (
 		return nil, fmt.Errorf("configure centrifugo: %w", err)
 	}
 	file := filepath.Join(dir, "centrifugo.json")
-	if err := os.WriteFile(file, settings, 0o600); err != nil {
+	if err := os.WriteFile(file, settings, 0o600); err != nil { //nolint:gosec // in the directory of this run
 		return nil, fmt.Errorf("configure centrifugo: %w", err)
 	}
 	c := &centrifugo{

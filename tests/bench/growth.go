@@ -157,9 +157,9 @@ FROM badged.settings AS s, generate_series(0, $1::integer - 1) AS u, concat('use
 
 	fillConversationsSQL = `INSERT INTO badged.conversations
        (partition_id, version, read_seq, last_seq, unread, mentions, level, delivered_hour, marked_unread,
-        user_id, conversation_id, category, unread_set, mention_set, recalled_set)
+        user_id, conversation_id, category)
 SELECT partition_id, c + 1, 1, 1, 0, 0, 'all', 1, false,
-       user_id, concat('talk-', substr(user_id, 6), '-', c), 'chat', '{}', '{}', '{}'
+       user_id, concat('talk-', substr(user_id, 6), '-', c), 'chat'
 FROM badged.users, generate_series(0, $1::integer - 1) AS c`
 
 	// The rows are as long as those of a stream.

@@ -18,10 +18,6 @@ type Corruption struct {
 func Corruptions() []Corruption {
 	const inC = `user USER, conversation "c": `
 	all := []Corruption{
-		{
-			"blocks", `UPDATE badged.conversations SET unread_block = '{2,3,1}', mention_block = '{2,2,1}' WHERE user_id = $1 AND conversation_id = 'c'`,
-			[]string{inC + `mention_block is {2,2,1} in the table, empty by the log`, inC + `unread_block is {2,3,1} in the table, empty by the log`},
-		},
 		{"a missing conversation", `DELETE FROM badged.conversations WHERE user_id = $1 AND conversation_id = 'c'`, []string{inC + `the row is absent in the table, present by the log`}},
 		{"a missing user", `DELETE FROM badged.users WHERE user_id = $1`, []string{`user USER: the row is absent in the table, present by the log`}},
 	}
@@ -35,9 +31,11 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`,
 	for _, c := range []struct{ column, value, table, log string }{
 		{"unread", "7", "7", "3"},
 		{"mentions", "2", "2", "1"},
-		{"unread_set", "'{[2,4),[5,6)}'", "{[2,4),[5,6)}", "{[2,5)}"},
-		{"mention_set", "'{[3,4)}'", "{[3,4)}", "{[2,3)}"},
-		{"recalled_set", "'{}'", "{}", "{[9,10)}"},
+		{"unread_set", `'\x0002010200'`, "{[2,4),[5,6)}", "{[2,5)}"},
+		{"mention_set", `'\x000300'`, "{[3,4)}", "{[2,3)}"},
+		{"mention_set", `'\x01020001000400'`, "1 of [2,2] and {[4,5)}", "{[2,3)}"},
+		{"mention_set", `'\x0003'`, `\x0003`, "{[2,3)}"}, // cannot be decoded
+		{"recalled_set", "NULL", "{}", "{[9,10)}"},
 		{"read_seq", "0", "0", "1"},
 		{"last_seq", "5", "5", "4"},
 		{"left_seq", "4", "4", "empty"},

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // MaxRanges is the most ranges that a set of one conversation keeps, unless
@@ -164,37 +162,12 @@ func (s *BoundedSet) lower(n int64) {
 	}
 }
 
-// BlockText returns the block as a Postgres bigint array, "" if there is none:
-// lo, hi and count, then the known seqs.
-func (s *BoundedSet) BlockText() string {
+// String returns the set for people: its ranges, after what is only counted.
+func (s *BoundedSet) String() string {
 	if s.block.Count == 0 {
-		return ""
+		return s.RangeSet.String()
 	}
-	text := fmt.Sprintf("{%d,%d,%d", s.block.Lo, s.block.Hi, s.block.Count)
-	for _, seq := range s.known {
-		text += "," + strconv.FormatInt(seq, 10)
-	}
-	return text + "}"
-}
-
-// parseBlock reads what BlockText returns.
-func (s *BoundedSet) parseBlock(literal string) error {
-	if literal == "" {
-		return nil
-	}
-	parts := strings.Split(strings.Trim(literal, "{}"), ",")
-	n := make([]int64, len(parts))
-	for i, p := range parts {
-		var err error
-		if n[i], err = strconv.ParseInt(p, 10, 64); err != nil {
-			return fmt.Errorf("%q is not a block: %w", literal, err)
-		}
-	}
-	if len(n) < 3 {
-		return fmt.Errorf("%q is not a block", literal)
-	}
-	s.block, s.known = block{n[0], n[1], n[2]}, n[3:]
-	return nil
+	return fmt.Sprintf("%d of [%d,%d] and %s", s.block.Count, s.block.Lo, s.block.Hi, s.RangeSet.String())
 }
 
 // dropOldest takes the first range out of the set and returns it.

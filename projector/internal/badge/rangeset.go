@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// RangeSet is a set of seqs, kept as ranges: a dense run takes one range. Its
-// text form is a Postgres int8multirange literal. The zero value is empty and
-// ready to use.
+// RangeSet is a set of seqs, kept as ranges: a dense run takes one range. The zero
+// value is empty and ready to use.
 type RangeSet struct {
 	// Ranges are in ascending order and neither overlap nor touch.
 	Ranges []SeqRange
@@ -120,69 +118,17 @@ func (s *RangeSet) RemoveUpTo(last int64) bool {
 	return true
 }
 
-// EmptySet is the literal of an empty set.
-const EmptySet = "{}"
-
-// String returns the set as an int8multirange literal, such as "{[1,4),[7,8)}".
+// String returns the set for people, as Postgres shows an int8multirange, such
+// as "{[1,4),[7,8)}".
 func (s *RangeSet) String() string {
-	if len(s.Ranges) == 0 {
-		return EmptySet
-	}
-	var few [64]byte // on the stack; most sets fit
-	b := few[:0]
-	if need := 24 * len(s.Ranges); need > len(few) {
-		b = make([]byte, 0, need)
-	}
+	var b strings.Builder
+	b.WriteByte('{')
 	for i, r := range s.Ranges {
-		b = append(b, ",["...)
-		if i == 0 {
-			b[0] = '{'
+		if i > 0 {
+			b.WriteByte(',')
 		}
-		b = strconv.AppendInt(b, r.Lo, 10)
-		b = append(b, ',')
-		// No int8 follows the greatest one: leave the end open.
-		if r.Hi < math.MaxInt64 {
-			b = strconv.AppendInt(b, r.Hi+1, 10)
-		}
-		b = append(b, ')')
+		fmt.Fprintf(&b, "[%d,%d)", r.Lo, uint64(r.Hi)+1) //nolint:gosec // not negative
 	}
-	return string(append(b, '}'))
-}
-
-// ParseRangeSet reads the canonical literal of an int8multirange, as Postgres
-// sends it.
-func ParseRangeSet(literal string) (RangeSet, error) {
-	var s RangeSet
-	body, ok := strings.CutPrefix(literal, "{")
-	if ok {
-		body, ok = strings.CutSuffix(body, "}")
-	}
-	if !ok {
-		return s, fmt.Errorf("%q is not a multirange", literal)
-	}
-	for len(body) > 0 {
-		text, rest, ok := strings.Cut(body, ")")
-		if !ok {
-			return s, fmt.Errorf("%q is not a multirange of int8", literal)
-		}
-		body = strings.TrimPrefix(rest, ",")
-		lo, hi, ok := strings.Cut(strings.TrimPrefix(text, "["), ",")
-		if !ok {
-			return s, fmt.Errorf("%q is not a multirange of int8", literal)
-		}
-		r := SeqRange{Hi: math.MaxInt64}
-		var err error
-		if r.Lo, err = strconv.ParseInt(lo, 10, 64); err != nil {
-			return s, fmt.Errorf("%q is not a multirange of int8: %w", literal, err)
-		}
-		if hi != "" {
-			if r.Hi, err = strconv.ParseInt(hi, 10, 64); err != nil {
-				return s, fmt.Errorf("%q is not a multirange of int8: %w", literal, err)
-			}
-			r.Hi--
-		}
-		s.Ranges = append(s.Ranges, r)
-		s.size += r.Hi - r.Lo + 1
-	}
-	return s, nil
+	b.WriteByte('}')
+	return b.String()
 }

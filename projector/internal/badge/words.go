@@ -2,15 +2,12 @@ package badge
 
 import (
 	"encoding/binary"
-	"encoding/hex"
-	"errors"
-	"fmt"
+	"math"
 	"math/bits"
-	"strings"
+	"slices"
 )
 
-// A set with more than MaxRanges ranges keeps the newest as ranges and the others
-// in words: bitmaps of 64 seqs. Where seqs have few gaps, words take little
+// A set with more than MaxRanges ranges is stored in words: bitmaps of 64 seqs. Where seqs have few gaps, words take little
 // space, however many holes the set has.
 
 // maxWords is the most words that the ranges of a set may touch when there are
@@ -105,109 +102,52 @@ func rangesOf(words []word) []SeqRange {
 	return ranges
 }
 
-// encodeWords returns words as they are stored, nil for none. First come eight
-// bytes with the least seq, for SQL. Each word follows: its distance from the
+// appendWords appends words as they are stored. Each is its distance from the
 // end of the one before, doubled, plus one for a run of full words; then its
-// bits in eight bytes, or the length of the run. Numbers are varints, bytes
-// are big-endian.
-func encodeWords(words []word) []byte {
-	if len(words) == 0 {
-		return nil
-	}
-	first := words[0]
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+10*len(words)), uint64(first.index*wordBits+int64(bits.TrailingZeros64(first.bits)))) //nolint:gosec // not negative
+// bits in eight bytes, big-endian, or the length of the run.
+func appendWords(b []byte, words []word) []byte {
+	b = slices.Grow(b, 10*len(words))
 	end := int64(0)
 	for _, w := range words {
-		distance := uint64(w.index-end) << 1 //nolint:gosec // words are in order
+		distance := (w.index - end) << 1
 		end = w.index + w.run
 		if w.bits == fullWord {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, distance|1), uint64(w.run)) //nolint:gosec // positive
+			b = appendNumbers(b, distance|1, w.run)
 			continue
 		}
-		b = binary.BigEndian.AppendUint64(binary.AppendUvarint(b, distance), w.bits)
+		b = binary.BigEndian.AppendUint64(appendNumbers(b, distance), w.bits)
 	}
 	return b
 }
 
-var errWords = errors.New("not a bitmap of seqs")
-
-// decodeWords is the inverse of encodeWords.
-func decodeWords(stored []byte) ([]word, error) {
-	if len(stored) == 0 {
-		return nil, nil
-	}
-	if len(stored) < 8 {
-		return nil, errWords
-	}
-	number := func(b []byte) (uint64, []byte, error) {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			return 0, nil, errWords
-		}
-		return v, b[n:], nil
-	}
+// words reads what appendWords wrote, to the end.
+func (n *numbers) words() []word {
 	var words []word
-	end := int64(0)
-	for rest := stored[8:]; len(rest) > 0; {
-		distance, after, err := number(rest)
-		if err != nil {
-			return nil, err
-		}
-		w := word{index: end + int64(distance>>1), run: 1}
-		switch {
-		case distance&1 == 1:
-			run, after, err := number(after)
-			if err != nil {
-				return nil, err
-			}
-			w.run, w.bits, rest = int64(run), fullWord, after //nolint:gosec // as it was encoded
-		case len(after) < 8:
-			return nil, errWords
-		default:
-			w.bits, rest = binary.BigEndian.Uint64(after), after[8:]
-		}
+	for end := int64(0); n.more(); {
+		w := n.word(end)
 		words, end = append(words, w), w.index+w.run
 	}
-	return words, nil
+	if n.bad {
+		return nil
+	}
+	return words
 }
 
-// older returns the ranges past the newest MaxRanges.
-func (s *BoundedSet) older() []SeqRange { return s.Ranges[:max(0, len(s.Ranges)-MaxRanges)] }
-
-// Newest returns the newest MaxRanges ranges as a Postgres int8multirange.
-func (s *BoundedSet) Newest() string {
-	newest := RangeSet{Ranges: s.Ranges[len(s.older()):]}
-	return newest.String()
-}
-
-// Words returns the older ranges as Postgres prints a bytea, "" for none.
-func (s *BoundedSet) Words() string {
-	words := encodeWords(wordsOf(s.older()))
-	if words == nil {
-		return ""
+// word reads the next word, after one that ends before the index end.
+func (n *numbers) word(end int64) word {
+	const most = math.MaxInt64/wordBits + 1 // of all words there can be
+	distance := n.next()
+	w := word{index: end + distance>>1, run: 1}
+	switch {
+	case distance&1 == 1:
+		w.run, w.bits = n.next(), fullWord
+	case len(n.b) < 8:
+		n.bad = true
+	default:
+		w.bits, n.b = binary.BigEndian.Uint64(n.b), n.b[8:]
 	}
-	return `\x` + hex.EncodeToString(words)
-}
-
-// ParseBoundedSet reads what Newest, Words and BlockText return.
-func ParseBoundedSet(newest, words, blockText string) (s BoundedSet, err error) {
-	if s.RangeSet, err = ParseRangeSet(newest); err != nil {
-		return s, err
+	if w.bits == 0 || w.run < 1 || w.run > most || w.index+w.run > most {
+		n.bad = true
 	}
-	if words != "" {
-		stored, err := hex.DecodeString(strings.TrimPrefix(words, `\x`))
-		if err != nil {
-			return s, fmt.Errorf("words %s: %w", words, err)
-		}
-		decoded, err := decodeWords(stored)
-		if err != nil {
-			return s, fmt.Errorf("words %s: %w", words, err)
-		}
-		older := rangesOf(decoded)
-		for _, r := range older {
-			s.size += r.Hi - r.Lo + 1
-		}
-		s.Ranges = append(older, s.Ranges...)
-	}
-	return s, s.parseBlock(blockText)
+	return w
 }

@@ -14,7 +14,7 @@ import (
 // of a table is made from those of its row.
 type Column struct {
 	Name string
-	// at points to the value: a string, int64 or bool.
+	// at points to the value: a string, int64, bool or seqSet.
 	at any
 	// kind is the type of the column if text is converted to it and back.
 	kind string
@@ -36,6 +36,8 @@ func (c *Column) Text() string {
 	switch at := c.at.(type) {
 	case *string:
 		return *at
+	case *seqSet:
+		return at.hex()
 	case *int64:
 		if c.null && c.usual == any(*at) {
 			return ""
@@ -45,11 +47,21 @@ func (c *Column) Text() string {
 	return strconv.FormatBool(*c.at.(*bool)) //nolint:forcetypeassert // there are no other types
 }
 
+// Show returns what Text does for people.
+func (c *Column) Show(text string) string {
+	if _, is := c.at.(*seqSet); is {
+		return showSet(text)
+	}
+	return text
+}
+
 // param returns the type of a parameter.
 func (c *Column) param() string {
 	switch c.at.(type) {
 	case *string:
 		return "text"
+	case *seqSet:
+		return "bytea"
 	case *int64:
 		return "bigint"
 	}
@@ -171,6 +183,8 @@ func (r *rows) add(row interface{ Columns() []Column }) {
 		switch at := c.at.(type) {
 		case *string:
 			c.texts = add(c.texts, *at, c.usual, r)
+		case *seqSet:
+			c.texts = add(c.texts, string(*at), c.usual, r)
 		case *int64:
 			c.numbers = add(c.numbers, *at, c.usual, r)
 		case *bool:
@@ -212,6 +226,9 @@ func (r *rows) queue(batch *pgx.Batch, sql rowsSQL) int {
 		case *string:
 			arguments[i] = argument(c.texts, r)
 			bytes += pgwire.ArrayBytes(c.texts)
+		case *seqSet:
+			arguments[i] = bytesArgument(c.texts, r)
+			bytes += pgwire.ArrayBytes(c.texts)
 		case *int64:
 			arguments[i] = argument(c.numbers, r)
 			bytes += (4 + 8) * len(c.numbers)
@@ -238,4 +255,15 @@ func argument[V any](values []V, r *rows) any {
 		return nil
 	}
 	return values[0]
+}
+
+// bytesArgument is argument for bytea.
+func bytesArgument(values []string, r *rows) any {
+	switch {
+	case r.n > 1:
+		return pgwire.Bytes(values)
+	case len(values) == 0:
+		return nil
+	}
+	return []byte(values[0])
 }

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/badge"
@@ -60,9 +62,7 @@ type ConversationRow struct {
 	category, level                    string
 	marked                             bool
 	unread, mentions, deliveredHour    int64
-	unreadSet, mentionSet, recalledSet string
-	unreadWords, mentionWords          string
-	unreadBlock, mentionBlock          string
+	unreadSet, mentionSet, recalledSet seqSet
 }
 
 // Columns returns the columns of r, whatever it becomes.
@@ -79,14 +79,10 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "marked_unread", at: &r.marked, usual: false},
 		{Name: "unread", at: &r.unread, derived: true},
 		{Name: "mentions", at: &r.mentions, derived: true, usual: int64(0)},
-		{Name: "unread_set", at: &r.unreadSet, kind: "int8multirange"},
-		{Name: "mention_set", at: &r.mentionSet, kind: "int8multirange", usual: badge.EmptySet},
-		{Name: "recalled_set", at: &r.recalledSet, kind: "int8multirange", usual: badge.EmptySet},
-		{Name: "unread_block", at: &r.unreadBlock, kind: "bigint[]", usual: "", null: true},
-		{Name: "mention_block", at: &r.mentionBlock, kind: "bigint[]", usual: "", null: true},
 		{Name: "delivered_hour", at: &r.deliveredHour},
-		{Name: "unread_words", at: &r.unreadWords, kind: "bytea", usual: "", null: true},
-		{Name: "mention_words", at: &r.mentionWords, kind: "bytea", usual: "", null: true},
+		{Name: "unread_set", at: &r.unreadSet, usual: "", null: true},
+		{Name: "mention_set", at: &r.mentionSet, usual: "", null: true},
+		{Name: "recalled_set", at: &r.recalledSet, usual: "", null: true},
 	}
 }
 
@@ -95,9 +91,9 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	*r = ConversationRow{
 		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq,
 		category: c.Category, level: string(c.Level), marked: c.Marked, deliveredHour: c.DeliveredHour,
-		unread: c.Unread.Len(), unreadSet: c.Unread.Newest(), unreadWords: c.Unread.Words(), unreadBlock: c.Unread.BlockText(),
-		mentions: c.Mentions.Len(), mentionSet: c.Mentions.Newest(), mentionWords: c.Mentions.Words(), mentionBlock: c.Mentions.BlockText(),
-		recalledSet: c.Recalled.String(),
+		unread: c.Unread.Len(), unreadSet: seqSet(c.Unread.Encode()),
+		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
+		recalledSet: seqSet(c.Recalled.Encode()),
 	}
 }
 
@@ -108,14 +104,45 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 		Category: r.category, Level: events.Level(r.level), Marked: r.marked, DeliveredHour: r.deliveredHour,
 	}
 	var err error
-	if c.Recalled, err = badge.ParseRangeSet(r.recalledSet); err == nil {
-		c.Unread, err = badge.ParseBoundedSet(r.unreadSet, r.unreadWords, r.unreadBlock)
+	decode := func(stored seqSet) (s badge.BoundedSet) {
+		if err == nil {
+			s, err = badge.DecodeSet([]byte(stored))
+		}
+		return s
 	}
-	if err == nil {
-		c.Mentions, err = badge.ParseBoundedSet(r.mentionSet, r.mentionWords, r.mentionBlock)
-	}
+	c.Unread, c.Mentions, c.Recalled = decode(r.unreadSet), decode(r.mentionSet), decode(r.recalledSet).RangeSet
 	if err != nil {
 		return nil, fmt.Errorf("conversation %q of user %q: %w", r.id, r.userID, err)
 	}
 	return c, nil
+}
+
+// seqSet is a set of seqs as it is stored, "" if it is empty.
+type seqSet string
+
+// ScanBytes implements pgtype.BytesScanner.
+func (s *seqSet) ScanBytes(stored []byte) error {
+	*s = seqSet(stored)
+	return nil
+}
+
+// hex returns the set as Postgres prints it, "" for null.
+func (s *seqSet) hex() string {
+	if *s == "" {
+		return ""
+	}
+	return fmt.Sprintf(`\x%x`, string(*s))
+}
+
+// showSet returns what hex does for people.
+func showSet(text string) string {
+	stored, err := hex.DecodeString(strings.TrimPrefix(text, `\x`))
+	if err != nil {
+		return text
+	}
+	set, err := badge.DecodeSet(stored)
+	if err != nil {
+		return text
+	}
+	return set.String()
 }

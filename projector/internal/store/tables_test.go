@@ -39,6 +39,8 @@ func TestArraysFitTheirRoom(t *testing.T) {
 			return pgtype.Int8ArrayOID
 		case []bool:
 			return pgtype.BoolArrayOID
+		case pgwire.Bytes:
+			return pgtype.ByteaArrayOID
 		}
 		return pgtype.TextArrayOID
 	}

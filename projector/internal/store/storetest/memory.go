@@ -116,14 +116,13 @@ func Reload(t T, u *badge.User) *badge.User {
 	for id, c := range u.Conversations {
 		stored := *c
 		stored.Touched = false
-		if stored.Recalled, err = badge.ParseRangeSet(c.Recalled.String()); err != nil {
-			t.Fatal(err)
-		}
-		for _, set := range []*badge.BoundedSet{&stored.Unread, &stored.Mentions} {
-			if *set, err = badge.ParseBoundedSet(set.Newest(), set.Words(), set.BlockText()); err != nil {
+		recalled := badge.BoundedSet{RangeSet: stored.Recalled}
+		for _, set := range []*badge.BoundedSet{&stored.Unread, &stored.Mentions, &recalled} {
+			if *set, err = badge.DecodeSet([]byte(set.Encode())); err != nil {
 				t.Fatal(err)
 			}
 		}
+		stored.Recalled = recalled.RangeSet
 		again.Conversations[id] = &stored
 	}
 	return again
