@@ -37,12 +37,14 @@ func durable() map[string]string {
 }
 
 // startPostgres starts a server with the settings of `badged demo`, but with
-// room for a run between two checkpoints, and reads the settings back.
+// room for a run between two checkpoints and compressed pages in the WAL, which
+// need PostgreSQL 15, and reads the settings back.
 // sharedBuffers overrides the demo's unless empty. statements turns on
 // statement statistics, which cost some time.
 func startPostgres(ctx context.Context, dir, sharedBuffers string, statements bool) (_ *embedpg.Server, says postgres, err error) {
 	settings := durable()
 	settings["max_wal_size"], settings["min_wal_size"] = "8GB", "8GB"
+	settings["wal_compression"] = "lz4"
 	if sharedBuffers != "" {
 		settings["shared_buffers"] = sharedBuffers
 	}
