@@ -187,6 +187,7 @@ func (a *directAppend) leave(err error, began time.Time) {
 			part.wake()
 		} else {
 			b.Finish(&a.parts[i].result, part.tables, part.cache, a.projector.cfg.Bus.HasSubscribers)
+			part.looked.Store(true)
 			part.committed(b, a.parts[i].result, began)
 		}
 		<-part.turn

@@ -40,6 +40,9 @@ type partition struct {
 	tables    *store.Tables
 	wakes     chan struct{}
 	owned     atomic.Bool
+	// looked is set when the fence of an append has found no other event in the
+	// log, until the poller takes it.
+	looked atomic.Bool
 	// next is the generation of keys that the next batch begins, if it is the
 	// one after the present; 0 for none.
 	next atomic.Int64

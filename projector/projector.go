@@ -45,8 +45,9 @@ type Config struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// PollInterval is the longest time until the projector notices an event
-	// appended without a wake, for example by plain SQL. Default 100ms.
+	// PollInterval is how often the projector looks for events appended without a
+	// wake, for example by plain SQL. A partition that Append has folded since the
+	// last poll has its turn at the next. Default 100ms.
 	PollInterval time.Duration
 	// MaxBatch is the most events folded in one transaction. Default 5,000.
 	MaxBatch int
@@ -199,7 +200,7 @@ func (p *Projector) Run(ctx context.Context) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.cfg.Bus.Wakes(ctx, p.Wake) })
-	g.Go(func() error { return p.poll(ctx) })
+	g.Go(func() error { return (&poller{projector: p, database: p.cfg.Pool}).run(ctx) })
 	g.Go(func() error { return p.measure(ctx) })
 	g.Go(func() error { return p.maintain(ctx) })
 	g.Go(func() error { return p.own(ctx) })
@@ -293,31 +294,3 @@ const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
 )
-
-// poll wakes the partitions that have events after their positions, for events
-// that came without a wake.
-func (p *Projector) poll(ctx context.Context) error {
-	tick := time.NewTicker(p.cfg.PollInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		owned := p.OwnedPartitions()
-		if len(owned) == 0 {
-			continue
-		}
-		behind, err := lag.Behind(ctx, p.cfg.Pool, owned)
-		if err != nil {
-			if ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
-			}
-			continue
-		}
-		for _, id := range behind {
-			p.Wake(id)
-		}
-	}
-}

@@ -62,6 +62,7 @@ var (
 	rebuilt     = check{"./projector/rebuild", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
 	pages       = check{"./projector/internal/logread", ".", false}
 	appended    = check{"./projector", "^(TestAppend|TestCacheAfterARefusedAppend)", false}
+	polled      = check{"./projector", "^TestPoll", false}
 	overtaken   = check{"./projector", "^TestOpenTransactionsDelayNothing$", false}
 	restored    = check{"./events/renumber", "^TestRepairLogWithPendingTransactions$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
@@ -229,6 +230,8 @@ var mutants = []mutant{
 	}}, appended},
 	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "context.WithTimeout(ctx, turnPatience)", "context.WithTimeout(ctx, time.Hour)"}}, appended},
 	{"an append overlooks late events", []edit{{storeFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
+	{"a poll forgets which partitions it left out", []edit{{"projector/poller.go", "slices.Equal(partitions, p.partitions)", "slices.Equal(partitions, partitions)"}}, polled},
+	{"a partition that was looked at is never polled", []edit{{"projector/poller.go", "looked.Swap(false)", "looked.Load()"}}, polled},
 	{"the cache keeps users of a batch that failed", []edit{{batchFile, "{ c.Drop(b.users) }", "{}"}}, appended},
 	{"renumbering puts late events before the position", []edit{{
 		repairFile, "CASE WHEN late THEN passed ELSE transaction_id END, CASE WHEN late THEN passed_offset ELSE \"offset\" END,\n        late, ", "",
