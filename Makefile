@@ -14,6 +14,10 @@ TESTFLAGS ?=
 TIMEOUT   ?= 30m
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s
+# Histories that each property test draws with the race detector, which takes most
+# of their time, and without it.
+CHECKS     ?= 20
+PROPERTIES ?= 100
 # Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 5000
 TABLE_HISTORIES ?= 2000
@@ -33,6 +37,8 @@ RATE    ?= 500
 # others in projector.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
+# The property tests that take more than a second.
+SLOW    := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestPublishSQL.*)$$
 
 .PHONY: help
 help: ## list the targets
@@ -44,10 +50,14 @@ build: ## build bin/badged
 
 .PHONY: test
 test: needs web ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
+	RAPID_CHECKS=$(CHECKS) $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
 endif
+
+.PHONY: properties
+properties: needs ## run the slow property tests with PROPERTIES histories, without the race detector
+	RAPID_CHECKS=$(PROPERTIES) go test -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events ./gateway ./projector/...
 
 .PHONY: web
 web: needs ## check, test and rebuild the TypeScript part

@@ -71,7 +71,7 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 		far = append(far, e)
 	}
 	var holes []events.Event
-	for i := range int64(4 * badge.MaxRanges) {
+	for i := range int64(2*badge.MaxRanges + 100) {
 		e := foldtest.Deliver("holes", 1+3*i/2, ann)
 		if i%3 == 0 {
 			e.Data.MentionedUserIDs = e.Data.UserIDs

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -72,14 +71,23 @@ func decodeJob(t *testing.T, answer string) (j job) {
 // awaitJob waits until ok accepts a job, and returns it.
 func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) job {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for range polls(t, fmt.Sprintf("job %d of %s", id, kind)) {
 		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/%s/%d", kind, id), "")
 		if j := decodeJob(t, answer); ok(j) {
 			return j
 		}
 	}
-	t.Fatalf("job %d of %s did not reach the awaited state", id, kind)
-	return job{}
+	panic("unreachable")
+}
+
+// awaitAnswer waits until the answer of a route has a text n times.
+func awaitAnswer(t *testing.T, p *process, route, text string, n int) {
+	t.Helper()
+	for range polls(t, text) {
+		if _, answer := asAdmin(t, p, http.MethodGet, "v1/"+route, ""); strings.Count(answer, text) >= n {
+			return
+		}
+	}
 }
 
 func ended(j job) bool { return j.State != "running" }
@@ -117,15 +125,11 @@ func TestAdmin(t *testing.T) {
 		strings.Count(answer, `"owner":"badged projector `) != 16 {
 		t.Errorf("the partitions are %d %s", status, answer)
 	}
-	for answer := ""; !strings.Contains(answer, `"connections":{"websockets":1,`); {
-		_, answer = asAdmin(t, p, http.MethodGet, "v1/processes", "")
-	}
+	awaitAnswer(t, p, "processes", `"connections":{"websockets":1,`, 1)
 
 	writeLog(t, database, home, `["not", "an", "event"]`)
 	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not in ann's partition
-	for answer := ""; strings.Count(answer, `"reason"`) < 2; {
-		_, answer = asAdmin(t, p, http.MethodGet, "v1/deadletters", "")
-	}
+	awaitAnswer(t, p, "deadletters", `"reason"`, 2)
 	for id := 1; id <= 2; id++ {
 		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/deadletters?after=%d&limit=1", id-1), "")
 		path, want := fmt.Sprintf("v1/deadletters/%d", id), http.StatusOK
@@ -197,9 +201,7 @@ func TestAdminPageIsForOperators(t *testing.T) {
 			t.Errorf("of the role %s the page is %d", role, status)
 		}
 	}
-	for answer := ""; strings.Count(answer, `"process":`) < 3; { // until all have sampled
-		_, answer = asAdmin(t, servers["api"], http.MethodGet, "v1/processes", "")
-	}
+	awaitAnswer(t, servers["api"], "processes", `"process":`, 3) // all have sampled
 }
 
 // publishStories publishes the events of some users of the admin page's
@@ -295,9 +297,7 @@ func TestAdminBrowser(t *testing.T) {
 	publishLate(t, p, database)
 	writeLog(t, database, ann, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
 	writeLog(t, database, (ann+1)%16, delivered("astray", 1, `"ann"`)) // a retry stores it in ann's partition
-	for out := ""; strings.Count(out, "\n") < 3; {
-		out = must(t, "deadletters", "list", "--database-url="+database)
-	}
+	awaitAnswer(t, p, "deadletters", `"reason"`, 2)
 	sql(t, database, spoil, "bob")
 	hold(t, database, ann)
 	sql(t, database, `UPDATE badged.users SET mentions = 5 WHERE user_id = $1`, "ann")

@@ -29,10 +29,14 @@ func cutLog(t *testing.T, database string) {
 			t.Fatal(err)
 		}
 	}
-	for passed := false; !passed; {
+	for range polls(t, "the end of the range") {
+		var passed bool
 		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id() > starts AND pg_snapshot_xmin(pg_current_snapshot()) > starts
 FROM (SELECT max(starts::text::bigint)::text::xid8 AS starts FROM badged.log_ranges WHERE ends IS NULL) AS last`).Scan(&passed); err != nil {
 			t.Fatal(err)
+		}
+		if passed {
+			return
 		}
 	}
 }
@@ -164,7 +168,8 @@ func TestArchiveIsKilled(t *testing.T) {
 			args := archiving(database, dir)
 			first := start(t, nil, append([]string{"archive"}, args[2:]...)...)
 			if strings.Contains(hold, "create_baseline_tables") {
-				awaitBlocked(t, database)
+				awaitRow(t, connectTo(t, database), `SELECT FROM pg_stat_activity
+WHERE application_name = 'badged archive' AND wait_event_type = 'Lock' AND datname = current_database()`)
 			} else {
 				first.awaitSays(fmt.Sprintf("partition %d waits for ", partition))
 			}
@@ -187,25 +192,6 @@ func TestArchiveIsKilled(t *testing.T) {
 			must(t, "verify", "--database-url="+database)
 			must(t, "verify", "--database-url="+database, "--archive="+dir)
 		})
-	}
-}
-
-// awaitBlocked waits until archiving waits for a lock.
-func awaitBlocked(t *testing.T, database string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	for blocked, until := false, time.Now().Add(patience); !blocked; {
-		if err := conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
-WHERE application_name = 'badged archive' AND wait_event_type = 'Lock' AND datname = current_database())`).Scan(&blocked); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(until) {
-			t.Fatal("it does not wait for a lock")
-		}
 	}
 }
 

@@ -40,6 +40,7 @@ func refused(t *testing.T, p *process, conversation, users string) (accepted int
 // every accepted event counts and no refused one does, and a load that retries
 // completes.
 func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
+	t.Parallel()
 	file, want := makeTraffic(t)
 	p := roles(t, newDatabase(t), newRedis(t), "--max-lag=1s")
 	ann := connect(t, p["gateway"].url, "ann")
@@ -90,6 +91,7 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 // While no projector folds a partition, requests with an event for its users
 // are refused as a whole, and other requests are accepted.
 func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {

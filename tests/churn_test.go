@@ -345,6 +345,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 // commits it without the instance, so a new owner of the partition goes on at
 // once, and when the instance wakes up the batch counts once.
 func TestFrozenInTheMiddleOfABatch(t *testing.T) {
+	t.Parallel()
 	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
 	args := []string{"--redis-url=" + redis.URL(), "--roles=api,projector"}
 	frozen := serve(t, database, args...)

@@ -62,6 +62,7 @@ func people(t *testing.T, p *process) map[string]string {
 // The demo serves its page, and messages and reads change badges. Its data
 // survives a restart and a kill, which leaves no process behind.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	dir := dataDir(t)
 	p := demo(t, dir)
 	if status, _, page := request(t, http.MethodGet, p.url+"/", "", ""); status != http.StatusOK || !strings.Contains(page, "<title>") {
@@ -136,6 +137,7 @@ func TestDemoReportsATakenPort(t *testing.T) {
 // As root the demo's Postgres runs as another user, otherwise as the same one:
 // both must work.
 func TestDemoAsAnotherUser(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("not root: the other tests of the demo cover this")
 		return

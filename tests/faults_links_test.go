@@ -127,6 +127,7 @@ const duringFault = 30
 // After any fault of a link or of Redis during traffic, every client has the
 // state in Postgres.
 func TestFaultsOfLinks(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	links := map[string]*link{}
 	over := func(name, to string) (url string) {

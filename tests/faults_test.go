@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
@@ -20,6 +19,7 @@ import (
 // the tables are right, and connected clients get the numbers by
 // reconciliation.
 func TestKilledBetweenCommitAndPublish(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
 	ann := connect(t, p["gateway"].url, "ann")
@@ -48,6 +48,7 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 // Redis loses an update unnoticed; here the projector publishes it to a Redis
 // that no gateway uses.
 func TestUpdateLostByRedisIsHealed(t *testing.T) {
+	t.Parallel()
 	database, redis, elsewhere := newDatabase(t), newRedis(t), newRedis(t)
 	serve(t, database, "--redis-url="+elsewhere.URL(), "--roles=projector")
 	front := serve(t, database, "--redis-url="+redis.URL(), "--roles=api,gateway", "--reconcile-interval=1s")
@@ -62,6 +63,7 @@ func TestUpdateLostByRedisIsHealed(t *testing.T) {
 // gateway keeps serving and reports the outage, and every client ends up
 // right.
 func TestRedisIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
 	ann := connect(t, p["gateway"].url, "ann")
@@ -88,14 +90,11 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 // server must be ready: it can serve without Redis.
 func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for range polls(t, fmt.Sprintf("Redis %s, badged_bus_connected %v", redis, connected)) {
 		status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", "")
 		is := metric(t, metricsOf(t, p), "badged_bus_connected")
 		if status == http.StatusOK && strings.Contains(answer, `"redis":"`+redis) && is == connected {
 			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("readyz says %d %s, and badged_bus_connected is %v; want %s, %v", status, answer, is, redis, connected)
 		}
 	}
 }
@@ -103,6 +102,7 @@ func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 // A master of a Redis Cluster is killed during traffic for all partitions, and
 // its replica takes over: every client ends up right.
 func TestRedisClusterLosesAMaster(t *testing.T) {
+	t.Parallel()
 	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{Replicas: true})
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +135,7 @@ func TestRedisClusterLosesAMaster(t *testing.T) {
 // Postgres is killed and restarted while the server runs: no accepted event is
 // lost, and the server recovers without help.
 func TestPostgresIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
 	pg := pgtest.NewServer(t)
 	p := serve(t, pg.NewDB(t, pgtest.Template{}), "--reconcile-interval=1s")
 	ann := connect(t, p.url, "ann")
@@ -282,6 +283,7 @@ func metric(t *testing.T, page, name string) float64 {
 // A server starts without Redis: it serves clients from Postgres, reports the
 // outage, and recovers without help when Redis starts.
 func TestRedisIsDownAtStart(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	redis.Kill()
 	p := serve(t, database, "--redis-url="+redis.URL(), "--reconcile-interval=1s")
@@ -301,12 +303,11 @@ func TestRedisIsDownAtStart(t *testing.T) {
 // before it is counted.
 func awaitMetric(t *testing.T, p *process, name string, n float64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		is := metric(t, metricsOf(t, p), name)
-		if is == n {
+	for range polls(t, name) {
+		switch is := metric(t, metricsOf(t, p), name); {
+		case is == n:
 			return
-		}
-		if is > n || time.Now().After(deadline) {
+		case is > n:
 			t.Fatalf("%s is %v, want %v", name, is, n)
 		}
 	}

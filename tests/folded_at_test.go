@@ -15,6 +15,7 @@ import (
 // event. The explanation at a time in between lacks it, then and later, and shows
 // when it was appended and when it was folded.
 func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))

@@ -193,6 +193,7 @@ func foreignKinds() []foreignKind {
 // A client that does not offer badge.v1 gets the close code for that, although
 // browsers and others fail a handshake that selects none of their protocols.
 func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
+	t.Parallel()
 	p := gatewayAlone(t)
 	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
 	for _, kind := range foreignKinds() {
@@ -221,6 +222,7 @@ func TestCloseCodeOfAnotherProtocolReachesTheClient(t *testing.T) {
 // Clients of many kinds connect, get changes, read, reconnect and are closed,
 // with the same results.
 func TestForeignClients(t *testing.T) {
+	t.Parallel()
 	p := serve(t, newDatabase(t), "--drain-timeout=1m")
 	address := strings.Replace(p.url, "http", "ws", 1) + "/v1/ws"
 	kinds := foreignKinds()

@@ -34,6 +34,7 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 // A forged update on a Redis without a key is visible for at most the interval
 // of reconciliation, even if the user gets no other update.
 func TestForgedUpdateIsCorrected(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	p := serve(t, database, "--redis-url="+redis.URL(), "--reconcile-interval=1s")
 	ann := connect(t, p.url, "ann")

@@ -71,6 +71,7 @@ func TestUnauthenticatedConnections(t *testing.T) {
 // A body that does not arrive is not waited for: unauthenticated requests are
 // answered at once, others with 408.
 func TestBodyThatNeverComes(t *testing.T) {
+	t.Parallel()
 	p := serve(t, newDatabase(t), "--admin-keys=op=admin-secret")
 	for _, test := range []struct {
 		name, route, key, more string
@@ -122,6 +123,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 
 // A client that sends requests and does not read the answers is closed.
 func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
 	p := serve(t, newDatabase(t))
 	c := dialRaw(t, p)
 	ask := []byte(strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))

@@ -72,6 +72,24 @@ const (
 // patience is how long a test waits for an event that must come.
 const patience = time.Minute
 
+// polls yields until the loop ends, and fails the test if it does not. It pauses
+// in between: polling at full speed takes the processor from what is awaited.
+func polls(t *testing.T, what string) func(yield func() bool) {
+	return func(yield func() bool) {
+		t.Helper()
+		deadline := time.After(patience)
+		pause := time.NewTicker(10 * time.Millisecond)
+		defer pause.Stop()
+		for yield() {
+			select {
+			case <-pause.C:
+			case <-deadline:
+				t.Fatalf("waited in vain for %s", what)
+			}
+		}
+	}
+}
+
 // process is a running binary.
 type process struct {
 	t   *testing.T

@@ -54,6 +54,7 @@ func compileMobileClient(t *testing.T) (classPath string) {
 // The Android client of docs/clients-mobile.md keeps its store correct: while
 // connected, by pushes, and across restarts of the server and of itself.
 func TestMobileClient(t *testing.T) {
+	t.Parallel()
 	classPath := compileMobileClient(t)
 	db := newDatabase(t)
 	p := serve(t, db)

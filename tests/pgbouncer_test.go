@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -70,16 +69,13 @@ func pgBouncer(t *testing.T, database string, settings ...string) (throughIt str
 		}
 	})
 	u := url.URL{Scheme: "postgres", User: url.User(at.User), Host: address.String(), Path: "/" + at.Database, RawQuery: "sslmode=disable"}
-	for deadline := time.Now().Add(patience); ; {
-		conn, err := pgx.Connect(t.Context(), u.String())
-		if err == nil {
+	for range polls(t, "PgBouncer") {
+		if conn, err := pgx.Connect(t.Context(), u.String()); err == nil {
 			_ = conn.Close(t.Context())
-			return u.String()
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
+			break
 		}
 	}
+	return u.String()
 }
 
 // checkConnect runs `config check --connect` with valid settings.
@@ -114,6 +110,7 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 // If PgBouncer shares sessions, commands fail with an error that says what to
 // do, and no server starts.
 func TestPgBouncerInTransactionMode(t *testing.T) {
+	t.Parallel()
 	for _, settings := range [][]string{
 		{"pool_mode = transaction"},
 		{"pool_mode = statement", "default_pool_size = 2"},

@@ -109,7 +109,10 @@ func value[T any](t *testing.T, url, sql string, args ...any) (v T) {
 // until polls a query that returns a boolean until it is true.
 func until(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
-	for !value[bool](t, url, sql, args...) {
+	for range polls(t, sql) {
+		if value[bool](t, url, sql, args...) {
+			return
+		}
 	}
 }
 
@@ -163,6 +166,7 @@ func tellUpTo(t *testing.T, p *process, clients []*client, first, last int) {
 // After a failover to an asynchronous standby that lacks the last commits, all
 // clients get the standby's state without an operator.
 func TestFailoverThatLosesTheTail(t *testing.T) {
+	t.Parallel()
 	dir := openDir(t)
 	primary := postgresIn(t, filepath.Join(dir, "primary"))
 	must(t, "migrate", "up", "--database-url="+primary.URL())
@@ -212,6 +216,7 @@ func alter(t *testing.T, url, sql string) {
 // When a database is restored while servers run, or while none runs, all
 // clients get its state without an operator.
 func TestDatabaseIsRestored(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		// keep stores the present state in a directory.
@@ -247,6 +252,7 @@ func TestDatabaseIsRestored(t *testing.T) {
 	} {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/servers run: %v", tc.name, running), func(t *testing.T) {
+				t.Parallel()
 				dir := openDir(t)
 				pgdata, kept := filepath.Join(dir, "live", "pgdata"), filepath.Join(dir, "kept")
 				pg := postgresIn(t, filepath.Join(dir, "live"))

@@ -79,7 +79,9 @@ func TestServerRole(t *testing.T) {
 	ann.awaitTotal(0)
 
 	sql(t, database, `INSERT INTO badged.events_p00 (uuid, payload) SELECT gen_random_uuid(), '{}' FROM generate_series(1, 2)`)
-	for strings.Count(must(t, "deadletters", "list", "--database-url="+reader), "is required") < 2 {
+	awaitMetric(t, p, "badged_projector_dead_letters_total", 2)
+	if out := must(t, "deadletters", "list", "--database-url="+reader); strings.Count(out, "specversion: is required") != 2 {
+		t.Errorf("the dead letters are\n%s", out)
 	}
 	must(t, "deadletters", "discard", "1", "--database-url="+server)
 	if status, answer := asAdmin(t, p, http.MethodDelete, "v1/deadletters/2", ""); status/100 != 2 {

@@ -205,6 +205,7 @@ func TestVerify(t *testing.T) {
 // With --self-heal the server corrects a wrong row under a greater version,
 // and clients get it.
 func TestSelfHeal(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database, "--verify-interval=10ms", "--self-heal")
 	publish(t, p, delivered("lunch", 1, `"ann"`))

@@ -37,7 +37,7 @@ func execute(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
 // awaitRow waits until a query returns a row.
 func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
-	for {
+	for range polls(t, sql) {
 		var found bool
 		if err := conn.QueryRow(t.Context(), `SELECT EXISTS (`+sql+`)`).Scan(&found); err != nil {
 			t.Fatalf("%s: %v", sql, err)

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	journeys    = flag.Int("journeys", 3, "how many databases TestRepairKeepsTheOrder restores, several times each")
+	journeys    = flag.Int("journeys", 1, "how many databases TestRepairKeepsTheOrder restores, several times each")
 	journeySeed = flag.Uint64("journey-seed", 0, "the seed of the first of them, 0 for a random one")
 )
 

@@ -315,7 +315,8 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	wantError(t, err, context.Canceled, "")
 }
 
-// Run the tests again as an unprivileged user.
+// Run the tests of the data directory and the server's end again as an
+// unprivileged user.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // we are unprivileged
@@ -328,7 +329,8 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := errors.Join(os.Mkdir(tmp, 0o700), as.own(tmp)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := as.command(t.Context(), "/", exe, "-test.timeout=5m", "-test.count=1")
+	cmd := as.command(t.Context(), "/", exe, "-test.timeout=5m", "-test.count=1",
+		"-test.run=^(TestDataSurviveStopAndStart|TestTemporaryDataGoWithStop|TestServerEndsWithItsParent|TestForeignOwner|TestRunsAsTheOwnerOfTheData|TestClosedDirectory|TestSweepTempDirs|TestDownload)$")
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp, "HOME="+tmp, "GOCOVERDIR="+tmp)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("as %s: %v\n%s", as.name, err, out)

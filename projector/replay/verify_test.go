@@ -55,6 +55,12 @@ func TestReplayAgreesWithWhatWasFolded(t *testing.T) {
 			}
 		}
 	})
+	var many []string
+	for i := range foldtest.Partitions * (maxSought + 1) {
+		many = append(many, foldtest.User(i%foldtest.Partitions, i/foldtest.Partitions))
+	}
+	d.Append(t, foldtest.Deliver("c", 1, many...))
+	d.Fold(t)
 	all := verifyAll(t, d, VerifyOptions{})
 	if all.Users == 0 || all.Conversations < all.Users {
 		t.Errorf("verified %+v", all)

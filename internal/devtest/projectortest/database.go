@@ -267,8 +267,9 @@ END $$`)
 // killed or closed ends an instant later.
 func (d *Database) awaitNoSession(t testing.TB, application string) {
 	t.Helper()
-	for len(d.Lines(t, `SELECT 'runs' FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, application)) > 0 {
-	}
+	Until(t, "the end of "+application, func() bool {
+		return len(d.Lines(t, `SELECT 'runs' FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, application)) == 0
+	})
 }
 
 // Keep returns a function that restores the users and conversations as they

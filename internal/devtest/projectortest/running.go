@@ -51,8 +51,7 @@ func (d *Database) Fold(t testing.TB) {
 	if d.folding == nil {
 		d.folding = d.Start(t, nil)
 		t.Cleanup(func() { d.folding = nil })
-		for len(d.folding.OwnedPartitions()) < foldtest.Partitions {
-		}
+		Until(t, "all partitions", func() bool { return len(d.folding.OwnedPartitions()) == foldtest.Partitions })
 	}
 	for _, l := range d.lags(t) {
 		if l.Folded.Before(l.Head) {
@@ -74,12 +73,9 @@ func (d *Database) StopFolding() {
 // AwaitFolded waits until every event in the log is folded.
 func (d *Database) AwaitFolded(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for slices.ContainsFunc(d.lags(t), func(l lag.Lag) bool { return l.Folded.Before(l.Head) }) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain for the projector")
-		}
-	}
+	Until(t, "the projector", func() bool {
+		return !slices.ContainsFunc(d.lags(t), func(l lag.Lag) bool { return l.Folded.Before(l.Head) })
+	})
 }
 
 func (d *Database) lags(t testing.TB) []lag.Lag {

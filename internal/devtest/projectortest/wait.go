@@ -30,6 +30,22 @@ func Await[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
+// Until polls until a condition holds. It pauses in between: polling at full
+// speed takes the processor from what the test waits for.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	pause := time.NewTicker(time.Millisecond)
+	defer pause.Stop()
+	for !holds() {
+		select {
+		case <-pause.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
 // Run runs a function until the test ends or stop is called, which returns after
 // the function has. The function must not fail.
 func Run(t testing.TB, run func(context.Context) error) (stop func()) {
