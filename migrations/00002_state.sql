@@ -78,10 +78,10 @@ CREATE TABLE badged.expiry_progress (
     PRIMARY KEY (partition_id, category)
 );
 
--- Keys of folded events are remembered in generations, each a table per partition,
--- so that forgetting is dropping a table. A generation holds the keys of the events
--- behind its position in the log, up to where the next begins. Rows stay when the
--- tables go: they say how every repetition in the log was decided.
+-- Which users have had which events is remembered in generations. A generation
+-- holds the events behind its position in the log, up to where the next begins.
+-- These rows stay when what was remembered is gone: they say how every repetition
+-- in the log was decided.
 CREATE TABLE badged.dedup_generations (
     partition_id   smallint    NOT NULL,
     generation     integer     NOT NULL CHECK (generation > 0),
@@ -91,10 +91,34 @@ CREATE TABLE badged.dedup_generations (
     PRIMARY KEY (partition_id, generation)
 );
 
--- Returns the name, in the schema badged, of the table of a generation.
-CREATE FUNCTION badged.dedup_keys_table(partition integer, generation integer) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN badged.partition_table('dedup_keys', partition) || '_g' || generation::text;
+-- Each batch adds what it remembers to the blocks of its partition, unsorted rows
+-- in dedup_blocks_pNN. Blocks are merged to runs in the order of their keys, and
+-- runs to larger ones. The pages of a run are in dedup_pages_pNN.
+CREATE TABLE badged.dedup_runs (
+    partition_id smallint NOT NULL,
+    -- When it was begun, in microseconds since 1970.
+    run          bigint   NOT NULL,
+    generation   integer  NOT NULL,
+    -- Events, each counted once for each of its users.
+    entries      bigint   NOT NULL DEFAULT 0,
+    -- Pages and filters of dropped runs, and of those that nothing builds any more,
+    -- are being deleted.
+    state        text     NOT NULL CHECK (state IN ('building', 'live', 'dropped')),
+    PRIMARY KEY (partition_id, run)
+);
+
+-- Tells for most keys that the pages of a run from one on, up to the next filter,
+-- do not have them. Owners keep filters in memory.
+CREATE TABLE badged.dedup_filters (
+    partition_id smallint NOT NULL,
+    run          bigint   NOT NULL,
+    first        bigint   NOT NULL,
+    entries      bigint   NOT NULL,
+    filter       bytea    NOT NULL,
+    PRIMARY KEY (partition_id, run, first)
+);
+-- Random bytes do not compress.
+ALTER TABLE badged.dedup_filters ALTER COLUMN filter SET STORAGE EXTERNAL;
 
 -- Users whose rows were wrong and have been replayed from the log. A healed user
 -- has a version above all that clients may hold, which the log alone does not
@@ -144,14 +168,21 @@ BEGIN
             badged.partition_table('conversations', p), p);
 
         INSERT INTO badged.dedup_generations VALUES (p, 1, '0', 0);
+        -- Without an index: blocks are only read all at once. They stay in the table up
+        -- to the size of a page.
+        EXECUTE format('CREATE TABLE badged.%I (generation integer NOT NULL, entries bytea NOT NULL) WITH (toast_tuple_target = 8160)',
+            badged.partition_table('dedup_blocks', p));
         EXECUTE format($f$
             CREATE TABLE badged.%I (
-                key   uuid  PRIMARY KEY,
-                -- The users who have had the event: eight bytes of the SHA-256 of each
-                -- id, the ninth to the sixteenth. Random bytes do not compress.
-                users bytea NOT NULL DEFAULT ''
-            )$f$, badged.dedup_keys_table(p, 1));
-        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', badged.dedup_keys_table(p, 1));
+                run     bigint NOT NULL,
+                -- The first eight bytes of its first key, the first bit inverted, which
+                -- gives a bigint the order of the bytes.
+                first   bigint NOT NULL,
+                entries bytea  NOT NULL,
+                PRIMARY KEY (run, first)
+            )$f$, badged.partition_table('dedup_pages', p));
+        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN entries SET STORAGE EXTERNAL', badged.partition_table('dedup_blocks', p));
+        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN entries SET STORAGE EXTERNAL', badged.partition_table('dedup_pages', p));
     END LOOP;
 END
 $$;
@@ -198,64 +229,3 @@ CREATE FUNCTION badged.pending_at(own xid8, seen pg_snapshot, former_position xi
         SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1) AS x
         ORDER BY 1
     );
-
--- Creates the table of the generation after the present one unless it exists, and
--- returns the number of that generation.
--- +goose StatementBegin
-CREATE FUNCTION badged.create_dedup_generation(partition integer) RETURNS integer
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    present integer := (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = partition);
-    next    text    := badged.dedup_keys_table(partition, present + 1);
-BEGIN
-    IF present IS NULL THEN
-        RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
-    ELSIF to_regclass(format('badged.%I', next)) IS NOT NULL THEN
-        RETURN present + 1;
-    END IF;
-    EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING DEFAULTS INCLUDING STORAGE, PRIMARY KEY (key))',
-        next, badged.dedup_keys_table(partition, present));
-    PERFORM badged.copy_grants(badged.dedup_keys_table(partition, present), next);
-    RETURN present + 1;
-EXCEPTION
-    WHEN duplicate_table OR duplicate_object OR unique_violation THEN -- another process was faster
-        RETURN present + 1;
-END
-$$;
--- +goose StatementEnd
-
--- Drops the tables of the generations before the present one and the two that are
--- checked with it, the oldest first, and returns how many it had to leave. It does
--- not wait for a lock that another session holds, such as pg_dump, since others
--- would have to wait behind it.
--- +goose StatementBegin
-CREATE FUNCTION badged.drop_dedup_generations(partition integer) RETURNS integer
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    youngest integer := (SELECT max(generation) - 3 FROM badged.dedup_generations WHERE partition_id = partition);
-    oldest   integer := youngest + 1;
-    name     text;
-BEGIN
-    WHILE to_regclass(format('badged.%I', badged.dedup_keys_table(partition, oldest - 1))) IS NOT NULL LOOP
-        oldest := oldest - 1;
-    END LOOP;
-    FOR g IN oldest .. youngest LOOP
-        name := badged.dedup_keys_table(partition, g);
-        BEGIN
-            EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE NOWAIT', name);
-            EXECUTE format('DROP TABLE badged.%I', name);
-        EXCEPTION
-            WHEN lock_not_available THEN
-                RETURN youngest - g + 1;
-            WHEN undefined_table THEN
-                NULL; -- another process was faster
-        END;
-    END LOOP;
-    RETURN 0;
-END
-$$;
--- +goose StatementEnd

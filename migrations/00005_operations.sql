@@ -151,10 +151,13 @@ BEGIN
         EXECUTE format('CREATE TABLE badged.%I (LIKE badged.conversations INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (user_id, conversation_id))', baseline[2]);
         EXECUTE format($f$
             CREATE TABLE badged.%I (
-                LIKE badged.%I INCLUDING DEFAULTS INCLUDING STORAGE,
-                generation integer NOT NULL,
-                PRIMARY KEY (key)
-            )$f$, baseline[3], badged.dedup_keys_table(p, 1));
+                key        uuid    PRIMARY KEY,
+                -- The users who have had the event: eight bytes of the SHA-256 of each
+                -- id, the ninth to the sixteenth. Random bytes do not compress.
+                users      bytea   NOT NULL,
+                generation integer NOT NULL
+            )$f$, baseline[3]);
+        EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', baseline[3]);
     END LOOP;
 END
 $$;

@@ -113,7 +113,7 @@ func (p *partition) take(ctx context.Context) bool {
 // batch returns the batch that appends rows and folds them, nil if the loop must
 // fold them.
 func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
-	if !part.ready || !part.known {
+	if !part.ready || !part.known || !part.keys.Loaded() {
 		return nil
 	}
 	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
@@ -146,7 +146,7 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	var loads pgx.Batch
 	for i := range a.parts {
 		part := a.parts[i].partition
-		a.parts[i].batch.QueueLoads(&loads, part.tables, part.cache, part.state)
+		a.parts[i].batch.QueueLoads(&loads, part.tables, part.cache, part.keys, part.state)
 	}
 	if loads.Len() > 0 {
 		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {

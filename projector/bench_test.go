@@ -6,7 +6,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/keys"
 )
 
 // BenchmarkAppendAndFold appends n events in one transaction and folds them in
@@ -67,16 +67,21 @@ func BenchmarkDeliverAndRead(b *testing.B) {
 	report(2 * n)
 }
 
-// rememberKeys inserts n keys into each generation of each partition.
-func (d *database) rememberKeys(b *testing.B, keys int) {
+// rememberKeys puts keys into runs of each generation of each partition.
+func (d *database) rememberKeys(b *testing.B, n int) {
 	b.Helper()
 	for _, p := range d.projector.partitions {
-		for g := 1; g <= store.ProbedGenerations; g++ {
+		for g := 1; g <= keys.ProbedGenerations; g++ {
 			if g > 1 {
 				d.rotate(b, p)
 			}
-			d.exec(b, `INSERT INTO `+store.KeysTable(p.id, g)+` SELECT gen_random_uuid() FROM generate_series(1, $1)`, keys)
+			d.exec(b, fmt.Sprintf(`INSERT INTO badged.dedup_blocks_p%02d SELECT $1, '\x01'::bytea || uuid_send(gen_random_uuid()) FROM generate_series(1, $2)`, p.id), g, n)
 		}
+		p.keys.Forget()
+		drain(b, p)
+		sizes := p.merger.Sizes
+		d.merge(b, p)
+		p.merger.Sizes = sizes
 	}
 }
 

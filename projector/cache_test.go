@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/keys"
 	"github.com/badged/badged/projector/internal/store"
 )
 
 // disturb does what can happen to a partition between two batches: another
-// owner folds one, rows are changed, or the caches lose entries.
+// owner folds one, rows are changed, the cache loses entries, or keys are merged.
 func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 	t.Helper()
 	switch rapid.IntRange(0, 5).Draw(rt, "disturbance") {
@@ -30,14 +30,14 @@ func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 	case 2:
 		p.cache.Limit = rapid.SampledFrom([]int{0, 3000, 1 << 20}).Draw(rt, "memory")
 	case 3:
-		p.keys, p.backoff = store.NewKeyCache(rapid.SampledFrom([]int{0, 100, 1 << 20}).Draw(rt, "keys known")), store.Backoff{}
+		d.mergeSome(t, p, rapid.IntRange(0, 12).Draw(rt, "steps of merging"))
 	}
 }
 
 // notKnown reports whether a batch failed because its owner's knowledge was
 // outdated.
 func notKnown(err error) bool {
-	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, store.ErrRepeated)
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, keys.ErrOutdated)
 }
 
 // stepAgain folds a batch, after the owner has read the state of the partition
@@ -47,9 +47,7 @@ func stepAgain(t *testing.T, p *partition, limit int) {
 	p.limit = limit
 	for {
 		_, _, err := p.step(t.Context())
-		// An owner that is far behind may probe tables that were dropped.
-		var pgErr *pgconn.PgError
-		if notKnown(err) || errors.As(err, &pgErr) && pgErr.Code == "42P01" {
+		if notKnown(err) {
 			continue
 		}
 		if err != nil {

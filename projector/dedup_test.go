@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/projector/internal/keys"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/internal/store/storetest"
@@ -29,17 +30,42 @@ func (d *database) age(t testing.TB, p *partition) {
 	d.tend(t, p)
 }
 
-// tend looks after the generations of a partition, and returns how many could
-// not be dropped.
-func (d *database) tend(t testing.TB, p *partition) int {
+// tend looks after the generations of a partition.
+func (d *database) tend(t testing.TB, p *partition) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	k, err := p.rotateGenerations(ctx)
-	if err != nil {
+	if err := p.rotateGenerations(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return k.locked
+}
+
+// smallSizes let a few keys be merged in many steps.
+var smallSizes = keys.Sizes{Blocks: 3, Segment: 5, Fanout: 2, Older: 1}
+
+// mergeSome does some steps of merging the keys of a partition, which is an
+// owner from then on. It reports whether there is more to do.
+func (d *database) mergeSome(t testing.TB, p *partition, steps int) (more bool) {
+	t.Helper()
+	p.owned.Store(true)
+	p.merger.Sizes = smallSizes
+	for range steps {
+		var err error
+		if more, err = p.merger.Step(t.Context()); err != nil && !errors.Is(err, errNotOwned) && !errors.Is(err, keys.ErrOutdated) {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+	}
+	return more
+}
+
+// merge merges the keys of a partition until nothing is left to merge.
+func (d *database) merge(t testing.TB, p *partition) {
+	t.Helper()
+	for d.mergeSome(t, p, 1) {
+	}
 }
 
 // rotate folds an event about nobody else, which begins a generation.
@@ -70,11 +96,13 @@ func (d *database) generations(t testing.TB, partition int) []store.Generation {
 	return all
 }
 
-// keyTables returns the generations of partition 0 that have a table.
-func (d *database) keyTables(t testing.TB) string {
+// stored returns the generations of partition 0 that have keys.
+func (d *database) stored(t testing.TB) string {
 	t.Helper()
-	return strings.Join(d.lines(t, `SELECT split_part(tablename, '_', 4) FROM pg_tables
-WHERE schemaname = 'badged' AND tablename LIKE 'dedup\_keys\_p00%' ORDER BY length(tablename), tablename`), " ")
+	return strings.Join(d.lines(t, `SELECT generation::text FROM (
+    SELECT generation FROM badged.dedup_blocks_p00
+    UNION SELECT generation FROM badged.dedup_runs JOIN badged.dedup_pages_p00 USING (run) JOIN badged.dedup_filters USING (partition_id, run) WHERE partition_id = 0
+) AS g ORDER BY generation`), " ")
 }
 
 // records returns what is in the log of a partition after a position.
@@ -175,12 +203,12 @@ func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
 		t.Errorf("%d events were taken for duplicates, want 5", n)
 	}
 	d.checkReplay(t, ann)
-	if got, want := d.keyTables(t), "g2 g3 g4 g5"; got != want {
-		t.Errorf("the tables are %s, want %s", got, want)
+	if got, want := d.stored(t), "1 2 3 4 5"; got != want {
+		t.Errorf("there are keys of the generations %s, want %s", got, want)
 	}
-	d.tend(t, p)
-	if got, want := d.keyTables(t), "g3 g4 g5 g6"; got != want {
-		t.Errorf("after some upkeep the tables are %s, want %s", got, want)
+	d.merge(t, p)
+	if got, want := d.stored(t), "3 4 5"; got != want {
+		t.Errorf("after merging there are keys of the generations %s, want %s", got, want)
 	}
 }
 
@@ -255,7 +283,7 @@ func TestInterruptedRotation(t *testing.T) {
 	for _, place := range []string{
 		`BEFORE INSERT ON badged.dedup_generations`,
 		`AFTER INSERT ON badged.dedup_generations`,
-		`AFTER INSERT ON badged.dedup_keys_p00_g2`,
+		`AFTER INSERT ON badged.dedup_blocks_p00`,
 		``, // in the commit
 	} {
 		for _, how := range interruptions {
@@ -289,29 +317,4 @@ func TestInterruptedRotation(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A next generation without a table is not begun: folding goes on in the
-// present one until there is one.
-func TestRotationWaitsForItsTable(t *testing.T) {
-	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
-	d.age(t, p)
-	d.exec(t, `DROP TABLE badged.dedup_keys_p00_g2`)
-	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.awaitSettled(t, 0)
-	if _, _, err := p.step(t.Context()); err == nil {
-		t.Error("a batch was folded without a table for its keys")
-	}
-	for seq, want := range []int{1, 2} {
-		if want == 2 {
-			d.tend(t, p)
-		}
-		d.append(t, foldtest.Deliver("c", int64(seq+1), ann), foldtest.Deliver("c", int64(seq+2), ann))
-		drain(t, p)
-		if got, total := d.present(t, 0), d.badge(t, ann).Total; got != want || total != int64(seq+2) {
-			t.Errorf("in generation %d with a total of %d, want %d with %d", got, total, want, seq+2)
-		}
-	}
-	d.checkReplay(t, ann)
 }

@@ -4,20 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -39,75 +35,10 @@ func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// While another session reads the tables of forgotten keys, as pg_dump does,
-// they stay, and no session waits for the dump or behind the drop. Afterwards
-// all are dropped.
-func TestDropDoesNotWait(t *testing.T) {
-	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
-	dump := connect(t, d.url)
-	mustExec(t, dump, `BEGIN; LOCK TABLE badged.dedup_keys_p00_g1 IN ACCESS SHARE MODE`)
-	for range 3 {
-		d.rotate(t, p)
-	}
-	seq := int64(0)
-	for locked := range 3 {
-		if got := d.tend(t, p); got != locked+1 {
-			t.Errorf("%d tables could not be dropped, want %d", got, locked+1)
-		}
-		seq++
-		d.append(t, foldtest.Deliver("c", seq, ann), foldtest.Deliver("c", seq, ann))
-		drain(t, p)
-		if b := d.badge(t, ann); b.Total != seq || b.Version != seq {
-			t.Errorf("total %d at version %d, want %d at %[3]d", b.Total, b.Version, seq)
-		}
-		other := connect(t, d.url)
-		mustExec(t, other, `BEGIN; LOCK TABLE badged.dedup_keys_p00_g1 IN ACCESS SHARE MODE NOWAIT; ROLLBACK`)
-		d.rotate(t, p)
-	}
-	mustExec(t, dump, `COMMIT`)
-	if got := d.tend(t, p); got != 0 {
-		t.Errorf("%d tables could not be dropped, want 0", got)
-	}
-	if got, want := d.keyTables(t), "g5 g6 g7 g8"; got != want {
-		t.Errorf("the tables are %s, want %s", got, want)
-	}
-}
-
-// No session waits for a drop that is under way.
-func TestDropDelaysNoSession(t *testing.T) {
-	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
-	for range 3 {
-		d.rotate(t, p)
-	}
-	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.awaitSettled(t, 0)
-	dropping := connect(t, d.url)
-	mustExec(t, dropping, `BEGIN; SELECT badged.drop_dedup_generations(0)`)
-
-	step(t, p, 10)
-	if b := d.badge(t, ann); b.Total != 1 {
-		t.Errorf("the total is %d, want 1", b.Total)
-	}
-	d.append(t, foldtest.Deliver("c", 2, ann))
-	if got := d.tend(t, p); got != 1 {
-		t.Errorf("%d tables were left to drop, want 1", got)
-	}
-	mustExec(t, dropping, `COMMIT`)
-	drain(t, p)
-	if b := d.badge(t, ann); b.Total != 2 {
-		t.Errorf("the total is %d, want 2", b.Total)
-	}
-	if got, want := d.keyTables(t), "g2 g3 g4 g5"; got != want {
-		t.Errorf("the tables are %s, want %s", got, want)
-	}
-}
-
-// An owner that missed so many rotations that its probed tables were dropped
+// An owner that missed so many rotations that the runs that it knows were dropped
 // fails, counts nothing, and is right once it has read the state of the
 // partition, whether it has folded before or not.
-func TestFormerOwnerProbesDroppedTables(t *testing.T) {
+func TestFormerOwnerProbesDroppedRuns(t *testing.T) {
 	for _, name := range []string{"folded before", "only took up its position"} {
 		t.Run(name, func(t *testing.T) {
 			d := newDatabase(t)
@@ -117,10 +48,11 @@ func TestFormerOwnerProbesDroppedTables(t *testing.T) {
 				d.append(t, foldtest.Deliver("before", 1, ann))
 			}
 			drain(t, former)
+			d.merge(t, former)
 			for range 5 {
 				d.rotate(t, owner)
 			}
-			d.tend(t, owner)
+			d.merge(t, owner)
 			repeated := foldtest.Event("level", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann)
 			d.append(t, foldtest.Deliver("c", 1, ann), repeated)
 			drain(t, owner)
@@ -129,8 +61,7 @@ func TestFormerOwnerProbesDroppedTables(t *testing.T) {
 			before := d.dump(t)
 
 			_, _, err := former.step(t.Context())
-			var pgErr *pgconn.PgError
-			if gone := errors.As(err, &pgErr) && pgErr.Code == "42P01"; !gone && !errors.Is(err, store.ErrFenced) {
+			if !notKnown(err) {
 				t.Errorf("the former owner ended with %v", err)
 			}
 			if diff := cmp.Diff(before, d.dump(t)); diff != "" {
@@ -147,7 +78,7 @@ func TestFormerOwnerProbesDroppedTables(t *testing.T) {
 }
 
 // A generation that was begun without moving the position, which no projector
-// does, also fences a batch: it must not probe the wrong tables.
+// does, also fences a batch: it must not probe the wrong generations.
 func TestGenerationIsFenced(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -161,7 +92,7 @@ func TestGenerationIsFenced(t *testing.T) {
 	}
 	p.known = false
 	drain(t, p)
-	if got := d.lines(t, `SELECT count(*)::text FROM badged.dedup_keys_p00_g2`)[0]; got != "1" {
+	if got := d.lines(t, `SELECT count(*)::text FROM badged.dedup_blocks_p00 WHERE generation = 2`)[0]; got != "1" {
 		t.Errorf("the second generation has %s keys, want 1", got)
 	}
 }
@@ -212,8 +143,8 @@ func TestTwoOwnersRotate(t *testing.T) {
 	}
 }
 
-// A running projector creates, begins and drops generations on the partitions
-// that it owns while events arrive.
+// A running projector begins and drops generations on the partitions that it owns
+// while events arrive.
 func TestMaintenanceOfARunningProjector(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -226,12 +157,12 @@ func TestMaintenanceOfARunningProjector(t *testing.T) {
 		d.append(t, foldtest.Deliver("c", seq, ann))
 		p.Wake(0)
 		d.bus.awaitTotal(t, ann, seq)
-		tables := d.keyTables(t)
-		if d.present(t, 0) > 4 && !strings.HasPrefix(tables, "g1 ") && count(p.metrics.dedupGeneration.WithLabelValues("0")) > 4 {
+		stored := d.stored(t)
+		if d.present(t, 0) > 4 && !strings.HasPrefix(stored, "1 ") && count(p.metrics.dedupGeneration.WithLabelValues("0")) > 4 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the tables are %s in generation %d", tables, d.present(t, 0))
+			t.Fatalf("there are keys of the generations %s in generation %d", stored, d.present(t, 0))
 		}
 	}
 	if got := d.present(t, 1); got != 1 {
@@ -240,9 +171,7 @@ func TestMaintenanceOfARunningProjector(t *testing.T) {
 	d.checkReplay(t, ann)
 }
 
-// A role that does not own the schema can serve with rights to its tables and
-// to two functions, and can use the tables created for it. Without the
-// functions it folds in one generation, and logs what is missing.
+// A role that does not own the schema can serve with rights to its tables.
 func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	server := pgtest.NewServer(t) // roles belong to all databases of a server
 	owner := openDatabase(t, server.NewDB(t, migrated))
@@ -256,12 +185,6 @@ func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 	mark := foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil, ann)
 	owner.append(t, foldtest.Deliver("c", 1, ann), mark)
 	drain(t, p)
-	_, err := p.rotateGenerations(t.Context())
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), "create_dedup_generation") {
-		t.Errorf("without the right to create: %v", err)
-	}
-	owner.exec(t, `GRANT EXECUTE ON FUNCTION badged.create_dedup_generation(integer), badged.drop_dedup_generations(integer) TO "serving role"`)
 	for range 5 {
 		owner.rotate(t, p)
 		owner.append(t, mark)
@@ -271,75 +194,8 @@ func TestServingRoleNeedNotOwnTheSchema(t *testing.T) {
 		t.Errorf("the total is %d, want 1", b.Total)
 	}
 	owner.checkReplay(t, ann)
-	if got, want := owner.keyTables(t), "g3 g4 g5 g6"; got != want {
-		t.Errorf("the tables are %s, want %s", got, want)
-	}
-}
-
-// Each key costs one index lookup per generation, whatever their sizes, with
-// and without statistics.
-func TestProbesAreIndexLookups(t *testing.T) {
-	d := newDatabase(t)
-	p := d.projector.partitions[0]
-	d.rotate(t, p)
-	d.rotate(t, p)
-	keys := make([][16]byte, 1000)
-	for i := range keys {
-		keys[i] = uuid.New()
-	}
-	for _, state := range []string{"young", "grown", "analyzed"} {
-		switch state {
-		case "grown":
-			for g := 1; g <= 3; g++ {
-				d.exec(t, `INSERT INTO `+store.KeysTable(0, g)+` SELECT gen_random_uuid() FROM generate_series(1, 20000)`)
-			}
-		case "analyzed":
-			for g := 1; g <= 3; g++ {
-				d.exec(t, `VACUUM ANALYZE `+store.KeysTable(0, g))
-			}
-		}
-		plan := strings.Join(d.lines(t, `EXPLAIN `+store.RememberNewKeysSQL(0, 3), keys, make(pgwire.Bytes, len(keys))), "\n")
-		for g := 1; g <= 2; g++ {
-			if want := fmt.Sprintf("Index Only Scan using dedup_keys_p00_g%d_pkey", g); !strings.Contains(plan, want) || strings.Contains(plan, "Seq Scan") {
-				t.Errorf("with %s tables the plan has no %s:\n%s", state, want, plan)
-			}
-		}
-		if n := strings.Count(plan, "Index Cond: (key = "); n != 2 {
-			t.Errorf("with %s tables the plan has %d lookups by key, want 2:\n%s", state, n, plan)
-		}
-		plan = strings.Join(d.lines(t, `EXPLAIN `+store.FindKeysSQL(0, 3), keys), "\n")
-		for g := 1; g <= 3; g++ {
-			if want := fmt.Sprintf("Scan using dedup_keys_p00_g%d_pkey", g); !strings.Contains(plan, want) || strings.Contains(plan, "Seq Scan") {
-				t.Errorf("with %s tables the plan has no %s:\n%s", state, want, plan)
-			}
-		}
-	}
-}
-
-// Concurrent maintenance, as while a partition changes owners, is harmless.
-func TestConcurrentMaintenance(t *testing.T) {
-	d := newDatabase(t)
-	p := d.projector.partitions[0]
-	for range 5 {
-		for range 3 {
-			d.rotate(t, p)
-		}
-		start := make(chan struct{})
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				<-start
-				if _, err := p.rotateGenerations(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		close(start)
-		wg.Wait()
-		d.tend(t, p)
-		n := d.present(t, 0)
-		if got, want := d.keyTables(t), fmt.Sprintf("g%d g%d g%d g%d", n-2, n-1, n, n+1); got != want {
-			t.Errorf("the tables are %s, want %s", got, want)
-		}
+	owner.merge(t, p)
+	if got, want := owner.stored(t), "4 5 6"; got != want {
+		t.Errorf("there are keys of the generations %s, want %s", got, want)
 	}
 }

@@ -94,7 +94,7 @@ func TestPositionBehindBeginsAnEpoch(t *testing.T) {
 	// The position after the first event.
 	d.exec(t, `UPDATE badged.events_p00_offsets AS o SET last_processed_transaction_id = k.last_processed_transaction_id, offset_acked = k.offset_acked
 FROM kept AS k WHERE k.consumer_group = o.consumer_group`)
-	d.exec(t, `TRUNCATE badged.dedup_keys_p00_g1`)
+	d.exec(t, `TRUNCATE badged.dedup_blocks_p00`)
 	d.exec(t, `DELETE FROM badged.conversations_p00`)
 	d.exec(t, `DELETE FROM badged.users_p00`)
 	if d.position(t, 0) != rows {

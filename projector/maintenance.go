@@ -2,23 +2,23 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/projector/internal/store"
 )
 
-const (
-	createGenerationSQL = `SELECT badged.create_dedup_generation($1)`
-	dropGenerationsSQL  = `SELECT badged.drop_dedup_generations($1)`
+// generationDueSQL compares with the clock that wrote begun_at. $2 is half of the
+// dedup window.
+const generationDueSQL = `SELECT max(generation), max(begun_at) + $2::interval <= now() FROM badged.dedup_generations
+WHERE partition_id = $1`
 
-	// generationDueSQL compares with the clock that wrote begun_at.
-	generationDueSQL = `SELECT begun_at + $3::interval <= now() FROM badged.dedup_generations
-WHERE partition_id = $1 AND generation = $2`
-)
-
-// maintain keeps the key generations and the log ranges of the owned
+// maintain extends the log and merges what is remembered of events in the owned
 // partitions.
 func (p *Projector) maintain(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.MaintenanceInterval)
@@ -27,61 +27,123 @@ func (p *Projector) maintain(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-p.merges:
 		case <-tick.C:
+			for _, id := range p.OwnedPartitions() {
+				p.partitions[id].maintain(ctx)
+			}
 		}
-		p.metrics.dedupGeneration.Reset() // some partitions may have a new owner
-		locked := 0
-		for _, id := range p.OwnedPartitions() {
-			if err := p.partitions[id].buryUnissued(ctx); err != nil && ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot look for events with transaction ids from the future, will try again", "partition", id, "error", err)
-			}
-			if err := p.partitions[id].extendLog(ctx); err != nil && ctx.Err() == nil {
-				p.log.WarnContext(ctx, "cannot extend the log, whose last range cannot be archived; will try again",
-					"partition", id, "error", err)
-			}
-			kept, err := p.partitions[id].rotateGenerations(ctx)
-			if err != nil {
-				if ctx.Err() == nil {
-					p.log.WarnContext(ctx, "cannot drop old event keys, will try again",
-						"partition", id, "error", err)
-				}
-				continue
-			}
-			p.metrics.dedupGeneration.WithLabelValues(strconv.Itoa(id)).Set(float64(kept.present))
-			locked += kept.locked
-		}
-		p.metrics.dedupTablesLocked.Set(float64(locked))
+		p.mergeKeys(ctx)
+		p.measureKeys()
 	}
 }
 
-// keptGenerations is the state of the key generations of a partition.
-type keptGenerations struct {
-	present int
-	// locked counts the old tables that another session has a lock on.
-	locked int
+// maintain does what is due in a partition from time to time.
+func (p *partition) maintain(ctx context.Context) {
+	for _, task := range []struct {
+		run   func(context.Context) error
+		fails string
+	}{
+		{p.buryUnissued, "cannot look for events with transaction ids from the future, will try again"},
+		{p.extendLog, "cannot extend the log, whose last range cannot be archived; will try again"},
+		{p.rotateGenerations, "cannot begin a generation of event keys, will try again"},
+	} {
+		if err := task.run(ctx); err != nil && ctx.Err() == nil {
+			p.projector.log.WarnContext(ctx, task.fails, "partition", p.id, "error", err)
+		}
+	}
 }
 
-// rotateGenerations creates the table of the next generation of keys, lets the
-// next batch begin it if the span of the present one is over, and drops the
-// tables that are no longer probed. It is safe to run concurrently with batches
-// and with itself.
-func (p *partition) rotateGenerations(ctx context.Context) (keptGenerations, error) {
-	pool := p.projector.cfg.Pool
-	var next int
-	if err := pool.QueryRow(ctx, createGenerationSQL, p.id).Scan(&next); err != nil {
-		return keptGenerations{}, fmt.Errorf("create the next generation of keys: %w", err)
-	}
+// rotateGenerations lets the next batch begin a generation if the span of the
+// present one is over. It is safe to run concurrently with batches and with
+// itself.
+func (p *partition) rotateGenerations(ctx context.Context) error {
+	var present int
 	var due bool
 	span := p.projector.cfg.DedupWindow / store.WindowSpans
-	if err := pool.QueryRow(ctx, generationDueSQL, p.id, next-1, span).Scan(&due); err != nil {
-		return keptGenerations{}, fmt.Errorf("read the age of the present generation of keys: %w", err)
+	if err := p.projector.cfg.Pool.QueryRow(ctx, generationDueSQL, p.id, span).Scan(&present, &due); err != nil {
+		return fmt.Errorf("read the age of the present generation of keys: %w", err)
 	}
 	if due {
-		p.next.Store(int64(next))
+		p.next.Store(int64(present + 1))
 	}
-	k := keptGenerations{present: next - 1}
-	if err := pool.QueryRow(ctx, dropGenerationsSQL, p.id).Scan(&k.locked); err != nil {
-		return keptGenerations{}, fmt.Errorf("drop the oldest generations of keys: %w", err)
+	return nil
+}
+
+// mergeKeys merges blocks and runs of keys in the owned partitions, which take
+// turns, until nothing is left to merge.
+func (p *Projector) mergeKeys(ctx context.Context) {
+	busy := p.OwnedPartitions()
+	for len(busy) > 0 && ctx.Err() == nil {
+		busy = slices.DeleteFunc(busy, func(id int) bool {
+			more, err := p.partitions[id].merger.Step(ctx)
+			if err != nil && !errors.Is(err, errNotOwned) && ctx.Err() == nil {
+				p.log.WarnContext(ctx, "cannot merge event keys, will try again", "partition", id, "error", err)
+			}
+			return err != nil || !more
+		})
 	}
-	return k, nil
+}
+
+// errNotOwned means that a partition has no keys in memory to be merged.
+var errNotOwned = errors.New("the partition is not owned, or nothing was folded yet")
+
+// lockKeys calls f while no batch uses the keys.
+func (p *partition) lockKeys(ctx context.Context, f func() error) error {
+	if !p.take(ctx) {
+		return ctx.Err()
+	}
+	defer func() { <-p.turn }()
+	if !p.owned.Load() || !p.keys.Loaded() {
+		return errNotOwned
+	}
+	defer p.keysChanged()
+	return f()
+}
+
+// keysGrew notes that keys has more, and has it merged if that is due.
+func (p *partition) keysGrew() {
+	p.keysChanged()
+	if p.keyStats.Load().Recent >= p.merger.Sizes.Blocks {
+		p.projector.wakeMerging()
+	}
+}
+
+// wakeMerging makes maintenance look for keys to merge.
+func (p *Projector) wakeMerging() {
+	select {
+	case p.merges <- struct{}{}:
+	default:
+	}
+}
+
+// leastCache is the share of the memory that cached users always have.
+const leastCache = 4
+
+// keysChanged gives the cache the memory that the keys leave.
+func (p *partition) keysChanged() {
+	stats := p.keys.Stats()
+	p.cache.Limit = max(p.memory-stats.Bytes, p.memory/leastCache) / 2
+	p.keyStats.Store(&stats)
+}
+
+// measureKeys updates the metrics of the keys.
+func (p *Projector) measureKeys() {
+	m := p.metrics
+	for _, of := range []*prometheus.GaugeVec{m.dedupGeneration, m.dedupBlockKeys, m.dedupRunKeys, m.dedupRuns, m.dedupFilterBytes, m.dedupUnfiltered} {
+		of.Reset() // some partitions may have a new owner
+	}
+	for _, id := range p.OwnedPartitions() {
+		stats := p.partitions[id].keyStats.Load()
+		if stats == nil {
+			continue
+		}
+		label := strconv.Itoa(id)
+		m.dedupGeneration.WithLabelValues(label).Set(float64(stats.Generation))
+		m.dedupBlockKeys.WithLabelValues(label).Set(float64(stats.Recent))
+		m.dedupRunKeys.WithLabelValues(label).Set(float64(stats.Merged))
+		m.dedupRuns.WithLabelValues(label).Set(float64(stats.Runs))
+		m.dedupFilterBytes.WithLabelValues(label).Set(float64(stats.FilterBytes))
+		m.dedupUnfiltered.WithLabelValues(label).Set(float64(stats.Unloaded))
+	}
 }

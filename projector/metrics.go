@@ -14,8 +14,9 @@ type Metrics struct {
 	owned                                   prometheus.Gauge
 	deadLettersWaiting                      prometheus.Gauge
 	owner, lagEvents, lagSeconds            *prometheus.GaugeVec
-	dedupGeneration                         *prometheus.GaugeVec
-	dedupTablesLocked                       prometheus.Gauge
+	dedupGeneration, dedupRuns              *prometheus.GaugeVec
+	dedupBlockKeys, dedupRunKeys            *prometheus.GaugeVec
+	dedupFilterBytes, dedupUnfiltered       *prometheus.GaugeVec
 	epochs                                  *prometheus.CounterVec
 }
 
@@ -53,16 +54,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters neither retried nor discarded.",
 		}),
-		lagEvents:       gauge("lag_events", "Unfolded events in the log, by partition that this process folds."),
-		lagSeconds:      gauge("lag_seconds", "Age in seconds of the oldest unfolded event, by partition that this process folds."),
-		dedupGeneration: gauge("dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window."),
+		dedupRuns:        gauge("dedup_runs", "Sorted runs of event keys within the dedup window, by partition that this process folds. The filter of each is asked about each event."),
+		dedupBlockKeys:   gauge("dedup_block_keys", "Event keys that are not merged into runs yet, one for each event and user, by partition that this process folds."),
+		dedupRunKeys:     gauge("dedup_run_keys", "Event keys in runs, one for each event and user, by partition that this process folds."),
+		dedupFilterBytes: gauge("dedup_filter_bytes", "Memory that filters of event keys take, by partition that this process folds; part of --cache-mib."),
+		dedupUnfiltered:  gauge("dedup_unfiltered_runs", "Runs of event keys without all of their filters in memory, by partition that this process folds. They cost a look-up for each event: raise --cache-mib."),
+		lagEvents:        gauge("lag_events", "Unfolded events in the log, by partition that this process folds."),
+		lagSeconds:       gauge("lag_seconds", "Age in seconds of the oldest unfolded event, by partition that this process folds."),
+		dedupGeneration:  gauge("dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window."),
 		epochs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "epochs_begun_total",
 			Help: "Epochs that this process began, by reason: restart, because Postgres may have lost commits, or rewind, because it has lost some.",
 		}, []string{"reason"}),
-		dedupTablesLocked: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "dedup_tables_locked", Help: "Tables of expired keys not dropped yet because another session holds a lock on them.",
-		}),
 	}
 	for _, reason := range []string{epochRestart, epochRewind} {
 		m.epochs.WithLabelValues(reason)
@@ -70,7 +73,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	if r != nil {
 		r.MustRegister(m.epochs, m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.refused, m.updatesLost,
 			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
-			m.dedupGeneration, m.dedupTablesLocked)
+			m.dedupGeneration, m.dedupRuns, m.dedupBlockKeys, m.dedupRunKeys, m.dedupFilterBytes, m.dedupUnfiltered)
 	}
 	return m
 }

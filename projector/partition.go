@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/keys"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -43,8 +44,8 @@ type partition struct {
 	// looked is set when the fence of an append has found no other event in the
 	// log, until the poller takes it.
 	looked atomic.Bool
-	// next is the generation of keys that the next batch begins, if it is the
-	// one after the present; 0 for none.
+	// next is the generation that the next batch begins, if it is the one after the
+	// present; 0 for none.
 	next atomic.Int64
 
 	// turn holds a token while a batch is folded. It guards the fields below like
@@ -59,24 +60,37 @@ type partition struct {
 	// reached is the furthest position seen committed in this epoch.
 	reached events.Position
 	cache   *store.Cache
-	keys    *store.KeyCache
-	backoff store.Backoff
+	keys    *keys.Window
 	limit   int // events of the next batch
+
+	// memory is roughly how many bytes cache and keys may take.
+	memory int
+	// merger merges what keys describes; only maintenance uses it.
+	merger *keys.Merger
+	// keyStats describes keys.
+	keyStats atomic.Pointer[keys.Stats]
 }
 
 func newPartition(id int, p *Projector) *partition {
 	memory := p.cfg.CacheBytes / p.cfg.Log.Partitions()
-	return &partition{
+	part := &partition{
 		id:        id,
 		projector: p,
 		tables:    store.NewTables(id),
 		wakes:     make(chan struct{}, 1),
 		turn:      make(chan struct{}, 1),
-		cache:     store.NewCache(memory - memory/store.KeyCacheShare),
-		keys:      store.NewKeyCache(memory / store.KeyCacheShare),
+		cache:     store.NewCache(memory),
+		keys:      keys.NewWindow(id, memory/filterShare),
 		limit:     min(store.FirstBatch, p.cfg.MaxBatch),
+		memory:    memory,
 	}
+	part.merger = &keys.Merger{Pool: p.cfg.Pool, Window: part.keys, Locked: part.lockKeys, Sizes: keys.SizesFor(memory)}
+	return part
 }
+
+// filterShare divides the memory: filters get at most one part of so many, the
+// cached users the rest.
+const filterShare = 2
 
 // wake makes the loop look for events. Wakes that arrive while one is pending
 // are merged.
@@ -130,6 +144,7 @@ func (p *partition) leave() {
 	p.owned.Store(false)
 	p.ready, p.known = false, false
 	p.cache.Clear()
+	p.keys.Forget()
 }
 
 // drain folds batches until there is nothing more to read. It reports whether
@@ -158,7 +173,7 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 // readAgain reports whether a batch that failed with err is read and folded again
 // at once.
 func readAgain(err error) bool {
-	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, store.ErrRepeated)
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, keys.ErrOutdated)
 }
 
 // step folds one batch and reports whether there is more to read, now or in a
@@ -179,7 +194,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 		p.projector.connections.keep(conn)
 	}()
 
-	if !p.known {
+	if !p.known || !p.keys.Loaded() {
 		if err := p.learn(ctx, conn); err != nil {
 			return false, false, err
 		}
@@ -200,7 +215,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	// Finish a batch once it has begun: a committed batch must be published.
 	batchCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
-	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.state, p.projector.cfg.Bus.HasSubscribers)
+	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)
 	if err != nil {
 		p.failed(err)
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(page.Records), p.cursor.Position, err)
@@ -218,17 +233,13 @@ func (p *partition) prepare(b *store.Batch) {
 	if next := int(p.next.Load()); next == b.Generation+1 {
 		b.Generation, b.Begins = next, true
 	}
-	b.MarkSuspects(p.keys, p.backoff.Next())
 }
 
 // failed follows a batch that failed with err; its commit may have succeeded.
 func (p *partition) failed(err error) {
 	p.known, p.ready = false, false
-	if errors.Is(err, store.ErrRepeated) {
-		p.backoff.Failed()
-	}
-	if !readAgain(err) {
-		p.next.Store(0) // the table of the next generation may be the cause
+	if errors.Is(err, keys.ErrOutdated) {
+		p.keys.Forget()
 	}
 }
 
@@ -236,13 +247,14 @@ func (p *partition) failed(err error) {
 func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.cursor, p.state.Generation = b.To, b.Generation
 	p.reached = b.To.Position
+	p.keysGrew()
 	p.account(b, r, time.Since(start)) // before clients hear of it and look
 	p.trace(b, r, start)
 	p.projector.Tell(r.Updates)
 }
 
 // learn reads the state of the partition. If that has changed, it clears the
-// cache. It begins a new epoch if the tables may be older than what clients
+// cache, and loads what is remembered of events again. It begins a new epoch if the tables may be older than what clients
 // were told.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
@@ -256,6 +268,14 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	}
 	if p.cursor.Position != before || !p.state.Same(&state) {
 		p.cache.Clear()
+		p.keys.Forget()
+	}
+	if !p.keys.Loaded() {
+		if err := p.keys.Load(ctx, conn.Conn(), p.state.Generation); err != nil {
+			return err
+		}
+		p.keysChanged()
+		p.projector.wakeMerging() // the former owner may have left something
 	}
 	p.projector.clock.set(p.state.ReadAt)
 	p.reached = p.cursor.Position

@@ -51,9 +51,9 @@ type Config struct {
 	PollInterval time.Duration
 	// MaxBatch is the most events folded in one transaction. Default 5,000.
 	MaxBatch int
-	// CacheBytes is roughly how much memory the cached users and the keys of
-	// recent events take, divided evenly among all partitions. Default 256
-	// MiB.
+	// CacheBytes is roughly how much memory the cached users, the keys of recent
+	// events and the filters of older ones take, divided evenly among all
+	// partitions. Default 256 MiB.
 	CacheBytes int
 	// Concurrency is how many partitions are folded at once, each on its own
 	// connection. Default: the number of processors, at least 2 and at most 4.
@@ -66,8 +66,8 @@ type Config struct {
 	// DedupWindow is the least time for which event keys are remembered; the
 	// most is half as long again. Default 14 days.
 	DedupWindow time.Duration
-	// MaintenanceInterval is how often the projector drops old keys and
-	// extends the log, if needed. Default 1m.
+	// MaintenanceInterval is how often the projector begins a generation of event
+	// keys and extends the log, if due. Default 1m.
 	MaintenanceInterval time.Duration
 
 	// Trace is called with each batch that has traced events. It returns the
@@ -100,6 +100,8 @@ type Projector struct {
 	restartTold atomic.Int64
 	// updates are waiting for the bus.
 	updates chan []pubsub.Update
+	// merges holds a token while event keys wait to be merged.
+	merges chan struct{}
 }
 
 // New returns a projector that does nothing until Run.
@@ -143,6 +145,7 @@ func New(cfg Config) (*Projector, error) {
 		connections: newConnections(cfg.Pool),
 		appending:   &connections{pool: cfg.Pool, limit: 1, lockTimeout: lockPatience},
 		updates:     make(chan []pubsub.Update, 256),
+		merges:      make(chan struct{}, 1),
 		open:        logread.Watch{Patience: openPatience},
 	}
 	for i := range cfg.Log.Partitions() {

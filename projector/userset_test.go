@@ -6,18 +6,18 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
-	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/internal/keys"
 )
 
 // A retry for more users counts for the new ones, whichever generation the
-// others had the event in, in one batch or in several, and whether the owner
-// has the key cached or not. Each user's window begins with the event that
+// others had the event in, in one batch or in several, and whether its keys are in
+// a block or in a run. Each user's window begins with the event that
 // counted for it.
 func TestRetriesForOtherUsers(t *testing.T) {
 	ann, bob, cem := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
 	for rotations := range 3 {
-		for _, memory := range []int{0, 1 << 20} {
-			t.Run(fmt.Sprintf("%d rotations later, %d bytes", rotations, memory), func(t *testing.T) {
+		for _, merged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d rotations later, merged %v", rotations, merged), func(t *testing.T) {
 				d := newDatabase(t)
 				p := d.projector.partitions[0]
 				mark := func(users ...string) events.Event {
@@ -30,8 +30,10 @@ func TestRetriesForOtherUsers(t *testing.T) {
 					read++
 					d.append(t, foldtest.Event(fmt.Sprint("read ", read), events.ConversationRead, "c", foldtest.UpTo(int64(read)), ann, bob))
 					if wait {
-						p.keys = store.NewKeyCache(memory)
 						drain(t, p)
+						if merged {
+							d.merge(t, p)
+						}
 					}
 				}
 				totals := func(want ...int64) {
@@ -57,7 +59,7 @@ func TestRetriesForOtherUsers(t *testing.T) {
 				if rotations == 0 {
 					return
 				}
-				for range store.ProbedGenerations - rotations {
+				for range keys.ProbedGenerations - rotations {
 					d.rotate(t, p)
 				}
 				d.append(t, mark(ann, bob, cem)) // only for ann the key is forgotten

@@ -109,7 +109,10 @@ func TestServerRole(t *testing.T) {
 	conn := connectTo(t, server)
 	// Periodic work of the projector, and the expiry sweep.
 	for _, statement := range []string{
-		`SELECT badged.create_dedup_generation(0)`, `SELECT badged.drop_dedup_generations(0)`, `SELECT badged.extend_log(0, '7 days', 1048576)`,
+		`INSERT INTO badged.dedup_runs VALUES (0, 1, 1, 1, 'dropped')`, `UPDATE badged.dedup_runs SET state = 'dropped'`,
+		`INSERT INTO badged.dedup_filters VALUES (0, 1, 1, 1, '')`, `INSERT INTO badged.dedup_pages_p00 VALUES (1, 1, '')`,
+		`DELETE FROM badged.dedup_pages_p00`, `DELETE FROM badged.dedup_filters`, `DELETE FROM badged.dedup_runs`, `DELETE FROM badged.dedup_blocks_p00`,
+		`SELECT badged.extend_log(0, '7 days', 1048576)`,
 		`SELECT badged.bury_unissued(0)`, `INSERT INTO badged.events_p00 (uuid, payload, own) VALUES (gen_random_uuid(), '{}', true)`,
 	} {
 		execute(t, conn, statement)

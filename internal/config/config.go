@@ -83,7 +83,7 @@ type Server struct {
 	Limits            `embed:""`
 	MaxLag            time.Duration `help:"How far folding may fall behind before publishing over HTTP is refused with 429 and Retry-After; 0 for no limit." default:"30s"`
 	ReconcileInterval time.Duration `help:"How often clients are compared with Postgres: the longest time a lost update stays unnoticed." default:"30s"`
-	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for users' rows that a projector caches." default:"256"`
+	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for what a projector caches: users' rows and filters of event keys." default:"256"`
 	VerifyInterval    time.Duration `help:"How often a few users of a partition are verified by replaying the log, less often if the log is long; 0 for never." default:"1m"`
 	VerifySample      int           `help:"Most users verified each time, 1 to 16; fewer if the log is long." default:"10"`
 	SelfHeal          bool          `help:"Heal the badge of a user that differs from the log; otherwise differences are only logged."`

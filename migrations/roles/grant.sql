@@ -47,28 +47,23 @@ BEGIN
             EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
             EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
+            EXECUTE format('GRANT INSERT, DELETE ON badged.%I, badged.%I TO %I', 'dedup_blocks_' || partition, 'dedup_pages_' || partition, role_name);
         END IF;
     END LOOP;
 
     IF kind = 'server' THEN
-        FOR granted IN
-            SELECT relname FROM pg_class
-            WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname ~ '^dedup_keys_p\d+_g\d+$'
-        LOOP
-            EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', granted, role_name);
-        END LOOP;
         FOREACH granted IN ARRAY ARRAY[
             'UPDATE ON badged.partitions',
             'INSERT ON badged.dedup_generations',
-            'INSERT, DELETE ON badged.dead_letters, badged.rebuilt_partitions, badged.samples',
+            'INSERT, UPDATE, DELETE ON badged.dedup_runs',
+            'INSERT, DELETE ON badged.dead_letters, badged.dedup_filters, badged.rebuilt_partitions, badged.samples',
             'INSERT, UPDATE, DELETE ON badged.healed_users, badged.expiry_progress',
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint),
-                badged.pending_at(xid8, pg_snapshot, xid8, xid8[]),
-                badged.move_late(integer, bigint[], bigint[], bigint, bigint), badged.create_dedup_generation(integer),
-                badged.drop_dedup_generations(integer), badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
+                badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
+                badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'
         ] LOOP
             EXECUTE format('GRANT %s TO %I', granted, role_name);

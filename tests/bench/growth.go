@@ -169,7 +169,27 @@ SELECT md5(n::text)::uuid, ('{"specversion":"1.0","id":"before-' || n || '","sou
        '"seq":1,"sender_id":"somebody"}}')::json, NULL, pg_current_xact_id()
 FROM generate_series(%[2]d, %[3]d) AS n`
 
-	fillKeysSQL = `INSERT INTO badged.dedup_keys_p%02d_g1 (key) SELECT uuid FROM badged.%s`
+	// The log was written over the dedup window: a third of its events is in the
+	// present generation, and the others are in the two before.
+	fillGenerationsSQL = `INSERT INTO badged.dedup_generations SELECT partition_id, g, '0', 0 FROM badged.partitions, generate_series(2, 3) AS g`
+
+	// Sorted runs of the keys, without filters, as if each user had the hash zero. A
+	// prefix of a key is a bigint with its first bit inverted.
+	fillKeysSQL = `WITH log AS (
+    SELECT uuid, 1 + n %% 3 AS run, (row_number() OVER (PARTITION BY n %% 3 ORDER BY uuid) - 1) / 124 AS page
+    FROM (SELECT uuid, row_number() OVER () AS n FROM badged.%[2]s) AS log
+), pages AS (
+    INSERT INTO badged.dedup_pages_p%02[1]d (run, first, entries)
+    SELECT run, (('x' || left(encode(uuid_send((array_agg(uuid ORDER BY uuid))[1]), 'hex'), 16))::bit(64) # (1::bit(64) << 63))::bigint,
+        '\x01'::bytea || string_agg(uuid_send(uuid), NULL ORDER BY uuid)
+    FROM log GROUP BY run, page
+)
+INSERT INTO badged.dedup_runs (partition_id, run, generation, entries, state)
+SELECT %[1]d, run, run, count(*), 'live' FROM log GROUP BY run`
+
+	// Runs that badged has not written again with filters.
+	unfilteredSQL = `SELECT count(*) FROM badged.dedup_runs AS r
+WHERE state <> 'live' OR entries <> (SELECT coalesce(sum(entries), 0) FROM badged.dedup_filters AS f WHERE (f.partition_id, f.run) = (r.partition_id, r.run))`
 
 	// Mark the inserted rows as folded.
 	fillPositionSQL = `UPDATE badged.%[1]s_offsets SET (last_processed_transaction_id, offset_acked) =
@@ -188,6 +208,11 @@ func (g *grownDatabase) fill(ctx context.Context, cfg stream.Config, logRows int
 		return err
 	}
 	each := logRows / log.Partitions()
+	if each > 0 {
+		if _, err := g.pool.Exec(ctx, fillGenerationsSQL); err != nil {
+			return fmt.Errorf("generations: %w", err)
+		}
+	}
 	for p := range log.Partitions() {
 		if each == 0 {
 			break
@@ -202,8 +227,33 @@ func (g *grownDatabase) fill(ctx context.Context, cfg stream.Config, logRows int
 			}
 		}
 	}
+	if each > 0 {
+		if err := g.buildFilters(ctx); err != nil {
+			return err
+		}
+	}
 	_, err = g.pool.Exec(ctx, `VACUUM (ANALYZE)`)
 	return err
+}
+
+// buildFilters runs badged until every run of keys has filters.
+func (g *grownDatabase) buildFilters(ctx context.Context) (err error) {
+	server, err := embed(ctx, g.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	for left := 1; left > 0; {
+		if err := g.pool.QueryRow(ctx, unfilteredSQL).Scan(&left); err != nil {
+			return fmt.Errorf("filters: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // run publishes and folds for some time.

@@ -95,17 +95,10 @@ func (d *Database) lags(t testing.TB) []lag.Lag {
 // folded, as a batch does when the present one has had its span.
 func (d *Database) BeginGeneration(t testing.TB, partition int) {
 	t.Helper()
-	for _, sql := range []string{
-		`SELECT badged.create_dedup_generation($1)`,
-		`INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
+	d.Exec(t, `INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
 SELECT $1, max(g.generation) + 1, max(o.last_processed_transaction_id::text::bigint)::text::xid8, max(o.offset_acked)
-FROM badged.dedup_generations AS g, badged.` + events.Topic(partition) + `_offsets AS o
-WHERE g.partition_id = $1 AND o.consumer_group = 'projector'`,
-		`SELECT badged.create_dedup_generation($1)`,
-		`SELECT badged.drop_dedup_generations($1)`,
-	} {
-		d.Exec(t, sql, partition)
-	}
+FROM badged.dedup_generations AS g, badged.`+events.Topic(partition)+`_offsets AS o
+WHERE g.partition_id = $1 AND o.consumer_group = 'projector'`, partition)
 }
 
 // GenerationsOf returns the generation of keys of each event of a history, 0 if

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +12,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/keys"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
 )
@@ -37,8 +37,8 @@ type Batch struct {
 	// appended are the rows that the batch itself appends to the log; nil if its
 	// records are there.
 	appended *events.Rows
-	// Generation is the one that takes the keys. The batch begins it if Begins
-	// is set.
+	// Generation is the one that remembers the events. The batch begins it if
+	// Begins is set.
 	Generation int
 	Begins     bool
 	Items      []Item
@@ -49,7 +49,7 @@ type Batch struct {
 
 	users   map[string]*badge.User
 	missing Missing
-	repeats *repeats
+	check   *keys.Check
 	known   PartitionState
 }
 
@@ -132,17 +132,16 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 // Commit folds b into the tables in one transaction, which it sends in one
 // round trip, after one to load rows that c does not hold. The error is
 // ErrFenced or ErrRevised if the partition is not in the state known, and
-// ErrRepeated if an event that is not a suspect came before. The result has
-// updates only for users with subscribers; hasSubscribers is called after the
-// commit.
-func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, known PartitionState, hasSubscribers func(pubsub.User) bool) (r Result, err error) {
+// [keys.ErrOutdated] if w is not. The result has updates only for users with
+// subscribers; hasSubscribers is called after the commit.
+func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.User) bool) (r Result, err error) {
 	defer func() {
 		if err != nil {
 			b.Abandon(c)
 		}
 	}()
 	var loads pgx.Batch
-	b.QueueLoads(&loads, t, c, known)
+	b.QueueLoads(&loads, t, c, w, known)
 	if loads.Len() > 0 {
 		if err := conn.SendBatch(ctx, &loads).Close(); err != nil {
 			return Result{}, fmt.Errorf("load: %w", err)
@@ -162,18 +161,14 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 // QueueLoads adds to loads the statements that load what the batch needs and c
 // does not hold. They need no transaction: the fence proves at the commit that
 // there was no other writer since.
-func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, known PartitionState) {
+func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
 	b.known = known
 	b.users, b.missing = UsersIn(b.Items, c)
-	b.repeats = &repeats{}
+	b.check = w.Check(b.Generation)
 	for i := range b.Items {
-		if it := &b.Items[i]; it.Suspect {
-			b.repeats.add(it.Key)
-		}
+		b.check.Ask(b.Items[i].Key)
 	}
-	if len(b.repeats.had) > 0 {
-		loads.Queue(FindKeysSQL(t.partition, b.Generation), b.repeats.Keys()).Query(b.repeats.scan)
-	}
+	b.check.QueueLoads(loads)
 	t.QueueLoads(loads, &b.missing, b.users)
 }
 
@@ -181,7 +176,7 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, known Partitio
 func (b *Batch) Fold() (r Result) {
 	for i := range b.Items {
 		it := &b.Items[i]
-		if !b.repeats.first(it) {
+		if !first(it, b.check) {
 			r.Duplicates++
 			continue
 		}
@@ -225,13 +220,8 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	if b.Begins {
 		writes.Queue(statements.Get("begin a generation"), t.partition, b.Generation, b.From.TransactionID, b.From.Offset)
 	}
-	if keys := b.likelyNew(); len(keys) > 0 {
-		const key = 20 + 12 // bytes, roughly
-		size += key * len(keys)
-		ids, users := keys.Arrays()
-		writes.Queue(RememberNewKeysSQL(t.partition, b.Generation), ids, users)
-	}
-	size += t.QueueWrites(writes, Sorted(b.users)) + b.repeats.queue(writes, t.partition, b.Generation)
+	size += b.check.QueueWrites(writes)
+	size += t.QueueWrites(writes, Sorted(b.users))
 	for _, d := range b.Dead {
 		writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
 			d.record.UUID, textOrNull(d.record.Payload), d.reason)
@@ -253,59 +243,39 @@ func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsu
 	touched := Sorted(b.users)
 	r.Updates = ClientUpdates(touched, t.partition, b.known.Epoch, hasSubscribers)
 	c.Keep(touched)
+	b.check.Commit()
 }
 
-// Abandon takes the users of a batch that failed out of c: they are folded in
-// memory only.
-func (b *Batch) Abandon(c *Cache) { c.Drop(b.users) }
+// Abandon takes the users of a batch that failed out of c, and its events out of
+// the window: they are folded in memory only.
+func (b *Batch) Abandon(c *Cache) {
+	c.Drop(b.users)
+	if b.check != nil {
+		b.check.Abandon()
+	}
+}
 
 // Codes of the errors that badged.refuse_batch raises, as in store.sql. Postgres
 // leaves class BD to its users.
 const (
-	codeFenced   = "BD001"
-	codeRevised  = "BD002"
-	codeRepeated = "BD003"
+	codeFenced  = "BD001"
+	codeRevised = "BD002"
 )
 
-// Outcome returns err as ErrFenced, ErrRevised or ErrRepeated if the statements
-// of a batch failed for that.
+// Outcome returns err as ErrFenced or ErrRevised if the statements of a batch
+// failed for that.
 func Outcome(err error) error {
-	const uniqueViolation = "23505"
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return err
 	}
-	switch {
-	case pgErr.Code == codeFenced:
+	switch pgErr.Code {
+	case codeFenced:
 		return ErrFenced
-	case pgErr.Code == codeRevised:
+	case codeRevised:
 		return ErrRevised
-	case pgErr.Code == codeRepeated, pgErr.Code == uniqueViolation && strings.HasPrefix(pgErr.TableName, "dedup_keys_"):
-		return ErrRepeated
 	}
 	return err
-}
-
-// MarkSuspects marks the events whose keys recent knows as suspects, or every
-// event if all is set.
-func (b *Batch) MarkSuspects(recent *KeyCache, all bool) {
-	recent.Turn()
-	for i := range b.Items {
-		it := &b.Items[i]
-		it.Suspect = recent.Note(it.Key) || all
-	}
-}
-
-// likelyNew returns the keys of the events that are most likely new, with their
-// users. A batch that folds has removed no users from these.
-func (b *Batch) likelyNew() keyRows {
-	keys := make(keyRows, 0, len(b.Items)) // nearly all are new
-	for i := range b.Items {
-		if it := &b.Items[i]; !it.Suspect {
-			keys = append(keys, keyRow{it.Key, it.Users})
-		}
-	}
-	return keys
 }
 
 // numbers returns a list that is not null.

@@ -6,10 +6,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/keys"
 )
 
-// DedupReplay decides on duplicates in memory as the key tables do, when a
-// partition's log is replayed. It holds the keys of the probed generations
+// DedupReplay decides on duplicates as a [keys.Window] does, when a partition's
+// log is replayed. It holds the keys of the probed generations
 // with the users who have had them: replay.keyWeight bytes each, plus
 // UserBytes for each user.
 type DedupReplay struct {
@@ -19,7 +20,7 @@ type DedupReplay struct {
 	// about.
 	ahead []Generation
 	// Keys are by generation, the present one first.
-	Keys [ProbedGenerations]map[uuid.UUID]UserSet
+	Keys [keys.ProbedGenerations]map[uuid.UUID]UserSet
 	// Wants, if not nil, reports whether a key is of interest.
 	Wants func(uuid.UUID) bool
 }
@@ -27,7 +28,7 @@ type DedupReplay struct {
 // NewDedupReplay returns a DedupReplay without keys. The generations are those
 // of LoadGenerations; with none, a single one never ends.
 func NewDedupReplay(generations []Generation) *DedupReplay {
-	return &DedupReplay{ahead: generations, Keys: [ProbedGenerations]map[uuid.UUID]UserSet{{}, {}, {}}}
+	return &DedupReplay{ahead: generations, Keys: [keys.ProbedGenerations]map[uuid.UUID]UserSet{{}, {}, {}}}
 }
 
 // First leaves an event, whose record is at a position, only the users who
@@ -59,7 +60,7 @@ func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
 // Restore adds users under a key of a generation that has begun, if that
 // generation is still probed.
 func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
-	if age := d.Present - generation; age < ProbedGenerations && (d.Wants == nil || d.Wants(key)) {
+	if age := d.Present - generation; age < keys.ProbedGenerations && (d.Wants == nil || d.Wants(key)) {
 		d.Keys[age][key] += users
 	}
 }

@@ -21,8 +21,6 @@ type Item struct {
 	Key   uuid.UUID
 	// Users are the users of the event, in its order.
 	Users UserSet
-	// Suspect is set if the event may have come before.
-	Suspect bool
 }
 
 // NewItem decodes a record of a partition. The error is the reason why it

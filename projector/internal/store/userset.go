@@ -1,15 +1,17 @@
 package store
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/keys"
 )
 
-// UserSet is the set of users stored under the key of an event: eight bytes of
-// the hash of each id, concatenated. It tells users who have had the event
-// from users that a retry with a longer list names for the first time.
+// UserSet is a set of users of an event: eight bytes of the hash of each id,
+// concatenated. It tells users who have had the event from users that a retry
+// with a longer list names for the first time.
 type UserSet string
 
 // UserBytes is the size of a user in a UserSet. Two users of one event share
@@ -48,14 +50,28 @@ func (it *Item) Without(had UserSet) bool {
 	for i := range len(had) / UserBytes {
 		known[had.at(i)] = struct{}{}
 	}
+	it.leave(func(i int) bool {
+		_, ok := known[it.Users.at(i)]
+		return !ok
+	})
+	return len(it.Users) > 0
+}
+
+// leave leaves the item the users whose indexes keep reports. It does not change
+// the event's list.
+func (it *Item) leave(keep func(i int) bool) {
 	var left []string
 	var users strings.Builder
 	for i, id := range it.Event.Data.UserIDs {
-		if _, ok := known[it.Users.at(i)]; !ok {
+		if keep(i) {
 			left = append(left, id)
 			users.WriteString(string(it.Users.at(i)))
 		}
 	}
 	it.Users, it.Event.Data.UserIDs = UserSet(users.String()), left
-	return len(left) > 0
+}
+
+// entry is what is remembered of the event and its user at index i.
+func (it *Item) entry(i int) keys.Entry {
+	return keys.EntryOf(it.Key, binary.BigEndian.Uint64([]byte(it.Users.at(i))))
 }

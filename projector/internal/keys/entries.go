@@ -1,0 +1,161 @@
+package keys
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// Entry says that a user has had an event. Its first half is that of the
+// event's key, its second half the other half of the key combined with a hash
+// of the user: the hash costs no space, and is compared with that of one user at
+// a time. Two pairs of event and user have the same entry about as likely as two
+// events have the same key.
+type Entry struct{ Prefix, Rest uint64 }
+
+// EntryOf returns the entry of the event with a key and a user with a hash.
+func EntryOf(key uuid.UUID, user uint64) Entry {
+	return Entry{binary.BigEndian.Uint64(key[:8]), binary.BigEndian.Uint64(key[8:]) ^ user}
+}
+
+func compareEntries(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.Prefix, b.Prefix), cmp.Compare(a.Rest, b.Rest))
+}
+
+// Blocks and pages have one format: a byte for the layout, then the entries in
+// ascending order. In the first layout each prefix has one entry, of 16 bytes. In
+// the second the prefix, of 8 bytes, is followed by the number of its entries, a
+// varint, and 8 bytes for each.
+const (
+	layoutSingle  = 1
+	layoutGrouped = 2
+)
+
+// entryBytes is the size of an entry in the first layout.
+const entryBytes = 16
+
+// Bytes of a row. Four pages fill a page of Postgres, and a full block fills
+// one; neither is moved to the TOAST table, unless an event has many users.
+const (
+	pageBytes  = 1985
+	blockBytes = 8113
+)
+
+// pack encodes entries, which are in order, in parts of at most so many bytes,
+// and returns how many entries each part has. The entries of a prefix stay
+// together, so a part may be larger.
+func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
+	for len(entries) > 0 {
+		n := fit(entries, limit)
+		parts, counts = append(parts, encode(entries[:n])), append(counts, n)
+		entries = entries[n:]
+	}
+	return parts, counts
+}
+
+// fit returns how many of entries, which are in order, go into so many bytes: at
+// least those of the first prefix.
+func fit(entries []Entry, limit int) (n int) {
+	single, grouped := true, 1
+	for n < len(entries) {
+		group := groupAt(entries, n)
+		single = single && group == 1
+		grouped += 8 + len(binary.AppendUvarint(nil, uint64(group))) + 8*group //nolint:gosec // it is not negative
+		size := grouped
+		if single {
+			size = 1 + entryBytes*(n+group)
+		}
+		if n > 0 && size > limit {
+			break
+		}
+		n += group
+	}
+	return n
+}
+
+// groupAt returns how many entries from index i on have the same prefix.
+func groupAt(entries []Entry, i int) int {
+	n := 1
+	for i+n < len(entries) && entries[i+n].Prefix == entries[i].Prefix {
+		n++
+	}
+	return n
+}
+
+// encode encodes entries, which are in order.
+func encode(entries []Entry) []byte {
+	single := true
+	for i := 1; i < len(entries) && single; i++ {
+		single = entries[i].Prefix != entries[i-1].Prefix
+	}
+	b := make([]byte, 1, 1+entryBytes*len(entries))
+	if single {
+		b[0] = layoutSingle
+		for _, e := range entries {
+			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Prefix), e.Rest)
+		}
+		return b
+	}
+	b[0] = layoutGrouped
+	for i := 0; i < len(entries); {
+		n := groupAt(entries, i)
+		b = binary.AppendUvarint(binary.BigEndian.AppendUint64(b, entries[i].Prefix), uint64(n)) //nolint:gosec // it is not negative
+		for _, e := range entries[i : i+n] {
+			b = binary.BigEndian.AppendUint64(b, e.Rest)
+		}
+		i += n
+	}
+	return b
+}
+
+// decode appends to entries those of a block or page. It fails if they are not
+// what encode writes.
+func decode(entries []Entry, b []byte) ([]Entry, error) {
+	if len(b) < 1+entryBytes {
+		return nil, fmt.Errorf("%d bytes are too few", len(b))
+	}
+	first := len(entries)
+	switch layout, rest := b[0], b[1:]; layout {
+	case layoutSingle:
+		if len(rest)%entryBytes != 0 {
+			return nil, fmt.Errorf("%d bytes are no whole number of entries", len(rest))
+		}
+		entries = slices.Grow(entries, len(rest)/entryBytes)
+		for ; len(rest) > 0; rest = rest[entryBytes:] {
+			entries = append(entries, Entry{binary.BigEndian.Uint64(rest), binary.BigEndian.Uint64(rest[8:])})
+		}
+	case layoutGrouped:
+		for len(rest) > 0 {
+			if len(rest) < 8 {
+				return nil, fmt.Errorf("a prefix of %d bytes at the end", len(rest))
+			}
+			prefix := binary.BigEndian.Uint64(rest)
+			n, length := binary.Uvarint(rest[8:])
+			if length <= 0 || n == 0 || n > uint64(len(rest)-8-length)/8 { //nolint:gosec // length is at most what is left
+				return nil, fmt.Errorf("prefix %016x has %d entries in %d bytes", prefix, n, len(rest)-8)
+			}
+			rest = rest[8+length:]
+			for range n {
+				entries = append(entries, Entry{prefix, binary.BigEndian.Uint64(rest)})
+				rest = rest[8:]
+			}
+		}
+	default:
+		return nil, fmt.Errorf("unknown layout %d: a newer release may have written it", layout)
+	}
+	for i := first + 1; i < len(entries); i++ {
+		if compareEntries(entries[i-1], entries[i]) >= 0 {
+			return nil, fmt.Errorf("entry %d is not above the one before", i-first)
+		}
+	}
+	return entries, nil
+}
+
+// ordered returns a prefix as a bigint with the same order.
+func ordered(prefix uint64) int64 { return int64(prefix ^ 1<<63) } //nolint:gosec // the bits are kept
+
+// fromOrdered is the inverse of ordered.
+func fromOrdered(n int64) uint64 { return uint64(n) ^ 1<<63 } //nolint:gosec // the bits are kept
