@@ -1,9 +1,7 @@
 package tests
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // cutLog ends the current range of every partition's log, and waits until no
@@ -139,117 +136,4 @@ func TestArchive(t *testing.T) {
 	if out := must(t, "load", file, "-q", "--json", "--database-url="+other); !strings.Contains(out, `"total_unread": 2`) {
 		t.Errorf("badged load prints %s", out)
 	}
-}
-
-// Archiving that is killed at any point drops only what is archived, and
-// continues when run again.
-func TestArchiveIsKilled(t *testing.T) {
-	partition := events.PartitionOf("ann", 16)
-	for stage, hold := range map[string]string{
-		"with files written":            fmt.Sprintf(`LOCK TABLE badged.users_p%02d_baseline, badged.keys_p%02[1]d_baseline IN EXCLUSIVE MODE; SELECT badged.create_baseline_tables(%[1]d)`, partition),
-		"while it becomes the baseline": fmt.Sprintf(`LOCK TABLE badged.users_p%02d_baseline IN ROW SHARE MODE`, partition),
-		"before ranges are dropped":     fmt.Sprintf(`LOCK TABLE badged.%s IN ROW SHARE MODE`, events.Topic(partition)),
-	} {
-		t.Run(stage, func(t *testing.T) {
-			database, dir := newDatabase(t), t.TempDir()
-			p := serve(t, database)
-			ann := connect(t, p.url, "ann")
-			publish(t, p, delivered("lunch", 1, `"ann"`))
-			ann.awaitTotal(1)
-			cutLog(t, database)
-			holding, err := pgx.Connect(t.Context(), database)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer holding.Close(context.WithoutCancel(t.Context()))
-			if _, err := holding.Exec(t.Context(), `BEGIN; `+hold); err != nil {
-				t.Fatal(err)
-			}
-			args := archiving(database, dir)
-			first := start(t, nil, append([]string{"archive"}, args[2:]...)...)
-			if strings.Contains(hold, "create_baseline_tables") {
-				awaitRow(t, connectTo(t, database), `SELECT FROM pg_stat_activity
-WHERE application_name = 'badged archive' AND wait_event_type = 'Lock' AND datname = current_database()`)
-			} else {
-				first.awaitSays(fmt.Sprintf("partition %d waits for ", partition))
-			}
-			first.kill()
-			sql(t, database, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'badged archive' AND datname = current_database()`)
-			if _, err := holding.Exec(t.Context(), `COMMIT`); err != nil {
-				t.Fatal(err)
-			}
-			if got := logged(t, database); got != 1 {
-				t.Errorf("killed, it leaves %d events", got)
-			}
-			must(t, "verify", "--database-url="+database)
-			publish(t, p, delivered("lunch", 2, `"ann"`))
-			ann.awaitTotal(2)
-
-			must(t, args...)
-			if got := logged(t, database); got != 1 {
-				t.Errorf("the next one leaves %d events", got)
-			}
-			must(t, "verify", "--database-url="+database)
-			must(t, "verify", "--database-url="+database, "--archive="+dir)
-		})
-	}
-}
-
-// A damaged archive is refused with an error that names the damage, and
-// nothing is dropped.
-func TestArchiveRefuses(t *testing.T) {
-	database, dir := newDatabase(t), t.TempDir()
-	p := serve(t, database)
-	ann := connect(t, p.url, "ann")
-	for seq := 1; seq <= 2; seq++ {
-		publish(t, p, delivered("lunch", seq, `"ann"`))
-		ann.awaitTotal(int64(seq))
-		cutLog(t, database)
-		if seq == 1 {
-			must(t, archiving(database, dir)...)
-		}
-	}
-	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", 16))+".00001.ndjson.zst")
-	intact, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign := t.TempDir()
-	other := pgtest.NewDB(t, pgtest.Template{}) // those of one template have the same log
-	must(t, "migrate", "up", "--database-url="+other)
-	must(t, archiving(other, foreign)...)
-	refused := func(dir, want string) {
-		t.Helper()
-		commands := [][]string{archiving(database, dir)}
-		for _, c := range []string{"verify", "rebuild", "rebuild --user=ann", "user explain ann"} {
-			commands = append(commands, append(strings.Fields(c), "--database-url="+database, "--archive="+dir))
-		}
-		for _, c := range commands {
-			if out, stderr, code := command(t, c...); code != 1 || out != "" || !strings.Contains(stderr, want) {
-				t.Errorf("%v exits with %d: %s%s", c, code, out, stderr)
-			}
-		}
-		if got := logged(t, database); got != 1 {
-			t.Errorf("%d events are left", got)
-		}
-	}
-	refused(t.TempDir(), "not an archive: manifest.json is missing")
-	refused(foreign, "the archive belongs to another log: ")
-	if err := os.WriteFile(file, append([]byte{}, intact[:len(intact)-1]...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	refused(dir, "archive file "+file+" has changed since it was written: it has ")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	refused(dir, "archive file "+file+" is missing")
-	must(t, "verify", "--database-url="+database)
-	if err := os.WriteFile(file, intact, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	must(t, archiving(database, dir)...)
-	if got := logged(t, database); got != 0 {
-		t.Errorf("with an intact archive, %d events are left", got)
-	}
-	must(t, "verify", "--database-url="+database, "--archive="+dir)
 }

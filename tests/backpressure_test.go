@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -184,20 +183,5 @@ func TestFloodOfPublishers(t *testing.T) {
 	}
 	if want := int64(publishers * requests * each); sum != want {
 		t.Errorf("%d messages are unread, want %d", sum, want)
-	}
-}
-
-// A server without a limit refuses nothing, and invalid limits are mistakes.
-func TestMaxLag(t *testing.T) {
-	var report struct {
-		Settings []struct{ Name, Value string }
-		Mistakes []string
-	}
-	stdout, _, code := command(t, "config", "check", "--json", "--max-lag=-1s", "--publisher-keys=a=sha256:"+strings.Repeat("ab", 32), "--database-url=postgres://db/chat")
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
-	if code != 2 || len(report.Mistakes) != 1 || !strings.Contains(report.Mistakes[0], "--max-lag must be 0s (no limit) or more") {
-		t.Errorf("exit code %d, mistakes %q", code, report.Mistakes)
 	}
 }

@@ -64,13 +64,7 @@ type client struct {
 // token returns a token made with another library, as a chat backend would.
 func token(t *testing.T, user string) string {
 	t.Helper()
-	return tokenUntil(t, user, time.Now().Add(time.Hour).Unix())
-}
-
-// tokenUntil is token with the second in which it expires.
-func tokenUntil(t *testing.T, user string, exp int64) string {
-	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": exp})
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})
 	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
 	token.Header["kid"] = kid
 	signed, err := token.SignedString([]byte(secret))

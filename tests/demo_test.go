@@ -82,6 +82,7 @@ func TestDemo(t *testing.T) {
 	ben.awaitTotal(2)
 	ben.say(`{"t":"read","id":1,"conversation_id":"ada-ben","up_to_seq":1}`)
 	ben.awaitTotal(1)
+	refusesOtherPages(t, p)
 	if err := p.stop(); err != nil {
 		t.Fatalf("the demo did not end cleanly: %v", err)
 	}
@@ -105,6 +106,22 @@ func TestDemo(t *testing.T) {
 	ben.awaitTotal(1)
 	if err := p.stop(); err != nil { // or its Postgres would briefly outlive its directory
 		t.Error(err)
+	}
+}
+
+// refusesOtherPages checks that the guard of the demo is before all routes.
+func refusesOtherPages(t *testing.T, p *process) {
+	t.Helper()
+	for path, want := range map[string]int{"/demo/users": http.StatusOK, "/metrics": http.StatusOK, "/admin/": http.StatusOK, "/v1/ws": http.StatusUpgradeRequired} {
+		for host, want := range map[string]int{strings.TrimPrefix(p.url, "http://"): want, "evil.example": http.StatusMisdirectedRequest} {
+			c := dialRaw(t, p)
+			c.send([]byte("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))
+			res := c.answer()
+			_ = res.Body.Close()
+			if res.StatusCode != want {
+				t.Errorf("%s of %s is answered with %d, want %d", path, host, res.StatusCode, want)
+			}
+		}
 	}
 }
 

@@ -79,33 +79,6 @@ func firstToEnd(clients []*client) *client {
 	return <-ended
 }
 
-// Closed clients are told different times to reconnect, and the server ends.
-func TestDrainTellsWhenToReconnect(t *testing.T) {
-	const n = 12
-	s := serve(t, newDatabase(t), "--drain-duration=100ms", "--drain-timeout=1m")
-	var clients []*client
-	for i := range n {
-		c := connect(t, s.url, fmt.Sprintf("u%d", i))
-		c.awaitTotal(0)
-		clients = append(clients, c)
-	}
-	if err := s.stop(); err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
-	times := map[int64]bool{}
-	for _, c := range clients {
-		<-c.ended
-		bye := c.bye()
-		if bye == nil || bye.Code != float64(4200) || !strings.Contains(c.err.Error(), "4200") {
-			t.Fatalf("a client was left with %v after %v", c.err, c.frames)
-		}
-		times[bye.ReconnectMS] = true
-	}
-	if len(times) < n/2 {
-		t.Errorf("%d clients come back at %d different times", n, len(times))
-	}
-}
-
 // goodbye is the bye frame before the end of a connection.
 type goodbye struct {
 	Code        any   `json:"code"`

@@ -54,18 +54,6 @@ func TestFromPublishToBadge(t *testing.T) {
 	}
 }
 
-// As above with one process for each role, and Redis between them.
-func TestRolesInThreeProcesses(t *testing.T) {
-	database, redis := newDatabase(t), newRedis(t)
-	processes := roles(t, database, redis)
-	throughEverything(t, database, processes["api"], processes["gateway"])
-	for role, p := range processes {
-		if err := p.stop(); err != nil {
-			t.Errorf("%s did not end cleanly: %v", role, err)
-		}
-	}
-}
-
 // roles starts a process for each role.
 func roles(t *testing.T, database string, redis *privateredis.Server, more ...string) map[string]*process {
 	t.Helper()
@@ -128,20 +116,5 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 		if status, _, answer := request(t, http.MethodGet, gateway.url+probe, "", ""); status != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, status, answer)
 		}
-	}
-}
-
-// A request is stored as a whole or not at all, and errors name index and
-// field.
-func TestBadEventsAreNamed(t *testing.T) {
-	p := serve(t, newDatabase(t))
-	body := "[" + delivered("c", 1, `"ann"`) + "," + delivered("c", 0, `"ann"`) + "]"
-	status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", body)
-	if status != http.StatusBadRequest || !strings.Contains(answer, `"index":1,"field":"data.seq"`) {
-		t.Errorf("%d %s", status, answer)
-	}
-	position := publish(t, p, delivered("c", 2, `"ann"`))
-	if n := total(t, p, "ann", position); n != 1 {
-		t.Errorf("the total is %d: something of the bad request was stored", n)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
@@ -43,47 +42,6 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 	serve(t, database, "--redis-url="+redis.URL(), "--roles=projector")
 	publish(t, p["api"], delivered("c", 3, `"ann"`))
 	ann.awaitTotal(3)
-}
-
-// Redis loses an update unnoticed; here the projector publishes it to a Redis
-// that no gateway uses.
-func TestUpdateLostByRedisIsHealed(t *testing.T) {
-	t.Parallel()
-	database, redis, elsewhere := newDatabase(t), newRedis(t), newRedis(t)
-	serve(t, database, "--redis-url="+elsewhere.URL(), "--roles=projector")
-	front := serve(t, database, "--redis-url="+redis.URL(), "--roles=api,gateway", "--reconcile-interval=1s")
-	ann := connect(t, front.url, "ann")
-	ann.awaitTotal(0)
-	publish(t, front, delivered("c", 1, `"ann"`))
-	ann.awaitTotal(1)
-	awaitMetric(t, front, "badged_gateway_reconciliation_repairs_total", 1)
-}
-
-// Redis is killed during traffic and comes back empty: no number changes, the
-// gateway keeps serving and reports the outage, and every client ends up
-// right.
-func TestRedisIsKilledAndComesBack(t *testing.T) {
-	t.Parallel()
-	database, redis := newDatabase(t), newRedis(t)
-	p := roles(t, database, redis, "--reconcile-interval=1s")
-	ann := connect(t, p["gateway"].url, "ann")
-	for seq := 1; seq <= 30; seq++ {
-		switch seq {
-		case 10:
-			redis.Kill()
-		case 20:
-			ann.awaitTotal(19)
-			awaitBus(t, p["gateway"], "not connected", 0)
-			ben := connect(t, p["gateway"].url, "ben")
-			ben.awaitTotal(0)
-			if err := redis.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		publish(t, p["api"], delivered("c", seq, `"ann"`))
-	}
-	ann.awaitTotal(30)
-	awaitBus(t, p["gateway"], "ok", 1)
 }
 
 // awaitBus waits until readiness and metrics report a state of Redis. The
@@ -130,36 +88,6 @@ func TestRedisClusterLosesAMaster(t *testing.T) {
 	for _, c := range clients {
 		c.awaitTotal(21)
 	}
-}
-
-// Postgres is killed and restarted while the server runs: no accepted event is
-// lost, and the server recovers without help.
-func TestPostgresIsKilledAndComesBack(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.NewServer(t)
-	p := serve(t, pg.NewDB(t, pgtest.Template{}), "--reconcile-interval=1s")
-	ann := connect(t, p.url, "ann")
-	publish(t, p, delivered("c", 1, `"ann"`))
-	ann.awaitTotal(1)
-
-	pg.Kill()
-	if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusServiceUnavailable {
-		t.Errorf("without Postgres readyz says %d %s", status, answer)
-	}
-	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
-	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || strings.Contains(answer, "dial") {
-		t.Errorf("without Postgres a publisher got %d %s", status, answer)
-	}
-	if err := pg.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for { // the pool detects its dead connections one by one
-		status, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
-		if status == http.StatusAccepted {
-			break
-		}
-	}
-	ann.awaitTotal(2)
 }
 
 // The server is killed during a load and restarted, and the load is repeated:

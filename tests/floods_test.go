@@ -2,9 +2,6 @@ package tests
 
 import (
 	"bytes"
-	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -45,45 +42,4 @@ func TestFloods(t *testing.T) {
 		}
 	})
 	awaitNothingLeft(t, p, before)
-}
-
-// A user's commands share one limit over all connections and HTTP.
-func TestCommandsOfAUserAreCountedTogether(t *testing.T) {
-	p := serve(t, newDatabase(t), "--commands-per-second=0.001") // one in all
-	jwt := token(t, "ann")
-	first, second := connectWith(t, p.url, jwt), connectWith(t, p.url, jwt)
-	say := func(c *client, id int) string {
-		c.say(fmt.Sprintf(`{"t":"read_all","id":%d}`, id))
-		c.await("an answer", func() bool { return c.answers[id] != "" })
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.answers[id]
-	}
-	if got := say(first, 1); got != "ok" {
-		t.Errorf("the first command is answered with %s", got)
-	}
-	for _, c := range []*client{second, first} {
-		if got := say(c, 2); !strings.Contains(got, "rate_limited") {
-			t.Errorf("one more is answered with %s", got)
-		}
-	}
-	post := func(user string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/v1/commands", strings.NewReader(`{"t":"read_all"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+token(t, user))
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		return res.StatusCode
-	}
-	if got := post("ann"); got != http.StatusTooManyRequests {
-		t.Errorf("one by HTTP is answered with %d", got)
-	}
-	if got := post("bob"); got != http.StatusOK {
-		t.Errorf("another user's is answered with %d", got)
-	}
 }

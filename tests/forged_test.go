@@ -31,27 +31,6 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 	}
 }
 
-// A forged update on a Redis without a key is visible for at most the interval
-// of reconciliation, even if the user gets no other update.
-func TestForgedUpdateIsCorrected(t *testing.T) {
-	t.Parallel()
-	database, redis := newDatabase(t), newRedis(t)
-	p := serve(t, database, "--redis-url="+redis.URL(), "--reconcile-interval=1s")
-	ann := connect(t, p.url, "ann")
-	ann.mayRewind()
-	publish(t, p, delivered("c", 1, `"ann"`))
-	ann.awaitTotal(1)
-	publish(t, p, delivered("c", 2, `"ann"`))
-	ann.awaitTotal(2)
-
-	forge(t, redis.URL(), "ann", ann.epoch, 9e15, 777)
-	ann.awaitTotal(777)
-	ann.await("the numbers of the tables", func() bool { return ann.total == 2 && ann.version == 2 && ann.unread["c"] == 2 })
-	publish(t, p, delivered("c", 3, `"ann"`))
-	ann.awaitTotal(3)
-	awaitMetric(t, p, `badged_gateway_clients_ahead_total{found="reconciliation"}`, 1)
-}
-
 // With a key a forged update is never visible, and is counted; signed updates
 // arrive.
 func TestForgedUpdateWithoutTheKey(t *testing.T) {

@@ -27,13 +27,9 @@ func withFiles(t *testing.T, files int, args ...string) *process {
 // unauthenticated ones hold as many connections as they can get.
 func TestUnauthenticatedConnections(t *testing.T) {
 	const files, strangers = 300, 400
-	head := "Content-Length: 100000\r\n\r\n"
 	for name, says := range map[string]string{
 		"nothing":                   "",
-		"half a header":             "POST /v1/events HTTP/1.1\r\nHost: x\r\n",
-		"a header without a key":    "POST /v1/events HTTP/1.1\r\nHost: x\r\n" + head,
-		"a wrong key":               "POST /v1/badges/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n" + head,
-		"an unexpected body":        "GET /readyz HTTP/1.1\r\nHost: x\r\n" + head,
+		"a wrong key":               "POST /v1/badges/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\nContent-Length: 100000\r\n\r\n",
 		"one request after another": strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100),
 		"a WebSocket without hello": handshake(wsKey, wsVersion, wsProtocol),
 	} {
@@ -90,49 +86,28 @@ func TestBodyThatNeverComes(t *testing.T) {
 		{"a page", "GET /admin/", "", "", http.StatusOK},
 		{"an invalid upgrade", "GET /v1/ws", "", "", http.StatusUpgradeRequired},
 	} {
-		for _, size := range []int{1, 100_000, 1 << 20} {
-			if test.more != "" && strings.Contains(test.more, "chunked") && size > 1 {
-				continue
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := dialRaw(t, p)
+			head := test.route + " HTTP/1.1\r\nHost: localhost\r\n"
+			if test.key != "" {
+				head += "Authorization: Bearer " + test.key + "\r\n"
 			}
-			t.Run(fmt.Sprintf("%s, %d bytes", test.name, size), func(t *testing.T) {
-				t.Parallel()
-				c := dialRaw(t, p)
-				head := test.route + " HTTP/1.1\r\nHost: localhost\r\n"
-				if test.key != "" {
-					head += "Authorization: Bearer " + test.key + "\r\n"
-				}
-				if test.more != "" {
-					head += test.more + "\r\n"
-				}
-				if !strings.Contains(test.more, "chunked") {
-					head += fmt.Sprintf("Content-Length: %d\r\n", size)
-				}
-				c.send([]byte(head + "\r\n"))
-				res := c.answer()
-				defer res.Body.Close()
-				if res.StatusCode != test.want {
-					t.Errorf("the answer is %d, want %d", res.StatusCode, test.want)
-				}
-				if _, err := io.Copy(io.Discard, c.in); err != nil { // until the server ends the connection
-					t.Errorf("the connection does not end: %v", err)
-				}
-			})
-		}
-	}
-}
-
-// A client that sends requests and does not read the answers is closed.
-func TestUnreadAnswers(t *testing.T) {
-	t.Parallel()
-	p := serve(t, newDatabase(t))
-	c := dialRaw(t, p)
-	ask := []byte(strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))
-	for {
-		if _, err := c.conn.Write(ask); err != nil {
-			if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as the connection returns it
-				t.Fatal("the server does not end the connection")
+			if test.more != "" {
+				head += test.more + "\r\n"
 			}
-			return
-		}
+			if !strings.Contains(test.more, "chunked") {
+				head += "Content-Length: 100000\r\n"
+			}
+			c.send([]byte(head + "\r\n"))
+			res := c.answer()
+			defer res.Body.Close()
+			if res.StatusCode != test.want {
+				t.Errorf("the answer is %d, want %d", res.StatusCode, test.want)
+			}
+			if _, err := io.Copy(io.Discard, c.in); err != nil { // until the server ends the connection
+				t.Errorf("the connection does not end: %v", err)
+			}
+		})
 	}
 }

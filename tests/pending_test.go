@@ -105,39 +105,3 @@ func TestOpenTransactionsDelayNoBadge(t *testing.T) {
 	must(t, "rebuild", "-q", "--database-url="+database)
 	clean()
 }
-
-// Postgres is killed while transactions are pending. Those that were open are
-// gone, and a prepared one is counted when it commits.
-func TestPostgresIsKilledWhileTransactionsArePending(t *testing.T) {
-	pg := pgtest.NewServer(t)
-	database := pg.NewDB(t, pgtest.Template{})
-	p := serve(t, database, "--reconcile-interval=1s")
-	ann := connect(t, p.url, "ann")
-	publish(t, p, delivered("c", 1, `"ann"`))
-	ann.awaitTotal(1)
-	lost, prepared := newSession(t, database), newSession(t, database)
-	for name, s := range map[string]session{"lost": lost, "prepared": prepared} {
-		s.exec(`BEGIN`)
-		s.exec(publishSQL, delivered(name, 1, `"ann"`))
-	}
-	prepared.exec(`PREPARE TRANSACTION 'kept'`)
-	publish(t, p, delivered("c", 2, `"ann"`))
-	ann.awaitTotal(2)
-
-	pg.Kill()
-	if err := pg.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	must(t, "rebuild", "-q", "--database-url="+database)
-	must(t, "verify", "--database-url="+database)
-	sql(t, database, publishSQL, delivered("c", 3, `"ann"`))
-	ann.awaitTotal(3)
-	sql(t, database, `COMMIT PREPARED 'kept'`)
-	ann.awaitTotal(4)
-	must(t, "verify", "--database-url="+database)
-	must(t, "rebuild", "-q", "--database-url="+database)
-	must(t, "verify", "--database-url="+database)
-	if n := total(t, p, "ann", publish(t, p, delivered("c", 4, `"ann"`))); n != 5 {
-		t.Errorf("the total is %d, want 5", n)
-	}
-}

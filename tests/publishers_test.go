@@ -3,17 +3,14 @@ package tests
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // ledger keeps the committed events. They are of types that commute, so their
@@ -134,85 +131,4 @@ func (b *backend) publish(ctx context.Context, tx pgx.Tx, inSQL bool, evs []even
 		}
 	}
 	return nil
-}
-
-// Four backends publish in their own transactions, in Go and in SQL: some roll
-// back, some repeat, and one commits long after others that began later.
-// Meanwhile projectors are killed and replaced. No event is skipped or counted
-// twice.
-func TestPublishersWhileProjectorsAreKilled(t *testing.T) {
-	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
-	p := roles(t, database, redis, "--reconcile-interval=1s")
-	pool, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	ledger := &ledger{grown: make(chan struct{})}
-	newBackend := func(n uint64) *backend {
-		return &backend{n: n, random: rand.New(rand.NewPCG(n, 7)), pool: pool, ledger: ledger}
-	}
-
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	over := make(chan struct{})
-	var wg sync.WaitGroup
-	for n := range uint64(4) {
-		wg.Go(func() {
-			b := newBackend(n)
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				if err := b.transact(ctx, n%2 == 0, nil, nil); err != nil {
-					t.Errorf("backend %d: %v", n, err)
-					stop() // waiting for what does not come
-					return
-				}
-			}
-		})
-	}
-
-	projector := p["projector"]
-	for n := range uint64(3) {
-		ledger.await(ctx, 100)
-		published, until, late := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		b := newBackend(4 + n)
-		b.seq = int64(20 * n)
-		go func() { late <- b.transact(ctx, n%2 == 0, published, until) }()
-		select {
-		case <-published:
-		case err := <-late:
-			t.Fatal(err)
-		}
-		ledger.await(ctx, 50) // these began later and must wait
-		projector.kill()
-		projector = serve(t, database, "--redis-url="+redis.URL(), "--roles=projector")
-		ledger.await(ctx, 50)
-		close(until)
-		if err := <-late; err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(over)
-	wg.Wait()
-	if t.Failed() {
-		return
-	}
-
-	last := p["api"].mustPost(delivered("the last", 1, `"dan"`))
-	t.Logf("%d events were committed", len(ledger.committed))
-	truth := tally{}
-	truth.count(ledger.committed)
-	for _, user := range allUsers {
-		want, sum := truth.unread(user)
-		if n := total(t, p["api"], user, last); n != sum {
-			t.Errorf("the total of %s is %d, want %d", user, n, sum)
-		}
-		if got := listed(t, p["api"], user); !maps.Equal(got, want) {
-			t.Errorf("%s has %v unread, want %v", user, got, want)
-		}
-	}
 }

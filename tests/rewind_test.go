@@ -218,11 +218,12 @@ func alter(t *testing.T, url, sql string) {
 func TestDatabaseIsRestored(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name string
+		name    string
+		running bool // whether servers run meanwhile
 		// keep stores the present state in a directory.
 		keep func(t *testing.T, s *embedpg.Server, pgdata, kept string)
 	}{
-		{"a base backup, on a timeline of its own", func(t *testing.T, s *embedpg.Server, _, kept string) {
+		{"a base backup, on a timeline of its own", true, func(t *testing.T, s *embedpg.Server, _, kept string) {
 			t.Helper()
 			baseBackup(t, s, kept)
 			recovery := "restore_command = 'false'\nrecovery_target = 'immediate'\nrecovery_target_action = 'promote'\n"
@@ -238,7 +239,7 @@ func TestDatabaseIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"a copy of its files, on the same timeline", func(t *testing.T, s *embedpg.Server, pgdata, kept string) {
+		{"a copy of its files, on the same timeline", false, func(t *testing.T, s *embedpg.Server, pgdata, kept string) {
 			t.Helper()
 			s.Kill()
 			if err := os.Mkdir(kept, 0o755); err != nil {
@@ -250,41 +251,39 @@ func TestDatabaseIsRestored(t *testing.T) {
 			}
 		}},
 	} {
-		for _, running := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/servers run: %v", tc.name, running), func(t *testing.T) {
-				t.Parallel()
-				dir := openDir(t)
-				pgdata, kept := filepath.Join(dir, "live", "pgdata"), filepath.Join(dir, "kept")
-				pg := postgresIn(t, filepath.Join(dir, "live"))
-				p := serve(t, pg.URL(), "--reconcile-interval=1s")
-				clients := []*client{connect(t, p.url, "ann"), connect(t, p.url, "ann")}
-				for _, c := range clients {
-					c.mayRewind()
-				}
-				tellUpTo(t, p, clients, 1, 3)
-				tc.keep(t, pg, pgdata, kept)
-				tellUpTo(t, p, clients, 4, 6)
-				before := value[string](t, pg.URL(), epochs)
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := openDir(t)
+			pgdata, kept := filepath.Join(dir, "live", "pgdata"), filepath.Join(dir, "kept")
+			pg := postgresIn(t, filepath.Join(dir, "live"))
+			p := serve(t, pg.URL(), "--reconcile-interval=1s")
+			clients := []*client{connect(t, p.url, "ann"), connect(t, p.url, "ann")}
+			for _, c := range clients {
+				c.mayRewind()
+			}
+			tellUpTo(t, p, clients, 1, 3)
+			tc.keep(t, pg, pgdata, kept)
+			tellUpTo(t, p, clients, 4, 6)
+			before := value[string](t, pg.URL(), epochs)
 
-				if !running {
-					p.kill()
-				}
-				clients[1].close()
-				pg.Kill()
-				if err := os.RemoveAll(pgdata); err != nil {
-					t.Fatal(err)
-				}
-				copyTree(t, filepath.Join(kept, "pgdata"), pgdata)
-				if err := pg.Restart(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				until(t, pg.URL(), `SELECT NOT pg_is_in_recovery()`)
-				if !running {
-					p = serve(t, pg.URL(), "--reconcile-interval=1s")
-					clients[0] = clients[0].resume(p.url)
-				}
-				rewound(t, pg.URL(), p, clients[0], clients[1], before)
-			})
-		}
+			if !tc.running {
+				p.kill()
+			}
+			clients[1].close()
+			pg.Kill()
+			if err := os.RemoveAll(pgdata); err != nil {
+				t.Fatal(err)
+			}
+			copyTree(t, filepath.Join(kept, "pgdata"), pgdata)
+			if err := pg.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			until(t, pg.URL(), `SELECT NOT pg_is_in_recovery()`)
+			if !tc.running {
+				p = serve(t, pg.URL(), "--reconcile-interval=1s")
+				clients[0] = clients[0].resume(p.url)
+			}
+			rewound(t, pg.URL(), p, clients[0], clients[1], before)
+		})
 	}
 }

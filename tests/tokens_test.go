@@ -2,7 +2,6 @@ package tests
 
 import (
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,28 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/coder/websocket"
 )
-
-// A fresh token that expires before the one that it replaces ends the
-// connection.
-func TestFreshTokenThatEndsSooner(t *testing.T) {
-	t.Parallel()
-	p := gatewayAlone(t)
-	c := connect(t, p.url, "ann")
-	c.say(fmt.Sprintf(`{"t":"auth","id":1,"token":%q}`, strings.TrimSpace(must(t, "token", "--ttl=1s", "ann"))))
-	if code := c.awaitEnd(); code != 4202 {
-		t.Errorf("the connection ended with %d", code)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range c.frames {
-		if f == `{"t":"ping"}` { // it comes after 25 seconds
-			t.Error("a token for a second outlived a ping")
-		}
-	}
-}
 
 // A command whose body arrives after the token has expired is refused.
 func TestCommandAfterItsTokenExpires(t *testing.T) {
@@ -56,34 +34,6 @@ func TestCommandAfterItsTokenExpires(t *testing.T) {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the command is answered with %d", res.StatusCode)
-	}
-}
-
-// A token that expires after the last RFC 3339 time is refused with a reason.
-func TestTokenThatEndsAfterTheYear9999(t *testing.T) {
-	p := gatewayAlone(t)
-	connectWith(t, p.url, tokenUntil(t, "ann", 253402300799)).awaitTotal(0)
-	late := tokenUntil(t, "ann", 253402300800)
-	c := connectWith(t, p.url, late)
-	if code := c.awaitEnd(); code != 4001 {
-		t.Errorf("the connection ended with %d", code)
-	}
-	var closed websocket.CloseError
-	if !errors.As(c.err, &closed) || !strings.Contains(closed.Reason, "exp must be seconds") {
-		t.Errorf("the reason is %v", c.err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/v1/sse", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+late)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a stream is answered with %d", res.StatusCode)
 	}
 }
 

@@ -100,45 +100,6 @@ func (c *client) next(t *testing.T, want string) frame {
 	}
 }
 
-func TestClientFollowsPublishedAndRead(t *testing.T) {
-	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
-	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
-	c := dial(t, s, "ada")
-	if f := c.next(t, "snapshot"); f.Total != 1 || len(f.Conversations) != 1 {
-		t.Errorf("snapshot is %+v, want one unread", f)
-	}
-	s.publish(t, message("lunch", 2, "ada"))
-	if f := c.next(t, "changes"); f.Total != 2 || len(f.Conversations) != 1 || f.Conversations[0].Unread != 2 {
-		t.Errorf("changes are %+v, want two unread", f)
-	}
-
-	// A command goes into the log and comes back as a change.
-	told := map[string]frame{}
-	for id, command := range []string{
-		`{"t":"read","id":0,"conversation_id":"lunch","up_to_seq":2}`,
-		`{"t":"mark_unread","id":1,"conversation_id":"lunch"}`,
-		`{"t":"read_all","id":2}`,
-	} {
-		c.write(t, command)
-		for range 2 { // in either order
-			var f frame
-			for f.T == "" || f.T == "ping" {
-				if err := c.conn.ReadJSON(&f); err != nil {
-					t.Fatal(err)
-				}
-			}
-			told[f.T] = f
-		}
-		if ok, changes := told["ok"], told["changes"]; ok.ID != id || changes.Total != []int64{0, 1, 0}[id] {
-			t.Errorf("after %s: %+v and %+v", command, ok, changes)
-		}
-	}
-	if err := s.stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	c.next(t, "bye")
-}
-
 // Postgres cannot store a zero byte. A client with such an epoch fails no
 // query, its own or one that it shares with others.
 func TestHelloWithAnInvalidEpoch(t *testing.T) {

@@ -11,9 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -105,28 +103,6 @@ func TestFailedAppendsAreCounted(t *testing.T) {
 	check(1)
 	if n := testutil.ToFloat64(a.publisher.appended); n != 1 {
 		t.Errorf("%g events are counted as appended, want 1", n)
-	}
-}
-
-func TestRolesInTwoProcesses(t *testing.T) {
-	redis, err := privateredis.Start(t.Context(), privateredis.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(redis.Stop)
-	publishing := settings(pgtest.NewDB(t, migrated()))
-	publishing.RedisURL = redis.URL()
-	folding := publishing
-	publishing.Roles = []config.Role{config.RoleAPI, config.RoleGateway}
-	folding.Roles = []config.Role{config.RoleProjector}
-	front := run(t, open(t, publishing))
-	run(t, open(t, folding))
-
-	c := dial(t, front, "ada")
-	c.next(t, "snapshot")
-	front.publish(t, message("lunch", 1, "ada"))
-	if f := c.next(t, "changes"); f.Total != 1 {
-		t.Errorf("changes are %+v, want one unread", f)
 	}
 }
 

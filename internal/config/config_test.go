@@ -75,6 +75,7 @@ func TestServerValidate(t *testing.T) {
 			s.Limits = config.Limits{MaxConnections: -1, MaxUserConnections: -1, ConnectsPerSecond: -1, CommandsPerSecond: math.NaN()}
 		}, "--max-connections must be 0 (no limit) or more\n--max-user-connections must be 0 (no limit) or more\n" +
 			"--connects-per-second must be 0 (no limit) or more\n--commands-per-second must be 0 (no limit) or more"},
+		{"a lag below zero", func(s *config.Server) { s.MaxLag = -time.Second }, "--max-lag must be 0s (no limit) or more"},
 		{"never reconcile", func(s *config.Server) { s.ReconcileInterval = 0 }, "--reconcile-interval must be more than 0s"},
 		{"reconcile before now", func(s *config.Server) { s.ReconcileInterval = -time.Second }, "--reconcile-interval must be more than 0s"},
 		{"no cache", func(s *config.Server) { s.CacheMiB = 0 }, "--cache-mib must be 1 or more"},
