@@ -69,6 +69,7 @@ needs: ## install missing programs that tests need
 
 .PHONY: docs
 docs: ## regenerate docs/reference and the help in docs/cli.md
+	go test -count=1 -run '^TestRulesInSQLAreUpToDate$$' ./events -update
 	go test -count=1 -run '^TestReferenceIsUpToDate$$' ./internal/app -update
 	go test -count=1 -run '^TestHelpInDocs$$' ./internal/cli -update
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,38 +148,25 @@ func (d *decoder) event(e *Event) (present fields, ok bool) {
 // data reads the data object and returns which of its fields were given.
 func (d *decoder) data(data *Data) (present fields) {
 	d.object("data", func(name string) {
-		path := "data." + name
-		var field fields
-		for _, f := range fieldNames {
-			if f.name == name {
-				field = f.field
-			}
+		i := slices.IndexFunc(dataFields, func(f dataField) bool { return f.name == name })
+		if i < 0 {
+			d.unknown("data." + name)
+			return
 		}
-		present |= field
-		switch field {
-		case fieldConversationID:
-			data.ConversationID, _ = d.text(path)
-		case fieldUserIDs:
-			data.UserIDs = d.texts(path)
-		case fieldSeq:
-			data.Seq = d.int64(path)
-		case fieldUpToSeq:
-			data.UpToSeq = d.int64(path)
-		case fieldMentionedUserIDs:
-			data.MentionedUserIDs = d.texts(path)
-		case fieldCategory:
-			data.Category, _ = d.text(path)
-		case fieldMessageID:
-			data.MessageID, _ = d.text(path)
-		case fieldSenderID:
-			data.SenderID, _ = d.text(path)
-		case fieldLevel:
-			v, _ := d.text(path)
-			data.Level = Level(v)
-		case fieldByApp:
-			data.ByApp = d.bool(path)
-		default:
-			d.unknown(path)
+		present |= 1 << i
+		path := dataFields[i].path
+		switch v := data.values()[i].(type) {
+		case *string:
+			*v, _ = d.text(path)
+		case *Level:
+			level, _ := d.text(path)
+			*v = Level(level)
+		case *[]string:
+			*v = d.texts(path)
+		case *int64:
+			*v = d.int64(path)
+		case *bool:
+			*v = d.bool(path)
 		}
 	})
 	return present

@@ -137,34 +137,23 @@ func (r *ownReader) number() int64 {
 
 // data reads the members of data and returns the set of those present.
 func (r *ownReader) data(data *Data) (present fields) {
-	for i := range fieldNames {
-		f := &fieldNames[i]
-		if !r.has(f.quoted[present.comma():]) {
+	for i, value := range data.values() {
+		if !r.has(dataFields[i].quoted[present.comma():]) {
 			continue
 		}
-		present |= f.field
-		switch f.field {
-		case fieldConversationID:
-			data.ConversationID = r.text()
-		case fieldUserIDs:
-			data.UserIDs = r.texts()
-		case fieldSeq:
-			data.Seq = r.number()
-		case fieldUpToSeq:
-			data.UpToSeq = r.number()
-		case fieldMentionedUserIDs:
-			data.MentionedUserIDs = r.texts()
-		case fieldCategory:
-			data.Category = r.text()
-		case fieldMessageID:
-			data.MessageID = r.text()
-		case fieldSenderID:
-			data.SenderID = r.text()
-		case fieldLevel:
-			data.Level = Level(r.text())
-		case fieldByApp:
+		present |= 1 << i
+		switch v := value.(type) {
+		case *string:
+			*v = r.text()
+		case *Level:
+			*v = Level(r.text())
+		case *[]string:
+			*v = r.texts()
+		case *int64:
+			*v = r.number()
+		case *bool:
 			r.skip(`true`)
-			data.ByApp = true
+			*v = true
 		}
 	}
 	return present

@@ -254,7 +254,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a category of 65 bytes", envelope(events.UserReadAll, `"user_ids":["ann"],"category":"`+long(65)+`"`), `data.category: must have at most 64 bytes, has 65`},
 		{"a message id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"message_id":"`+long(129)+`"`), `data.message_id: must have at most 128 bytes, has 129`},
 		{"a sender id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"sender_id":"`+long(129)+`"`), `data.sender_id: must have at most 128 bytes, has 129`},
-		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be "all", "mentions" or "none", is "ALL"`},
+		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be one of "all", "mentions", "none", is "ALL"`},
 		{"no level", envelope(events.ConversationLevelSet, who), `data.level: is required`},
 		{"by_app in words", envelope(events.ConversationRead, who+`,"up_to_seq":7,"by_app":"yes"`), `data.by_app: must be true or false`},
 		{"a mark by an app", envelope(events.ConversationMarkedUnread, who+`,"by_app":false`), `data.by_app: is not a field of conversation.marked_unread`},

@@ -19,53 +19,75 @@ func Types() []TypeInfo {
 	types := []TypeInfo{
 		{
 			Type: MessageDelivered, Does: "The message joins the unread messages, unless it is at or below the read position or was recalled.",
+			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"mentioned_user_ids", "category", "message_id", "sender_id"},
 			Example: Event{ID: "design-crew/42", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{
 			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. With by_app, it covers only messages delivered by then or within the next minute.",
+			Required: []string{"conversation_id", "user_ids", "up_to_seq"}, Optional: []string{"by_app"},
 			Example: Event{ID: "design-crew/read/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
 			Type: MessageRecalled, Does: "The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery.",
-			Example: Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
+			Required: []string{"conversation_id", "user_ids", "seq"},
+			Example:  Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
 			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further.",
-			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
+			Required: []string{"conversation_id", "user_ids"},
+			Example:  Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{
 			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total.",
-			Example: Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
+			Required: []string{"conversation_id", "user_ids", "level"},
+			Example:  Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
 		},
 		{
 			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered.",
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq"},
 			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
 			Type: UserReadAll, Does: "Every conversation, or every conversation of a category, is read up to its last delivered message.",
+			Required: []string{"user_ids"}, Optional: []string{"category"},
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
 		},
 		{
 			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, after it went without new messages for too long.", Reserved: true,
-			Example: Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
+			Required: []string{"conversation_id", "user_ids", "up_to_seq"},
+			Example:  Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 	}
 	for i := range types {
-		required, optional, _ := schemaOf(types[i].Type)
-		types[i].Required, types[i].Optional = required.names(), optional.names()
 		types[i].Example.Source, types[i].Example.Type = "chat", types[i].Type
 	}
 	return types
 }
 
-func (set fields) names() []string {
-	names := []string{}
-	for _, f := range fieldNames {
-		if set&f.field != 0 {
-			names = append(names, f.name)
+// typeRule is what the data of a type must and may have.
+type typeRule struct {
+	of                Type
+	required, allowed fields
+	reserved          bool
+}
+
+var typeRules = func() (rules []typeRule) {
+	for _, t := range Types() {
+		required := fieldsNamed(t.Required)
+		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional), t.Reserved})
+	}
+	return rules
+}()
+
+// ruleOf returns the rule of a type; ok is false if there is no such type. A
+// map would take longer for the frequent types, which come first.
+func ruleOf(t Type) (rule typeRule, ok bool) {
+	for i := range typeRules {
+		if typeRules[i].of == t {
+			return typeRules[i], true
 		}
 	}
-	return names
+	return typeRule{}, false
 }
 
 // Envelope describes the JSON form of an [Event], for generated documentation.

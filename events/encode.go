@@ -35,31 +35,21 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	a.b = append(a.b, '{')
 
 	present := data.present()
-	for _, f := range fieldNames {
-		if present&f.field == 0 {
+	for i, value := range data.values() {
+		if !present.has(i) {
 			continue
 		}
-		switch f.field {
-		case fieldConversationID:
-			a.text(f.name, data.ConversationID)
-		case fieldUserIDs:
-			a.texts(f.name, data.UserIDs)
-		case fieldSeq:
-			a.int64(f.name, data.Seq)
-		case fieldUpToSeq:
-			a.int64(f.name, data.UpToSeq)
-		case fieldMentionedUserIDs:
-			a.texts(f.name, data.MentionedUserIDs)
-		case fieldCategory:
-			a.text(f.name, data.Category)
-		case fieldMessageID:
-			a.text(f.name, data.MessageID)
-		case fieldSenderID:
-			a.text(f.name, data.SenderID)
-		case fieldLevel:
-			a.text(f.name, string(data.Level))
-		case fieldByApp:
-			a.name(f.name)
+		a.name(dataFields[i].name)
+		switch v := value.(type) {
+		case *string:
+			a.quote(*v)
+		case *Level:
+			a.quote(string(*v))
+		case *[]string:
+			a.texts(*v)
+		case *int64:
+			a.b = strconv.AppendInt(a.b, *v, 10)
+		case *bool:
 			a.b = append(a.b, "true"...)
 		}
 	}
@@ -87,8 +77,7 @@ func (a *appender) text(name, s string) {
 	a.quote(s)
 }
 
-func (a *appender) texts(name string, texts []string) {
-	a.name(name)
+func (a *appender) texts(texts []string) {
 	a.b = append(a.b, '[')
 	for i, s := range texts {
 		if i > 0 {
@@ -97,11 +86,6 @@ func (a *appender) texts(name string, texts []string) {
 		a.quote(s)
 	}
 	a.b = append(a.b, ']')
-}
-
-func (a *appender) int64(name string, n int64) {
-	a.name(name)
-	a.b = strconv.AppendInt(a.b, n, 10)
 }
 
 func (a *appender) quote(s string) {

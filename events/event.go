@@ -80,14 +80,14 @@ type Event struct {
 }
 
 // Data is the data of an event. [Types] lists the required and optional fields of
-// each type; all others must be zero. The tags only describe the fields: encoding
-// does not use them.
+// each type; all others must be zero. The tags describe the fields: what is
+// decoded and accepted, in Go and SQL, and the reference follow from them.
 type Data struct {
 	ConversationID   string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs          []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
 	Seq              int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back."`
-	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users among user_ids that the message mentions."`
+	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users among user_ids that the message mentions."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered and every
 	// category in a UserReadAll.
 	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -352,24 +351,6 @@ func mustExec(t *testing.T, conn *pgx.Conn, query string) {
 const grants = `
 GRANT USAGE ON SCHEMA badged TO backend;
 GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend`
-
-// SQL has the same fields of each type as Go.
-func TestPublishSQLKnowsTheFieldsOfEachType(t *testing.T) {
-	_, pool := newLog(t)
-	for _, info := range events.Types() {
-		var required, allowed []string
-		if err := pool.QueryRow(t.Context(), `SELECT badged.required_fields($1), badged.allowed_fields($1)`, info.Type).Scan(&required, &allowed); err != nil {
-			t.Fatal(err)
-		}
-		sorted := cmpopts.SortSlices(strings.Compare)
-		if diff := cmp.Diff(info.Required, required, sorted); diff != "" {
-			t.Errorf("%s requires (-Go +SQL):\n%s", info.Type, diff)
-		}
-		if diff := cmp.Diff(slices.Concat(info.Required, info.Optional), allowed, sorted); diff != "" {
-			t.Errorf("%s allows (-Go +SQL):\n%s", info.Type, diff)
-		}
-	}
-}
 
 // A valid event in the usual form does not need the slow check.
 func TestPublishSQLTakesUsualEventsForPlain(t *testing.T) {

@@ -64,102 +64,20 @@ func (p problems) err() error {
 	return &InvalidError{Fields: p}
 }
 
-// fields is a set of fields of Data.
-type fields uint16
-
-const (
-	fieldConversationID fields = 1 << iota
-	fieldUserIDs
-	fieldSeq
-	fieldUpToSeq
-	fieldMentionedUserIDs
-	fieldCategory
-	fieldMessageID
-	fieldSenderID
-	fieldLevel
-	fieldByApp
-)
-
-// fieldNames are the JSON names of the fields of Data, in the order in which
-// they are checked and encoded, and how they are written behind another member.
-var fieldNames = [...]struct {
-	field  fields
-	name   string
-	quoted string
-}{
-	{fieldConversationID, "conversation_id", `,"conversation_id":`},
-	{fieldUserIDs, "user_ids", `,"user_ids":`},
-	{fieldSeq, "seq", `,"seq":`},
-	{fieldUpToSeq, "up_to_seq", `,"up_to_seq":`},
-	{fieldMentionedUserIDs, "mentioned_user_ids", `,"mentioned_user_ids":`},
-	{fieldCategory, "category", `,"category":`},
-	{fieldMessageID, "message_id", `,"message_id":`},
-	{fieldSenderID, "sender_id", `,"sender_id":`},
-	{fieldLevel, "level", `,"level":`},
-	{fieldByApp, "by_app", `,"by_app":`},
-}
-
-// schemaOf returns which fields the data of an event of type t must and may
-// have; ok is false for a type that does not exist.
-func schemaOf(t Type) (required, optional fields, ok bool) {
-	switch t {
-	case MessageDelivered:
-		return fieldConversationID | fieldUserIDs | fieldSeq,
-			fieldMentionedUserIDs | fieldCategory | fieldMessageID | fieldSenderID, true
-	case ConversationRead:
-		return fieldConversationID | fieldUserIDs | fieldUpToSeq, fieldByApp, true
-	case ConversationExpired:
-		return fieldConversationID | fieldUserIDs | fieldUpToSeq, 0, true
-	case MessageRecalled:
-		return fieldConversationID | fieldUserIDs | fieldSeq, 0, true
-	case ConversationMarkedUnread:
-		return fieldConversationID | fieldUserIDs, 0, true
-	case ConversationLeft:
-		return fieldConversationID | fieldUserIDs, fieldUpToSeq, true
-	case ConversationLevelSet:
-		return fieldConversationID | fieldUserIDs | fieldLevel, 0, true
-	case UserReadAll:
-		return fieldUserIDs, fieldCategory, true
-	}
-	return 0, 0, false
-}
-
-// present returns the fields of d that are not zero.
-func (d *Data) present() fields {
-	return fieldConversationID.when(d.ConversationID != "") |
-		fieldUserIDs.when(len(d.UserIDs) > 0) |
-		fieldSeq.when(d.Seq != 0) |
-		fieldUpToSeq.when(d.UpToSeq != 0) |
-		fieldMentionedUserIDs.when(len(d.MentionedUserIDs) > 0) |
-		fieldCategory.when(d.Category != "") |
-		fieldMessageID.when(d.MessageID != "") |
-		fieldSenderID.when(d.SenderID != "") |
-		fieldLevel.when(d.Level != "") |
-		fieldByApp.when(d.ByApp)
-}
-
-// when returns set, or the empty set.
-func (set fields) when(has bool) fields {
-	if has {
-		return set
-	}
-	return 0
-}
-
 // Validate returns an [*InvalidError] that names every field at fault, or nil.
 // The time may be zero: it is set when the event is appended.
 func (e *Event) Validate() error {
 	// In a struct a required field cannot be absent, only zero, and is judged
 	// by its value.
-	required, _, _ := schemaOf(e.Type)
+	rule, _ := ruleOf(e.Type)
 	var p problems
-	e.validate(&p, required|e.Data.present())
+	e.validate(&p, rule.required|e.Data.present())
 	return p.err()
 }
 
 // checkPublished returns an [*InvalidError] if only badged may write the type of e.
 func (e *Event) checkPublished() error {
-	if e.Type != ConversationExpired {
+	if rule, _ := ruleOf(e.Type); !rule.reserved {
 		return nil
 	}
 	return &InvalidError{Fields: []FieldError{{Field: "type", Message: "is written by badged itself only"}}}
@@ -179,7 +97,7 @@ func (e *Event) validate(p *problems, present fields) {
 		p.add("time", "must lie in the years 1 to 9999")
 	}
 
-	required, optional, ok := schemaOf(e.Type)
+	rule, ok := ruleOf(e.Type)
 	if !ok {
 		if e.Type == "" {
 			p.add("type", "is required")
@@ -191,48 +109,43 @@ func (e *Event) validate(p *problems, present fields) {
 	if p.has("data") { // absent, or no object: its fields go without saying
 		return
 	}
-	for _, f := range fieldNames {
-		switch {
-		case required&f.field != 0 && present&f.field == 0:
-			p.add("data."+f.name, "is required")
-		case (required|optional)&f.field == 0 && present&f.field != 0:
-			p.add("data."+f.name, "is not a field of %s", e.Type)
+	if rule.required&^present != 0 || present&^rule.allowed != 0 {
+		for i := range dataFields {
+			switch {
+			case rule.required.has(i) && !present.has(i):
+				p.add(dataFields[i].path, "is required")
+			case present.has(i) && !rule.allowed.has(i):
+				p.add(dataFields[i].path, "is not a field of %s", e.Type)
+			}
 		}
 	}
-	e.Data.validate(p, present&(required|optional))
+	e.Data.validate(p, present&rule.allowed)
 }
 
 // validate adds the errors of the given fields of d to p.
 func (d *Data) validate(p *problems, given fields) {
-	if given&fieldConversationID != 0 {
-		p.text("data.conversation_id", d.ConversationID, MaxIDBytes)
-	}
-	if given&fieldUserIDs != 0 {
-		p.users("data.user_ids", d.UserIDs)
-	}
-	if given&fieldSeq != 0 && d.Seq < 1 {
-		p.add("data.seq", "must be at least 1, is %d", d.Seq)
-	}
-	if given&fieldUpToSeq != 0 && d.UpToSeq < 1 {
-		p.add("data.up_to_seq", "must be at least 1, is %d", d.UpToSeq)
-	}
-	if given&fieldMentionedUserIDs != 0 {
-		p.mentioned(d.MentionedUserIDs, d.UserIDs)
-	}
-	if given&fieldCategory != 0 {
-		p.text("data.category", d.Category, MaxCategoryBytes)
-	}
-	if given&fieldMessageID != 0 {
-		p.text("data.message_id", d.MessageID, MaxIDBytes)
-	}
-	if given&fieldSenderID != 0 {
-		p.text("data.sender_id", d.SenderID, MaxIDBytes)
-	}
-	if given&fieldLevel != 0 {
-		switch d.Level {
-		case LevelAll, LevelMentions, LevelNone:
-		default:
-			p.add("data.level", `must be "all", "mentions" or "none", is %s`, quoteShort(string(d.Level)))
+	for i, value := range d.values() {
+		if !given.has(i) {
+			continue
+		}
+		f := &dataFields[i]
+		switch v := value.(type) {
+		case *string:
+			p.text(f.path, *v, f.most)
+		case *[]string:
+			if f.among != "" {
+				p.mentioned(f.path, *v, d.UserIDs)
+			} else {
+				p.users(f.path, *v)
+			}
+		case *int64:
+			if *v < 1 {
+				p.add(f.path, "must be at least 1, is %d", *v)
+			}
+		case *Level:
+			if !slices.Contains(f.enum, string(*v)) {
+				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
+			}
 		}
 	}
 }
@@ -252,12 +165,12 @@ func (p *problems) users(field string, users []string) {
 	}
 }
 
-func (p *problems) mentioned(mentioned, users []string) {
+func (p *problems) mentioned(field string, mentioned, users []string) {
 	if len(mentioned) == 0 {
 		return
 	}
 	if len(mentioned) > MaxUsers {
-		p.add("data.mentioned_user_ids", "must name at most %d users, names %d", MaxUsers, len(mentioned))
+		p.add(field, "must name at most %d users, names %d", MaxUsers, len(mentioned))
 		return
 	}
 	among := make(map[string]struct{}, len(users))
@@ -266,7 +179,7 @@ func (p *problems) mentioned(mentioned, users []string) {
 	}
 	for i, u := range mentioned {
 		if _, ok := among[u]; !ok {
-			p.add(fmt.Sprintf("data.mentioned_user_ids[%d]", i), "%s is not among data.user_ids", quoteShort(u))
+			p.add(fmt.Sprintf("%s[%d]", field, i), "%s is not among data.user_ids", quoteShort(u))
 		}
 	}
 }

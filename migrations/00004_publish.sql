@@ -101,19 +101,7 @@ CREATE FUNCTION badged.event_json(event jsonb, at text, users text, mentions tex
         -- Empty is as good as none.
         '"traceparent":' || nullif((event -> 'traceparent')::text, '""'),
         '"tracestate":' || nullif((event -> 'tracestate')::text, '""'),
-        '"data":{' || concat_ws(',',
-            '"conversation_id":' || (event -> 'data' -> 'conversation_id')::text,
-            '"user_ids":[' || users || ']',
-            '"seq":' || (event -> 'data' -> 'seq')::text,
-            '"up_to_seq":' || (event -> 'data' -> 'up_to_seq')::text,
-            '"mentioned_user_ids":[' || mentions || ']',
-            '"category":' || (event -> 'data' -> 'category')::text,
-            '"message_id":' || (event -> 'data' -> 'message_id')::text,
-            '"sender_id":' || (event -> 'data' -> 'sender_id')::text,
-            '"level":' || (event -> 'data' -> 'level')::text,
-            -- False is as good as none.
-            '"by_app":' || nullif(event -> 'data' -> 'by_app', 'false')::text
-        ) || '}'
+        '"data":{' || badged.data_json(event -> 'data', users, mentions) || '}'
     ) || '}';
 
 -- Returns the metadata of an event: its trace context, null without one.

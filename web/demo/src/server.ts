@@ -132,7 +132,7 @@ export class DemoServer {
     });
   }
 
-  /** What an event changed, for the users for whom it is already folded. */
+  /** What an event changed. Users whose partition has not folded it yet are missing. */
   async changes(event: LoggedEvent, users: readonly string[]): Promise<readonly Change[]> {
     const query = new URLSearchParams([
       ["source", event.source],

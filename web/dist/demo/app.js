@@ -2977,7 +2977,7 @@ var DemoServer = class {
       level
     });
   }
-  /** What an event changed, for the users for whom it is already folded. */
+  /** What an event changed. Users whose partition has not folded it yet are missing. */
   async changes(event, users) {
     const query = new URLSearchParams([
       ["source", event.source],

@@ -1,0 +1,90 @@
+package events
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// dataField describes a field of [Data]. Its tags say all of it: decoding,
+// validation, the rules in SQL and the reference are made from them.
+type dataField struct {
+	name   string
+	path   string // in errors
+	quoted string // how it is written behind another member
+	// most is the limit of the bytes of a text, or of each text of a list.
+	most int
+	// among is the name of the list that has every text of this one.
+	among string
+	// enum has the values that a text may have, nil for any.
+	enum []string
+}
+
+// fields is a set of fields of Data: bit n stands for field n.
+type fields uint16
+
+// dataFields are the fields of Data, in the order in which they are checked and
+// encoded.
+var dataFields = describeData()
+
+func describeData() []dataField {
+	var all []dataField
+	for f := range reflect.TypeFor[Data]().Fields() {
+		name := f.Tag.Get("json")
+		field := dataField{name: name, path: "data." + name, quoted: `,"` + name + `":`, among: f.Tag.Get("among")}
+		field.most, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none
+		if enum := f.Tag.Get("enum"); enum != "" {
+			field.enum = strings.Split(enum, ",")
+		}
+		all = append(all, field)
+	}
+	return all
+}
+
+// values returns pointers to the fields of d, in the order of dataFields.
+func (d *Data) values() [10]any {
+	return [...]any{
+		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.MentionedUserIDs,
+		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.ByApp,
+	}
+}
+
+// present returns the fields of d that are not zero.
+func (d *Data) present() (present fields) {
+	for i, value := range d.values() {
+		given := false
+		switch v := value.(type) {
+		case *string:
+			given = *v != ""
+		case *Level:
+			given = *v != ""
+		case *[]string:
+			given = len(*v) > 0
+		case *int64:
+			given = *v != 0
+		case *bool:
+			given = *v
+		}
+		if given {
+			present |= 1 << i
+		}
+	}
+	return present
+}
+
+// fieldsNamed returns the set of fields with these names.
+func fieldsNamed(names []string) (set fields) {
+	for _, name := range names {
+		i := slices.IndexFunc(dataFields, func(f dataField) bool { return f.name == name })
+		if i < 0 {
+			panic(fmt.Sprintf("events: there is no field %q", name))
+		}
+		set |= 1 << i
+	}
+	return set
+}
+
+// has reports whether field i is in the set.
+func (set fields) has(i int) bool { return set>>i&1 != 0 }
