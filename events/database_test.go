@@ -2,7 +2,6 @@ package events_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/migrations"
 )
 
@@ -97,11 +97,16 @@ func readAll(t testing.TB, q events.Querier, partition int, after events.Positio
 	t.Helper()
 	rows, _ := q.Query(t.Context(), `SELECT transaction_id::text::bigint, "offset", uuid, payload, own, created_at FROM badged.`+events.Topic(partition)+`
 WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) ORDER BY transaction_id, "offset"`, after.TransactionID, after.Offset)
-	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r events.Record, err error) {
-		err = row.Scan(&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), (*json.RawMessage)(&r.Payload), &r.Own, &r.AppendedAt)
-		return r, err
-	})
-	if err != nil {
+	var records []events.Record
+	var r events.Record
+	var row []byte
+	if _, err := pgx.ForEachRow(rows, []any{&r.TransactionID, &r.Offset, (*[16]byte)(&r.UUID), &row, &r.Own, &r.AppendedAt}, func() error {
+		payloads, err := eventbatch.Unpack(row)
+		for r.Index, r.Payload = range payloads {
+			records = append(records, r)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return records

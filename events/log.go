@@ -112,7 +112,8 @@ func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 // Rows are events as rows of the log of one partition.
 type Rows struct {
 	Partition int
-	rows      *rows
+	// events has a row an event.
+	events, rows *rows
 }
 
 // Rows validates evs and encodes them, by partition in ascending order, for a
@@ -124,7 +125,7 @@ func (l *Log) Rows(evs ...Event) ([]Rows, error) {
 	}
 	all := make([]Rows, len(inserts))
 	for i, in := range inserts {
-		all[i] = Rows{in.partition, in.rows}
+		all[i] = Rows{in.partition, in.events, in.rows}
 	}
 	return all, nil
 }
@@ -132,16 +133,14 @@ func (l *Log) Rows(evs ...Event) ([]Rows, error) {
 // Queue adds the statement that appends the rows to batch, and returns roughly
 // how many bytes it takes on the wire.
 func (r *Rows) Queue(batch *pgx.Batch) int {
-	insert, arrays := insertSQL, r.rows.arrays()
-	if r.rows.own != nil {
-		insert = insertOwnSQL
-	}
-	return r.queue(batch, insert(Topic(r.Partition)), arrays)
+	sql, args := r.rows.insert(Topic(r.Partition))
+	return r.queue(batch, sql, args)
 }
 
 // QueueAt is like Queue, and sets the time at which the rows were appended.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
-	return r.queue(batch, insertAtSQL(Topic(r.Partition)), []any{r.rows.uuids, r.rows.payloads, r.rows.metadata, r.rows.own, at})
+	rows := r.rows
+	return r.queue(batch, insertAtSQL(Topic(r.Partition)), []any{rows.uuids, pgwire.Bytes(rows.payloads), rows.metadata, rows.events, rows.own, at})
 }
 
 func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
@@ -151,15 +150,12 @@ func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
 	return bytes
 }
 
-// Records returns the rows as they are read once they are appended at a time,
-// without positions. The payloads must not be changed.
+// Records returns the events as they are read once they are appended at a time,
+// without places. The payloads must not be changed.
 func (r *Rows) Records(at time.Time) []Record {
-	records := make([]Record, len(r.rows.uuids))
+	records := make([]Record, len(r.events.uuids))
 	for i := range records {
-		records[i] = Record{
-			UUID: r.rows.uuids[i], Payload: []byte(r.rows.payloads[i]), AppendedAt: at,
-			Own: i < len(r.rows.own) && r.rows.own[i],
-		}
+		records[i] = Record{UUID: r.events.uuids[i], Payload: []byte(r.events.payloads[i]), AppendedAt: at, Own: r.events.isOwn(i)}
 	}
 	return records
 }
@@ -169,7 +165,8 @@ const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
 // insert is the part of an append that goes to one partition.
 type insert struct {
 	partition int
-	rows      *rows
+	// events has a row an event; rows are what is inserted.
+	events, rows *rows
 }
 
 func receiptOf(inserts []insert) Receipt {
@@ -229,25 +226,30 @@ func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 		return nil, &bad
 	}
 	var inserts []insert
-	for p, rows := range enc.byPartition {
-		if rows != nil {
-			inserts = append(inserts, insert{partition: p, rows: rows})
+	for p, events := range enc.byPartition {
+		if events == nil {
+			continue
 		}
+		rows, err := events.packed()
+		if err != nil {
+			return nil, err
+		}
+		inserts = append(inserts, insert{partition: p, events: events, rows: rows})
 	}
 	return inserts, nil
 }
 
-// encoder encodes events as the rows of each partition.
+// encoder encodes events for each partition.
 type encoder struct {
 	log *Log
-	// expect is about how many rows a partition will have.
+	// expect is about how many events a partition will have.
 	expect      int
 	byPartition []*rows
 	payload     []byte // buffer, reused for each row
 }
 
 // encode adds e to each partition of its users, with only the users of that
-// partition: a message to a large group is one row per partition.
+// partition: a message to a large group is one event per partition.
 func (enc *encoder) encode(e *Event) error {
 	key := e.Key()
 	metadata, err := e.metadata()

@@ -82,11 +82,11 @@ func TestAppend(t *testing.T) {
 		t.Errorf("events (-appended +read):\n%s", diff)
 	}
 	for i, r := range records {
-		if r.Position.TransactionID != receipt.TransactionID {
-			t.Errorf("event %d is of transaction %d, the receipt has %d", i, r.Position.TransactionID, receipt.TransactionID)
+		if r.TransactionID != receipt.TransactionID {
+			t.Errorf("event %d is of transaction %d, the receipt has %d", i, r.TransactionID, receipt.TransactionID)
 		}
-		if want := evs[i].Key(); r.UUID != want {
-			t.Errorf("the uuid of event %d is %s, want its key %s", i, r.UUID, want)
+		if r.Position != records[0].Position || r.Index != i {
+			t.Errorf("event %d is at %v, want index %[1]d of one row", i, r.Place)
 		}
 		if r.AppendedAt.IsZero() {
 			t.Errorf("event %d was never appended", i)
@@ -97,15 +97,66 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// The trace context is stored as message metadata, where watermill looks for
-// it.
+// An append of many events cuts rows at 1,000 events, at 1 MiB, and where events
+// begin that badged itself writes. Events keep their order.
+func TestAppendCutsRows(t *testing.T) {
+	log, pool := newLog(t)
+	ann := userIn(0, 0)
+	var evs []events.Event
+	for i := range 1300 {
+		evs = append(evs, delivered(fmt.Sprint(i), ann))
+	}
+	for i := 1100; i < 1110; i++ {
+		evs[i].Type, evs[i].Data.UpToSeq, evs[i].Data.Seq = events.ConversationExpired, 1, 0
+	}
+	var large []string
+	for i := 0; len(large) < 5000; i++ {
+		if id := fmt.Sprintf("%060d", i); log.PartitionOf(id) == 0 {
+			large = append(large, id)
+		}
+	}
+	for i := range 5 {
+		evs = append(evs, delivered(fmt.Sprint("large ", i), large...))
+	}
+	mustAppend(t, log, evs...)
+	records := readAll(t, pool, 0, events.Position{})
+	got := decodeAll(t, records)
+	for i := range got {
+		got[i].Time = time.Time{}
+	}
+	if diff := cmp.Diff(evs, got); diff != "" {
+		t.Fatalf("events (-appended +read):\n%s", diff)
+	}
+	var rows []string
+	for _, r := range records {
+		if r.Index > 0 {
+			rows = rows[:len(rows)-1]
+		}
+		rows = append(rows, fmt.Sprintf("%d, own %v", r.Index+1, r.Own))
+	}
+	if diff := cmp.Diff([]string{"1000, own false", "100, own false", "10, own true", "193, own false", "2, own false"}, rows); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	counts, _ := pool.Query(t.Context(), `SELECT events FROM badged.events_p00 ORDER BY "offset"`)
+	counted, err := pgx.CollectRows(counts, pgx.RowTo[int])
+	if diff := cmp.Diff([]int{1000, 100, 10, 193, 2}, counted); diff != "" || err != nil {
+		t.Errorf("numbers of events in the rows, error %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// The trace context of a single event is stored as message metadata, where
+// watermill looks for it.
 func TestAppendKeepsTheTraceContextInMetadata(t *testing.T) {
 	log, pool := newLog(t)
 	ann := userIn(0, 0)
 	plain, traced, full := delivered("1", ann), delivered("2", ann), delivered("3", ann)
 	traced.TraceParent = "00-a-b-01"
 	full.TraceParent, full.TraceState = "00-a-b-01", `v="1"`
-	mustAppend(t, log, plain, traced, full)
+	for _, e := range []events.Event{plain, traced, full} {
+		if r := mustAppend(t, log, e); readAll(t, pool, 0, events.Position{TransactionID: r.TransactionID})[0].UUID != e.Key() {
+			t.Errorf("the message id of event %s is not its key", e.ID)
+		}
+	}
 	rows, err := pool.Query(t.Context(), `SELECT coalesce(metadata::jsonb::text, 'none') FROM badged.events_p00 ORDER BY "offset"`)
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +210,8 @@ func TestAppendStoresAGroupMessageOncePerPartition(t *testing.T) {
 		if records[0].UUID != message.Key() {
 			t.Errorf("partition %d has the uuid %s, want the key of the event in each", p, records[0].UUID)
 		}
-		if records[0].Position.TransactionID != receipt.TransactionID {
-			t.Errorf("partition %d has transaction %d, the receipt has %d", p, records[0].Position.TransactionID, receipt.TransactionID)
+		if records[0].TransactionID != receipt.TransactionID {
+			t.Errorf("partition %d has transaction %d, the receipt has %d", p, records[0].TransactionID, receipt.TransactionID)
 		}
 	}
 }

@@ -80,7 +80,8 @@ func transactionOf(tx any) (transaction, error) {
 type pgxTransaction struct{ tx pgx.Tx }
 
 func (t pgxTransaction) insert(ctx context.Context, in insert) error {
-	_, err := t.tx.Exec(ctx, insertSQL(Topic(in.partition)), in.rows.arrays()...)
+	sql, args := in.rows.insert(Topic(in.partition))
+	_, err := t.tx.Exec(ctx, sql, args...)
 	return err
 }
 
@@ -91,7 +92,8 @@ func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any) er
 type sqlTransaction struct{ tx *sql.Tx }
 
 func (t sqlTransaction) insert(ctx context.Context, in insert) error {
-	_, err := t.tx.ExecContext(ctx, insertSQL(Topic(in.partition)), in.rows.literals()...)
+	sql, args := in.rows.insertAnyDriver(Topic(in.partition))
+	_, err := t.tx.ExecContext(ctx, sql, args...)
 	return err
 }
 

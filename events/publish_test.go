@@ -116,7 +116,7 @@ func TestPublishCommits(t *testing.T) {
 		if diff := cmp.Diff([partitions][]string{{"1", "2"}, nil, {"1"}}, stored(t, pool)); diff != "" {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}
-		if got := readAll(t, pool, 2, events.Position{})[0].Position.TransactionID; got != receipt.TransactionID {
+		if got := readAll(t, pool, 2, events.Position{})[0].TransactionID; got != receipt.TransactionID {
 			t.Errorf("stored by transaction %d, the receipt has %d", got, receipt.TransactionID)
 		}
 		if _, err := pool.Exec(t.Context(), `SELECT FROM messages`); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Position is a place in the log of one partition: right after the event with these
+// Position is a position in the log of one partition: right after the row with these
 // ids. The zero position is the start. Positions are ordered by transaction first:
 // offsets alone are not the order of the log.
 type Position struct {
@@ -38,14 +38,54 @@ func (p Position) Before(q Position) bool {
 	return p.TransactionID < q.TransactionID || p.TransactionID == q.TransactionID && p.Offset < q.Offset
 }
 
-// Record is one row of the log.
+// Place is where an event is in the log of one partition: its row, and its index
+// among the events of the row, from 0 on.
+type Place struct {
+	Position
+	Index int
+}
+
+// String returns the place as text, such as "1234/56/7", or "1234/56" if the
+// index is 0.
+func (p Place) String() string {
+	if p.Index == 0 {
+		return p.Position.String()
+	}
+	return fmt.Sprintf("%s/%d", p.Position, p.Index)
+}
+
+// ParsePlace parses the text of [Place.String].
+func ParsePlace(text string) (Place, error) {
+	var place Place
+	position, index := text, ""
+	if i := strings.LastIndexByte(text, '/'); strings.Count(text, "/") == 2 {
+		position, index = text[:i], text[i+1:]
+	}
+	place.Position, _ = ParsePosition(position)
+	place.Index, _ = strconv.Atoi(index)
+	if place.String() != text || place.Index < 0 {
+		return Place{}, fmt.Errorf("%q is no place in the log: it must be two numbers such as 1234/56, or three such as 1234/56/7", text)
+	}
+	return place, nil
+}
+
+// Before reports whether p comes before q.
+func (p Place) Before(q Place) bool {
+	return p.Position.Before(q.Position) || p.Position == q.Position && p.Index < q.Index
+}
+
+// Record is one event of the log.
 type Record struct {
-	Position Position
-	// UUID is the message id. It is the event's key if badged appended it.
+	Place
+	// UUID is the message id of the row. If the row has a single event that badged
+	// appended, it is the event's key.
 	UUID uuid.UUID
 	// Payload is the event as CloudEvents JSON. It may be invalid if something
 	// other than badged appended it.
 	Payload []byte
+	// Damage is why the row could not be taken apart; nil if it was. Payload is
+	// then the row as it is, nil if it is too large.
+	Damage error
 	// Own is set if badged itself wrote the event, as it must have for a
 	// [ConversationExpired].
 	Own bool

@@ -42,3 +42,35 @@ func TestPositionOfAnUnknownGroup(t *testing.T) {
 		t.Errorf("position %v, error %v", p, err)
 	}
 }
+
+func TestParsePlace(t *testing.T) {
+	for text, want := range map[string]events.Place{
+		"12/34":   {Position: events.Position{TransactionID: 12, Offset: 34}},
+		"12/34/5": {Position: events.Position{TransactionID: 12, Offset: 34}, Index: 5},
+		"0/0":     {},
+	} {
+		if p, err := events.ParsePlace(text); err != nil || p != want || p.String() != text {
+			t.Errorf("%q is %v, error %v", text, p, err)
+		}
+	}
+	for _, text := range []string{"", "12", "12/", "/34", "12/34/", "12/34/0", "12/34/-1", "12/34/5/6", "12/34 ", "a/b", "012/34", "99999999999999999999/1"} {
+		if p, err := events.ParsePlace(text); err == nil {
+			t.Errorf("%q is %v", text, p)
+		}
+	}
+}
+
+// Places are ordered by position, then by index.
+func TestPlacesAreOrdered(t *testing.T) {
+	var before events.Place
+	for i, text := range []string{"1/2", "1/2/1", "1/3", "2/1/5", "2/1/6"} {
+		p, err := events.ParsePlace(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 && (!before.Before(p) || p.Before(before)) || p.Before(p) {
+			t.Errorf("%v is not right after %v", p, before)
+		}
+		before = p
+	}
+}

@@ -3,11 +3,13 @@ package events
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/pgwire"
 )
 
@@ -52,25 +54,33 @@ func offsetsTable(topic string) string { return `badged."` + topic + `_offsets"`
 // arrays are unnested in the select list: in a FROM clause Postgres would
 // materialize them first.
 //
-// The other columns have defaults, and publishers may not set them.
+// The other columns have defaults.
 func insertSQL(topic string) string {
 	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata)
 SELECT m.uuid, m.payload, nullif(m.metadata, '')::json
-FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata) AS m`
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata) AS m`
 }
 
-// insertOwnSQL is insertSQL with a fourth array, which marks badged's own messages.
+// insertBatchesSQL is insertSQL with the number of events of each message.
+func insertBatchesSQL(topic string) string {
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, events)
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, m.events
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events) AS m`
+}
+
+// insertOwnSQL is insertBatchesSQL with a fifth array, which marks badged's own
+// messages. Publishers may not set that.
 func insertOwnSQL(topic string) string {
-	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, own)
-SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.own, false)
-FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::boolean[]) AS own) AS m`
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, events, own)
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, m.events, coalesce(m.own, false)
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events, unnest($5::boolean[]) AS own) AS m`
 }
 
-// insertAtSQL is insertOwnSQL with the time $5 for all messages.
+// insertAtSQL is insertOwnSQL with the time $6 for all messages.
 func insertAtSQL(topic string) string {
-	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, own, created_at)
-SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.own, false), $5
-FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::json[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::boolean[]) AS own) AS m`
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, events, own, created_at)
+SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.events, 1), coalesce(m.own, false), $6
+FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events, unnest($5::boolean[]) AS own) AS m`
 }
 
 // InsertQuery implements the watermill-sql schema adapter. No messages are an
@@ -95,7 +105,8 @@ func (s Schema) InsertQuery(topic string, msgs message.Messages) (watermillsql.Q
 		}
 		rows.add(key, string(msg.Payload), metadata)
 	}
-	return watermillsql.Query{Query: insertSQL(topic), Args: rows.literals()}, nil
+	sql, args := rows.insertAnyDriver(topic)
+	return watermillsql.Query{Query: sql, Args: args}, nil
 }
 
 // SelectQuery implements the watermill-sql schema adapter.
@@ -103,7 +114,7 @@ func (s Schema) SelectQuery(topic, consumerGroup string, offsets watermillsql.Of
 	next := offsets.NextOffsetQuery(topic, consumerGroup)
 	return watermillsql.Query{
 		Query: `WITH last_processed AS (` + next.Query + `)
-SELECT "offset", transaction_id, uuid, payload, metadata
+SELECT "offset", transaction_id, uuid, ` + eventbatch.PayloadSQL + `, metadata
 FROM ` + messagesTable(topic) + `
 WHERE (transaction_id, "offset") >
       ((SELECT last_processed_transaction_id FROM last_processed), (SELECT offset_acked FROM last_processed))
@@ -115,13 +126,41 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 	}
 }
 
+// UnmarshalMessage implements the watermill-sql schema adapter. A row with several
+// events is one message with all of them, whose metadata has the content type. A
+// row that cannot be decompressed is delivered as it is, with content type
+// application/octet-stream: an error would stop the subscriber there for ever. A
+// row that is too large is delivered empty.
+func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row, error) {
+	row, err := s.DefaultPostgreSQLSchema.UnmarshalMessage(scanner)
+	if err != nil {
+		return row, err
+	}
+	const contentType = "content-type"
+	if row.Msg.Metadata == nil { // JSON null
+		row.Msg.Metadata = message.Metadata{}
+	}
+	switch text, err := eventbatch.Plain(row.Msg.Payload); {
+	case err != nil:
+		row.Msg.Metadata.Set(contentType, "application/octet-stream")
+	case eventbatch.IsBatch(text):
+		row.Msg.Payload = text
+		row.Msg.Metadata.Set(contentType, eventbatch.ContentType)
+	default:
+		row.Msg.Payload = text
+	}
+	return row, nil
+}
+
 // rows are messages as the columns of insertSQL.
 type rows struct {
 	uuids              pgwire.UUIDs
 	payloads, metadata []string
 	// own marks events that only badged may write; nil if there are none.
-	own   []bool
-	bytes int // of all texts
+	own []bool
+	// events are the numbers of events, nil if each message has one.
+	events []int16
+	bytes  int // of all texts
 }
 
 func newRows(n int) *rows {
@@ -147,21 +186,76 @@ func (r *rows) markOwn() {
 	r.own[len(r.own)-1] = true
 }
 
+// isOwn reports whether badged wrote message i by itself.
+func (r *rows) isOwn(i int) bool { return i < len(r.own) && r.own[i] }
+
+// packed returns messages with the same events, as many in each as fit. A single
+// event stays as it is. Metadata of others is left out: it repeats what is in the
+// events.
+func (r *rows) packed() (*rows, error) {
+	if len(r.uuids) <= 1 {
+		return r, nil
+	}
+	p := &rows{}
+	for begin, end := 0, 0; begin < len(r.uuids); begin = end {
+		bytes := 0
+		for end = begin; end < len(r.uuids) && r.isOwn(end) == r.isOwn(begin) && (end == begin || eventbatch.Fits(end-begin, bytes, len(r.payloads[end]))); end++ {
+			bytes += len(r.payloads[end])
+		}
+		if end == begin+1 {
+			metadata := ""
+			if begin < len(r.metadata) {
+				metadata = r.metadata[begin]
+			}
+			p.add(r.uuids[begin], r.payloads[begin], metadata)
+		} else {
+			// Not a key, whose version is 8.
+			id, err := uuid.NewV7()
+			if err != nil {
+				return nil, fmt.Errorf("make a message id: %w", err)
+			}
+			p.add(id, string(eventbatch.Pack(r.payloads[begin:end])), "")
+		}
+		p.events = append(p.events, int16(end-begin))
+		if r.isOwn(begin) {
+			p.markOwn()
+		}
+	}
+	return p, nil
+}
+
 // size returns about how many bytes the arrays take in the Postgres protocol:
 // each element has a length, each statement some overhead.
 func (r *rows) size() int {
 	return 512 + r.bytes + 20*len(r.uuids) + 4*(len(r.payloads)+len(r.metadata))
 }
 
-// arrays returns the arguments of insertSQL for pgx.
-func (r *rows) arrays() []any {
-	if r.own != nil {
-		return []any{r.uuids, r.payloads, r.metadata, r.own}
+// insert returns the statement that appends the messages, and its arguments for
+// pgx.
+func (r *rows) insert(topic string) (sql string, args []any) {
+	args = []any{r.uuids, pgwire.Bytes(r.payloads), r.metadata}
+	switch {
+	case r.own != nil:
+		events := r.events
+		for len(events) < len(r.uuids) {
+			events = append(events, 1)
+		}
+		return insertOwnSQL(topic), append(args, events, r.own)
+	case r.events != nil:
+		return insertBatchesSQL(topic), append(args, r.events)
 	}
-	return []any{r.uuids, r.payloads, r.metadata}
+	return insertSQL(topic), args
 }
 
-// literals returns the arguments of insertSQL for any database/sql driver.
-func (r *rows) literals() []any {
-	return []any{r.uuids, pgwire.ArrayLiteral(r.payloads), pgwire.ArrayLiteral(r.metadata)}
+// insertAnyDriver is insert for any database/sql driver.
+func (r *rows) insertAnyDriver(topic string) (sql string, args []any) {
+	args = []any{r.uuids, pgwire.Bytes(r.payloads), pgwire.ArrayLiteral(r.metadata)}
+	if r.events == nil {
+		return insertSQL(topic), args
+	}
+	counts := make([]string, len(r.events))
+	for i, n := range r.events {
+		counts[i] = strconv.Itoa(int(n))
+	}
+	return insertBatchesSQL(topic), append(args, pgwire.ArrayLiteral(counts))
 }

@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -116,7 +117,8 @@ func TestStockSubscriberReadsTheLog(t *testing.T) {
 		ann := userIn(0, 0)
 		traced := delivered("2", ann)
 		traced.TraceParent = "00-a-b-01"
-		mustAppend(t, log, delivered("1", ann), traced)
+		mustAppend(t, log, delivered("1", ann))
+		mustAppend(t, log, traced)
 		mustAppend(t, log, delivered("3", ann, userIn(1, 0)))
 
 		msgs := subscribe(t, pool, schema, "audit").receive(t, 3)
@@ -138,12 +140,47 @@ func TestStockSubscriberReadsTheLog(t *testing.T) {
 	})
 }
 
+// A row with several events is one message, decompressed, whose metadata has the
+// content type. A damaged row and one that is too large do not stop the subscriber.
+func TestStockSubscriberReadsBatches(t *testing.T) {
+	log, pool := openLog(t, pgtest.NewServer(t).NewDB(t, migrated))
+	var evs []events.Event
+	for i := range 50 {
+		evs = append(evs, delivered(fmt.Sprint(i), userIn(0, 0)))
+	}
+	mustAppend(t, log, evs...)
+	for _, payload := range []string{`'\x28b52ffd00'`, `convert_to(repeat('x', 9 << 20), 'UTF8')`, `'{}'`} {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO badged.events_p00 (uuid, payload, metadata) VALUES (gen_random_uuid(), `+payload+`, 'null')`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	msgs := subscribe(t, pool, events.NewSchema(0), "audit").receive(t, 4)
+	var batch []json.RawMessage
+	if err := json.Unmarshal(msgs[0].Payload, &batch); err != nil || len(batch) != len(evs) {
+		t.Fatalf("%d events, error %v, in %.100s", len(batch), err, msgs[0].Payload)
+	}
+	for i := range evs {
+		if e, err := events.Decode(batch[i]); err != nil || e.ID != evs[i].ID {
+			t.Errorf("event %d is %s, error %v", i, e.ID, err)
+		}
+	}
+	for i, want := range []string{"application/cloudevents-batch+json", "application/octet-stream", "", ""} {
+		if got := msgs[i].Metadata.Get("content-type"); got != want {
+			t.Errorf("message %d has content type %q, want %q", i, got, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"\x28\xb5\x2f\xfd\x00", "", "{}"}, payloads(msgs[1:])); diff != "" {
+		t.Errorf("other messages (-want +got):\n%s", diff)
+	}
+}
+
 // A subscriber continues where its consumer group stopped; each group gets all
 // events.
 func TestStockSubscribersResumeByGroup(t *testing.T) {
 	eachSchema(t, func(t *testing.T, log *events.Log, pool *pgxpool.Pool, schema watermillsql.SchemaAdapter) {
 		ann := userIn(0, 0)
-		mustAppend(t, log, delivered("1", ann), delivered("2", ann))
+		mustAppend(t, log, delivered("1", ann))
+		mustAppend(t, log, delivered("2", ann))
 		all := readAll(t, pool, 0, events.Position{})
 
 		first := subscribe(t, pool, schema, "audit")

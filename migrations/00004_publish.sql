@@ -61,11 +61,11 @@ BEGIN
         for_many := for_many || format($f$
     %s partition = %s THEN
         INSERT INTO badged.%I (uuid, payload, metadata)
-        SELECT x.key, x.payload::json, x.metadata::json FROM unnest(keys, payloads, metadata) AS x (key, payload, metadata);$f$,
+        SELECT x.key, convert_to(x.payload, 'UTF8'), x.metadata::json FROM unnest(keys, payloads, metadata) AS x (key, payload, metadata);$f$,
             CASE p WHEN 0 THEN 'IF' ELSE 'ELSIF' END, p, badged.log_table(p));
     END LOOP;
     EXECUTE format($f$
-        CREATE FUNCTION badged.append_row(partition integer, key uuid, payload json, metadata json) RETURNS void
+        CREATE FUNCTION badged.append_row(partition integer, key uuid, payload bytea, metadata json) RETURNS void
             LANGUAGE plpgsql
         AS $b$
 #variable_conflict use_variable
@@ -157,7 +157,7 @@ BEGIN
         touched := ARRAY(SELECT t FROM unnest(touched) AS t ORDER BY t);
     END IF;
     FOREACH p IN ARRAY touched LOOP
-        PERFORM badged.append_row(p - 1, key, badged.event_json(event, at, named[p], mentioned[p])::json, badged.event_metadata(event)::json);
+        PERFORM badged.append_row(p - 1, key, convert_to(badged.event_json(event, at, named[p], mentioned[p]), 'UTF8'), badged.event_metadata(event)::json);
     END LOOP;
     RETURN pg_current_xact_id()::text::bigint;
 END

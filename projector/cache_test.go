@@ -44,7 +44,7 @@ func notKnown(err error) bool {
 // again if needed.
 func stepAgain(t *testing.T, p *partition, limit int) {
 	t.Helper()
-	p.limit = limit
+	p.size.Events = limit
 	for {
 		_, _, err := p.step(t.Context())
 		if notKnown(err) {

@@ -169,7 +169,7 @@ WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot()))`).Scan(&settled
 // step folds one batch of a partition, of so many events at most.
 func step(t testing.TB, p *partition, limit int) {
 	t.Helper()
-	p.limit = limit
+	p.size.Events = limit
 	if _, _, err := p.step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (d *database) dump(t testing.TB) string {
 	return strings.Join(slices.Concat(
 		d.lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
 		d.lines(t, `SELECT (to_jsonb(c) - '{partition_id,delivered_hour}'::text[])::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
-		d.lines(t, `SELECT payload::text || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
+		d.lines(t, `SELECT convert_from(payload, 'UTF8') || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
 	), "\n")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -20,7 +21,8 @@ import (
 var badPayloads = []struct{ name, payload, reason string }{
 	{"a number", `42`, `invalid event: must be a JSON object`},
 	{"null", `null`, `invalid event: must be a JSON object`},
-	{"a list", `[{}]`, `invalid event: must be a JSON object`},
+	{"a list of lists", `[[{}]]`, `invalid event: must be a JSON object`},
+	{"no list", `[{}`, `the batch is not valid JSON: it ends too early`},
 	{"no payload", ``, `invalid event: is not valid JSON: it is empty`},
 	{"an empty object", `{}`, `invalid event: specversion: is required; id: is required; source: is required; type: is required; data: is required`},
 	{"a type of a newer release", foldtest.InLog(`"type":"message.starred","data":{}`), `invalid event: type: "message.starred" is not a type of event`},
@@ -43,7 +45,7 @@ var badPayloads = []struct{ name, payload, reason string }{
 func (d *database) insertPayload(t *testing.T, payload string) {
 	t.Helper()
 	d.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
-VALUES (pg_current_xact_id(), gen_random_uuid(), nullif($1::text, '')::json)`, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), convert_to(nullif($1::text, ''), 'UTF8'))`, payload)
 }
 
 // An invalid event becomes a dead letter with its reason, in the batch that
@@ -72,14 +74,18 @@ func TestBadEventsArePutAside(t *testing.T) {
 			if diff := cmp.Diff(bad.reason, l.Reason); diff != "" {
 				t.Errorf("reason (-want +got):\n%s", diff)
 			}
-			if string(l.Payload) != bad.payload || (l.Payload == nil) != (bad.payload == "") {
-				t.Errorf("payload %q, want %q", l.Payload, bad.payload)
+			want := bad.payload
+			if bad.name == "a list of lists" { // the only event of its row
+				want = `[{}]`
+			}
+			if string(l.Payload) != want || (l.Payload == nil) != (bad.payload == "") {
+				t.Errorf("payload %q, want %q", l.Payload, want)
 			}
 			if l.Partition != 0 || l.At.IsZero() {
 				t.Errorf("partition %d at %v", l.Partition, l.At)
 			}
 			uuid := d.lines(t, `SELECT uuid::text FROM badged.events_p00 WHERE transaction_id = $1::bigint::text::xid8 AND "offset" = $2`,
-				l.Position.TransactionID, l.Position.Offset)
+				l.Place.TransactionID, l.Place.Offset)
 			if diff := cmp.Diff([]string{l.UUID}, uuid); diff != "" {
 				t.Errorf("uuid at its position (-letter +log):\n%s", diff)
 			}
@@ -138,8 +144,8 @@ func TestForgedExpiryIsADeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES ($1, $2::text::json)`, expired.Key(), string(payload))
-	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), $1::text::json)`, string(payload))
+	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES ($1, convert_to($2, 'UTF8'))`, expired.Key(), string(payload))
+	d.exec(t, `INSERT INTO badged.events_p00 (uuid, payload) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'))`, string(payload))
 	d.fold(t)
 	if n := d.badge(t, ann).Total; n != 1 {
 		t.Errorf("the total is %d, want 1", n)
@@ -167,4 +173,55 @@ func theDeadLetter(t *testing.T, letters *deadletters.Letters) deadletters.Lette
 		t.Fatalf("%d dead letters, error %v", len(all), err)
 	}
 	return all[0]
+}
+
+// One bad event of a row is a dead letter with its place and its own payload; the
+// others are folded, by a rebuild too. A row that cannot be taken apart is one
+// dead letter.
+func TestBadEventsOfBatches(t *testing.T) {
+	d := newDatabase(t)
+	ann := foldtest.User(0, 0)
+	var row []string
+	for i := range 100 {
+		payload, err := foldtest.Deliver("c", int64(i+1), ann).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		row = append(row, string(payload))
+	}
+	row[7], row[99] = `{"bad":7}`, `nonsense`
+	packed := eventbatch.Pack(row)
+	const insert = `INSERT INTO badged.events_p00 (uuid, payload, events) VALUES (gen_random_uuid(), $1, 100)`
+	d.exec(t, insert, packed)
+	packed[len(packed)-1] ^= 0xFF
+	d.exec(t, insert, packed)
+	if lag := d.lags(t)[0]; lag.Events != 200 {
+		t.Errorf("the lag is %d events, want 200", lag.Events)
+	}
+	d.fold(t)
+	if n := d.badge(t, ann).Total; n != 98 {
+		t.Errorf("the total is %d, want the 98 good events", n)
+	}
+	letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
+	if err != nil || len(letters) != 3 {
+		t.Fatalf("%d dead letters, error %v; want 3", len(letters), err)
+	}
+	for i, want := range []struct {
+		index   int
+		payload string
+		reason  string
+	}{
+		{7, row[7], "invalid event: bad: is not a known field"},
+		{99, row[99], "invalid event: is not valid JSON"},
+		{0, string(packed), "the row cannot be decompressed"},
+	} {
+		l := letters[i]
+		if l.Place.Index != want.index || string(l.Payload) != want.payload || !strings.HasPrefix(l.Reason, want.reason) {
+			t.Errorf("dead letter %d at %v because %s: %.60q", i, l.Place, l.Reason, l.Payload)
+		}
+	}
+	if letters[0].Place.Position != letters[1].Place.Position || letters[2].Place.Position == letters[0].Place.Position {
+		t.Errorf("dead letters are at %v, %v and %v", letters[0].Place, letters[1].Place, letters[2].Place)
+	}
+	replaytest.Verify(t, d.pool, d.log, ann)
 }

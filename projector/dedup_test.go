@@ -109,7 +109,7 @@ func (d *database) stored(t testing.TB) string {
 func (d *database) records(t testing.TB, partition int, after events.Position) []events.Record {
 	t.Helper()
 	end := logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}
-	records, err := logread.Folded(t.Context(), d.pool, partition, after, end, 10_000, 1<<30)
+	records, err := logread.Folded(t.Context(), d.pool, partition, after, end, &logread.Size{Events: 10_000, Bytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,9 @@ func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
 	for _, size := range []int{1, 2, 7, 1000} {
 		d := newDatabase(t)
 		p := d.projector.partitions[0]
-		d.append(t, history...)
+		for _, e := range history {
+			d.append(t, e)
+		}
 		d.awaitSettled(t, 0)
 		done := 0
 		for _, next := range rotations {

@@ -26,12 +26,14 @@ func TestFence(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann))
+	for seq := range int64(3) {
+		d.append(t, foldtest.Deliver("c", seq+1, ann))
+	}
 	d.awaitSettled(t, 0)
 	step(t, first, 2)
 	before := d.dump(t)
 
-	second.limit = 3
+	second.size.Events = 3
 	if _, _, err := second.step(t.Context()); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("the second ended with %v, want %v", err, store.ErrFenced)
 	}
@@ -115,7 +117,7 @@ func (d *database) foldTogether(t *testing.T, projectors []*Projector) {
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, p := range projectors {
-		p.partitions[0].limit = 7
+		p.partitions[0].size.Events = 7
 		wg.Go(func() {
 			<-start
 			if _, err := p.partitions[0].drain(t.Context()); err != nil {

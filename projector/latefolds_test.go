@@ -15,7 +15,7 @@ import (
 func (d *database) recorded(t *testing.T) string {
 	t.Helper()
 	return strings.Join(d.lines(t, `SELECT format('%s %s',
-    coalesce((SELECT e.payload -> 'data' ->> 'seq' FROM badged.events_p00 AS e WHERE (e.transaction_id, e."offset") = (l.transaction_id, l."offset")), 'start'),
+    coalesce((SELECT convert_from(e.payload, 'UTF8')::json -> 'data' ->> 'seq' FROM badged.events_p00 AS e WHERE (e.transaction_id, e."offset") = (l.transaction_id, l."offset")), 'start'),
     CASE WHEN folded_at IS NULL THEN 'in time' WHEN folded_at > clock_timestamp() - interval '10 minutes' THEN 'late' ELSE folded_at::text END)
 FROM badged.late_folds AS l WHERE partition_id = 0 ORDER BY number`), ", ")
 }
@@ -30,7 +30,7 @@ func TestLateFoldsAreRecorded(t *testing.T) {
 		t.Helper()
 		seq++
 		d.append(t, foldtest.Deliver("c", seq, ann))
-		d.exec(t, `UPDATE badged.events_p00 SET created_at = created_at - $1::text::interval WHERE payload -> 'data' ->> 'seq' = $2`, age, fmt.Sprint(seq))
+		d.exec(t, `UPDATE badged.events_p00 SET created_at = created_at - $1::text::interval WHERE convert_from(payload, 'UTF8')::json -> 'data' ->> 'seq' = $2`, age, fmt.Sprint(seq))
 		if limit > 0 {
 			d.awaitSettled(t, 0)
 			step(t, p, limit)

@@ -36,7 +36,7 @@ func FuzzLog(f *testing.F) {
 		user := strangerIn(0)
 		d.append(t, foldtest.Deliver(user, 1, user))
 		_, err := d.pool.Exec(t.Context(), `INSERT INTO badged.events_p00 (transaction_id, uuid, payload, metadata)
-VALUES (pg_current_xact_id(), $1, nullif($2::text, '')::json, nullif($3::text, '')::json)`, key, payload, metadata)
+VALUES (pg_current_xact_id(), $1, convert_to(nullif($2::text, ''), 'UTF8'), nullif($3::text, '')::json)`, key, payload, metadata)
 		var refused *pgconn.PgError
 		if err != nil && !errors.As(err, &refused) {
 			t.Fatal(err)

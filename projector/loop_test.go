@@ -23,7 +23,7 @@ func (d *database) insert(t *testing.T, partition int, e events.Event) {
 		t.Fatal(err)
 	}
 	d.exec(t, `INSERT INTO badged.`+events.Topic(partition)+` (transaction_id, uuid, payload)
-VALUES (pg_current_xact_id(), gen_random_uuid(), $1::text::json)`, string(payload))
+VALUES (pg_current_xact_id(), gen_random_uuid(), convert_to($1, 'UTF8'))`, string(payload))
 }
 
 // What nobody woke the projector for is found by looking.

@@ -61,7 +61,7 @@ type partition struct {
 	reached events.Position
 	cache   *store.Cache
 	keys    *keys.Window
-	limit   int // events of the next batch
+	size    logread.Size // of the next batch
 
 	// memory is roughly how many bytes cache and keys may take.
 	memory int
@@ -81,7 +81,7 @@ func newPartition(id int, p *Projector) *partition {
 		turn:      make(chan struct{}, 1),
 		cache:     store.NewCache(memory),
 		keys:      keys.NewWindow(id, memory/filterShare),
-		limit:     min(store.FirstBatch, p.cfg.MaxBatch),
+		size:      logread.Size{Events: min(store.FirstBatch, p.cfg.MaxBatch), Bytes: store.BatchBytes},
 		memory:    memory,
 	}
 	part.merger = &keys.Merger{Pool: p.cfg.Pool, Window: part.keys, Locked: part.lockKeys, Sizes: keys.SizesFor(memory)}
@@ -199,7 +199,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 			return false, false, err
 		}
 	}
-	page, err := logread.Next(ctx, conn, p.id, p.cursor, &p.projector.open, p.limit, store.BatchBytes)
+	page, err := logread.Next(ctx, conn, p.id, p.cursor, &p.projector.open, &p.size)
 	if err != nil {
 		return false, false, err
 	}
@@ -307,8 +307,8 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 func (p *partition) adapt(n int, took time.Duration) {
 	switch {
 	case took > slowBatch:
-		p.limit = max(p.limit/2, min(smallestRun, p.projector.cfg.MaxBatch))
-	case took < fastBatch && n == p.limit:
-		p.limit = min(p.limit*2, p.projector.cfg.MaxBatch)
+		p.size.Events = max(p.size.Events/2, min(smallestRun, p.projector.cfg.MaxBatch))
+	case took < fastBatch && n >= p.size.Events:
+		p.size.Events = min(p.size.Events*2, p.projector.cfg.MaxBatch)
 	}
 }

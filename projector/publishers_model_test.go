@@ -201,7 +201,7 @@ func (ps *publishers) end(t *rapid.T, i int, commit bool) {
 // take it to be new; one whose line is cut does not know what it did.
 func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	p := rapid.SampledFrom(ps.projectors[projector].partitions).Draw(t, "partition")
-	p.limit = rapid.IntRange(1, 5).Draw(t, "batch")
+	p.size.Events = rapid.IntRange(1, 5).Draw(t, "batch")
 	_, _, err := p.step(context.Background())
 	if err != nil && !notKnown(err) && (allowed == nil || !errors.Is(err, allowed)) {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 	}
 	source := fmt.Sprint("publishers ", ps.history)
 	for partition := range ps.projectors[0].partitions {
-		records, err := logread.Folded(context.Background(), ps.d.pool, partition, events.Position{}, logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}, 1_000_000, 1<<30)
+		records, err := logread.Folded(context.Background(), ps.d.pool, partition, events.Position{}, logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}, &logread.Size{Events: 1_000_000, Bytes: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,14 +302,14 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 				t.Fatal(err)
 			}
 			if e.Source == source {
-				left[r.UUID]--
+				left[e.Key()]--
 				m.Events = append(m.Events, e)
 			}
 		}
 	}
 	for key, n := range left {
 		if n != 0 && !ps.unsure[key] {
-			t.Fatalf("event %s: %d rows are missing in the log", key, n)
+			t.Fatalf("event %s: %d are missing in the log", key, n)
 		}
 	}
 	return m

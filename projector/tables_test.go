@@ -103,7 +103,7 @@ func TestUnusualSetsThroughTheTables(t *testing.T) {
 			}
 			d.append(t, history...)
 			for _, p := range d.projector.partitions {
-				p.limit = 100
+				p.size.Events = 100
 			}
 			d.fold(t)
 			if diff := cmp.Diff(single.Describe(ann), d.describe(t, ann)); diff != "" {
@@ -135,7 +135,7 @@ func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Eve
 		}
 	}
 	for _, p := range d.projector.partitions {
-		p.limit = rapid.IntRange(1, 10).Draw(rt, "batch")
+		p.size.Events = rapid.IntRange(1, 10).Draw(rt, "batch")
 	}
 	d.fold(t)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventbatch"
 )
 
 var (
@@ -292,18 +293,26 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 	truth := tally{}
 	conn := connectTo(t, f.database)
 	for partition := range 16 {
-		rows, err := conn.Query(t.Context(), `SELECT payload::text FROM badged.`+events.Topic(partition)+` AS log ORDER BY log.transaction_id, log."offset"`)
+		rows, err := conn.Query(t.Context(), `SELECT payload FROM badged.`+events.Topic(partition)+` AS log ORDER BY log.transaction_id, log."offset"`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		batches, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 		if err != nil {
 			t.Fatal(err)
+		}
+		var payloads [][]byte
+		for _, batch := range batches {
+			more, err := eventbatch.Unpack(batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			payloads = append(payloads, more...)
 		}
 		var log []events.Event
 		committed, logged := map[string]bool{}, map[string]bool{}
 		for _, payload := range payloads {
-			e, err := events.Decode([]byte(payload))
+			e, err := events.Decode(payload)
 			if err != nil {
 				t.Fatal(err)
 			}

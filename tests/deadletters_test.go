@@ -20,7 +20,7 @@ func writeLog(t *testing.T, database string, partition int, payload string) {
 	}
 	defer conn.Close(t.Context())
 	if _, err := conn.Exec(t.Context(), fmt.Sprintf(
-		`INSERT INTO badged.%s (uuid, payload, transaction_id) VALUES (gen_random_uuid(), $1::text::json, pg_current_xact_id())`,
+		`INSERT INTO badged.%s (uuid, payload, transaction_id) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'), pg_current_xact_id())`,
 		events.Topic(partition)), payload); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestDeadLetters(t *testing.T) {
 	p := serve(t, database)
 	home := events.PartitionOf("ann", 16)
 	writeLog(t, database, home, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
-	writeLog(t, database, home, `["not", "an", "event"]`)
+	writeLog(t, database, home, `"not an event"`)
 	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	position := publish(t, p, delivered("c", 1, `"ann"`))
 	if n := total(t, p, "ann", position); n != 1 {
@@ -57,7 +57,7 @@ func TestDeadLetters(t *testing.T) {
 	ann.awaitTotal(2)
 
 	stdout = must(t, "deadletters", "discard", "--all", "--database-url="+database)
-	if strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `["not", "an", "event"]`) && !strings.Contains(stdout, `["not","an","event"]`) {
+	if strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"not an event"`) {
 		t.Errorf("discard printed\n%s", stdout)
 	}
 	if out := list(); out != "there are no dead letters\n" {

@@ -30,7 +30,7 @@ func TestDiskIsFull(t *testing.T) {
 	p := serve(t, database)
 	// What is rolled back takes up most of the room.
 	sql(t, database, `BEGIN; INSERT INTO badged.events_p00 (uuid, payload)
-SELECT gen_random_uuid(), to_json(repeat('x', 1500)) FROM generate_series(1, 10000); ROLLBACK`)
+SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_series(1, 10000); ROLLBACK`)
 	// Not a multiple of a page, so that the last write is cut short, and not
 	// less than a file of the write-ahead log.
 	limitFiles(t, pg, "16781312")

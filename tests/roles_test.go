@@ -242,8 +242,10 @@ func TestPublisherRoleAttacks(t *testing.T) {
 		`INSERT INTO badged.` + home + ` (uuid, payload, created_at) VALUES (` + row + `, 'infinity')`,
 		`INSERT INTO badged.` + home + ` (uuid, payload, era) VALUES (` + row + `, 1)`,
 		`INSERT INTO badged.` + home + ` (uuid, payload, own) VALUES (` + row + `, true)`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, events) VALUES (` + row + `, 0)`,
+		`INSERT INTO badged.` + home + ` (uuid, payload, events) VALUES (` + row + `, 1001)`,
 		`INSERT INTO badged.` + home + `_r1 (uuid, payload) VALUES (` + row + `)`,
-		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (gen_random_uuid(), to_json(repeat('x', 60000000)))`,
+		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (gen_random_uuid(), convert_to(repeat('x', 60000000), 'UTF8'))`,
 		`INSERT INTO badged.` + home + ` (uuid, payload, metadata) VALUES (` + row + `, to_json(repeat('x', 60000000)))`,
 		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (` + row + `) RETURNING transaction_id`,
 		`COPY badged.` + home + ` (uuid, payload, transaction_id) FROM STDIN`,
@@ -275,7 +277,7 @@ WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publishe
 	execute(t, conn, `
 CREATE FUNCTION trap.caught() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'caught: running as %', current_user; END $$;
 CREATE FUNCTION trap.pg_current_xact_id() RETURNS xid8 LANGUAGE sql AS 'SELECT trap.caught()::text::xid8';
-CREATE FUNCTION trap.pg_column_size(json) RETURNS integer LANGUAGE sql AS 'SELECT trap.caught()::integer';
+CREATE FUNCTION trap.pg_column_size(bytea) RETURNS integer LANGUAGE sql AS 'SELECT trap.caught()::integer';
 CREATE FUNCTION trap.format(text, text) RETURNS text LANGUAGE sql AS 'SELECT trap.caught()::text';
 CREATE FUNCTION trap.floor(double precision) RETURNS double precision LANGUAGE sql AS 'SELECT trap.caught()';
 CREATE TEMPORARY TABLE log_home AS SELECT true AS singleton, 1::bigint AS era;
@@ -292,9 +294,9 @@ SET search_path = trap, pg_temp, pg_catalog`)
 		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+stranger("ann")+`"`, 1),
 	}
 	for _, payload := range strays {
-		execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), $1::text::json)`, payload)
+		execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'))`, payload)
 	}
-	execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), NULL)`)
+	execute(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), NULL), (gen_random_uuid(), '\\x28b52ffd00')`)
 	if _, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader("00000000-0000-0000-0000-000000000001\t{\"copied\": true}\n"), `COPY badged.`+home+` (uuid, payload) FROM STDIN`); err == nil {
 		t.Error("a publisher can copy into the log")
 	}
@@ -309,8 +311,8 @@ SET search_path = trap, pg_temp, pg_catalog`)
 		t.Errorf("the total is %d after another start, want 3", n)
 	}
 	must(t, "verify", "--database-url="+server)
-	if n := len(rowsOf(t, database, `SELECT reason FROM badged.dead_letters`)); n != len(strays)+1 {
-		t.Errorf("%d dead letters, want %d", n, len(strays)+1)
+	if n := len(rowsOf(t, database, `SELECT reason FROM badged.dead_letters`)); n != len(strays)+2 {
+		t.Errorf("%d dead letters, want %d", n, len(strays)+2)
 	}
 	if got := rowsOf(t, database, `SELECT reason FROM badged.dead_letters WHERE reason LIKE '%itself%'`); len(got) != 2 {
 		t.Errorf("%d dead letters name a forged expiry, want 2", len(got))

@@ -92,7 +92,7 @@ func auditedUpTo(t testing.TB, d *projectortest.Database) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.IndexFunc(append(d.Records(t, 0), events.Record{Position: events.Position{TransactionID: math.MaxInt64}}),
+	return slices.IndexFunc(append(d.Records(t, 0), events.Record{Place: events.Place{Position: events.Position{TransactionID: math.MaxInt64}}}),
 		func(r events.Record) bool { return p.Before(r.Position) })
 }
 
@@ -352,7 +352,7 @@ func payloads(records []events.Record) []string {
 // wantDeadLetterInTheLog checks that the dead letter names its event.
 func wantDeadLetterInTheLog(t testing.TB, d *projectortest.Database) {
 	t.Helper()
-	got := d.Lines(t, `SELECT e.payload::text FROM badged.dead_letters AS l
+	got := d.Lines(t, `SELECT convert_from(e.payload, 'UTF8') FROM badged.dead_letters AS l
 JOIN badged.events_p00 AS e ON e.transaction_id = l.transaction_id AND e."offset" = l."offset" AND e.uuid = l.uuid`)
 	if !slices.Equal(got, []string{`{"garbage": true}`}) {
 		t.Errorf("dead letters name %q", got)

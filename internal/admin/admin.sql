@@ -89,6 +89,13 @@ INSERT INTO badged.samples (process, started_at, roles, counted) VALUES ($1, $2,
 DELETE FROM badged.samples WHERE at < clock_timestamp() - make_interval(secs => $1)
 
 -- name: read how far a partition is
-SELECT greatest(coalesce((SELECT "offset" FROM badged.events_pNN ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), 0), offset_acked) AS logged,
-       offset_acked AS folded
-FROM badged.events_pNN_offsets WHERE consumer_group = $1
+-- Under a backlog of more rows than the limit, appended events are counted once
+-- they are within it.
+SELECT folded, folded + (
+    SELECT coalesce(sum(events), 0) FROM (
+        SELECT events FROM badged.events_pNN
+        WHERE (transaction_id, "offset") > (o.last_processed_transaction_id, o.offset_acked) AND transaction_id >= o.last_processed_transaction_id
+        ORDER BY transaction_id, "offset" LIMIT 10000
+    ) AS rest
+) AS logged
+FROM badged.events_pNN_offsets AS o WHERE consumer_group = $1

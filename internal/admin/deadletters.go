@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"time"
@@ -14,15 +15,20 @@ import (
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
 	Partition int             `json:"partition" doc:"The partition of the log."`
-	Position  string          `json:"position" doc:"The position of the event in the log, such as 1234/56."`
-	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log; null if it was empty."`
+	Position  string          `json:"position" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events."`
+	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log; null if it was empty, too large, or no JSON."`
+	Raw       string          `json:"payload_base64,omitempty" doc:"What was in the log, in base64, if it is no JSON."`
 	Reason    string          `json:"reason" doc:"Why it could not be decoded."`
 	At        time.Time       `json:"at" doc:"When it was put aside."`
 }
 
 // NewDeadLetter returns l in the form for operators.
 func NewDeadLetter(l deadletters.Letter) DeadLetter {
-	return DeadLetter{l.ID, l.Partition, l.Position.String(), l.Payload, l.Reason, l.At.UTC()}
+	letter := DeadLetter{ID: l.ID, Partition: l.Partition, Position: l.Place.String(), Payload: l.Payload, Reason: l.Reason, At: l.At.UTC()}
+	if !json.Valid(l.Payload) {
+		letter.Payload, letter.Raw = nil, base64.StdEncoding.EncodeToString(l.Payload)
+	}
+	return letter
 }
 
 // oneDeadLetter are the arguments of an action on one dead letter.

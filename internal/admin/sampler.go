@@ -138,10 +138,8 @@ func (s *Sampler) sample(ctx context.Context) error {
 	return nil
 }
 
-// offsetsSQL sums the offsets of the last event and of the last folded event
-// of all partitions. A partition without events in the log has only the
-// latter.
-func offsetsSQL(partitions int) string {
+// eventsSQL counts the events of all partitions that were appended and folded.
+func eventsSQL(partitions int) string {
 	var each []string
 	for p := range partitions {
 		each = append(each, statements.Of(p, "read how far a partition is"))
@@ -152,7 +150,7 @@ func offsetsSQL(partitions int) string {
 // count returns the counters of this process.
 func (s *Sampler) count(ctx context.Context) (counted, error) {
 	var c counted
-	err := s.cfg.Pool.QueryRow(ctx, offsetsSQL(s.cfg.Partitions), events.ProjectorGroup).Scan(&c.Logged, &c.Folded)
+	err := s.cfg.Pool.QueryRow(ctx, eventsSQL(s.cfg.Partitions), events.ProjectorGroup).Scan(&c.Logged, &c.Folded)
 	if err != nil {
 		return c, fmt.Errorf("read how far the log is: %w", err)
 	}

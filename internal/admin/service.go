@@ -29,10 +29,10 @@ func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(p
 // Partitions returns the number of partitions.
 func (s *Service) Partitions() int { return s.log.Partitions() }
 
-// lagCount is how far events behind are counted in one partition.
+// lagCount is in how many rows of one partition events behind are counted.
 const lagCount = 100_000
 
-// Lag returns how far each partition is behind, counted up to lagCount events.
+// Lag returns how far each partition is behind, counted in up to lagCount rows.
 func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	all := make([]int, s.log.Partitions())
 	for i := range all {

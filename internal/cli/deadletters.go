@@ -47,7 +47,7 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 		if n++; n == 1 {
 			fmt.Fprintln(table, "ID\tPARTITION\tPOSITION\tPUT ASIDE\tREASON")
 		}
-		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", l.ID, l.Partition, l.Position, l.At.UTC().Format(time.RFC3339), l.Reason)
+		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", l.ID, l.Partition, l.Place, l.At.UTC().Format(time.RFC3339), l.Reason)
 		return nil
 	})
 	if err != nil {

@@ -77,7 +77,7 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	}
 	if c.Before != "" {
 		var err error
-		if q.Before, err = events.ParsePosition(c.Before); err != nil {
+		if q.Before, err = events.ParsePlace(c.Before); err != nil {
 			return q, fmt.Errorf("--before: %w", err)
 		}
 	}

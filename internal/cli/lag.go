@@ -16,7 +16,7 @@ type lagCmd struct {
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// lagCount limits how many events `badged lag` counts in one partition.
+// lagCount limits how many rows of events `badged lag` counts in one partition.
 const lagCount = 1_000_000
 
 // Run prints the lag of every partition.
@@ -41,7 +41,7 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 	fmt.Fprintln(table, "PARTITION\tHEAD\tFOLDED\tEVENTS BEHIND\tSECONDS BEHIND\tOWNER")
 	for _, l := range lags {
 		behind := fmt.Sprint(l.Events)
-		if l.Events == lagCount {
+		if l.Events >= lagCount {
 			behind += " or more"
 		}
 		owner := l.Owner

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -129,16 +130,24 @@ func (f *fixture) published(t *testing.T) map[string]events.Event {
 	t.Helper()
 	all := map[string]events.Event{}
 	for p := range partitions {
-		rows, err := f.pool.Query(t.Context(), `SELECT payload::text FROM badged.`+events.Topic(p))
+		rows, err := f.pool.Query(t.Context(), `SELECT payload FROM badged.`+events.Topic(p))
 		if err != nil {
 			t.Fatal(err)
 		}
-		payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		batches, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 		if err != nil {
 			t.Fatal(err)
+		}
+		var payloads [][]byte
+		for _, batch := range batches {
+			more, err := eventbatch.Unpack(batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			payloads = append(payloads, more...)
 		}
 		for _, payload := range payloads {
-			e, err := events.Decode([]byte(payload))
+			e, err := events.Decode(payload)
 			if err != nil {
 				t.Fatal(err)
 			}

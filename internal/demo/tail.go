@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
 )
 
 // entry is one event of the log as the page shows it.
@@ -28,8 +29,8 @@ type entry struct {
 	key           string
 }
 
-// tail reads the end of the log across partitions. A message to a group is a
-// row in several partitions, and one entry.
+// tail reads the end of the log across partitions. A message to a group is in
+// several partitions, and one entry.
 type tail struct {
 	pool       *pgxpool.Pool
 	partitions int
@@ -63,10 +64,10 @@ func (t *tail) next(ctx context.Context) ([]entry, error) {
 	}
 	var parts []string
 	for p := range t.partitions {
-		parts = append(parts, fmt.Sprintf(`(SELECT transaction_id, "offset", uuid, created_at, payload FROM badged.%s
-WHERE transaction_id > $1::bigint::text::xid8 ORDER BY transaction_id DESC, "offset" DESC LIMIT $2)`, events.Topic(p)))
+		parts = append(parts, fmt.Sprintf(`(SELECT transaction_id, "offset", uuid, created_at, %s AS payload FROM badged.%s
+WHERE transaction_id > $1::bigint::text::xid8 ORDER BY transaction_id DESC, "offset" DESC LIMIT $2)`, eventbatch.PayloadSQL, events.Topic(p)))
 	}
-	rows, _ := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", uuid, created_at, payload::text,
+	rows, _ := t.pool.Query(ctx, `SELECT transaction_id::text::bigint, "offset", uuid, created_at, payload,
        pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1
 FROM (`+strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id DESC, "offset" DESC LIMIT $2`, t.ended, limit)
 	var entries []entry
@@ -75,8 +76,15 @@ FROM (`+strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id D
 	var at time.Time
 	var payload []byte
 	_, err := pgx.ForEachRow(rows, []any{&position.TransactionID, &position.Offset, &r.uuid, &at, &payload, &t.ended}, func() error {
-		if r.appendedAt = at.UnixMicro(); t.isNew(r) {
-			entries = append(entries, newEntry(position, payload))
+		if r.appendedAt = at.UnixMicro(); !t.isNew(r) {
+			return nil
+		}
+		all, err := eventbatch.Unpack(payload)
+		if err != nil {
+			entries = append(entries, notUnderstood(events.Place{Position: position}, err))
+		}
+		for i := len(all) - 1; i >= 0 && len(entries) < limit; i-- {
+			entries = append(entries, newEntry(events.Place{Position: position, Index: i}, all[i]))
 		}
 		return nil
 	})
@@ -117,13 +125,19 @@ func merged(entries []entry) []entry {
 	return all
 }
 
-func newEntry(at events.Position, payload []byte) entry {
-	e := entry{Position: at.String(), transactionID: at.TransactionID}
+func notUnderstood(at events.Place, err error) entry {
+	return entry{
+		Position: at.String(), transactionID: at.TransactionID,
+		Summary: "not understood: " + err.Error(), key: at.String(), Users: []string{},
+	}
+}
+
+func newEntry(at events.Place, payload []byte) entry {
 	ev, err := events.Decode(payload)
 	if err != nil {
-		e.Summary, e.key, e.Users = "not understood: "+err.Error(), e.Position, []string{}
-		return e
+		return notUnderstood(at, err)
 	}
+	e := entry{Position: at.String(), transactionID: at.TransactionID}
 	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
 	e.Summary, e.key, e.Users = summarize(&ev), ev.Key().String(), ev.Data.UserIDs
 	return e

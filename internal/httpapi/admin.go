@@ -142,7 +142,7 @@ func questionOf(r *http.Request) (q replay.Question, err error) {
 		}
 	}
 	if text := query.Get("before"); text != "" {
-		if q.Before, err = events.ParsePosition(text); err != nil {
+		if q.Before, err = events.ParsePlace(text); err != nil {
 			return q, badRequest("before must be a position of the log such as 1234/56")
 		}
 	}

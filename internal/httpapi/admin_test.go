@@ -79,7 +79,7 @@ func TestExplainParameters(t *testing.T) {
 	for target, want := range map[string]replay.Question{
 		"ada/explain?history=true":                                 {History: true},
 		"ada/explain?conversation=%20tea%20":                       {Conversation: " tea "},
-		"ada/explain?delivered=50&before=752/3&conversation=lunch": {Delivered: 50, Before: events.Position{TransactionID: 752, Offset: 3}, Conversation: "lunch"},
+		"ada/explain?delivered=50&before=752/3&conversation=lunch": {Delivered: 50, Before: events.Place{Position: events.Position{TransactionID: 752, Offset: 3}}, Conversation: "lunch"},
 	} {
 		if a := explain(t, api, adminKey, target); a.status != http.StatusOK || e.Question != want {
 			t.Errorf("%s asks for %+v, answers %d %s", target, e.Question, a.status, a.body)

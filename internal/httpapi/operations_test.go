@@ -280,7 +280,7 @@ func TestOperationsOnADatabase(t *testing.T) {
 		`"gone"`,
 	} {
 		if _, err := pool.Exec(t.Context(), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
-VALUES (0, '1', $1, gen_random_uuid(), $2::text::json, 'odd')`, i, payload); err != nil {
+VALUES (0, '1', $1, gen_random_uuid(), convert_to($2, 'UTF8'), 'odd')`, i, payload); err != nil {
 			t.Fatal(err)
 		}
 	}

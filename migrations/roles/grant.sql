@@ -41,11 +41,11 @@ BEGIN
     LOOP
         -- Postgres sets the other columns: the position of an event and its era.
         IF kind IN ('server', 'publisher') THEN
-            EXECUTE format('GRANT INSERT (uuid, payload, metadata) ON badged.%I TO %I', 'events_' || partition, role_name);
+            EXECUTE format('GRANT INSERT (uuid, payload, metadata, events) ON badged.%I TO %I', 'events_' || partition, role_name);
         END IF;
         IF kind = 'server' THEN
             EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
-            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
+            EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending, folded) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
             EXECUTE format('GRANT INSERT, DELETE ON badged.%I, badged.%I TO %I', 'dedup_blocks_' || partition, 'dedup_pages_' || partition, role_name);
         END IF;

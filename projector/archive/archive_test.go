@@ -21,16 +21,23 @@ func records() []archive.Record {
 	at := time.Date(2026, 1, 31, 23, 59, 59, 123456000, time.UTC)
 	record := func(offset int64, payload, metadata []byte) archive.Record {
 		return archive.Record{Record: events.Record{
-			Position: events.Position{TransactionID: 1 << 40, Offset: offset},
-			UUID:     uuid.MustParse("0193a1c2-7d5e-8c3b-9a41-5e0f5b7b9ad1"), AppendedAt: at.Add(time.Duration(offset) * time.Microsecond), Payload: payload,
+			Place: events.Place{Position: events.Position{TransactionID: 1 << 40, Offset: offset}},
+			UUID:  uuid.MustParse("0193a1c2-7d5e-8c3b-9a41-5e0f5b7b9ad1"), AppendedAt: at.Add(time.Duration(offset) * time.Microsecond), Payload: payload,
 		}, Metadata: metadata}
 	}
+	second := record(10, []byte(`{}`), nil)
+	second.Index = 1
 	return []archive.Record{
 		record(1, []byte(`{"id": "\u0000 <&>", "id":1,  "é":[1e400]}`), nil),
 		record(2, nil, nil),
 		record(3, []byte(`null`), []byte(`{"event":"}","traceparent": "00-a"}`)),
 		record(4, []byte("{\r\n\"a\":\n1}"), nil),
 		record(5, []byte(`"text"`), nil),
+		record(6, []byte("\x28\xb5\x2f\xfd no JSON"), nil),
+		record(7, []byte(`{"a":"`+"\xff"+`"}`), nil),
+		record(8, []byte(" 1"), nil),
+		record(9, []byte{}, nil),
+		second,
 	}
 }
 
@@ -73,7 +80,7 @@ func write(t *testing.T, a *archive.Archive, number int, rs []archive.Record) ar
 func TestRecordsComeBack(t *testing.T) {
 	a, dir := newArchive(t)
 	f := write(t, a, 1, records())
-	if f.Events != 5 || f.First != "1099511627776/1" || f.Last != "1099511627776/5" || !f.AppendedUntil.Equal(records()[4].AppendedAt) || f.Name != "events_p03.00001.ndjson.zst" {
+	if f.Events != 10 || f.First != "1099511627776/1" || f.Last != "1099511627776/10/1" || !f.AppendedUntil.Equal(records()[9].AppendedAt) || f.Name != "events_p03.00001.ndjson.zst" {
 		t.Errorf("the manifest is to say %+v", f)
 	}
 	b, err := archive.Open(dir)
@@ -192,22 +199,11 @@ func TestReadNoticesWhatIsMissing(t *testing.T) {
 	a, _ := newArchive(t)
 	f := write(t, a, 1, records())
 	f.Events++
-	if err := a.Read(t.Context(), f, func([]events.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "has 5 events up to 1099511627776/5, and should have 6") {
+	if err := a.Read(t.Context(), f, func([]events.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "has 10 events up to 1099511627776/10/1, and should have 11") {
 		t.Errorf("it ended with %v", err)
 	}
 	stop := errors.New("enough")
 	if err := a.Read(t.Context(), f, func([]events.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("it ended with %v", err)
-	}
-}
-
-func TestParsePosition(t *testing.T) {
-	if p, err := archive.ParsePosition("12/34"); err != nil || p != (events.Position{TransactionID: 12, Offset: 34}) {
-		t.Errorf("%v, %v", p, err)
-	}
-	for _, text := range []string{"", "12", "12/", "/34", "12/34/56", "12/34 ", "a/b", "012/34"} {
-		if p, err := archive.ParsePosition(text); err == nil {
-			t.Errorf("%q is %v", text, p)
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
@@ -25,8 +27,8 @@ type Record struct {
 	Metadata []byte
 }
 
-// line is a record in a file. Event is the text in the log, absent if the
-// record has none.
+// line is a record in a file. Event is the text in the log, and Payload what is
+// there if that is not JSON; both are absent if the record has none.
 type line struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
@@ -34,6 +36,7 @@ type line struct {
 	Own        bool            `json:"own,omitempty"`
 	Metadata   json.RawMessage `json:"metadata,omitempty"`
 	Event      json.RawMessage `json:"event,omitempty"`
+	Payload    []byte          `json:"payload,omitempty"`
 }
 
 // linePrefix tells a line of an archive from a bare event.
@@ -56,7 +59,7 @@ func EventOf(text []byte) ([]byte, error) {
 // unchanged except for line ends, which JSON has only between tokens.
 func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, linePrefix...)
-	b = append(b, r.Position.String()...)
+	b = append(b, r.String()...)
 	b = append(b, `","appended_at":"`...)
 	b = r.AppendedAt.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","uuid":"`...)
@@ -68,10 +71,20 @@ func appendRecord(b []byte, r *Record) []byte {
 	if r.Metadata != nil {
 		b = appendLine(append(b, `,"metadata":`...), r.Metadata)
 	}
-	if r.Payload != nil {
+	switch {
+	case r.Payload == nil:
+	case isLine(r.Payload):
 		b = appendLine(append(b, `,"event":`...), r.Payload)
+	default:
+		b = base64.StdEncoding.AppendEncode(append(b, `,"payload":"`...), r.Payload)
+		b = append(b, '"')
 	}
 	return append(b, '}', '\n')
+}
+
+// isLine reports whether a payload is read from a line as it was written.
+func isLine(payload []byte) bool {
+	return jsontext.Value(payload).IsValid(jsontext.AllowDuplicateNames(true)) && len(bytes.TrimSpace(payload)) == len(payload)
 }
 
 func appendLine(b, text []byte) []byte {
@@ -93,20 +106,14 @@ func parseRecord(text []byte) (Record, error) {
 		return r, err
 	}
 	var err error
-	if r.Position, err = ParsePosition(l.Position); err != nil {
+	if r.Place, err = events.ParsePlace(l.Position); err != nil {
 		return r, err
 	}
 	r.UUID, r.AppendedAt, r.Own, r.Payload, r.Metadata = l.UUID, l.AppendedAt, l.Own, l.Event, l.Metadata
-	return r, nil
-}
-
-// ParsePosition reads a position as [events.Position.String] writes it.
-func ParsePosition(text string) (events.Position, error) {
-	var p events.Position
-	if n, err := fmt.Sscanf(text, "%d/%d", &p.TransactionID, &p.Offset); n != 2 || err != nil || p.String() != text {
-		return p, fmt.Errorf("%q is not a position", text)
+	if l.Payload != nil {
+		r.Payload = l.Payload
 	}
-	return p, nil
+	return r, nil
 }
 
 // Write writes file number of a partition durably and reads it back; the first
@@ -176,10 +183,10 @@ func (f *File) write(path string, each func(func(*Record) error) error) (content
 	var text []byte
 	err = each(func(r *Record) error {
 		if f.Events == 0 {
-			f.First = r.Position.String()
+			f.First = r.String()
 		}
 		f.Events++
-		f.Last = r.Position.String()
+		f.Last = r.String()
 		if r.AppendedAt.After(f.AppendedUntil) {
 			f.AppendedUntil = r.AppendedAt.UTC()
 		}
@@ -207,7 +214,7 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]events.Record) 
 		flush := func() error {
 			if len(page) > 0 {
 				count += int64(len(page))
-				last = page[len(page)-1].Position.String()
+				last = page[len(page)-1].String()
 				visited = visit(page)
 				page = make([]events.Record, 0, readPage)
 			}

@@ -19,9 +19,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/pgsession"
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
@@ -161,8 +163,8 @@ type logRange struct {
 // which must have an end. It names the whole log, which the role may read, with
 // bounds that limit the scan to the table of the range.
 func (r *logRange) within(partition int, sql string) string {
-	return strings.ReplaceAll(sql, "RANGE",
-		fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends))
+	return strings.NewReplacer("PAYLOAD", eventbatch.PayloadSQL, "RANGE",
+		fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends)).Replace(sql)
 }
 
 // partition archives the complete ranges of a partition.
@@ -268,11 +270,11 @@ func (a *archiving) complete(ctx context.Context, partition int, from replay.Bas
 // present is the key generation before the range; write returns the one after
 // it.
 func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
-	var last events.Position
+	var last events.Place
 	var dead []string
 	f, err := a.archive.Write(ctx, in.Partition, number, func(visit func(*archive.Record) error) error {
 		return a.records(ctx, in, r, func(record *archive.Record) error {
-			last = record.Position
+			last = record.Place
 			if _, buried := in.Buried[last]; buried {
 				dead = append(dead, last.String())
 			}
@@ -284,7 +286,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 	}
 	f.DeadLetters = dead
 	for _, g := range in.Generations {
-		if g.Number > present && g.After.Before(last) {
+		if g.Number > present && g.After.Before(last.Position) {
 			present = g.Number
 			f.Generations = append(f.Generations, archive.Generation{Number: g.Number, After: g.After.String()})
 		}
@@ -292,7 +294,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 	return f, present, a.archive.Add(f)
 }
 
-// archivePage is how many records are read at once.
+// archivePage is how many rows are read at once.
 const archivePage = 2000
 
 // records visits the records of a range after the baseline, in order.
@@ -301,13 +303,19 @@ func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange
 	for {
 		rows, _ := a.cfg.Pool.Query(ctx, r.within(in.Partition, statements.Get("read a page of a range")), at.TransactionID, at.Offset, archivePage)
 		n := 0
-		var record archive.Record
+		var row archive.Record
+		var size int
 		if _, err := pgx.ForEachRow(rows, []any{
-			&record.Position.TransactionID, &record.Position.Offset, &record.UUID, &record.Payload, &record.Metadata, &record.AppendedAt, &record.Own,
+			&row.TransactionID, &row.Offset, &row.UUID, &row.Payload, &size, &row.Metadata, &row.AppendedAt, &row.Own,
 		}, func() error {
-			n++
-			at = record.Position
-			return visit(&record)
+			at = row.Position
+			for _, record := range logread.Split(row.Record, size) {
+				n++
+				if err := visit(&archive.Record{Record: record, Metadata: row.Metadata}); err != nil {
+					return err
+				}
+			}
+			return nil
 		}); err != nil {
 			return fmt.Errorf("read range %d of the log: %w", r.number, err)
 		}
@@ -322,10 +330,11 @@ func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange
 // baseline, with one short transaction at the end.
 func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
 	last := files[len(files)-1]
-	var err error
-	if in.Position, err = archive.ParsePosition(last.Last); err != nil {
-		return fmt.Errorf("read the last position of the archive: %w", err)
+	place, err := events.ParsePlace(last.Last) // of the last event of its row
+	if err != nil {
+		return fmt.Errorf("read the last place of the archive: %w", err)
 	}
+	in.Position = place.Position
 	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.create_baseline_tables($1)`, in.Partition); err != nil {
 		return fmt.Errorf("create the tables of the new baseline: %w", err)
 	}

@@ -1,5 +1,6 @@
 -- What archiving reads and writes. pNN stands for a partition, and RANGE for
--- the log with the bounds of one of its ranges.
+-- the log with the bounds of one of its ranges. PAYLOAD is the payload of a row,
+-- unless that is too large.
 
 -- name: read the identity of the log
 SELECT log_id, (SELECT count(*) FROM badged.archived_files) FROM badged.log_identity
@@ -10,7 +11,7 @@ SELECT number, starts::text::bigint, coalesce(ends::text::bigint, 0), 0, now(),
 FROM badged.log_ranges WHERE partition_id = $1 ORDER BY number
 
 -- name: measure a range
-SELECT count(*), max(created_at) FROM RANGE AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
+SELECT coalesce(sum(events), 0)::bigint, max(created_at) FROM RANGE AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
 
 -- name: find a consumer group that has not read a range
 -- Or the projector, if it has not folded late events of the range.
@@ -20,7 +21,7 @@ WHERE EXISTS (SELECT FROM RANGE AND (transaction_id, "offset") > (o.last_process
 ORDER BY consumer_group LIMIT 1
 
 -- name: read a page of a range
-SELECT transaction_id::text::bigint, "offset", uuid::text, payload::text, metadata::text, created_at, own
+SELECT transaction_id::text::bigint, "offset", uuid::text, PAYLOAD, coalesce(octet_length(payload), 0), metadata::text, created_at, own
 FROM RANGE AND (transaction_id, "offset") > ($1::bigint::text::xid8, $2)
 ORDER BY log.transaction_id, log."offset"
 LIMIT $3

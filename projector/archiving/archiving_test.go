@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 	"github.com/badged/badged/projector/rebuild"
@@ -397,5 +398,49 @@ func TestArchiveKilledAnywhere(t *testing.T) {
 				t.Errorf("the rows were\n%s\nand are\n%s", right, d.Dump(t))
 			}
 		})
+	}
+}
+
+// An archive has each event of a row with several, and what is no JSON. Rebuilds
+// and replays from it give the same badges.
+func TestArchiveBatches(t *testing.T) {
+	d, dir := projectortest.New(t), t.TempDir()
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	var row []string
+	for seq := range int64(300) {
+		payload, err := foldtest.Deliver("c", seq+1, ann, bob).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		row = append(row, string(payload))
+	}
+	row[5], row[299] = garbage, `nonsense`
+	packed := eventbatch.Pack(row)
+	const insert = `INSERT INTO badged.events_p00 (uuid, payload, events) VALUES (gen_random_uuid(), $1, 300)`
+	d.Exec(t, insert, packed)
+	packed[len(packed)-1] ^= 0xFF
+	d.Exec(t, insert, packed)
+	d.Append(t, foldtest.Deliver("d", 1, ann), foldtest.Deliver("d", 2, ann), foldtest.Deliver("c", 1, ann))
+	d.Fold(t)
+	want := d.Badge(t, ann)
+	d.EndRange(t, 0)
+	if done := archived(t, d, dir); done[0].Events != 300+1+3 {
+		t.Errorf("archived %+v, want 304 events", done[0])
+	}
+	f := openArchive(t, dir).Files(0)[0]
+	if n := len(f.DeadLetters); n != 3 || !strings.HasSuffix(f.DeadLetters[0], "/5") || !strings.HasSuffix(f.DeadLetters[1], "/299") {
+		t.Errorf("dead letters are at %v", f.DeadLetters)
+	}
+	d.Append(t, foldtest.Deliver("c", 2, ann), foldtest.Deliver("d", 3, ann)) // the first has come before
+	d.Fold(t)
+	if got := d.Badge(t, ann); got.Total != want.Total+1 {
+		t.Errorf("the total is %d, want %d", got.Total, want.Total+1)
+	}
+	replaytest.Verify(t, d.Pool, d.Log, ann, bob)
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann, bob)
+	for _, a := range []*archive.Archive{nil, openArchive(t, dir)} {
+		if n := rebuilt(t, d, func(cfg *rebuild.Config) { cfg.Archive = a }); n != 0 {
+			t.Errorf("a rebuild finds %d users wrong", n)
+		}
 	}
 }

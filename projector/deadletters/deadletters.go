@@ -23,11 +23,12 @@ var statements = sqlfile.Parse(statementsText)
 
 // Letter is a record of the log that could not be folded.
 type Letter struct {
-	ID        int64           `json:"id"`
-	Partition int             `json:"partition"`
-	Position  events.Position `json:"position"`
-	UUID      string          `json:"uuid"`
-	// Payload is the text in the log, nil if it was null.
+	ID        int64        `json:"id"`
+	Partition int          `json:"partition"`
+	Place     events.Place `json:"place"`
+	UUID      string       `json:"uuid"`
+	// Payload is what is in the log, nil if it was null or too large. If the events
+	// of a row cannot be told apart, it is the whole row.
 	Payload []byte `json:"payload"`
 	Reason  string `json:"reason"`
 	// At is when it became a dead letter.
@@ -119,6 +120,6 @@ func oneDeadLetter(rows pgx.Rows, err error) (Letter, error) {
 
 func scanDeadLetter(row pgx.CollectableRow) (Letter, error) {
 	var l Letter
-	err := row.Scan(&l.ID, &l.Partition, &l.Position.TransactionID, &l.Position.Offset, &l.UUID, &l.Payload, &l.Reason, &l.At)
+	err := row.Scan(&l.ID, &l.Partition, &l.Place.TransactionID, &l.Place.Offset, &l.Place.Index, &l.UUID, &l.Payload, &l.Reason, &l.At)
 	return l, err
 }

@@ -1,9 +1,9 @@
 -- name: columns
-id, partition_id, transaction_id::text::bigint, "offset", uuid::text, payload::text, reason, created_at
+id, partition_id, transaction_id::text::bigint, "offset", index, uuid::text, payload, reason, created_at
 
 -- name: list dead letters
 SELECT {columns}
-FROM (SELECT *, sum(coalesce(octet_length(payload::text), 0) + octet_length(reason)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+FROM (SELECT *, sum(coalesce(octet_length(payload), 0) + octet_length(reason)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
       FROM (SELECT * FROM badged.dead_letters WHERE id > $1 ORDER BY id LIMIT $2) AS page) AS page
 WHERE coalesce(before, 0) < $3
 ORDER BY id

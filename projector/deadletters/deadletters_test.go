@@ -125,7 +125,7 @@ func TestPagesOfLargeDeadLetters(t *testing.T) {
 	d := projectortest.New(t)
 	for i, size := range []int{3, 3, 5, 0} {
 		d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
-VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN to_json(repeat('x', $2 << 20)) END, 'odd')`, i, size)
+VALUES (0, '1', $1, gen_random_uuid(), CASE WHEN $2 > 0 THEN convert_to(repeat('x', $2 << 20), 'UTF8') END, 'odd')`, i, size)
 	}
 	letters, after := deadletters.New(d.Pool, d.Log), int64(0)
 	for _, want := range []int{2, 1, 1, 0} {

@@ -3,6 +3,7 @@ package expiry
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,15 +64,20 @@ func sweep(t *testing.T, d *projectortest.Database, x *Sweeper) {
 }
 
 // expired returns what the events in the log say that sweeps wrote, a line for
-// each row.
+// each event.
 func expired(t *testing.T, d *projectortest.Database) []string {
 	t.Helper()
 	var lines []string
 	for p := range foldtest.Partitions {
-		lines = append(lines, d.Lines(t, `SELECT format('%s up to %s for %s', data ->> 'conversation_id', data ->> 'up_to_seq', data ->> 'user_ids')
-FROM (SELECT payload -> 'data' AS data, transaction_id, "offset" FROM badged.`+events.Topic(p)+`
-      WHERE payload ->> 'type' = 'conversation.expired' AND payload ->> 'source' = 'badged/expiry') AS expired
-ORDER BY transaction_id, "offset"`)...)
+		for _, r := range d.Records(t, p) {
+			e, err := events.Decode(r.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == events.ConversationExpired && e.Source == "badged/expiry" {
+				lines = append(lines, fmt.Sprintf(`%s up to %d for ["%s"]`, e.Data.ConversationID, e.Data.UpToSeq, strings.Join(e.Data.UserIDs, `","`)))
+			}
+		}
 	}
 	return lines
 }

@@ -29,7 +29,7 @@ type Lag struct {
 	// the last folded event. If all events are archived, Head is Folded.
 	Head   events.Position `json:"head"`
 	Folded events.Position `json:"folded"`
-	// Events is how many events lie between them, counted up to a limit.
+	// Events is how many events lie between them, counted in up to a limit of rows.
 	Events int64 `json:"events"`
 	// Age is the time since the first of them was appended; 0 if there is
 	// none.
@@ -111,7 +111,7 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 }
 
 // Measure returns how far the projector is behind in each of the partitions,
-// counting up to limit events in each.
+// counting the events of up to limit rows in each.
 func Measure(ctx context.Context, q events.Querier, partitions []int, limit int) ([]Lag, error) {
 	lags := make([]Lag, 0, len(partitions))
 	for _, p := range partitions {

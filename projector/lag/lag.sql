@@ -1,10 +1,10 @@
 -- name: measure a partition
 -- Advisory locks belong to a database, and pg_locks shows those of the whole
 -- cluster. $1 is the consumer group, $2 the class of the locks, $3 the
--- partition. MOST stands for the most events to count: with a parameter, a
+-- partition. MOST stands for the most rows to count: with a parameter, a
 -- generic plan would expect to read a tenth of the log.
 SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset,
-       b.n + (SELECT count(*) FROM badged.events_pNN WHERE transaction_id = ANY (f.pending)),
+       b.n + (SELECT coalesce(sum(events), 0)::bigint FROM badged.events_pNN WHERE transaction_id = ANY (f.pending)),
        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::double precision,
        coalesce((SELECT a.application_name
                  FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
@@ -17,7 +17,7 @@ FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id:
 LEFT JOIN LATERAL (SELECT transaction_id::text::bigint AS head_tx, "offset" AS head_offset
       FROM badged.events_pNN ORDER BY transaction_id DESC, "offset" DESC LIMIT 1) AS last ON true
 CROSS JOIN LATERAL (SELECT coalesce(last.head_tx, f.folded_tx) AS head_tx, coalesce(last.head_offset, f.folded_offset) AS head_offset) AS h
-CROSS JOIN LATERAL (SELECT count(*) AS n, min(created_at) FILTER (WHERE first) AS oldest
-      FROM (SELECT created_at, row_number() OVER () = 1 AS first FROM badged.events_pNN
+CROSS JOIN LATERAL (SELECT coalesce(sum(events), 0)::bigint AS n, min(created_at) FILTER (WHERE first) AS oldest
+      FROM (SELECT events, created_at, row_number() OVER () = 1 AS first FROM badged.events_pNN
             WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
             ORDER BY transaction_id, "offset" LIMIT MOST) AS rest) AS b

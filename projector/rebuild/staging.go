@@ -183,12 +183,12 @@ func (s *Staging) catchUp(ctx context.Context) error {
 	}
 }
 
-// step folds up to limit records, none past the position of in, in the
+// step folds about limit records, none past the position of in, in the
 // transaction of in. It returns how many.
 func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
 	s.Keys.Extend(in.Generations[s.generations:])
 	s.generations = len(in.Generations)
-	records, err := logread.Folded(ctx, in.Tx, s.partition, s.at, in.Cursor, limit, store.BatchBytes)
+	records, err := logread.Folded(ctx, in.Tx, s.partition, s.at, in.Cursor, &logread.Size{Events: limit, Bytes: store.BatchBytes})
 	if err != nil {
 		return 0, err
 	}

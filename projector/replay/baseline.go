@@ -166,11 +166,11 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 			return err
 		}
 		for _, text := range f.DeadLetters {
-			position, err := archive.ParsePosition(text)
+			place, err := events.ParsePlace(text)
 			if err != nil {
 				return fmt.Errorf("read the manifest of the archive: dead letter: %w", err)
 			}
-			in.Buried[position] = struct{}{}
+			in.Buried[place] = struct{}{}
 		}
 	}
 	in.archive, in.files = a, files
@@ -195,7 +195,7 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 	for _, f := range in.files {
 		first := page{}
 		for _, g := range f.Generations {
-			after, err := archive.ParsePosition(g.After)
+			after, err := events.ParsePosition(g.After)
 			if err != nil {
 				return fmt.Errorf("read the manifest of the archive: generation %d: %w", g.Number, err)
 			}

@@ -53,7 +53,7 @@ type deliveries struct {
 
 // followMessages records a folded event: a delivery that was not repeated, or
 // what the event did to earlier messages.
-func (s *search) followMessages(at events.Position, e *events.Event, logged LoggedEvent, why Why) {
+func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedEvent, why Why) {
 	d, id := s.delivered, e.Data.ConversationID
 	if d == nil {
 		return
@@ -66,7 +66,7 @@ func (s *search) followMessages(at events.Position, e *events.Event, logged Logg
 		}
 		return
 	}
-	if !s.wants(id) || s.question.Before != (events.Position{}) && !at.Before(s.question.Before) {
+	if !s.wants(id) || s.question.Before != (events.Place{}) && !at.Before(s.question.Before) {
 		return
 	}
 	m := DeliveredMessage{

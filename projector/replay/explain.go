@@ -76,8 +76,8 @@ type Question struct {
 	History bool
 	// Delivered is the most delivered messages to list; 0 lists none.
 	Delivered int
-	// Before, if not zero, lists only messages delivered before that position.
-	Before events.Position
+	// Before, if not zero, lists only messages delivered before that place.
+	Before events.Place
 }
 
 // Explain returns why the badge of a user is what it is.

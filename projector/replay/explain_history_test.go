@@ -71,7 +71,7 @@ c 1 read by r`
 	if m := page.Delivered; len(m.Messages) != 2 || m.Messages[0].Seq != 4 || m.Messages[1].Seq != 3 || m.More != 2 {
 		t.Errorf("the first page is %+v", m)
 	}
-	before, err := events.ParsePosition(page.Delivered.Messages[1].Position)
+	before, err := events.ParsePlace(page.Delivered.Messages[1].Position)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -344,10 +344,10 @@ func TestExplainWhatOthersHaveWritten(t *testing.T) {
 	d.InsertPayload(t, message("3", foldtest.User(0, 1), 1))
 	d.InsertPayload(t, message("3", ann, 3)) // for another user first
 	key := (&events.Event{Source: "php", ID: "4"}).Key()
-	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
+	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, convert_to($2, 'UTF8'))`,
 		[16]byte(key), message("4", escaped, 4))
 	key = (&events.Event{Source: "php", ID: "5"}).Key()
-	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, $2::text::json)`,
+	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), $1, convert_to($2, 'UTF8'))`,
 		[16]byte(key), message("5", strings.ReplaceAll(slash, "/", `\/`), 5))
 	e := foldtest.Deliver("c", 6, ann) // a duplicate of what another has written
 	e.Source, e.ID = "php", "3"

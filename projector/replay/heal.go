@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -142,15 +141,8 @@ func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events
 	if at.Before(in.Baseline.Position) { // the events were cut off the log
 		return true, nil
 	}
-	where, args := namesAnySQL([]string{userID}, 6)
-	var changed bool
-	sql := strings.ReplaceAll(statements.Of(in.Partition, "find out whether a user may have changed"), "NAMED", where)
-	err := in.Tx.QueryRow(ctx, sql,
-		append(append([]any{at.TransactionID, at.Offset}, in.Args()...), args...)...).Scan(&changed)
-	if err != nil {
-		return false, fmt.Errorf("read partition %d: %w", in.Partition, err)
-	}
-	return changed, nil
+	f, err := in.search(ctx, at, []string{userID})
+	return err == nil && len(f.ids) > 0, err
 }
 
 // differs reports whether the tables differ from the log for a user.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
@@ -116,9 +115,9 @@ type decodedRecord struct {
 // pages sends every record of the log from the baseline up to the position, in
 // order.
 func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
-	at := in.Baseline.Position
+	at, size := in.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
 	for at.Before(in.Position) {
-		records, err := logread.Folded(ctx, in.Tx, in.Partition, at, in.Cursor, replayPage, replayPageBytes)
+		records, err := logread.Folded(ctx, in.Tx, in.Partition, at, in.Cursor, &size)
 		if err != nil {
 			return err
 		}
@@ -140,8 +139,8 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 const maxSought = 16
 
 // eachOf visits, in order, the records up to the position that name any of up
-// to maxSought users, and some others: all that it takes to fold these users
-// from the baseline. The server goes through the partition twice. An archive
+// to maxSought users, and perhaps dead letters: all that it takes to fold these
+// users from the baseline. The server goes through the partition once. An archive
 // cannot be searched, so with one eachOf visits everything. keys are as in
 // each.
 func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.DedupReplay, v visit) error {
@@ -151,81 +150,118 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 	if err := in.ScanTables(ctx, true); err != nil {
 		return err
 	}
-	wanted, err := in.search(ctx, users)
-	if err != nil || len(wanted) == 0 {
+	found, err := in.search(ctx, in.Baseline.Position, users)
+	if err != nil || len(found.ids) == 0 {
 		return err
 	}
-	uuids := make([][16]byte, 0, len(wanted))
-	for id := range wanted {
-		uuids = append(uuids, id)
-	}
-	if err := in.restoreKeys(ctx, keys, uuids); err != nil {
+	if err := in.restoreKeys(ctx, keys, found.keyList()); err != nil {
 		return err
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read some records"), append(in.folded(), uuids)...)
-	var r events.Record
-	_, err = pgx.ForEachRow(rows, []any{&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), &r.Payload, &r.AppendedAt, &r.Own}, func() error {
-		it, dead := in.Item(&r)
-		return v(&r, it, dead)
-	})
+	sql := rowsSQL(statements.Of(in.Partition, "read some rows"))
+	rows, err := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
+	if err == nil {
+		err = logread.Scan(rows, func(records []events.Record) error {
+			for i := range records {
+				it, dead := in.Item(&records[i])
+				if dead == nil && !namesAny(&it, users) {
+					continue
+				}
+				if err := v(&records[i], it, dead); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("read partition %d: %w", in.Partition, err)
 	}
 	return nil
 }
 
-// search returns the message ids of the records that eachOf visits, those that
-// name the users, and their event keys.
-func (in *Snapshot) search(ctx context.Context, users []string) (map[uuid.UUID]struct{}, error) {
+// rowsSQL returns a statement with the columns of rows of the log.
+func rowsSQL(sql string) string { return strings.ReplaceAll(sql, "COLUMNS", logread.Columns) }
+
+// found are the rows that name some users, and the keys of their events.
+type found struct {
+	ids, offsets []int64
+	keys         map[uuid.UUID]struct{}
+}
+
+func (f *found) add(at events.Position) {
+	if n := len(f.ids); n > 0 && f.ids[n-1] == at.TransactionID && f.offsets[n-1] == at.Offset {
+		return
+	}
+	f.ids, f.offsets = append(f.ids, at.TransactionID), append(f.offsets, at.Offset)
+}
+
+func (f *found) keyList() [][16]byte {
+	keys := make([][16]byte, 0, len(f.keys))
+	for key := range f.keys {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// search finds what names any of the users between a position and that of in.
+func (in *Snapshot) search(ctx context.Context, after events.Position, users []string) (*found, error) {
 	where, args := namesAnySQL(users, 6)
-	sql := strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where)
-	rows, _ := in.Tx.Query(ctx, sql, append(in.folded(), args...)...)
-	// The key of an event is the message id of its record, unless another
-	// program appended it.
-	wanted := map[uuid.UUID]struct{}{}
-	var id [16]byte
-	var own bool
-	var payload []byte
-	_, err := pgx.ForEachRow(rows, []any{&id, &own, &payload}, func() error {
-		if payload == nil {
-			wanted[id] = struct{}{}
+	sql := rowsSQL(strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where))
+	f := &found{keys: map[uuid.UUID]struct{}{}}
+	rows, err := in.Tx.Query(ctx, sql, append(in.folded(after), args...)...)
+	if err == nil {
+		err = logread.Scan(rows, func(records []events.Record) error {
+			for i := range records {
+				r := &records[i]
+				if r.Payload == nil { // a single event of badged, or nothing
+					f.keys[r.UUID] = struct{}{}
+					f.add(r.Position)
+					continue
+				}
+				if !mayName(r.Payload, users) && !bytes.ContainsRune(r.Payload, '\\') {
+					continue
+				}
+				it, dead := in.Item(r)
+				if dead == nil && namesAny(&it, users) {
+					f.keys[it.Key] = struct{}{}
+					f.add(r.Position)
+				} else if dead != nil && mayName(r.Payload, users) {
+					f.add(r.Position)
+				}
+			}
 			return nil
-		}
-		it, dead := in.Item(&events.Record{Payload: payload, Own: own})
-		switch {
-		case dead != nil && mayName(payload, users):
-			wanted[id] = struct{}{}
-		case dead == nil && slices.ContainsFunc(users, func(u string) bool { return slices.Contains(it.Event.Data.UserIDs, u) }):
-			wanted[id], wanted[it.Key] = struct{}{}, struct{}{}
-		}
-		return nil
-	})
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
 	}
-	return wanted, nil
+	return f, nil
 }
 
-// namesAnySQL returns a condition that holds for every record that names any
-// of the users, with its arguments from $first on. It searches the text; an
+// namesAny reports whether an event is for any of the users.
+func namesAny(it *store.Item, users []string) bool {
+	return slices.ContainsFunc(users, func(u string) bool { return slices.Contains(it.Event.Data.UserIDs, u) })
+}
+
+// namesAnySQL returns a condition that holds for every single event that names
+// any of the users, with its arguments from $first on. It searches the text; an
 // index on users would not pay off. Ids are quoted in one way there, unless
 // the publisher wrote unnecessary escapes.
 func namesAnySQL(users []string, first int) (condition string, args []any) {
-	escape := `%\\u%`
+	escape := `\u`
 	var any strings.Builder
 	for i, u := range users {
-		fmt.Fprintf(&any, `strpos(payload::text, $%d) > 0 OR `, first+i)
-		args = append(args, string(quoted(u)))
+		fmt.Fprintf(&any, `position($%d::bytea IN payload) > 0 OR `, first+i)
+		args = append(args, quoted(u))
 		if strings.ContainsAny(u, `"\/`) { // these may have other escapes
-			escape = `%\\%`
+			escape = `\`
 		}
 	}
-	fmt.Fprintf(&any, `payload::text LIKE $%d`, first+len(users))
-	return any.String(), append(args, escape)
+	fmt.Fprintf(&any, `position($%d::bytea IN payload) > 0`, first+len(users))
+	return any.String(), append(args, []byte(escape))
 }
 
-// mayName reports whether a payload that cannot be decoded contains the quoted
-// id of any of the users.
+// mayName reports whether a payload contains the quoted id of any of the users.
 func mayName(payload []byte, users []string) bool {
 	return slices.ContainsFunc(users, func(u string) bool { return bytes.Contains(payload, quoted(u)) })
 }
@@ -244,11 +280,11 @@ type Replay struct {
 	// Keys decide on duplicates; nil if repeats are known.
 	Keys *store.DedupReplay
 	// repeats are, by record, the users who have had an event of the same key.
-	repeats map[events.Position]store.UserSet
+	repeats map[events.Place]store.UserSet
 }
 
 // newReplay returns a Replay without users; repeats may be nil.
-func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Position]store.UserSet) *Replay {
+func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
 	r := &Replay{Users: map[string]*badge.User{}, Wants: wants, repeats: repeats}
 	if repeats == nil {
 		r.Keys = in.newKeys()
@@ -257,8 +293,8 @@ func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.P
 }
 
 // fold folds an item and returns for how many users.
-func (r *Replay) fold(at events.Position, it *store.Item) int {
-	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.First(it, at) {
+func (r *Replay) fold(at events.Place, it *store.Item) int {
+	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.First(it, at.Position) {
 		return 0
 	}
 	d := &it.Event.Data
@@ -292,7 +328,7 @@ func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, erro
 	}
 	err := in.eachOf(ctx, users, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
 		if dead == nil {
-			r.fold(rec.Position, &it)
+			r.fold(rec.Place, &it)
 		}
 		return nil
 	})
@@ -309,8 +345,8 @@ const (
 // repeats returns, by record, the users who have had an event of the same key.
 // weight is the size of all keys. It holds at most budget bytes of keys at a
 // time, and goes through the log as often as that takes.
-func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Position]store.UserSet, error) {
-	repeats := map[events.Position]store.UserSet{}
+func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
+	repeats := map[events.Place]store.UserSet{}
 	passes := uint64(weight/budget) + 1 //nolint:gosec // neither is negative
 	for pass := range passes {
 		keys := in.newKeys()
@@ -321,7 +357,7 @@ func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func
 				return nil
 			}
 			if had := keys.Had(it.Key, r.Position); had != "" {
-				repeats[r.Position] = had
+				repeats[r.Place] = had
 			}
 			keys.First(&it, r.Position)
 			return nil
@@ -372,7 +408,7 @@ func (s *Share) Next() (_ Share, ok bool) {
 
 // ReplayShare replays the users of a share that wants lets in. If they weigh
 // more than budget bytes it narrows the share.
-func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Position]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
+func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
 	r := in.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
 	// Weighing is slow: do it when the excess can be an eighth.
 	folded, weighAfter := 0, budget/8/foldWeight
@@ -394,7 +430,7 @@ func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string
 	}
 	err := in.each(ctx, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
 		if dead == nil {
-			weigh(r.fold(rec.Position, &it))
+			weigh(r.fold(rec.Place, &it))
 		}
 		return nil
 	}, done)

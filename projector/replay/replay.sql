@@ -1,4 +1,5 @@
--- What replays read and write. pNN stands for a partition.
+-- What replays read and write. pNN stands for a partition, and COLUMNS for those
+-- of a row of the log.
 
 -- name: read the baseline
 SELECT transaction_id::text::bigint, "offset", generation, events, appended_until
@@ -9,7 +10,8 @@ FROM badged.baselines WHERE partition_id = $1
 SELECT key, generation, users FROM badged.keys_pNN_baseline WHERE
 
 -- name: weigh the payloads
-SELECT coalesce(sum(greatest(pg_column_size(payload) - $1, 0)), 0)::bigint FROM badged.events_pNN
+-- Of compressed rows it is the compressed size.
+SELECT coalesce(sum(greatest(octet_length(payload) - $1::bigint * events, 0)), 0)::bigint FROM badged.events_pNN
 
 -- name: weigh the keys of the baseline
 SELECT coalesce(sum($1 + octet_length(users)), 0)::bigint FROM badged.keys_pNN_baseline
@@ -58,7 +60,7 @@ SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
 SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
 
 -- name: read the dead letters
-SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE partition_id = $1
+SELECT transaction_id::text::bigint, "offset", index FROM badged.dead_letters WHERE partition_id = $1
 
 -- name: folded after
 -- True of a record that is folded at the cursor $3, $4, $5 and comes after the
@@ -70,27 +72,29 @@ SELECT transaction_id::text::bigint, "offset" FROM badged.dead_letters WHERE par
   AND transaction_id >= $1::bigint::text::xid8
 
 -- name: count the log
-SELECT count(*) FROM badged.events_pNN WHERE {folded after}
+SELECT coalesce(sum(events), 0)::bigint FROM badged.events_pNN WHERE {folded after}
 
--- name: read some records
-SELECT transaction_id::text::bigint, "offset", uuid, payload::text, created_at, own
-FROM unnest($6::uuid[]) AS wanted (uuid) JOIN badged.events_pNN USING (uuid)
+-- name: read some rows
+SELECT COLUMNS
+FROM unnest($6::bigint[], $7::bigint[]) AS wanted (id, place) JOIN badged.events_pNN
+  ON transaction_id = wanted.id::text::xid8 AND "offset" = wanted.place
 WHERE {folded after}
 ORDER BY transaction_id, "offset"
 
--- name: foreign
--- True of a record that badged did not append: the message ids of badged are
--- version 8 UUIDs.
-(get_byte(uuid_send(uuid), 6) >> 4 <> 8)
+-- name: opaque
+-- True of a row whose text does not tell what it names: it has several events, or
+-- badged did not append it. The message ids of badged's single events are version
+-- 8 UUIDs.
+(get_byte(uuid_send(uuid), 6) >> 4 <> 8 OR substr(payload, 1, 1) IS DISTINCT FROM '{'::bytea)
 
 -- name: search the log
 -- NAMED stands for a condition on the payload.
-SELECT uuid, own, CASE WHEN {foreign} THEN payload::text END
-FROM badged.events_pNN
-WHERE {folded after} AND ({foreign} OR NAMED)
-
--- name: find out whether a user may have changed
-SELECT EXISTS (SELECT FROM badged.events_pNN WHERE {folded after} AND ({foreign} OR NAMED))
+SELECT COLUMNS
+FROM (
+    SELECT transaction_id, "offset", uuid, created_at, own, CASE WHEN {opaque} THEN payload END AS payload
+    FROM badged.events_pNN
+    WHERE {folded after} AND ({opaque} OR NAMED)
+) AS found
 
 -- name: measure the log
 SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint FROM pg_partition_tree('badged.events_pNN')

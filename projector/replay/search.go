@@ -21,7 +21,7 @@ type search struct {
 	keys *store.DedupReplay
 	// folded are, by key, the positions where the events that name the user
 	// were last folded.
-	folded    map[uuid.UUID]events.Position
+	folded    map[uuid.UUID]events.Place
 	traces    map[string]*trace
 	uncounted uncountedEvents
 	question  Question
@@ -72,7 +72,7 @@ func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 func newSearch(userID string, in *Snapshot, q Question) *search {
 	return &search{
 		user: badge.NewUser(userID), keys: in.newKeys(), question: q,
-		folded: map[uuid.UUID]events.Position{}, traces: map[string]*trace{},
+		folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{},
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	if dead != nil {
 		if mayName(r.Payload, []string{s.user.ID}) {
 			s.uncounted.add(UncountedEvent{
-				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.Position.String()},
+				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String()},
 				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
 			})
 		}
@@ -117,7 +117,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	repeated := !slices.Contains(e.Data.UserIDs, s.user.ID)
 	logged := LoggedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
-		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.Position.String(),
+		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String(),
 	}
 	why, detail := WhyDuplicate, "the user had an event of the same source and id before"
 	if at, ok := s.folded[it.Key]; ok {
@@ -125,10 +125,10 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	}
 	before, watched := s.user.Total, s.effect.before(s.user, r.Position, e)
 	if !repeated {
-		s.folded[it.Key] = r.Position
+		s.folded[it.Key] = r.Place
 		why, detail = s.fold(e, logged)
 		s.history.add(e, logged, before, s.user.Total)
-		s.followMessages(r.Position, e, logged, why)
+		s.followMessages(r.Place, e, logged, why)
 	}
 	s.effect.after(s.user, watched, why, detail)
 	if why == "" {

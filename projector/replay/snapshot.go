@@ -27,7 +27,7 @@ type Snapshot struct {
 	logread.Cursor
 	// Buried are the records that wait as dead letters. They are not in the
 	// tables, even if this release could decode them.
-	Buried map[events.Position]struct{}
+	Buried map[events.Place]struct{}
 	// Generations are the places where key generations begin.
 	Generations []store.Generation
 	Baseline    Baseline
@@ -73,9 +73,9 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 		return err
 	}
 	rows, _ := in.Tx.Query(ctx, statements.Get("read the dead letters"), in.Partition)
-	var p events.Position
-	in.Buried = map[events.Position]struct{}{}
-	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset}, func() error {
+	var p events.Place
+	in.Buried = map[events.Place]struct{}{}
+	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index}, func() error {
 		in.Buried[p] = struct{}{}
 		return nil
 	}); err != nil {
@@ -113,7 +113,7 @@ var errBuried = errors.New("the event is a dead letter")
 // folded.
 func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
 	it, err := store.NewItem(r, in.Partition, in.Partitions)
-	if _, buried := in.Buried[r.Position]; buried && err == nil {
+	if _, buried := in.Buried[r.Place]; buried && err == nil {
 		return store.Item{}, errBuried
 	}
 	return it, err
@@ -123,7 +123,7 @@ func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
 // log up to the position.
 func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	var n int64
-	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded()...).Scan(&n)
+	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the events of partition %d: %w", in.Partition, err)
 	}
@@ -134,7 +134,7 @@ func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 }
 
 // folded returns the arguments of the condition, by logread.After(1) and
-// logread.UpTo(3), that a record is after the baseline and in the tables.
-func (in *Snapshot) folded() []any {
-	return append([]any{in.Baseline.Position.TransactionID, in.Baseline.Position.Offset}, in.Args()...)
+// logread.UpTo(3), that a record is after a position and in the tables.
+func (in *Snapshot) folded(after events.Position) []any {
+	return append([]any{after.TransactionID, after.Offset}, in.Args()...)
 }

@@ -176,7 +176,7 @@ func (c *Comparison) many(ctx context.Context) error {
 	c.Options.Progress.Planned(c.In.Partition, length)
 	// The repeats are the same for every share. Find them in a separate pass only
 	// if the keys do not fit into memory.
-	var repeats map[events.Position]store.UserSet
+	var repeats map[events.Place]store.UserSet
 	half := max(c.Options.Memory/2, keyWeight)
 	keys, err := c.In.weighKeys(ctx, length)
 	if err != nil {

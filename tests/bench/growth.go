@@ -164,9 +164,9 @@ FROM badged.users, generate_series(0, $1::integer - 1) AS c`
 
 	// The rows are as long as those of a stream.
 	fillLogSQL = `INSERT INTO badged.%[1]s (uuid, payload, metadata, transaction_id)
-SELECT md5(n::text)::uuid, ('{"specversion":"1.0","id":"before-' || n || '","source":"bench","type":"message.delivered",'
+SELECT md5(n::text)::uuid, convert_to('{"specversion":"1.0","id":"before-' || n || '","source":"bench","type":"message.delivered",'
        '"time":"2026-01-01T00:00:00.123456789Z","data":{"conversation_id":"talk-0000000-1","user_ids":["user-0000000"],'
-       '"seq":1,"sender_id":"somebody"}}')::json, NULL, pg_current_xact_id()
+       '"seq":1,"sender_id":"somebody"}}', 'UTF8'), NULL, pg_current_xact_id()
 FROM generate_series(%[2]d, %[3]d) AS n`
 
 	// The log was written over the dedup window: a third of its events is in the

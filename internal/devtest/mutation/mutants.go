@@ -36,6 +36,8 @@ const (
 	rangeFile   = "projector/internal/badge/rangeset.go"
 	stagingFile = "projector/rebuild/staging.go"
 	readFile    = "projector/internal/logread/read.go"
+	rowFile     = "projector/internal/logread/row.go"
+	packFile    = "internal/eventbatch/eventbatch.go"
 	repairFile  = "events/renumber/renumber.go"
 	decodeFile  = "events/decode_own.go"
 	mailboxFile = "gateway/mailbox.go"
@@ -63,9 +65,10 @@ var (
 	crashes     = check{"./projector", "^TestInterruptedAnywhere$", true}
 	repaired    = check{"./events/renumber", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}
 	forged      = check{"./projector", "^TestForgedExpiryIsADeadLetter$", false}
-	letters     = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly)$", true}
+	letters     = check{"./projector", "^(TestBadEventsArePutAside|TestABatchOfBadEventsOnly|TestBadEventsOfBatches)$", true}
 	swept       = check{"./projector/expiry", "^(TestSweep|TestProgress|TestHealed)", true}
 	rebuilt     = check{"./projector/rebuild", "^(TestRebuildAcross|TestRebuildFinds|TestRebuildKeeps|TestRebuildRevises|TestRebuildWaits)", true}
+	packing     = check{"./internal/eventbatch", ".", false}
 	pages       = check{"./projector/internal/logread", ".", false}
 	appended    = check{"./projector", "^(TestAppend|TestCacheAfterARefusedAppend)", false}
 	polled      = check{"./projector", "^TestPoll", false}
@@ -211,12 +214,19 @@ var mutants = []mutant{
 	{"an open transaction that the position passes is not listed", []edit{{readFile, "id <= p.To.TransactionID", "id <= p.From.TransactionID"}}, pages},
 	{"a transaction stays pending after all its events are folded", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if id > 0 {"}}, pages},
 	{"a transaction whose late events are cut is forgotten", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if !p.snapshot.ended(id) {"}}, pages},
-	{"late events overtake the rest of a transaction", []edit{{readFile, "if p.within {", "if false {"}}, pages},
-	{"events with ids that are not assigned yet are folded", []edit{{readFile, "r.Position.TransactionID >= p.snapshot.xmax", "false"}}, pages},
+	{"late events overtake the rest of a transaction", []edit{{readFile, "if p.within || len(p.late) >= p.maxEvents {", "if len(p.late) >= p.maxEvents {"}}, pages},
+	{"events with ids that are not assigned yet are folded", []edit{{readFile, "p.transaction() >= p.snapshot.xmax", "false"}}, pages},
 	{"a rebuild folds events of pending transactions", []edit{{"projector/internal/logread/cursor.go", "AND NOT (%s)`", "AND (true OR %s)`"}}, pages},
 	{"a replay for a user folds events of pending transactions", []edit{{
 		"projector/replay/replay.sql", "AND NOT transaction_id = ANY ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL",
 	}}, appended},
+	{"the last event of a row is not folded", []edit{{rowFile, "range all {", "range all[:max(1, len(all)-1)] {"}}, pages},
+	{"late rows are moved by event", []edit{{readFile, "if r.Index == 0 {", "if r.Index >= 0 {"}}, pages},
+	{"a compressed row is taken for JSON", []edit{{packFile, "if !bytes.HasPrefix(row, magic) {", "if len(row) > 0 {"}}, pages},
+	{"rows of any size are read", []edit{{packFile, "CASE WHEN octet_length(payload) <= 8388608 THEN payload END", "payload"}}, pages},
+	{"rows are decompressed to any size", []edit{{packFile, "zstd.WithDecoderMaxMemory(MaxBytes)", "zstd.WithDecoderMaxMemory(4 << 30)"}}, packing},
+	{"a dead letter has the index of the next event", []edit{{batchFile, "d.record.Index, d.record.UUID", "d.record.Index+1, d.record.UUID"}}, letters},
+	{"a replay folds the events beside a dead letter only", []edit{{"projector/replay/snapshot.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
 	{"an append forgets transactions above the last that has ended", []edit{{
 		stateFile, "pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1)", "1, 0)",

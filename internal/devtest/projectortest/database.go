@@ -4,7 +4,6 @@ package projectortest
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
@@ -148,7 +148,7 @@ func (d *Database) AppendAt(t testing.TB, at time.Time, evs ...events.Event) {
 func (d *Database) InsertPayload(t testing.TB, payload string) {
 	t.Helper()
 	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
-VALUES (pg_current_xact_id(), gen_random_uuid(), nullif($1::text, '')::json)`, payload)
+VALUES (pg_current_xact_id(), gen_random_uuid(), convert_to(nullif($1::text, ''), 'UTF8'))`, payload)
 }
 
 // Records returns what is in the log of a partition.
@@ -156,11 +156,16 @@ func (d *Database) Records(t testing.TB, partition int) []events.Record {
 	t.Helper()
 	rows, _ := d.Pool.Query(t.Context(), `SELECT transaction_id::text::bigint, "offset", uuid, payload, own, created_at
 FROM badged.`+events.Topic(partition)+` ORDER BY transaction_id, "offset"`)
-	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r events.Record, err error) {
-		err = row.Scan(&r.Position.TransactionID, &r.Position.Offset, (*[16]byte)(&r.UUID), (*json.RawMessage)(&r.Payload), &r.Own, &r.AppendedAt)
-		return r, err
-	})
-	if err != nil {
+	var records []events.Record
+	var r events.Record
+	var row []byte
+	if _, err := pgx.ForEachRow(rows, []any{&r.TransactionID, &r.Offset, (*[16]byte)(&r.UUID), &row, &r.Own, &r.AppendedAt}, func() error {
+		payloads, err := eventbatch.Unpack(row)
+		for r.Index, r.Payload = range payloads {
+			records = append(records, r)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return records
@@ -195,7 +200,7 @@ func (d *Database) Dump(t testing.TB) string {
 	return strings.Join(slices.Concat(
 		d.Lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
 		d.Lines(t, `SELECT (to_jsonb(c) - '{partition_id,delivered_hour}'::text[])::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
-		d.Lines(t, `SELECT payload::text || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
+		d.Lines(t, `SELECT convert_from(payload, 'UTF8') || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
 	), "\n")
 }
 

@@ -33,11 +33,11 @@ type Cursor struct {
 	Pending []int64
 }
 
-// Columns are the columns that Targets scans, of the row of the projector in
+// cursorColumns are the columns that Targets scans, of the row of the projector in
 // the table of positions.
-const Columns = `last_processed_transaction_id::text::bigint, offset_acked, pending::text[]::bigint[]`
+const cursorColumns = `last_processed_transaction_id::text::bigint, offset_acked, pending::text[]::bigint[]`
 
-// Targets returns the scan targets for Columns.
+// Targets returns the scan targets for cursorColumns.
 func (c *Cursor) Targets() []any { return []any{&c.TransactionID, &c.Offset, &c.Pending} }
 
 // Passed reports whether everything that a transaction appended is folded, if
@@ -49,7 +49,7 @@ func (c *Cursor) Passed(transactionID int64) bool {
 // Load reads the cursor of a partition. lock is the locking clause for its row,
 // "" for none.
 func Load(ctx context.Context, q events.Querier, partition int, lock string) (c Cursor, err error) {
-	err = q.QueryRow(ctx, `SELECT `+Columns+`
+	err = q.QueryRow(ctx, `SELECT `+cursorColumns+`
 FROM badged.`+events.Topic(partition)+`_offsets WHERE consumer_group = $1 `+lock, events.ProjectorGroup).Scan(c.Targets()...)
 	if err != nil {
 		return Cursor{}, fmt.Errorf("read the position of partition %d: %w", partition, err)
@@ -67,7 +67,7 @@ func LoadAll(ctx context.Context, q events.Querier, partitions []int) ([]Cursor,
 			sql.WriteString("\nUNION ALL\n")
 		}
 		fmt.Fprintf(&sql, `SELECT %d, %s
-FROM badged.%s_offsets WHERE consumer_group = $1`, i, Columns, events.Topic(p))
+FROM badged.%s_offsets WHERE consumer_group = $1`, i, cursorColumns, events.Topic(p))
 	}
 	cursors := make([]Cursor, len(partitions))
 	if len(partitions) == 0 {

@@ -73,7 +73,7 @@ func (tx transaction) append(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		tx.exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
-VALUES (pg_current_xact_id(), gen_random_uuid(), to_json($1::text))`, name)
+VALUES (pg_current_xact_id(), gen_random_uuid(), convert_to(to_json($1::text)::text, 'UTF8'))`, name)
 	}
 }
 
@@ -101,18 +101,20 @@ func (d database) append(t *testing.T, names ...string) {
 type reader struct {
 	database
 
-	watch           Watch
-	cursor          Cursor
-	limit, maxBytes int
-	folded          []string
+	watch  Watch
+	cursor Cursor
+	size   Size
+	folded []string
 }
 
-func (d database) newReader() *reader { return &reader{database: d, limit: 100, maxBytes: 1 << 20} }
+func (d database) newReader() *reader {
+	return &reader{database: d, size: Size{Events: 100, Bytes: 1 << 20}}
+}
 
 // next reads a page, and returns it with the names of its events.
 func (r *reader) next(t *testing.T) (Page, []string) {
 	t.Helper()
-	page, err := Next(t.Context(), r, 0, r.cursor, &r.watch, r.limit, r.maxBytes)
+	page, err := Next(t.Context(), r, 0, r.cursor, &r.watch, &r.size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func (r *reader) foldAll(t *testing.T) {
 func (r *reader) replayed(t *testing.T, limit int) (names []string) {
 	t.Helper()
 	for after := (events.Position{}); ; {
-		records, err := Folded(t.Context(), r, 0, after, r.cursor, limit, 1<<20)
+		records, err := Folded(t.Context(), r, 0, after, r.cursor, &Size{Events: limit, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +284,7 @@ func TestNextCutsLateEvents(t *testing.T) {
 			first.commit(t)
 			d.append(t, "four", "five")
 
-			r.limit, r.maxBytes = tc.limit, tc.maxBytes
+			r.size = Size{Events: tc.limit, Bytes: tc.maxBytes}
 			r.foldAll(t)
 			want := []string{"one", "two", "three", "a1", "a2", "b1", "b2", "b3", "c1", "four", "five"}
 			wantNames(t, r.folded, want...)
@@ -304,7 +306,7 @@ func TestCutTransactionStaysPending(t *testing.T) {
 	r.foldAll(t)
 	first.commit(t)
 	second.commit(t)
-	r.limit = 3
+	r.size = Size{Events: 3, Bytes: 1 << 20}
 	page, names := r.fold(t)
 	wantNames(t, names, "a1", "a2", "b1")
 	if !page.More {
@@ -324,16 +326,16 @@ func TestLateEventsComeAfterTheRestOfATransaction(t *testing.T) {
 	d.append(t, "one", "two", "three", "four")
 	d.append(t, "five")
 	r := d.newReader()
-	r.limit = 2
+	r.size.Events = 2
 	_, names := r.fold(t)
 	wantNames(t, names, "one", "two")
 	late.commit(t)
 
-	r.limit = 1
+	r.size.Events = 1
 	_, names = r.fold(t)
 	wantNames(t, names, "three")
 	wantPending(t, r.cursor, late, true)
-	r.limit = 100
+	r.size.Events = 100
 	page, names := r.fold(t)
 	wantNames(t, names, "four")
 	if !page.More {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/badged/badged/events"
 )
@@ -14,10 +15,10 @@ import (
 // Page is what a batch folds next.
 type Page struct {
 	From, To Cursor
-	// Records are in the order of folding. The first of them are late: their
-	// positions are those to which the batch moves them.
+	// Records are in the order of folding, all of each row. The first of them are
+	// late: their positions are those to which the batch moves their rows.
 	Records []events.Record
-	// Late are the places where the late records are now.
+	// Late are the positions where the late rows are now.
 	Late []events.Position
 	// More is set if a limit cut the page: there may be more to read now.
 	More bool
@@ -29,18 +30,19 @@ type Page struct {
 }
 
 // Next reads what follows a cursor: the events of pending transactions that
-// have ended, then those after the position. It reads at most limit events,
-// and no more once their payloads reach maxBytes.
-func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *Watch, limit, maxBytes int) (Page, error) {
+// have ended, then those after the position.
+func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *Watch, size *Size) (Page, error) {
+	limit := size.rows()
 	rows, err := q.Query(ctx, nextSQL(partition, len(from.Pending) > 0), append(from.Args()[:argsOf(from)], limit)...)
 	if err != nil {
 		return Page{}, fmt.Errorf("read partition %d: %w", partition, err)
 	}
 	defer rows.Close()
-	p := pager{Page: Page{From: from}, limit: limit, maxBytes: maxBytes, watch: w}
+	p := pager{Page: Page{From: from}, limit: limit, maxEvents: size.Events, maxBytes: size.Bytes, watch: w}
 	if err := p.read(rows); err != nil {
 		return Page{}, fmt.Errorf("read partition %d: %w", partition, err)
 	}
+	size.learn(p.lateRows+p.nextRows, len(p.Records), p.size)
 	return p.Page, nil
 }
 
@@ -61,8 +63,7 @@ const (
 
 // nextSQL is one statement, and so has one snapshot, which is its first row:
 // what it does not show after the position was open then. Rows of pending
-// transactions are shown if these have committed. The columns are as they are:
-// converting a row costs more than finding it.
+// transactions are shown if these have committed.
 func nextSQL(partition int, pending bool) string {
 	table := `badged.` + events.Topic(partition)
 	late, limit, within := "", 3, "false"
@@ -70,86 +71,116 @@ func nextSQL(partition int, pending bool) string {
 		limit = 4
 		within = fmt.Sprintf(`EXISTS (SELECT FROM %s WHERE transaction_id = $1::bigint::text::xid8 AND "offset" > $2)`, table)
 		late = fmt.Sprintf(`UNION ALL
-(SELECT %d, transaction_id, "offset", uuid, payload, created_at, own, '' FROM %s
+(SELECT %d, '', %s FROM %s
 WHERE %s ORDER BY transaction_id, "offset" LIMIT $%d)
-`, rowLate, table, Late(1), limit)
+`, rowLate, Columns, table, Late(1), limit)
 	}
-	return fmt.Sprintf(`SELECT %d, '0'::xid8, 0::bigint, '00000000-0000-0000-0000-000000000000'::uuid, NULL::json, clock_timestamp(), %s, pg_current_snapshot()::text
+	return fmt.Sprintf(`SELECT %d, pg_current_snapshot()::text, '0'::xid8, 0::bigint, '00000000-0000-0000-0000-000000000000'::uuid, clock_timestamp(), %s, NULL::bytea, NULL::int
 %sUNION ALL
-(SELECT %d, transaction_id, "offset", uuid, payload, created_at, own, '' FROM %s
-WHERE %s ORDER BY transaction_id, "offset" LIMIT $%d)`, rowSnapshot, within, late, rowNext, table, After(1), limit)
+(SELECT %d, '', %s FROM %s
+WHERE %s ORDER BY transaction_id, "offset" LIMIT $%d)`, rowSnapshot, within, late, rowNext, Columns, table, After(1), limit)
 }
 
-// payloadColumn is where nextSQL and foldedSQL have the payload.
-const payloadColumn = 4
+// row scans rows of the log.
+type row struct {
+	id      uint64
+	payload pgtype.DriverBytes
+	bytes   *int32
+	events.Record
+	payloads
+}
+
+// targets returns the scan targets for Columns.
+func (r *row) targets() []any {
+	return []any{&r.id, &r.Offset, (*[16]byte)(&r.UUID), &r.AppendedAt, &r.Own, &r.payload, &r.bytes}
+}
+
+// transaction returns the id of the transaction that appended the row.
+func (r *row) transaction() int64 { return int64(r.id) } //nolint:gosec // ids are below 2^63
+
+// split appends the events of the row that was scanned to records.
+func (r *row) split(records []events.Record) []events.Record {
+	r.TransactionID = r.transaction()
+	r.Payload = r.keep(r.payload)
+	bytes := 0
+	if r.bytes != nil {
+		bytes = int(*r.bytes)
+	}
+	before := len(records)
+	records = split(records, r.Record, bytes)
+	for i := before; i < len(records); i++ {
+		r.size += len(records[i].Payload)
+	}
+	return records
+}
 
 // pager makes a page of rows.
 type pager struct {
 	Page
-	limit, maxBytes int
-	watch           *Watch
+	// limit is the most rows that each part of the query returns.
+	limit               int
+	maxEvents, maxBytes int
+	watch               *Watch
 
 	snapshot snapshot
 	// young are the open transactions for which the page waits.
-	young []int64
-	late  []events.Record
-	next  []events.Record
+	young              []int64
+	late, next         []events.Record
+	lateRows, nextRows int
 	// within is set if the position is within a transaction, because a limit cut
 	// a page there.
 	within bool
-	// cut is set if there are more late events than the page takes.
+	// cut is set if there may be more late events than the page takes.
 	cut bool
-	payloads
+	row
 }
 
 func (p *pager) read(rows pgx.Rows) error {
 	var kind int32
 	var text string
-	var r events.Record
-	var id uint64
-	row := []any{&kind, &id, &r.Position.Offset, (*[16]byte)(&r.UUID), nil, &r.AppendedAt, &r.Own, &text}
+	targets := append([]any{&kind, &text}, p.targets()...)
 	for p.size < p.maxBytes && rows.Next() {
-		if err := rows.Scan(row...); err != nil {
+		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		r.Position.TransactionID = int64(id)
 		switch kind {
 		case rowSnapshot:
 			var err error
 			if p.snapshot, err = parseSnapshot(text); err != nil {
 				return err
 			}
-			p.ReadAt, p.within = r.AppendedAt, r.Own
+			p.ReadAt, p.within = p.AppendedAt, p.Own
 			p.young = p.watch.young(&p.snapshot, p.From.TransactionID, time.Now())
 			continue
 		case rowLate:
-			if p.within {
+			if p.within || len(p.late) >= p.maxEvents {
 				p.cut = true
 				continue
 			}
-			r.Payload = p.keep(rows.RawValues()[payloadColumn])
-			p.late = append(p.late, r)
+			p.late = p.split(p.late)
+			p.lateRows++
+			p.cut = p.lateRows == p.limit || len(p.late) >= p.maxEvents
 			continue
 		}
-		if len(p.late)+len(p.next) == p.limit {
+		if len(p.late)+len(p.next) >= p.maxEvents {
 			p.More = true
 			break
 		}
-		if p.cut && r.Position.TransactionID != p.From.TransactionID {
+		if p.cut && p.transaction() != p.From.TransactionID {
 			break // see arrange
 		}
-		if r.Position.TransactionID >= p.snapshot.xmax {
+		if p.transaction() >= p.snapshot.xmax {
 			break // an id that is not assigned yet: maintenance buries the event
 		}
-		if len(p.young) > 0 && p.young[0] < r.Position.TransactionID {
+		if len(p.young) > 0 && p.young[0] < p.transaction() {
 			p.Waits = true
 			break
 		}
-		r.Payload = p.keep(rows.RawValues()[payloadColumn])
-		p.next = append(p.next, r)
+		p.next = p.split(p.next)
+		p.nextRows++
 	}
-	p.cut = p.cut || len(p.late) == p.limit || p.size >= p.maxBytes && len(p.next) == 0 && len(p.late) > 0
-	p.More = p.More || p.cut || p.size >= p.maxBytes || len(p.late)+len(p.next) == p.limit
+	p.cut = p.cut || p.size >= p.maxBytes && p.nextRows == 0 && p.lateRows > 0
+	p.More = p.More || p.cut || p.size >= p.maxBytes || p.nextRows == p.limit || len(p.late)+len(p.next) >= p.maxEvents
 	rows.Close() // before Err: also drains what was left
 	if err := rows.Err(); err != nil {
 		return err
@@ -159,7 +190,7 @@ func (p *pager) read(rows pgx.Rows) error {
 }
 
 // arrange puts late events before the next ones, and sets the cursor after
-// them. Late events get places between the position and the next transaction.
+// them. Late rows get positions between the cursor's and the next transaction.
 // Where the position is within a transaction, the rest of that comes first, and
 // alone: events that a publisher has appended later must not overtake its late
 // ones.
@@ -169,8 +200,10 @@ func (p *pager) arrange() {
 	if len(p.late) > 0 {
 		p.Records = make([]events.Record, 0, len(p.late)+len(p.next))
 		for _, r := range p.late {
-			p.Late = append(p.Late, r.Position)
-			p.To.Offset++
+			if r.Index == 0 {
+				p.Late = append(p.Late, r.Position)
+				p.To.Offset++
+			}
 			r.Position = p.To.Position
 			p.Records = append(p.Records, r)
 		}
@@ -204,10 +237,10 @@ const arenaBytes = 64 << 10
 // payloads copies payloads out of rows.
 type payloads struct {
 	arena []byte
-	size  int
+	size  int // of the events
 }
 
-// keep copies a payload; JSON is the same in binary and text format.
+// keep copies a payload.
 func (p *payloads) keep(payload []byte) []byte {
 	if payload == nil {
 		return nil
@@ -216,45 +249,42 @@ func (p *payloads) keep(payload []byte) []byte {
 		p.arena = make([]byte, 0, max(len(payload), min(2*cap(p.arena), arenaBytes)))
 	}
 	p.arena = append(p.arena, payload...)
-	p.size += len(payload)
 	return slices.Clip(p.arena[len(p.arena)-len(payload):])
 }
 
 // Folded reads what is folded at a cursor, from after a position on, in the
-// order of folding: at most limit events, and no more once their payloads reach
-// maxBytes. That part of the log does not change.
-func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, at Cursor, limit, maxBytes int) (records []events.Record, err error) {
-	args := append([]any{after.TransactionID, after.Offset}, append(at.Args(), limit)...)
-	rows, err := q.Query(ctx, foldedSQL(partition), args...)
+// order of folding. That part of the log does not change.
+func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, at Cursor, size *Size) (records []events.Record, err error) {
+	limit := size.rows()
+	rows, err := q.Query(ctx, foldedSQL(partition), append([]any{after.TransactionID, after.Offset}, append(at.Args(), limit)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read partition %d: %w", partition, err)
 	}
 	defer rows.Close()
-	var kept payloads
-	var r events.Record
-	var id uint64
-	row := []any{&id, &r.Position.Offset, (*[16]byte)(&r.UUID), &r.AppendedAt, nil, &r.Own}
-	for kept.size < maxBytes && rows.Next() {
-		if err := rows.Scan(row...); err != nil {
+	var r row
+	targets := r.targets()
+	n := 0
+	for r.size < size.Bytes && len(records) < size.Events && rows.Next() {
+		if err := rows.Scan(targets...); err != nil {
 			return nil, fmt.Errorf("read partition %d: %w", partition, err)
 		}
-		r.Position.TransactionID = int64(id)
-		r.Payload = kept.keep(rows.RawValues()[payloadColumn])
 		if len(records) == cap(records) {
-			records = slices.Grow(records, min(max(1, 2*len(records)), limit-len(records)))
+			records = slices.Grow(records, min(max(1, 2*len(records)), size.Events-len(records)))
 		}
-		records = append(records, r)
+		records = r.split(records)
+		n++
 	}
 	rows.Close()
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read partition %d: %w", partition, err)
 	}
+	size.learn(n, len(records), r.size)
 	return records, nil
 }
 
 // foldedSQL is an index range scan of the primary key.
 func foldedSQL(partition int) string {
-	return `SELECT transaction_id, "offset", uuid, created_at, payload, own
+	return `SELECT ` + Columns + `
 FROM badged.` + events.Topic(partition) + `
 WHERE ` + After(1) + ` AND ` + UpTo(3) + `
 ORDER BY transaction_id, "offset"

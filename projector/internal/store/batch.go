@@ -198,13 +198,13 @@ func (b *Batch) Fold() (r Result) {
 func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	size := 0
 	if b.appended == nil {
-		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending))
+		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), len(b.Items)+len(b.Dead))
 	} else {
 		move := t.moveAppendedSoleSQL
 		if len(b.From.Pending) > 0 {
 			move = t.moveAppendedSQL
 		}
-		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset).QueryRow(func(row pgx.Row) error {
+		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, len(b.Items)+len(b.Dead)).QueryRow(func(row pgx.Row) error {
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}
@@ -223,8 +223,8 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	size += b.check.QueueWrites(writes)
 	size += t.QueueWrites(writes, Sorted(b.users))
 	for _, d := range b.Dead {
-		writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.Position.TransactionID, d.record.Position.Offset,
-			d.record.UUID, textOrNull(d.record.Payload), d.reason)
+		writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.TransactionID, d.record.Offset,
+			d.record.Index, d.record.UUID, d.record.Payload, d.reason)
 	}
 	b.queueLateFold(writes, t.partition)
 	if b.readAt.Sub(b.Oldest) > sweptAge {
@@ -284,13 +284,4 @@ func numbers(n []int64) []int64 {
 		return []int64{}
 	}
 	return n
-}
-
-// textOrNull returns nil for a nil payload.
-func textOrNull(payload []byte) *string {
-	if payload == nil {
-		return nil
-	}
-	s := string(payload)
-	return &s
 }

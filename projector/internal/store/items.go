@@ -26,6 +26,9 @@ type Item struct {
 // NewItem decodes a record of a partition. The error is the reason why it
 // cannot be folded.
 func NewItem(r *events.Record, partition, partitions int) (Item, error) {
+	if r.Damage != nil {
+		return Item{}, r.Damage
+	}
 	e, err := events.Decode(r.Payload)
 	if err != nil {
 		return Item{}, err

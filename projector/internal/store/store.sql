@@ -25,11 +25,12 @@ FROM badged.partitions WHERE partition_id = $1
 
 -- name: move
 -- The fence: moves the position from ($1, $2) to ($3, $4), with the pending
--- transactions $5. It fails if the position is elsewhere: another owner was
+-- transactions $5, and counts $6 events. It fails if the position is elsewhere: another owner was
 -- faster.
 WITH moved AS (
     UPDATE badged.events_pNN_offsets AS o
-    SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[]
+    SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[],
+        folded = o.folded + $6
     WHERE o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
     RETURNING 1
 )
@@ -49,7 +50,8 @@ UPDATE badged.events_pNN_offsets AS o
     SET last_processed_transaction_id = pg_current_xact_id(),
         offset_acked = (SELECT max("offset") FROM badged.events_pNN WHERE transaction_id = pg_current_xact_id()),
         pending = CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id() THEN '{}'
-                       ELSE badged.pending_at(pg_current_xact_id(), pg_current_snapshot(), o.last_processed_transaction_id, o.pending) END
+                       ELSE badged.pending_at(pg_current_xact_id(), pg_current_snapshot(), o.last_processed_transaction_id, o.pending) END,
+        folded = o.folded + $3
     WHERE {nothing else is left}
 
 -- name: moved to
@@ -62,7 +64,7 @@ FROM (SELECT) AS one LEFT JOIN moved ON true
 -- name: move past an append
 -- The fence of a transaction that has appended to the log what it folds. It
 -- moves the position from ($1, $2) to the last row of the transaction, and
--- returns that with the pending transactions. It fails if the log has any other
+-- returns that with the pending transactions. It counts $3 events. It fails if the log has any other
 -- row that is not folded. No transactions may be pending at ($1, $2).
 WITH moved AS (
     {move to the end}
@@ -123,8 +125,8 @@ SELECT CASE WHEN n <> COUNT THEN badged.refuse_missing(COUNT - n, COUNT) END
 FROM (SELECT count(*) AS n FROM updated) AS updated
 
 -- name: bury a dead letter
-INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
-VALUES ($1, $2::bigint::text::xid8, $3, $4, $5::text::json, $6)
+INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason)
+VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6, $7)
 
 -- name: reset the expiry sweep
 -- The next sweep looks at all conversations of the partition again. Run it in a
