@@ -9,8 +9,8 @@ TOOL := go tool -modfile=$(CURDIR)/internal/devtest/tools/go.mod
 # first: they mostly wait, and the others run meanwhile.
 PKGS      ?= ./tests ./projector ./...
 TESTFLAGS ?=
-# Time limit for the tests of a package. ./tests takes seven minutes on two idle
-# cores, too close to go's default of ten.
+# Time limit for the tests of a package. On a busy machine ./tests takes longer
+# than go's default of ten minutes.
 TIMEOUT   ?= 30m
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s

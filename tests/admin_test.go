@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,23 +16,8 @@ import (
 // asAdmin sends a request to the admin API and returns the answer.
 func asAdmin(t *testing.T, p *process, method, path, body string) (status int, answer string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, p.url+"/admin/"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+adminKey)
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(b)
+	status, _, answer = requestAs(t, adminKey, method, p.url+"/admin/"+path, "", body)
+	return status, answer
 }
 
 // job is a job, as the admin API returns it.

@@ -287,8 +287,8 @@ func queueOverflow(t *testing.T) {
 	}
 }
 
-// The frames that 200 clients do not read would take 1.2 GB if they were kept
-// for each: 60 frames of about 100 KB.
+// The frames that 200 clients do not read would take 0.6 GB if they were kept
+// for each: 30 frames of about 100 KB.
 func slowClientMemory(t *testing.T) {
 	p := serve(t, newDatabase(t), "--max-user-connections=0")
 	heap := func() float64 {
@@ -301,7 +301,7 @@ func slowClientMemory(t *testing.T) {
 		stall(t, p.url, jwt)
 	}
 	before, most := heap(), 0.0
-	const conversations, rounds = 400, 60
+	const conversations, rounds = 400, 30
 	for seq := 1; seq <= rounds; seq++ {
 		position := p.mustPost(wave(conversations, seq, `"ann"`)...)
 		total(t, p, "ann", position)

@@ -312,13 +312,21 @@ func newRedis(t *testing.T) *privateredis.Server {
 // request sends a request with the publisher's key and returns the answer.
 func request(t *testing.T, method, url, contentType, body string) (status int, header http.Header, answer string) {
 	t.Helper()
+	return requestAs(t, publisherKey, method, url, contentType, body)
+}
+
+// requestAs is request with any key or token, "" for none.
+func requestAs(t *testing.T, key, method, url, contentType, body string) (status int, header http.Header, answer string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+publisherKey)
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -11,19 +11,8 @@ import (
 // ask sends a request with a key, "" for none, and returns status and header.
 func ask(t *testing.T, method, url, key string) (status int, header http.Header) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if key != "" {
-		r.Header.Set("Authorization", "Bearer "+key)
-	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	return res.StatusCode, res.Header
+	status, header, _ = requestAs(t, key, method, url, "", "")
+	return status, header
 }
 
 // Routes for operators are only on the internal listener, and routes for

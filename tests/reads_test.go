@@ -1,30 +1,15 @@
 package tests
 
 import (
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 )
 
 // command sends a command over HTTP, as an app with server-sent events does.
 func (p *process) command(user, frame string) (status int, answer string) {
 	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+"/v1/commands", strings.NewReader(frame))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token(p.t, user))
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return res.StatusCode, string(b)
+	status, _, answer = requestAs(p.t, token(p.t, user), http.MethodPost, p.url+"/v1/commands", "", frame)
+	return status, answer
 }
 
 // mustCommand is command, which must succeed.
