@@ -27,8 +27,8 @@ func TestRepeatsAfterATakeover(t *testing.T) {
 						d.merge(t, p)
 					}
 					again := foldtest.Event("mark 2", events.ConversationMarkedUnread, "c", nil, ann)
-					d.append(t, foldtest.Deliver("c", 2, ann), mark, again,
-						foldtest.Event("read 2", events.ConversationRead, "c", foldtest.UpTo(2), ann), again, foldtest.Deliver("c", 3, ann))
+					d.append(t, foldtest.Deliver("c", 2, ann), again,
+						foldtest.Event("read 2", events.ConversationRead, "c", foldtest.UpTo(2), ann), mark, again, foldtest.Deliver("c", 3, ann))
 
 					next := d.newProjector(t, func(cfg *Config) { cfg.CacheBytes = max(1, memory) * foldtest.Partitions }).partitions[0]
 					drain(t, next)

@@ -152,7 +152,7 @@ var mutants = []mutant{
 		keysFile, "	default:\n		it.leave", "	case -1:\n		it.leave",
 	}}, retried},
 	{"users added by a retry are forgotten", []edit{{keysFile, "	for i := range it.Event.Data.UserIDs {\n		check.Add", "	for i := range it.Event.Data.UserIDs[repeated:] {\n		check.Add"}}, retried},
-	{"a batch that is rolled back leaves its events known", []edit{{checkFile, "		delete(recent, e)\n", "		_ = e\n"}}, merged},
+	{"a batch that is rolled back leaves its events known", []edit{{checkFile, "	for _, e := range c.added {\n		delete", "	for _, e := range c.added[:0] {\n		delete"}}, merged},
 	{"only the current generation is probed", []edit{{windowFile, "return max(1, generation-ProbedGenerations+1)", "return generation"}}, keys},
 	{"one more generation is probed", []edit{{windowFile, "return max(1, generation-ProbedGenerations+1)", "return max(1, generation-ProbedGenerations)"}}, keys},
 	{"a filter lies", []edit{{windowFile, ".filter.Contains(prefix))", ".filter.Contains(prefix+1))"}}, merged},
