@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"-short", "-dir", base, "-traffic", writeTraffic(t), "-out", out}, &stdout, &stderr)
+	code := run(t.Context(), []string{"-short", "-duration", "300ms", "-dir", base, "-traffic", writeTraffic(t), "-out", out}, &stdout, &stderr)
 	if code != exitDone {
 		t.Fatalf("exit %d:\n%s%s", code, stdout.String(), stderr.String())
 	}
