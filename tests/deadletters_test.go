@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -68,5 +69,35 @@ func TestDeadLetters(t *testing.T) {
 	}
 	if _, stderr, code := command(t, "deadletters", "discard", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--all") {
 		t.Errorf("discard of nothing: exit %d %s", code, stderr)
+	}
+}
+
+// `badged log` prints what is folded, also what is no event and no JSON.
+func TestLogCommand(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	home := events.PartitionOf("ann", 16)
+	writeLog(t, database, home, `"not an event"`)
+	writeLog(t, database, home, "no JSON")
+	batch := "[" + delivered("c", 1, `"ann"`) + "," + delivered("d", 1, `"ann"`) + "]"
+	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents-batch+json", batch)
+	if status != http.StatusAccepted {
+		t.Fatalf("publishing: %d %s", status, answer)
+	}
+	total(t, p, "ann", header.Get("Badged-Position"))
+	log := func(flags ...string) string {
+		return must(t, append([]string{"log", "--database-url=" + database}, flags...)...)
+	}
+	if out := log("--user=ann"); strings.Count(out, "\n") != 2 || strings.Count(out, `/1","appended_at":"`) != 1 || !strings.Contains(out, `"event":{"specversion":"1.0"`) {
+		t.Errorf("events for ann:\n%s", out)
+	}
+	if out := log("--conversation=d", "--since=2026-01-01T00:00:00Z"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"conversation_id":"d"`) {
+		t.Errorf("events in d:\n%s", out)
+	}
+	if out := log(fmt.Sprint("--partition=", home)); !strings.Contains(out, `"event":"not an event"`) || !strings.Contains(out, `"payload_base64":"`) {
+		t.Errorf("the partition:\n%s", out)
+	}
+	if _, stderr, code := command(t, "log", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "they are 0 to 15") {
+		t.Errorf("a partition that does not exist: exit %d %s", code, stderr)
 	}
 }

@@ -39,6 +39,7 @@ type commands struct {
 	Load        loadCmd        `cmd:"" help:"Publish a file of traffic and print the totals."`
 	User        userCmd        `cmd:"" help:"Show or explain the badge of a user."`
 	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
+	Log         logCmd         `cmd:"" help:"Print the events of the log, a line of JSON for each."`
 	Verify      verifyCmd      `cmd:"" help:"Replay the log and compare the badges with it."`
 	Rebuild     rebuildCmd     `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
 	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, while the service runs."`

@@ -128,7 +128,7 @@ func rules() []rule {
 			"Folding again does not need folding to run: replay, and rebuild and archiving above it, work on tables beside any projector.",
 			func(from, to string) bool {
 				rooms := []string{"./projector/archive", "./projector/replay", "./projector/rebuild", "./projector/archiving"}
-				if to == "./projector" && in(from, append(rooms, "./projector/badges", "./projector/lag", "./projector/deadletters", "./projector/expiry")...) {
+				if to == "./projector" && in(from, append(rooms, "./projector/badges", "./projector/lag", "./projector/logview", "./projector/deadletters", "./projector/expiry")...) {
 					return true
 				}
 				for i, room := range rooms {

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/projector/logview"
+)
+
+// logCmd is `badged log`.
+type logCmd struct {
+	config.Database `embed:""`
+	Partition       *int      `help:"Print only this partition." placeholder:"N" env:"-"`
+	User            string    `help:"Print only events for this user." placeholder:"ID" env:"-"`
+	Conversation    string    `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
+	Since           time.Time `help:"Print only events appended at this time, such as 2026-01-31T23:59:59Z, or later." placeholder:"TIME" env:"-"`
+	Until           time.Time `help:"Print only events appended at this time or earlier." placeholder:"TIME" env:"-"`
+	Follow          bool      `short:"f" help:"Go on with events as they are folded." env:"-"`
+}
+
+// logLine is an event as `badged log` prints it.
+type logLine struct {
+	Partition  int             `json:"partition"`
+	Position   string          `json:"position"`
+	AppendedAt time.Time       `json:"appended_at"`
+	Event      json.RawMessage `json:"event,omitempty"`
+	// Payload is what is in the log if it is no JSON, and Damage the reason if a
+	// row cannot be taken apart.
+	Payload []byte `json:"payload_base64,omitempty"`
+	Damage  string `json:"damage,omitempty"`
+}
+
+// followInterval is how often `badged log --follow` looks for more.
+const followInterval = 200 * time.Millisecond
+
+// Run prints the events of the log, a line of JSON for each.
+func (c *logCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.User); c.User != "" && reason != "" {
+		return fmt.Errorf("user id %s", reason)
+	}
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	filter := logview.Filter{User: c.User, Conversation: c.Conversation, Since: c.Since, Until: c.Until}
+	switch {
+	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()):
+		return fmt.Errorf("there is no partition %d: they are 0 to %d", *c.Partition, log.Partitions()-1)
+	case c.Partition != nil:
+		filter.Partitions = []int{*c.Partition}
+	case c.User != "":
+		filter.Partitions = []int{log.PartitionOf(c.User)}
+	}
+	lines := json.NewEncoder(streams.Out)
+	lines.SetEscapeHTML(false)
+	view := logview.New(pool, log, filter)
+	tick := time.NewTicker(followInterval)
+	defer tick.Stop()
+	for {
+		err := view.Next(ctx, func(partition int, r *events.Record) error { return lines.Encode(newLogLine(partition, r)) })
+		if err != nil || !c.Follow {
+			if ctx.Err() != nil && c.Follow {
+				return nil // interrupted: the way to end it
+			}
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func newLogLine(partition int, r *events.Record) logLine {
+	l := logLine{Partition: partition, Position: r.String(), AppendedAt: r.AppendedAt.UTC()}
+	if r.Damage != nil {
+		l.Damage = r.Damage.Error()
+	}
+	if json.Valid(r.Payload) {
+		l.Event = r.Payload
+	} else {
+		l.Payload = r.Payload
+	}
+	return l
+}
