@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,10 +44,10 @@ const (
 	// progressWindow is how long a partition counts as being folded after its
 	// position moved.
 	progressWindow = 2 * time.Second
-	// busyInterval is the time between two measurements while events come, and
-	// idleInterval while none do.
+	// busyInterval is the time between two measurements while events wait to be
+	// folded, and calmInterval while none do. It is well below slowLag.
 	busyInterval = 250 * time.Millisecond
-	idleInterval = time.Second
+	calmInterval = time.Second
 	// measureTimeout bounds one measurement.
 	measureTimeout = 5 * time.Second
 	// measureShare bounds the time spent measuring to 1/measureShare.
@@ -71,8 +70,6 @@ type Gate struct {
 	slow    time.Duration
 	slots   chan struct{}
 	metrics metrics
-	// asked is set by publishing, and cleared by each measurement.
-	asked atomic.Bool
 
 	mu         sync.Mutex
 	partitions []partition
@@ -140,7 +137,6 @@ func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
 	if g == nil {
 		return &Ticket{}, nil
 	}
-	g.asked.Store(true)
 	t := &Ticket{gate: g}
 	if bytes <= SmallBody {
 		return t, nil

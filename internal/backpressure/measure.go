@@ -53,9 +53,8 @@ func (g *Gate) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		busy := g.asked.Swap(false) || g.waits()
 		began := time.Now()
-		if busy || began.Sub(last) >= idleInterval {
+		if g.waits() || began.Sub(last) >= calmInterval {
 			if err := g.measure(ctx, partitions); err != nil && ctx.Err() == nil {
 				g.cfg.Logger.WarnContext(ctx, "cannot measure the lag; admitting all publishers", "error", err)
 			}
