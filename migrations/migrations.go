@@ -26,7 +26,7 @@ import (
 var files embed.FS
 
 // DefaultPartitions is how many partitions a database gets by default.
-const DefaultPartitions = 16
+const DefaultPartitions = 4
 
 // versionsTable keeps which migrations have been applied.
 const versionsTable = "badged.schema_migrations"

@@ -98,7 +98,7 @@ func hold(t *testing.T, database string, partition int) (release func()) {
 func TestAdmin(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
-	home := events.PartitionOf("ann", 16)
+	home := events.PartitionOf("ann", partitions)
 	publish(t, p, delivered("lunch", 1, `"ann"`))
 	connect(t, p.url, "ann").awaitTotal(1)
 
@@ -106,13 +106,13 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("the page is %d %s", status, page)
 	}
 	if status, answer := asAdmin(t, p, http.MethodGet, "v1/partitions", ""); status != http.StatusOK ||
-		strings.Count(answer, `"owner":"badged projector `) != 16 {
+		strings.Count(answer, `"owner":"badged projector `) != partitions {
 		t.Errorf("the partitions are %d %s", status, answer)
 	}
 	awaitAnswer(t, p, "processes", `"connections":{"websockets":1,`, 1)
 
 	writeLog(t, database, home, `"not an event"`)
-	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not in ann's partition
+	writeLog(t, database, (home+1)%partitions, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	awaitAnswer(t, p, "deadletters", `"reason"`, 2)
 	for id := 1; id <= 2; id++ {
 		_, answer := asAdmin(t, p, http.MethodGet, fmt.Sprintf("v1/deadletters?after=%d&limit=1", id-1), "")
@@ -266,7 +266,7 @@ func TestAdminBrowser(t *testing.T) {
 	database := newDatabase(t)
 	// Reconciliation would show clients the rows that are corrupted below.
 	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h")
-	ann, bob := events.PartitionOf("ann", 16), events.PartitionOf("bob", 16)
+	ann, bob := events.PartitionOf("ann", partitions), events.PartitionOf("bob", partitions)
 	if ann == bob {
 		t.Fatal("ann and bob must be in different partitions")
 	}
@@ -280,7 +280,7 @@ func TestAdminBrowser(t *testing.T) {
 	total(t, p, "busy", publishStories(t, p))
 	publishLate(t, p, database)
 	writeLog(t, database, ann, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
-	writeLog(t, database, (ann+1)%16, delivered("astray", 1, `"ann"`)) // a retry stores it in ann's partition
+	writeLog(t, database, (ann+1)%partitions, delivered("astray", 1, `"ann"`)) // a retry stores it in ann's partition
 	awaitAnswer(t, p, "deadletters", `"reason"`, 2)
 	sql(t, database, spoil, "bob")
 	hold(t, database, ann)

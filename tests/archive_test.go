@@ -91,7 +91,7 @@ func TestArchive(t *testing.T) {
 	}
 	cutLog(t, database)
 	out := must(t, archiving(database, dir)...)
-	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", 16))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
+	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", partitions))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
 		!strings.Contains(out, "3 events of 16 partitions archived in 2 files, ") {
 		t.Errorf("%d events are left; it prints %s", got, out)
 	}
@@ -132,7 +132,7 @@ func TestArchive(t *testing.T) {
 
 	other := newDatabase(t)
 	serve(t, other)
-	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", 16))+".00001.ndjson.zst")
+	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", partitions))+".00001.ndjson.zst")
 	if out := must(t, "load", file, "-q", "--json", "--database-url="+other); !strings.Contains(out, `"total_unread": 2`) {
 		t.Errorf("badged load prints %s", out)
 	}

@@ -99,8 +99,8 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	defer conn.Close(t.Context())
 	const lockClass = 0x62616467 // of the locks on partitions
 	ann, ben := "ann", "ben"
-	partition := events.PartitionOf(ann, 16)
-	if partition == events.PartitionOf(ben, 16) {
+	partition := events.PartitionOf(ann, partitions)
+	if partition == events.PartitionOf(ben, partitions) {
 		t.Fatal("both users are in one partition")
 	}
 	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock($1, $2)`, lockClass, partition); err != nil {

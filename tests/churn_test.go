@@ -320,7 +320,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 			logged[e.ID] = true
 		}
 		for _, e := range ledger.committed {
-			if slices.ContainsFunc(e.Data.UserIDs, func(user string) bool { return events.PartitionOf(user, 16) == partition }) {
+			if slices.ContainsFunc(e.Data.UserIDs, func(user string) bool { return events.PartitionOf(user, partitions) == partition }) {
 				committed[e.ID] = true
 			}
 		}
@@ -367,7 +367,7 @@ func TestFrozenInTheMiddleOfABatch(t *testing.T) {
     RETURN NULL;
 END $$`)
 	execute(t, holder, fmt.Sprintf(`CREATE TRIGGER pause AFTER UPDATE ON badged.%s_offsets
-FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(allUsers[0], 16))))
+FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(allUsers[0], partitions))))
 	publish(t, frozen, delivered("chat", 2, everyone))
 	awaitRow(t, watcher, `SELECT FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock'`)

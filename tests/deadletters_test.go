@@ -32,10 +32,10 @@ func writeLog(t *testing.T, database string, partition int, payload string) {
 func TestDeadLetters(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
-	home := events.PartitionOf("ann", 16)
+	home := events.PartitionOf("ann", partitions)
 	writeLog(t, database, home, `{"specversion":"1.0","id":"1","source":"s","type":"message.teleported","data":{}}`)
 	writeLog(t, database, home, `"not an event"`)
-	writeLog(t, database, (home+1)%16, delivered("astray", 1, `"ann"`)) // not in ann's partition
+	writeLog(t, database, (home+1)%partitions, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	position := publish(t, p, delivered("c", 1, `"ann"`))
 	if n := total(t, p, "ann", position); n != 1 {
 		t.Errorf("the total is %d", n)

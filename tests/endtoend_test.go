@@ -104,7 +104,7 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 		}
 	}
 	lag := must(t, "lag", "--database-url="+database)
-	if n := strings.Count(lag, "badged projector"); n != 16 {
+	if n := strings.Count(lag, "badged projector"); n != partitions {
 		t.Errorf("%d partitions have an owner:\n%s", n, lag)
 	}
 

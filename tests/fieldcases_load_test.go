@@ -130,7 +130,7 @@ func hotRoom(t *testing.T) {
 	}
 	newcomer.awaitTotal(2 * messages)
 	for partition := range 16 { // each is folded separately
-		total(t, p, members[slices.IndexFunc(members, func(id string) bool { return events.PartitionOf(id, 16) == partition })], position)
+		total(t, p, members[slices.IndexFunc(members, func(id string) bool { return events.PartitionOf(id, partitions) == partition })], position)
 	}
 	for group := range slices.Chunk(members, 1000) {
 		for i, n := range totals(t, p, group) {
@@ -149,7 +149,7 @@ func markAllReadStorm(t *testing.T) {
 	onlooker := newOnlooker(t, database)
 	ids, _ := users(1000)
 	ann := ids[0]
-	bob := ids[1+slices.IndexFunc(ids[1:], func(id string) bool { return events.PartitionOf(id, 16) == events.PartitionOf(ann, 16) })]
+	bob := ids[1+slices.IndexFunc(ids[1:], func(id string) bool { return events.PartitionOf(id, partitions) == events.PartitionOf(ann, partitions) })]
 	const conversations = 10_000
 	var backlog []string
 	for i := range conversations {

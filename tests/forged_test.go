@@ -21,7 +21,7 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 		Badge: pubsub.Badge{
 			UserID: user, Epoch: epoch, Version: version, Total: total, Categories: map[string]int64{"chat": total},
 		},
-		Partition: events.PartitionOf(user, 16), BaseVersion: 1,
+		Partition: events.PartitionOf(user, partitions), BaseVersion: 1,
 		Conversations: []pubsub.Conversation{{
 			ConversationID: "c", Unread: total, LastSeq: total, Level: "all", Category: "chat", Version: version,
 		}},

@@ -286,10 +286,13 @@ func must(t *testing.T, args ...string) string {
 	return stdout
 }
 
+// partitions are enough to tell one from another.
+const partitions = 16
+
 // newDatabase returns the URL of a migrated database.
 func newDatabase(t *testing.T) string {
 	return pgtest.NewDB(t, pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		cmd := exec.CommandContext(ctx, binary, "migrate", "up", "--database-url="+url)
+		cmd := exec.CommandContext(ctx, binary, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+url)
 		cmd.Env = environment()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("badged migrate up: %w\n%s", err, out)

@@ -33,7 +33,7 @@ func TestRebuild(t *testing.T) {
 	ann.awaitTotal(2)
 	bob.awaitTotal(1)
 	before := ann.epochOf()
-	partition := events.PartitionOf("ann", 16)
+	partition := events.PartitionOf("ann", partitions)
 	rebuild := func(args ...string) string {
 		t.Helper()
 		return must(t, append([]string{"rebuild", "-q", "--database-url=" + database, "--redis-url=" + redis.URL()}, args...)...)
@@ -110,10 +110,10 @@ func TestRebuildIsKilled(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
 	user := "ann"
-	for i := 0; events.PartitionOf(user, 16) == 0; i++ {
+	for i := 0; events.PartitionOf(user, partitions) == 0; i++ {
 		user = fmt.Sprint("ann-", i)
 	}
-	partition := events.PartitionOf(user, 16)
+	partition := events.PartitionOf(user, partitions)
 	ann := connect(t, p.url, user)
 	publish(t, p, delivered("lunch", 1, `"`+user+`"`))
 	ann.awaitTotal(1)

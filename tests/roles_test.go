@@ -36,7 +36,7 @@ func as(t *testing.T, database, role string) string {
 func granted(t *testing.T) (database string) {
 	t.Helper()
 	database = pgtest.NewServer(t).NewDB(t, pgtest.Template{})
-	must(t, "migrate", "up", "--database-url="+database)
+	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+database)
 	sql(t, database, `CREATE ROLE server LOGIN; CREATE ROLE publisher LOGIN; CREATE ROLE reader LOGIN`)
 	for _, role := range []string{"server", "publisher", "reader"} {
 		must(t, "migrate", "grant", role, role, "--database-url="+database)
@@ -234,7 +234,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 		t.Fatalf("the total is %d, want 1", n)
 	}
 	conn := connectTo(t, url)
-	home := events.Topic(events.PartitionOf("ann", 16))
+	home := events.Topic(events.PartitionOf("ann", partitions))
 	const row = `gen_random_uuid(), '{"stray": true}'`
 	statements := []string{
 		`INSERT INTO badged.` + home + ` (uuid, payload, transaction_id) VALUES (` + row + `, '99999999999')`,
@@ -325,7 +325,7 @@ SET search_path = trap, pg_temp, pg_catalog`)
 // stranger returns a user in another partition.
 func stranger(user string) string {
 	for i := 0; ; i++ {
-		if other := fmt.Sprint("u", i); events.PartitionOf(other, 16) != events.PartitionOf(user, 16) {
+		if other := fmt.Sprint("u", i); events.PartitionOf(other, partitions) != events.PartitionOf(user, partitions) {
 			return other
 		}
 	}

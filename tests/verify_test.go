@@ -162,7 +162,7 @@ func TestVerify(t *testing.T) {
 	must(t, "verify", "--user=bob", "--database-url="+database)
 
 	// Delete the folded events.
-	sql(t, database, fmt.Sprintf(`TRUNCATE badged.events_p%02d`, events.PartitionOf("ann", 16)))
+	sql(t, database, fmt.Sprintf(`TRUNCATE badged.events_p%02d`, events.PartitionOf("ann", partitions)))
 	out, stderr, code = command(t, "verify", "--database-url="+database)
 	if want := `user "ann": the row is present in the table, absent by the log` + "\n"; code != 1 || !strings.Contains(out, want) {
 		t.Errorf("with an empty log: exit %d\n%s%s", code, out, stderr)

@@ -117,7 +117,7 @@ func wrongCluster(t *testing.T) {
 // second.
 func killRepair(t *testing.T, database string) {
 	t.Helper()
-	homes := []int{events.PartitionOf("ann", 16), events.PartitionOf("bob", 16)}
+	homes := []int{events.PartitionOf("ann", partitions), events.PartitionOf("bob", partitions)}
 	slices.Sort(homes)
 	holder, watcher := connectTo(t, database), connectTo(t, database)
 	execute(t, holder, `BEGIN`)

@@ -40,7 +40,7 @@ func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
 
 type migrateUpCmd struct {
 	config.Database `embed:""`
-	Partitions      int `help:"Partitions of an empty database, 1 to 256; cannot be changed later. Default: 16." placeholder:"N"`
+	Partitions      int `help:"Partitions of an empty database, 1 to 256; cannot be changed later. Default: 4." placeholder:"N"`
 }
 
 // Validate implements kong's validation.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/traffic"
+	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -58,8 +59,8 @@ func TestServe(t *testing.T) {
 	if snapshot.Total != 1 || len(snapshot.Conversations) != 1 || snapshot.Conversations[0].FirstUnreadSeq != 7 {
 		t.Errorf("user show --json: %+v", snapshot)
 	}
-	if lag := mustDo(t, "lag", db); strings.Contains(lag, "none") || strings.Count(lag, "badged projector") != 16 {
-		t.Errorf("lag, with a server that folds 16 partitions:\n%s", lag)
+	if lag := mustDo(t, "lag", db); strings.Contains(lag, "none") || strings.Count(lag, "badged projector") != migrations.DefaultPartitions {
+		t.Errorf("lag, with a server that folds all partitions:\n%s", lag)
 	}
 	if code := server.stop(); code != exitDone {
 		t.Errorf("interrupted, it exits with %d:\n%s", code, server.err)

@@ -72,7 +72,7 @@ func openSingle(_ context.Context, r *rig, s scale) (*contest, error) {
 			product(compared+withOpen, singleLoad{r.binary, l, defaultPartitions, 20})
 		}
 	}
-	for _, partitions := range []int{1, 4, 64} {
+	for _, partitions := range []int{1, 16, 64} {
 		product(fmt.Sprintf("%s, %d partitions", rateSide(500), partitions), singleLoad{r.binary, loadOf(500), partitions, 0})
 	}
 	return contestOf(sides...)
@@ -81,7 +81,7 @@ func openSingle(_ context.Context, r *rig, s scale) (*contest, error) {
 func rateSide(rate int) string { return fmt.Sprintf("%d events/s", rate) }
 
 // defaultPartitions is the default of badged migrate up.
-const defaultPartitions = 16
+const defaultPartitions = 4
 
 // What single compares beside latency.
 const (
