@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are the metrics of a projector.
@@ -23,16 +24,17 @@ type Metrics struct {
 // NewMetrics returns metrics registered with r, or unregistered ones if r is
 // nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "projector", Name: name, Help: help})
+		return auto.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "projector", Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{
+		return auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "projector", Name: name, Help: help, Buckets: buckets,
 		})
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		return auto.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: name, Help: help,
 		}, []string{"partition"})
 	}
@@ -47,11 +49,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		batchEvents:  histogram("batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
 		batchSeconds: histogram("batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
 		delaySeconds: histogram("delay_seconds", "Seconds from the append of the oldest event of a batch to its commit.", prometheus.ExponentialBuckets(0.001, 2.5, 14)),
-		owned: prometheus.NewGauge(prometheus.GaugeOpts{
+		owned: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "partitions_owned", Help: "Partitions that this process folds.",
 		}),
 		owner: gauge("partition_owned", "1 for each partition that this process folds."),
-		deadLettersWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
+		deadLettersWaiting: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters neither retried nor discarded.",
 		}),
 		dedupRuns:        gauge("dedup_runs", "Sorted runs of event keys within the dedup window, by partition that this process folds. The filter of each is asked about each event."),
@@ -62,18 +64,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		lagEvents:        gauge("lag_events", "Unfolded events in the log, by partition that this process folds."),
 		lagSeconds:       gauge("lag_seconds", "Age in seconds of the oldest unfolded event, by partition that this process folds."),
 		dedupGeneration:  gauge("dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window."),
-		epochs: prometheus.NewCounterVec(prometheus.CounterOpts{
+		epochs: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "projector", Name: "epochs_begun_total",
 			Help: "Epochs that this process began, by reason: restart, because Postgres may have lost commits, or rewind, because it has lost some.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range []string{epochRestart, epochRewind} {
 		m.epochs.WithLabelValues(reason)
-	}
-	if r != nil {
-		r.MustRegister(m.epochs, m.folded, m.duplicates, m.deadLetters, m.fenced, m.failed, m.refused, m.updatesLost,
-			m.batchEvents, m.batchSeconds, m.delaySeconds, m.owned, m.owner, m.deadLettersWaiting, m.lagEvents, m.lagSeconds,
-			m.dedupGeneration, m.dedupRuns, m.dedupBlockKeys, m.dedupRunKeys, m.dedupFilterBytes, m.dedupUnfiltered)
 	}
 	return m
 }

@@ -5,14 +5,17 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/version"
 )
 
 // Exit codes.
@@ -108,4 +111,13 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		return exitFailed
 	}
 	return exitDone
+}
+
+// versionCmd is `badged version`.
+type versionCmd struct{}
+
+// Run prints the version, the Go version and the platform.
+func (versionCmd) Run(_ context.Context, streams Streams) error {
+	_, err := fmt.Fprintf(streams.Out, "badged %s (%s, %s/%s)\n", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
