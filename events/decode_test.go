@@ -1,12 +1,15 @@
 package events_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -303,6 +306,21 @@ func TestMessagesQuoteTexts(t *testing.T) {
 		e := events.Event{ID: "1", Source: "/chat", Type: events.Type(given), Data: events.Data{UserIDs: []string{"ann"}}}
 		if err, want := e.Validate(), "invalid event: type: "+want+" is not a type of event"; err == nil || err.Error() != want {
 			t.Errorf("%q:\n%v, want\n%s", given, err, want)
+		}
+	}
+}
+
+// Whatever bytes an event has, tables can hold the text of its error.
+func TestErrorsAreText(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same events in each run
+	valid := []byte(`{"specversion":"1.0","id":"1","source":"s","type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":1}}`)
+	for range 20_000 {
+		b := bytes.Clone(valid)
+		for range 1 + r.IntN(4) {
+			b[r.IntN(len(b))] = byte(r.IntN(256))
+		}
+		if _, err := events.Decode(b); err != nil && (!utf8.ValidString(err.Error()) || strings.Contains(err.Error(), "\x00")) {
+			t.Errorf("the error of %q is %q", b, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -9,12 +10,14 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store"
 )
 
-// FuzzLog writes anything that SQL accepts into the log, between two valid
-// events. The partition continues: the valid events count, and the other is
-// folded, or becomes a dead letter if it is not an event of this partition.
+// FuzzLog writes any row into the log, between two valid events. The partition
+// continues: the valid events count, and each of the row is folded, or becomes a
+// dead letter if it is not an event of this partition.
 func FuzzLog(f *testing.F) {
 	for _, bad := range badPayloads {
 		f.Add(bad.payload, `{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, []byte("0123456789abcdef"))
@@ -28,6 +31,13 @@ func FuzzLog(f *testing.F) {
 	} {
 		f.Add(foldtest.InLog(rest), ``, []byte{})
 	}
+	good := foldtest.InLog(`"type":"user.read_all","data":{"user_ids":["` + foldtest.User(0, 0) + `"]}`)
+	f.Add("["+good+`,{"bad":true},`+good+`,"\xff"]`, ``, []byte{})
+	packed := string(eventbatch.Pack(slices.Repeat([]string{good, `{"bad":true}`}, 20)))
+	f.Add(packed, ``, []byte{})
+	f.Add(packed[:len(packed)-9]+"\x00\xff"+packed[len(packed)-7:], ``, []byte{})
+	f.Add("["+good+`,{"\xc3\x28\x00":1}`, ``, []byte{})
+	f.Add(`{"specversion":"1.0","id":"`+"\xff\x00"+`"}`, ``, []byte{})
 	d := newDatabase(f)
 	p := d.projector.partitions[0]
 	f.Fuzz(func(t *testing.T, payload, metadata string, id []byte) {
@@ -35,8 +45,12 @@ func FuzzLog(f *testing.F) {
 		copy(key[:], id)
 		user := strangerIn(0)
 		d.append(t, foldtest.Deliver(user, 1, user))
+		var row []byte // null if it is empty
+		if payload != "" {
+			row = []byte(payload)
+		}
 		_, err := d.pool.Exec(t.Context(), `INSERT INTO badged.events_p00 (transaction_id, uuid, payload, metadata)
-VALUES (pg_current_xact_id(), $1, convert_to(nullif($2::text, ''), 'UTF8'), nullif($3::text, '')::json)`, key, payload, metadata)
+VALUES (pg_current_xact_id(), $1, $2, nullif($3::text, '')::json)`, key, row, metadata)
 		var refused *pgconn.PgError
 		if err != nil && !errors.As(err, &refused) {
 			t.Fatal(err)
@@ -51,8 +65,10 @@ VALUES (pg_current_xact_id(), $1, convert_to(nullif($2::text, ''), 'UTF8'), null
 		}
 		want := 0
 		if refused == nil {
-			if _, err := store.NewItem(&events.Record{Payload: []byte(payload)}, 0, foldtest.Partitions); err != nil {
-				want = 1
+			for _, r := range logread.Split(events.Record{Payload: row}, len(row)) {
+				if _, err := store.NewItem(&r, 0, foldtest.Partitions); err != nil {
+					want++
+				}
 			}
 		}
 		letters := d.lines(t, `DELETE FROM badged.dead_letters RETURNING reason`)
