@@ -41,7 +41,7 @@ func (d *database) tend(t testing.TB, p *partition) {
 }
 
 // smallSizes let a few keys be merged in many steps.
-var smallSizes = keys.Sizes{Blocks: 3, Segment: 5, Fanout: 2, Older: 1}
+var smallSizes = keys.Sizes{Blocks: 3, Segment: 5, Read: 2, Fanout: 2, Older: 1}
 
 // mergeSome does some steps of merging the keys of a partition, which is an
 // owner from then on. It reports whether there is more to do.

@@ -29,7 +29,7 @@ var migrated = pgtest.Template{Name: "migrated for keys", Build: func(ctx contex
 }}
 
 // small lets a few entries be merged in many steps.
-var small = Sizes{Blocks: 4, Segment: 6, Fanout: 2, Older: 1}
+var small = Sizes{Blocks: 4, Segment: 6, Read: 2, Fanout: 2, Older: 1}
 
 // database is a migrated database whose statements can be made to fail.
 type database struct {

@@ -29,9 +29,6 @@ type cursor struct {
 	entries []Entry
 }
 
-// readPages is how many pages of a run are read at once.
-const readPages = 256
-
 // beginMerge begins to merge runs of one generation.
 func (m *Merger) beginMerge(ctx context.Context, inputs []*run) error {
 	c := &merge{inputs: inputs}
@@ -105,7 +102,7 @@ func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	var first int64
 	var page []byte
 	c.entries = c.entries[:0]
-	rows, _ := m.Pool.Query(ctx, statements.Of(m.Window.partition, "read pages"), c.run.number, c.next, readPages)
+	rows, _ := m.Pool.Query(ctx, statements.Of(m.Window.partition, "read pages"), c.run.number, c.next, m.Sizes.Read)
 	tag, err := pgx.ForEachRow(rows, []any{&first, &page}, func() (err error) {
 		if c.entries, err = decode(c.entries, page); err != nil {
 			return corruptRun(m.Window.partition, c.run.number, err)
@@ -115,7 +112,7 @@ func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	if err != nil {
 		return err
 	}
-	c.ended = tag.RowsAffected() < readPages || first == math.MaxInt64
+	c.ended = tag.RowsAffected() < int64(m.Sizes.Read) || first == math.MaxInt64
 	c.next = first + 1
 	return nil
 }

@@ -38,6 +38,8 @@ type Sizes struct {
 	// Segment is the number of entries of a segment, written in one transaction.
 	// The next segment begins with another prefix.
 	Segment int
+	// Read is how many pages of a run are read at once.
+	Read int
 	// Fanout is how many runs of similar size are merged. Each key is written once
 	// for each size, and the filter of each run is asked about each event.
 	Fanout int
@@ -47,7 +49,7 @@ type Sizes struct {
 
 // SizesFor returns sizes for a window that takes about so much memory.
 func SizesFor(bytes int) Sizes {
-	return Sizes{Blocks: min(max(1024, bytes/8/recentBytes), 16_384), Segment: 1 << 18, Fanout: 8, Older: 4}
+	return Sizes{Blocks: min(max(1024, bytes/8/recentBytes), 16_384), Segment: 1 << 18, Read: 256, Fanout: 8, Older: 4}
 }
 
 // Step does one thing, which takes some tens of milliseconds, and reports

@@ -100,6 +100,32 @@ func TestRunsAreMergedOnce(t *testing.T) {
 	second.mustFold(t, 1, false, events...)
 }
 
+// A merge whose output another projector has given up ends without effect, even if
+// all of it was written.
+func TestRunThatWasGivenUpIsNotFinished(t *testing.T) {
+	d := newDatabase(t)
+	slow, other := d.newOwner(1<<20), d.newOwner(1<<20)
+	slow.load(t, 1)
+	events := slow.addRuns(t, 1, 4, 5)
+	for slow.merger.current == nil || slow.merger.current.read < 9 {
+		if _, err := slow.merger.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other.load(t, 1)
+	if _, err := other.merger.Step(t.Context()); err != nil { // it gives up what it finds unfinished
+		t.Fatal(err)
+	}
+	if _, err := slow.merger.Step(t.Context()); !errors.Is(err, ErrOutdated) {
+		t.Errorf("the merge ended with %v, want %v", err, ErrOutdated)
+	}
+	if got, want := d.runs(t), "dropped 9 live 4 live 5"; got != want {
+		t.Errorf("the runs are %s, want %s", got, want)
+	}
+	slow.load(t, 1)
+	slow.mustFold(t, 1, false, events...)
+}
+
 // Projectors that merge the same blocks at once take each block once.
 func TestBlocksAreMergedOnce(t *testing.T) {
 	d := newDatabase(t)
@@ -266,7 +292,7 @@ func TestFiltersKeepToTheirMemory(t *testing.T) {
 // Runs are merged when there are several of one size, and those of a completed
 // generation until few are left.
 func TestPlan(t *testing.T) {
-	sizes := Sizes{Blocks: 10, Segment: 100, Fanout: 3, Older: 2}
+	sizes := Sizes{Blocks: 10, Segment: 100, Read: 2, Fanout: 3, Older: 2}
 	for _, tc := range []struct {
 		name    string
 		present []int64
@@ -303,7 +329,7 @@ func TestPlan(t *testing.T) {
 func TestRunsStayFew(t *testing.T) {
 	d := newDatabase(t)
 	o := d.newOwner(1 << 24)
-	o.merger.Sizes = Sizes{Blocks: 10, Segment: 50, Fanout: 4, Older: 2}
+	o.merger.Sizes = Sizes{Blocks: 10, Segment: 50, Read: 2, Fanout: 4, Older: 2}
 	o.load(t, 1)
 	most := 0
 	for batch := range 200 {
