@@ -61,6 +61,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"user show":           {"user", "show", "ada"},
 		"user explain":        {"user", "explain", "ada"},
 		"lag":                 {"lag"},
+		"log":                 {"log"},
 		"verify":              {"verify", "--quiet"},
 		"rebuild":             {"rebuild", "--quiet"},
 		"archive":             {"archive", "--before=2026-01-31T00:00:00Z", "--to=" + filepath.Dir(file)},
