@@ -59,11 +59,17 @@ CREATE FUNCTION badged.%s(type text) RETURNS text[]
 	perType("may", "allowed_fields", func(t TypeInfo) []string { return slices.Concat(t.Required, t.Optional) })
 
 	var rows, plain, encoded []string
+	b.WriteString("\n-- Return the kind of a member of an event, or of its data; null for an unknown one.")
 	for i, of := range []reflect.Type{reflect.TypeFor[Envelope](), reflect.TypeFor[Data]()} {
-		isField, object := false, "event"
+		isField, object, kinds := false, "event", "attribute_kind"
 		if i == 1 {
-			isField, object = true, "data"
+			isField, object, kinds = true, "data", "field_kind"
 		}
+		fmt.Fprintf(&b, `
+CREATE FUNCTION badged.%s(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE name
+`, kinds)
 		for f := range of.Fields() {
 			name, optional, _ := strings.Cut(f.Tag.Get("json"), ",")
 			most, enum, required := f.Tag.Get("maxLength"), f.Tag.Get("enum"), !isField && optional == ""
@@ -94,6 +100,7 @@ CREATE FUNCTION badged.%s(type text) RETURNS text[]
 			if most == "" {
 				most = "NULL"
 			}
+			fmt.Fprintf(&b, "        WHEN '%s' THEN '%s'\n", name, kind)
 			rows = append(rows, fmt.Sprintf("        (%t, '%s', '%s', %t, %s, %s)", isField, name, kind, required, most, choices))
 			if isPlain != "" {
 				plain = append(plain, isPlain)
@@ -102,6 +109,7 @@ CREATE FUNCTION badged.%s(type text) RETURNS text[]
 				encoded = append(encoded, fmt.Sprintf(`        '"%s":%s`, name, text))
 			}
 		}
+		b.WriteString("    END;\n")
 	}
 	rows[0] = strings.Replace(rows[0], "NULL, NULL)", "NULL::integer, NULL::text[])", 1)
 	fmt.Fprintf(&b, `

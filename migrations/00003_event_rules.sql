@@ -97,6 +97,38 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'
     END::text[];
 
+-- Return the kind of a member of an event, or of its data; null for an unknown one.
+CREATE FUNCTION badged.attribute_kind(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE name
+        WHEN 'specversion' THEN 'text'
+        WHEN 'id' THEN 'text'
+        WHEN 'source' THEN 'text'
+        WHEN 'type' THEN 'text'
+        WHEN 'time' THEN 'text'
+        WHEN 'traceparent' THEN 'text'
+        WHEN 'tracestate' THEN 'text'
+        WHEN 'datacontenttype' THEN 'text'
+        WHEN 'dataschema' THEN 'text'
+        WHEN 'subject' THEN 'text'
+        WHEN 'data' THEN 'object'
+    END;
+
+CREATE FUNCTION badged.field_kind(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE name
+        WHEN 'conversation_id' THEN 'text'
+        WHEN 'user_ids' THEN 'users'
+        WHEN 'seq' THEN 'seq'
+        WHEN 'up_to_seq' THEN 'seq'
+        WHEN 'mentioned_user_ids' THEN 'mentions'
+        WHEN 'category' THEN 'text'
+        WHEN 'message_id' THEN 'text'
+        WHEN 'sender_id' THEN 'text'
+        WHEN 'level' THEN 'choice'
+        WHEN 'by_app' THEN 'flag'
+    END;
+
 -- Returns the members of an event, and those of its data, in the order of checks,
 -- with the most bytes that a text may have and the texts to choose from.
 CREATE FUNCTION badged.members()
@@ -281,7 +313,7 @@ DECLARE
     must     text[] := badged.required_fields(type);
     may      text[] := badged.allowed_fields(type);
     name     text;
-    kind     text;
+    kind     text; -- a variable, since an expression would keep Postgres from inlining read_problem
     value    jsonb;
     rule     record;
 BEGIN
@@ -291,20 +323,14 @@ BEGIN
     END IF;
 
     -- What cannot be read, in the order in which jsonb keeps names.
-    FOR name, value, kind IN
-        SELECT a.name, a.value, m.kind
-        FROM jsonb_each(event) WITH ORDINALITY AS a (name, value, i) LEFT JOIN badged.members() AS m ON NOT m.is_field AND m.name = a.name
-        ORDER BY a.i
-    LOOP
+    FOR name, value IN SELECT * FROM jsonb_each(event) LOOP
+        kind := badged.attribute_kind(name);
         message := badged.read_problem(name, kind, value);
         IF message IS NOT NULL THEN
             field := left(name, 128); RETURN NEXT;
         ELSIF name = 'data' THEN
-            FOR name, value, kind IN
-                SELECT f.name, f.value, m.kind
-                FROM jsonb_each(data) WITH ORDINALITY AS f (name, value, i) LEFT JOIN badged.members() AS m ON m.is_field AND m.name = f.name
-                ORDER BY f.i
-            LOOP
+            FOR name, value IN SELECT * FROM jsonb_each(data) LOOP
+                kind := badged.field_kind(name);
                 message := badged.read_problem(name, kind, value);
                 IF message IS NOT NULL THEN
                     field := left('data.' || name, 128); RETURN NEXT;
