@@ -60,10 +60,18 @@ func singleRate() scenario {
 		open: func(_ context.Context, r *rig, s scale) (*contest, error) {
 			cfg := stream.Config{Users: s.pick(10_000, 1000), Conversations: 20, Reads: 0.1, Repeats: 0.01, Skew: 0.8, Seed: 1}
 			one := driver{rival.Connections, 1}
-			return contestOf(
+			sides := []side{
 				r.counting(ours, "the binary, a request each", func(ctx context.Context) (way, error) { return r.remote(ctx, one.workers) }, one, cfg, s.duration),
 				r.counting(lua, "one EVALSHA a call", r.redis(func(ctx context.Context, url string) (way, error) { return rival.NewLua(ctx, url) }), one, cfg, s.duration),
-			)
+			}
+			if s.baseline != "" {
+				sides = append(sides, r.counting(ours+ofBaseline, "another binary", func(ctx context.Context) (way, error) {
+					defer func(present string) { r.binary = present }(r.binary)
+					r.binary = s.baseline
+					return r.remote(ctx, one.workers)
+				}, one, cfg, s.duration))
+			}
+			return contestOf(sides...)
 		},
 	}
 }

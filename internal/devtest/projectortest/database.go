@@ -133,10 +133,11 @@ func (d *Database) AppendAgo(t testing.TB, ago time.Duration, evs ...events.Even
 	d.AppendAt(t, foldtest.Noon.Add(-ago), evs...)
 }
 
-// AppendAt appends events with a time, which they get in a second statement: the
-// projector must not be woken for them before.
+// AppendAt appends events with a time, which they get in a second statement. It
+// stops the projector of Fold, which may look between the two.
 func (d *Database) AppendAt(t testing.TB, at time.Time, evs ...events.Event) {
 	t.Helper()
+	d.StopFolding()
 	receipt := d.Append(t, evs...)
 	for _, p := range receipt.Partitions {
 		d.Exec(t, `UPDATE badged.`+events.Topic(p)+` SET created_at = $1 WHERE transaction_id = $2::bigint::text::xid8`, at, receipt.TransactionID)
