@@ -78,6 +78,7 @@ func TestVerifyAndHealUnderLoad(t *testing.T) {
 			}
 		}
 	})
+	projectortest.Until(t, "a row of ann", func() bool { return len(d.Bus.Of(ann)) > 0 })
 	moved := map[events.Position]struct{}{}
 	for i := 0; i < 12 || len(moved) < 3; i++ {
 		projectortest.Await(t, d.Bus.Published, "an update")
