@@ -159,7 +159,7 @@ func watchOwners(ctx context.Context, t *testing.T, conn *pgx.Conn) (longest tim
 			t.Errorf("look for owners: %v", err)
 			return longest
 		}
-		for p := range 16 {
+		for p := range partitions {
 			first, without := since[p]
 			switch {
 			case slices.Contains(owned, p):
@@ -188,7 +188,7 @@ WHERE datname = current_database() AND application_name LIKE 'badged projector %
 // event was folded once, although frozen instances woke up after others had
 // taken their partitions.
 func TestOwnershipChurn(t *testing.T) {
-	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
+	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
 	f := &fleet{t: t, database: database, redis: redis.URL(), random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
 	f.start()
 	f.start()
@@ -198,7 +198,7 @@ func TestOwnershipChurn(t *testing.T) {
 	}
 	defer pool.Close()
 	onlooker := connectTo(t, database)
-	for owned := []int(nil); len(owned) < 16; {
+	for owned := []int(nil); len(owned) < partitions; {
 		if err := onlooker.QueryRow(t.Context(), ownersSQL).Scan(new(time.Time), &owned); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 
 	truth := tally{}
 	conn := connectTo(t, f.database)
-	for partition := range 16 {
+	for partition := range partitions {
 		rows, err := conn.Query(t.Context(), `SELECT payload FROM badged.`+events.Topic(partition)+` AS log ORDER BY log.transaction_id, log."offset"`)
 		if err != nil {
 			t.Fatal(err)
@@ -355,7 +355,7 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 // once, and when the instance wakes up the batch counts once.
 func TestFrozenInTheMiddleOfABatch(t *testing.T) {
 	t.Parallel()
-	database, redis := pgtest.NewServer(t).NewDB(t, pgtest.Template{}), newRedis(t)
+	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
 	args := []string{"--redis-url=" + redis.URL(), "--roles=api,projector"}
 	frozen := serve(t, database, args...)
 	everyone := `"` + strings.Join(allUsers, `","`) + `"`

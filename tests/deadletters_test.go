@@ -76,7 +76,7 @@ func TestDeadLetters(t *testing.T) {
 func TestLogCommand(t *testing.T) {
 	database := newDatabase(t)
 	p := serve(t, database)
-	home := events.PartitionOf("ann", 16)
+	home := events.PartitionOf("ann", partitions)
 	writeLog(t, database, home, `"not an event"`)
 	writeLog(t, database, home, "no JSON")
 	batch := "[" + delivered("c", 1, `"ann"`) + "," + delivered("d", 1, `"ann"`) + "]"

@@ -129,7 +129,7 @@ func hotRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	newcomer.awaitTotal(2 * messages)
-	for partition := range 16 { // each is folded separately
+	for partition := range partitions { // each is folded separately
 		total(t, p, members[slices.IndexFunc(members, func(id string) bool { return events.PartitionOf(id, partitions) == partition })], position)
 	}
 	for group := range slices.Chunk(members, 1000) {

@@ -289,17 +289,20 @@ func must(t *testing.T, args ...string) string {
 // partitions are enough to tell one from another.
 const partitions = 16
 
-// newDatabase returns the URL of a migrated database.
-func newDatabase(t *testing.T) string {
-	return pgtest.NewDB(t, pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
+// migrated is a database with that many partitions.
+func migrated() pgtest.Template {
+	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
 		cmd := exec.CommandContext(ctx, binary, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+url)
 		cmd.Env = environment()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("badged migrate up: %w\n%s", err, out)
 		}
 		return nil
-	}})
+	}}
 }
+
+// newDatabase returns the URL of a migrated database.
+func newDatabase(t *testing.T) string { return pgtest.NewDB(t, migrated()) }
 
 // newRedis returns a new Redis for this test.
 func newRedis(t *testing.T) *privateredis.Server {
