@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/projector/deadletters"
 )
 
@@ -25,7 +26,7 @@ type DeadLetter struct {
 // NewDeadLetter returns l in the form for operators.
 func NewDeadLetter(l deadletters.Letter) DeadLetter {
 	letter := DeadLetter{ID: l.ID, Partition: l.Partition, Position: l.Place.String(), Payload: l.Payload, Reason: l.Reason, At: l.At.UTC()}
-	if !json.Valid(l.Payload) {
+	if !eventbatch.IsJSON(l.Payload) {
 		letter.Payload, letter.Raw = nil, base64.StdEncoding.EncodeToString(l.Payload)
 	}
 	return letter

@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/projector/logview"
 )
 
@@ -82,7 +83,7 @@ func newLogLine(partition int, r *events.Record) logLine {
 	if r.Damage != nil {
 		l.Damage = r.Damage.Error()
 	}
-	if json.Valid(r.Payload) {
+	if eventbatch.IsJSON(r.Payload) {
 		l.Event = r.Payload
 	} else {
 		l.Payload = r.Payload

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -25,7 +26,8 @@ const (
 	// MaxBytes is the most bytes of several events, and of compressed ones, as
 	// JSON. A single event that is not compressed may have MaxRow.
 	MaxBytes = 1 << 20
-	// MaxRow is the most bytes of a row as it is stored.
+	// MaxRow is the most bytes of a row as it is stored, and the most memory that
+	// decompressing it takes.
 	MaxRow = 8 << 20
 )
 
@@ -53,7 +55,9 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 })
 
 var decoder = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxBytes), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
+	// Encoders that stream declare windows of up to 8 MiB, however little they have
+	// compressed.
+	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxRow), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err) // the options are constants
 	}
@@ -97,13 +101,22 @@ func Plain(row []byte) ([]byte, error) {
 		return row, nil
 	}
 	text, err := decoder().DecodeAll(row, nil)
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(text) > MaxBytes {
 		return nil, fmt.Errorf("the row has more than %d bytes when decompressed", MaxBytes)
+	}
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return nil, fmt.Errorf("the row cannot be decompressed: it needs a window of more than %d bytes", MaxRow)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the row cannot be decompressed: %w", err)
 	}
 	return text, nil
+}
+
+// IsJSON reports whether a text is one JSON value. Unlike [json.Valid] it refuses
+// invalid UTF-8, as Postgres and most parsers do.
+func IsJSON(text []byte) bool {
+	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true))
 }
 
 // Unpack returns the events of a row, at least one, without checking them: each

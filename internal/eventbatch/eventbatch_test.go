@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 )
 
 // someEvents returns n events as badged encodes them.
@@ -52,6 +53,29 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// streamed compresses a text of unknown length, as command lines and most
+// libraries do: the frame declares the window of the encoder.
+func streamed(t *testing.T, text []byte, window int) []byte {
+	t.Helper()
+	var row bytes.Buffer
+	e, err := zstd.NewWriter(&row, zstd.WithWindowSize(window))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{text[:1], text[1:]} {
+		if _, err := e.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return row.Bytes()
+}
+
 func TestUnpackOtherForms(t *testing.T) {
 	for name, tc := range map[string]struct {
 		row  string
@@ -59,6 +83,7 @@ func TestUnpackOtherForms(t *testing.T) {
 	}{
 		"one event":             {`{"a":[1,2]}`, []string{`{"a":[1,2]}`}},
 		"one compressed event":  {string(encoder().EncodeAll([]byte(`{"a":1}`), nil)), []string{`{"a":1}`}},
+		"a streamed event":      {string(streamed(t, []byte(`{"a":1}`), 8<<20)), []string{`{"a":1}`}},
 		"no JSON":               {`what`, []string{`what`}},
 		"nothing":               {``, []string{``}},
 		"white space":           {" \n[ {\"a\": 1} ,\t2 ]\r\n", []string{`{"a": 1}`, `2`}},
@@ -78,6 +103,7 @@ func TestUnpackRefuses(t *testing.T) {
 	good := Pack(someEvents(100))
 	damaged := bytes.Clone(good)
 	damaged[len(damaged)/2] ^= 0x55
+	someText := []byte(strings.Join(someEvents(10), "\n"))
 	zeros := func(n int) []byte { return encoder().EncodeAll(make([]byte, n), nil) }
 	for name, tc := range map[string]struct {
 		row  []byte
@@ -87,6 +113,9 @@ func TestUnpackRefuses(t *testing.T) {
 		"a row that ends too early":  {good[:len(good)-10], "the row cannot be decompressed"},
 		"a magic number only":        {magic, "the row cannot be decompressed"},
 		"a decompression bomb":       {zeros(1 << 30), "more than 1048576 bytes when decompressed"},
+		"a streamed bomb":            {streamed(t, make([]byte, 64<<20), 4<<20), "more than 1048576 bytes when decompressed"},
+		"a streamed row that ends":   {streamed(t, someText, 4<<20)[:40], "the row cannot be decompressed: unexpected EOF"},
+		"a window of 16 MiB":         {streamed(t, someText, 16<<20), "it needs a window of more than 8388608 bytes"},
 		"many frames":                {bytes.Repeat(zeros(1<<20), 3), "more than 1048576 bytes when decompressed"},
 		"a plain row of 1 MiB":       {[]byte(`["` + strings.Repeat("a", MaxBytes) + `"]`), "the batch has 1048580 bytes"},
 		"1,001 events":               {[]byte(`[1` + strings.Repeat(",1", 1000) + `]`), "more than 1000 events"},
@@ -104,6 +133,17 @@ func TestUnpackRefuses(t *testing.T) {
 				t.Errorf("%d events, error %v; want %q", len(events), err, tc.want)
 			}
 		})
+	}
+}
+
+func TestIsJSON(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"a":1,"a":[2]}`: true, " 1\n": true, `"\u0000"`: true,
+		"": false, `{`: false, `1 2`: false, "\"\xff\"": false,
+	} {
+		if got := IsJSON([]byte(text)); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
 	}
 }
 

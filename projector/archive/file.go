@@ -13,11 +13,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
 )
 
 // Record is a row of the log.
@@ -84,7 +84,7 @@ func appendRecord(b []byte, r *Record) []byte {
 
 // isLine reports whether a payload is read from a line as it was written.
 func isLine(payload []byte) bool {
-	return jsontext.Value(payload).IsValid(jsontext.AllowDuplicateNames(true)) && len(bytes.TrimSpace(payload)) == len(payload)
+	return eventbatch.IsJSON(payload) && len(bytes.TrimSpace(payload)) == len(payload)
 }
 
 func appendLine(b, text []byte) []byte {

@@ -224,7 +224,7 @@ var mutants = []mutant{
 	{"late rows are moved by event", []edit{{readFile, "if r.Index == 0 {", "if r.Index >= 0 {"}}, pages},
 	{"a compressed row is taken for JSON", []edit{{packFile, "if !bytes.HasPrefix(row, magic) {", "if len(row) > 0 {"}}, pages},
 	{"rows of any size are read", []edit{{packFile, "CASE WHEN octet_length(payload) <= 8388608 THEN payload END", "payload"}}, pages},
-	{"rows are decompressed to any size", []edit{{packFile, "zstd.WithDecoderMaxMemory(MaxBytes)", "zstd.WithDecoderMaxMemory(4 << 30)"}}, packing},
+	{"rows are decompressed to any size", []edit{{packFile, "zstd.WithDecoderMaxMemory(MaxRow)", "zstd.WithDecoderMaxMemory(4 << 30)"}}, packing},
 	{"a dead letter has the index of the next event", []edit{{batchFile, "d.record.Index, d.record.UUID", "d.record.Index+1, d.record.UUID"}}, letters},
 	{"a replay folds the events beside a dead letter only", []edit{{"projector/replay/snapshot.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
