@@ -91,7 +91,7 @@ func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 func TestPgBouncerInSessionMode(t *testing.T) {
 	database := pgtest.NewDB(t, pgtest.Template{})
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 60")
-	must(t, "migrate", "up", "--database-url="+through)
+	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+through)
 	if said, code := checkConnect(t, "--database-url="+through); code != 0 || !strings.Contains(said, "behind a session pooler") {
 		t.Errorf("config check exits with %d and prints\n%s", code, said)
 	}

@@ -54,7 +54,7 @@ func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
 // and every user gets every message.
 func wrongCluster(t *testing.T) {
 	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
-	original, restored := from.NewDB(t, pgtest.Template{}), to.NewDB(t, pgtest.Template{})
+	original, restored := from.NewDB(t, migrated()), to.NewDB(t, pgtest.Template{})
 
 	before := connectTo(t, original)
 	execute(t, before, `DO $$ BEGIN FOR i IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`)

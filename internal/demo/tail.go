@@ -25,8 +25,7 @@ type entry struct {
 	// Users are the users of the event.
 	Users []string `json:"users"`
 
-	transactionID int64
-	key           string
+	key string
 }
 
 // tail reads the end of the log across partitions. A message to a group is in
@@ -109,17 +108,20 @@ func (t *tail) isNew(r row) bool {
 	return true
 }
 
-// merged joins the entries of one event from several partitions.
+// merged joins the entries of one event from several partitions. Their users
+// differ, and so may their transactions, since the projector moves late rows. A
+// repetition of the event has the same users, and stays an entry.
 func merged(entries []entry) []entry {
 	all := entries[:0]
 	places := map[string]int{}
 	for _, e := range entries {
-		name := fmt.Sprint(e.transactionID, " ", e.key)
-		if i, again := places[name]; again {
+		i, known := places[e.key]
+		again := func(user string) bool { return slices.Contains(all[i].Users, user) }
+		if known && !slices.ContainsFunc(e.Users, again) {
 			all[i].Users = append(all[i].Users, e.Users...)
 			continue
 		}
-		places[name] = len(all)
+		places[e.key] = len(all)
 		all = append(all, e)
 	}
 	return all
@@ -127,8 +129,8 @@ func merged(entries []entry) []entry {
 
 func notUnderstood(at events.Place, err error) entry {
 	return entry{
-		Position: at.String(), transactionID: at.TransactionID,
-		Summary: "not understood: " + err.Error(), key: at.String(), Users: []string{},
+		Position: at.String(),
+		Summary:  "not understood: " + err.Error(), key: at.String(), Users: []string{},
 	}
 }
 
@@ -137,7 +139,7 @@ func newEntry(at events.Place, payload []byte) entry {
 	if err != nil {
 		return notUnderstood(at, err)
 	}
-	e := entry{Position: at.String(), transactionID: at.TransactionID}
+	e := entry{Position: at.String()}
 	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
 	e.Summary, e.key, e.Users = summarize(&ev), ev.Key().String(), ev.Data.UserIDs
 	return e

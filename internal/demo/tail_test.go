@@ -47,6 +47,31 @@ func TestTailShowsAGroupMessageOnce(t *testing.T) {
 	}
 }
 
+// The rows of one event are in different transactions once the projector has
+// moved one of them. What is published again is an entry of its own.
+func TestTailShowsAMovedGroupMessageOnce(t *testing.T) {
+	f := newFixture(t)
+	end := &tail{pool: f.pool, partitions: partitions}
+	read(t, end, 3)
+	e := events.Event{ID: "1", Source: eventSource, Type: events.MessageDelivered, Data: events.Data{
+		ConversationID: "design-crew", Seq: 1, SenderID: "ada", UserIDs: []string{"ben", "chloe", "dev"},
+	}}
+	appendEvent := func() {
+		if _, err := f.log.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendEvent()
+	f.exec(t, `UPDATE badged.`+events.Topic(f.log.PartitionOf("ben"))+` SET transaction_id = pg_current_xact_id()`)
+	appendEvent()
+	entries := read(t, end, 2)
+	for _, e := range entries {
+		if len(e.Users) != 3 {
+			t.Errorf("an entry has the users %v", e.Users)
+		}
+	}
+}
+
 func TestTailStartsNearTheEnd(t *testing.T) {
 	f := newFixture(t)
 	for range 40 {
