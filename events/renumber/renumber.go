@@ -207,6 +207,7 @@ type StoredPlace struct {
 func StoredPlaces() []StoredPlace {
 	return []StoredPlace{
 		{Table: "badged.dead_letters", partition: "partition_id", event: true},
+		{Table: "badged.settled_letters", partition: "partition_id", event: true},
 		{Table: "badged.dedup_generations", partition: "partition_id"},
 		{Table: "badged.baselines", partition: "partition_id"},
 		{Table: "badged.late_folds", partition: "partition_id"},

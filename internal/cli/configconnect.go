@@ -166,7 +166,7 @@ JOIN (VALUES ('.', 'SELECT'),
     ('^events_p[0-9]+$', 'INSERT'), ('^events_p[0-9]+_offsets$', 'UPDATE'),
     ('^(users|conversations)_p[0-9]+$', 'INSERT'), ('^(users|conversations)_p[0-9]+$', 'UPDATE'),
     ('^dedup_(blocks|pages)_p[0-9]+$', 'INSERT'), ('^dedup_(blocks|pages)_p[0-9]+$', 'DELETE'), ('^(dedup_runs|partitions)$', 'UPDATE'),
-    ('^(audit|audit_ends|dead_letters|dedup_filters|dedup_generations|dedup_runs|expiry_progress|jobs|healed_users|samples)$', 'INSERT'),
+    ('^(audit|audit_ends|dead_letters|dedup_filters|dedup_generations|dedup_runs|expiry_progress|jobs|healed_users|samples|settled_letters)$', 'INSERT'),
     ('^(dead_letters|dedup_filters|dedup_runs|expiry_progress|healed_users|samples)$', 'DELETE')) AS n (tables, privilege)
   ON c.relname ~ n.tables
 WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')

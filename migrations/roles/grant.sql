@@ -54,7 +54,7 @@ BEGIN
     IF kind = 'server' THEN
         FOREACH granted IN ARRAY ARRAY[
             'UPDATE ON badged.partitions',
-            'INSERT ON badged.dedup_generations',
+            'INSERT ON badged.dedup_generations, badged.settled_letters',
             'INSERT, UPDATE, DELETE ON badged.dedup_runs',
             'INSERT, DELETE ON badged.dead_letters, badged.dedup_filters, badged.rebuilt_partitions, badged.samples',
             'INSERT, UPDATE, DELETE ON badged.healed_users, badged.expiry_progress',

@@ -12,4 +12,11 @@ ORDER BY id
 SELECT {columns} FROM badged.dead_letters WHERE id = $1
 
 -- name: remove a dead letter
-DELETE FROM badged.dead_letters WHERE id = $1 RETURNING {columns}
+-- Its place stays, for replays.
+WITH removed AS (
+    DELETE FROM badged.dead_letters WHERE id = $1 RETURNING *
+), settled AS (
+    INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", index)
+    SELECT partition_id, transaction_id, "offset", index FROM removed
+)
+SELECT {columns} FROM removed

@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector/deadletters"
 )
 
@@ -83,6 +84,37 @@ func TestRetryADeadLetter(t *testing.T) {
 	}
 	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
 		t.Errorf("retried again: %v", err)
+	}
+}
+
+// An event that an earlier release could not decode, and this one can, stays out of
+// replays where it was put aside, once it is discarded or retried too.
+func TestReplaysAfterDeadLettersAreSettled(t *testing.T) {
+	for name, settle := range map[string]func(*deadletters.Letters, int64) error{
+		"discarded": func(l *deadletters.Letters, id int64) error { _, err := l.Discard(t.Context(), id); return err },
+		"retried":   func(l *deadletters.Letters, id int64) error { _, err := l.Retry(t.Context(), id); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := projectortest.New(t)
+			ann := foldtest.User(0, 0)
+			event, err := foldtest.Deliver("a", 1, ann).MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.InsertPayload(t, `{}`)
+			d.Append(t, foldtest.Deliver("b", 1, ann))
+			d.Fold(t)
+			for _, table := range []string{"events_p00", "dead_letters"} {
+				d.Exec(t, `UPDATE badged.`+table+` SET payload = $1 WHERE payload = '{}'`, event)
+			}
+			replaytest.Verify(t, d.Pool, d.Log, ann)
+			letters := deadletters.New(d.Pool, d.Log)
+			if err := settle(letters, theDeadLetter(t, letters).ID); err != nil {
+				t.Fatal(err)
+			}
+			d.Fold(t)
+			replaytest.Verify(t, d.Pool, d.Log, ann)
+		})
 	}
 }
 

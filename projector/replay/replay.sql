@@ -59,8 +59,10 @@ LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pN
 SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
 SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
 
--- name: read the dead letters
+-- name: read the places of dead letters
 SELECT transaction_id::text::bigint, "offset", index FROM badged.dead_letters WHERE partition_id = $1
+UNION ALL
+SELECT transaction_id::text::bigint, "offset", index FROM badged.settled_letters WHERE partition_id = $1
 
 -- name: folded after
 -- True of a record that is folded at the cursor $3, $4, $5 and comes after the

@@ -25,8 +25,9 @@ type Snapshot struct {
 	Partition, Partitions int
 	// Cursor is up to where the tables are folded.
 	logread.Cursor
-	// Buried are the records that wait as dead letters. They are not in the
-	// tables, even if this release could decode them.
+	// Buried are the records that became dead letters, also those that were retried
+	// or discarded since. They are not in the tables, even if this release could
+	// decode them.
 	Buried map[events.Place]struct{}
 	// Generations are the places where key generations begin.
 	Generations []store.Generation
@@ -72,7 +73,7 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
 		return err
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Get("read the dead letters"), in.Partition)
+	rows, _ := in.Tx.Query(ctx, statements.Get("read the places of dead letters"), in.Partition)
 	var p events.Place
 	in.Buried = map[events.Place]struct{}{}
 	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index}, func() error {
@@ -106,8 +107,8 @@ func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	return nil
 }
 
-// errBuried is why a record that waits as a dead letter is not folded.
-var errBuried = errors.New("the event is a dead letter")
+// errBuried is why a record that became a dead letter is not folded.
+var errBuried = errors.New("the event became a dead letter")
 
 // Item decodes a record as a batch does. The error is the reason why it is not
 // folded.
