@@ -312,7 +312,7 @@ func TestMessagesQuoteTexts(t *testing.T) {
 
 // Whatever bytes an event has, tables can hold the text of its error.
 func TestErrorsAreText(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same events in each run
+	r := rand.New(rand.NewPCG(1, 2)) // the same events in each run
 	valid := []byte(`{"specversion":"1.0","id":"1","source":"s","type":"message.delivered","data":{"conversation_id":"c","user_ids":["ann"],"seq":1}}`)
 	for range 20_000 {
 		b := bytes.Clone(valid)

@@ -204,7 +204,7 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 		if len(b.From.Pending) > 0 {
 			move = t.moveAppendedSQL
 		}
-		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, len(b.Items)+len(b.Dead)).QueryRow(func(row pgx.Row) error {
+		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, len(b.Items)+len(b.Dead)).QueryRow(func(row pgx.Row) error { //nolint:gosec // ids are not negative
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}
