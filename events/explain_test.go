@@ -29,7 +29,7 @@ func (p plan) walk(visit func(plan)) {
 	}
 }
 
-// Reading costs a stock subscriber what it reads, at any backlog: it scans the
+// Reading costs a subscriber, stock or not, what it reads, at any backlog: it scans the
 // primary key in order from the position, without a sort and without
 // discarding rows. This holds for generic and for custom plans.
 func TestSubscribingIsAnIndexRangeScan(t *testing.T) {
@@ -50,19 +50,27 @@ SELECT (100 + n / 100)::text::xid8, gen_random_uuid(), '{"data": {"user_ids": ["
 UPDATE badged.events_p00_offsets SET last_processed_transaction_id = '300', offset_acked = 20050;
 ANALYZE badged.events_p00, badged.events_p00_offsets`)
 
-	query := events.NewSchema(100).SelectQuery(events.Topic(0), "projector", events.NewOffsets()).Query
-	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		t.Run(mode, func(t *testing.T) {
-			exec(`SET plan_cache_mode = ` + mode)
-			exec(`DEALLOCATE ALL`)
-			exec(`PREPARE query (text) AS ` + query)
-			var text string
-			if err := conn.QueryRow(t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE query ('projector')`,
-				pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
-				t.Fatal(err)
-			}
-			checkRangeScan(t, text)
-		})
+	for name, query := range map[string]struct{ prepare, execute string }{
+		"stock subscriber": {
+			`(text) AS ` + events.NewSchema(100).SelectQuery(events.Topic(0), "projector", events.NewOffsets()).Query, `('projector')`,
+		},
+		"subscriber": {
+			`(bigint, bigint, bigint, bigint, bigint[]) AS ` + events.PageSQL(events.Topic(0)), `(300, 20050, 500, 40000, '{}')`,
+		},
+	} {
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			t.Run(name+" "+mode, func(t *testing.T) {
+				exec(`SET plan_cache_mode = ` + mode)
+				exec(`DEALLOCATE ALL`)
+				exec(`PREPARE query ` + query.prepare)
+				var text string
+				if err := conn.QueryRow(t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE query `+query.execute,
+					pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+					t.Fatal(err)
+				}
+				checkRangeScan(t, text)
+			})
+		}
 	}
 }
 

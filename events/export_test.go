@@ -15,3 +15,6 @@ var (
 	DecodeOwn = decodeOwn
 	DecodeAny = decode
 )
+
+// PageSQL is what a [Subscriber] reads with.
+func PageSQL(topic string) string { return pageSQL(topic) }

@@ -136,16 +136,15 @@ func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row
 	if err != nil {
 		return row, err
 	}
-	const contentType = "content-type"
 	if row.Msg.Metadata == nil { // JSON null
 		row.Msg.Metadata = message.Metadata{}
 	}
 	switch text, err := eventbatch.Plain(row.Msg.Payload); {
 	case err != nil:
-		row.Msg.Metadata.Set(contentType, "application/octet-stream")
+		row.Msg.Metadata.Set(MetadataContentType, "application/octet-stream")
 	case eventbatch.IsBatch(text):
 		row.Msg.Payload = text
-		row.Msg.Metadata.Set(contentType, eventbatch.ContentType)
+		row.Msg.Metadata.Set(MetadataContentType, eventbatch.ContentType)
 	default:
 		row.Msg.Payload = text
 	}

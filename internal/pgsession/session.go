@@ -27,11 +27,19 @@ func OpenSession(ctx context.Context, cfg *pgx.ConnConfig, application string) (
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	if _, err := conn.Exec(ctx, watchSessionSQL); err != nil {
+	if err := Watch(ctx, conn); err != nil {
 		CloseSession(ctx, conn)
-		return nil, fmt.Errorf("set up the session: %w", err)
+		return nil, err
 	}
 	return conn, nil
+}
+
+// Watch makes Postgres end a session within half a minute if its host vanishes.
+func Watch(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, watchSessionSQL); err != nil {
+		return fmt.Errorf("set up the session: %w", err)
+	}
+	return nil
 }
 
 // CloseSession releases the locks of a session and closes it, also if ctx is

@@ -1,0 +1,424 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/pgsession"
+)
+
+// Metadata of the messages of a [Subscriber]. Messages of traced events also have
+// traceparent and tracestate.
+const (
+	// MetadataContentType is [ContentType] for a valid event, and
+	// application/octet-stream for anything else.
+	MetadataContentType = "content-type"
+	// MetadataPartition is the number of the partition, such as "3".
+	MetadataPartition = "badged-partition"
+	// MetadataPlace is the place of the event, as [Place.String] writes it.
+	MetadataPlace = "badged-place"
+	// MetadataDamage says why the payload is no valid event. The projector makes a
+	// dead letter of it.
+	MetadataDamage = "badged-damage"
+)
+
+// ContentType is the media type of an event.
+const ContentType = "application/cloudevents+json"
+
+// SubscriberConfig configures a [Subscriber].
+type SubscriberConfig struct {
+	// ConsumerGroup names the position that subscribers share. It is required, has
+	// at most 255 characters, and is not [ProjectorGroup].
+	ConsumerGroup string
+	// PollInterval is the pause when there is nothing to deliver, and between
+	// attempts to take over from another subscriber of the group; 0 means 100 ms.
+	PollInterval time.Duration
+	// ResendInterval is the pause before a message that was not acknowledged
+	// comes again; 0 means 1 s.
+	ResendInterval time.Duration
+	// RetryInterval is the pause after an error; 0 means 1 s.
+	RetryInterval time.Duration
+	// Logger gets errors of the database, after which the subscriber tries again;
+	// nil means none.
+	Logger watermill.LoggerAdapter
+}
+
+// Subscriber is a watermill [message.Subscriber] of what is folded, in the order of
+// folding. A message is one event, as CloudEvents JSON; its UUID is [Event.Key], which
+// is the same in each partition that has users of the event.
+//
+// Events come when the projector has folded them, so a subscriber misses none and
+// waits for no open transaction but those that hold its events. Where no projector
+// runs, nothing comes. A payload that is no valid event comes with
+// [MetadataDamage], empty if its row is too large.
+//
+// Each message comes at least once. The position of the consumer group moves when
+// all events of a row of the log, at most 1,000, are acknowledged. After a restart
+// the events of the last row, or, after a crash of Postgres, of the rows of the last
+// second, come again.
+//
+// Of the subscribers of a group to a topic one gets the messages. It holds an
+// advisory lock, in a session of its own. When it stops, another takes over, within
+// half a minute if its host vanished. This does not work behind a pooler of
+// transactions. Stock subscribers do not know the lock: use another group for them.
+//
+// It is safe for concurrent use.
+type Subscriber struct {
+	log *Log
+	cfg SubscriberConfig
+
+	closing context.Context // done once Close is called
+	close   context.CancelFunc
+	mu      sync.Mutex // orders Add and Wait
+	running sync.WaitGroup
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+// NewSubscriber returns a subscriber to log. Close it to end its subscriptions.
+func NewSubscriber(log *Log, cfg SubscriberConfig) (*Subscriber, error) {
+	switch cfg.ConsumerGroup {
+	case "":
+		return nil, errors.New("a subscriber needs a consumer group")
+	case ProjectorGroup:
+		return nil, fmt.Errorf("the consumer group %q is the projector's: choose another", ProjectorGroup)
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{{&cfg.PollInterval, 100 * time.Millisecond}, {&cfg.ResendInterval, time.Second}, {&cfg.RetryInterval, time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.unset
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = watermill.NopLogger{}
+	}
+	s := &Subscriber{log: log, cfg: cfg}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// SubscribeInitialize stores the position of the consumer group in a topic, which is
+// the start of the log if it has none. From then on, archiving keeps what the group
+// has not read. Subscribe does it too.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	return s.initialize(s.closing, topic)
+}
+
+func (s *Subscriber) initialize(ctx context.Context, topic string) error {
+	if _, err := s.log.partitionOfTopic(topic); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	if _, err := s.log.pool.Exec(ctx, `INSERT INTO `+offsetsTable(topic)+` (consumer_group, offset_acked, last_processed_transaction_id)
+VALUES ($1, 0, '0') ON CONFLICT DO NOTHING`, s.cfg.ConsumerGroup); err != nil {
+		return fmt.Errorf("subscribe to topic %s: store the position of consumer group %s: %w", topic, s.cfg.ConsumerGroup, notMigrated(err))
+	}
+	return nil
+}
+
+// Subscribe delivers the events of a topic, which is [Topic] of a partition, from the
+// position of the consumer group on. The next message comes when the one before is
+// acknowledged. The channel is closed when ctx is done, which is the context of all
+// messages, or Close is called.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.initialize(ctx, topic); err != nil {
+		return nil, err
+	}
+	partition, err := s.log.partitionOfTopic(topic)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		return nil, fmt.Errorf("subscribe to topic %s: the subscriber is closed", topic)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closing, cancel) //nolint:contextcheck // Close ends subscriptions of any context
+	sub := &subscription{
+		Subscriber: s, partition: partition, topic: topic,
+		out: make(chan *message.Message),
+	}
+	s.running.Go(func() {
+		defer cancel()
+		defer stop()
+		sub.run(ctx)
+	})
+	return sub.out, nil
+}
+
+// Close ends all subscriptions and closes their channels. Messages that are not
+// acknowledged come again to another subscriber of the group.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.close()
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// subscription is one call of Subscribe.
+type subscription struct {
+	*Subscriber
+	partition int
+	topic     string
+	out       chan *message.Message
+}
+
+// run consumes the topic, again and again, until ctx is done.
+func (s *subscription) run(ctx context.Context) {
+	defer close(s.out)
+	for ctx.Err() == nil {
+		pause := s.cfg.PollInterval
+		if err := s.consume(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("The subscriber tries again", err, watermill.LogFields{"topic": s.topic, "consumer_group": s.cfg.ConsumerGroup})
+			pause = s.cfg.RetryInterval
+		}
+		sleep(ctx, pause)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// consume delivers messages until ctx is done or the database fails. It returns nil
+// at once if another subscriber of the group consumes the topic.
+func (s *subscription) consume(ctx context.Context) error {
+	conn, err := s.lock(ctx)
+	if err != nil || conn == nil {
+		return err
+	}
+	defer pgsession.CloseSession(ctx, conn)
+	for ctx.Err() == nil {
+		page, err := s.read(ctx, conn)
+		if err != nil {
+			return fmt.Errorf("read topic %s: %w", s.topic, err)
+		}
+		for i := range page {
+			if err := s.deliver(ctx, conn, &page[i]); err != nil {
+				return err
+			}
+		}
+		if len(page) == 0 {
+			sleep(ctx, s.cfg.PollInterval)
+		}
+	}
+	return nil
+}
+
+// lock returns a session that holds the lock of the group on the topic, nil if
+// another holds it. The session is not in the pool any more: it may last for as long
+// as the subscription. It does not wait for the disk when it moves the position.
+func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
+	pooled, err := s.log.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect for topic %s: %w", s.topic, err)
+	}
+	var locked bool
+	err = pooled.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('badged subscriber ' || $1 || ' ' || $2, 0))`,
+		s.topic, s.cfg.ConsumerGroup).Scan(&locked)
+	if err != nil || !locked {
+		pooled.Release()
+		if err != nil {
+			return nil, fmt.Errorf("lock topic %s for consumer group %s: %w", s.topic, s.cfg.ConsumerGroup, err)
+		}
+		return nil, nil
+	}
+	conn := pooled.Hijack()
+	err = pgsession.Watch(ctx, conn)
+	if err == nil {
+		_, err = conn.Exec(ctx, `SET synchronous_commit = off`)
+	}
+	if err != nil {
+		pgsession.CloseSession(ctx, conn)
+		return nil, fmt.Errorf("consume topic %s: %w", s.topic, err)
+	}
+	return conn, nil
+}
+
+// errDeleted reports a position that has been deleted.
+var errDeleted = errors.New("it was deleted; subscribe again to start at the beginning of the log")
+
+// logRow is a row of the log.
+type logRow struct {
+	Position
+	uuid    uuid.UUID
+	payload []byte // nil if it is too large, or null
+	bytes   int
+}
+
+// What is read at once. A row is unpacked when it is delivered.
+const (
+	pageRows  = 100
+	pageBytes = 1 << 20
+)
+
+// read returns what is folded after the position of the group. The projector moves
+// the rows of transactions that were pending to places right behind its position
+// when it folds them. So the log up to there, without pending transactions, does not
+// change, and nothing comes before what has been read.
+func (s *subscription) read(ctx context.Context, conn *pgx.Conn) ([]logRow, error) {
+	var end, at Position
+	var pending []int64
+	if err := conn.QueryRow(ctx, `SELECT p.last_processed_transaction_id::text::bigint, p.offset_acked, p.pending::text[]::bigint[],
+    g.last_processed_transaction_id::text::bigint, g.offset_acked
+FROM `+offsetsTable(s.topic)+` AS p, `+offsetsTable(s.topic)+` AS g
+WHERE p.consumer_group = $1 AND g.consumer_group = $2`, ProjectorGroup, s.cfg.ConsumerGroup).
+		Scan(&end.TransactionID, &end.Offset, &pending, &at.TransactionID, &at.Offset); errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, errDeleted)
+	} else if err != nil {
+		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, notMigrated(err))
+	}
+	if !at.Before(end) {
+		return nil, nil
+	}
+	rows, _ := conn.Query(ctx, pageSQL(s.topic), at.TransactionID, at.Offset, end.TransactionID, end.Offset, pending)
+	var page []logRow
+	var r logRow
+	_, err := pgx.ForEachRow(rows, []any{&r.TransactionID, &r.Offset, (*[16]byte)(&r.uuid), &r.payload, &r.bytes}, func() error {
+		page = append(page, r)
+		return nil
+	})
+	return page, err
+}
+
+// pageSQL reads rows until they exceed pageBytes. The second condition follows from
+// the first; it lets Postgres skip ranges of the log.
+func pageSQL(topic string) string {
+	return fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid, %s, coalesce(octet_length(payload), 0)
+FROM (
+    SELECT transaction_id, "offset", uuid, payload, coalesce(sum(least(octet_length(payload), 8388608)) OVER (
+        ORDER BY transaction_id, "offset" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
+    FROM (
+        SELECT transaction_id, "offset", uuid, payload
+        FROM %s
+        WHERE (transaction_id, "offset") > ($1::bigint::text::xid8, $2::bigint) AND transaction_id >= $1::bigint::text::xid8
+          AND (transaction_id, "offset") <= ($3::bigint::text::xid8, $4::bigint) AND transaction_id <= $3::bigint::text::xid8
+          AND transaction_id <> ALL ($5::bigint[]::text[]::xid8[])
+        ORDER BY transaction_id, "offset"
+        LIMIT %d) AS first) AS summed
+WHERE bytes_before < %d
+ORDER BY summed.transaction_id, summed."offset"`, eventbatch.PayloadSQL, messagesTable(topic), pageRows, pageBytes)
+}
+
+// moveTimeout bounds the last statement of a subscription, which its context does not
+// cancel.
+const moveTimeout = 5 * time.Second
+
+// deliver delivers the events of a row, and then moves the position of the group
+// behind it, also if ctx ends meanwhile.
+func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) error {
+	for _, msg := range s.messages(r) {
+		if err := s.send(ctx, msg); err != nil {
+			return fmt.Errorf("deliver %s of topic %s: %w", msg.Metadata.Get(MetadataPlace), s.topic, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
+	defer cancel()
+	moved, err := conn.Exec(ctx, `UPDATE `+offsetsTable(s.topic)+`
+SET last_processed_transaction_id = $2::bigint::text::xid8, offset_acked = $3 WHERE consumer_group = $1`, s.cfg.ConsumerGroup, r.TransactionID, r.Offset)
+	if err == nil && moved.RowsAffected() == 0 {
+		err = errDeleted
+	}
+	if err != nil {
+		return fmt.Errorf("move the position of consumer group %s to %s of topic %s: %w", s.cfg.ConsumerGroup, r.Position, s.topic, err)
+	}
+	return nil
+}
+
+// send sends a message until it is acknowledged.
+func (s *subscription) send(ctx context.Context, original *message.Message) error {
+	for ctx.Err() == nil {
+		msg := original.Copy()
+		msgCtx, cancel := context.WithCancel(ctx)
+		msg.SetContext(msgCtx)
+		acknowledged, err := s.sendOnce(ctx, msg)
+		cancel()
+		if acknowledged || err != nil {
+			return err
+		}
+		sleep(ctx, s.cfg.ResendInterval)
+	}
+	return ctx.Err()
+}
+
+func (s *subscription) sendOnce(ctx context.Context, msg *message.Message) (acknowledged bool, err error) {
+	select {
+	case s.out <- msg:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	select {
+	case <-msg.Acked():
+		return true, nil
+	case <-msg.Nacked():
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// messages returns the events of a row as messages, at least one.
+func (s *subscription) messages(r *logRow) []*message.Message {
+	payloads, err := eventbatch.Unpack(r.payload)
+	if r.payload == nil && r.bytes > 0 {
+		err = fmt.Errorf("the row has %d bytes; at most %d are read", r.bytes, eventbatch.MaxRow)
+	}
+	if err != nil {
+		return []*message.Message{s.message(r, 0, r.payload, err)}
+	}
+	all := make([]*message.Message, len(payloads))
+	for i, payload := range payloads {
+		all[i] = s.message(r, i, payload, nil)
+	}
+	return all
+}
+
+// message returns the event at an index of a row as a message; damage is why the row
+// cannot be taken apart.
+func (s *subscription) message(r *logRow, index int, payload []byte, damage error) *message.Message {
+	var e Event
+	if damage == nil {
+		e, damage = Decode(payload)
+	}
+	metadata := message.Metadata{
+		MetadataContentType: ContentType,
+		MetadataPartition:   strconv.Itoa(s.partition),
+		MetadataPlace:       Place{Position: r.Position, Index: index}.String(),
+	}
+	id := e.Key()
+	if damage != nil {
+		metadata[MetadataContentType], metadata[MetadataDamage] = "application/octet-stream", damage.Error()
+		// It has no key. The same payload at the same place has the same id again.
+		id = uuid.NewSHA1(r.uuid, []byte(strconv.Itoa(index)))
+	}
+	if e.TraceParent != "" {
+		metadata["traceparent"] = e.TraceParent
+	}
+	if e.TraceState != "" {
+		metadata["tracestate"] = e.TraceState
+	}
+	msg := message.NewMessage(id.String(), payload)
+	msg.Metadata = metadata
+	return msg
+}
