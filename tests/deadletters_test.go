@@ -97,7 +97,13 @@ func TestLogCommand(t *testing.T) {
 	if out := log(fmt.Sprint("--partition=", home)); !strings.Contains(out, `"event":"not an event"`) || !strings.Contains(out, `"payload_base64":"`) {
 		t.Errorf("the partition:\n%s", out)
 	}
-	if _, stderr, code := command(t, "log", "--partition=16", "--database-url="+database); code != 1 || !strings.Contains(stderr, "they are 0 to 15") {
-		t.Errorf("a partition that does not exist: exit %d %s", code, stderr)
+	for want, args := range map[string][]string{
+		"they are 0 to 15": {"--partition=16"},
+		fmt.Sprintf(`the user "ann" is in partition %d, not %d`, home, (home+1)%partitions): {"--user=ann", fmt.Sprint("--partition=", (home+1)%partitions)},
+		"--since 2026-01-02T00:00:00Z is after --until 2026-01-01T00:00:00Z":                {"--since=2026-01-02T00:00:00Z", "--until=2026-01-01T00:00:00Z"},
+	} {
+		if _, stderr, code := command(t, append([]string{"log", "--database-url=" + database}, args...)...); code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit %d %s", args, code, stderr)
+		}
 	}
 }

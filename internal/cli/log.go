@@ -38,6 +38,14 @@ type logLine struct {
 // followInterval is how often `badged log --follow` looks for more.
 const followInterval = 200 * time.Millisecond
 
+// Validate checks that the times are in order.
+func (c *logCmd) Validate() error {
+	if !c.Until.IsZero() && c.Since.After(c.Until) {
+		return fmt.Errorf("--since %s is after --until %s", c.Since.Format(time.RFC3339), c.Until.Format(time.RFC3339))
+	}
+	return nil
+}
+
 // Run prints the events of the log, a line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); c.User != "" && reason != "" {
@@ -52,6 +60,8 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	switch {
 	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()):
 		return fmt.Errorf("there is no partition %d: they are 0 to %d", *c.Partition, log.Partitions()-1)
+	case c.Partition != nil && c.User != "" && *c.Partition != log.PartitionOf(c.User):
+		return fmt.Errorf("the user %q is in partition %d, not %d", c.User, log.PartitionOf(c.User), *c.Partition)
 	case c.Partition != nil:
 		filter.Partitions = []int{*c.Partition}
 	case c.User != "":
