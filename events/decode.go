@@ -155,7 +155,7 @@ func (d *decoder) data(data *Data) (present fields) {
 		}
 		present |= 1 << i
 		path := dataFields[i].path
-		switch v := data.values()[i].(type) {
+		switch v := data.values()[i].(type) { // d notes what is wrong with a value
 		case *string:
 			*v, _ = d.text(path)
 		case *Level:

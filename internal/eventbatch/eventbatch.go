@@ -148,8 +148,8 @@ func IsBatch(text []byte) bool {
 // errEnds reports an array without an end.
 var errEnds = errors.New("the batch is not valid JSON: it ends too early")
 
-// split returns the elements of an array. It only looks at strings and brackets:
-// whoever reads an element checks it.
+// split returns the elements of an array. It looks only at strings and brackets;
+// decoding an element checks the rest.
 func split(text []byte) ([][]byte, error) {
 	elements := make([][]byte, 0, 8)
 	depth, begin := 0, 1
