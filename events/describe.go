@@ -3,7 +3,7 @@ package events
 // TypeInfo describes a type of event.
 type TypeInfo struct {
 	Type Type
-	// Does is a sentence on its effect on each of its users.
+	// Does says what it changes for each of its users, or for each member of a room.
 	Does string
 	// Example is an example of it.
 	Example Event
@@ -51,6 +51,26 @@ func Types() []TypeInfo {
 			Type: UserReadAll, Does: "Every conversation, or every conversation of a category, is read up to its last delivered message.",
 			Required: []string{"user_ids"}, Optional: []string{"category"},
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
+		},
+		{
+			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"},
+			Example: Event{ID: "town-hall/joined/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: []string{"ada", "chloe"}}},
+		},
+		{
+			Type: RoomLeft, Does: "The users stop being members of the room, and what they had unread there is gone. Nothing changes for those who are not members.",
+			Required: []string{"conversation_id", "user_ids"},
+			Example:  Event{ID: "town-hall/left/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: ada}},
+		},
+		{
+			Type: RoomPosted, Does: "The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only: a room without members has none.",
+			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "category", "message_id", "sender_id"},
+			Example: Event{ID: "town-hall/7", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", MentionedUserIDs: ada}},
+		},
+		{
+			Type: RoomRecalled, Does: "The message leaves the unread messages of every member of the room and cannot join them again, even if the recall comes before the message.",
+			Required: []string{"conversation_id", "seq"},
+			Example:  Event{ID: "town-hall/7/recalled", Data: Data{ConversationID: "town-hall", Seq: 7}},
 		},
 		{
 			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, after it went without new messages for too long.", Reserved: true,

@@ -16,9 +16,9 @@ const SpecVersion = "1.0"
 // Type is the type of an event. It determines the fields of its data; see [Types].
 type Type string
 
-// The event types. Delivered, Read and Recalled commute and are idempotent:
-// any order and any repetition of them gives the same counts. The others
-// apply in log order.
+// The event types. MessageDelivered, MessageRecalled, RoomPosted, RoomRecalled and
+// ConversationRead commute and are idempotent: any order and any repetition of them
+// gives the same counts. The others apply in log order.
 const (
 	// MessageDelivered puts message Seq into the unread set of each user,
 	// unless it is at or below the read position or recalled.
@@ -40,6 +40,17 @@ const (
 	// UserReadAll reads every conversation, or every one of Category, up to
 	// its last delivered message.
 	UserReadAll Type = "user.read_all"
+	// RoomJoined makes each user a member of the room, who has read it up to
+	// UpToSeq, or else up to its last message.
+	RoomJoined Type = "room.joined"
+	// RoomLeft ends the membership of each user. What was unread there is gone.
+	RoomLeft Type = "room.left"
+	// RoomPosted is message Seq of the room, for everyone who is a member. It names
+	// no users and goes to every partition in which the room has members.
+	RoomPosted Type = "room.posted"
+	// RoomRecalled removes message Seq of the room for every member permanently,
+	// even if the recall comes before the message.
+	RoomRecalled Type = "room.recalled"
 	// ConversationExpired is a read that the product's own expiry sweep wrote.
 	ConversationExpired Type = "conversation.expired"
 )
@@ -86,13 +97,14 @@ type Data struct {
 	ConversationID   string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs          []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
 	Seq              int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back."`
-	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users among user_ids that the message mentions."`
-	// Category, if empty, means DefaultCategory in a MessageDelivered and every
-	// category in a UserReadAll.
+	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room."`
+	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`
+	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
+	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted,
+	// and every category in a UserReadAll.
 	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`
 	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
-	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. If the sender is among user_ids, the message does not count for the sender."`
+	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message, for whom it does not count."`
 	Level     Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
 	ByApp     bool   `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
 }

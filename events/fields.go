@@ -16,8 +16,9 @@ type dataField struct {
 	quoted string // how it is written behind another member
 	// most is the limit of the bytes of a text, or of each text of a list.
 	most int
-	// among is the name of the list that has every text of this one.
-	among string
+	// among is the list that must have every text of this one, where the type has
+	// that list; the empty set for none.
+	among fields
 	// enum has the values that a text may have, nil for any.
 	enum []string
 }
@@ -31,9 +32,11 @@ var dataFields = describeData()
 
 func describeData() []dataField {
 	var all []dataField
+	set := map[string]fields{}
 	for f := range reflect.TypeFor[Data]().Fields() {
 		name := f.Tag.Get("json")
-		field := dataField{name: name, path: "data." + name, quoted: `,"` + name + `":`, among: f.Tag.Get("among")}
+		field := dataField{name: name, path: "data." + name, quoted: `,"` + name + `":`, among: set[f.Tag.Get("among")]}
+		set[name] = 1 << len(all)
 		field.most, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none
 		if enum := f.Tag.Get("enum"); enum != "" {
 			field.enum = strings.Split(enum, ",")
@@ -44,9 +47,9 @@ func describeData() []dataField {
 }
 
 // values returns pointers to the fields of d, in the order of dataFields.
-func (d *Data) values() [10]any {
+func (d *Data) values() [11]any {
 	return [...]any{
-		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.MentionedUserIDs,
+		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.MentionedUserIDs, &d.MentionsAll,
 		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.ByApp,
 	}
 }

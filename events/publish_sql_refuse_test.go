@@ -87,6 +87,9 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 	_, pool := newLog(t)
 	delivered := func(fields string) string { return envelope(events.MessageDelivered, fields) }
 	left := func(fields string) string { return envelope(events.ConversationLeft, fields) }
+	posted := func(fields string) string {
+		return envelope(events.RoomPosted, `"conversation_id":"c","seq":1`+fields)
+	}
 	replace := func(old, with string) string { return strings.Replace(read, old, with, 1) }
 
 	type verdict bool
@@ -187,6 +190,35 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"a mark by an app", envelope(events.ConversationMarkedUnread, who+`,"by_app":false`), bad},
 		{"left up to a message", left(who + `,"up_to_seq":7`), good},
 		{"left up to 0", left(who + `,"up_to_seq":0`), bad},
+		{"a room that is joined", envelope(events.RoomJoined, who), good},
+		{"a room that is joined up to a message", envelope(events.RoomJoined, who+`,"up_to_seq":7,"level":"none"`), good},
+		{"a room that is joined up to 0", envelope(events.RoomJoined, who+`,"up_to_seq":0`), bad},
+		{"a room that is joined at no level", envelope(events.RoomJoined, who+`,"level":""`), bad},
+		{"a room that 10,000 users join", envelope(events.RoomJoined, `"conversation_id":"c","user_ids":[`+strs(10_000)+`]`), good},
+		{"a room that 10,001 users join", envelope(events.RoomJoined, `"conversation_id":"c","user_ids":[`+strs(10_001)+`]`), bad},
+		{"a room that no user joins", envelope(events.RoomJoined, `"conversation_id":"c","user_ids":[]`), bad},
+		{"a room that is joined with a message", envelope(events.RoomJoined, who+`,"seq":1`), bad},
+		{"a room that is left", envelope(events.RoomLeft, who), good},
+		{"a room that is left up to a message", envelope(events.RoomLeft, who+`,"up_to_seq":7`), bad},
+		{"a room that 10,001 users leave", envelope(events.RoomLeft, `"conversation_id":"c","user_ids":[`+strs(10_001)+`]`), bad},
+		{"users and no room", envelope(events.RoomLeft, `"user_ids":["ann"]`), bad},
+		{"a message to a room", posted(``), good},
+		{"a message to a room with every field", posted(`,"mentioned_user_ids":["bob","cem"],"mentions_all":true,"category":"likes","message_id":"m","sender_id":"ann"`), good},
+		{"a message to a room for users", posted(`,"user_ids":["ann"]`), bad},
+		{"a message to a room for users that it mentions", posted(`,"user_ids":["ann"],"mentioned_user_ids":["bob"]`), bad},
+		{"a message to a room without a seq", envelope(events.RoomPosted, `"conversation_id":"c"`), bad},
+		{"a message to a room with mentions of every bad kind", posted(`,"mentioned_user_ids":["",7,null,["a"],{},"a\u0001","\u007f","` + long(129) + `","\u00a0"]`), bad},
+		{"a message to a room without mentions", posted(`,"mentioned_user_ids":[]`), good},
+		{"a message to a room with 10,000 mentions", posted(`,"mentioned_user_ids":[` + strs(10_000) + `]`), good},
+		{"a message to a room with 10,001 mentions", posted(`,"mentioned_user_ids":[` + strs(10_001) + `]`), bad},
+		{"a message to a room with mentions in no list", posted(`,"mentioned_user_ids":"ann"`), bad},
+		{"a message to a room that does not mention all", posted(`,"mentions_all":false`), good},
+		{"a message to a room that mentions all in words", posted(`,"mentions_all":"true"`), bad},
+		{"a message to users that mentions all", delivered(who + `,"seq":1,"mentions_all":false`), bad},
+		{"a recalled message of a room", envelope(events.RoomRecalled, `"conversation_id":"c","seq":7`), good},
+		{"a recalled message of a room for users", envelope(events.RoomRecalled, who+`,"seq":7`), bad},
+		{"a recalled message of a room without a seq", envelope(events.RoomRecalled, `"conversation_id":"c"`), bad},
+
 		{"an empty level", envelope(events.ConversationLevelSet, who+`,"level":""`), bad},
 
 		{"a time", attribute(`"time":"2026-01-31T23:59:59.123456789+01:00"`), good},
@@ -326,7 +358,7 @@ func TestPublishSQLNamesAHundredBadEvents(t *testing.T) {
 var anyJSON = rapid.SampledFrom([]string{
 	`null`, `true`, `0`, `1`, `-1`, `1.5`, `1e3`, `9223372036854775808`,
 	`""`, `"1.0"`, `"ann"`, `"a\"\\\n\u0085"`, `"mentions"`, `"application/json"`, `"2026-01-31T23:59:59Z"`, `"0000-01-01T00:00:00Z"`,
-	`"message.delivered"`, `"user.read_all"`, `"conversation.expired"`, `"` + long(65) + `"`, `"` + long(129) + `"`, `"` + long(513) + `"`,
+	`"message.delivered"`, `"user.read_all"`, `"room.posted"`, `"room.joined"`, `"conversation.expired"`, `"` + long(65) + `"`, `"` + long(129) + `"`, `"` + long(513) + `"`,
 	`[]`, `["ann"]`, `["ann","bob"]`, `["ann","",7,"\u0001",["x"]]`, `{}`, `{"seq":1}`,
 })
 
@@ -351,7 +383,7 @@ var almostAnEvent = rapid.Custom(func(t *rapid.T) string {
 	if err := json.Unmarshal(event["data"], &data); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range anyObject("conversation_id", "user_ids", "seq", "up_to_seq", "mentioned_user_ids",
+	for name, value := range anyObject("conversation_id", "user_ids", "seq", "up_to_seq", "mentioned_user_ids", "mentions_all",
 		"category", "message_id", "sender_id", "level", "by_app").Draw(t, "fields") {
 		data[name] = value
 	}
@@ -373,6 +405,8 @@ var plainEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		{ID: "1", Source: "/chat", Type: events.ConversationLeft, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}}},
 		{ID: "1", Source: "/chat", Type: events.ConversationLevelSet, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, Level: events.LevelNone}},
 		{ID: "1", Source: "/chat", Type: events.UserReadAll, Data: events.Data{UserIDs: []string{"ann"}}},
+		{ID: "1", Source: "/chat", Type: events.RoomJoined, Data: events.Data{ConversationID: "c", UserIDs: []string{"ann"}, UpToSeq: 1}},
+		{ID: "1", Source: "/chat", Type: events.RoomPosted, Data: events.Data{ConversationID: "c", Seq: 1, MentionedUserIDs: []string{"bob"}, MentionsAll: true}},
 	}).Draw(t, "plain event")
 })
 

@@ -28,7 +28,9 @@ func NewPublisher(log *Log) *Publisher { return &Publisher{log: log} }
 //
 // An event goes to the partitions of its users, and topic must be [Topic] of one of
 // them. Publish an event with users of several partitions once, to any of these: the
-// subscribers of each partition get it with the users of that partition.
+// subscribers of each partition get it with the users of that partition. An event
+// without users goes to the partitions in which its room has members, whatever the
+// topic.
 //
 // The error wraps a [*BatchError] with the indexes of messages if an event is invalid,
 // is of a type that only badged may write, or has no user of the topic. After any other
@@ -73,7 +75,7 @@ func (p *Publisher) decode(payload []byte, partition int) (Event, error) {
 		return Event{}, err
 	}
 	users := e.Data.UserIDs
-	if !slices.ContainsFunc(users, func(user string) bool { return p.log.PartitionOf(user) == partition }) {
+	if len(users) > 0 && !slices.ContainsFunc(users, func(user string) bool { return p.log.PartitionOf(user) == partition }) {
 		return Event{}, &InvalidError{Fields: []FieldError{{
 			Field:   "data.user_ids",
 			Message: fmt.Sprintf("has no user of topic %s; publish the event to %s, the topic of its first user", Topic(partition), Topic(p.log.PartitionOf(users[0]))),

@@ -40,6 +40,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		Type: rapid.SampledFrom([]events.Type{
 			events.MessageDelivered, events.ConversationRead, events.MessageRecalled, events.ConversationMarkedUnread,
 			events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll, events.ConversationExpired,
+			events.RoomJoined, events.RoomLeft, events.RoomPosted, events.RoomRecalled,
 		}).Draw(t, "type"),
 	}
 	if rapid.Bool().Draw(t, "timed") {
@@ -47,7 +48,9 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		e.Time = time.Unix(rapid.Int64Range(first, last).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC()
 	}
 	id, seq, d := text(events.MaxIDBytes), rapid.Int64Min(1), &e.Data
-	d.UserIDs = rapid.SliceOfN(id, 1, 5).Draw(t, "user_ids")
+	if e.Type != events.RoomPosted && e.Type != events.RoomRecalled {
+		d.UserIDs = rapid.SliceOfN(id, 1, 5).Draw(t, "user_ids")
+	}
 	if e.Type != events.UserReadAll {
 		d.ConversationID = id.Draw(t, "conversation_id")
 	}
@@ -58,7 +61,14 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
 		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
 		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
-	case events.MessageRecalled:
+	case events.RoomPosted:
+		d.Seq = seq.Draw(t, "seq")
+		d.MentionedUserIDs = rapid.SliceOfN(id, 0, 5).Draw(t, "mentioned_user_ids")
+		d.MentionsAll = rapid.Bool().Draw(t, "mentions_all")
+		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
+		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
+		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
+	case events.MessageRecalled, events.RoomRecalled:
 		d.Seq = seq.Draw(t, "seq")
 	case events.ConversationRead:
 		d.UpToSeq = seq.Draw(t, "up_to_seq")
@@ -71,6 +81,9 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		}
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
+	case events.RoomJoined:
+		d.Level = rapid.SampledFrom([]events.Level{"", events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
+		d.UpToSeq = rapid.Int64Min(0).Draw(t, "up_to_seq")
 	case events.UserReadAll:
 		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
 	}
@@ -177,6 +190,10 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 		{"no level", with(events.ConversationLevelSet, func(*events.Event) {}), envelope(events.ConversationLevelSet, who+`,"level":""`)},
 		{"an unknown level", with(events.ConversationLevelSet, func(e *events.Event) { e.Data.Level = "loud" }), ""},
 		{"mentions of others", with(events.MessageDelivered, func(e *events.Event) { e.Data.Seq, e.Data.MentionedUserIDs = 1, []string{"bob"} }), ""},
+		{"a mentioned user with a long id", with(events.RoomPosted, func(e *events.Event) {
+			e.Data.UserIDs, e.Data.Seq, e.Data.MentionedUserIDs = nil, 1, []string{"bob", long(129)}
+		}), ""},
+		{"a message to a room for users", with(events.RoomPosted, func(e *events.Event) { e.Data.Seq = 1 }), ""},
 		{"a long category", with(events.UserReadAll, func(e *events.Event) { e.Data.ConversationID, e.Data.Category = "", long(65) }), ""},
 		{"a field of another type", with(events.UserReadAll, func(*events.Event) {}), ""},
 		{"an unknown type", with("conversation.loud", func(*events.Event) {}), ""},
@@ -251,6 +268,10 @@ func FuzzDecode(f *testing.F) {
 		envelope(events.ConversationRead, who+`,"up_to_seq":7,"by_app":true`),
 		envelope(events.ConversationRead, who+`,"by_app":false,"up_to_seq":7`),
 		envelope(events.ConversationLeft, who+`,"up_to_seq":7`),
+		envelope(events.RoomJoined, who+`,"up_to_seq":7,"level":"mentions"`),
+		envelope(events.RoomLeft, who),
+		envelope(events.RoomPosted, `"conversation_id":"c","seq":7,"mentioned_user_ids":["bob","cem"],"mentions_all":true,"category":"likes","message_id":"m","sender_id":"ann"`),
+		envelope(events.RoomRecalled, `"conversation_id":"c","seq":7`),
 		envelope(events.UserReadAll, `"user_ids":["\u0000","\ud83d\udc4b","\ud83d"]`),
 		envelope(events.ConversationLeft, `"\u0000":{"a":[1e400]},"user_ids":[[]]`),
 		attribute(`"time":"2026-01-31T23:59:59.5+01:00","traceparent":"a","tracestate":null`),

@@ -119,11 +119,12 @@ func (e *Event) validate(p *problems, present fields) {
 			}
 		}
 	}
-	e.Data.validate(p, present&rule.allowed)
+	e.Data.validate(p, present&rule.allowed, rule.allowed)
 }
 
-// validate adds the errors of the given fields of d to p.
-func (d *Data) validate(p *problems, given fields) {
+// validate adds the errors of the given fields of d, among those that its type
+// may have, to p.
+func (d *Data) validate(p *problems, given, allowed fields) {
 	for i, value := range d.values() {
 		if !given.has(i) {
 			continue
@@ -133,9 +134,12 @@ func (d *Data) validate(p *problems, given fields) {
 		case *string:
 			p.text(f.path, *v, f.most)
 		case *[]string:
-			if f.among != "" {
+			switch {
+			case f.among == 0:
+				p.users(f.path, *v)
+			case f.among&allowed != 0:
 				p.mentioned(f.path, *v, d.UserIDs)
-			} else {
+			case len(*v) > 0:
 				p.users(f.path, *v)
 			}
 		case *int64:

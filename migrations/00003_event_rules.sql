@@ -79,6 +79,10 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'
         WHEN 'conversation.left' THEN '{conversation_id,user_ids}'
         WHEN 'user.read_all' THEN '{user_ids}'
+        WHEN 'room.joined' THEN '{conversation_id,user_ids}'
+        WHEN 'room.left' THEN '{conversation_id,user_ids}'
+        WHEN 'room.posted' THEN '{conversation_id,seq}'
+        WHEN 'room.recalled' THEN '{conversation_id,seq}'
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'
     END::text[];
 
@@ -94,6 +98,10 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'
         WHEN 'conversation.left' THEN '{conversation_id,user_ids,up_to_seq}'
         WHEN 'user.read_all' THEN '{user_ids,category}'
+        WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level}'
+        WHEN 'room.left' THEN '{conversation_id,user_ids}'
+        WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id}'
+        WHEN 'room.recalled' THEN '{conversation_id,seq}'
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'
     END::text[];
 
@@ -122,6 +130,7 @@ CREATE FUNCTION badged.field_kind(name text) RETURNS text
         WHEN 'seq' THEN 'seq'
         WHEN 'up_to_seq' THEN 'seq'
         WHEN 'mentioned_user_ids' THEN 'mentions'
+        WHEN 'mentions_all' THEN 'flag'
         WHEN 'category' THEN 'text'
         WHEN 'message_id' THEN 'text'
         WHEN 'sender_id' THEN 'text'
@@ -152,6 +161,7 @@ AS $$
         (true, 'seq', 'seq', false, NULL, NULL),
         (true, 'up_to_seq', 'seq', false, NULL, NULL),
         (true, 'mentioned_user_ids', 'mentions', false, 128, NULL),
+        (true, 'mentions_all', 'flag', false, NULL, NULL),
         (true, 'category', 'text', false, 64, NULL),
         (true, 'message_id', 'text', false, 128, NULL),
         (true, 'sender_id', 'text', false, 128, NULL),
@@ -170,6 +180,7 @@ CREATE FUNCTION badged.has_plain_members(event jsonb, data jsonb) RETURNS boolea
         AND badged.is_text(data -> 'conversation_id', 128)
         AND badged.is_seq(data -> 'seq')
         AND badged.is_seq(data -> 'up_to_seq')
+        AND coalesce(jsonb_typeof(data -> 'mentions_all') = 'boolean', true)
         AND badged.is_text(data -> 'category', 64)
         AND badged.is_text(data -> 'message_id', 128)
         AND badged.is_text(data -> 'sender_id', 128)
@@ -186,6 +197,7 @@ CREATE FUNCTION badged.data_json(data jsonb, users text, mentions text) RETURNS 
         '"seq":' || (data -> 'seq')::text,
         '"up_to_seq":' || (data -> 'up_to_seq')::text,
         '"mentioned_user_ids":[' || mentions || ']',
+        '"mentions_all":' || nullif(data -> 'mentions_all', 'false')::text,
         '"category":' || (data -> 'category')::text,
         '"message_id":' || (data -> 'message_id')::text,
         '"sender_id":' || (data -> 'sender_id')::text,
@@ -257,8 +269,10 @@ AS $$
 DECLARE
     type     text  := event ->> 'type';
     data     jsonb := event -> 'data';
-    users    jsonb := data -> 'user_ids';
     mentions jsonb := data -> 'mentioned_user_ids';
+    -- Events of a room's messages have no users but those that they mention.
+    in_room  boolean := coalesce('user_ids' <> ALL (badged.required_fields(type)), false);
+    users    jsonb := CASE WHEN in_room THEN coalesce(mentions, '[]') ELSE data -> 'user_ids' END;
     whole    text  := event::text;
     listed   text  := users::text;
     others   integer;
@@ -276,7 +290,7 @@ BEGIN
         AND strpos(whole, '\') = 0 AND strpos(whole, chr(127)) = 0
         AND (octet_length(whole) = length(whole) OR whole COLLATE "C" !~ '[\u0080-\u009f]')
         AND badged.has_plain_members(event, data)
-        AND listed <> '[]' AND NOT users @? 'strict $[*] ? (@.type() != "string" || @ == "")'
+        AND (listed <> '[]' OR in_room) AND NOT users @? 'strict $[*] ? (@.type() != "string" || @ == "")'
     ) IS NOT TRUE THEN
         RETURN false;
     END IF;
@@ -289,7 +303,7 @@ BEGIN
             RETURN false;
         END IF;
     END IF;
-    IF mentions IS NULL THEN
+    IF mentions IS NULL OR in_room THEN
         RETURN true;
     ELSIF jsonb_typeof(mentions) <> 'array' THEN
         RETURN false;
@@ -378,7 +392,7 @@ BEGIN
             RETURN NEXT;
         ELSIF jsonb_typeof(value) <> 'array' OR value = '[]' THEN
             CONTINUE;
-        ELSIF rule.kind = 'users' THEN
+        ELSIF rule.kind = 'users' OR 'user_ids' <> ALL (may) THEN
             RETURN QUERY
             SELECT format('%s[%s]', field, i - 1), badged.text_problem(u, rule.most)
             FROM jsonb_array_elements_text(value) WITH ORDINALITY AS x (u, i)
