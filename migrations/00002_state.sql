@@ -26,6 +26,9 @@ CREATE TABLE badged.users (
     version      bigint   NOT NULL,
     total        bigint   NOT NULL,
     mentions     bigint   NOT NULL,
+    -- What the rooms that the user has left add to the version that clients see; null
+    -- for 0. See badged.rooms.
+    carried      bigint,
     partition_id smallint NOT NULL,
     user_id      text     NOT NULL COLLATE "C",
     -- The total by category, without zeros.
@@ -37,14 +40,26 @@ CREATE TABLE badged.users (
 
 CREATE TYPE badged.level AS ENUM ('all', 'mentions', 'none');
 
+-- A conversation of a user is ordinary, and then its row has all its numbers, or it
+-- is the user's membership of a room, and then they follow from the row and from
+-- the row of the room.
 CREATE TABLE badged.conversations (
-    -- The user's version as of the last change that a client can see.
+    -- The user's version as of the last change that a client can see; for a
+    -- membership, as of the last that is not of the whole room.
     version         bigint   NOT NULL,
     read_seq        bigint   NOT NULL,
+    -- Not used for a membership: the room has it.
     last_seq        bigint   NOT NULL,
-    -- Null for a member. The user is out while last_seq is not above it.
+    -- Null for a user who has not left. The user is out while last_seq is not above
+    -- it.
     left_seq        bigint,
+    -- For a membership: changes of the room when the user joined. Null for an ordinary
+    -- conversation.
+    joined          bigint,
+    -- For a membership: how many seqs own_set has.
     unread          bigint   NOT NULL,
+    -- For a membership: how many seqs mention_set has, less those of own_all_set. May
+    -- be negative.
     mentions        bigint   NOT NULL,
     level           badged.level NOT NULL,
     -- Hours since 1970 (UTC) of the latest delivery or mark, as the log dates it; 0
@@ -62,12 +77,108 @@ CREATE TABLE badged.conversations (
     -- and badged explain print them.
     unread_set      bytea,
     mention_set     bytea,
-    recalled_set    bytea
+    recalled_set    bytea,
+    -- Of a membership: the user's own messages in the room above read_seq, and those of
+    -- them that mention everybody. mention_set has the messages above read_seq that
+    -- mention the user by name, without the user's own and those that mention
+    -- everybody; the other sets are null.
+    own_set         bytea,
+    own_all_set     bytea
 ) PARTITION BY LIST (partition_id);
 
 -- For the expiry sweep. Over read and unread rows: whether a row is unread changes
 -- with every message, so an index on unread rows would prevent HOT updates.
 CREATE INDEX conversations_delivered_hour ON badged.conversations (category, delivered_hour);
+
+-- The memberships of a user, and the members of a room. No other row is in them.
+CREATE INDEX conversations_memberships ON badged.conversations (user_id, conversation_id) WHERE joined IS NOT NULL;
+CREATE INDEX conversations_members ON badged.conversations (conversation_id, user_id) WHERE joined IS NOT NULL;
+
+-- The messages of a set of seqs, as columns of SQL: starts has where its ranges
+-- start, in ascending order, and before the messages before each range, then all
+-- of them. Both are null if the set is empty. Arrays without the encoding of other
+-- sets, since every read of a badge looks for ranks in them, with a binary search.
+
+-- Returns how many messages of a set are at or below a seq. Postgres inlines it.
+CREATE FUNCTION badged.rank(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN coalesce(
+        before[width_bucket(seq, starts)]
+        + least(seq - starts[width_bucket(seq, starts)] + 1,
+                before[width_bucket(seq, starts) + 1] - before[width_bucket(seq, starts)]),
+        0);
+
+-- Returns how many messages of a set are above a seq.
+CREATE FUNCTION badged.above(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN coalesce(before[cardinality(before)], 0) - badged.rank(seq, starts, before);
+
+-- The rooms with members in a partition. A message to a room changes one row in each
+-- partition, and none of its members'. So what is true of all members is here, for
+-- the members of the partition.
+--
+-- The version of a user that clients see is users.version + users.carried + the sum
+-- of changes - joined over the user's memberships.
+CREATE TABLE badged.rooms (
+    -- Grows by one with every event that changes what a member can see.
+    changes         bigint   NOT NULL,
+    last_seq        bigint   NOT NULL,
+    -- The messages up to here are in badged.room_chunks, those above in this row; 0
+    -- if there is no chunk.
+    since           bigint   NOT NULL,
+    -- Grows by one with every event that changes a chunk of badged.room_chunks.
+    since_changes   bigint   NOT NULL,
+    members         bigint   NOT NULL,
+    -- As in badged.conversations.
+    delivered_hour  integer  NOT NULL,
+    partition_id    smallint NOT NULL,
+    conversation_id text     NOT NULL COLLATE "C",
+    category        text     NOT NULL COLLATE "C",
+    -- The messages that are not recalled, and those of them that mention everybody.
+    live_starts     bigint[],
+    live_before     bigint[],
+    all_starts      bigint[],
+    all_before      bigint[],
+    -- The recalled messages, posted or not, encoded as other sets.
+    recalled_set    bytea
+) PARTITION BY LIST (partition_id);
+
+-- Older messages of rooms with gaps between their seqs. A chunk has the messages
+-- above the bound of the chunk before, up to its own bound.
+CREATE TABLE badged.room_chunks (
+    bound           bigint   NOT NULL,
+    -- How many messages live_starts and all_starts have.
+    live            bigint   NOT NULL,
+    mentions_all    bigint   NOT NULL,
+    partition_id    smallint NOT NULL,
+    conversation_id text     NOT NULL COLLATE "C",
+    live_starts     bigint[],
+    live_before     bigint[],
+    all_starts      bigint[],
+    all_before      bigint[],
+    recalled_set    bytea
+) PARTITION BY LIST (partition_id);
+
+-- The members who sent a message of a room or are mentioned in it by name, while
+-- the message is above their read position: recalling it changes their memberships.
+-- A row may outlive that.
+CREATE TABLE badged.room_marks (
+    seq             bigint   NOT NULL,
+    partition_id    smallint NOT NULL,
+    -- Whether the user is the sender.
+    own             boolean  NOT NULL,
+    conversation_id text     NOT NULL COLLATE "C",
+    user_id         text     NOT NULL COLLATE "C"
+) PARTITION BY LIST (partition_id);
+
+-- The partitions in which a room has or had members. Messages to the room are
+-- appended there. A row is added by the transaction that appends the first
+-- room.joined to the partition, and stays.
+CREATE TABLE badged.room_partitions (
+    conversation_id text     NOT NULL COLLATE "C",
+    partition_id    smallint NOT NULL,
+    PRIMARY KEY (conversation_id, partition_id)
+);
 
 -- Conversations of a category that were last delivered to before swept_hour have
 -- been examined, and expired if unread. Without a row none has.
@@ -166,6 +277,13 @@ BEGIN
             badged.partition_table('users', p), p);
         EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.conversations (PRIMARY KEY (user_id, conversation_id)) FOR VALUES IN (%s) WITH (fillfactor = 75)',
             badged.partition_table('conversations', p), p);
+        -- A row with arrays stays in its page.
+        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.rooms (PRIMARY KEY (conversation_id)) FOR VALUES IN (%s) WITH (fillfactor = 50, toast_tuple_target = 8160)',
+            badged.partition_table('rooms', p), p);
+        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.room_chunks (PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all)) FOR VALUES IN (%s) WITH (toast_tuple_target = 8160)',
+            badged.partition_table('room_chunks', p), p);
+        EXECUTE format('CREATE TABLE badged.%I PARTITION OF badged.room_marks (PRIMARY KEY (conversation_id, seq, user_id)) FOR VALUES IN (%s)',
+            badged.partition_table('room_marks', p), p);
 
         INSERT INTO badged.dedup_generations VALUES (p, 1, '0', 0);
         -- Without an index: blocks are only read all at once. They stay in the table up

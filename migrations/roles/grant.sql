@@ -47,6 +47,8 @@ BEGIN
             EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
             EXECUTE format('GRANT UPDATE (offset_acked, last_processed_transaction_id, pending, folded) ON badged.%I TO %I', 'events_' || partition || '_offsets', role_name);
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I, badged.%I TO %I', 'users_' || partition, 'conversations_' || partition, role_name);
+            EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', 'rooms_' || partition, role_name);
+            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I TO %I', 'room_chunks_' || partition, 'room_marks_' || partition, role_name);
             EXECUTE format('GRANT INSERT, DELETE ON badged.%I, badged.%I TO %I', 'dedup_blocks_' || partition, 'dedup_pages_' || partition, role_name);
         END IF;
     END LOOP;
@@ -54,7 +56,7 @@ BEGIN
     IF kind = 'server' THEN
         FOREACH granted IN ARRAY ARRAY[
             'UPDATE ON badged.partitions',
-            'INSERT ON badged.dedup_generations, badged.settled_letters',
+            'INSERT ON badged.dedup_generations, badged.settled_letters, badged.room_partitions',
             'INSERT, UPDATE, DELETE ON badged.dedup_runs',
             'INSERT, DELETE ON badged.dead_letters, badged.dedup_filters, badged.rebuilt_partitions, badged.samples',
             'INSERT, UPDATE, DELETE ON badged.healed_users, badged.expiry_progress',

@@ -21,11 +21,16 @@ import (
 // User is the state of one user: the badge, and the conversations that the
 // current events need.
 type User struct {
-	ID         string
+	ID string
+	// Version, Total, Mentions and Categories do not count what memberships of
+	// rooms add to them: see [Membership].
 	Version    int64
 	Total      int64
 	Mentions   int64
 	Categories CategoryTotals
+	// Carried is what the rooms that the user has left add to the version that
+	// clients see.
+	Carried int64
 	// Claims are the reads by the user's apps that are ahead of the log.
 	Claims Claims
 	// Claimed is set if Claims changed since the row was read or written.
@@ -70,6 +75,11 @@ type Conversation struct {
 	Unread   BoundedSet // delivered, not recalled, above ReadSeq
 	Mentions BoundedSet // those in Unread that mention the user
 	Recalled RangeSet   // above ReadSeq, delivered or not
+
+	// Membership is set if the conversation is a room and the user a member. Then
+	// Unread and Recalled are empty, LeftSeq is Never, and LastSeq and Category are
+	// not used: the room has them.
+	Membership *Membership
 
 	// first is the initial array of Unread, which mostly has one range: an
 	// array of its own would be one more object for the garbage collector.

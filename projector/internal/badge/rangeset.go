@@ -19,6 +19,19 @@ type RangeSet struct {
 // int64 needs no special case.
 type SeqRange struct{ Lo, Hi int64 }
 
+// NewRangeSet returns the set of ranges, which must be in ascending order and
+// neither overlap nor touch.
+func NewRangeSet(ranges []SeqRange) (s RangeSet, err error) {
+	for i, r := range ranges {
+		if r.Lo > r.Hi || r.Lo < 0 || i > 0 && r.Lo-1 <= ranges[i-1].Hi {
+			return RangeSet{}, errSet
+		}
+		s.size += r.Hi - r.Lo + 1
+	}
+	s.Ranges = ranges
+	return s, nil
+}
+
 // Len returns how many seqs the set holds.
 func (s *RangeSet) Len() int64 { return s.size }
 

@@ -21,6 +21,7 @@ const (
 type UserRow struct {
 	id                       string
 	version, total, mentions int64
+	carried                  int64
 	categories, claims       string
 }
 
@@ -31,6 +32,7 @@ func (r *UserRow) Columns() []Column {
 		{Name: "version", at: &r.version},
 		{Name: "total", at: &r.total},
 		{Name: "mentions", at: &r.mentions},
+		{Name: "carried", at: &r.carried, usual: int64(0), null: true},
 		{Name: "categories", at: &r.categories, kind: "jsonb"},
 		{Name: "claims", at: &r.claims, kind: "jsonb", usual: "", null: true},
 	}
@@ -38,12 +40,12 @@ func (r *UserRow) Columns() []Column {
 
 // Set makes r the row of a user.
 func (r *UserRow) Set(u *badge.User) {
-	*r = UserRow{u.ID, u.Version, u.Total, u.Mentions, u.Categories.String(), u.Claims.String()}
+	*r = UserRow{u.ID, u.Version, u.Total, u.Mentions, u.Carried, u.Categories.String(), u.Claims.String()}
 }
 
 // restore sets u to the state of its row.
 func (r *UserRow) restore(u *badge.User) (err error) {
-	u.Version, u.Total, u.Mentions = r.version, r.total, r.mentions
+	u.Version, u.Total, u.Mentions, u.Carried = r.version, r.total, r.mentions, r.carried
 	var totals map[string]int64
 	if err := json.Unmarshal([]byte(r.categories), &totals); err != nil {
 		return fmt.Errorf("categories of user %q: %w", r.id, err)
@@ -59,10 +61,12 @@ func (r *UserRow) restore(u *badge.User) (err error) {
 type ConversationRow struct {
 	userID, id                         string
 	version, readSeq, lastSeq, leftSeq int64
+	joined                             int64
 	category, level                    string
 	marked                             bool
 	unread, mentions, deliveredHour    int64
 	unreadSet, mentionSet, recalledSet seqSet
+	ownSet, ownAllSet                  seqSet
 }
 
 // Columns returns the columns of r, whatever it becomes.
@@ -74,6 +78,7 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "read_seq", at: &r.readSeq},
 		{Name: "last_seq", at: &r.lastSeq},
 		{Name: "left_seq", at: &r.leftSeq, usual: int64(badge.Never), null: true},
+		{Name: "joined", at: &r.joined, usual: int64(notJoined), null: true},
 		{Name: "category", at: &r.category},
 		{Name: "level", at: &r.level, kind: "badged.level", usual: string(events.LevelAll)},
 		{Name: "marked_unread", at: &r.marked, usual: false},
@@ -83,17 +88,26 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "unread_set", at: &r.unreadSet, usual: "", null: true},
 		{Name: "mention_set", at: &r.mentionSet, usual: "", null: true},
 		{Name: "recalled_set", at: &r.recalledSet, usual: "", null: true},
+		{Name: "own_set", at: &r.ownSet, usual: "", null: true},
+		{Name: "own_all_set", at: &r.ownAllSet, usual: "", null: true},
 	}
 }
+
+// notJoined stands for the null of an ordinary conversation.
+const notJoined = -1
 
 // Set makes r the row of a conversation of a user.
 func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	*r = ConversationRow{
-		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq,
+		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq, joined: notJoined,
 		category: c.Category, level: string(c.Level), marked: c.Marked, deliveredHour: c.DeliveredHour,
 		unread: c.Unread.Len(), unreadSet: seqSet(c.Unread.Encode()),
 		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
 		recalledSet: seqSet(c.Recalled.Encode()),
+	}
+	if m := c.Membership; m != nil {
+		r.joined, r.unread, r.mentions = m.Joined, m.Own.Len(), c.Mentions.Len()-m.OwnAll.Len()
+		r.ownSet, r.ownAllSet = seqSet(m.Own.Encode()), seqSet(m.OwnAll.Encode())
 	}
 }
 
@@ -111,6 +125,9 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 		return s
 	}
 	c.Unread, c.Mentions, c.Recalled = decode(r.unreadSet), decode(r.mentionSet), decode(r.recalledSet).RangeSet
+	if r.joined != notJoined {
+		c.Membership = &badge.Membership{Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet)}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("conversation %q of user %q: %w", r.id, r.userID, err)
 	}

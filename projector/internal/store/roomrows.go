@@ -1,0 +1,186 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// RoomKey and ChunkKey are how many columns the keys of the rows have, without the
+// partition. They come first.
+const (
+	RoomKey  = 1
+	ChunkKey = 2
+)
+
+// RoomRow is a row of badged.rooms.
+type RoomRow struct {
+	id                                    string
+	changes, lastSeq, since, sinceChanges int64
+	members, deliveredHour                int64
+	category                              string
+	messages                              chunkColumns
+}
+
+// Columns returns the columns of r, whatever it becomes.
+func (r *RoomRow) Columns() []Column {
+	return append([]Column{
+		{Name: "conversation_id", at: &r.id},
+		{Name: "changes", at: &r.changes},
+		{Name: "last_seq", at: &r.lastSeq},
+		{Name: "since", at: &r.since},
+		{Name: "since_changes", at: &r.sinceChanges},
+		{Name: "members", at: &r.members},
+		{Name: "delivered_hour", at: &r.deliveredHour},
+		{Name: "category", at: &r.category},
+	}, r.messages.columns()...)
+}
+
+// Set makes r the row of a room.
+func (r *RoomRow) Set(room *badge.Room) {
+	*r = RoomRow{
+		id: room.ID, changes: room.Changes, lastSeq: room.LastSeq, since: room.Since, sinceChanges: room.SinceChanges,
+		members: room.Members, deliveredHour: room.DeliveredHour, category: room.Category, messages: columnsOf(&room.Open),
+	}
+}
+
+// room returns the room of the row.
+func (r *RoomRow) room() (*badge.Room, error) {
+	room := &badge.Room{
+		ID: r.id, Changes: r.changes, LastSeq: r.lastSeq, Since: r.since, SinceChanges: r.sinceChanges,
+		Members: r.members, DeliveredHour: r.deliveredHour, Category: r.category,
+	}
+	if err := r.messages.restore(&room.Open); err != nil {
+		return nil, fmt.Errorf("room %q: %w", r.id, err)
+	}
+	return room, nil
+}
+
+// ChunkRow is a row of badged.room_chunks.
+type ChunkRow struct {
+	room              string
+	bound             int64
+	live, mentionsAll int64
+	messages          chunkColumns
+}
+
+// Columns returns the columns of r, whatever it becomes.
+func (r *ChunkRow) Columns() []Column {
+	return append([]Column{
+		{Name: "conversation_id", at: &r.room},
+		{Name: "bound", at: &r.bound},
+		{Name: "live", at: &r.live, derived: true},
+		{Name: "mentions_all", at: &r.mentionsAll, derived: true},
+	}, r.messages.columns()...)
+}
+
+// Set makes r the row of a closed chunk of a room.
+func (r *ChunkRow) Set(room string, c *badge.Chunk) {
+	*r = ChunkRow{room: room, bound: c.Bound, live: c.Live.Len(), mentionsAll: c.All.Len(), messages: columnsOf(c)}
+}
+
+// chunk returns the chunk of the row.
+func (r *ChunkRow) chunk() (*badge.Chunk, error) {
+	c := &badge.Chunk{Bound: r.bound}
+	if err := r.messages.restore(c); err != nil {
+		return nil, fmt.Errorf("chunk %d of room %q: %w", r.bound, r.room, err)
+	}
+	return c, nil
+}
+
+// chunkColumns are the messages of a chunk. Arrays are written as text: statements
+// on many rows unnest arrays, which must not have arrays of different lengths.
+type chunkColumns struct {
+	liveStarts, liveBefore string
+	allStarts, allBefore   string
+	recalledSet            seqSet
+}
+
+func (r *chunkColumns) columns() []Column {
+	const array = "bigint[]"
+	return []Column{
+		{Name: "live_starts", at: &r.liveStarts, kind: array, usual: "", null: true},
+		{Name: "live_before", at: &r.liveBefore, kind: array, usual: "", null: true},
+		{Name: "all_starts", at: &r.allStarts, kind: array, usual: "", null: true},
+		{Name: "all_before", at: &r.allBefore, kind: array, usual: "", null: true},
+		{Name: "recalled_set", at: &r.recalledSet, usual: "", null: true},
+	}
+}
+
+func columnsOf(c *badge.Chunk) (r chunkColumns) {
+	r.liveStarts, r.liveBefore = arraysOf(&c.Live)
+	r.allStarts, r.allBefore = arraysOf(&c.All)
+	r.recalledSet = seqSet(c.Recalled.Encode())
+	return r
+}
+
+// restore sets the messages of c.
+func (r *chunkColumns) restore(c *badge.Chunk) (err error) {
+	if c.Live, err = rangesOf(r.liveStarts, r.liveBefore); err != nil {
+		return err
+	}
+	if c.All, err = rangesOf(r.allStarts, r.allBefore); err != nil {
+		return err
+	}
+	recalled, err := badge.DecodeSet([]byte(r.recalledSet))
+	c.Recalled = recalled.RangeSet
+	return err
+}
+
+// arraysOf returns a set as the arrays that badged.rank takes, "" for null.
+func arraysOf(s *badge.RangeSet) (starts, before string) {
+	if len(s.Ranges) == 0 {
+		return "", ""
+	}
+	from, sizes := []byte{'{'}, []byte("{0")
+	n := int64(0)
+	for i, r := range s.Ranges {
+		if i > 0 {
+			from = append(from, ',')
+		}
+		from = strconv.AppendInt(from, r.Lo, 10)
+		n += r.Hi - r.Lo + 1
+		sizes = strconv.AppendInt(append(sizes, ','), n, 10)
+	}
+	return string(append(from, '}')), string(append(sizes, '}'))
+}
+
+// errArrays means that arrays are not those of a set.
+var errArrays = errors.New("not the arrays of a set of seqs")
+
+// rangesOf reads what arraysOf returns.
+func rangesOf(starts, before string) (s badge.RangeSet, err error) {
+	if starts == "" && before == "" {
+		return s, nil
+	}
+	from, sizes := numbersOf(starts), numbersOf(before)
+	if len(from) == 0 || len(sizes) != len(from)+1 {
+		return s, fmt.Errorf("%.100s and %.100s: %w", starts, before, errArrays)
+	}
+	ranges := make([]badge.SeqRange, len(from))
+	for i, lo := range from {
+		ranges[i] = badge.SeqRange{Lo: lo, Hi: lo + sizes[i+1] - sizes[i] - 1}
+	}
+	if s, err = badge.NewRangeSet(ranges); err != nil {
+		return s, fmt.Errorf("%.100s and %.100s: %w", starts, before, err)
+	}
+	return s, nil
+}
+
+// numbersOf returns the numbers of an array as Postgres prints it, nil if it has
+// others.
+func numbersOf(array string) []int64 {
+	items := strings.Split(strings.Trim(array, "{}"), ",")
+	numbers := make([]int64, len(items))
+	for i, item := range items {
+		n, err := strconv.ParseInt(item, 10, 64)
+		if err != nil {
+			return nil
+		}
+		numbers[i] = n
+	}
+	return numbers
+}
