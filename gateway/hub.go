@@ -21,7 +21,7 @@ type hub struct {
 
 // interest is a user with sessions here, or whose last session is leaving.
 type interest struct {
-	user pubsub.User
+	user pubsub.Address
 	// sessions has mostly one element.
 	sessions []*session
 	// joined is closed when Join has returned, and nil from then on.
@@ -46,6 +46,9 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 	}
 }
 
+// HandleRoom implements pubsub.Handler. The hub joins no rooms.
+func (h *hub) HandleRoom(*pubsub.RoomUpdate) {}
+
 // HandleGap implements pubsub.Handler.
 func (h *hub) HandleGap() {
 	select {
@@ -57,7 +60,7 @@ func (h *hub) HandleGap() {
 // join adds a session and returns when the bus has acknowledged its user: from
 // then on every update reaches the session's mailbox. After an error, updates
 // reach it by reconciliation until the bus is back.
-func (h *hub) join(ctx context.Context, s *session, user pubsub.User) error {
+func (h *hub) join(ctx context.Context, s *session, user pubsub.Address) error {
 	for {
 		h.mu.Lock()
 		in, ok := h.users[user.ID]

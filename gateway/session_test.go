@@ -568,12 +568,12 @@ func (b deafBus) Subscribe(pubsub.Handler) (pubsub.Subscription, error) { return
 
 type deaf struct{}
 
-func (deaf) Join(ctx context.Context, _ ...pubsub.User) error {
+func (deaf) Join(ctx context.Context, _ ...pubsub.Address) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
-func (deaf) Leave(context.Context, ...pubsub.User) error { return nil }
-func (deaf) Close() error                                { return nil }
+func (deaf) Leave(context.Context, ...pubsub.Address) error { return nil }
+func (deaf) Close() error                                   { return nil }
 
 // A gateway refuses clients before Run and after it.
 func TestGatewayThatDoesNotRunRefuses(t *testing.T) {

@@ -120,7 +120,7 @@ func (s *session) join(ctx context.Context) {
 	g := s.gateway
 	joinCtx, cancel := context.WithTimeout(ctx, g.cfg.JoinTimeout)
 	defer cancel()
-	user := pubsub.User{ID: s.userID, Partition: s.partition()}
+	user := pubsub.Address{ID: s.userID, Partition: s.partition()}
 	s.joined = true
 	if err := g.hub.join(joinCtx, s, user); err != nil && ctx.Err() == nil {
 		g.log.WarnContext(ctx, "the bus did not acknowledge in time; serving from the tables", "error", err)

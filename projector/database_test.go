@@ -264,7 +264,7 @@ func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update) error
 }
 
 // HasSubscribers says that everybody is, since the test is.
-func (b *recordingBus) HasSubscribers(pubsub.User) bool { return true }
+func (b *recordingBus) HasSubscribers(pubsub.Address) bool { return true }
 
 func (b *recordingBus) fail(err error) {
 	b.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 // benchUpdate is the update of one message: one conversation, short ids.
-func benchUpdate(u pubsub.User, version int64) pubsub.Update {
+func benchUpdate(u pubsub.Address, version int64) pubsub.Update {
 	return pubsub.Update{
 		Badge: pubsub.Badge{
 			UserID: u.ID, Epoch: "0193a1c2", Version: version, Total: 17, Mentions: 2,
@@ -27,7 +27,7 @@ func benchUpdate(u pubsub.User, version int64) pubsub.Update {
 }
 
 func BenchmarkEncodeUpdate(b *testing.B) {
-	u := benchUpdate(pubsub.User{ID: "user-123456", Partition: 3}, 1)
+	u := benchUpdate(pubsub.Address{ID: "user-123456", Partition: 3}, 1)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := json.Marshal(&u); err != nil {
@@ -37,7 +37,7 @@ func BenchmarkEncodeUpdate(b *testing.B) {
 }
 
 func BenchmarkDecodeUpdate(b *testing.B) {
-	payload, err := json.Marshal(benchUpdate(pubsub.User{ID: "user-123456", Partition: 3}, 1))
+	payload, err := json.Marshal(benchUpdate(pubsub.Address{ID: "user-123456", Partition: 3}, 1))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -53,8 +53,9 @@ func BenchmarkDecodeUpdate(b *testing.B) {
 // counter is a handler that only counts.
 type counter struct{ updates, gaps atomic.Int64 }
 
-func (c *counter) HandleUpdate(*pubsub.Update) { c.updates.Add(1) }
-func (c *counter) HandleGap()                  { c.gaps.Add(1) }
+func (c *counter) HandleUpdate(*pubsub.Update)   { c.updates.Add(1) }
+func (c *counter) HandleRoom(*pubsub.RoomUpdate) { c.updates.Add(1) }
+func (c *counter) HandleGap()                    { c.gaps.Add(1) }
 
 // BenchmarkPublish publishes batches and waits until each update was handled.
 // The rate is end to end, with Redis on the same machine.

@@ -77,7 +77,7 @@ func TestGapOfABroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bus.Close()
-	u := pubsub.User{ID: "ada", Partition: 1}
+	u := pubsub.Address{ID: "ada", Partition: 1}
 	var recorders []*pubsubtest.Recorder
 	for range 2 {
 		r := pubsubtest.NewRecorder()

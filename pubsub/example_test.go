@@ -30,8 +30,9 @@ type brokerBus struct {
 
 // message is sent over the broker.
 type message struct {
-	Updates []pubsub.Update `json:"updates,omitempty"`
-	Wakes   []int           `json:"wakes,omitempty"`
+	Updates []pubsub.Update     `json:"updates,omitempty"`
+	Rooms   []pubsub.RoomUpdate `json:"rooms,omitempty"`
+	Wakes   []int               `json:"wakes,omitempty"`
 }
 
 const subject = "badged"
@@ -50,12 +51,18 @@ func (b *brokerBus) receive(payload []byte) {
 		return // not from a brokerBus
 	}
 	_ = b.Memory.Publish(context.Background(), m.Updates)
+	_ = b.Memory.PublishRooms(context.Background(), m.Rooms)
 	_ = b.Memory.Wake(context.Background(), m.Wakes)
 }
 
 // Publish implements [pubsub.Bus].
 func (b *brokerBus) Publish(ctx context.Context, updates []pubsub.Update) error {
 	return b.send(ctx, message{Updates: updates})
+}
+
+// PublishRooms implements [pubsub.Bus].
+func (b *brokerBus) PublishRooms(ctx context.Context, updates []pubsub.RoomUpdate) error {
+	return b.send(ctx, message{Rooms: updates})
 }
 
 // Wake implements [pubsub.Bus].
@@ -75,8 +82,8 @@ func (b *brokerBus) send(ctx context.Context, m message) error {
 }
 
 // HasSubscribers implements [pubsub.Bus]. Other processes may have joined the
-// user.
-func (b *brokerBus) HasSubscribers(pubsub.User) bool { return true }
+// address.
+func (b *brokerBus) HasSubscribers(pubsub.Address) bool { return true }
 
 // Close implements [pubsub.Bus].
 func (b *brokerBus) Close() error {
@@ -94,7 +101,9 @@ func (p printer) HandleUpdate(u *pubsub.Update) {
 	close(p.done)
 }
 
-func (p printer) HandleGap() {}
+func (printer) HandleRoom(*pubsub.RoomUpdate) {}
+
+func (printer) HandleGap() {}
 
 // A bus over a message broker. Prove that yours keeps the contract with
 // pubsubtest.Run.
@@ -111,7 +120,7 @@ func ExampleBus() {
 	if err != nil {
 		panic(err)
 	}
-	ada := pubsub.User{ID: "ada", Partition: 3}
+	ada := pubsub.Address{ID: "ada", Partition: 3}
 	if err := gateway.Join(ctx, ada); err != nil {
 		panic(err)
 	}

@@ -16,7 +16,7 @@ func TestNothingIsKept(t *testing.T) {
 	}
 	for _, bus := range []Bus{memory, redis} {
 		defer bus.Close()
-		users := []User{{ID: "a"}, {ID: "b"}}
+		users := []Address{{ID: "a"}, {ID: "b"}}
 		var subs []Subscription
 		for range 3 {
 			s, err := bus.Subscribe(make(updateChan))

@@ -23,7 +23,7 @@ type Memory struct {
 
 	mu     sync.RWMutex
 	closed bool
-	joined map[User][]*memorySubscription // each subscription once
+	joined map[Address][]*memorySubscription // each subscription once
 	subs   map[*memorySubscription]struct{}
 	wakes  map[*memoryWakes]struct{}
 }
@@ -34,7 +34,7 @@ var _ Bus = (*Memory)(nil)
 func NewMemory() *Memory {
 	return &Memory{
 		closing: make(chan struct{}),
-		joined:  make(map[User][]*memorySubscription),
+		joined:  make(map[Address][]*memorySubscription),
 		subs:    make(map[*memorySubscription]struct{}),
 		wakes:   make(map[*memoryWakes]struct{}),
 	}
@@ -43,6 +43,20 @@ func NewMemory() *Memory {
 // Publish implements [Bus]. It fails only when the bus is closed, or when ctx is
 // done before the call.
 func (m *Memory) Publish(ctx context.Context, updates []Update) error {
+	return publish(ctx, m, updates, func(u *Update) (Address, memoryMessage) {
+		return u.Address(), memoryMessage{user: u}
+	})
+}
+
+// PublishRooms implements [Bus] as Publish does.
+func (m *Memory) PublishRooms(ctx context.Context, updates []RoomUpdate) error {
+	return publish(ctx, m, updates, func(u *RoomUpdate) (Address, memoryMessage) {
+		return u.Address(), memoryMessage{room: u}
+	})
+}
+
+// publish queues updates for the subscriptions that have joined their addresses.
+func publish[U any](ctx context.Context, m *Memory, updates []U, messageOf func(*U) (Address, memoryMessage)) error {
 	if err := ctx.Err(); err != nil {
 		m.counters.publishErrors.Add(1)
 		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
@@ -53,25 +67,27 @@ func (m *Memory) Publish(ctx context.Context, updates []Update) error {
 		return ErrClosed
 	}
 	for i := range updates {
-		subs := m.joined[User{ID: updates[i].UserID, Partition: updates[i].Partition}]
+		to, _ := messageOf(&updates[i])
+		subs := m.joined[to]
 		if len(subs) == 0 {
 			continue
 		}
 		// A copy: an update held for a slow client must not keep the whole
 		// slice, and the caller may reuse it.
 		u := updates[i]
+		_, message := messageOf(&u)
 		for _, s := range subs {
-			s.enqueue(&u)
+			s.enqueue(message)
 		}
 	}
 	return nil
 }
 
 // HasSubscribers implements [Bus]. It is exact.
-func (m *Memory) HasSubscribers(u User) bool {
+func (m *Memory) HasSubscribers(a Address) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	_, ok := m.joined[u]
+	_, ok := m.joined[a]
 	return ok
 }
 
@@ -85,7 +101,7 @@ func (m *Memory) Subscribe(h Handler) (Subscription, error) {
 	s := &memorySubscription{
 		bus:     m,
 		handler: h,
-		users:   make(map[User]struct{}),
+		joined:  make(map[Address]struct{}),
 		pending: make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),

@@ -12,67 +12,67 @@ type memorySubscription struct {
 	bus     *Memory
 	handler Handler
 
-	users map[User]struct{} // guarded by bus.mu; nil once closed
+	joined map[Address]struct{} // guarded by bus.mu; nil once closed
 
 	pending chan struct{} // holds a token while queue or gap may be set
 	closing chan struct{} // closed by the first Close
 	done    chan struct{} // closed when run has returned
 
 	mu    sync.Mutex
-	queue []*Update
+	queue []memoryMessage
 	gap   bool // updates before those in the queue were dropped
 }
 
 // Join implements [Subscription]. It never waits.
-func (s *memorySubscription) Join(_ context.Context, users ...User) error {
+func (s *memorySubscription) Join(_ context.Context, addresses ...Address) error {
 	s.bus.mu.Lock()
 	defer s.bus.mu.Unlock()
-	if s.users == nil {
+	if s.joined == nil {
 		return ErrClosed
 	}
-	for _, u := range users {
-		if _, ok := s.users[u]; !ok {
-			s.users[u] = struct{}{}
-			s.bus.joined[u] = append(s.bus.joined[u], s)
+	for _, a := range addresses {
+		if _, ok := s.joined[a]; !ok {
+			s.joined[a] = struct{}{}
+			s.bus.joined[a] = append(s.bus.joined[a], s)
 		}
 	}
 	return nil
 }
 
 // Leave implements [Subscription].
-func (s *memorySubscription) Leave(_ context.Context, users ...User) error {
+func (s *memorySubscription) Leave(_ context.Context, addresses ...Address) error {
 	s.bus.mu.Lock()
 	defer s.bus.mu.Unlock()
-	if s.users == nil {
+	if s.joined == nil {
 		return ErrClosed
 	}
-	for _, u := range users {
-		s.leave(u)
+	for _, a := range addresses {
+		s.leave(a)
 	}
 	return nil
 }
 
-// leave ends the interest in u. The caller holds bus.mu.
-func (s *memorySubscription) leave(u User) {
-	if _, ok := s.users[u]; !ok {
+// leave ends the interest in a. The caller holds bus.mu.
+func (s *memorySubscription) leave(a Address) {
+	if _, ok := s.joined[a]; !ok {
 		return
 	}
-	delete(s.users, u)
-	if others := s.bus.joined[u]; len(others) > 1 {
-		s.bus.joined[u] = slices.DeleteFunc(others, func(o *memorySubscription) bool { return o == s })
+	delete(s.joined, a)
+	if others := s.bus.joined[a]; len(others) > 1 {
+		s.bus.joined[a] = slices.DeleteFunc(others, func(o *memorySubscription) bool { return o == s })
 	} else {
-		delete(s.bus.joined, u)
+		delete(s.bus.joined, a)
 	}
 }
 
 // Close implements [Subscription].
 func (s *memorySubscription) Close() error {
 	s.bus.mu.Lock()
-	if s.users != nil {
-		for u := range s.users {
-			s.leave(u)
+	if s.joined != nil {
+		for a := range s.joined {
+			s.leave(a)
 		}
-		s.users = nil
+		s.joined = nil
 		delete(s.bus.subs, s)
 		close(s.closing)
 	}
@@ -81,13 +81,19 @@ func (s *memorySubscription) Close() error {
 	return nil
 }
 
-// enqueue hands u to run. It drops the queue first if that is full.
-func (s *memorySubscription) enqueue(u *Update) {
+// memoryMessage is an update of a user or of a room; the other is nil.
+type memoryMessage struct {
+	user *Update
+	room *RoomUpdate
+}
+
+// enqueue hands a message to run. It drops the queue first if that is full.
+func (s *memorySubscription) enqueue(m memoryMessage) {
 	s.mu.Lock()
 	if len(s.queue) >= memoryQueueLimit {
 		s.drop()
 	}
-	s.queue = append(s.queue, u)
+	s.queue = append(s.queue, m)
 	s.mu.Unlock()
 	signal(s.pending)
 }
@@ -108,7 +114,7 @@ func (s *memorySubscription) drop() {
 }
 
 // take returns the queue and puts buffer in its place.
-func (s *memorySubscription) take(buffer []*Update) (queue []*Update, gap bool) {
+func (s *memorySubscription) take(buffer []memoryMessage) (queue []memoryMessage, gap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	queue, gap = s.queue, s.gap
@@ -122,7 +128,7 @@ func (s *memorySubscription) run() {
 	// Two buffers take turns. A large one is dropped after a burst, so that an
 	// idle subscription holds little memory.
 	const keep = 4096
-	var buffer []*Update
+	var buffer []memoryMessage
 	for {
 		select {
 		case <-s.closing:
@@ -134,13 +140,17 @@ func (s *memorySubscription) run() {
 			s.bus.counters.gaps.Add(1)
 			s.handler.HandleGap()
 		}
-		for _, u := range queue {
+		for _, m := range queue {
 			select {
 			case <-s.closing:
 				return
 			default:
 			}
-			s.handler.HandleUpdate(u)
+			if m.room != nil {
+				s.handler.HandleRoom(m.room)
+			} else {
+				s.handler.HandleUpdate(m.user)
+			}
 		}
 		clear(queue)
 		if buffer = queue[:0]; cap(buffer) > keep {

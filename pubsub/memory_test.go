@@ -15,7 +15,7 @@ func TestMemory(t *testing.T) {
 func TestMemoryKnowsItsSubscribers(t *testing.T) {
 	bus := pubsub.NewMemory()
 	defer bus.Close()
-	u := pubsub.User{ID: "alice", Partition: 1}
+	u := pubsub.Address{ID: "alice", Partition: 1}
 	check := func(want bool, when string) {
 		t.Helper()
 		if got := bus.HasSubscribers(u); got != want {
@@ -31,7 +31,7 @@ func TestMemoryKnowsItsSubscribers(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(true, "joined")
-	if bus.HasSubscribers(pubsub.User{ID: "alice", Partition: 2}) {
+	if bus.HasSubscribers(pubsub.Address{ID: "alice", Partition: 2}) {
 		t.Error("a user of another partition has subscribers")
 	}
 	if err := s.Leave(t.Context(), u); err != nil {
@@ -56,6 +56,8 @@ func (s *stuck) HandleUpdate(u *pubsub.Update) {
 	s.told <- u.Version
 }
 
+func (*stuck) HandleRoom(*pubsub.RoomUpdate) {}
+
 func (s *stuck) HandleGap() { s.told <- -1 }
 
 // TestMemoryOverflow publishes more than the queue of a blocked handler holds:
@@ -64,7 +66,7 @@ func TestMemoryOverflow(t *testing.T) {
 	const limit = 1 << 16
 	bus := pubsub.NewMemory()
 	defer bus.Close()
-	u := pubsub.User{ID: "alice"}
+	u := pubsub.Address{ID: "alice"}
 	h := &stuck{entered: make(chan struct{}), release: make(chan struct{}), told: make(chan int64, limit)}
 	s, err := bus.Subscribe(h)
 	if err != nil {

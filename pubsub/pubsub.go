@@ -30,13 +30,18 @@ type Bus interface {
 	// been sent.
 	Publish(ctx context.Context, updates []Update) error
 
-	// HasSubscribers reports whether an update of u published now could reach
-	// a handler; if not, the projector does not make one. It is true from the
-	// moment a Join of u returns, and may be true of any other user: a bus that
-	// does not know returns true. It does not block.
-	HasSubscribers(u User) bool
+	// PublishRooms is Publish for updates of rooms. Both keep one order: updates
+	// of a partition that are published after others arrive after them, whether
+	// of users or rooms.
+	PublishRooms(ctx context.Context, updates []RoomUpdate) error
 
-	// Subscribe opens a subscription that has joined no users yet. Its handler
+	// HasSubscribers reports whether an update of a user or room published now
+	// could reach a handler; if not, the projector does not make one. It is true
+	// from the moment a Join of a returns, and may be true of any other address:
+	// a bus that does not know returns true. It does not block.
+	HasSubscribers(a Address) bool
+
+	// Subscribe opens a subscription that has joined nothing yet. Its handler
 	// is called from one goroutine at a time until Close returns.
 	Subscribe(h Handler) (Subscription, error)
 
@@ -58,43 +63,49 @@ type Bus interface {
 	Close() error
 }
 
-// Subscription is one gateway's interest in users. It is safe for concurrent
-// use.
+// Subscription is one gateway's interest in users and rooms. It is safe for
+// concurrent use.
 type Subscription interface {
-	// Join subscribes to the updates of users and returns once the bus has
-	// acknowledged: every update published after Join returned nil reaches the
-	// handler, unless the bus loses it. Join is idempotent: one Leave undoes
+	// Join subscribes to the updates of users and rooms and returns once the bus
+	// has acknowledged: every update published after Join returned nil reaches
+	// the handler, unless the bus loses it. Join is idempotent: one Leave undoes
 	// any number of Joins.
 	//
-	// While the bus is down, Join waits until ctx is done. The users stay
+	// While the bus is down, Join waits until ctx is done. The addresses stay
 	// wanted after that error: the bus joins them when it is back, unless they
 	// are left before, and then calls HandleGap.
-	Join(ctx context.Context, users ...User) error
+	Join(ctx context.Context, addresses ...Address) error
 
-	// Leave unsubscribes from users. It does not wait for the bus, and works
-	// while the bus is down. Updates in flight may still arrive.
-	Leave(ctx context.Context, users ...User) error
+	// Leave unsubscribes from users and rooms. It does not wait for the bus, and
+	// works while the bus is down. Updates in flight may still arrive.
+	Leave(ctx context.Context, addresses ...Address) error
 
-	// Close leaves all users. Once it has returned, the handler is not called
-	// any more. It is idempotent, and must not be called from the handler.
+	// Close leaves all addresses. Once it has returned, the handler is not
+	// called any more. It is idempotent, and must not be called from the handler.
 	Close() error
 }
 
-// User addresses a user on a bus.
-type User struct {
+// Address names a user on a bus, or a room in one partition.
+type Address struct {
 	ID string
-	// Partition is the partition of the user; a bus may route by it.
+	// Partition is the partition of the user, or of the members; a bus may
+	// route by it.
 	Partition int
+	// Room is set if ID is a conversation that is a room, rather than a user.
+	Room bool
 }
 
 // Handler receives the updates of a subscription. Its methods must not block: a
-// slow handler delays all users of the subscription.
+// slow handler delays all updates of the subscription.
 type Handler interface {
 	// HandleUpdate receives an update of a joined user. Updates are shared
 	// between handlers: do not modify them.
 	HandleUpdate(u *Update)
 
-	// HandleGap reports that any update of any joined user up to now may have
+	// HandleRoom is HandleUpdate for an update of a joined room.
+	HandleRoom(u *RoomUpdate)
+
+	// HandleGap reports that any update of any joined address up to now may have
 	// been lost. Later updates arrive again.
 	HandleGap()
 }

@@ -87,11 +87,12 @@ func (c *RedisConfig) validate() error {
 	return nil
 }
 
-// Redis is a bus for several processes: Redis pub/sub with a channel per user.
+// Redis is a bus for several processes: Redis pub/sub with a channel per user
+// and one per room and partition.
 //
 // Each subscription has its own connection, so that a slow one delays no other.
-// In a cluster it has one for each partition of its users. A subscription
-// replaces a connection that is lost or silent; when all users are joined again,
+// In a cluster it has one for each partition of its addresses. A subscription
+// replaces a connection that is lost or silent; when all addresses are joined again,
 // it calls HandleGap. Redis disconnects a subscriber that lags too far behind
 // (client-output-buffer-limit), which is a loss like any other.
 //
@@ -146,7 +147,7 @@ func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 		if err != nil {
 			return fmt.Errorf("pubsub: encode an update: %w", err)
 		}
-		messages[i] = redisMessage{channelOf(User{ID: u.UserID, Partition: u.Partition}), payload}
+		messages[i] = redisMessage{channelOf(u.Address()), payload}
 	}
 	if err := r.send(ctx, messages...); err != nil {
 		return fmt.Errorf("pubsub: publish %d updates: %w", len(updates), err)
@@ -154,8 +155,28 @@ func (r *Redis) Publish(ctx context.Context, updates []Update) error {
 	return nil
 }
 
+// PublishRooms implements [Bus] as Publish does.
+func (r *Redis) PublishRooms(ctx context.Context, updates []RoomUpdate) error {
+	if len(updates) == 0 {
+		return nil
+	}
+	messages := make([]redisMessage, len(updates))
+	for i := range updates {
+		u := &updates[i]
+		payload, err := json.Marshal(u)
+		if err != nil {
+			return fmt.Errorf("pubsub: encode an update of a room: %w", err)
+		}
+		messages[i] = redisMessage{channelOf(u.Address()), payload}
+	}
+	if err := r.send(ctx, messages...); err != nil {
+		return fmt.Errorf("pubsub: publish %d updates of rooms: %w", len(updates), err)
+	}
+	return nil
+}
+
 // HasSubscribers implements [Bus]. It is always true: only Redis knows.
-func (r *Redis) HasSubscribers(User) bool { return true }
+func (r *Redis) HasSubscribers(Address) bool { return true }
 
 // Wake implements [Bus]. It returns at most after [RedisConfig].PublishTimeout.
 func (r *Redis) Wake(ctx context.Context, partitions []int) error {

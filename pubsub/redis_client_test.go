@@ -154,7 +154,7 @@ func TestRedisTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Join(t.Context(), User{ID: "alice"}); err != nil {
+	if err := s.Join(t.Context(), Address{ID: "alice"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := bus.Publish(t.Context(), []Update{{Badge: Badge{UserID: "alice", Version: 1}}}); err != nil {
@@ -179,7 +179,8 @@ func TestRedisTLS(t *testing.T) {
 type updateChan chan *Update
 
 func (h updateChan) HandleUpdate(u *Update) { h <- u }
-func (h updateChan) HandleGap()             {}
+func (updateChan) HandleRoom(*RoomUpdate)   {}
+func (updateChan) HandleGap()               {}
 
 // serveProxy forwards connections on listener to addr until it is closed.
 func serveProxy(listener net.Listener, addr string) {

@@ -54,7 +54,7 @@ func TestRedisClusterWire(t *testing.T) {
 	client := redis.NewClusterClient(opt)
 	defer client.Close()
 
-	u := pubsub.User{ID: "alice", Partition: 3}
+	u := pubsub.Address{ID: "alice", Partition: 3}
 	for channel, send := range map[string]func() error{
 		"badged:{p03}:u:alice": func() error {
 			return bus.Publish(t.Context(), []pubsub.Update{pubsubtest.NewUpdate(u, 1)})
@@ -78,19 +78,19 @@ func TestRedisClusterWire(t *testing.T) {
 }
 
 // members returns a user of each of 16 partitions.
-func members() []pubsub.User {
-	users := make([]pubsub.User, 16)
+func members() []pubsub.Address {
+	users := make([]pubsub.Address, 16)
 	for i := range users {
-		users[i] = pubsub.User{ID: "u", Partition: i}
+		users[i] = pubsub.Address{ID: "u", Partition: i}
 	}
 	return users
 }
 
 // keyOf returns a key in the slot of a partition.
-func keyOf(u pubsub.User) string { return fmt.Sprintf("badged:{p%02d}:", u.Partition) }
+func keyOf(u pubsub.Address) string { return fmt.Sprintf("badged:{p%02d}:", u.Partition) }
 
 // masterOf returns the master that serves the partition of u.
-func masterOf(t *testing.T, c *privateredis.Cluster, u pubsub.User) int {
+func masterOf(t *testing.T, c *privateredis.Cluster, u pubsub.Address) int {
 	t.Helper()
 	master, err := c.MasterOf(t.Context(), keyOf(u))
 	if err != nil {
@@ -133,7 +133,7 @@ func TestRedisClusterMasterIsKilled(t *testing.T) {
 	}
 
 	dead := masterOf(t, cluster, users[3])
-	var orphans, others []pubsub.User
+	var orphans, others []pubsub.Address
 	for _, u := range users {
 		if masterOf(t, cluster, u) == dead {
 			orphans = append(orphans, u)

@@ -105,10 +105,10 @@ func (f *faulty) awaitLoss(t *testing.T) {
 	}
 }
 
-func usersOf(n int) []pubsub.User {
-	users := make([]pubsub.User, n)
+func usersOf(n int) []pubsub.Address {
+	users := make([]pubsub.Address, n)
 	for i := range users {
-		users[i] = pubsub.User{ID: fmt.Sprintf("user-%d", i), Partition: i % 16}
+		users[i] = pubsub.Address{ID: fmt.Sprintf("user-%d", i), Partition: i % 16}
 	}
 	return users
 }
@@ -206,7 +206,7 @@ func TestRedisFrozenClose(t *testing.T) {
 	}
 	s, _ := subscribe(t, f, usersOf(1)...)
 	f.pause(t)
-	crowd := make([]pubsub.User, 100_000)
+	crowd := make([]pubsub.Address, 100_000)
 	for i := range crowd {
 		crowd[i].ID = fmt.Sprintf("%0128d", i)
 	}
@@ -285,7 +285,7 @@ func TestRedisJoinWhileDown(t *testing.T) {
 	publish(t, f, pubsubtest.NewUpdate(u[2], 1))
 	r.AwaitVersion(t, u[2], 1)
 	r.AwaitGaps(t, 1)
-	for _, of := range []pubsub.User{u[1], u[0]} {
+	for _, of := range []pubsub.Address{u[1], u[0]} {
 		publish(t, f, pubsubtest.NewUpdate(of, 2))
 	}
 	r.AwaitVersion(t, u[0], 2)

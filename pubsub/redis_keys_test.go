@@ -16,7 +16,7 @@ import (
 // change keys one after the other.
 func TestRedisKeysChange(t *testing.T) {
 	srv := startRedis(t)
-	u := pubsub.User{ID: "alice", Partition: 3}
+	u := pubsub.Address{ID: "alice", Partition: 3}
 	for name, tc := range map[string]struct{ publisher, subscriber []string }{
 		"before":                       {[]string{"old"}, []string{"old"}},
 		"the subscriber knows both":    {[]string{"old"}, []string{"old", "new"}},
@@ -63,7 +63,7 @@ func TestRedisDropsUnsignedMessages(t *testing.T) {
 	client := newClient(t, srv)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"secret"}})
 	stranger := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient, Keys: []string{"guess"}})
-	u, other := pubsub.User{ID: "alice", Partition: 3}, pubsub.User{ID: "bob", Partition: 3}
+	u, other := pubsub.Address{ID: "alice", Partition: 3}, pubsub.Address{ID: "bob", Partition: 3}
 	s, r := subscribe(t, bus, u, other)
 	defer s.Close()
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,18 +15,35 @@ import (
 // wakeChannel carries the partitions of each Wake as a JSON array.
 const wakeChannel = "badged:wake"
 
-// channelOf returns the channel of a user: badged:{p03}:u:alice. A cluster
-// hashes only the text in the first braces, so that all users of a partition
-// share a slot, whatever their ids contain.
-func channelOf(u User) string {
-	return string(appendChannel(make([]byte, 0, 64), u))
+// The channel of a user is badged:{p03}:u:alice, that of a room in a partition
+// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces, so
+// that a partition has one slot, whatever the ids contain.
+const (
+	userMark = "}:u:"
+	roomMark = "}:r:"
+)
+
+// channelOf returns the channel of an address.
+func channelOf(a Address) string {
+	return string(appendChannel(make([]byte, 0, 64), a))
 }
 
-func appendChannel(b []byte, u User) []byte {
+func appendChannel(b []byte, a Address) []byte {
 	b = append(b, "badged:{"...)
-	b = appendTag(b, u.Partition)
-	b = append(b, "}:u:"...)
-	return append(b, u.ID...)
+	b = appendTag(b, a.Partition)
+	if a.Room {
+		b = append(b, roomMark...)
+	} else {
+		b = append(b, userMark...)
+	}
+	return append(b, a.ID...)
+}
+
+// isRoom reports whether a channel is that of a room. The mark follows the tag,
+// which has no braces, so no id can imitate it.
+func isRoom(channel string) bool {
+	_, rest, _ := strings.Cut(channel, "}")
+	return strings.HasPrefix(rest, roomMark[1:])
 }
 
 // partitionTag returns the part of a partition's channels that a cluster
@@ -48,17 +66,20 @@ const everyTag = "all"
 // braces.
 func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + rand.Text() }
 
-// errWrongChannel reports an update on the channel of another user.
-var errWrongChannel = errors.New("the update is of another user than the channel")
+// errWrongChannel reports an update on the channel of another user or room.
+var errWrongChannel = errors.New("the update is of another user or room than the channel")
 
 // decodeUpdate decodes an update that arrived on channel.
-func decodeUpdate(channel, payload string) (*Update, error) {
-	u := new(Update)
+func decodeUpdate[U any, P interface {
+	*U
+	Address() Address
+}](channel, payload string) (P, error) {
+	u := P(new(U))
 	if err := json.Unmarshal([]byte(payload), u); err != nil {
 		return nil, fmt.Errorf("decode the update: %w", err)
 	}
 	var buf [192]byte
-	if string(appendChannel(buf[:0], User{ID: u.UserID, Partition: u.Partition})) != channel {
+	if string(appendChannel(buf[:0], u.Address())) != channel {
 		return nil, errWrongChannel
 	}
 	return u, nil

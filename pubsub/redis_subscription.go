@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// redisSubscription listens to the channels of users with one listener, or in
-// a cluster with one for each partition of its users: a connection serves one
+// redisSubscription listens to its channels with one listener, or in a cluster
+// with one for each partition of its addresses: a connection serves one
 // shard only, and partitions move between shards independently.
 type redisSubscription struct {
 	bus     *Redis
@@ -55,14 +55,24 @@ func (s *redisSubscription) listener(tag string) (*redisListener, error) {
 }
 
 func (s *redisSubscription) update(channel, payload string) {
-	u, err := decodeUpdate(channel, payload)
+	handle, err := s.decode(channel, payload)
 	if err != nil {
 		s.bus.malformed(channel, err)
 		return
 	}
 	s.calling.Lock()
 	defer s.calling.Unlock()
-	s.handler.HandleUpdate(u)
+	handle()
+}
+
+// decode returns the call of the handler for a message.
+func (s *redisSubscription) decode(channel, payload string) (handle func(), err error) {
+	if isRoom(channel) {
+		u, err := decodeUpdate[RoomUpdate](channel, payload)
+		return func() { s.handler.HandleRoom(u) }, err
+	}
+	u, err := decodeUpdate[Update](channel, payload)
+	return func() { s.handler.HandleUpdate(u) }, err
 }
 
 func (s *redisSubscription) gap() {
@@ -72,28 +82,28 @@ func (s *redisSubscription) gap() {
 	s.handler.HandleGap()
 }
 
-// channelsByTag returns the channels of users by the tag of their listener.
-func (s *redisSubscription) channelsByTag(users []User) map[string][]string {
+// channelsByTag returns the channels of addresses by the tag of their listener.
+func (s *redisSubscription) channelsByTag(addresses []Address) map[string][]string {
 	channels := make(map[string][]string, 1)
-	for _, u := range users {
+	for _, a := range addresses {
 		tag := everyTag
 		if s.bus.cluster != nil {
-			tag = partitionTag(u.Partition)
+			tag = partitionTag(a.Partition)
 		}
-		channels[tag] = append(channels[tag], channelOf(u))
+		channels[tag] = append(channels[tag], channelOf(a))
 	}
 	return channels
 }
 
 // Join implements [Subscription].
-func (s *redisSubscription) Join(ctx context.Context, users ...User) error {
+func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) error {
 	type joining struct {
 		listener *redisListener
 		channels []string
 		waits    []<-chan struct{}
 	}
 	var all []joining
-	for tag, channels := range s.channelsByTag(users) {
+	for tag, channels := range s.channelsByTag(addresses) {
 		l, err := s.listener(tag) //nolint:contextcheck // a listener has a context of its own
 		if err != nil {
 			return err
@@ -108,14 +118,14 @@ func (s *redisSubscription) Join(ctx context.Context, users ...User) error {
 	case errors.Is(err, ErrClosed):
 		return ErrClosed
 	case err != nil:
-		return fmt.Errorf("pubsub: join %d users: %w", len(users), ctx.Err())
+		return fmt.Errorf("pubsub: join %d addresses: %w", len(addresses), ctx.Err())
 	}
 	return nil
 }
 
 // Leave implements [Subscription]. Redis gets the command soon after.
-func (s *redisSubscription) Leave(_ context.Context, users ...User) error {
-	byTag := s.channelsByTag(users)
+func (s *redisSubscription) Leave(_ context.Context, addresses ...Address) error {
+	byTag := s.channelsByTag(addresses)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.bus.isClosed() {

@@ -64,7 +64,7 @@ func newClient(t testing.TB, srv *privateredis.Server) *redis.Client {
 }
 
 // subscribe opens a subscription that has joined users.
-func subscribe(t testing.TB, bus pubsub.Bus, users ...pubsub.User) (pubsub.Subscription, *pubsubtest.Recorder) {
+func subscribe(t testing.TB, bus pubsub.Bus, users ...pubsub.Address) (pubsub.Subscription, *pubsubtest.Recorder) {
 	t.Helper()
 	r := pubsubtest.NewRecorder()
 	s, err := bus.Subscribe(r)
@@ -102,7 +102,7 @@ func TestRedisUnixSocket(t *testing.T) {
 	socket := t.TempDir() + "/redis.sock"
 	startRedis(t, "--unixsocket", socket)
 	bus := newRedis(t, pubsub.RedisConfig{URL: "unix://" + socket})
-	u := pubsub.User{ID: "alice"}
+	u := pubsub.Address{ID: "alice"}
 	_, r := subscribe(t, bus, u)
 	publish(t, bus, pubsubtest.NewUpdate(u, 1))
 	r.AwaitVersion(t, u, 1)
@@ -114,7 +114,7 @@ func TestRedisJoinsProcesses(t *testing.T) {
 	srv := startRedis(t)
 	projector := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
 	gateway := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
-	u := pubsub.User{ID: "alice", Partition: 3}
+	u := pubsub.Address{ID: "alice", Partition: 3}
 	_, r := subscribe(t, gateway, u)
 	publish(t, projector, pubsubtest.NewUpdate(u, 1))
 	r.AwaitVersion(t, u, 1)
@@ -141,7 +141,7 @@ func TestRedisWire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	users := []pubsub.User{{ID: "alice", Partition: 3}, {ID: "{b}:c", Partition: 12}, {ID: "x", Partition: 100}}
+	users := []pubsub.Address{{ID: "alice", Partition: 3}, {ID: "{b}:c", Partition: 12}, {ID: "x", Partition: 100}}
 	for i, u := range users {
 		publish(t, bus, pubsubtest.NewUpdate(u, int64(i)))
 	}
@@ -175,13 +175,13 @@ func TestRedisMalformedMessages(t *testing.T) {
 	srv := startRedis(t)
 	bus := newRedis(t, pubsub.RedisConfig{URL: srv.URL() + patient})
 	client := newClient(t, srv)
-	u := pubsub.User{ID: "alice", Partition: 3}
+	u := pubsub.Address{ID: "alice", Partition: 3}
 	_, r := subscribe(t, bus, u)
 	ctx, cancel := context.WithCancel(t.Context())
 	w := pubsubtest.Listen(ctx, bus)
 	w.AwaitWake(t, bus, 1)
 
-	ofAnother, err := json.Marshal(pubsubtest.NewUpdate(pubsub.User{ID: "bob", Partition: 3}, 1))
+	ofAnother, err := json.Marshal(pubsubtest.NewUpdate(pubsub.Address{ID: "bob", Partition: 3}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

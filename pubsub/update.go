@@ -53,7 +53,17 @@ type Update struct {
 	// TraceParent is the W3C trace context of the last traced change; empty if
 	// none is traced.
 	TraceParent string `json:"traceparent,omitempty"`
+	// Memberships are the user's memberships that changed in the commit and
+	// still exist. One that ended is among Conversations.
+	//
+	// A client's numbers are those of Badge and of all memberships together (see
+	// [Membership]): Badge, BaseVersion and the versions of Conversations leave
+	// the memberships out. So they are final only for a user without any.
+	Memberships []Membership `json:"memberships,omitempty"`
 }
+
+// Address returns where the update is published.
+func (u *Update) Address() Address { return Address{ID: u.UserID, Partition: u.Partition} }
 
 // Held is the state that a client of a user holds; without Epoch it holds none.
 type Held struct {
@@ -72,4 +82,9 @@ type Snapshot struct {
 	// Whole is set if Conversations has all with something to show, rather than
 	// those that changed since the held state.
 	Whole bool `json:"-"`
+	// Memberships are all memberships of the user, changed or not, and Rest is
+	// Badge without them: what [Update].Badge would be. Rest is not used if
+	// there are none.
+	Memberships []Membership `json:"-"`
+	Rest        Badge        `json:"-"`
 }

@@ -112,21 +112,39 @@ type tracedBus struct {
 func (b tracedBus) Publish(ctx context.Context, updates []pubsub.Update) error {
 	var spans []trace.Span
 	for i := range updates {
-		u := &updates[i]
-		if u.TraceParent == "" {
-			continue
-		}
-		parent := trace.ContextWithRemoteSpanContext(ctx, remote(ctx, u.TraceParent))
-		_, span := b.traces.tracer.Start(parent, "publish update", trace.WithSpanKind(trace.SpanKindProducer),
-			trace.WithAttributes(attribute.Int("badged.partition", u.Partition)))
-		u.TraceParent = carried(span)
-		spans = append(spans, span)
+		spans = b.begin(ctx, spans, updates[i].Partition, &updates[i].TraceParent)
 	}
 	err := b.Bus.Publish(ctx, updates)
 	for _, s := range spans {
 		end(s, err)
 	}
 	return err
+}
+
+// PublishRooms implements pubsub.Bus.
+func (b tracedBus) PublishRooms(ctx context.Context, updates []pubsub.RoomUpdate) error {
+	var spans []trace.Span
+	for i := range updates {
+		spans = b.begin(ctx, spans, updates[i].Partition, &updates[i].TraceParent)
+	}
+	err := b.Bus.PublishRooms(ctx, updates)
+	for _, s := range spans {
+		end(s, err)
+	}
+	return err
+}
+
+// begin adds a span to spans if an update is traced, and puts its context into
+// the update.
+func (b tracedBus) begin(ctx context.Context, spans []trace.Span, partition int, traceParent *string) []trace.Span {
+	if *traceParent == "" {
+		return spans
+	}
+	parent := trace.ContextWithRemoteSpanContext(ctx, remote(ctx, *traceParent))
+	_, span := b.traces.tracer.Start(parent, "publish update", trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.Int("badged.partition", partition)))
+	*traceParent = carried(span)
+	return append(spans, span)
 }
 
 // TraceQueryStart implements pgx.QueryTracer, which pgx requires of batch

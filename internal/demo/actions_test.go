@@ -75,6 +75,7 @@ func TestPostLevel(t *testing.T) {
 type updates chan pubsub.Update
 
 func (u updates) HandleUpdate(up *pubsub.Update) { u <- *up }
+func (updates) HandleRoom(*pubsub.RoomUpdate)    {}
 func (u updates) HandleGap()                     {}
 
 func TestLinkThatIsCutLosesUpdates(t *testing.T) {
@@ -85,7 +86,7 @@ func TestLinkThatIsCutLosesUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sub.Close() })
-	if err := sub.Join(t.Context(), pubsub.User{ID: "ada"}); err != nil {
+	if err := sub.Join(t.Context(), pubsub.Address{ID: "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	publish := func(version int64) {

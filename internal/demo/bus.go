@@ -30,6 +30,15 @@ func (b *Bus) Publish(ctx context.Context, updates []pubsub.Update) error {
 	return b.Bus.Publish(ctx, updates)
 }
 
+// PublishRooms implements pubsub.Bus as Publish does.
+func (b *Bus) PublishRooms(ctx context.Context, updates []pubsub.RoomUpdate) error {
+	if b.remaining() > 0 {
+		b.lost.Add(int64(len(updates)))
+		return nil
+	}
+	return b.Bus.PublishRooms(ctx, updates)
+}
+
 // cut cuts the bus for d from now; 0 ends the cut.
 func (b *Bus) cut(d time.Duration) { b.until.Store(time.Now().Add(d).UnixNano()) }
 

@@ -151,6 +151,7 @@ func testAfterClose(t *testing.T, bus pubsub.Bus) {
 	_, err := bus.Subscribe(NewRecorder())
 	check("Subscribe", err)
 	check("Publish", bus.Publish(t.Context(), []pubsub.Update{NewUpdate(u, 1)}))
+	check("PublishRooms", bus.PublishRooms(t.Context(), []pubsub.RoomUpdate{*NewRoomUpdate(u, 1)}))
 	check("Wake", bus.Wake(t.Context(), []int{1}))
 	check("Wakes", bus.Wakes(context.Background(), func(int) {}))
 }

@@ -34,7 +34,7 @@ func testJoinBeforePublish(t *testing.T, bus pubsub.Bus) {
 
 func testOnlyJoined(t *testing.T, bus pubsub.Bus) {
 	joined, stranger := users(t, 2)[0], users(t, 2)[1]
-	elsewhere := pubsub.User{ID: joined.ID, Partition: joined.Partition + 1}
+	elsewhere := pubsub.Address{ID: joined.ID, Partition: joined.Partition + 1}
 	s, r := subscribe(t, bus, joined, stranger, elsewhere)
 	leave(t, s, stranger, elsewhere)
 	publish(t, bus, NewUpdate(elsewhere, 1), NewUpdate(stranger, 2))

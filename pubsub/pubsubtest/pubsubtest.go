@@ -21,7 +21,10 @@ func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	}{
 		{"an update arrives as it was published", testUpdateIsWhole},
 		{"an empty update arrives as it was published", testEmptyUpdate},
+		{"an update of a room arrives as it was published", testRoomIsWhole},
 		{"the slice of a publish may be reused", testSliceIsFree},
+		{"a room is another address than a user of the same id", testRoomIsNoUser},
+		{"updates of users and rooms keep one order", testOrderOfRooms},
 		{"any user id is an address", testUserIDs},
 		{"updates keep their order", testOrder},
 		{"what is published after a join arrives", testJoinBeforePublish},
@@ -59,7 +62,7 @@ func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 }
 
 // subscribe opens a subscription that has joined users.
-func subscribe(t *testing.T, bus pubsub.Bus, users ...pubsub.User) (pubsub.Subscription, *Recorder) {
+func subscribe(t *testing.T, bus pubsub.Bus, users ...pubsub.Address) (pubsub.Subscription, *Recorder) {
 	t.Helper()
 	r := NewRecorder()
 	s, err := bus.Subscribe(r)
@@ -70,14 +73,14 @@ func subscribe(t *testing.T, bus pubsub.Bus, users ...pubsub.User) (pubsub.Subsc
 	return s, r
 }
 
-func join(t *testing.T, s pubsub.Subscription, users ...pubsub.User) {
+func join(t *testing.T, s pubsub.Subscription, users ...pubsub.Address) {
 	t.Helper()
 	if err := s.Join(t.Context(), users...); err != nil {
 		t.Fatalf("Join: %v", err)
 	}
 }
 
-func leave(t *testing.T, s pubsub.Subscription, users ...pubsub.User) {
+func leave(t *testing.T, s pubsub.Subscription, users ...pubsub.Address) {
 	t.Helper()
 	if err := s.Leave(t.Context(), users...); err != nil {
 		t.Fatalf("Leave: %v", err)
@@ -101,10 +104,10 @@ func publish(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 // users returns n users of one partition, whose updates keep their order. They
 // are new in each test, because late updates of an earlier test may still
 // arrive.
-func users(t *testing.T, n int) []pubsub.User {
-	users := make([]pubsub.User, n)
+func users(t *testing.T, n int) []pubsub.Address {
+	users := make([]pubsub.Address, n)
 	for i := range users {
-		users[i] = pubsub.User{ID: fmt.Sprintf("%s/%d", t.Name(), i), Partition: 7}
+		users[i] = pubsub.Address{ID: fmt.Sprintf("%s/%d", t.Name(), i), Partition: 7}
 	}
 	return users
 }

@@ -22,6 +22,8 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	updates []*pubsub.Update
+	rooms   []*pubsub.RoomUpdate
+	arrived []pubsub.Address // of updates and rooms, in order of arrival
 	gaps    int
 	changed chan struct{} // closed, and replaced, with every call
 }
@@ -35,7 +37,18 @@ func NewRecorder() *Recorder {
 
 // HandleUpdate implements [pubsub.Handler].
 func (r *Recorder) HandleUpdate(u *pubsub.Update) {
-	r.record(func() { r.updates = append(r.updates, u) })
+	r.record(func() {
+		r.updates = append(r.updates, u)
+		r.arrived = append(r.arrived, u.Address())
+	})
+}
+
+// HandleRoom implements [pubsub.Handler].
+func (r *Recorder) HandleRoom(u *pubsub.RoomUpdate) {
+	r.record(func() {
+		r.rooms = append(r.rooms, u)
+		r.arrived = append(r.arrived, u.Address())
+	})
 }
 
 // HandleGap implements [pubsub.Handler].
@@ -65,14 +78,32 @@ func (r *Recorder) Updates() []*pubsub.Update {
 	return slices.Clone(r.updates)
 }
 
+// AwaitRooms waits until n updates of rooms have arrived, and returns all.
+func (r *Recorder) AwaitRooms(t testing.TB, n int) []*pubsub.RoomUpdate {
+	t.Helper()
+	if !r.await(func() bool { return len(r.rooms) >= n }) {
+		t.Fatalf("%d updates of rooms arrived, want %d", len(r.rooms), n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.rooms)
+}
+
+// Arrived returns the addresses of all updates so far, in order of arrival.
+func (r *Recorder) Arrived() []pubsub.Address {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.arrived)
+}
+
 // Versions returns the versions of u's updates so far, in order of arrival.
-func (r *Recorder) Versions(u pubsub.User) []int64 {
+func (r *Recorder) Versions(u pubsub.Address) []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.versions(u)
 }
 
-func (r *Recorder) versions(u pubsub.User) []int64 {
+func (r *Recorder) versions(u pubsub.Address) []int64 {
 	var versions []int64
 	for _, got := range r.updates {
 		if got.UserID == u.ID && got.Partition == u.Partition {
@@ -99,7 +130,7 @@ func (r *Recorder) AwaitUpdates(t testing.TB, n int) []*pubsub.Update {
 }
 
 // AwaitVersion waits until an update of u with version has arrived.
-func (r *Recorder) AwaitVersion(t testing.TB, u pubsub.User, version int64) {
+func (r *Recorder) AwaitVersion(t testing.TB, u pubsub.Address, version int64) {
 	t.Helper()
 	if !r.await(func() bool { return slices.Contains(r.versions(u), version) }) {
 		t.Fatalf("version %d of %+v has not arrived; its versions %v have", version, u, r.Versions(u))
@@ -135,7 +166,7 @@ func (r *Recorder) await(ok func() bool) bool {
 
 // NewUpdate returns an update of u with values that are easily corrupted:
 // numbers that no float64 holds, an empty map, text of all kinds.
-func NewUpdate(u pubsub.User, version int64) pubsub.Update {
+func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	const big = 1<<53 + 1
 	return pubsub.Update{
 		Badge: pubsub.Badge{
@@ -163,5 +194,38 @@ func NewUpdate(u pubsub.User, version int64) pubsub.Update {
 			},
 			{ConversationID: "c2", Level: "all", Category: "Ünread ✉", Version: version - 1},
 		},
+		Memberships: []pubsub.Membership{
+			{
+				Joined: big, ReadSeq: 1 << 62, Level: "mentions", MarkedUnread: true,
+				Own: pubsub.Seqs{{First: 1, Last: 1}, {First: 1<<63 - 2, Last: 1<<63 - 1}}, Mentions: -3,
+				Room: &NewRoomUpdate(pubsub.Address{ID: "r:{1} \\ /"}, big+1).Room,
+			},
+			{Level: "all", Room: &pubsub.Room{ConversationID: "r2"}},
+		},
+	}
+}
+
+// NewRoomUpdate returns an update of a room with values that are easily
+// corrupted.
+func NewRoomUpdate(a pubsub.Address, changes int64) *pubsub.RoomUpdate {
+	const big = 1<<53 + 1
+	return &pubsub.RoomUpdate{
+		Room: pubsub.Room{
+			ConversationID: a.ID,
+			Changes:        changes,
+			LastSeq:        1<<63 - 1,
+			Category:       "Ünread ✉",
+			Since:          big,
+			Live:           pubsub.Seqs{{First: big + 2, Last: big + 2}, {First: 1 << 62, Last: 1<<63 - 1}},
+			All:            pubsub.Seqs{{First: big + 2, Last: big + 2}},
+			ClosedLive:     big,
+			ClosedAll:      7,
+			ClosedChanges:  1 << 62,
+		},
+		Epoch:       "e <1> & \"two\" \u2028",
+		Partition:   a.Partition,
+		BaseChanges: changes - 1,
+		AppendedAt:  big,
+		TraceParent: "00-1-2-01",
 	}
 }

@@ -63,10 +63,10 @@ func testUserIDs(t *testing.T, bus pubsub.Bus) {
 		"*", "?", "[a-z]", "a*", `\`, `"`, "'", "%s", "<b>", "&amp;", "\u2028",
 		"ü", "u\u0308", "用户", "🦊", strings.Repeat("é", 64), strings.Repeat("x", 128),
 	}
-	var all []pubsub.User
+	var all []pubsub.Address
 	for _, id := range ids {
 		for _, partition := range []int{0, 1, 10, 99, 100, 1023} {
-			all = append(all, pubsub.User{ID: id, Partition: partition})
+			all = append(all, pubsub.Address{ID: id, Partition: partition})
 		}
 	}
 	_, r := subscribe(t, bus, all...)

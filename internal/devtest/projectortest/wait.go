@@ -96,7 +96,7 @@ func (b *Bus) Publish(_ context.Context, updates []pubsub.Update) error {
 }
 
 // HasSubscribers returns true.
-func (*Bus) HasSubscribers(pubsub.User) bool { return true }
+func (*Bus) HasSubscribers(pubsub.Address) bool { return true }
 
 // Of returns the updates of a user in the order in which they were published.
 func (b *Bus) Of(user string) []pubsub.Update {

@@ -134,7 +134,7 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 // ErrFenced or ErrRevised if the partition is not in the state known, and
 // [keys.ErrOutdated] if w is not. The result has updates only for users with
 // subscribers; hasSubscribers is called after the commit.
-func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.User) bool) (r Result, err error) {
+func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
 	defer func() {
 		if err != nil {
 			b.Abandon(c)
@@ -239,7 +239,7 @@ const sweptAge = time.Hour
 
 // Finish completes the result of a batch that is committed, and keeps its rows
 // in c.
-func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.User) bool) {
+func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
 	touched := Sorted(b.users)
 	r.Updates = ClientUpdates(touched, t.partition, b.known.Epoch, hasSubscribers)
 	c.Keep(touched)

@@ -167,10 +167,10 @@ func (t *Tables) QueueWrites(batch *pgx.Batch, users []*badge.User) int {
 // ClientUpdates returns what to publish about users: what changed since their
 // rows were read or written. It skips users without subscribers, as most are:
 // their apps are closed.
-func ClientUpdates(users []*badge.User, partition int, epoch string, hasSubscribers func(pubsub.User) bool) []pubsub.Update {
+func ClientUpdates(users []*badge.User, partition int, epoch string, hasSubscribers func(pubsub.Address) bool) []pubsub.Update {
 	var updates []pubsub.Update
 	for _, u := range users {
-		if u.Version == u.Stored || !hasSubscribers(pubsub.User{ID: u.ID, Partition: partition}) {
+		if u.Version == u.Stored || !hasSubscribers(pubsub.Address{ID: u.ID, Partition: partition}) {
 			continue
 		}
 		update := pubsub.Update{

@@ -20,8 +20,8 @@ func TestUpdatesNeedSubscribers(t *testing.T) {
 	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
 	e := foldtest.Deliver("c", 1, "ann", "ben")
 	Fold(&e, users)
-	updates := ClientUpdates(Sorted(users), 3, "epoch", func(u pubsub.User) bool {
-		return u == pubsub.User{ID: "ben", Partition: 3} || u.ID == "eve"
+	updates := ClientUpdates(Sorted(users), 3, "epoch", func(u pubsub.Address) bool {
+		return u == pubsub.Address{ID: "ben", Partition: 3} || u.ID == "eve"
 	})
 	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
 		t.Errorf("the updates are %+v, want one of ben", updates)

@@ -84,7 +84,7 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 		}
 	}
 	maps.Copy(m.Users, users)
-	for _, update := range store.ClientUpdates(store.Sorted(users), 0, "epoch", func(pubsub.User) bool { return true }) {
+	for _, update := range store.ClientUpdates(store.Sorted(users), 0, "epoch", func(pubsub.Address) bool { return true }) {
 		m.Updates[update.UserID] = update
 	}
 }
