@@ -22,6 +22,8 @@ var ErrNotMigrated = errors.New("the database has no badged schema; run `badged 
 type Log struct {
 	pool       *pgxpool.Pool
 	partitions int
+	// rooms is used by appends in transactions of their own.
+	rooms *cachedDirectory
 }
 
 // Open returns the log in the database of pool. It fails with [ErrNotMigrated] if
@@ -34,7 +36,13 @@ func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	if err := checkOrigin(ctx, pool); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
-	return &Log{pool: pool, partitions: n}, nil
+	queryRow := func(ctx context.Context, query string, dest any, args ...any) error {
+		return pool.QueryRow(ctx, query, args...).Scan(dest)
+	}
+	return &Log{
+		pool: pool, partitions: n,
+		rooms: &cachedDirectory{storedDirectory: storedDirectory{queryRow}, rooms: map[string]partitionSet{}},
+	}, nil
 }
 
 // Partitions returns how many partitions the log has.
@@ -77,19 +85,24 @@ type Receipt struct {
 // It returns a [*BatchError] if events are invalid, and otherwise wraps the error of
 // Postgres.
 func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
-	rows, err := l.Rows(evs...)
-	if err != nil || len(rows) == 0 {
-		return Receipt{}, err
+	for {
+		rows, err := l.Rows(ctx, evs...)
+		if err != nil || len(rows) == 0 {
+			return Receipt{}, err
+		}
+		r, err := l.AppendRows(ctx, rows)
+		var pgErr *pgconn.PgError
+		switch {
+		case err == nil:
+			return r, nil
+		case !errors.As(err, &pgErr) || pgErr.Code != codeOutdated: // outdated rows are made again
+			return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
+		}
 	}
-	r, err := l.AppendRows(ctx, rows)
-	if err != nil {
-		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
-	}
-	return r, nil
 }
 
 // AppendRows is like Append for what [Log.Rows] returned, which must not be
-// empty.
+// empty. It fails if a room has got members in a partition since.
 func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 	// A pipeline without BEGIN is one implicit transaction in one round trip.
 	var r Receipt
@@ -104,6 +117,9 @@ func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
 	}); err != nil {
+		if rows[0].changes != nil {
+			l.rooms.forget(rows[0].changes.rooms)
+		}
 		return Receipt{}, notMigrated(err)
 	}
 	return r, nil
@@ -114,24 +130,31 @@ type Rows struct {
 	Partition int
 	// events has a row an event.
 	events, rows *rows
+	// changes are those of the whole call, in the first of its rows.
+	changes *directoryChanges
 }
 
 // Rows validates evs and encodes them, by partition in ascending order, for a
-// transaction that does more than append. Errors are those of [Log.Append].
-func (l *Log) Rows(evs ...Event) ([]Rows, error) {
-	inserts, err := l.prepare(evs, true)
+// transaction that does more than append. It needs them all, since the first also
+// record what the others are based on. It reads the database if evs name rooms that
+// no recent call has. Errors are those of [Log.Append].
+func (l *Log) Rows(ctx context.Context, evs ...Event) ([]Rows, error) {
+	inserts, changes, err := l.prepare(ctx, l.rooms, evs, true)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]Rows, len(inserts))
 	for i, in := range inserts {
-		all[i] = Rows{in.partition, in.events, in.rows}
+		all[i] = Rows{Partition: in.partition, events: in.events, rows: in.rows}
+	}
+	if len(all) > 0 {
+		all[0].changes = changes
 	}
 	return all, nil
 }
 
-// Queue adds the statement that appends the rows to batch, and returns roughly
-// how many bytes it takes on the wire.
+// Queue adds the statements that append the rows to batch, and returns roughly how
+// many bytes they take on the wire.
 func (r *Rows) Queue(batch *pgx.Batch) int {
 	sql, args := r.rows.insert(Topic(r.Partition))
 	return r.queue(batch, sql, args)
@@ -144,6 +167,7 @@ func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
 }
 
 func (r *Rows) queue(batch *pgx.Batch, sql string, args []any) int {
+	r.changes.queue(batch)
 	bytes := r.rows.size()
 	args[0] = pgwire.Leading{Array: [][16]byte(r.rows.uuids), Bytes: bytes}
 	batch.Queue(sql, args...)
@@ -197,33 +221,30 @@ func (e *BatchError) Error() string {
 	return fmt.Sprintf("%d events are invalid; event %d: %v", len(e.Events), first.Index, first.Err)
 }
 
-// prepare validates evs and encodes them as rows by partition, in ascending order.
-// Unless own is set, it rejects types that only badged may write.
-func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
+// prepare validates evs and encodes them as rows by partition, in ascending order,
+// with the partitions of rooms as d has them. Unless own is set, it rejects types that
+// only badged may write.
+func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) ([]insert, *directoryChanges, error) {
+	rooms, err := checkAll(evs, own)
+	if err != nil {
+		return nil, nil, err
+	}
 	now := time.Now()
 	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*rows, l.partitions)}
-	var bad BatchError
+	if rooms {
+		if enc.routes, err = l.routesOf(ctx, d, evs); err != nil {
+			return nil, nil, err
+		}
+	}
 	var e Event
 	for i := range evs {
 		e = evs[i] // a copy: the caller's keeps its zero time
-		err := e.Validate()
-		if err == nil && !own {
-			err = e.checkPublished()
-		}
-		var invalid *InvalidError
-		if errors.As(err, &invalid) {
-			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
-			continue
-		}
 		if e.Time.IsZero() {
 			e.Time = now
 		}
 		if err := enc.encode(&e); err != nil {
-			return nil, fmt.Errorf("encode event %d: %w", i, err)
+			return nil, nil, fmt.Errorf("encode event %d: %w", i, err)
 		}
-	}
-	if len(bad.Events) > 0 {
-		return nil, &bad
 	}
 	var inserts []insert
 	for p, events := range enc.byPartition {
@@ -232,16 +253,37 @@ func (l *Log) prepare(evs []Event, own bool) ([]insert, error) {
 		}
 		rows, err := events.packed()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		inserts = append(inserts, insert{partition: p, events: events, rows: rows})
 	}
-	return inserts, nil
+	return inserts, enc.routes.changes(l.partitions), nil
+}
+
+// checkAll validates evs, and reports whether any is about a room.
+func checkAll(evs []Event, own bool) (rooms bool, err error) {
+	var bad BatchError
+	for i := range evs {
+		err := evs[i].Validate()
+		if err == nil && !own {
+			err = evs[i].checkPublished()
+		}
+		var invalid *InvalidError
+		if errors.As(err, &invalid) {
+			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
+		}
+		rooms = rooms || isRoom(evs[i].Type)
+	}
+	if len(bad.Events) > 0 {
+		return false, &bad
+	}
+	return rooms, nil
 }
 
 // encoder encodes events for each partition.
 type encoder struct {
-	log *Log
+	log    *Log
+	routes routes
 	// expect is about how many events a partition will have.
 	expect      int
 	byPartition []*rows
@@ -256,7 +298,10 @@ func (enc *encoder) encode(e *Event) error {
 	if err != nil {
 		return err
 	}
-	if len(e.Data.UserIDs) == 1 { // by far the most frequent
+	switch {
+	case len(e.Data.UserIDs) == 0:
+		return enc.encodeForRoom(e, key, metadata)
+	case len(e.Data.UserIDs) == 1 && e.Type != RoomJoined: // by far the most frequent
 		return enc.add(enc.log.PartitionOf(e.Data.UserIDs[0]), e, &e.Data, key, metadata)
 	}
 	users := enc.log.split(e.Data.UserIDs)
@@ -267,6 +312,33 @@ func (enc *encoder) encode(e *Event) error {
 		}
 		data := e.Data
 		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
+		if e.Type == RoomJoined && data.UpToSeq == 0 {
+			data.UpToSeq = enc.routes[data.ConversationID].upTo(p)
+		}
+		if err := enc.add(p, e, &data, key, metadata); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encodeForRoom adds e to each partition of its room, with only the mentioned users
+// of that partition.
+func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
+	r := enc.routes[e.Data.ConversationID]
+	partitions := r.known
+	for p := range r.joined.all() {
+		partitions.add(p)
+	}
+	data := e.Data
+	var mentioned [][]string
+	if len(data.MentionedUserIDs) > 0 {
+		mentioned = enc.log.split(data.MentionedUserIDs)
+	}
+	for p := range partitions.all() {
+		if mentioned != nil {
+			data.MentionedUserIDs = mentioned[p]
+		}
 		if err := enc.add(p, e, &data, key, metadata); err != nil {
 			return err
 		}

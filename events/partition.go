@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"iter"
+	"math/bits"
 
 	"github.com/google/uuid"
 )
@@ -25,6 +27,33 @@ func HashUser(userID string) UserHash { return sha256.Sum256([]byte(userID)) }
 // Partition returns the partition of the user among n.
 func (h UserHash) Partition(n int) int {
 	return int(uint64(binary.BigEndian.Uint32(h[:4])) % uint64(n)) //nolint:gosec // n is positive, and the result below it
+}
+
+// partitionSet is a set of partitions.
+type partitionSet [MaxPartitions / 64]uint64
+
+func (s *partitionSet) add(partition int)      { s[partition/64] |= 1 << (partition % 64) }
+func (s *partitionSet) remove(partition int)   { s[partition/64] &^= 1 << (partition % 64) }
+func (s *partitionSet) has(partition int) bool { return s[partition/64]>>(partition%64)&1 != 0 }
+
+func (s *partitionSet) len() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// all returns the partitions in ascending order.
+func (s *partitionSet) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, word := range s {
+			for ; word != 0; word &= word - 1 {
+				if !yield(64*i + bits.TrailingZeros64(word)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Topic returns the watermill topic that is the log of a partition.

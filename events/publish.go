@@ -16,6 +16,9 @@ import (
 // A tx that stays open delays only its own events: they are folded soon after it
 // commits, behind those that were folded before.
 //
+// Messages to a room go to the users who are members as tx sees it. In a transaction
+// that is not READ COMMITTED, those are the members when its snapshot was taken.
+//
 // It returns a [*BatchError] if events are invalid or of type [ConversationExpired],
 // which only badged may write; tx is then still usable. Any other error wraps that of
 // Postgres: roll back.
@@ -42,12 +45,15 @@ func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error
 }
 
 func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt, error) {
-	inserts, err := l.prepare(evs, false)
+	inserts, changes, err := l.prepare(ctx, storedDirectory{tx.queryRow}, evs, false)
 	if err != nil {
 		return Receipt{}, err
 	}
 	if len(inserts) == 0 {
 		return Receipt{}, nil
+	}
+	if err := changes.write(ctx, tx); err != nil {
+		return Receipt{}, err
 	}
 	r := receiptOf(inserts)
 	for _, in := range inserts {
@@ -64,7 +70,8 @@ func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt
 // transaction is a caller's transaction.
 type transaction interface {
 	insert(ctx context.Context, in insert) error
-	queryRow(ctx context.Context, query string, dest any) error
+	exec(ctx context.Context, query string, args ...any) error
+	queryRow(ctx context.Context, query string, dest any, args ...any) error
 }
 
 func transactionOf(tx any) (transaction, error) {
@@ -81,24 +88,32 @@ type pgxTransaction struct{ tx pgx.Tx }
 
 func (t pgxTransaction) insert(ctx context.Context, in insert) error {
 	sql, args := in.rows.insert(Topic(in.partition))
-	_, err := t.tx.Exec(ctx, sql, args...)
+	return t.exec(ctx, sql, args...)
+}
+
+func (t pgxTransaction) exec(ctx context.Context, query string, args ...any) error {
+	_, err := t.tx.Exec(ctx, query, args...)
 	return err
 }
 
-func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any) error {
-	return t.tx.QueryRow(ctx, query).Scan(dest)
+func (t pgxTransaction) queryRow(ctx context.Context, query string, dest any, args ...any) error {
+	return t.tx.QueryRow(ctx, query, args...).Scan(dest)
 }
 
 type sqlTransaction struct{ tx *sql.Tx }
 
 func (t sqlTransaction) insert(ctx context.Context, in insert) error {
 	sql, args := in.rows.insertAnyDriver(Topic(in.partition))
-	_, err := t.tx.ExecContext(ctx, sql, args...)
+	return t.exec(ctx, sql, args...)
+}
+
+func (t sqlTransaction) exec(ctx context.Context, query string, args ...any) error {
+	_, err := t.tx.ExecContext(ctx, query, args...)
 	return err
 }
 
-func (t sqlTransaction) queryRow(ctx context.Context, query string, dest any) error {
-	return t.tx.QueryRowContext(ctx, query).Scan(dest)
+func (t sqlTransaction) queryRow(ctx context.Context, query string, dest any, args ...any) error {
+	return t.tx.QueryRowContext(ctx, query, args...).Scan(dest)
 }
 
 // metadata returns the message metadata of e in the log: its trace context, or "".

@@ -174,11 +174,28 @@ CREATE TABLE badged.room_marks (
 -- The partitions in which a room has or had members. Messages to the room are
 -- appended there. A row is added by the transaction that appends the first
 -- room.joined to the partition, and stays.
+--
+-- Concurrent transactions may add the same row. With a unique index they would wait
+-- for each other until they end.
 CREATE TABLE badged.room_partitions (
     conversation_id text     NOT NULL COLLATE "C",
-    partition_id    smallint NOT NULL,
-    PRIMARY KEY (conversation_id, partition_id)
+    partition_id    smallint NOT NULL
 );
+CREATE INDEX room_partitions_conversation ON badged.room_partitions (conversation_id, partition_id);
+
+-- Returns the last message of rooms in any partition, as far as folded. The first
+-- members in another partition have read up to it.
+CREATE FUNCTION badged.room_last_seqs(rooms text[]) RETURNS jsonb
+    LANGUAGE sql STABLE PARALLEL SAFE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN (
+        SELECT coalesce(jsonb_object_agg(last.conversation_id, last.seq), '{}')
+        FROM (
+            SELECT r.conversation_id, max(r.last_seq) AS seq
+            FROM badged.rooms AS r WHERE r.conversation_id = ANY (rooms)
+            GROUP BY r.conversation_id
+        ) AS last
+    );
 
 -- Conversations of a category that were last delivered to before swept_hour have
 -- been examined, and expired if unread. Without a row none has.

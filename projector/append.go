@@ -31,7 +31,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	if len(evs) > largeAppend {
 		return p.cfg.Log.Append(ctx, evs...)
 	}
-	rows, err := p.cfg.Log.Rows(evs...)
+	rows, err := p.cfg.Log.Rows(ctx, evs...)
 	if err != nil || len(rows) == 0 {
 		return events.Receipt{}, err
 	}
@@ -47,7 +47,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	if readAgain(err) || errors.Is(err, errNotBegun) || errors.As(err, &pgErr) {
 		// The transaction did not commit. Publishers depend on the log only: if
 		// something else hindered it, the loop tries again and reports that.
-		receipt, err = p.cfg.Log.AppendRows(ctx, rows)
+		return p.cfg.Log.Append(ctx, evs...)
 	}
 	if err != nil {
 		return events.Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)

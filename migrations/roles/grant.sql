@@ -25,8 +25,9 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
 
     IF kind = 'publisher' THEN
-        EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO %I', role_name);
+        EXECUTE format('GRANT SELECT ON badged.settings, badged.room_partitions TO %I', role_name);
+        EXECUTE format('GRANT INSERT ON badged.room_partitions TO %I', role_name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]) TO %I', role_name);
     ELSE
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA badged TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.partition_of(text) TO %I', role_name);
@@ -63,7 +64,7 @@ BEGIN
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
-            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint),
+            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
                 badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'

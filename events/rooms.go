@@ -1,0 +1,279 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pgwire"
+)
+
+// The directory of rooms says in which partitions a room has or had members. A
+// message to a room is appended there. A transaction that appends the first join
+// to a partition adds the partition, and nothing removes one. So a message that is
+// appended once a join has committed goes to the partition of the new member, behind
+// the join.
+
+// directory is the directory of rooms as a call of Append or Publish sees it.
+type directory interface {
+	// partitionsOf returns the partitions of those rooms that have some.
+	partitionsOf(ctx context.Context, rooms []string) (map[string]partitionSet, error)
+	// lastSeqs returns the last message of each room, as far as folded.
+	lastSeqs(ctx context.Context, rooms []string) (map[string]int64, error)
+}
+
+// routes are the rooms of a call, by their conversation; nil if it names none.
+type routes map[string]*route
+
+type route struct {
+	// known are the partitions of the room in the directory, and joined those that
+	// joins of this call add.
+	known, joined partitionSet
+	// first are those of joined whose first join has not been encoded.
+	first partitionSet
+	// lastSeq is the last message of the room if joined is not empty.
+	lastSeq int64
+}
+
+// isRoom reports whether events of a type are about a room.
+func isRoom(t Type) bool { return strings.HasPrefix(string(t), "room.") }
+
+// routesOf returns the routes of the rooms that evs name.
+func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, error) {
+	all := routes{}
+	for i := range evs {
+		if isRoom(evs[i].Type) && evs[i].Type != RoomLeft {
+			all[evs[i].Data.ConversationID] = &route{}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	known, err := d.partitionsOf(ctx, slices.Sorted(maps.Keys(all)))
+	if err != nil {
+		return nil, err
+	}
+	for room, partitions := range known {
+		all[room].known = partitions
+	}
+	var grow []string
+	for i := range evs {
+		if evs[i].Type != RoomJoined {
+			continue
+		}
+		room := evs[i].Data.ConversationID
+		r := all[room]
+		if r.known.len() == l.partitions {
+			continue
+		}
+		before := r.joined
+		for _, user := range evs[i].Data.UserIDs {
+			if p := l.PartitionOf(user); !r.known.has(p) {
+				r.joined.add(p)
+			}
+		}
+		if before.len() == 0 && r.joined.len() > 0 {
+			grow = append(grow, room)
+		}
+	}
+	if len(grow) == 0 {
+		return all, nil
+	}
+	last, err := d.lastSeqs(ctx, grow)
+	if err != nil {
+		return nil, err
+	}
+	for _, room := range grow {
+		r := all[room]
+		r.first, r.lastSeq = r.joined, last[room]
+	}
+	return all, nil
+}
+
+// upTo returns what a join without up_to_seq has read in a partition, 0 for what the
+// partition has of the room. A partition that is new to the room has nothing of it:
+// there the first join says what the last message is.
+func (r *route) upTo(partition int) int64 {
+	if !r.first.has(partition) {
+		return 0
+	}
+	r.first.remove(partition)
+	return r.lastSeq
+}
+
+// changes returns what a transaction with these routes must check and write, nil for
+// nothing.
+func (all routes) changes(partitions int) *directoryChanges {
+	var c directoryChanges
+	for _, room := range slices.Sorted(maps.Keys(all)) {
+		r := all[room]
+		if n := r.known.len(); n < partitions {
+			c.rooms, c.counts = append(c.rooms, room), append(c.counts, fmt.Sprint(n))
+		}
+		for p := range r.joined.all() {
+			c.joined, c.partitions = append(c.joined, room), append(c.partitions, fmt.Sprint(p))
+		}
+	}
+	if len(c.rooms) == 0 {
+		return nil
+	}
+	return &c
+}
+
+// directoryChanges are what a transaction that appends must check and write in the
+// directory.
+type directoryChanges struct {
+	// rooms are in counts partitions, unless the directory has grown.
+	rooms, counts []string
+	// joined are new in partitions.
+	joined, partitions []string
+}
+
+// codeOutdated is the code of the error of a transaction that was prepared with an
+// outdated directory. Postgres leaves class BD to its users.
+const codeOutdated = "BD003"
+
+const (
+	// checkDirectorySQL fails unless rooms are in so many partitions each. Nothing is
+	// ever removed, so that they are then in the partitions that were known.
+	checkDirectorySQL = `SELECT badged.refuse_batch('` + codeOutdated + `')
+FROM unnest($1::text[], $2::integer[]) AS known (room, partitions)
+WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_partitions AS p WHERE p.conversation_id = known.room)
+LIMIT 1`
+	addPartitionsSQL = `INSERT INTO badged.room_partitions (conversation_id, partition_id)
+SELECT * FROM unnest($1::text[], $2::smallint[])`
+	partitionsOfSQL = `SELECT coalesce(json_object_agg(conversation_id, partitions), '{}')::text
+FROM (
+    SELECT conversation_id, array_agg(DISTINCT partition_id) AS partitions
+    FROM badged.room_partitions WHERE conversation_id = ANY ($1::text[])
+    GROUP BY conversation_id
+) AS room`
+	lastSeqsSQL = `SELECT badged.room_last_seqs($1::text[])::text`
+)
+
+// queue adds the statements to batch. The check comes before the rows: once a join
+// has committed, messages have greater transaction ids than the join.
+func (c *directoryChanges) queue(batch *pgx.Batch) {
+	if c == nil {
+		return
+	}
+	batch.Queue(checkDirectorySQL, pgwire.ArrayLiteral(c.rooms), pgwire.ArrayLiteral(c.counts))
+	if len(c.joined) > 0 {
+		batch.Queue(addPartitionsSQL, pgwire.ArrayLiteral(c.joined), pgwire.ArrayLiteral(c.partitions))
+	}
+}
+
+// write executes the statements in the caller's transaction, which has read the
+// directory itself.
+func (c *directoryChanges) write(ctx context.Context, tx transaction) error {
+	if c == nil || len(c.joined) == 0 {
+		return nil
+	}
+	if err := tx.exec(ctx, addPartitionsSQL, pgwire.ArrayLiteral(c.joined), pgwire.ArrayLiteral(c.partitions)); err != nil {
+		return fmt.Errorf("add partitions to rooms: %w", err)
+	}
+	return nil
+}
+
+// storedDirectory is the directory in the tables.
+type storedDirectory struct {
+	queryRow func(ctx context.Context, query string, dest any, args ...any) error
+}
+
+func (d storedDirectory) partitionsOf(ctx context.Context, rooms []string) (map[string]partitionSet, error) {
+	var found map[string][]int
+	if err := d.read(ctx, partitionsOfSQL, rooms, &found); err != nil {
+		return nil, fmt.Errorf("read the partitions of rooms: %w", err)
+	}
+	sets := make(map[string]partitionSet, len(found))
+	for room, partitions := range found {
+		var set partitionSet
+		for _, p := range partitions {
+			set.add(p)
+		}
+		sets[room] = set
+	}
+	return sets, nil
+}
+
+func (d storedDirectory) lastSeqs(ctx context.Context, rooms []string) (last map[string]int64, err error) {
+	if err := d.read(ctx, lastSeqsSQL, rooms, &last); err != nil {
+		return nil, fmt.Errorf("read the last messages of rooms: %w", err)
+	}
+	return last, nil
+}
+
+// read reads a JSON object: database/sql cannot scan arrays.
+func (d storedDirectory) read(ctx context.Context, query string, rooms []string, object any) error {
+	var text string
+	if err := d.queryRow(ctx, query, &text, pgwire.ArrayLiteral(rooms)); err != nil {
+		return notMigrated(err)
+	}
+	return json.Unmarshal([]byte(text), object)
+}
+
+// cachedDirectory remembers the partitions of rooms. What it says may be outdated,
+// so the transaction that appends checks it.
+type cachedDirectory struct {
+	storedDirectory
+
+	mu    sync.Mutex
+	rooms map[string]partitionSet
+}
+
+// cachedRooms is the most rooms that are remembered: about 20 MB.
+const cachedRooms = 100_000
+
+func (d *cachedDirectory) partitionsOf(ctx context.Context, rooms []string) (map[string]partitionSet, error) {
+	known := make(map[string]partitionSet, len(rooms))
+	missing := d.look(known, rooms)
+	if len(missing) == 0 {
+		return known, nil
+	}
+	stored, err := d.storedDirectory.partitionsOf(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(known, stored)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for room, partitions := range stored {
+		if _, ok := d.rooms[room]; !ok && len(d.rooms) >= cachedRooms {
+			for other := range d.rooms { // any one
+				delete(d.rooms, other)
+				break
+			}
+		}
+		d.rooms[room] = partitions
+	}
+	return known, nil
+}
+
+// look adds what is remembered of rooms to known, and returns the other rooms.
+func (d *cachedDirectory) look(known map[string]partitionSet, rooms []string) (missing []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, room := range rooms {
+		if partitions, ok := d.rooms[room]; ok {
+			known[room] = partitions
+		} else {
+			missing = append(missing, room)
+		}
+	}
+	return missing
+}
+
+// forget forgets rooms.
+func (d *cachedDirectory) forget(rooms []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, room := range rooms {
+		delete(d.rooms, room)
+	}
+}
