@@ -325,7 +325,11 @@ func TestPublishSQLBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(rowsOf(t, pool, position)); n != 10_000 {
+	n := 0
+	for _, r := range rowsOf(t, pool, position) {
+		n += len(eventsIn(t, r))
+	}
+	if n != 10_000 {
 		t.Errorf("%d of 10,000 events are in the log", n)
 	}
 	for _, tc := range []struct{ name, json, want string }{
