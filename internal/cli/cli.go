@@ -39,7 +39,7 @@ type commands struct {
 	Serve       serveCmd       `cmd:"" help:"Run the server, with all roles or some."`
 	Settings    configCmd      `cmd:"" name:"config" help:"Check settings."`
 	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
-	Load        loadCmd        `cmd:"" help:"Publish a file of traffic and print the totals."`
+	Load        loadCmd        `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`
 	User        userCmd        `cmd:"" help:"Show or explain the badge of a user."`
 	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
 	Log         logCmd         `cmd:"" help:"Print the events of the log, a line of JSON for each."`

@@ -11,7 +11,11 @@ import (
 
 // loadCmd is `badged load`.
 type loadCmd struct {
-	File         string `arg:"" help:"Traffic: lines 'SRC DST UNIXTS', or CloudEvents as NDJSON; .gz and .zst are decompressed; - is standard input."`
+	File         string `arg:"" optional:"" help:"Traffic: lines 'SRC DST UNIXTS', or CloudEvents as NDJSON; .gz and .zst are decompressed; - is standard input."`
+	Rooms        int    `help:"Generate traffic of so many rooms instead of reading a file." placeholder:"N" env:"-"`
+	Members      int    `help:"Members of the largest room, with --rooms; the n-th has an n-th of that." default:"1000" env:"-"`
+	Messages     int    `help:"Messages to all rooms, with --rooms." default:"10000" env:"-"`
+	Seed         uint64 `help:"Which traffic is generated, with --rooms: equal settings give equal events." default:"1" env:"-"`
 	URL          string `name:"url" help:"A running server to publish to." placeholder:"URL"`
 	PublisherKey string `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
 	DatabaseURL  string `help:"Postgres to append to directly, instead of --url; a projector must be running." placeholder:"URL"`
@@ -24,6 +28,10 @@ type loadCmd struct {
 // Validate implements kong's validation.
 func (c *loadCmd) Validate() error {
 	switch {
+	case c.File == "" && c.Rooms == 0:
+		return errors.New("a file of traffic is required, or --rooms")
+	case c.File != "" && c.Rooms != 0:
+		return errors.New("--rooms generates traffic: it takes no file")
 	case c.URL == "" && c.DatabaseURL == "":
 		return errors.New("a target is required: --url (BADGED_URL) with --publisher-key, or --database-url (BADGED_DATABASE_URL)")
 	case c.URL != "" && c.PublisherKey == "":
@@ -42,6 +50,9 @@ func (c *loadCmd) Run(ctx context.Context, streams Streams) error {
 	cfg := traffic.Config{
 		File: c.File, Stdin: streams.In, Target: target,
 		BatchSize: c.BatchSize, InFlight: c.InFlight,
+	}
+	if c.Rooms != 0 {
+		cfg.Rooms = &traffic.RoomTraffic{Rooms: c.Rooms, Members: c.Members, Messages: c.Messages, Seed: c.Seed}
 	}
 	if !c.Quiet {
 		cfg.Progress = streams.Err

@@ -135,6 +135,8 @@ func TestUsage(t *testing.T) {
 			"load to nowhere", "load file",
 			"load: a target is required: --url (BADGED_URL) with --publisher-key, or --database-url (BADGED_DATABASE_URL)", "load",
 		},
+		{"load without traffic", "load --database-url=x", "load: a file of traffic is required, or --rooms", "load"},
+		{"load of a file and rooms", "load file --rooms=2 --database-url=x", "load: --rooms generates traffic: it takes no file", "load"},
 		{"load without a key", "load file --url=http://localhost", "load: --url requires --publisher-key (BADGED_PUBLISHER_KEY)", "load"},
 		{"a token without a key", "token ada", "token: --jwt-keys (BADGED_JWT_KEYS) is required: the token is signed with its first HS256 key", "token"},
 		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},

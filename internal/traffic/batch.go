@@ -50,15 +50,17 @@ func (b *batch) failed(file string, err error) error {
 // among themselves.
 func commutes(t events.Type) bool {
 	switch t {
-	case events.MessageDelivered, events.ConversationRead, events.ConversationExpired, events.MessageRecalled:
+	case events.MessageDelivered, events.ConversationRead, events.ConversationExpired, events.MessageRecalled,
+		events.RoomPosted, events.RoomRecalled:
 		return true
 	}
 	return false
 }
 
-// batcher groups the events of a file.
+// batcher groups events.
 type batcher struct {
-	reader *Reader
+	// read returns the next event, or io.EOF after the last one.
+	read func() (Record, error)
 	// size is the most events in a batch.
 	size int
 	held *Record // read, but did not fit into the last batch
@@ -73,7 +75,7 @@ func (b *batcher) next() (batch, error) {
 		b.held = nil
 	}
 	for len(next.events) < b.size {
-		r, err := b.reader.Next()
+		r, err := b.read()
 		if errors.Is(err, io.EOF) && len(next.events) > 0 {
 			return next, nil
 		}

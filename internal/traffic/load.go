@@ -27,8 +27,11 @@ const (
 // Config configures a load.
 type Config struct {
 	// File is the path of the traffic file, in a format that [Reader] reads.
-	// Files ending in .gz or .zst are decompressed; "-" is Stdin.
+	// Files ending in .gz or .zst are decompressed; "-" is Stdin. Required, unless
+	// Rooms is set.
 	File string
+	// Rooms is traffic to generate instead of reading a file.
+	Rooms *RoomTraffic
 	// Stdin is what "-" reads. Nil is os.Stdin.
 	Stdin io.Reader
 	// Target is where the events go. Required.
@@ -54,7 +57,14 @@ type Config struct {
 
 // withDefaults returns c with defaults for zero fields, or an error.
 func (c Config) withDefaults() (Config, error) {
-	if c.File == "" {
+	switch {
+	case c.Rooms != nil && c.File != "":
+		return c, errors.New("both a traffic file and generated traffic given")
+	case c.Rooms != nil:
+		if err := c.Rooms.validate(); err != nil {
+			return c, err
+		}
+	case c.File == "":
 		return c, errors.New("no traffic file given")
 	}
 	if c.Target == nil {
@@ -87,8 +97,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Load publishes the events of a traffic file, waits until all of them are
-// folded, and returns the sums of the badges. Loading a file again changes
+// Load publishes the events of a traffic file, or generated ones, waits until all of
+// them are folded, and returns the sums of the badges. Loading them again changes
 // nothing.
 //
 // An error names the lines of the file at fault, and the summary says what was
@@ -137,15 +147,47 @@ func newLoader(cfg Config) *loader {
 		meter:   m,
 		retrier: &retrier{clock: cfg.clock, giveUpAfter: cfg.GiveUpAfter, note: m.Note},
 		seen:    map[string]struct{}{},
-		summary: Summary{File: nameOf(cfg.File)},
+		summary: Summary{File: cfg.name()},
 	}
 }
 
-// publish reads the file and appends all of it.
+// name returns the name of the traffic in messages.
+func (c *Config) name() string {
+	if c.Rooms != nil {
+		return "generated rooms"
+	}
+	return nameOf(c.File)
+}
+
+// records are the events to be published.
+type records struct {
+	io.Closer
+	name string
+	next func() (Record, error)
+	// size is how large all of it is, 0 if that is unknown, and offset how much of it
+	// has been read: bytes of a file, or messages.
+	size   int64
+	offset func() int64
+}
+
+// open opens the traffic.
+func (c *Config) open(ctx context.Context) (*records, error) {
+	if c.Rooms != nil {
+		g := newRoomGenerator(*c.Rooms)
+		return &records{io.NopCloser(nil), c.name(), g.Next, int64(c.Rooms.Messages), func() int64 { return int64(g.messages) }}, nil
+	}
+	src, err := openSource(ctx, c.File, c.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	return &records{src, src.name, NewReader(src.name, src).Next, src.size, src.offset}, nil
+}
+
+// publish reads the traffic and appends all of it.
 func (l *loader) publish(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(l.cfg.InFlight)
-	src, err := openSource(ctx, l.cfg.File, l.cfg.Stdin)
+	src, err := l.cfg.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,8 +211,8 @@ func (l *loader) publish(ctx context.Context) error {
 }
 
 // read reads src to its end and hands its batches to group.
-func (l *loader) read(ctx context.Context, src *source, group *errgroup.Group) error {
-	batches := batcher{reader: NewReader(src.name, src), size: l.cfg.BatchSize}
+func (l *loader) read(ctx context.Context, src *records, group *errgroup.Group) error {
+	batches := batcher{read: src.next, size: l.cfg.BatchSize}
 	var inFlight sync.WaitGroup
 	for ctx.Err() == nil {
 		b, err := batches.next()
@@ -214,8 +256,8 @@ func (l *loader) meet(b batch) {
 	}
 }
 
-// append publishes one batch. offset is how many bytes of the file had been
-// read by then.
+// append publishes one batch. offset is how much of the traffic had been read by
+// then.
 func (l *loader) append(ctx context.Context, file string, b batch, offset int64) error {
 	var position int64
 	err := l.retrier.do(ctx, func(ctx context.Context) (err error) {
@@ -230,7 +272,7 @@ func (l *loader) append(ctx context.Context, file string, b batch, offset int64)
 	l.summary.Events += int64(len(b.events))
 	for i := range b.events {
 		switch b.events[i].Type {
-		case events.MessageDelivered:
+		case events.MessageDelivered, events.RoomPosted:
 			l.summary.Messages++
 		case events.ConversationRead:
 			l.summary.Reads++

@@ -315,7 +315,7 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 
 func batchSizes(t *testing.T, content string) []int {
 	t.Helper()
-	b := batcher{reader: NewReader("traffic", strings.NewReader(content)), size: 100}
+	b := batcher{read: NewReader("traffic", strings.NewReader(content)).Next, size: 100}
 	var sizes []int
 	for {
 		next, err := b.next()

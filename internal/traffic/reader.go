@@ -1,9 +1,9 @@
-// Package traffic loads recorded traffic: it reads a file of messages or
-// events, publishes it as a chat backend would, waits until all of it is
+// Package traffic loads traffic: it reads a file of messages or events, or generates
+// traffic of rooms, publishes it as a chat backend would, waits until all of it is
 // folded, and sums the badges.
 //
-// [Reader] reads the file, [Target] takes the events, over HTTP or directly
-// into the database, and [Load] does the whole load.
+// [Reader] reads the file, [RoomTraffic] is generated, [Target] takes the events, over
+// HTTP or directly into the database, and [Load] does the whole load.
 package traffic
 
 import (

@@ -11,12 +11,12 @@ import (
 
 // Summary is what a load published, and the badges afterwards.
 type Summary struct {
-	// File is the path of the file, or "standard input".
+	// File is the path of the file, "standard input" or "generated rooms".
 	File string `json:"file"`
 
 	// Counts of what the server or the database accepted: the whole file if
-	// Load returned no error. Events counts all types, Messages the deliveries
-	// and Reads the reads.
+	// Load returned no error. Events counts all types, Messages the deliveries and
+	// the messages to rooms, and Reads the reads.
 	Events   int64 `json:"events"`
 	Messages int64 `json:"messages"`
 	Reads    int64 `json:"reads"`
