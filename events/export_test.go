@@ -1,14 +1,17 @@
 package events
 
-// GroupSize returns how many events wait in g for the append under way to end.
-func GroupSize(g *Group) int {
+// GroupSize returns how many events wait in g for the appends under way to end.
+func GroupSize(g *Group) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.next == nil {
-		return 0
+	for _, c := range g.waiting {
+		n += len(c.evs)
 	}
-	return len(g.next.evs)
+	return n
 }
+
+// LogOf returns a log of so many partitions that no database has.
+func LogOf(partitions int) *Log { return &Log{partitions: partitions} }
 
 // DecodeOwn and DecodeAny are the fast and the strict way to decode.
 var (

@@ -8,23 +8,39 @@ import (
 	"time"
 )
 
-// Group appends to a log. It combines small appends that come while another runs
-// into one transaction: the commit is most of the cost of a small append. It is safe
-// for concurrent use.
+// Group appends to a log. It combines small appends that come while others run:
+// the commit is most of the cost of a small append. Appends that it runs at the
+// same time touch different partitions, so that they do not wait for each other.
+// It is safe for concurrent use.
 type Group struct {
+	log    *Log
 	append Append
+	// most is how many appends run at once.
+	most int
 
-	mu sync.Mutex
-	// busy is set while an append of the group runs; next follows it.
-	busy bool
-	next *company
+	mu      sync.Mutex
+	running int
+	busy    partitionSet // of the appends that run
+	// waiting are the calls that wait, in the order in which they came.
+	waiting []*call
 }
 
-// company is a set of appends with one commit.
+// call is a small append.
+type call struct {
+	evs        []Event
+	partitions partitionSet
+	// company is set when the call does not wait any more.
+	company *company
+	// wake is closed when the company has ended or, for the first of its calls, when
+	// it may begin.
+	wake chan struct{}
+}
+
+// company is a set of calls with one commit.
 type company struct {
-	evs []Event
-	// turn is closed when the previous append has ended, done when this one has.
-	turn, done chan struct{}
+	calls      []*call
+	events     int
+	partitions partitionSet
 	receipt    Receipt
 	err        error
 }
@@ -33,8 +49,11 @@ const (
 	// smallAppend is the most events of an append that is combined with others.
 	// Larger ones run concurrently.
 	smallAppend = 100
-	// largeCompany is the most events of a company.
+	// largeCompany is the most events of a company, if it has several calls.
 	largeCompany = 5000
+	// worthwhile is how many events must wait for a commit of their own beside
+	// others. With fewer, a commit costs more than waiting for the next.
+	worthwhile = 8
 	// groupTimeout bounds a combined append, which no caller's context can
 	// cancel. A healthy database takes far less.
 	groupTimeout = 30 * time.Second
@@ -43,71 +62,157 @@ const (
 // Append appends events in one transaction, as [Log.Append] does.
 type Append func(ctx context.Context, evs ...Event) (Receipt, error)
 
-// NewGroup returns a group whose transactions are calls of one.
-func NewGroup(one Append) *Group { return &Group{append: one} }
+// NewGroup returns a group for log whose transactions are calls of one, at most
+// so many at once.
+func NewGroup(log *Log, one Append, most int) *Group {
+	return &Group{log: log, append: one, most: most}
+}
 
 // Append is like [Log.Append], but the transaction and so the receipt may include
-// events of other callers. It returns when ctx is done; the events may be appended
-// nevertheless.
+// events of other callers. When ctx is done it returns, unless it is the caller
+// that runs the transaction for all; the events may be appended nevertheless.
 func (g *Group) Append(ctx context.Context, evs ...Event) (Receipt, error) {
-	if len(evs) > smallAppend {
+	if len(evs) == 0 || len(evs) > smallAppend {
 		return g.append(ctx, evs...)
 	}
-	c, leads := g.join(evs)
-	if c == nil {
-		return g.append(ctx, evs...)
-	}
-	if leads {
-		go g.lead(context.WithoutCancel(ctx), c)
-	}
+	c := &call{evs: evs, partitions: g.log.partitionsOf(evs), wake: make(chan struct{})}
+	g.begin(func() { g.waiting = append(g.waiting, c) })
 	select {
-	case <-c.done:
+	case <-c.wake:
 	case <-ctx.Done():
-		return Receipt{}, context.Cause(ctx)
+		if g.leave(c) {
+			return Receipt{}, context.Cause(ctx)
+		}
+	}
+	if c == c.company.calls[0] {
+		g.run(ctx, c.company)
 	}
 	var bad *BatchError
-	if errors.As(c.err, &bad) { // of some caller: each retries alone
+	if errors.As(c.company.err, &bad) { // of some caller: each retries alone
 		return g.append(ctx, evs...)
 	}
-	return c.receipt, c.err
+	return c.company.receipt, c.company.err
 }
 
-// join adds evs to the next company. leads reports whether the caller must append
-// it. It returns nil if the company is full.
-func (g *Group) join(evs []Event) (c *company, leads bool) {
+// leave reports whether the caller of c may return before c has ended. It must
+// stay if its company has to be run, or is.
+func (g *Group) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.next == nil:
-	case len(g.next.evs)+len(evs) > largeCompany:
-		return nil, false
-	default:
-		g.next.evs = append(g.next.evs, evs...)
-		return g.next, false
+	if c.company != nil {
+		return c != c.company.calls[0]
 	}
-	c = &company{evs: slices.Clone(evs), turn: make(chan struct{}), done: make(chan struct{})}
-	if g.busy {
-		g.next = c
-	} else {
-		g.busy = true
-		close(c.turn)
-	}
-	return c, true
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
+	return true
 }
 
-// lead appends a company in its turn, and starts the next.
-func (g *Group) lead(ctx context.Context, c *company) {
-	<-c.turn
-	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+// run appends a company.
+func (g *Group) run(ctx context.Context, c *company) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
 	defer cancel()
-	c.receipt, c.err = g.append(ctx, c.evs...)
-	close(c.done)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.next == nil {
-		g.busy = false
-		return
+	var evs []Event
+	if len(c.calls) == 1 {
+		evs = c.calls[0].evs
+	} else {
+		evs = make([]Event, 0, c.events)
+		for _, one := range c.calls {
+			evs = append(evs, one.evs...)
+		}
 	}
-	close(g.next.turn)
-	g.next = nil
+	c.receipt, c.err = g.append(ctx, evs...)
+	g.begin(func() {
+		g.running--
+		g.busy.removeAll(&c.partitions)
+	})
+	for _, one := range c.calls[1:] {
+		close(one.wake)
+	}
+}
+
+// begin makes a change and lets the companies begin that can then.
+func (g *Group) begin(change func()) {
+	g.mu.Lock()
+	change()
+	companies := g.next()
+	g.mu.Unlock()
+	for _, c := range companies {
+		close(c.calls[0].wake)
+	}
+}
+
+// next takes the companies that may run now from the waiting calls. A call waits
+// for all that came before it and touch one of its partitions.
+func (g *Group) next() []*company {
+	room := g.most - g.running
+	if room == 0 || len(g.waiting) == 0 {
+		return nil
+	}
+	sets, n := g.ready()
+	if n < worthwhile && g.running > 0 {
+		return nil
+	}
+	companies := make([]*company, min(room, len(sets), max(1, n/worthwhile)))
+	for i := range companies {
+		companies[i] = &company{}
+	}
+	for _, set := range sets {
+		slices.MinFunc(companies, func(a, b *company) int { return a.events - b.events }).merge(set)
+	}
+	for _, c := range companies {
+		for _, one := range c.calls {
+			one.company = c
+		}
+		g.busy.addAll(&c.partitions)
+	}
+	g.running += len(companies)
+	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool { return c.company != nil })
+	return companies
+}
+
+// ready returns the waiting calls that need no busy partition, n events in all,
+// in sets that share no partition.
+func (g *Group) ready() (sets []*company, n int) {
+	taken := g.busy
+	for _, c := range g.waiting {
+		if taken.overlaps(&c.partitions) || n > 0 && n+len(c.evs) > largeCompany {
+			taken.addAll(&c.partitions)
+			continue
+		}
+		n += len(c.evs)
+		all := &company{}
+		sets = slices.DeleteFunc(sets, func(set *company) bool {
+			if !set.partitions.overlaps(&c.partitions) {
+				return false
+			}
+			all.merge(set)
+			return true
+		})
+		all.merge(&company{calls: []*call{c}, events: len(c.evs), partitions: c.partitions})
+		sets = append(sets, all)
+	}
+	return sets, n
+}
+
+// merge adds the calls of another company. Those that share a partition must stay
+// in order.
+func (c *company) merge(other *company) {
+	c.calls = append(c.calls, other.calls...)
+	c.events += other.events
+	c.partitions.addAll(&other.partitions)
+}
+
+// partitionsOf returns the partitions that appending events may touch.
+func (l *Log) partitionsOf(evs []Event) (s partitionSet) {
+	for i := range evs {
+		if isRoom(evs[i].Type) { // the directory of rooms belongs to all partitions
+			for p := range l.partitions {
+				s.add(p)
+			}
+			return s
+		}
+		for _, id := range evs[i].Data.UserIDs {
+			s.add(l.PartitionOf(id))
+		}
+	}
+	return s
 }

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
@@ -57,7 +61,7 @@ func awaitJoined(t *testing.T, g *events.Group, n int) {
 func TestGroupCommitsTogether(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
 	leaks := goleak.IgnoreCurrent()
-	g := events.NewGroup(log.Append)
+	g := events.NewGroup(log, log.Append, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 
@@ -103,7 +107,7 @@ func TestGroupCommitsTogether(t *testing.T) {
 // An invalid event does not fail the events of other callers.
 func TestGroupWithAnInvalidEvent(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log.Append)
+	g := events.NewGroup(log, log.Append, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	var wg sync.WaitGroup
@@ -134,43 +138,256 @@ func TestGroupWithAnInvalidEvent(t *testing.T) {
 	}
 }
 
-// A caller that gives up does not fail the append for the others.
-func TestGroupOutlivesItsLeader(t *testing.T) {
+// A caller that gives up while it waits leaves at once, with its events. One whose
+// append runs, perhaps for others too, waits for its end.
+func TestGroupWithCanceledCallers(t *testing.T) {
 	log, pool := openLog(t, pgtest.NewDB(t, migrated))
-	g := events.NewGroup(log.Append)
+	g := events.NewGroup(log, log.Append, 2)
 	release, awaitWaiting := blockLog(t, pool)
 	ann := userIn(0, 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
-	first := make(chan error, 1)
-	go func() {
-		_, err := g.Append(ctx, delivered("first", ann))
-		first <- err
-	}()
+	publish := func(ctx context.Context, id string) chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := g.Append(ctx, delivered(id, ann))
+			ended <- err
+		}()
+		return ended
+	}
+	first := publish(ctx, "first")
 	awaitWaiting(1)
-	leader := make(chan error, 1)
-	go func() {
-		_, err := g.Append(ctx, delivered("leader", ann))
-		leader <- err
-	}()
+	second := publish(ctx, "second")
 	awaitJoined(t, g, 1)
-	follower := make(chan error, 1)
-	go func() {
-		_, err := g.Append(t.Context(), delivered("follower", ann))
-		follower <- err
-	}()
+	third := publish(t.Context(), "third")
 	awaitJoined(t, g, 2)
 	cancel(gone)
-	for _, err := range []error{<-first, <-leader} {
-		if !errors.Is(err, gone) {
-			t.Errorf("the canceled caller got %v", err)
-		}
+	if err := <-second; !errors.Is(err, gone) {
+		t.Errorf("the canceled caller got %v", err)
 	}
 	release()
-	if err := <-follower; err != nil {
-		t.Errorf("the waiting caller got %v", err)
+	if err := errors.Join(<-first, <-third); err != nil {
+		t.Errorf("the callers whose events are appended got %v", err)
 	}
-	if rows := stored(t, pool); len(rows[0]) != 3 {
-		t.Errorf("partition 0 has %q", rows[0])
+	if rows := stored(t, pool); len(rows[0]) != 2 {
+		t.Errorf("partition 0 has %q, want the first and the third event", rows[0])
 	}
+}
+
+// heldLog has appends that end when they are released.
+type heldLog struct {
+	mu      sync.Mutex
+	running []*heldAppend
+}
+
+type heldAppend struct {
+	evs []events.Event
+	end chan struct{}
+}
+
+func (l *heldLog) append(_ context.Context, evs ...events.Event) (events.Receipt, error) {
+	a := &heldAppend{evs, make(chan struct{})}
+	l.mu.Lock()
+	l.running = append(l.running, a)
+	l.mu.Unlock()
+	<-a.end
+	return events.Receipt{}, nil
+}
+
+// release ends the append at index i and returns once all has followed from it.
+func (l *heldLog) release(i int) {
+	l.mu.Lock()
+	close(l.running[i].end)
+	l.running = slices.Delete(l.running, i, i+1)
+	l.mu.Unlock()
+	synctest.Wait()
+}
+
+// ids returns the ids of the events of each append that runs.
+func (l *heldLog) ids() []string {
+	var all []string
+	for _, a := range l.running {
+		var ids []string
+		for _, e := range a.evs {
+			ids = append(ids, e.ID)
+		}
+		all = append(all, strings.Join(ids, " "))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// heldGroup tests a group of two appends at once: publish appends an event to some
+// partitions, or to a room if there are none, and want compares what runs.
+func heldGroup(t *testing.T, test func(l *heldLog, publish func(id string, in ...int), want func(...string))) {
+	synctest.Test(t, func(t *testing.T) {
+		var l heldLog
+		g := events.NewGroup(events.LogOf(partitions), l.append, 2)
+		test(&l, func(id string, in ...int) {
+			var users []string
+			for _, p := range in {
+				users = append(users, userIn(p, 0))
+			}
+			e := delivered(id, users...)
+			if len(in) == 0 {
+				e.Type = events.RoomPosted
+			}
+			go func() {
+				if _, err := g.Append(t.Context(), e); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}, func(ids ...string) {
+			t.Helper()
+			if diff := cmp.Diff(ids, l.ids()); diff != "" {
+				t.Errorf("appends that run (-want +got):\n%s", diff)
+			}
+		})
+		for len(l.running) > 0 {
+			l.release(0)
+		}
+	})
+}
+
+// Enough events for other partitions do not wait for an append, few do.
+func TestGroupAppendsBesideAnother(t *testing.T) {
+	heldGroup(t, func(l *heldLog, publish func(string, ...int), want func(...string)) {
+		publish("first", 0)
+		for i := range 7 {
+			publish(fmt.Sprint("a", i), 1+i%3)
+		}
+		publish("same", 0)
+		want("first")
+		publish("a7", 3)
+		want("a1 a4 a0 a3 a6 a2 a5 a7", "first")
+		l.release(0)
+		want("a1 a4 a0 a3 a6 a2 a5 a7")
+		l.release(0)
+		want("same")
+	})
+}
+
+// Appends to all partitions do not follow each other one by one: what waits is
+// divided.
+func TestGroupDividesThePartitions(t *testing.T) {
+	heldGroup(t, func(l *heldLog, publish func(string, ...int), want func(...string)) {
+		publish("all", 0, 1, 2, 3)
+		for i := range 16 {
+			publish(fmt.Sprint(i), i%4)
+		}
+		want("all")
+		l.release(0)
+		want("0 4 8 12 2 6 10 14", "1 5 9 13 3 7 11 15")
+	})
+}
+
+// An event for two partitions is in one append, which waits for both, and what
+// comes later for either waits for it.
+func TestGroupKeepsTheOrderOfAPartition(t *testing.T) {
+	heldGroup(t, func(l *heldLog, publish func(string, ...int), want func(...string)) {
+		publish("first", 0)
+		for i := range 8 {
+			publish(fmt.Sprint("b", i), 1)
+		}
+		publish("both", 0, 1)
+		for i := range 8 {
+			publish(fmt.Sprint("c", i), 1)
+		}
+		want("b0 b1 b2 b3 b4 b5 b6 b7", "first")
+		l.release(1)
+		want("first")
+		l.release(0)
+		want("both c0 c1 c2 c3 c4 c5 c6 c7")
+	})
+}
+
+// Events about rooms may change the directory of rooms, and run alone.
+func TestGroupOfRooms(t *testing.T) {
+	heldGroup(t, func(l *heldLog, publish func(string, ...int), want func(...string)) {
+		publish("first", 0)
+		publish("room")
+		for i := range 8 {
+			publish(fmt.Sprint(i), 1)
+		}
+		want("first")
+		l.release(0)
+		want("room 0 1 2 3 4 5 6 7")
+	})
+}
+
+// Whatever comes and is canceled, appends that run at once share no partition,
+// no more than allowed run, and each event is appended once, in the order of its
+// partition.
+func TestGroupOfRandomCalls(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const most = 3
+			var l heldLog
+			g := events.NewGroup(events.LogOf(partitions), l.append, most)
+			last := map[string]int{} // of each user
+			seen := map[*heldAppend]bool{}
+			check := func() {
+				if len(l.running) > most {
+					rt.Fatalf("%d appends run", len(l.running))
+				}
+				owner := map[string]*heldAppend{}
+				for _, a := range l.running {
+					for _, e := range a.evs {
+						for _, u := range e.Data.UserIDs {
+							if other := owner[u]; other != nil && other != a {
+								rt.Fatalf("two appends run for %s: %q", u, l.ids())
+							}
+							owner[u] = a
+							if seen[a] {
+								continue
+							}
+							if n := int(e.Data.Seq); n <= last[u] {
+								rt.Fatalf("event %d of %s is appended after %d", n, u, last[u])
+							}
+							last[u] = int(e.Data.Seq)
+						}
+					}
+					seen[a] = true
+				}
+			}
+			var cancels []context.CancelFunc
+			var answers sync.WaitGroup
+			step := func(n int) {
+				switch choice := rapid.IntRange(0, 9).Draw(rt, "what"); {
+				case choice < 6:
+					e := delivered(fmt.Sprint(n))
+					e.Data.Seq = int64(n)
+					for p := range partitions {
+						if rapid.IntRange(0, 3).Draw(rt, "touches") == 0 || p == partitions-1 && e.Data.UserIDs == nil {
+							e.Data.UserIDs = append(e.Data.UserIDs, userIn(p, 0))
+						}
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					cancels = append(cancels, cancel)
+					answers.Go(func() { _, _ = g.Append(ctx, e) })
+				case choice == 9 && len(cancels) > 0:
+					cancels[rapid.IntRange(0, len(cancels)-1).Draw(rt, "canceled")]()
+				case len(l.running) > 0:
+					l.release(rapid.IntRange(0, len(l.running)-1).Draw(rt, "released"))
+				}
+				synctest.Wait()
+				check()
+			}
+			for n := range rapid.IntRange(1, 60).Draw(rt, "steps") {
+				step(n + 1)
+			}
+			for len(l.running) > 0 {
+				l.release(0)
+				check()
+			}
+			for _, cancel := range cancels {
+				cancel()
+			}
+			answers.Wait()
+			if n := events.GroupSize(g); n != 0 {
+				rt.Fatalf("%d events still wait", n)
+			}
+		})
+	})
 }

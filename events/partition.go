@@ -36,6 +36,27 @@ func (s *partitionSet) add(partition int)      { s[partition/64] |= 1 << (partit
 func (s *partitionSet) remove(partition int)   { s[partition/64] &^= 1 << (partition % 64) }
 func (s *partitionSet) has(partition int) bool { return s[partition/64]>>(partition%64)&1 != 0 }
 
+func (s *partitionSet) addAll(other *partitionSet) {
+	for i := range s {
+		s[i] |= other[i]
+	}
+}
+
+func (s *partitionSet) removeAll(other *partitionSet) {
+	for i := range s {
+		s[i] &^= other[i]
+	}
+}
+
+func (s *partitionSet) overlaps(other *partitionSet) bool {
+	for i := range s {
+		if s[i]&other[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *partitionSet) len() (n int) {
 	for _, word := range s {
 		n += bits.OnesCount64(word)

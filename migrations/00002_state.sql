@@ -354,13 +354,17 @@ $$;
 -- which were open in a snapshot of own. The snapshot lists the open ones below its
 -- xmax, the last that has completed plus one; any from there up to own may be open
 -- too.
+--
+-- The three parts have no id in common, and each is below the next. In PL/pgSQL a
+-- session plans them once.
+-- +goose StatementBegin
 CREATE FUNCTION badged.pending_at(own xid8, seen pg_snapshot, former_position xid8, former xid8[]) RETURNS xid8[]
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ARRAY(
-        SELECT x FROM unnest(former) AS x WHERE NOT pg_visible_in_snapshot(x, seen)
-        UNION
-        SELECT x FROM pg_snapshot_xip(seen) AS x WHERE x > former_position AND x < own
-        UNION
-        SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1) AS x
-        ORDER BY 1
-    );
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+AS $$
+BEGIN
+    RETURN ARRAY(SELECT x FROM unnest(former) AS x WHERE NOT pg_visible_in_snapshot(x, seen))
+        || ARRAY(SELECT x FROM pg_snapshot_xip(seen) AS x WHERE x > former_position AND x < own)
+        || ARRAY(SELECT x::text::xid8 FROM generate_series(pg_snapshot_xmax(seen)::text::bigint, own::text::bigint - 1) AS x);
+END
+$$;
+-- +goose StatementEnd

@@ -142,6 +142,11 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 		return receipt, fmt.Errorf("%w: %w", errNotBegun, err)
 	}
 	defer a.projector.appending.keep(conn) // the pool drops a broken one
+	for i := range a.parts {
+		if !a.parts[i].partition.livesIn(conn) {
+			return receipt, fmt.Errorf("%w: Postgres was started or promoted since", errNotBegun)
+		}
+	}
 
 	var loads pgx.Batch
 	for i := range a.parts {

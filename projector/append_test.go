@@ -151,6 +151,25 @@ func TestAppendIsRefused(t *testing.T) {
 	}
 }
 
+// An append does not fold on rows that another program has changed since.
+func TestAppendAfterRowsWereChanged(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
+	appendTo(t, p, nil, foldtest.Deliver("c", 1, ann))
+	open := begin(t, d.pool) // the next position has a pending transaction
+	publish(t, open, foldtest.Deliver("c", 1, foldtest.User(0, 1)))
+	for total := int64(50); total < 52; total++ {
+		d.exec(t, `UPDATE badged.users SET total = $2, categories = jsonb_build_object('chat', $2::bigint) WHERE user_id = $1`, ann, total)
+		d.revise(t, 0)
+		appendTo(t, p, []int{0}, foldtest.Deliver("c", 2*total, ann))
+		drain(t, p.partitions[0])
+		appendTo(t, p, nil, foldtest.Deliver("c", 2*total+1, ann))
+		if b := d.badge(t, ann); b.Total != total+2 {
+			t.Errorf("the total is %d, want what was changed and two more: %d", b.Total, total+2)
+		}
+	}
+}
+
 // The loop may be busy elsewhere when a batch is refused, so that its cache is
 // as the refused batch left it: that must not show.
 func TestCacheAfterARefusedAppend(t *testing.T) {

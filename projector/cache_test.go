@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
@@ -37,7 +38,7 @@ func (d *database) disturb(t *testing.T, rt *rapid.T, p *partition) {
 // notKnown reports whether a batch failed because its owner's knowledge was
 // outdated.
 func notKnown(err error) bool {
-	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, keys.ErrOutdated)
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, keys.ErrOutdated)
 }
 
 // stepAgain folds a batch, after the owner has read the state of the partition
@@ -84,6 +85,9 @@ func shortage(m store.Missing) string {
 func TestCacheSavesLoading(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
+	d.append(t, foldtest.Deliver("before", 1, ann))
+	drain(t, p)
+	p.cache.Clear() // as if another process had folded that
 	d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Event("x", events.MessageRecalled, "nothing", func(d *events.Data) { d.Seq = 1 }, ann))
 	drain(t, p)
 	for _, tc := range []struct {
@@ -100,6 +104,34 @@ func TestCacheSavesLoading(t *testing.T) {
 			t.Errorf("for %s %s of %s: %s have to be loaded, want %s", tc.event.Type, tc.event.Data.ConversationID, tc.event.Data.UserIDs, got, tc.want)
 		}
 	}
+}
+
+// Of users without conversations the cache has everything, and nothing is loaded.
+func TestCacheOfNewUsers(t *testing.T) {
+	d := newDatabase(t)
+	p, ann, bob := d.projector.partitions[0], foldtest.User(0, 0), foldtest.User(0, 1)
+	recall := foldtest.Event("x", events.MessageRecalled, "early", func(d *events.Data) { d.Seq = 2 }, ann)
+	d.append(t, recall, foldtest.Deliver("c", 1, bob))
+	drain(t, p)
+	for _, e := range []events.Event{foldtest.Deliver("d", 1, ann, bob), foldtest.Event("all", events.UserReadAll, "", nil, ann, bob)} {
+		if got, want := shortage(missingFor(p, e)), shortage(store.Missing{}); got != want {
+			t.Errorf("for %s: %s have to be loaded, want %s", e.Type, got, want)
+		}
+	}
+
+	// A user without a row has a conversation with one.
+	if diff := cmp.Diff([]string{"1 0"}, d.lines(t, `SELECT (SELECT count(*) FROM badged.conversations WHERE user_id = $1) || ' ' || (SELECT count(*) FROM badged.users WHERE user_id = $1)`, ann)); diff != "" {
+		t.Fatalf("rows of conversations and users (-want +got):\n%s", diff)
+	}
+	p.cache.Clear()
+	d.append(t, foldtest.Deliver("d", 1, ann))
+	drain(t, p)
+	d.append(t, foldtest.Deliver("early", 1, ann), foldtest.Deliver("early", 2, ann))
+	drain(t, p)
+	if b := d.badge(t, ann); b.Total != 2 { // without the message that was recalled
+		t.Errorf("the total is %d, want 2", b.Total)
+	}
+	d.checkReplay(t, ann, bob)
 }
 
 // The cache is bounded however many users there are, and active users stay in

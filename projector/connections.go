@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/projector/internal/store"
 )
 
 // connections are the connections of batches. They are kept between batches,
@@ -26,9 +28,9 @@ type connections struct {
 	kept []keptConnection // the one used last is the last
 }
 
-// newConnections keeps up to half of a pool's connections.
-func newConnections(pool *pgxpool.Pool) *connections {
-	return &connections{pool: pool, limit: int(pool.Config().MaxConns) / 2}
+// newConnections keeps up to a third of a pool's connections.
+func newConnections(pool *pgxpool.Pool, lockTimeout time.Duration) *connections {
+	return &connections{pool: pool, limit: int(pool.Config().MaxConns) / 3, lockTimeout: lockTimeout}
 }
 
 type keptConnection struct {
@@ -58,13 +60,40 @@ func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if c.lockTimeout > 0 {
-		if _, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, c.lockTimeout.Milliseconds())); err != nil {
-			conn.Release()
-			return nil, fmt.Errorf("set up the session: %w", err)
-		}
+	if err := c.setUp(ctx, conn); err != nil {
+		conn.Release()
+		return nil, fmt.Errorf("set up the session: %w", err)
 	}
 	return conn, nil
+}
+
+// setUp sets up the session of a connection of the pool.
+func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
+	if c.lockTimeout > 0 {
+		if _, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, c.lockTimeout.Milliseconds())); err != nil {
+			return err
+		}
+	}
+	if incarnationOf(conn) != "" {
+		return nil
+	}
+	var incarnation string
+	if err := conn.QueryRow(ctx, store.LoadIncarnationSQL).Scan(&incarnation); err != nil {
+		return err
+	}
+	conn.Conn().PgConn().CustomData()[incarnationKey] = incarnation
+	return nil
+}
+
+const incarnationKey = "badged.incarnation"
+
+// incarnationOf identifies the running Postgres, as store.IncarnationSQL does, on
+// a connection that was taken. It stays the same for the whole session: a start of
+// Postgres ends all sessions, and a standby, which a promotion turns into a
+// primary, refuses to tell.
+func incarnationOf(conn *pgxpool.Conn) string {
+	incarnation, _ := conn.Conn().PgConn().CustomData()[incarnationKey].(string)
+	return incarnation
 }
 
 // giveBack returns a connection to the pool, as it was.

@@ -7,8 +7,8 @@ import (
 )
 
 func TestConnectionsAreKept(t *testing.T) {
-	pool := newPool(t, newDatabase(t).url, func(cfg *pgxpool.Config) { cfg.MaxConns = 4 })
-	c := newConnections(pool)
+	pool := newPool(t, newDatabase(t).url, func(cfg *pgxpool.Config) { cfg.MaxConns = 6 })
+	c := newConnections(pool, 0)
 	t.Cleanup(c.release)
 	take := func() *pgxpool.Conn {
 		t.Helper()
@@ -21,9 +21,9 @@ func TestConnectionsAreKept(t *testing.T) {
 	first, second, third := take(), take(), take()
 	c.keep(first)
 	c.keep(second)
-	c.keep(third) // more than half of the pool
+	c.keep(third) // more than a third of the pool
 	if n := pool.Stat().AcquiredConns(); n != 2 {
-		t.Errorf("%d connections of 4 are kept, want 2", n)
+		t.Errorf("%d connections of 6 are kept, want 2", n)
 	}
 	if err := pool.Ping(t.Context()); err != nil { // the pool has a connection for others
 		t.Error(err)
@@ -41,7 +41,7 @@ func TestConnectionsAreKept(t *testing.T) {
 
 func TestBrokenConnectionIsNotTaken(t *testing.T) {
 	d := newDatabase(t)
-	c := newConnections(d.pool)
+	c := newConnections(d.pool, 0)
 	t.Cleanup(c.release)
 	conn, err := c.take(t.Context())
 	if err != nil {

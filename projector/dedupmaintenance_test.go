@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/projector/internal/store"
 )
 
 // connect returns a connection outside the pool.
@@ -74,26 +72,6 @@ func TestFormerOwnerProbesDroppedRuns(t *testing.T) {
 				t.Errorf("the total is %d, want %d", got, want)
 			}
 		})
-	}
-}
-
-// A generation that was begun without moving the position, which no projector
-// does, also fences a batch: it must not probe the wrong generations.
-func TestGenerationIsFenced(t *testing.T) {
-	d := newDatabase(t)
-	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
-	drain(t, p)
-	d.tend(t, p)
-	d.append(t, foldtest.Deliver("c", 1, ann))
-	d.awaitSettled(t, 0)
-	d.exec(t, `INSERT INTO badged.dedup_generations SELECT partition_id, 2, transaction_id, "offset" FROM badged.dedup_generations WHERE partition_id = 0`)
-	if _, _, err := p.step(t.Context()); !errors.Is(err, store.ErrFenced) {
-		t.Errorf("the batch ended with %v, want %v", err, store.ErrFenced)
-	}
-	p.known = false
-	drain(t, p)
-	if got := d.lines(t, `SELECT count(*)::text FROM badged.dedup_blocks_p00 WHERE generation = 2`)[0]; got != "1" {
-		t.Errorf("the second generation has %s keys, want 1", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
@@ -47,6 +48,43 @@ func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(d.projector.metrics.epochs.WithLabelValues(epochRestart)); n != 1 {
 		t.Errorf("%v epochs are counted, want 1", n)
+	}
+}
+
+// startAgain makes it look as if Postgres had been started since a partition was
+// folded: only its sessions, which are new, tell.
+func (d *database) startAgain(t *testing.T, p *partition) {
+	t.Helper()
+	const former = "00000001/1.5"
+	d.exec(t, `ALTER TABLE badged.partitions DISABLE TRIGGER revise_position`)
+	d.exec(t, `UPDATE badged.partitions SET incarnation = $2 WHERE partition_id = $1`, p.id, former)
+	d.exec(t, `ALTER TABLE badged.partitions ENABLE TRIGGER revise_position`)
+	p.state.Incarnation = former
+}
+
+// The owner of a partition begins the epoch before it folds, in its loop as in an
+// append.
+func TestAnotherLifeIsSeenByItsSessions(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
+	part := p.partitions[0]
+	appendTo(t, p, nil, foldtest.Deliver("c", 1, ann))
+	for i, publish := range []func(events.Event){
+		func(e events.Event) { d.append(t, e) },
+		func(e events.Event) { appendTo(t, p, []int{0}, e) },
+	} {
+		before := d.epoch(t, 0)
+		d.startAgain(t, part)
+		publish(foldtest.Deliver("c", int64(i+2), ann))
+		if d.epoch(t, 0) != before {
+			t.Error("a publisher begins an epoch")
+		}
+		d.wantTotal(t, ann, int64(i+1))
+		drain(t, part)
+		if d.epoch(t, 0) == before {
+			t.Error("the epoch is that of the former life")
+		}
+		d.wantTotal(t, ann, int64(i+2))
 	}
 }
 

@@ -57,6 +57,8 @@ type partition struct {
 	cursor logread.Cursor
 	state  store.PartitionState
 	known  bool // whether cursor and state are current
+	// fenced is set if the last batch was.
+	fenced bool
 	// reached is the furthest position seen committed in this epoch.
 	reached events.Position
 	cache   *store.Cache
@@ -159,11 +161,6 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 		}
 		more, waits, err := p.step(ctx)
 		<-p.projector.slots
-		if errors.Is(err, store.ErrFenced) {
-			p.projector.metrics.fenced.Inc()
-			p.projector.log.WarnContext(ctx, "another projector folds this partition too; continuing from its position",
-				"partition", p.id)
-		}
 		if !readAgain(err) && (err != nil || !more) {
 			return waits, err
 		}
@@ -173,7 +170,7 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 // readAgain reports whether a batch that failed with err is read and folded again
 // at once.
 func readAgain(err error) bool {
-	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrRevised) || errors.Is(err, keys.ErrOutdated)
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, keys.ErrOutdated)
 }
 
 // step folds one batch and reports whether there is more to read, now or in a
@@ -194,7 +191,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 		p.projector.connections.keep(conn)
 	}()
 
-	if !p.known || !p.keys.Loaded() {
+	if !p.known || !p.keys.Loaded() || !p.livesIn(conn) {
 		if err := p.learn(ctx, conn); err != nil {
 			return false, false, err
 		}
@@ -237,7 +234,7 @@ func (p *partition) prepare(b *store.Batch) {
 
 // failed follows a batch that failed with err; its commit may have succeeded.
 func (p *partition) failed(err error) {
-	p.known, p.ready = false, false
+	p.known, p.ready, p.fenced = false, false, errors.Is(err, store.ErrFenced)
 	if errors.Is(err, keys.ErrOutdated) {
 		p.keys.Forget()
 	}
@@ -253,9 +250,15 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.projector.Tell(r.Updates)
 }
 
+// livesIn reports whether the epoch began in the Postgres that conn is connected
+// to: one that was started or promoted since may have lost commits.
+func (p *partition) livesIn(conn *pgxpool.Conn) bool {
+	return p.state.Incarnation == incarnationOf(conn)
+}
+
 // learn reads the state of the partition. If that has changed, it clears the
-// cache, and loads what is remembered of events again. It begins a new epoch if the tables may be older than what clients
-// were told.
+// cache, and loads what is remembered of events again. It begins a new epoch if
+// the tables may be older than what clients were told.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {
@@ -266,6 +269,12 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 			return err
 		}
 	}
+	if p.fenced && p.cursor.Position != before {
+		p.projector.metrics.fenced.Inc()
+		p.projector.log.WarnContext(ctx, "another projector folds this partition too; continuing from its position",
+			"partition", p.id)
+	}
+	p.fenced = false
 	if p.cursor.Position != before || !p.state.Same(&state) {
 		p.cache.Clear()
 		p.keys.Forget()

@@ -125,7 +125,7 @@ func New(cfg Config) (*Projector, error) {
 		cfg.CacheBytes = 256 << 20
 	}
 	if cfg.Concurrency <= 0 {
-		cfg.Concurrency = min(max(2, runtime.GOMAXPROCS(0)), 4)
+		cfg.Concurrency = DefaultConcurrency()
 	}
 	if cfg.OwnershipInterval <= 0 {
 		cfg.OwnershipInterval = time.Second
@@ -142,8 +142,8 @@ func New(cfg Config) (*Projector, error) {
 		metrics:     cfg.Metrics,
 		silence:     silentIntervals * cfg.OwnershipInterval,
 		slots:       make(chan struct{}, cfg.Concurrency),
-		connections: newConnections(cfg.Pool),
-		appending:   &connections{pool: cfg.Pool, limit: 1, lockTimeout: lockPatience},
+		connections: newConnections(cfg.Pool, 0),
+		appending:   newConnections(cfg.Pool, lockPatience),
 		updates:     make(chan []pubsub.Update, 256),
 		merges:      make(chan struct{}, 1),
 		open:        logread.Watch{Patience: openPatience},
@@ -153,6 +153,9 @@ func New(cfg Config) (*Projector, error) {
 	}
 	return p, nil
 }
+
+// DefaultConcurrency returns the default of Config.Concurrency.
+func DefaultConcurrency() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 
 // openPatience is how long batches wait for a transaction that was opened a
 // moment ago.

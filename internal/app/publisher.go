@@ -61,7 +61,7 @@ func newPublisher(log *events.Log, bus pubsub.Bus, r prometheus.Registerer, logg
 		woken:   map[int]struct{}{},
 		wake:    make(chan struct{}, 1),
 	}
-	p.group = events.NewGroup(p.commit)
+	p.group = events.NewGroup(log, p.commit, projector.DefaultConcurrency())
 	return p
 }
 

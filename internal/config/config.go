@@ -135,7 +135,7 @@ func (s *Server) PostgresConnections() int {
 // says otherwise.
 const (
 	ServingConns int32 = 16
-	FoldingConns int32 = 8
+	FoldingConns int32 = 12
 )
 
 // Has reports whether this process has a role.

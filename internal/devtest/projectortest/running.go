@@ -92,13 +92,15 @@ func (d *Database) lags(t testing.TB) []lag.Lag {
 }
 
 // BeginGeneration begins a generation of keys in a partition behind what is
-// folded, as a batch does when the present one has had its span.
+// folded, as a batch does when the present one has had its span. Batches move the
+// position too; here the revision tells the owner.
 func (d *Database) BeginGeneration(t testing.TB, partition int) {
 	t.Helper()
 	d.Exec(t, `INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
 SELECT $1, max(g.generation) + 1, max(o.last_processed_transaction_id::text::bigint)::text::xid8, max(o.offset_acked)
 FROM badged.dedup_generations AS g, badged.`+events.Topic(partition)+`_offsets AS o
 WHERE g.partition_id = $1 AND o.consumer_group = 'projector'`, partition)
+	d.Exec(t, `UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, partition)
 }
 
 // GenerationsOf returns the generation of keys of each event of a history, 0 if

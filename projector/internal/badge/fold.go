@@ -37,6 +37,8 @@ type User struct {
 	Claimed bool
 	// Conversations are by conversation id.
 	Conversations map[string]*Conversation
+	// Complete is set if these are all that have a row.
+	Complete bool
 	// Changed are the conversations touched since the rows were last read or
 	// written.
 	Changed []*Conversation

@@ -17,16 +17,10 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Errors of a batch whose owner's knowledge of the partition is outdated. The
-// batch was rolled back.
-var (
-	// ErrFenced: another writer has moved the position or the generation of
-	// keys.
-	ErrFenced = errors.New("another projector moved the position; the partition is read again")
-	// ErrRevised: another program has changed rows, or Postgres was restarted or
-	// promoted and may have lost some.
-	ErrRevised = errors.New("another program changed rows, or Postgres was restarted; the partition is read again")
-)
+// ErrFenced is the error of a batch whose owner's knowledge of the partition is
+// outdated: another projector has moved the position, or another program has
+// changed rows or the epoch. The batch was rolled back.
+var ErrFenced = errors.New("another projector moved the position, or another program changed rows; the partition is read again")
 
 // Batch is a run of records of one partition on its way into the tables.
 type Batch struct {
@@ -104,10 +98,12 @@ type Result struct {
 // position.
 type PartitionState struct {
 	Epoch string
-	// revision counts how often another program changed rows.
+	// revision counts how often another program changed rows, and new epochs.
 	revision int64
 	// Generation is the present generation of keys.
 	Generation int
+	// Incarnation is that of the Postgres in which the epoch began.
+	Incarnation string
 	// SameLife is set if the epoch began since Postgres last started; see
 	// IncarnationSQL.
 	SameLife bool
@@ -122,7 +118,7 @@ func (s *PartitionState) Same(t *PartitionState) bool {
 
 // LoadState reads the state of a partition.
 func LoadState(ctx context.Context, q events.Querier, partition int) (s PartitionState, err error) {
-	err = q.QueryRow(ctx, statements.Get("read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.SameLife, &s.ReadAt)
+	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt)
 	if err != nil {
 		return s, fmt.Errorf("read the state of partition %d: %w", partition, err)
 	}
@@ -131,8 +127,8 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 
 // Commit folds b into the tables in one transaction, which it sends in one
 // round trip, after one to load rows that c does not hold. The error is
-// ErrFenced or ErrRevised if the partition is not in the state known, and
-// [keys.ErrOutdated] if w is not. The result has updates only for users with
+// ErrFenced if the partition is not in the state known, and [keys.ErrOutdated] if
+// w is not. The result has updates only for users with
 // subscribers; hasSubscribers is called after the commit.
 func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
 	defer func() {
@@ -192,23 +188,20 @@ func (b *Batch) Fold() (r Result) {
 // means.
 //
 // The fence comes first: a second writer waits there until the first has
-// committed, and then fails. The statement after it reads the state of the
-// partition: one that waited itself would see the other tables as they were
-// before.
+// committed, and then fails.
 func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	size := 0
 	if b.appended == nil {
-		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), len(b.Items)+len(b.Dead))
+		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), len(b.Items)+len(b.Dead), b.known.revision)
 	} else {
 		move := t.moveAppendedSoleSQL
 		if len(b.From.Pending) > 0 {
 			move = t.moveAppendedSQL
 		}
-		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, len(b.Items)+len(b.Dead)).QueryRow(func(row pgx.Row) error { //nolint:gosec // ids are not negative
+		writes.Queue(move, uint64(b.From.TransactionID), b.From.Offset, len(b.Items)+len(b.Dead), b.known.revision).QueryRow(func(row pgx.Row) error { //nolint:gosec // ids are not negative
 			return row.Scan(nil, &b.To.TransactionID, &b.To.Offset, &b.To.Pending)
 		})
 	}
-	writes.Queue(statements.Get("require the state"), t.partition, b.known.Epoch, b.known.revision, b.known.Generation)
 	if len(b.late) > 0 {
 		ids, offsets := make([]int64, len(b.late)), make([]int64, len(b.late))
 		for i, p := range b.late {
@@ -255,25 +248,15 @@ func (b *Batch) Abandon(c *Cache) {
 	}
 }
 
-// Codes of the errors that badged.refuse_batch raises, as in store.sql. Postgres
-// leaves class BD to its users.
-const (
-	codeFenced  = "BD001"
-	codeRevised = "BD002"
-)
+// codeFenced is the code of the error that the fence raises, as in store.sql.
+// Postgres leaves class BD to its users.
+const codeFenced = "BD001"
 
-// Outcome returns err as ErrFenced or ErrRevised if the statements of a batch
-// failed for that.
+// Outcome returns err as ErrFenced if the fence of a batch failed.
 func Outcome(err error) error {
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		return err
-	}
-	switch pgErr.Code {
-	case codeFenced:
+	if errors.As(err, &pgErr) && pgErr.Code == codeFenced {
 		return ErrFenced
-	case codeRevised:
-		return ErrRevised
 	}
 	return err
 }

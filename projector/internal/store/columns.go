@@ -105,6 +105,7 @@ func (c *Column) stored() string {
 
 // TableSQL has the statements on the rows of a table.
 type TableSQL struct {
+	name string
 	// Read reads rows. A condition or a join follows.
 	Read string
 	// ReadUsers reads the rows of the users $1.
@@ -149,7 +150,7 @@ func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 	}
 	all := fill(statements.Get("read rows"))
 	return TableSQL{
-		Read: all, ReadUsers: all + "\n" + statements.Get("of users"), Copy: fill(statements.Get("load rows")),
+		name: table, Read: all, ReadUsers: all + "\n" + statements.Get("of users"), Copy: fill(statements.Get("load rows")),
 		insert: rows(statements.Get("insert rows")), update: rows(statements.Get("update rows")),
 	}
 }

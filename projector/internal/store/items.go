@@ -97,14 +97,16 @@ func UsersIn(items []Item, c *Cache) (map[string]*badge.User, Missing) {
 				users[id] = u
 			}
 			if items[i].Event.Type == events.UserReadAll {
-				if _, ok := readers[id]; !ok {
+				if _, ok := readers[id]; !ok && !u.Complete {
 					readers[id] = struct{}{}
 					m.ReadAll = append(m.ReadAll, id)
 				}
 			} else if _, ok := u.Conversations[d.ConversationID]; !ok {
 				u.Conversation(d.ConversationID)
-				m.PairUsers = append(m.PairUsers, id)
-				m.PairConversations = append(m.PairConversations, d.ConversationID)
+				if !u.Complete {
+					m.PairUsers = append(m.PairUsers, id)
+					m.PairConversations = append(m.PairConversations, d.ConversationID)
+				}
 			}
 		}
 	}

@@ -9,35 +9,33 @@
 -- primary only, for every role.
 left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text
 
--- name: present generation
-(SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = $1)
-
 -- name: read the state
-SELECT epoch, revision, {present generation}, incarnation = {incarnation}, clock_timestamp()
-FROM badged.partitions WHERE partition_id = $1
+SELECT p.epoch, o.revision, (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = $1),
+       p.incarnation, p.incarnation = {incarnation}, clock_timestamp()
+FROM badged.partitions AS p, badged.events_pNN_offsets AS o
+WHERE p.partition_id = $1 AND o.consumer_group = 'projector'
 
--- name: require the state
-SELECT CASE
-    WHEN (epoch = $2 AND revision = $3 AND incarnation = {incarnation}) IS NOT TRUE THEN badged.refuse_batch('BD002')
-    WHEN {present generation} IS DISTINCT FROM $4 THEN badged.refuse_batch('BD001')
-END
-FROM badged.partitions WHERE partition_id = $1
+-- name: read the incarnation
+SELECT {incarnation}
 
 -- name: move
 -- The fence: moves the position from ($1, $2) to ($3, $4), with the pending
--- transactions $5, and counts $6 events. It fails if the position is elsewhere: another owner was
--- faster.
+-- transactions $5, and counts $6 events. It fails if the position is elsewhere, since
+-- another owner was faster, or the revision is not $7, since another program has
+-- changed rows or the epoch.
 WITH moved AS (
     UPDATE badged.events_pNN_offsets AS o
     SET last_processed_transaction_id = $3::bigint::text::xid8, offset_acked = $4, pending = $5::bigint[]::text[]::xid8[],
         folded = o.folded + $6
     WHERE o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::bigint::text::xid8 AND o.offset_acked = $2
+      AND o.revision = $7
     RETURNING 1
 )
 SELECT CASE WHEN NOT EXISTS (SELECT FROM moved) THEN badged.refuse_batch('BD001') END
 
 -- name: nothing else is left
 o.consumer_group = 'projector' AND o.last_processed_transaction_id = $1::xid8 AND o.offset_acked = $2
+      AND o.revision = $4
       AND NOT EXISTS (SELECT FROM badged.events_pNN
                       WHERE (transaction_id, "offset") > ($1::xid8, $2) AND transaction_id >= $1::xid8
                         AND transaction_id <> pg_current_xact_id())
@@ -64,8 +62,9 @@ FROM (SELECT) AS one LEFT JOIN moved ON true
 -- name: move past an append
 -- The fence of a transaction that has appended to the log what it folds. It
 -- moves the position from ($1, $2) to the last row of the transaction, and
--- returns that with the pending transactions. It counts $3 events. It fails if the log has any other
--- row that is not folded. No transactions may be pending at ($1, $2).
+-- returns that with the pending transactions. It counts $3 events. It fails like
+-- the other fence, for the revision $4, and if the log has any other row that is
+-- not folded. No transactions may be pending at ($1, $2).
 WITH moved AS (
     {move to the end}
     {moved to}
@@ -101,6 +100,13 @@ JOIN unnest($1::text[], $2::text[]) AS k (user_id, conversation_id) USING (user_
 -- name: to be read
 -- The conversations that user.read_all can change.
 {of users} AND (read_seq < last_seq OR marked_unread)
+
+-- name: without conversations
+-- Those of the users $1 that have no conversations. The row of a user does not tell:
+-- a recall ahead of its message makes a row of a conversation only.
+SELECT k.user_id
+FROM unnest($1::text[]) AS k (user_id)
+WHERE NOT EXISTS (SELECT FROM TABLE AS c WHERE c.user_id = k.user_id)
 
 -- name: insert rows
 -- Into TABLE of PARTITION, with columns NAMES. PARAMETERS are values, or arrays

@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,6 +33,7 @@ type Tables struct {
 	moveAppendedSoleSQL  string // without
 	loadConversationsSQL string
 	loadUnreadSQL        string
+	findEmptySQL         string
 }
 
 // NewTables returns the statements on the live tables of a partition.
@@ -51,12 +53,16 @@ func TablesNamed(partition int, suffix string) *Tables {
 		moveAppendedSoleSQL: statements.Of(partition, "move past an append"),
 	}
 	t.loadConversationsSQL = t.Conversations.Read + "\n" + statements.Get("by key")
+	t.findEmptySQL = strings.ReplaceAll(statements.Get("without conversations"), "TABLE", t.Conversations.name)
 	t.loadUnreadSQL = t.Conversations.Read + "\n" + statements.Get("to be read")
 	return t
 }
 
 // IncarnationSQL identifies the running Postgres.
 var IncarnationSQL = statements.Get("incarnation")
+
+// LoadIncarnationSQL reads it.
+var LoadIncarnationSQL = statements.Get("read the incarnation")
 
 // ResetExpirySQL makes the next sweep look at all conversations of a partition
 // again.
@@ -68,12 +74,32 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, users map[string]*badg
 	if len(m.Users) > 0 {
 		batch.Queue(t.Users.ReadUsers, m.Users).Query(func(rows pgx.Rows) error { return ScanUsers(rows, users) })
 	}
+	if n := len(m.Users); 0 < n && n <= fewUsers {
+		batch.Queue(t.findEmptySQL, m.Users).Query(func(rows pgx.Rows) error { return scanEmpty(rows, users) })
+	}
 	if len(m.PairUsers) > 0 {
 		batch.Queue(t.loadConversationsSQL, m.PairUsers, m.PairConversations).Query(conversations)
 	}
 	if len(m.ReadAll) > 0 {
 		batch.Queue(t.loadUnreadSQL, m.ReadAll).Query(conversations)
 	}
+}
+
+// fewUsers is the most users for which a batch asks whether they have conversations
+// at all. It saves batches of a few events from looking for those; larger ones load
+// something anyway.
+const fewUsers = 16
+
+// scanEmpty reads the ids of users without conversations.
+func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
+	var id string
+	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		if u := users[id]; u != nil {
+			u.Complete = true
+		}
+		return nil
+	})
+	return err
 }
 
 // ScanUsers reads rows into users, as they are stored.
