@@ -25,7 +25,7 @@ import (
 // of them, for data itself and for each field of data. An element of an array
 // cannot be null.
 func Decode(b []byte) (Event, error) {
-	if e, ok := decodeOwn(b); ok {
+	if e, ok := decodeQuick(b); ok {
 		return e, nil
 	}
 	return decode(b)

@@ -13,10 +13,10 @@ func GroupSize(g *Group) (n int) {
 // LogOf returns a log of so many partitions that no database has.
 func LogOf(partitions int) *Log { return &Log{partitions: partitions} }
 
-// DecodeOwn and DecodeAny are the fast and the strict way to decode.
+// DecodeQuick and DecodeAny are the fast and the strict way to decode.
 var (
-	DecodeOwn = decodeOwn
-	DecodeAny = decode
+	DecodeQuick = decodeQuick
+	DecodeAny   = decode
 )
 
 // PageSQL is what a [Subscriber] reads with.

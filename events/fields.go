@@ -11,9 +11,8 @@ import (
 // dataField describes a field of [Data]. Its tags say all of it: decoding,
 // validation, the rules in SQL and the reference are made from them.
 type dataField struct {
-	name   string
-	path   string // in errors
-	quoted string // how it is written behind another member
+	name string
+	path string // in errors
 	// most is the limit of the bytes of a text, or of each text of a list.
 	most int
 	// among is the list that must have every text of this one, where the type has
@@ -35,7 +34,7 @@ func describeData() []dataField {
 	set := map[string]fields{}
 	for f := range reflect.TypeFor[Data]().Fields() {
 		name := f.Tag.Get("json")
-		field := dataField{name: name, path: "data." + name, quoted: `,"` + name + `":`, among: set[f.Tag.Get("among")]}
+		field := dataField{name: name, path: "data." + name, among: set[f.Tag.Get("among")]}
 		set[name] = 1 << len(all)
 		field.most, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none
 		if enum := f.Tag.Get("enum"); enum != "" {

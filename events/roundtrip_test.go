@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
@@ -110,8 +111,11 @@ func TestDecodeIsTheInverseOfMarshal(t *testing.T) {
 		if diff := cmp.Diff(e, again, sameEvent); diff != "" {
 			t.Fatalf("%s decodes to (-want +got):\n%s", b, diff)
 		}
-		if _, ok := events.DecodeOwn(b); !ok && !bytes.ContainsRune(b, '\\') {
-			t.Fatalf("%s is not decoded the fast way", b)
+		for range 2 {
+			if _, ok := events.DecodeQuick(b); !ok && !bytes.ContainsRune(b, '\\') {
+				t.Fatalf("%s is not decoded the fast way", b)
+			}
+			b = spaced(t, b)
 		}
 	})
 }
@@ -123,6 +127,9 @@ func TestWaysToDecodeAgree(t *testing.T) {
 		b, err := json.Marshal(anyEvent.Draw(t, "event"))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if rapid.Bool().Draw(t, "spaced") {
+			b = spaced(t, b)
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "changes") {
 			at := rapid.IntRange(0, len(b)-1).Draw(t, "at")
@@ -140,11 +147,21 @@ func TestWaysToDecodeAgree(t *testing.T) {
 	})
 }
 
+// spaced returns JSON with its members in another order and spaces between them, as
+// publishers and Postgres write it.
+func spaced(t rapid.TB, b []byte) []byte {
+	v := jsontext.Value(slices.Clone(b))
+	if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // checkAgreement fails if the fast decoder reads b differently from the strict
 // one.
 func checkAgreement(t rapid.TB, b []byte) {
 	t.Helper()
-	own, ok := events.DecodeOwn(b)
+	own, ok := events.DecodeQuick(b)
 	if !ok {
 		return
 	}
