@@ -8,8 +8,7 @@ import (
 
 // The client and the demo's page in a real browser; their own tests use fakes.
 // web/browser has the tests. They leave screenshots in the folder that
-// BADGED_SCREENSHOTS names, by default badged-screenshots-UID in the folder
-// for temporary files.
+// BADGED_SCREENSHOTS names, if it is set.
 func TestBrowser(t *testing.T) {
 	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }

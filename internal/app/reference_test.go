@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,15 +47,30 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	}
 }
 
-// documents returns the descriptions of the routes and of the frames.
+// documents returns the descriptions of the routes and of the frames, which all
+// tests share.
 func documents(t *testing.T) (openAPI, asyncAPI *describetest.Document) {
 	t.Helper()
-	forRequests, forMessages, err := descriptions()
+	parsed, err := parsedDescriptions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return describetest.Parse(t, forRequests), describetest.Parse(t, forMessages)
+	return parsed.openAPI, parsed.asyncAPI
 }
+
+type parsedDocuments struct{ openAPI, asyncAPI *describetest.Document }
+
+var parsedDescriptions = sync.OnceValues(func() (d parsedDocuments, err error) {
+	forRequests, forMessages, err := descriptions()
+	if err != nil {
+		return d, err
+	}
+	if d.openAPI, err = describetest.Parse(forRequests); err != nil {
+		return d, err
+	}
+	d.asyncAPI, err = describetest.Parse(forMessages)
+	return d, err
+})
 
 // validateFrame checks a frame against its description.
 func validateFrame(doc *describetest.Document, frame []byte) error {

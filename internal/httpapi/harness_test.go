@@ -159,19 +159,22 @@ func mustKeys(t *testing.T, specs ...string) auth.Keys {
 	return keys
 }
 
-// document returns the description of the API.
+// document returns the description of the API, which all tests share.
 func document(t testing.TB) *describetest.Document {
 	t.Helper()
-	b, err := described()
+	doc, err := described()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return describetest.Parse(t, b)
+	return doc
 }
 
-// described is the description as JSON, shared by all tests.
-var described = sync.OnceValues(func() ([]byte, error) {
-	return describe.OpenAPI(describe.API{Routes: httpapi.Routes()})
+var described = sync.OnceValues(func() (*describetest.Document, error) {
+	b, err := describe.OpenAPI(describe.API{Routes: httpapi.Routes()})
+	if err != nil {
+		return nil, err
+	}
+	return describetest.Parse(b)
 })
 
 // answer is the answer to a request.

@@ -2,13 +2,14 @@
 // tells it what happens; see tests/foreign_test.go.
 
 import { createInterface } from "node:readline";
-import { launch, patient } from "../../web/browser/chromium.mjs";
+import { launch, newContext } from "../../web/browser/chromium.mjs";
 
 const tell = (event) => console.log(JSON.stringify(event));
 
 const browser = await launch();
 try {
-  const page = patient(await browser.newPage());
+  const context = await newContext(browser);
+  const page = await context.newPage();
   await page.exposeFunction("tell", tell);
   for await (const line of createInterface({ input: process.stdin })) {
     const command = JSON.parse(line);

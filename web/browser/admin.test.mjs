@@ -4,20 +4,13 @@
 // " eve "; and busy, with 150 conversations and 300 retries.
 
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, afterEach, before, beforeEach, test } from "node:test";
-import { barriers, launch, patient } from "./chromium.mjs";
+import * as chromium from "./chromium.mjs";
 
 const { BADGED_URL: url, BADGED_ADMIN_KEY: key, BADGED_ADMIN_PARTITION: bobs } = process.env;
 if (!url || !key || !bobs) {
   throw new Error("BADGED_URL is not set: run go test ./tests -run AdminBrowser");
 }
-
-/** The folder for screenshots, for people to look at. */
-const screenshots =
-  process.env.BADGED_SCREENSHOTS ?? join(tmpdir(), `badged-screenshots-${process.getuid()}`);
 
 let browser;
 let context;
@@ -25,14 +18,13 @@ let page;
 let complaints;
 
 before(async () => {
-  mkdirSync(screenshots, { recursive: true });
-  browser = await launch();
+  browser = await chromium.launch();
 });
 
 after(() => browser?.close());
 
 beforeEach(async () => {
-  context = patient(await browser.newContext({ viewport: { width: 1440, height: 900 } }));
+  context = await chromium.newContext(browser);
   page = await newPage(context);
 });
 
@@ -69,7 +61,7 @@ async function open(page, view) {
 }
 
 function shoot(page, name) {
-  return page.screenshot({ path: join(screenshots, `admin-${name}.png`), fullPage: true });
+  return chromium.shoot(page, `admin-${name}`, { fullPage: true });
 }
 
 test("a wrong key is refused, a good one opens the page and stays in the tab", async () => {
@@ -460,7 +452,7 @@ for (const [colorScheme, width, height] of [
   ["dark", 390, 844],
 ]) {
   test(`it fits ${width} pixels, ${colorScheme}`, async () => {
-    const narrow = patient(await browser.newContext({ viewport: { width, height }, colorScheme }));
+    const narrow = await chromium.newContext(browser, { viewport: { width, height }, colorScheme });
     try {
       const page = await newPage(narrow);
       await signIn(page);
@@ -487,7 +479,7 @@ for (const [colorScheme, width, height] of [
             .map((e) => e.outerHTML.slice(0, 80)),
         );
         assert.deepEqual(unnamed, [], "a screen reader has no names for these");
-        assert.deepEqual(await barriers(page), [], view);
+        assert.deepEqual(await chromium.barriers(page), [], view);
         await shoot(page, `${view.toLowerCase().replace(" ", "-")}-${colorScheme}-${width}`);
       }
     } finally {

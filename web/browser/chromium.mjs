@@ -1,11 +1,14 @@
 // Chromium for the browser tests, and the page of the demo.
 
-import { existsSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import axe from "axe-core";
 import { chromium } from "playwright-core";
 
+/** The browser without windows comes first: it takes less than half of the processor time. */
 const PLACES = [
   process.env.CHROMIUM,
+  "/usr/bin/chromium-headless-shell",
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
   "/usr/bin/google-chrome",
@@ -24,10 +27,26 @@ export function launch() {
   return chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: PATIENCE_MS });
 }
 
-/** Sets the timeout of a context or page to PATIENCE_MS. */
-export function patient(contextOrPage) {
-  contextOrPage.setDefaultTimeout(PATIENCE_MS);
-  return contextOrPage;
+/**
+ * A context whose timeout is PATIENCE_MS, 1440 pixels wide unless the options say otherwise. Its
+ * pages do not animate: without a graphics card that takes more of the processor than the tests.
+ */
+export async function newContext(browser, options) {
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    reducedMotion: "reduce",
+    ...options,
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  return context;
+}
+
+/** Takes a screenshot for people to look at, if BADGED_SCREENSHOTS names a folder for them. */
+export async function shoot(page, name, options) {
+  const folder = process.env.BADGED_SCREENSHOTS;
+  if (!folder) return;
+  mkdirSync(folder, { recursive: true });
+  await page.screenshot({ path: join(folder, `${name}.png`), ...options });
 }
 
 /**

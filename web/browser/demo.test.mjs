@@ -1,23 +1,15 @@
 // Tests the SDK and the page of the demo in a real browser with a real server.
 
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, afterEach, before, beforeEach, test } from "node:test";
-import { barriers, Demo, launch, patient } from "./chromium.mjs";
+import { barriers, Demo, launch, newContext, shoot } from "./chromium.mjs";
 import { Server } from "./server.mjs";
-
-/** The folder for screenshots, for people to look at. */
-const screenshots =
-  process.env.BADGED_SCREENSHOTS ?? join(tmpdir(), `badged-screenshots-${process.getuid()}`);
 
 const server = new Server();
 let browser;
 let context;
 
 before(async () => {
-  mkdirSync(screenshots, { recursive: true });
   await server.start();
   browser = await launch();
 });
@@ -28,7 +20,7 @@ after(async () => {
 });
 
 beforeEach(async () => {
-  context = patient(await browser.newContext({ viewport: { width: 1440, height: 900 } }));
+  context = await newContext(browser);
 });
 
 afterEach(async () => {
@@ -196,7 +188,7 @@ test("an event shows the badges that it changed, and why others did not change",
   assert.equal(await event.locator(".change").count(), 3); // the sender is not among them
   await demo.page.locator("#phone-ben.is-changed").waitFor();
   assert.equal(await demo.page.locator("#phone-ada.is-changed").count(), 0);
-  await demo.page.screenshot({ path: join(screenshots, "changes.png") });
+  await shoot(demo.page, "changes");
   await button.focus();
   await demo.page.keyboard.press("Enter");
   await event.locator(".changes").waitFor({ state: "detached" });
@@ -232,7 +224,7 @@ test("while the bus is cut, outdated numbers are marked, and recover", async () 
     [ben.locator(".behind"), ben].map((element) => element.boundingBox()),
   );
   assert.ok(label.x + label.width < phone.x + phone.width, "the label fits into the phone");
-  await demo.page.screenshot({ path: join(screenshots, "stale.png") });
+  await shoot(demo.page, "stale");
   // Reconciliation heals it, and the phone shows that.
   await demo.total("ben", 1);
   await ben.locator(".behind").waitFor({ state: "hidden" });
@@ -250,7 +242,7 @@ test("no badge waits for a transaction that stays open", async () => {
   const { seq } = await server.send("lunch", "ada", "Still counting");
   await demo.total("ben", 1);
   await demo.logged(`Ada wrote message ${seq} in Lunch & coffee`);
-  await demo.page.screenshot({ path: join(screenshots, "transaction.png") });
+  await shoot(demo.page, "transaction");
   await demo.row("ben", "Lunch & coffee").click();
   await demo.total("ben", "");
   assert((await server.get("transaction")).open_ms > 0, "the transaction has ended");
@@ -371,8 +363,9 @@ for (const [colorScheme, width, height] of [
   ["dark", 390, 844],
 ]) {
   test(`it fits ${width} pixels, ${colorScheme}`, async () => {
-    const page = patient(await browser.newPage({ viewport: { width, height }, colorScheme }));
+    const narrow = await newContext(browser, { viewport: { width, height }, colorScheme });
     try {
+      const page = await narrow.newPage();
       const demo = new Demo(page, server.url);
       await demo.goto();
       await server.send("design-crew", "dev", "@Ada can you look at the new icon?");
@@ -389,9 +382,9 @@ for (const [colorScheme, width, height] of [
       await page.locator(".event-button").first().click();
       await page.locator(".change").first().waitFor();
       assert.deepEqual(await barriers(page), []);
-      await page.screenshot({ path: join(screenshots, `${colorScheme}-${width}.png`) });
+      await shoot(page, `${colorScheme}-${width}`);
     } finally {
-      await page.close();
+      await narrow.close();
     }
   });
 }

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { after, afterEach, before, beforeEach, test } from "node:test";
-import { launch, patient } from "./chromium.mjs";
+import { launch, newContext } from "./chromium.mjs";
 import { Server } from "./server.mjs";
 
 const server = new Server();
@@ -117,7 +117,7 @@ beforeEach(async () => {
   errors = [];
   front = new Front();
   await front.start();
-  context = patient(await browser.newContext());
+  context = await newContext(browser);
 });
 
 afterEach(async () => {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -17,10 +18,12 @@ import (
 
 // Document is an OpenAPI or AsyncAPI document that values are checked against.
 // It makes its schemas stricter: objects may not have fields that are not
-// described, so that tests notice missing ones. It is not safe for concurrent
-// use.
+// described, so that tests notice missing ones. It is safe for concurrent use, so
+// the tests of a package can share one: parsing takes longer than most tests.
 type Document struct {
-	root     map[string]any
+	root map[string]any
+
+	mu       sync.Mutex // guards compiler
 	compiler *jsonschema.Compiler
 }
 
@@ -28,19 +31,22 @@ type Document struct {
 const address = "file:///document.json"
 
 // Parse parses a document.
-func Parse(t testing.TB, document []byte) *Document {
-	t.Helper()
-	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
+func Parse(document []byte) (*Document, error) {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
-		t.Fatalf("the document is not JSON: %v", err)
+		return nil, fmt.Errorf("the document is not JSON: %w", err)
+	}
+	root, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the document is a %T, not an object", v)
 	}
 	closeObjects(root)
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	if err := compiler.AddResource(address, root); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return &Document{root.(map[string]any), compiler}
+	return &Document{root: root, compiler: compiler}, nil
 }
 
 // closeObjects makes all schemas below a value refuse fields that they do not
@@ -79,7 +85,9 @@ func (d *Document) Validate(value []byte, tokens ...string) error {
 		token = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(token)
 		pointer.WriteString("/" + token)
 	}
+	d.mu.Lock()
 	schema, err := d.compiler.Compile(address + "#" + pointer.String())
+	d.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("schema %s: %w", pointer.String(), err)
 	}
