@@ -126,8 +126,11 @@ CREATE TABLE badged.rooms (
     -- The messages up to here are in badged.room_chunks, those above in this row; 0
     -- if there is no chunk.
     since           bigint   NOT NULL,
-    -- Grows by one with every event that changes a chunk of badged.room_chunks.
-    since_changes   bigint   NOT NULL,
+    -- How many live messages the chunks have, and how many that mention everybody.
+    closed_live     bigint   NOT NULL,
+    closed_all      bigint   NOT NULL,
+    -- Grows by one with every event that changes one of these messages.
+    closed_changes  bigint   NOT NULL,
     members         bigint   NOT NULL,
     -- As in badged.conversations.
     delivered_hour  integer  NOT NULL,

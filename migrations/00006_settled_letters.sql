@@ -10,5 +10,7 @@ CREATE TABLE badged.settled_letters (
     transaction_id xid8     NOT NULL,
     "offset"       bigint   NOT NULL,
     index          smallint NOT NULL,
+    -- As in badged.dead_letters.
+    user_ids       text[],
     PRIMARY KEY (partition_id, transaction_id, "offset", index)
 );

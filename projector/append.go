@@ -167,7 +167,9 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	for i := range a.rows {
 		if folds < len(a.parts) && a.parts[folds].partition.id == a.rows[i].Partition {
 			part := &a.parts[folds]
-			part.result = part.batch.Fold()
+			if part.result, err = part.batch.Fold(); err != nil {
+				return receipt, fmt.Errorf("%w: %w", errNotBegun, err)
+			}
 			size += part.batch.QueueWrites(&writes, part.partition.tables)
 			folds++
 			continue

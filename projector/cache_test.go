@@ -71,7 +71,7 @@ func missingFor(p *partition, e events.Event) store.Missing {
 	if err != nil {
 		panic(err) // of a test
 	}
-	_, m := store.UsersIn([]store.Item{it}, p.cache)
+	_, m := store.StateOf([]store.Item{it}, p.cache, false)
 	return m
 }
 
@@ -144,7 +144,7 @@ func TestCacheIsBounded(t *testing.T) {
 	for i := range 60 {
 		d.append(t, foldtest.Deliver("c", int64(i+1), active), foldtest.Deliver("c", 1, foldtest.User(0, i+1)))
 		drain(t, p)
-		if n := len(p.cache.Young) + len(p.cache.Old); n > 22 {
+		if n := len(p.cache.Young.Users) + len(p.cache.Old.Users); n > 22 {
 			t.Fatalf("after %d others %d users are remembered", i+1, n)
 		}
 		if p.cache.User(active) == nil {
@@ -220,6 +220,6 @@ func TestCacheGoesWithThePartition(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 1)
 	stop()
 	if m := missingFor(p.partitions[0], foldtest.Deliver("c", 2, ann)); len(m.Users) != 1 {
-		t.Errorf("after the end %s would have to be loaded", m)
+		t.Errorf("after the end %+v would have to be loaded", m)
 	}
 }

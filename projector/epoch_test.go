@@ -34,7 +34,7 @@ func TestAnotherLifeOfPostgresBeginsAnEpoch(t *testing.T) {
 	}
 	var told []string
 	for range len(d.projector.updates) {
-		for _, u := range <-d.projector.updates {
+		for _, u := range (<-d.projector.updates).Users {
 			told = append(told, u.Epoch)
 		}
 	}

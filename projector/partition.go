@@ -243,11 +243,12 @@ func (p *partition) failed(err error) {
 // committed follows a committed batch.
 func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.cursor, p.state.Generation = b.To, b.Generation
+	p.state.Rooms = p.state.Rooms || b.OfRooms()
 	p.reached = b.To.Position
 	p.keysGrew()
 	p.account(b, r, time.Since(start)) // before clients hear of it and look
 	p.trace(b, r, start)
-	p.projector.Tell(r.Updates)
+	p.projector.tell(r.Updates)
 }
 
 // livesIn reports whether the epoch began in the Postgres that conn is connected
@@ -306,7 +307,7 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	m := p.projector.metrics
 	m.folded.Add(float64(r.Folded))
 	m.duplicates.Add(float64(r.Duplicates))
-	m.deadLetters.Add(float64(len(b.Dead)))
+	m.deadLetters.Add(float64(len(b.Dead) + len(b.Refused)))
 	m.batchEvents.Observe(float64(len(b.Items) + len(b.Dead)))
 	m.batchSeconds.Observe(took.Seconds())
 	m.delaySeconds.Observe(max(0, p.projector.clock.now().Sub(b.Oldest)).Seconds())

@@ -29,6 +29,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pgwire"
 	"github.com/badged/badged/projector/internal/logread"
+	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/pubsub"
 )
@@ -99,7 +100,7 @@ type Projector struct {
 	// restartTold is when a restart of Postgres was logged last, in Unix nanoseconds.
 	restartTold atomic.Int64
 	// updates are waiting for the bus.
-	updates chan []pubsub.Update
+	updates chan store.Updates
 	// merges holds a token while event keys wait to be merged.
 	merges chan struct{}
 }
@@ -144,7 +145,7 @@ func New(cfg Config) (*Projector, error) {
 		slots:       make(chan struct{}, cfg.Concurrency),
 		connections: newConnections(cfg.Pool, 0),
 		appending:   newConnections(cfg.Pool, lockPatience),
-		updates:     make(chan []pubsub.Update, 256),
+		updates:     make(chan store.Updates, 256),
 		merges:      make(chan struct{}, 1),
 		open:        logread.Watch{Patience: openPatience},
 	}
@@ -230,11 +231,20 @@ func (p *Projector) release() {
 // fail or be slow: gateways notice what they missed, and folding does not
 // wait.
 func (p *Projector) publish(ctx context.Context) {
+	lost := func(n int, err error) {
+		p.metrics.updatesLost.Add(float64(n))
+		p.log.WarnContext(ctx, "cannot publish updates; reconciliation will deliver them", "updates", n, "error", err)
+	}
 	for updates := range p.updates {
-		if err := p.cfg.Bus.Publish(ctx, updates); err != nil {
-			p.metrics.updatesLost.Add(float64(len(updates)))
-			p.log.WarnContext(ctx, "cannot publish updates; reconciliation will deliver them",
-				"updates", len(updates), "error", err)
+		if len(updates.Users) > 0 {
+			if err := p.cfg.Bus.Publish(ctx, updates.Users); err != nil {
+				lost(len(updates.Users), err)
+			}
+		}
+		if len(updates.Rooms) > 0 {
+			if err := p.cfg.Bus.PublishRooms(ctx, updates.Rooms); err != nil {
+				lost(len(updates.Rooms), err)
+			}
 		}
 	}
 }
@@ -242,14 +252,16 @@ func (p *Projector) publish(ctx context.Context) {
 // Tell queues updates for the bus after those of earlier batches. If the queue
 // is full it drops them; reconciliation delivers them later. It does not block
 // and is safe for concurrent use while Run runs.
-func (p *Projector) Tell(updates []pubsub.Update) {
-	if len(updates) == 0 {
+func (p *Projector) Tell(updates []pubsub.Update) { p.tell(store.Updates{Users: updates}) }
+
+func (p *Projector) tell(updates store.Updates) {
+	if updates.Len() == 0 {
 		return
 	}
 	select {
 	case p.updates <- updates:
 	default:
-		p.metrics.updatesLost.Add(float64(len(updates)))
+		p.metrics.updatesLost.Add(float64(updates.Len()))
 	}
 }
 

@@ -34,13 +34,18 @@ func (p *partition) trace(b *store.Batch, r store.Result, began time.Time) {
 	if len(traced.Events) == 0 {
 		return
 	}
-	last := map[string]string{} // by user
+	users, rooms := map[string]string{}, map[string]string{}
 	for i, context := range p.projector.cfg.Trace(traced) {
-		for _, user := range traced.Events[i].Data.UserIDs {
-			last[user] = context
+		d := &traced.Events[i].Data
+		for _, user := range d.UserIDs {
+			users[user] = context
 		}
+		rooms[d.ConversationID] = context
 	}
-	for i := range r.Updates {
-		r.Updates[i].TraceParent = last[r.Updates[i].UserID]
+	for i := range r.Updates.Users {
+		r.Updates.Users[i].TraceParent = users[r.Updates.Users[i].UserID]
+	}
+	for i := range r.Updates.Rooms {
+		r.Updates.Rooms[i].TraceParent = rooms[r.Updates.Rooms[i].ConversationID]
 	}
 }

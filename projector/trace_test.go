@@ -29,11 +29,11 @@ func TestUpdateCarriesTheTraceOfTheLastEvent(t *testing.T) {
 	}}}}
 	began := time.Now()
 	b := &store.Batch{Items: []store.Item{tracedItem("a", "ada", "ben"), tracedItem("", "ada"), tracedItem("b", "ben"), tracedItem("", "eve")}}
-	r := store.Result{Updates: []pubsub.Update{updateOf("ada"), updateOf("ben"), updateOf("eve")}}
+	r := store.Result{Updates: store.Updates{Users: []pubsub.Update{updateOf("ada"), updateOf("ben"), updateOf("eve")}}}
 	p.trace(b, r, began)
 	for i, want := range []string{"fold of a", "fold of b", ""} {
-		if got := r.Updates[i].TraceParent; got != want {
-			t.Errorf("the update of %s carries %q, want %q", r.Updates[i].UserID, got, want)
+		if got := r.Updates.Users[i].TraceParent; got != want {
+			t.Errorf("the update of %s carries %q, want %q", r.Updates.Users[i].UserID, got, want)
 		}
 	}
 	if told.Partition != 3 || told.Size != 4 || len(told.Events) != 2 || told.Began != began || told.Ended.Before(began) {
@@ -49,7 +49,7 @@ func TestTracingCostsNothing(t *testing.T) {
 	}}}}
 	traced := &store.Batch{Items: []store.Item{tracedItem("a", "ada")}}
 	untraced := &store.Batch{Items: []store.Item{tracedItem("", "ada")}}
-	r := store.Result{Updates: []pubsub.Update{updateOf("ada")}}
+	r := store.Result{Updates: store.Updates{Users: []pubsub.Update{updateOf("ada")}}}
 	if n := testing.AllocsPerRun(100, func() {
 		off.trace(traced, r, time.Time{})
 		on.trace(untraced, r, time.Time{})

@@ -16,7 +16,7 @@ SELECT {columns} FROM badged.dead_letters WHERE id = $1
 WITH removed AS (
     DELETE FROM badged.dead_letters WHERE id = $1 RETURNING *
 ), settled AS (
-    INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", index)
-    SELECT partition_id, transaction_id, "offset", index FROM removed
+    INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", index, user_ids)
+    SELECT partition_id, transaction_id, "offset", index, user_ids FROM removed
 )
 SELECT {columns} FROM removed

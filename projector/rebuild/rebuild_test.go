@@ -188,7 +188,7 @@ func TestRebuildRepairsMany(t *testing.T) {
 	d.Fold(t)
 	right := d.Dump(t)
 	d.Exec(t, `TRUNCATE badged.users_p00, badged.conversations_p00, badged.conversations_p01`)
-	d.Exec(t, `INSERT INTO badged.users VALUES (1, 0, 0, 0, $1, '{}')`, foldtest.User(0, 50))
+	d.Exec(t, `INSERT INTO badged.users (version, total, mentions, partition_id, user_id, categories) VALUES (1, 0, 0, 0, $1, '{}')`, foldtest.User(0, 50))
 	rebuilt := rebuild(t, d, nil)
 	named := map[string]struct{}{}
 	for _, difference := range rebuilt[0].First {

@@ -202,20 +202,21 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 			items = append(items, it)
 		}
 	}
-	users, missing := store.UsersIn(items, store.NewCache(0))
-	if err := s.load(ctx, in.Tx, missing, users); err != nil {
+	state, missing := store.StateOf(items, store.NewCache(0), false)
+	if err := s.load(ctx, in.Tx, missing, state); err != nil {
 		return 0, err
 	}
-	for id := range users {
+	for id := range state.Users {
 		if s.touched != nil {
 			s.touched[id] = struct{}{}
 		}
 	}
 	for i := range items {
-		store.Fold(&items[i].Event, users)
+		items[i].Refuse(state)
+		state.Fold(&items[i].Event)
 	}
 	var writes pgx.Batch
-	s.tables.QueueWrites(&writes, store.Sorted(users))
+	s.tables.QueueWrites(&writes, store.Sorted(state.Users), state.Rooms)
 	if err := in.Tx.SendBatch(ctx, &writes).Close(); err != nil {
 		return 0, fmt.Errorf("write: %w", err)
 	}
@@ -223,10 +224,10 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	return len(records), nil
 }
 
-// load fills users from the staging tables.
-func (s *Staging) load(ctx context.Context, tx pgx.Tx, m store.Missing, users map[string]*badge.User) error {
+// load fills state from the staging tables.
+func (s *Staging) load(ctx context.Context, tx pgx.Tx, m store.Missing, state *badge.State) error {
 	var reads pgx.Batch
-	s.tables.QueueLoads(&reads, &m, users)
+	s.tables.QueueLoads(&reads, &m, state, store.NewCache(0))
 	if err := tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}

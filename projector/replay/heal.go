@@ -200,7 +200,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User) (pubsub.Update, 
 		}
 	}
 	var batch pgx.Batch
-	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log})
+	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log}, nil)
 	// The owner of the partition may have cached the old rows.
 	batch.Queue(statements.Get("raise the revision"), in.Partition)
 	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)

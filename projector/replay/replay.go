@@ -275,6 +275,7 @@ func quoted(id string) []byte {
 // Replay is the state of some users according to the log.
 type Replay struct {
 	Users map[string]*badge.User
+	Rooms map[string]*badge.Room
 	// Wants reports whether a user is replayed.
 	Wants func(user string) bool
 	// Keys decide on duplicates; nil if repeats are known.
@@ -285,7 +286,7 @@ type Replay struct {
 
 // newReplay returns a Replay without users; repeats may be nil.
 func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
-	r := &Replay{Users: map[string]*badge.User{}, Wants: wants, repeats: repeats}
+	r := &Replay{Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{}, Wants: wants, repeats: repeats}
 	if repeats == nil {
 		r.Keys = in.newKeys()
 	}
@@ -308,7 +309,7 @@ func (r *Replay) fold(at events.Place, it *store.Item) int {
 			r.Users[u.ID] = u
 		}
 	}
-	store.Fold(&it.Event, r.Users)
+	(&badge.State{Users: r.Users, Rooms: r.Rooms}).Fold(&it.Event)
 	return len(d.UserIDs)
 }
 

@@ -17,8 +17,9 @@ import (
 // search folds the events of one user and records which event led to each
 // number.
 type search struct {
-	user *badge.User
-	keys *store.DedupReplay
+	user  *badge.User
+	rooms map[string]*badge.Room
+	keys  *store.DedupReplay
 	// folded are, by key, the positions where the events that name the user
 	// were last folded.
 	folded    map[uuid.UUID]events.Place
@@ -71,7 +72,7 @@ func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 
 func newSearch(userID string, in *Snapshot, q Question) *search {
 	return &search{
-		user: badge.NewUser(userID), keys: in.newKeys(), question: q,
+		user: badge.NewUser(userID), rooms: map[string]*badge.Room{}, keys: in.newKeys(), question: q,
 		folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{},
 	}
 }
@@ -157,7 +158,7 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 		for id, c := range s.user.Conversations {
 			before[id] = c.View()
 		}
-		if !s.user.Apply(e, mentioned) {
+		if !s.user.Apply(e, mentioned, &badge.State{Rooms: s.rooms}) {
 			return WhyNothingUnread, "nothing was unread"
 		}
 		for id, c := range s.user.Conversations {
@@ -170,7 +171,7 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 	c := s.user.Conversation(e.Data.ConversationID)
 	before := c.View()
 	why, detail = s.reason(c, e)
-	s.user.Apply(e, mentioned)
+	s.user.Apply(e, mentioned, &badge.State{Rooms: s.rooms})
 	after := c.View()
 	t := s.trace(c.ID)
 	by := logged

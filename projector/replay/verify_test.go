@@ -161,7 +161,8 @@ UNION ALL SELECT (to_jsonb(c) - 'version')::text FROM badged.conversations AS c 
 func TestUserThatTheLogDoesNotName(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	stranger := foldtest.User(0, 9)
-	d.Exec(t, `INSERT INTO badged.users SELECT version, total, mentions, partition_id, $2, categories FROM badged.users WHERE user_id = $1`, ann, stranger)
+	d.Exec(t, `INSERT INTO badged.users (version, total, mentions, partition_id, user_id, categories)
+SELECT version, total, mentions, partition_id, $2, categories FROM badged.users WHERE user_id = $1`, ann, stranger)
 	want := []string{fmt.Sprintf("user %q: the row is present in the table, absent by the log", stranger)}
 	for name, options := range map[string]VerifyOptions{"all users": {}, "the user": {Users: []string{stranger}}} {
 		if got, _ := verify(t, d, 0, options); !slices.Equal(got, want) {

@@ -83,6 +83,32 @@ func sentence(e *events.Event) string {
 		if d.UpToSeq > 0 {
 			what += fmt.Sprintf(" up to %d", d.UpToSeq)
 		}
+	case events.RoomJoined:
+		what = fmt.Sprintf("%s join room %s", who, d.ConversationID)
+		if d.UpToSeq > 0 {
+			what += fmt.Sprintf(", read up to %d", d.UpToSeq)
+		}
+		if d.Level != "" {
+			what += ", with level " + string(d.Level)
+		}
+	case events.RoomLeft:
+		what = fmt.Sprintf("%s leave room %s", who, d.ConversationID)
+	case events.RoomPosted:
+		what = fmt.Sprintf("message %d of room %s", d.Seq, d.ConversationID)
+		if d.SenderID != "" {
+			what += " from " + d.SenderID
+		}
+		if d.Category != "" {
+			what += " in category " + d.Category
+		}
+		if len(d.MentionedUserIDs) > 0 {
+			what += ", which mentions " + strings.Join(d.MentionedUserIDs, " and ")
+		}
+		if d.MentionsAll {
+			what += ", which mentions all"
+		}
+	case events.RoomRecalled:
+		what = fmt.Sprintf("message %d of room %s is recalled", d.Seq, d.ConversationID)
 	case events.UserReadAll:
 		what = fmt.Sprintf("%s read all of category %q", who, d.Category)
 	}

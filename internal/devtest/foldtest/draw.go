@@ -24,6 +24,60 @@ func PublishedTypes() []events.Type {
 	return append(CommutingTypes(), events.ConversationMarkedUnread, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll)
 }
 
+// RoomTypes are all types, those of rooms more often.
+func RoomTypes() []events.Type {
+	return append(EveryType(),
+		events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled, events.RoomRecalled,
+		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft)
+}
+
+// toRoom reports whether events of a type have no users.
+func toRoom(typ events.Type) bool { return typ == events.RoomPosted || typ == events.RoomRecalled }
+
+// DrawRooms draws a history of every type in which conversations are rooms for
+// some users and for some time. In some there are gaps between all seqs, and in some
+// more messages than a chunk has.
+func DrawRooms(t *rapid.T, users []string) []events.Event {
+	history := DrawTimes(t, DrawHistory(t, RoomTypes(), users))
+	if stretch := rapid.SampledFrom([]int64{1, 1, 1000}).Draw(t, "stretch"); stretch > 1 {
+		for i := range history {
+			history[i].Data.Seq *= stretch
+			history[i].Data.UpToSeq *= stretch
+		}
+	}
+	if rapid.IntRange(0, 29).Draw(t, "many messages") > 0 {
+		return history
+	}
+	at := rapid.IntRange(0, len(history)).Draw(t, "after")
+	return slices.Insert(history, at, drawMany(t, users)...)
+}
+
+// drawMany draws hundreds of messages with gaps between them, in an order of blocks.
+func drawMany(t *rapid.T, users []string) []events.Event {
+	var many []events.Event
+	for _, block := range rapid.Permutation([]int64{0, 1, 2, 3, 4}).Draw(t, "blocks") {
+		for i := range int64(rapid.SampledFrom([]int{10, 50, 150}).Draw(t, "messages")) {
+			seq := 1000*block + 2*i + 1
+			e := Event(fmt.Sprint("many ", seq), events.RoomPosted, "c1", Seq(seq))
+			switch rapid.IntRange(0, 20).Draw(t, "special") {
+			case 0:
+				e.Data.SenderID = rapid.SampledFrom(users).Draw(t, "sender")
+			case 1:
+				e.Data.MentionsAll = true
+			case 2:
+				e.Data.MentionedUserIDs = drawUsers(t, users)
+			case 3:
+				e = Event(fmt.Sprint("recall ", seq), events.RoomRecalled, "c1", Seq(max(1, seq-2*rapid.Int64Range(0, 400).Draw(t, "back"))))
+			case 4:
+				e = Event(fmt.Sprint("many read ", seq), events.ConversationRead, "c1", UpTo(seq), drawUsers(t, users)...)
+			}
+			e.AppendedAt = Noon
+			many = append(many, e)
+		}
+	}
+	return many
+}
+
 // DrawHistory draws a history among few users, conversations and messages, so
 // that events interact often. Some events come again: under the same name with
 // the same or other content, or under another name.
@@ -33,15 +87,18 @@ func DrawHistory(t *rapid.T, types []events.Type, users []string) []events.Event
 	for i := range n {
 		if i > 0 && rapid.IntRange(0, 9).Draw(t, "again") == 0 {
 			e := history[rapid.IntRange(0, i-1).Draw(t, "which")]
-			how := []string{"the same", "for others", "another name"}
-			if len(types) == len(EveryType()) { // of two events of one name the first counts
+			how := []string{"the same", "another name"}
+			if !toRoom(e.Type) {
+				how = append(how, "for others")
+			}
+			if len(types) >= len(EveryType()) { // of two events of one name the first counts
 				how = append(how, "another event")
 			}
 			switch rapid.SampledFrom(how).Draw(t, "how") {
 			case "for others":
 				// The first attempt has all mentions: a later one may have lost a
 				// mention with its user.
-				e = history[slices.IndexFunc(history, func(first events.Event) bool { return first.ID == e.ID })]
+				e = history[slices.IndexFunc(history, func(first events.Event) bool { return first.ID == e.ID && !toRoom(first.Type) })]
 				e.Data.UserIDs = drawUsers(t, users)
 				e.Data.MentionedUserIDs = slices.DeleteFunc(slices.Clone(e.Data.MentionedUserIDs), func(u string) bool {
 					return !slices.Contains(e.Data.UserIDs, u)
@@ -84,7 +141,9 @@ func DrawTimes(t *rapid.T, history []events.Event) []events.Event {
 func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Event {
 	e := events.Event{ID: id, Source: "test", Type: typ}
 	d := &e.Data
-	d.UserIDs = drawUsers(t, users)
+	if !toRoom(typ) {
+		d.UserIDs = drawUsers(t, users)
+	}
 	conversations := rapid.SampledFrom([]string{"c1", "c2"})
 	seqs := rapid.Int64Range(1, 8)
 	if typ != events.UserReadAll {
@@ -96,7 +155,18 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
 		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
 		d.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(d.UserIDs), 0, len(d.UserIDs), rapid.ID).Draw(t, "mentioned")
-	case events.MessageRecalled:
+	case events.RoomPosted:
+		d.Seq = seqs.Draw(t, "seq")
+		d.SenderID = rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender")
+		d.Category = rapid.SampledFrom([]string{"", "", "likes", "system"}).Draw(t, "category")
+		d.MentionedUserIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(users), 0, len(users), rapid.ID).Draw(t, "mentioned")
+		d.MentionsAll = rapid.IntRange(0, 3).Draw(t, "mentions all") == 0
+	case events.RoomJoined:
+		if rapid.IntRange(0, 2).Draw(t, "given") == 0 {
+			d.UpToSeq = seqs.Draw(t, "up to")
+		}
+		d.Level = rapid.SampledFrom([]events.Level{"", "", events.LevelMentions, events.LevelNone}).Draw(t, "level")
+	case events.MessageRecalled, events.RoomRecalled:
 		d.Seq = seqs.Draw(t, "seq")
 	case events.ConversationRead:
 		d.UpToSeq = seqs.Draw(t, "up to")

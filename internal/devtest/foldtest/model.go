@@ -7,9 +7,9 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Model is the fold, too simple to be wrong: it keeps every event and goes
-// through all of them when it is asked about a user. It has plain sets, and no
-// ranges, batches, versions or running sums.
+// Model is the fold of a partition, too simple to be wrong: it keeps every event
+// and goes through all of them when it is asked about a user. It has plain sets,
+// and no ranges, chunks, batches, versions or running sums.
 type Model struct {
 	Events []events.Event
 	// Generations are the generations of keys of the events. If it is nil, all
@@ -28,10 +28,22 @@ type Conversation struct {
 	leftAt   int64
 	level    events.Level
 	category string
+	// room is set for a member of it. own are the messages that the user sent while
+	// a member, named those that mention the user by name.
+	room       *room
+	own, named map[int64]bool
+}
+
+// room is a room as the model sees it.
+type room struct {
+	posted, all, recalled map[int64]bool
+	last                  int64
+	category              string
+	members               int
 }
 
 // left reports whether the user has left.
-func (c *Conversation) left() bool { return c.last <= c.leftAt }
+func (c *Conversation) left() bool { return c.room == nil && c.last <= c.leftAt }
 
 // showsLeft reports whether a client knows a conversation that the user left.
 func (c *Conversation) showsLeft() bool {
@@ -45,114 +57,271 @@ type appRead struct {
 	at           time.Time
 }
 
-// FoldedFor returns the events that are folded for a user: those that name the
-// user, and of several with one name only the first, until it is forgotten.
-func (m *Model) FoldedFor(user string) (evs []events.Event) {
-	folded := map[[2]string]int{} // in which generation
+// user is a user as the model sees it.
+type user struct {
+	id            string
+	conversations map[string]*Conversation
+	reads         []appRead
+	// had are the generations in which events were folded, by source and id.
+	had    map[[2]string]int
+	folded []events.Event
+}
+
+// world is the state of all users and rooms.
+type world struct {
+	users map[string]*user
+	rooms map[string]*room
+}
+
+// play goes through all events. The users who are asked about have a state even if
+// no event names them.
+func (m *Model) play(asked ...string) *world {
+	w := &world{map[string]*user{}, map[string]*room{}}
+	for _, id := range asked {
+		w.user(id)
+	}
 	for i, e := range m.Events {
 		generation := 0
 		if m.Generations != nil {
 			generation = m.Generations[i]
 		}
-		if !slices.Contains(e.Data.UserIDs, user) {
-			continue
+		switch e.Type {
+		case events.RoomPosted:
+			w.post(&e)
+		case events.RoomRecalled:
+			w.room(e.Data.ConversationID).recalled[e.Data.Seq] = true
 		}
-		key := [2]string{e.Source, e.ID}
-		if last, ok := folded[key]; ok && generation <= last+2 {
-			continue
+		for _, id := range e.Data.UserIDs {
+			u, key := w.user(id), [2]string{e.Source, e.ID}
+			if last, ok := u.had[key]; ok && generation <= last+2 {
+				continue
+			}
+			if u.refuses(&e) {
+				continue
+			}
+			u.had[key] = generation
+			u.folded = append(u.folded, e)
+			u.fold(&e, w)
 		}
-		folded[key] = generation
-		evs = append(evs, e)
 	}
-	return evs
+	for _, u := range w.users {
+		for _, c := range u.conversations {
+			c.complete()
+		}
+	}
+	return w
 }
+
+func (w *world) user(id string) *user {
+	if w.users[id] == nil {
+		w.users[id] = &user{id: id, conversations: map[string]*Conversation{}, had: map[[2]string]int{}}
+	}
+	return w.users[id]
+}
+
+func (w *world) room(id string) *room {
+	if w.rooms[id] == nil {
+		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat"}
+	}
+	return w.rooms[id]
+}
+
+// post gives a message to the members of its room.
+func (w *world) post(e *events.Event) {
+	d, r := &e.Data, w.room(e.Data.ConversationID)
+	category := d.Category
+	if category == "" {
+		category = "chat"
+	}
+	if d.Seq > r.last || d.Seq == r.last && category > r.category {
+		r.last, r.category = d.Seq, category
+	}
+	r.posted[d.Seq] = true
+	if d.MentionsAll {
+		r.all[d.Seq] = true
+	}
+	for _, u := range w.users {
+		c := u.conversations[d.ConversationID]
+		if c == nil || c.room == nil {
+			continue
+		}
+		if d.SenderID == u.id {
+			c.own[d.Seq] = true
+		}
+		if slices.Contains(d.MentionedUserIDs, u.id) {
+			c.named[d.Seq] = true
+		}
+	}
+}
+
+// complete works out the sets of a membership.
+func (c *Conversation) complete() {
+	if c.room == nil {
+		return
+	}
+	c.last, c.category = c.room.last, c.room.category
+	for seq := range c.room.posted {
+		if seq > c.read && !c.own[seq] && !c.room.recalled[seq] {
+			c.Unread[seq] = true
+			if c.room.all[seq] || c.named[seq] {
+				c.Mentions[seq] = true
+			}
+		}
+	}
+}
+
+// refuses reports whether an event takes a room of the user for an ordinary
+// conversation.
+func (u *user) refuses(e *events.Event) bool {
+	c := u.conversations[e.Data.ConversationID]
+	return c != nil && c.room != nil &&
+		(e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft)
+}
+
+// conversation returns a conversation of the user.
+func (u *user) conversation(id string) *Conversation {
+	if u.conversations[id] == nil {
+		u.conversations[id] = &Conversation{
+			Unread: map[int64]bool{}, Mentions: map[int64]bool{}, recalled: map[int64]bool{},
+			level: events.LevelAll, category: "chat", leftAt: -1,
+		}
+	}
+	return u.conversations[id]
+}
+
+// forget drops the reads by apps that are more than a minute old.
+func (u *user) forget(at time.Time) {
+	u.reads = slices.DeleteFunc(u.reads, func(r appRead) bool { return at.Sub(r.at) > time.Minute })
+}
+
+// fold folds an event for the user.
+func (u *user) fold(e *events.Event, w *world) {
+	d := e.Data
+	switch e.Type {
+	case events.MessageDelivered:
+		if d.SenderID == u.id {
+			return
+		}
+		c := u.conversation(d.ConversationID)
+		category := d.Category
+		if category == "" {
+			category = "chat"
+		}
+		if d.Seq > c.last {
+			c.last, c.category = d.Seq, category
+		} else if d.Seq == c.last && category > c.category {
+			c.category = category
+		}
+		u.forget(e.AppendedAt)
+		c.readUpTo(min(d.Seq, c.leftAt))
+		for _, r := range u.reads {
+			if r.conversation == d.ConversationID {
+				c.readUpTo(min(r.upTo, d.Seq))
+			}
+		}
+		if d.Seq > c.read && !c.recalled[d.Seq] {
+			c.Unread[d.Seq] = true
+			if slices.Contains(d.MentionedUserIDs, u.id) {
+				c.Mentions[d.Seq] = true
+			}
+		}
+	case events.ConversationRead, events.ConversationExpired:
+		c, upTo := u.conversation(d.ConversationID), d.UpToSeq
+		if upTo >= c.read {
+			c.Marked = false
+		}
+		if d.ByApp {
+			u.forget(e.AppendedAt)
+			if c.room == nil {
+				u.reads = append(u.reads, appRead{d.ConversationID, upTo, e.AppendedAt})
+			}
+		}
+		if d.ByApp || e.Type == events.ConversationExpired {
+			upTo = min(upTo, c.lastMessage())
+		}
+		c.readUpTo(upTo)
+	case events.MessageRecalled:
+		c := u.conversation(d.ConversationID)
+		c.recalled[d.Seq] = true
+		delete(c.Unread, d.Seq)
+		delete(c.Mentions, d.Seq)
+	case events.ConversationMarkedUnread:
+		if c := u.conversation(d.ConversationID); !c.left() {
+			c.Marked = true
+		}
+	case events.ConversationLevelSet:
+		u.conversation(d.ConversationID).level = d.Level
+	case events.ConversationLeft:
+		c := u.conversation(d.ConversationID)
+		c.leftAt = max(c.leftAt, c.last, d.UpToSeq)
+		c.readUpTo(c.last)
+		c.Marked = false
+	case events.UserReadAll:
+		for _, c := range u.conversations {
+			category := c.category
+			if c.room != nil {
+				category = c.room.category
+			}
+			if d.Category == "" || d.Category == category {
+				c.readUpTo(c.lastMessage())
+				c.Marked = false
+			}
+		}
+	case events.RoomJoined:
+		u.join(w.room(d.ConversationID), &d)
+	case events.RoomLeft:
+		u.quit(d.ConversationID)
+	}
+}
+
+// join makes the user a member.
+func (u *user) join(r *room, d *events.Data) {
+	c := u.conversation(d.ConversationID)
+	if c.room != nil {
+		return
+	}
+	if r.members == 0 && len(r.posted) == 0 {
+		r.last = max(r.last, d.UpToSeq)
+	}
+	if d.UpToSeq > 0 {
+		c.read = max(c.read, d.UpToSeq)
+	} else {
+		c.read = max(c.read, r.last)
+	}
+	if d.Level != "" {
+		c.level = d.Level
+	}
+	c.Unread, c.Mentions, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
+	c.room, c.own, c.named = r, map[int64]bool{}, map[int64]bool{}
+	r.members++
+}
+
+// quit ends a membership.
+func (u *user) quit(id string) {
+	c := u.conversation(id)
+	if c.room == nil {
+		return
+	}
+	c.room.members--
+	c.last, c.category, c.leftAt = c.room.last, c.room.category, c.room.last
+	c.read, c.Marked, c.room = max(c.read, c.last), false, nil
+}
+
+// lastMessage returns the last message.
+func (c *Conversation) lastMessage() int64 {
+	if c.room != nil {
+		return c.room.last
+	}
+	return c.last
+}
+
+// FoldedFor returns the events that are folded for a user: those that name the
+// user, and of several with one name only the first, until it is forgotten.
+func (m *Model) FoldedFor(user string) []events.Event { return m.play(user).users[user].folded }
 
 // Conversations works out the conversations of a user.
 func (m *Model) Conversations(user string) map[string]*Conversation {
-	all := map[string]*Conversation{}
-	get := func(id string) *Conversation {
-		if all[id] == nil {
-			all[id] = &Conversation{
-				Unread: map[int64]bool{}, Mentions: map[int64]bool{}, recalled: map[int64]bool{},
-				level: events.LevelAll, category: "chat", leftAt: -1,
-			}
-		}
-		return all[id]
-	}
-	var reads []appRead
-	// forget drops the reads that are more than a minute old.
-	forget := func(at time.Time) {
-		reads = slices.DeleteFunc(reads, func(r appRead) bool { return at.Sub(r.at) > time.Minute })
-	}
-	for _, e := range m.FoldedFor(user) {
-		d := e.Data
-		switch e.Type {
-		case events.MessageDelivered:
-			if d.SenderID == user {
-				continue
-			}
-			c := get(d.ConversationID)
-			category := d.Category
-			if category == "" {
-				category = "chat"
-			}
-			if d.Seq > c.last {
-				c.last, c.category = d.Seq, category
-			} else if d.Seq == c.last && category > c.category {
-				c.category = category
-			}
-			forget(e.AppendedAt)
-			c.readUpTo(min(d.Seq, c.leftAt))
-			for _, r := range reads {
-				if r.conversation == d.ConversationID {
-					c.readUpTo(min(r.upTo, d.Seq))
-				}
-			}
-			if d.Seq > c.read && !c.recalled[d.Seq] {
-				c.Unread[d.Seq] = true
-				if slices.Contains(d.MentionedUserIDs, user) {
-					c.Mentions[d.Seq] = true
-				}
-			}
-		case events.ConversationRead, events.ConversationExpired:
-			c, upTo := get(d.ConversationID), d.UpToSeq
-			if upTo >= c.read {
-				c.Marked = false
-			}
-			if d.ByApp {
-				forget(e.AppendedAt)
-				reads = append(reads, appRead{d.ConversationID, upTo, e.AppendedAt})
-			}
-			if d.ByApp || e.Type == events.ConversationExpired {
-				upTo = min(upTo, c.last)
-			}
-			c.readUpTo(upTo)
-		case events.MessageRecalled:
-			c := get(d.ConversationID)
-			c.recalled[d.Seq] = true
-			delete(c.Unread, d.Seq)
-			delete(c.Mentions, d.Seq)
-		case events.ConversationMarkedUnread:
-			if c := get(d.ConversationID); !c.left() {
-				c.Marked = true
-			}
-		case events.ConversationLevelSet:
-			get(d.ConversationID).level = d.Level
-		case events.ConversationLeft:
-			c := get(d.ConversationID)
-			c.leftAt = max(c.leftAt, c.last, d.UpToSeq)
-			c.readUpTo(c.last)
-			c.Marked = false
-		case events.UserReadAll:
-			for _, c := range all {
-				if d.Category == "" || d.Category == c.category {
-					c.readUpTo(c.last)
-					c.Marked = false
-				}
-			}
-		}
-	}
-	return all
+	return m.play(user).users[user].conversations
 }
 
 func (c *Conversation) readUpTo(seq int64) {

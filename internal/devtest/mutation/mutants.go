@@ -117,25 +117,25 @@ var mutants = []mutant{
 	{"the total does not follow the level", []edit{{
 		foldFile,
 		"		return u.change(d.ConversationID, func(c *Conversation) { c.setLevel(d.Level) })",
-		"		c := u.conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
+		"		c := u.Conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
 			"		c.setLevel(d.Level)\n		u.Version++\n		c.Version = u.Version\n		return true",
 	}}, pure},
 	{"mentions count under the level none", []edit{{foldFile, "if c.Level != events.LevelNone {", "if true {"}}, pure},
 	{"marked unread counts under the level none", []edit{{
-		foldFile, "case c.Level == events.LevelNone:\n\t\treturn 0", "case c.Level == events.LevelNone && !c.Marked:\n\t\treturn 0",
+		foldFile, "case level == events.LevelNone:\n\t\treturn 0", "case level == events.LevelNone && !marked:\n\t\treturn 0",
 	}}, pure},
-	{"leaving does not read", []edit{{foldFile, "	c.readAll()\n	if seq = max", "	if seq = max"}}, pure},
+	{"leaving does not read", []edit{{foldFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
 	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
 	{"leaving an unknown conversation is published", []edit{{foldFile, "c.Left() && (c.LastSeq > 0 ||", "c.Left() && (c.LastSeq >= 0 ||"}}, pure},
 	{"an older read ends a mark", []edit{{foldFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadSeq {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
-	{"an app reads what was not delivered", []edit{{foldFile, "\tc.moveTo(min(seq, c.LastSeq))", "\tc.moveTo(seq)"}}, pure},
+	{"an app reads what was not delivered", []edit{{foldFile, "\tc.moveTo(min(seq, last))", "\tc.moveTo(seq)"}}, pure},
 	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},
 	{"what an app read ahead is forgotten by the tables", []edit{{tablesFile, "\t\tcase u.Version == u.Stored && !u.Claimed:", "\t\tcase u.Version == u.Stored:"}}, claimsKept},
 	{"a read ahead never expires", []edit{{claimsFile, "return c.Until < at", "return false"}}, claimed},
 	{"reads ahead extend each other", []edit{{claimsFile, "	*s = append(slices.DeleteFunc(*s, c.covers), c)", "	for i := range *s {\n		(*s)[i].Until = max((*s)[i].Until, c.Until)\n	}\n	*s = append(slices.DeleteFunc(*s, c.covers), c)"}}, claimed},
 	{"reads ahead cut each other short", []edit{{claimsFile, "return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until", "return c.Conversation == other.Conversation && c.Until"}}, claimed},
 	{"an app makes up conversations without end", []edit{{claimsFile, "surplus := len(*s) - MaxClaims; surplus > 0", "surplus := len(*s) - MaxClaims; surplus > MaxClaims*MaxClaims"}}, claimed},
-	{"read_all ignores the category", []edit{{foldFile, `if category != "" && c.Category != category {`, "if false {"}}, pure},
+	{"read_all ignores the category", []edit{{foldFile, `if category != "" && in.category(c) != category {`, "if false {"}}, pure},
 	{"a change leaves the version", []edit{{foldFile, "\tu.Version++\n\tc.Version = u.Version", "\tc.Version = u.Version"}}, pure},
 	{"the version grows without a change", []edit{{
 		foldFile, "	if !u.update(c, f) {\n		return false\n	}\n", "	u.update(c, f)\n",
@@ -149,7 +149,7 @@ var mutants = []mutant{
 	{"a word loses its full neighbours", []edit{{"projector/internal/badge/words.go", "start+(w.run*wordBits-1)", "start+(wordBits-1)"}}, sets},
 	{"a range loses its first seq", []edit{{rangeFile, "\t\ts.Ranges[i].Lo = seq\n", ""}}, sets},
 
-	{"a repeated event is folded again", []edit{{batchFile, "if !first(it, b.check) {", "if false {"}}, inTables},
+	{"a repeated event is folded again", []edit{{batchFile, "if !fresh(it, b.check) {", "if false {"}}, inTables},
 	{"an event that is twice in a batch is folded twice", []edit{{checkFile, "		recent[e] = struct{}{}\n		c.added", "		c.added"}}, repeats},
 	{"a repeated event counts for no user", []edit{{keysFile, "	case len(it.Event.Data.UserIDs):\n", "	default:\n"}, {
 		keysFile, "	default:\n		it.leave", "	case -1:\n		it.leave",
@@ -176,7 +176,7 @@ var mutants = []mutant{
 	{"a replay never forgets a key", []edit{{
 		"projector/internal/store/dedupreplay.go", "		d.Keys[0] = map[uuid.UUID]UserSet{}\n", "",
 	}}, pure},
-	{"the position moves without the rows", []edit{{batchFile, "	size += t.QueueWrites(writes, Sorted(b.users))\n", ""}}, inTables},
+	{"the position moves without the rows", []edit{{batchFile, "	size += t.QueueWrites(writes, Sorted(b.state.Users), b.state.Rooms)\n", ""}}, inTables},
 	{"read_all does not load what it reads", []edit{{tablesFile, "if len(m.ReadAll) > 0 {", "if false {"}}, fetched},
 	{"a bad event is dropped silently", []edit{{
 		batchFile, "b.Dead = append(b.Dead, deadLetter{record: records[i], reason: err.Error()})", "",
@@ -261,7 +261,7 @@ var mutants = []mutant{
 	{"an append overlooks late events", []edit{{storeFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
 	{"a poll forgets which partitions it left out", []edit{{"projector/poller.go", "slices.Equal(partitions, p.partitions)", "slices.Equal(partitions, partitions)"}}, polled},
 	{"a partition that was looked at is never polled", []edit{{"projector/poller.go", "looked.Swap(false)", "looked.Load()"}}, polled},
-	{"the cache keeps users of a batch that failed", []edit{{batchFile, "\tc.Drop(b.users)\n", ""}}, appended},
+	{"the cache keeps users of a batch that failed", []edit{{batchFile, "\t\tc.Drop(b.state)\n", ""}}, appended},
 	{"renumbering puts late events before the position", []edit{{
 		repairFile, "CASE WHEN late THEN passed ELSE transaction_id END, CASE WHEN late THEN passed_offset ELSE \"offset\" END,\n        late, ", "",
 	}}, restored},
@@ -270,15 +270,15 @@ var mutants = []mutant{
 			batchFile,
 			"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return Result{}, fmt.Errorf(\"write: %w\", Outcome(err))\n	}\n" +
 				"	b.Finish(&r, t, c, hasSubscribers)\n",
-			"	r.Updates = ClientUpdates(Sorted(b.users), t.partition, b.known.Epoch, hasSubscribers)\n" +
+			"	r.Updates = ClientUpdates(Sorted(b.state.Users), b.state.Rooms, t.partition, b.known.Epoch, hasSubscribers)\n" +
 				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", Outcome(err))\n	}\n" +
 				"	b.Finish(&Result{}, t, c, hasSubscribers)\n",
 		},
-		{stepFile, "	p.projector.Tell(r.Updates)\n", ""},
+		{stepFile, "	p.projector.tell(r.Updates)\n", ""},
 		{
 			stepFile,
 			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n",
-			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n\tp.projector.Tell(r.Updates)\n",
+			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n\tp.projector.tell(r.Updates)\n",
 		},
 	}, crashes},
 

@@ -101,7 +101,7 @@ func TestSparseRoomStaysSane(t *testing.T) {
 		delivered := map[int64]bool{}
 		event := func(typ events.Type, d events.Data, mentioned bool) {
 			d.ConversationID, d.UserIDs = "room", []string{"ann"}
-			u.Apply(&events.Event{Type: typ, Data: d}, mentioned)
+			u.Apply(&events.Event{Type: typ, Data: d}, mentioned, nil)
 		}
 		last := int64(0)
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {

@@ -1,8 +1,10 @@
 package badge
 
+import "slices"
+
 // Chunk is the messages of a room between two seqs. A room without gaps between its
-// seqs has one chunk; otherwise each message is a range, and a message must not
-// write them all.
+// seqs has one chunk; with gaps each message is a range, and a post must not write
+// all of them.
 type Chunk struct {
 	// Bound is the greatest seq that belongs to the chunk; the chunk before ends
 	// below. The open chunk has none.
@@ -12,15 +14,82 @@ type Chunk struct {
 	Live, All RangeSet
 	// Recalled are the recalled messages, posted or not.
 	Recalled RangeSet
+
+	// Touched is set if anything changed since the row was read or written.
+	Touched bool
+	// Stored is set if there is a row.
+	Stored bool
 }
 
-// Rank returns how many messages of the set are at or below seq.
-func (s *RangeSet) Rank(seq int64) (n int64) {
-	for _, r := range s.Ranges {
-		if r.Lo > seq {
-			break
+// The most ranges that a set of a chunk has.
+const (
+	// MaxOpenRanges is that of the open chunk, which each post writes. Beyond, the
+	// lowest half is closed.
+	MaxOpenRanges = 128
+	// MaxClosedRanges is that of a closed chunk, which late messages and recalls
+	// write. Beyond, it is split in the middle.
+	MaxClosedRanges = 256
+)
+
+// widest returns the set of c with the most ranges.
+func (c *Chunk) widest() []SeqRange {
+	widest := c.Live.Ranges
+	for _, s := range []*RangeSet{&c.All, &c.Recalled} {
+		if len(s.Ranges) > len(widest) {
+			widest = s.Ranges
 		}
-		n += min(r.Hi, seq) - r.Lo + 1
 	}
-	return n
+	return widest
+}
+
+// cut takes the messages up to a seq out of c, and returns them as a chunk.
+func (c *Chunk) cut(at int64) *Chunk {
+	lower := &Chunk{Bound: at, Live: c.Live.cut(at), All: c.All.cut(at), Recalled: c.Recalled.cut(at), Touched: true}
+	c.Touched = true
+	return lower
+}
+
+// chunk returns the chunk of a seq, which is loaded.
+func (r *Room) chunk(seq int64) *Chunk {
+	if seq > r.Since {
+		return &r.Open
+	}
+	return r.Closed[r.closedAt(seq)]
+}
+
+// closedAt returns the index of the first closed chunk that ends at or after seq.
+func (r *Room) closedAt(seq int64) int {
+	i, _ := slices.BinarySearchFunc(r.Closed, seq, func(c *Chunk, seq int64) int {
+		if c.Bound < seq {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// split divides a chunk that has become too wide. Where it does depends on the
+// messages only, so that replaying the log gives the same chunks.
+func (r *Room) split(c *Chunk) {
+	if c == &r.Open {
+		if w := c.widest(); len(w) > MaxOpenRanges {
+			closed := c.cut(w[MaxOpenRanges/2-1].Hi)
+			r.Since = closed.Bound
+			r.ClosedLive += closed.Live.Len()
+			r.ClosedAll += closed.All.Len()
+			r.Closed = append(r.Closed, closed)
+		}
+		return
+	}
+	if w := c.widest(); len(w) > MaxClosedRanges {
+		lower := c.cut(w[len(w)/2-1].Hi)
+		r.Closed = slices.Insert(r.Closed, r.closedAt(c.Bound), lower)
+	}
+}
+
+// AddClosed adds a closed chunk that was loaded, unless it is there.
+func (r *Room) AddClosed(c *Chunk) {
+	if i := r.closedAt(c.Bound); i == len(r.Closed) || r.Closed[i].Bound != c.Bound {
+		r.Closed = slices.Insert(r.Closed, i, c)
+	}
 }

@@ -42,10 +42,11 @@ type User struct {
 	// Changed are the conversations touched since the rows were last read or
 	// written.
 	Changed []*Conversation
-	// Stored is the version in the row, 0 if there is none. HasRow reports
-	// whether there is a row: one that holds only claims has version 0 too.
-	Stored int64
-	HasRow bool
+	// Stored is the version in the row, 0 if there is none, and StoredCarried what is
+	// carried there. HasRow reports whether there is a row: one that holds only claims
+	// has version 0 too.
+	Stored, StoredCarried int64
+	HasRow                bool
 	// ChangedAt is when the first event that changed the version since then
 	// was appended, in microseconds since 1970; 0 if none did.
 	ChangedAt int64
@@ -128,8 +129,9 @@ func (u *User) Conversation(id string) *Conversation {
 // Apply folds the effect of e on u, one of its users; mentioned reports
 // whether e mentions u. It reports whether a client of u can see a difference;
 // if so, u's version has grown by one. UserReadAll requires every conversation
-// with something to read to be loaded.
-func (u *User) Apply(e *events.Event, mentioned bool) bool {
+// with something to read to be loaded, and every membership. in has the rooms that
+// e names or u is a member of.
+func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 	d := &e.Data
 	switch e.Type {
 	case events.MessageDelivered:
@@ -146,11 +148,11 @@ func (u *User) Apply(e *events.Event, mentioned bool) bool {
 		if d.ByApp {
 			u.lapse(e.AppendedAt)
 			u.claim(d, e.AppendedAt)
-			return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq) })
+			return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
 		}
 		return u.change(d.ConversationID, func(c *Conversation) { c.read(d.UpToSeq) })
 	case events.ConversationExpired:
-		return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq) })
+		return u.change(d.ConversationID, func(c *Conversation) { c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
 	case events.MessageRecalled:
 		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq) })
 	case events.ConversationMarkedUnread:
@@ -165,7 +167,11 @@ func (u *User) Apply(e *events.Event, mentioned bool) bool {
 	case events.ConversationLeft:
 		return u.change(d.ConversationID, func(c *Conversation) { c.leave(d.UpToSeq) })
 	case events.UserReadAll:
-		return u.readAll(d.Category)
+		return u.readAll(d.Category, in)
+	case events.RoomJoined:
+		return u.join(in.Room(d.ConversationID), d)
+	case events.RoomLeft:
+		return u.quit(in.Room(d.ConversationID))
 	}
 	return false
 }
@@ -176,20 +182,25 @@ func (u *User) change(conversationID string, f func(*Conversation)) bool {
 	if !u.update(c, f) {
 		return false
 	}
+	u.raise(c)
+	return true
+}
+
+// raise raises the version of u for a change of c.
+func (u *User) raise(c *Conversation) {
 	u.Version++
 	c.Version = u.Version
-	return true
 }
 
 // readAll reads every conversation of a category, or all if it is empty, as
 // one event.
-func (u *User) readAll(category string) bool {
+func (u *User) readAll(category string, in *State) bool {
 	var seen []*Conversation
 	for _, c := range u.Conversations {
-		if category != "" && c.Category != category {
+		if category != "" && in.category(c) != category {
 			continue
 		}
-		if u.update(c, (*Conversation).readAll) {
+		if u.update(c, func(c *Conversation) { c.readAll(in.lastSeq(c)) }) {
 			seen = append(seen, c)
 		}
 	}
@@ -210,9 +221,10 @@ func (u *User) lapse(at time.Time) {
 	u.Claimed = u.Claimed || len(u.Claims) < n
 }
 
-// claim records the part of an app's read beyond the last delivered message.
+// claim records the part of an app's read beyond the last delivered message. There
+// are no claims of rooms: a post would have to look for them.
 func (u *User) claim(d *events.Data, at time.Time) {
-	if d.UpToSeq <= u.Conversation(d.ConversationID).LastSeq {
+	if c := u.Conversation(d.ConversationID); c.Member() || d.UpToSeq <= c.LastSeq {
 		return
 	}
 	added := u.Claims.Add(Claim{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: at.Add(ClaimSpan).UnixMicro()})
@@ -237,21 +249,37 @@ func (u *User) update(c *Conversation, f func(*Conversation)) bool {
 	return c.View() != before
 }
 
+// touch lists c as changed.
+func (u *User) touch(c *Conversation) {
+	if !c.Touched {
+		c.Touched = true
+		u.Changed = append(u.Changed, c)
+	}
+}
+
 // Settle records that the rows were written as u is now.
 func (u *User) Settle() {
 	for _, c := range u.Changed {
 		c.Touched, c.Stored = false, true
 		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Recalled.Ranges)
+		if m := c.Membership; m != nil {
+			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges)
+			m.Unmarked = nil
+		}
 		u.ranges += n - int(c.Weighed)
-		c.Weighed = int32(n) //nolint:gosec // at most three times MaxRanges
+		c.Weighed = int32(n) //nolint:gosec // at most five times MaxRanges
 	}
 	u.Changed = u.Changed[:0]
-	u.Stored, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Exists(), false, 0
+	u.Stored, u.StoredCarried, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0
 	u.Weight = UserWeight + ClaimWeight*len(u.Claims) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges
 }
 
-// add adds sign times the counts of c to the sums of u.
+// add adds sign times the counts of c to the sums of u, which leave out
+// memberships.
 func (u *User) add(c *Conversation, sign int64) {
+	if c.Member() {
+		return
+	}
 	if n := c.Adds(); n != 0 {
 		u.Total += sign * n
 		u.Categories.add(c.Category, sign*n)
@@ -261,19 +289,27 @@ func (u *User) add(c *Conversation, sign int64) {
 	}
 }
 
-// Adds returns what c adds to the total, which depends on its level.
+// Adds returns what c, which is no membership, adds to the total.
 func (c *Conversation) Adds() int64 {
+	return adds(c.Unread.Len(), c.Mentions.Len(), c.Level, c.Marked, c.Left())
+}
+
+// Adds returns what the conversation adds to the total.
+func (v *View) Adds() int64 { return adds(v.Unread, v.Mentions, v.Level, v.Marked, v.Left) }
+
+// adds returns what a conversation adds to the total, which depends on its level.
+func adds(unread, mentions int64, level events.Level, marked, left bool) int64 {
 	switch {
-	case c.Left():
+	case left:
 		return 0
-	case c.Level == events.LevelNone:
+	case level == events.LevelNone:
 		return 0
-	case c.Level == events.LevelMentions:
-		return c.Mentions.Len()
-	case c.Marked:
-		return max(1, c.Unread.Len())
+	case level == events.LevelMentions:
+		return mentions
+	case marked:
+		return max(1, unread)
 	}
-	return c.Unread.Len()
+	return unread
 }
 
 // Left reports whether the user has left and no later message was delivered.
@@ -314,18 +350,18 @@ func (c *Conversation) read(seq int64) {
 	c.moveTo(seq)
 }
 
-// readDelivered reads up to seq, but no further than messages were delivered.
-func (c *Conversation) readDelivered(seq int64) {
+// readDelivered reads up to seq, but no further than the last delivered message.
+func (c *Conversation) readDelivered(seq, last int64) {
 	if seq >= c.ReadSeq {
 		c.unmark()
 	}
-	c.moveTo(min(seq, c.LastSeq))
+	c.moveTo(min(seq, last))
 }
 
 // readAll reads c up to its last delivered message.
-func (c *Conversation) readAll() {
+func (c *Conversation) readAll(last int64) {
 	c.unmark()
-	c.moveTo(c.LastSeq)
+	c.moveTo(last)
 }
 
 // unmark clears a mark.
@@ -341,6 +377,10 @@ func (c *Conversation) moveTo(seq int64) {
 		return
 	}
 	c.ReadSeq, c.Touched = seq, true
+	if m := c.Membership; m != nil {
+		m.moveTo(&c.Mentions, seq)
+		return
+	}
 	c.Unread.RemoveUpTo(seq)
 	c.Mentions.RemoveUpTo(seq)
 	c.settle()
@@ -403,7 +443,7 @@ func (c *Conversation) setLevel(level events.Level) {
 // until a message above both that and seq is delivered. Later deliveries up to
 // seq are read as they come.
 func (c *Conversation) leave(seq int64) {
-	c.readAll()
+	c.readAll(c.LastSeq)
 	if seq = max(seq, c.LastSeq); seq > c.LeftSeq {
 		c.LeftSeq, c.Touched = seq, true
 	}

@@ -1,5 +1,11 @@
 package badge
 
+import (
+	"slices"
+
+	"github.com/badged/badged/events"
+)
+
 // Membership is what a conversation has in addition if it is a room and the user a
 // member. With the [Room] it gives the numbers:
 //
@@ -18,7 +24,157 @@ type Membership struct {
 	// that mention the user by name, without those in Own and those that mention
 	// everybody.
 	Own, OwnAll BoundedSet
+	// Unmarked are the messages whose marks go with the next write, since the user
+	// has read them.
+	Unmarked []int64
 }
 
 // Member reports whether the conversation is a room and the user a member.
 func (c *Conversation) Member() bool { return c.Membership != nil }
+
+// join makes u a member of r. Former unread messages go, and a mark stays.
+func (u *User) join(r *Room, d *events.Data) bool {
+	c := u.Conversation(r.ID)
+	if c.Member() {
+		return false
+	}
+	if r.Members == 0 && r.Changes == 0 && r.LastSeq < d.UpToSeq {
+		r.LastSeq = d.UpToSeq // nothing was posted here yet
+	}
+	u.add(c, -1)
+	upTo := d.UpToSeq
+	if upTo == 0 {
+		upTo = r.LastSeq
+	}
+	c.ReadSeq = max(c.ReadSeq, upTo)
+	if d.Level != "" {
+		c.Level = d.Level
+	}
+	c.LeftSeq, c.Unread, c.Mentions, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}
+	c.Membership = &Membership{Joined: r.Changes}
+	r.Members++
+	r.Touched = true
+	u.touch(c)
+	u.raise(c)
+	return true
+}
+
+// quit ends the membership of u in r: the conversation becomes an ordinary one that
+// the user has left.
+func (u *User) quit(r *Room) bool {
+	c := u.Conversation(r.ID)
+	if !c.Member() {
+		return false
+	}
+	m := c.Membership
+	u.Carried += r.Changes - m.Joined
+	c.moveTo(r.LastSeq)
+	for _, seq := range m.Unmarked {
+		r.AddMark(seq, u.ID, Mark{Gone: true})
+	}
+	c.Membership, c.Marked, c.Mentions = nil, false, BoundedSet{}
+	c.LastSeq, c.LeftSeq, c.Category = r.LastSeq, r.LastSeq, r.Category
+	r.Members--
+	r.Touched = true
+	u.touch(c)
+	u.raise(c)
+	return true
+}
+
+// moveTo follows a move of the read position. mentions are those of the
+// conversation.
+func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
+	forget := func(seq int64) { m.Unmarked = append(m.Unmarked, seq) }
+	mentions.upTo(seq, forget)
+	mentions.RemoveUpTo(seq)
+	m.Own.upTo(seq, forget)
+	m.Own.RemoveUpTo(seq)
+	m.OwnAll.RemoveUpTo(seq)
+}
+
+// upTo calls f with every known seq of s up to last.
+func (s *BoundedSet) upTo(last int64, f func(int64)) {
+	for _, seq := range s.known {
+		if seq <= last {
+			f(seq)
+		}
+	}
+	for _, r := range s.Ranges {
+		for seq := r.Lo; seq <= min(r.Hi, last); seq++ {
+			f(seq)
+		}
+	}
+}
+
+// lastSeq returns the last message of a conversation.
+func (s *State) lastSeq(c *Conversation) int64 {
+	if r := s.roomOf(c); r != nil {
+		return r.LastSeq
+	}
+	return c.LastSeq
+}
+
+// category returns the category of a conversation.
+func (s *State) category(c *Conversation) string {
+	if r := s.roomOf(c); r != nil {
+		return r.Category
+	}
+	return c.Category
+}
+
+// roomOf returns the room of a membership, nil for another conversation.
+func (s *State) roomOf(c *Conversation) *Room {
+	if !c.Member() {
+		return nil
+	}
+	return s.Rooms[c.ID]
+}
+
+// ViewIn returns what a client can see of c, which is a membership of r. Every
+// closed chunk above the read position must be loaded.
+func (c *Conversation) ViewIn(r *Room) View {
+	m := c.Membership
+	live, all := r.LiveAbove(c.ReadSeq)
+	v := View{
+		// The sets are bounded, so the differences could be negative.
+		Unread:   max(0, live-m.Own.Len()),
+		Mentions: max(0, all-m.OwnAll.Len()+c.Mentions.Len()),
+		ReadSeq:  c.ReadSeq, LastSeq: r.LastSeq, Level: c.Level, Category: r.Category, Marked: c.Marked,
+	}
+	r.firsts(c.ReadSeq, func(seq int64) bool {
+		if m.Own.Contains(seq) {
+			return true
+		}
+		v.FirstUnread = seq
+		return false
+	})
+	return v
+}
+
+// Sums are the numbers of a user that clients see.
+type Sums struct {
+	Version, Total, Mentions int64
+	Categories               CategoryTotals
+}
+
+// Sums returns the numbers of u with its memberships, of which the rooms and their
+// closed chunks above the read positions must be loaded.
+func (u *User) Sums(rooms map[string]*Room) Sums {
+	s := Sums{u.Version + u.Carried, u.Total, u.Mentions, slices.Clone(u.Categories)}
+	for _, c := range u.Conversations {
+		if !c.Member() {
+			continue
+		}
+		r := rooms[c.ID]
+		v := c.ViewIn(r)
+		s.Version += r.Changes - c.Membership.Joined
+		if n := v.Adds(); n != 0 {
+			s.Total += n
+			s.Categories.add(v.Category, n)
+		}
+		if v.Level != events.LevelNone {
+			s.Mentions += v.Mentions
+		}
+	}
+	return s
+}

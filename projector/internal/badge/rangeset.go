@@ -131,6 +131,31 @@ func (s *RangeSet) RemoveUpTo(last int64) bool {
 	return true
 }
 
+// cut takes every seq up to and including last out of the set, and returns the set
+// of those.
+func (s *RangeSet) cut(last int64) (lower RangeSet) {
+	n := s.find(last)
+	lower.Ranges = slices.Clone(s.Ranges[:n])
+	if n < len(s.Ranges) && s.Ranges[n].Lo <= last {
+		lower.Ranges = append(lower.Ranges, SeqRange{s.Ranges[n].Lo, last})
+	}
+	lower.size = s.size
+	s.RemoveUpTo(last)
+	lower.size -= s.size
+	return lower
+}
+
+// Rank returns how many seqs of the set are at or below seq.
+func (s *RangeSet) Rank(seq int64) (n int64) {
+	for _, r := range s.Ranges {
+		if r.Lo > seq {
+			break
+		}
+		n += min(r.Hi, seq) - r.Lo + 1
+	}
+	return n
+}
+
 // String returns the set for people, as Postgres shows an int8multirange, such
 // as "{[1,4),[7,8)}".
 func (s *RangeSet) String() string {

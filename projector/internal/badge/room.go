@@ -1,5 +1,12 @@
 package badge
 
+import (
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
 // Room is the state of a room that its members in a partition share.
 type Room struct {
 	ID string
@@ -20,6 +27,120 @@ type Room struct {
 	Open   Chunk
 	Since  int64
 	Closed []*Chunk
-	// SinceChanges grows by one with every event that changes a closed chunk.
-	SinceChanges int64
+	// ClosedLive and ClosedAll count the messages up to Since: those that are live,
+	// and those of them that mention everybody. ClosedChanges grows by one with
+	// every event that changes one of them.
+	ClosedLive, ClosedAll, ClosedChanges int64
+
+	// Marks are by seq: the members who sent the message or are mentioned in it by
+	// name, as far as they are loaded.
+	Marks map[int64]map[string]*Mark
+
+	// Touched is set if the row changed, other than by messages of the open chunk.
+	Touched bool
+	// StoredChanges is Changes in the row, and Stored whether there is one.
+	StoredChanges int64
+	Stored        bool
+	// ChangedAt is when the first event that changed the room since the row was
+	// read or written was appended, in microseconds since 1970; 0 if none did.
+	ChangedAt int64
+	// Weight is roughly how many bytes the room takes in a cache.
+	Weight int
+}
+
+// Mark says that a member sent a message or is mentioned in it by name, and that
+// the message is in Own or in Mentions of the membership. A mark at or below the
+// read position says nothing.
+type Mark struct {
+	// Own is set if the member sent the message.
+	Own bool
+	// Touched is set if the mark is new or changed, Gone if it is to be deleted.
+	Touched, Gone bool
+}
+
+// RoomWeight is the rough memory use of a room with few ranges, in bytes.
+const RoomWeight = 500
+
+// NewRoom returns a room to which nothing was posted.
+func NewRoom(id string) *Room {
+	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
+}
+
+// LiveAbove returns how many messages above seq are not recalled, and how many of
+// these mention everybody. Every closed chunk above seq must be loaded.
+func (r *Room) LiveAbove(seq int64) (live, all int64) {
+	count := func(c *Chunk) {
+		live += c.Live.Len() - c.Live.Rank(seq)
+		all += c.All.Len() - c.All.Rank(seq)
+	}
+	for _, c := range r.Closed {
+		count(c)
+	}
+	count(&r.Open)
+	return live, all
+}
+
+// firsts calls yield with the live messages above seq in ascending order, until it
+// returns false. Every closed chunk above seq must be loaded.
+func (r *Room) firsts(seq int64, yield func(int64) bool) {
+	for i := range len(r.Closed) + 1 {
+		c := &r.Open
+		if i < len(r.Closed) {
+			c = r.Closed[i]
+		}
+		for _, s := range c.Live.Ranges {
+			for n := max(s.Lo, seq+1); n <= s.Hi && n > 0; n++ {
+				if !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// moved follows a change of how many live messages c has, and how many that mention
+// everybody.
+func (r *Room) moved(c *Chunk, live, all int64) {
+	c.Touched = true
+	if c != &r.Open && (live != 0 || all != 0) {
+		r.ClosedLive += live
+		r.ClosedAll += all
+		r.ClosedChanges++
+	}
+}
+
+// changed counts an event that changes what members can see.
+func (r *Room) changed(at time.Time) {
+	r.Changes++
+	r.Touched = true
+	if r.ChangedAt == 0 {
+		r.ChangedAt = at.UnixMicro()
+	}
+}
+
+// mark returns the mark of a member at a message, nil if there is none.
+func (r *Room) mark(seq int64, user string) *Mark {
+	if m := r.Marks[seq][user]; m != nil && !m.Gone {
+		return m
+	}
+	return nil
+}
+
+// AddMark adds a mark, which was loaded or is new.
+func (r *Room) AddMark(seq int64, user string, m Mark) {
+	if r.Marks == nil {
+		r.Marks = map[int64]map[string]*Mark{}
+	}
+	if r.Marks[seq] == nil {
+		r.Marks[seq] = map[string]*Mark{}
+	}
+	r.Marks[seq][user] = &m
+}
+
+// Settle records that the rows were written as r is now. Only the open chunk is
+// kept.
+func (r *Room) Settle() {
+	r.Touched, r.Open.Touched, r.Stored, r.StoredChanges, r.ChangedAt = false, false, true, r.Changes, 0
+	r.Closed, r.Marks = nil, nil
+	r.Weight = RoomWeight + RangeWeight*(len(r.Open.Live.Ranges)+len(r.Open.All.Ranges)+len(r.Open.Recalled.Ranges))
 }

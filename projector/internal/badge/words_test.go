@@ -46,7 +46,7 @@ func TestDenseConversationsAreExact(t *testing.T) {
 		last, read := int64(0), int64(0)
 		apply := func(e events.Event, mentions bool) {
 			e.Data.ConversationID = "c"
-			u.Apply(&e, mentions)
+			u.Apply(&e, mentions, nil)
 		}
 		deliver := func(seq int64, mentions bool) {
 			apply(events.Event{Type: events.MessageDelivered, Data: events.Data{Seq: seq}}, mentions)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,11 +39,15 @@ type Batch struct {
 	Begins     bool
 	Items      []Item
 	Dead       []deadLetter
+	// Refused are records of Items that are not folded for some of their users.
+	Refused []deadLetter
+	// records are those of Items.
+	records []*events.Record
 	// Oldest is when the first of the records was appended, readAt when they
 	// were read, both by the database's clock.
 	Oldest, readAt time.Time
 
-	users   map[string]*badge.User
+	state   *badge.State
 	missing Missing
 	check   *keys.Check
 	known   PartitionState
@@ -51,6 +57,8 @@ type Batch struct {
 type deadLetter struct {
 	record events.Record
 	reason string
+	// users are those for whom it cannot, nil if for none.
+	users []string
 }
 
 // NewBatch decodes the records of a page of a log of so many partitions.
@@ -82,13 +90,13 @@ func (b *Batch) decode(records []events.Record, partition, partitions int) {
 			b.Dead = append(b.Dead, deadLetter{record: records[i], reason: err.Error()})
 			continue
 		}
-		b.Items = append(b.Items, it)
+		b.Items, b.records = append(b.Items, it), append(b.records, &records[i])
 	}
 }
 
 // Result is the result of a committed batch.
 type Result struct {
-	Updates []pubsub.Update
+	Updates Updates
 	Folded  int
 	// Duplicates counts the events that were repeated for all their users.
 	Duplicates int
@@ -109,6 +117,8 @@ type PartitionState struct {
 	SameLife bool
 	// ReadAt is when this was read, by the database's clock.
 	ReadAt time.Time
+	// Rooms is set if the partition has rooms. Others cost nothing then.
+	Rooms bool
 }
 
 // Same reports whether rows read in state s may be used in state t.
@@ -118,7 +128,7 @@ func (s *PartitionState) Same(t *PartitionState) bool {
 
 // LoadState reads the state of a partition.
 func LoadState(ctx context.Context, q events.Querier, partition int) (s PartitionState, err error) {
-	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt)
+	err = q.QueryRow(ctx, statements.Of(partition, "read the state"), partition).Scan(&s.Epoch, &s.revision, &s.Generation, &s.Incarnation, &s.SameLife, &s.ReadAt, &s.Rooms)
 	if err != nil {
 		return s, fmt.Errorf("read the state of partition %d: %w", partition, err)
 	}
@@ -144,7 +154,9 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 		}
 	}
 	var writes pgx.Batch
-	r = b.Fold()
+	if r, err = b.Fold(); err != nil {
+		return Result{}, err
+	}
 	size := b.QueueWrites(&writes, t)
 	pgwire.Reserve(conn, size)
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
@@ -159,28 +171,61 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 // there was no other writer since.
 func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
 	b.known = known
-	b.users, b.missing = UsersIn(b.Items, c)
+	b.state, b.missing = StateOf(b.Items, c, known.Rooms)
 	b.check = w.Check(b.Generation)
 	for i := range b.Items {
-		b.check.Ask(b.Items[i].Key)
+		if !b.Items[i].toRoom() {
+			b.check.Ask(b.Items[i].Key)
+		}
 	}
 	b.check.QueueLoads(loads)
-	t.QueueLoads(loads, &b.missing, b.users)
+	t.QueueLoads(loads, &b.missing, b.state, c)
 }
 
-// Fold folds the events in memory, once their rows are loaded.
-func (b *Batch) Fold() (r Result) {
+// Fold folds the events in memory, once their rows are loaded. It fails with
+// [ErrRefused] if the batch appends an event that is refused for some of its users.
+func (b *Batch) Fold() (r Result, err error) {
 	for i := range b.Items {
 		it := &b.Items[i]
-		if !first(it, b.check) {
+		if !fresh(it, b.check) {
 			r.Duplicates++
 			continue
 		}
+		if members := it.Refuse(b.state); members != nil {
+			if b.appended != nil {
+				return Result{}, ErrRefused
+			}
+			b.Refused = append(b.Refused, deadLetter{*b.records[i], refusal(&it.Event, members), members})
+		}
+		remember(it, b.check)
 		r.Folded++
-		Fold(&it.Event, b.users)
+		b.state.Fold(&it.Event)
 	}
-	return r
+	return r, nil
 }
+
+// ErrRefused is returned for an event that must become a dead letter for some of
+// its users.
+var ErrRefused = errors.New("some users of an event are members of the room")
+
+// refusal says why an event is not folded for members of a room.
+func refusal(e *events.Event, members []string) string {
+	const most = 10
+	named := make([]string, 0, most)
+	for _, id := range members[:min(most, len(members))] {
+		named = append(named, strconv.Quote(id))
+	}
+	if more := len(members) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("%d others", more))
+	}
+	instead := map[events.Type]events.Type{
+		events.MessageDelivered: events.RoomPosted, events.MessageRecalled: events.RoomRecalled, events.ConversationLeft: events.RoomLeft,
+	}[e.Type]
+	return fmt.Sprintf("conversation_id: %q is a room of which %s are members: publish %s instead of %s", e.Data.ConversationID, strings.Join(named, ", "), instead, e.Type)
+}
+
+// OfRooms reports whether the batch has folded events of rooms.
+func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 
 // QueueWrites adds to writes the statements of the transaction, which fail
 // unless the partition is in the state that the batch was made for. It returns
@@ -214,10 +259,12 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 		writes.Queue(statements.Get("begin a generation"), t.partition, b.Generation, b.From.TransactionID, b.From.Offset)
 	}
 	size += b.check.QueueWrites(writes)
-	size += t.QueueWrites(writes, Sorted(b.users))
-	for _, d := range b.Dead {
-		writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.TransactionID, d.record.Offset,
-			d.record.Index, d.record.UUID, d.record.Payload, d.reason)
+	size += t.QueueWrites(writes, Sorted(b.state.Users), b.state.Rooms)
+	for _, letters := range [][]deadLetter{b.Dead, b.Refused} {
+		for _, d := range letters {
+			writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.TransactionID, d.record.Offset,
+				d.record.Index, d.record.UUID, d.record.Payload, d.reason, d.users)
+		}
 	}
 	b.queueLateFold(writes, t.partition)
 	if b.readAt.Sub(b.Oldest) > sweptAge {
@@ -233,16 +280,18 @@ const sweptAge = time.Hour
 // Finish completes the result of a batch that is committed, and keeps its rows
 // in c.
 func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
-	touched := Sorted(b.users)
-	r.Updates = ClientUpdates(touched, t.partition, b.known.Epoch, hasSubscribers)
-	c.Keep(touched)
+	touched := Sorted(b.state.Users)
+	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.known.Epoch, hasSubscribers)
+	c.Keep(touched, b.state.Rooms)
 	b.check.Commit()
 }
 
 // Abandon takes the users of a batch that failed out of c, and its events out of
 // the window: they are folded in memory only.
 func (b *Batch) Abandon(c *Cache) {
-	c.Drop(b.users)
+	if b.state != nil {
+		c.Drop(b.state)
+	}
 	if b.check != nil {
 		b.check.Abandon()
 	}

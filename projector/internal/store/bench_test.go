@@ -19,17 +19,17 @@ import (
 func BenchmarkFold(b *testing.B) {
 	const n = 10_000
 	evs := foldtest.Traffic(n, 0)
-	users := map[string]*badge.User{}
+	s := &badge.State{Users: map[string]*badge.User{}}
 	for i := range evs {
 		for _, id := range evs[i].Data.UserIDs {
-			users[id] = badge.NewUser(id)
+			s.Users[id] = badge.NewUser(id)
 		}
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		e := &evs[i]
-		store.Fold(e, users)
+		s.Fold(e)
 		if e.Type == events.MessageDelivered { // a later message in the next round
 			e.Data.Seq += n
 		} else {
@@ -68,16 +68,16 @@ func BenchmarkBatch(b *testing.B) {
 				round++
 				b.StartTimer()
 				batch := store.NewBatch(&logread.Page{Records: records}, 0, 1)
-				users, _ := store.UsersIn(batch.Items, remembered)
+				state, _ := store.StateOf(batch.Items, remembered, false)
 				for i := range batch.Items {
-					store.Fold(&batch.Items[i].Event, users)
+					state.Fold(&batch.Items[i].Event)
 				}
-				touched := store.Sorted(users)
-				tables.QueueWrites(&pgx.Batch{}, touched)
-				if err := bus.Publish(b.Context(), store.ClientUpdates(touched, 0, "epoch", bus.HasSubscribers)); err != nil {
+				touched := store.Sorted(state.Users)
+				tables.QueueWrites(&pgx.Batch{}, touched, nil)
+				if err := bus.Publish(b.Context(), store.ClientUpdates(touched, nil, 0, "epoch", bus.HasSubscribers).Users); err != nil {
 					b.Fatal(err)
 				}
-				remembered.Keep(touched)
+				remembered.Keep(touched, nil)
 			}
 		})
 	}

@@ -45,9 +45,9 @@ func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Ge
 	return generations, nil
 }
 
-// first leaves an event only the users who have not had it, and reports whether
-// there are any. They have had it from then on.
-func first(it *Item, check *keys.Check) bool {
+// fresh leaves an event only the users who have not had it, and reports whether
+// there are any. A message to a room has no users, and is never repeated.
+func fresh(it *Item, check *keys.Check) bool {
 	repeated := 0
 	for i := range it.Event.Data.UserIDs {
 		if check.Has(it.entry(i)) {
@@ -62,8 +62,12 @@ func first(it *Item, check *keys.Check) bool {
 	default:
 		it.leave(func(i int) bool { return !check.Has(it.entry(i)) })
 	}
+	return true
+}
+
+// remember records that the users of an event have had it.
+func remember(it *Item, check *keys.Check) {
 	for i := range it.Event.Data.UserIDs {
 		check.Add(it.entry(i))
 	}
-	return true
 }

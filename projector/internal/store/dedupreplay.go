@@ -36,11 +36,22 @@ func NewDedupReplay(generations []Generation) *DedupReplay {
 // then on. Positions must not descend from one call to the next. Callers may
 // skip events of no interest, but for each user all that share a key or none.
 func (d *DedupReplay) First(it *Item, at events.Position) bool {
-	if !it.Without(d.Had(it.Key, at)) {
+	if !d.Fresh(it, at) {
 		return false
 	}
-	d.Keys[0][it.Key] += it.Users
+	d.Remember(it)
 	return true
+}
+
+// Fresh is First without remembering the users.
+func (d *DedupReplay) Fresh(it *Item, at events.Position) bool { return it.Without(d.Had(it.Key, at)) }
+
+// Remember makes the users of an event, for which Fresh was true, have had it. Users
+// for whom it is refused are not among them.
+func (d *DedupReplay) Remember(it *Item) {
+	if len(it.Users) > 0 { // else it is a message to a room
+		d.Keys[0][it.Key] += it.Users
+	}
 }
 
 // Had returns the users who have had the event of a key before a position.

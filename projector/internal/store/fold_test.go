@@ -267,7 +267,7 @@ func TestStories(t *testing.T) {
 			for _, e := range tc.events {
 				if !seen[e.ID] {
 					seen[e.ID] = true
-					store.Fold(&e, map[string]*badge.User{"ann": u})
+					(&badge.State{Users: map[string]*badge.User{"ann": u}}).Fold(&e)
 				}
 			}
 			if u.Total != tc.total {

@@ -18,11 +18,12 @@ const (
 
 // RoomRow is a row of badged.rooms.
 type RoomRow struct {
-	id                                    string
-	changes, lastSeq, since, sinceChanges int64
-	members, deliveredHour                int64
-	category                              string
-	messages                              chunkColumns
+	id                                   string
+	changes, lastSeq, since              int64
+	closedLive, closedAll, closedChanges int64
+	members, deliveredHour               int64
+	category                             string
+	messages                             chunkColumns
 }
 
 // Columns returns the columns of r, whatever it becomes.
@@ -32,7 +33,9 @@ func (r *RoomRow) Columns() []Column {
 		{Name: "changes", at: &r.changes},
 		{Name: "last_seq", at: &r.lastSeq},
 		{Name: "since", at: &r.since},
-		{Name: "since_changes", at: &r.sinceChanges},
+		{Name: "closed_live", at: &r.closedLive},
+		{Name: "closed_all", at: &r.closedAll},
+		{Name: "closed_changes", at: &r.closedChanges},
 		{Name: "members", at: &r.members},
 		{Name: "delivered_hour", at: &r.deliveredHour},
 		{Name: "category", at: &r.category},
@@ -42,7 +45,8 @@ func (r *RoomRow) Columns() []Column {
 // Set makes r the row of a room.
 func (r *RoomRow) Set(room *badge.Room) {
 	*r = RoomRow{
-		id: room.ID, changes: room.Changes, lastSeq: room.LastSeq, since: room.Since, sinceChanges: room.SinceChanges,
+		id: room.ID, changes: room.Changes, lastSeq: room.LastSeq, since: room.Since,
+		closedLive: room.ClosedLive, closedAll: room.ClosedAll, closedChanges: room.ClosedChanges,
 		members: room.Members, deliveredHour: room.DeliveredHour, category: room.Category, messages: columnsOf(&room.Open),
 	}
 }
@@ -50,7 +54,8 @@ func (r *RoomRow) Set(room *badge.Room) {
 // room returns the room of the row.
 func (r *RoomRow) room() (*badge.Room, error) {
 	room := &badge.Room{
-		ID: r.id, Changes: r.changes, LastSeq: r.lastSeq, Since: r.since, SinceChanges: r.sinceChanges,
+		ID: r.id, Changes: r.changes, LastSeq: r.lastSeq, Since: r.since,
+		ClosedLive: r.closedLive, ClosedAll: r.closedAll, ClosedChanges: r.closedChanges,
 		Members: r.members, DeliveredHour: r.deliveredHour, Category: r.category,
 	}
 	if err := r.messages.restore(&room.Open); err != nil {

@@ -11,7 +11,8 @@ left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_p
 
 -- name: read the state
 SELECT p.epoch, o.revision, (SELECT max(generation) FROM badged.dedup_generations WHERE partition_id = $1),
-       p.incarnation, p.incarnation = {incarnation}, clock_timestamp()
+       p.incarnation, p.incarnation = {incarnation}, clock_timestamp(),
+       EXISTS (SELECT FROM badged.rooms_pNN)
 FROM badged.partitions AS p, badged.events_pNN_offsets AS o
 WHERE p.partition_id = $1 AND o.consumer_group = 'projector'
 
@@ -131,8 +132,8 @@ SELECT CASE WHEN n <> COUNT THEN badged.refuse_missing(COUNT - n, COUNT) END
 FROM (SELECT count(*) AS n FROM updated) AS updated
 
 -- name: bury a dead letter
-INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason)
-VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6, $7)
+INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason, user_ids)
+VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6, $7, $8)
 
 -- name: reset the expiry sweep
 -- The next sweep looks at all conversations of the partition again. Run it in a
@@ -176,3 +177,43 @@ WHERE NOT EXISTS (SELECT FROM merged)
 -- name: read the late folds
 SELECT transaction_id::text::bigint, "offset", folded_at
 FROM badged.late_folds WHERE partition_id = $1 ORDER BY number
+
+-- name: rooms by key
+WHERE conversation_id = ANY ($1::text[])
+
+-- name: memberships of users
+WHERE user_id = ANY ($1::text[]) AND joined IS NOT NULL
+
+-- name: rooms of members
+WHERE conversation_id IN (SELECT conversation_id FROM CONVERSATIONS {memberships of users})
+
+-- name: messages
+unnest($1::text[], $2::bigint[]) AS k (conversation_id, seq)
+
+-- name: chunks of messages
+-- The closed chunks that messages belong to, if any.
+JOIN (
+    SELECT DISTINCT k.conversation_id,
+        (SELECT min(c.bound) FROM CHUNKS AS c WHERE c.conversation_id = k.conversation_id AND c.bound >= k.seq) AS bound
+    FROM {messages}
+) AS k USING (conversation_id, bound)
+
+-- name: read marks
+SELECT conversation_id, seq, user_id, own FROM MARKS JOIN {messages} USING (conversation_id, seq)
+
+-- name: marked users
+WHERE user_id IN (SELECT user_id FROM MARKS JOIN {messages} USING (conversation_id, seq))
+
+-- name: marked memberships
+WHERE (user_id, conversation_id) IN (SELECT user_id, conversation_id FROM MARKS JOIN {messages} USING (conversation_id, seq))
+  AND joined IS NOT NULL
+
+-- name: write marks
+INSERT INTO MARKS (partition_id, conversation_id, seq, user_id, own)
+SELECT PARTITION, r.* FROM unnest($1::text[], $2::bigint[], $3::text[], $4::boolean[]) AS r
+ON CONFLICT (conversation_id, seq, user_id) DO UPDATE SET own = excluded.own
+
+-- name: delete marks
+DELETE FROM MARKS AS m
+USING unnest($1::text[], $2::bigint[], $3::text[]) AS r (conversation_id, seq, user_id)
+WHERE m.conversation_id = r.conversation_id AND m.seq = r.seq AND m.user_id = r.user_id

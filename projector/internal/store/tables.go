@@ -14,7 +14,6 @@ import (
 
 	"github.com/badged/badged/internal/sqlfile"
 	"github.com/badged/badged/projector/internal/badge"
-	"github.com/badged/badged/pubsub"
 )
 
 //go:embed store.sql
@@ -26,7 +25,7 @@ var statements = sqlfile.Parse(statementsText)
 type Tables struct {
 	partition int
 
-	Users, Conversations TableSQL
+	Users, Conversations, Rooms, Chunks TableSQL
 
 	moveSQL              string
 	moveAppendedSQL      string // with pending transactions
@@ -34,6 +33,7 @@ type Tables struct {
 	loadConversationsSQL string
 	loadUnreadSQL        string
 	findEmptySQL         string
+	rooms                roomsSQL
 }
 
 // NewTables returns the statements on the live tables of a partition.
@@ -48,6 +48,9 @@ func TablesNamed(partition int, suffix string) *Tables {
 		Users:         tableSQL(fmt.Sprintf("badged.users_p%02d%s", partition, suffix), partition, new(UserRow).Columns(), UserKey),
 		Conversations: tableSQL(fmt.Sprintf("badged.conversations_p%02d%s", partition, suffix), partition, new(ConversationRow).Columns(), ConversationKey),
 
+		Rooms:  tableSQL(fmt.Sprintf("badged.rooms_p%02d%s", partition, suffix), partition, new(RoomRow).Columns(), RoomKey),
+		Chunks: tableSQL(fmt.Sprintf("badged.room_chunks_p%02d%s", partition, suffix), partition, new(ChunkRow).Columns(), ChunkKey),
+
 		moveSQL:             statements.Of(partition, "move"),
 		moveAppendedSQL:     statements.Of(partition, "move past an append with pending transactions"),
 		moveAppendedSoleSQL: statements.Of(partition, "move past an append"),
@@ -55,6 +58,7 @@ func TablesNamed(partition int, suffix string) *Tables {
 	t.loadConversationsSQL = t.Conversations.Read + "\n" + statements.Get("by key")
 	t.findEmptySQL = strings.ReplaceAll(statements.Get("without conversations"), "TABLE", t.Conversations.name)
 	t.loadUnreadSQL = t.Conversations.Read + "\n" + statements.Get("to be read")
+	t.rooms = t.newRoomsSQL(suffix)
 	return t
 }
 
@@ -68,20 +72,24 @@ var LoadIncarnationSQL = statements.Get("read the incarnation")
 // again.
 var ResetExpirySQL = statements.Get("reset the expiry sweep")
 
-// QueueLoads adds to batch the statements that load what is missing into users.
-func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, users map[string]*badge.User) {
-	conversations := func(rows pgx.Rows) error { return ScanConversations(rows, users) }
+// QueueLoads adds to batch the statements that load what is missing into s. Marked
+// members come from c if it has them.
+func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cache) {
+	conversations := func(rows pgx.Rows) error { return ScanConversations(rows, s.Users) }
 	if len(m.Users) > 0 {
-		batch.Queue(t.Users.ReadUsers, m.Users).Query(func(rows pgx.Rows) error { return ScanUsers(rows, users) })
+		batch.Queue(t.Users.ReadUsers, m.Users).Query(func(rows pgx.Rows) error { return ScanUsers(rows, s.Users) })
 	}
 	if n := len(m.Users); 0 < n && n <= fewUsers {
-		batch.Queue(t.findEmptySQL, m.Users).Query(func(rows pgx.Rows) error { return scanEmpty(rows, users) })
+		batch.Queue(t.findEmptySQL, m.Users).Query(func(rows pgx.Rows) error { return scanEmpty(rows, s.Users) })
 	}
 	if len(m.PairUsers) > 0 {
 		batch.Queue(t.loadConversationsSQL, m.PairUsers, m.PairConversations).Query(conversations)
 	}
 	if len(m.ReadAll) > 0 {
 		batch.Queue(t.loadUnreadSQL, m.ReadAll).Query(conversations)
+	}
+	if m.InRooms {
+		t.queueRoomLoads(batch, m, s, c)
 	}
 }
 
@@ -104,8 +112,11 @@ func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
 
 // ScanUsers reads rows into users, as they are stored.
 func ScanUsers(rows pgx.Rows, users map[string]*badge.User) error {
-	return ScanUsersInto(rows, func(id string) *badge.User { return users[id] }, func(u *badge.User) { u.Stored, u.HasRow = u.Version, true })
+	return ScanUsersInto(rows, func(id string) *badge.User { return users[id] }, stored)
 }
+
+// stored records that a user is as in its row.
+func stored(u *badge.User) { u.Stored, u.StoredCarried, u.HasRow = u.Version, u.Carried, true }
 
 // ScanUsersInto reads rows into the users that of returns, skips those for
 // which it returns nil, and calls read with each.
@@ -153,10 +164,18 @@ func ScanConversationsInto(rows pgx.Rows, of func(userID string) *badge.User, re
 	return err
 }
 
-// QueueWrites adds to batch the statements that write what changed in users
-// since their rows were read or written. It returns roughly how many bytes
+// QueueWrites adds to batch the statements that write what changed in users and
+// rooms since their rows were read or written. It returns roughly how many bytes
 // they take on the wire.
-func (t *Tables) QueueWrites(batch *pgx.Batch, users []*badge.User) int {
+func (t *Tables) QueueWrites(batch *pgx.Batch, users []*badge.User, rooms map[string]*badge.Room) int {
+	size := t.queueUserWrites(batch, users)
+	if len(rooms) > 0 {
+		size += t.queueRoomWrites(batch, users, rooms)
+	}
+	return size
+}
+
+func (t *Tables) queueUserWrites(batch *pgx.Batch, users []*badge.User) int {
 	conversations := 0
 	for _, u := range users {
 		conversations += len(u.Changed)
@@ -167,7 +186,7 @@ func (t *Tables) QueueWrites(batch *pgx.Batch, users []*badge.User) int {
 	knownUsers, knownConversations := rows{expected: len(users)}, rows{expected: conversations} // most have a row
 	for _, u := range users {
 		switch {
-		case u.Version == u.Stored && !u.Claimed:
+		case u.Version == u.Stored && !u.Claimed: // Carried changes with the version
 		case !u.HasRow:
 			user.Set(u)
 			newUsers.add(&user)
@@ -188,56 +207,6 @@ func (t *Tables) QueueWrites(batch *pgx.Batch, users []*badge.User) int {
 	const rest = 4096 // the statements, and what else a batch sends
 	return rest + newUsers.queue(batch, t.Users.insert) + knownUsers.queue(batch, t.Users.update) +
 		newConversations.queue(batch, t.Conversations.insert) + knownConversations.queue(batch, t.Conversations.update)
-}
-
-// ClientUpdates returns what to publish about users: what changed since their
-// rows were read or written. It skips users without subscribers, as most are:
-// their apps are closed.
-func ClientUpdates(users []*badge.User, partition int, epoch string, hasSubscribers func(pubsub.Address) bool) []pubsub.Update {
-	var updates []pubsub.Update
-	for _, u := range users {
-		if u.Version == u.Stored || !hasSubscribers(pubsub.Address{ID: u.ID, Partition: partition}) {
-			continue
-		}
-		update := pubsub.Update{
-			Badge: pubsub.Badge{
-				UserID: u.ID, Epoch: epoch, Version: u.Version,
-				// A copy: the user's own changes while this is published.
-				Total: u.Total, Mentions: u.Mentions, Categories: u.Categories.ByName(),
-			},
-			Partition:   partition,
-			BaseVersion: u.Stored,
-			AppendedAt:  u.ChangedAt,
-		}
-		update.Conversations = make([]pubsub.Conversation, 0, len(u.Changed))
-		for _, c := range u.Changed {
-			if c.Version > u.Stored {
-				update.Conversations = append(update.Conversations, Public(c))
-			}
-		}
-		slices.SortFunc(update.Conversations, func(a, b pubsub.Conversation) int {
-			return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
-		})
-		updates = append(updates, update)
-	}
-	return updates
-}
-
-// Public returns a conversation as clients see it.
-func Public(c *badge.Conversation) pubsub.Conversation {
-	return pubsub.Conversation{
-		ConversationID: c.ID,
-		Unread:         c.Unread.Len(),
-		Mentions:       c.Mentions.Len(),
-		FirstUnreadSeq: c.Unread.Min(),
-		ReadSeq:        c.ReadSeq,
-		LastSeq:        c.LastSeq,
-		Level:          string(c.Level),
-		Category:       c.Category,
-		MarkedUnread:   c.Marked,
-		Left:           c.ShowsLeft(),
-		Version:        c.Version,
-	}
 }
 
 // Sorted returns the values of m in the order of their keys.

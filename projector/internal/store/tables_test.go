@@ -19,10 +19,10 @@ import (
 func TestUpdatesNeedSubscribers(t *testing.T) {
 	users := map[string]*badge.User{"ann": badge.NewUser("ann"), "ben": badge.NewUser("ben"), "eve": badge.NewUser("eve")}
 	e := foldtest.Deliver("c", 1, "ann", "ben")
-	Fold(&e, users)
-	updates := ClientUpdates(Sorted(users), 3, "epoch", func(u pubsub.Address) bool {
+	(&badge.State{Users: users}).Fold(&e)
+	updates := ClientUpdates(Sorted(users), nil, 3, "epoch", func(u pubsub.Address) bool {
 		return u == pubsub.Address{ID: "ben", Partition: 3} || u.ID == "eve"
-	})
+	}).Users
 	if len(updates) != 1 || updates[0].UserID != "ben" || updates[0].Total != 1 {
 		t.Errorf("the updates are %+v, want one of ben", updates)
 	}
@@ -59,11 +59,11 @@ func TestArraysFitTheirRoom(t *testing.T) {
 			foldtest.Event("3", events.ConversationLeft, "other", nil, u.ID),
 		} {
 			e.Data.MentionedUserIDs = e.Data.UserIDs
-			Fold(&e, users)
+			(&badge.State{Users: users}).Fold(&e)
 		}
 	}
 	var batch pgx.Batch
-	all := NewTables(0).QueueWrites(&batch, Sorted(users))
+	all := NewTables(0).QueueWrites(&batch, Sorted(users), nil)
 	sum := 0
 	for _, q := range batch.QueuedQueries {
 		bytes := 0

@@ -3,9 +3,11 @@ package store
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/keys"
 )
 
@@ -37,8 +39,11 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
 
 // Without removes the users in had from the item and reports whether any user
-// is left. It does not change the event's list, which others may share.
+// is left. A message to a room has no users, and stays. It does not change the event's list, which others may share.
 func (it *Item) Without(had UserSet) bool {
+	if it.toRoom() {
+		return true
+	}
 	switch had {
 	case "":
 		return len(it.Users) > 0
@@ -55,6 +60,21 @@ func (it *Item) Without(had UserSet) bool {
 		return !ok
 	})
 	return len(it.Users) > 0
+}
+
+// Refuse takes the users out of the item who are members of the room that its event
+// takes for an ordinary conversation, and returns them in order.
+func (it *Item) Refuse(s *badge.State) []string {
+	members := s.Refused(&it.Event)
+	if members == nil {
+		return nil
+	}
+	slices.Sort(members)
+	it.leave(func(i int) bool {
+		_, member := slices.BinarySearch(members, it.Event.Data.UserIDs[i])
+		return !member
+	})
+	return members
 }
 
 // leave leaves the item the users whose indexes keep reports. It does not change

@@ -18,6 +18,8 @@ import (
 // their stored form, folds, and writes them back.
 type Memory struct {
 	Users map[string]*badge.User
+	// Rooms have all closed chunks and all marks.
+	Rooms map[string]*badge.Room
 	// Updates has the last update of each user.
 	Updates map[string]pubsub.Update
 	keys    *store.DedupReplay
@@ -35,17 +37,20 @@ var _ T = testing.TB(nil)
 
 // NewMemory returns an empty partition with generations of keys.
 func NewMemory(generations ...store.Generation) *Memory {
-	return &Memory{keys: store.NewDedupReplay(generations), Users: map[string]*badge.User{}, Updates: map[string]pubsub.Update{}}
+	return &Memory{
+		keys: store.NewDedupReplay(generations), Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{},
+		Updates: map[string]pubsub.Update{},
+	}
 }
 
 // Clone returns a copy that a transaction works on: it replaces m on commit. The
-// users are shared, since a batch replaces them and changes none.
+// users and rooms are shared, since a batch replaces them and changes none.
 func (m *Memory) Clone() *Memory {
 	keys := *m.keys
 	for i, generation := range m.keys.Keys {
 		keys.Keys[i] = maps.Clone(generation)
 	}
-	return &Memory{keys: &keys, Users: maps.Clone(m.Users), folded: m.folded, Updates: maps.Clone(m.Updates)}
+	return &Memory{keys: &keys, Users: maps.Clone(m.Users), Rooms: maps.Clone(m.Rooms), folded: m.folded, Updates: maps.Clone(m.Updates)}
 }
 
 // Begin begins a generation of keys, the last there is.
@@ -70,23 +75,98 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 		}
 		items = append(items, it)
 	}
-	users, _ := store.UsersIn(items, store.NewCache(0))
-	for id, u := range users {
+	state, missing := store.StateOf(items, store.NewCache(0), len(m.Rooms) > 0)
+	m.load(t, state, &missing)
+	for i := range items {
+		m.folded++
+		if it := &items[i]; m.keys.Fresh(it, at(i)) {
+			it.Refuse(state)
+			m.keys.Remember(it)
+			state.Fold(&it.Event)
+		}
+	}
+	updates := store.ClientUpdates(store.Sorted(state.Users), state.Rooms, 0, "epoch", func(pubsub.Address) bool { return true })
+	for _, update := range updates.Users {
+		m.Updates[update.UserID] = update
+	}
+	maps.Copy(m.Users, state.Users)
+	for id, r := range state.Rooms {
+		m.Rooms[id] = m.merged(r, state.Users)
+	}
+}
+
+// load loads what is missing, and no more of rooms.
+func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
+	t.Helper()
+	for id, u := range s.Users {
 		clear(u.Conversations) // there are no rows to load
 		if row, ok := m.Users[id]; ok {
 			*u = *Reload(t, row)
 		}
 	}
-	for i := range items {
-		m.folded++
-		if it := &items[i]; m.keys.First(it, at(i)) {
-			store.Fold(&it.Event, users)
+	rooms := slices.Clone(missing.Rooms)
+	for _, id := range missing.ReadAll {
+		for _, c := range m.User(id).Conversations {
+			if c.Member() {
+				rooms = append(rooms, c.ID)
+			}
 		}
 	}
-	maps.Copy(m.Users, users)
-	for _, update := range store.ClientUpdates(store.Sorted(users), 0, "epoch", func(pubsub.Address) bool { return true }) {
-		m.Updates[update.UserID] = update
+	for _, id := range rooms {
+		if row, ok := m.Rooms[id]; ok {
+			s.Rooms[id] = reloadRoom(t, row)
+		}
 	}
+	for i, seq := range missing.MessageSeqs {
+		row, ok := m.Rooms[missing.MessageRooms[i]]
+		if !ok {
+			continue
+		}
+		r := s.Rooms[row.ID]
+		for _, c := range row.Closed {
+			if c.Bound >= seq {
+				r.AddClosed(reloadChunk(t, c))
+				break
+			}
+		}
+		for user, mark := range row.Marks[seq] {
+			r.AddMark(seq, user, *mark)
+			if s.Users[user] == nil {
+				s.Users[user] = Reload(t, m.User(user))
+			}
+		}
+	}
+}
+
+// merged returns a room as the tables have it after a batch has written it.
+func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room {
+	stored := *r
+	stored.Closed, stored.Marks = slices.Clone(r.Closed), nil
+	if former, ok := m.Rooms[r.ID]; ok {
+		for _, c := range former.Closed {
+			stored.AddClosed(c)
+		}
+		for seq, byUser := range former.Marks {
+			for user, mark := range byUser {
+				stored.AddMark(seq, user, *mark)
+			}
+		}
+	}
+	for seq, byUser := range r.Marks {
+		for user, mark := range byUser {
+			if delete(stored.Marks[seq], user); !mark.Gone {
+				stored.AddMark(seq, user, badge.Mark{Own: mark.Own})
+			}
+		}
+	}
+	for id, u := range users {
+		if c, ok := u.Conversations[r.ID]; ok && c.Member() {
+			for _, seq := range c.Membership.Unmarked {
+				delete(stored.Marks[seq], id)
+			}
+		}
+	}
+	return &stored
 }
 
 // User returns a user, a new one if no event named it.
@@ -98,16 +178,21 @@ func (m *Memory) User(id string) *badge.User {
 }
 
 // Describe returns the state of a user as text, as [foldtest.Model.Describe].
-func (m *Memory) Describe(id string) string { return Describe(m.User(id)) }
+func (m *Memory) Describe(id string) string { return DescribeIn(m.User(id), m.Rooms) }
 
 // Versions returns the versions of a user.
-func (m *Memory) Versions(id string) map[string]int64 { return Versions(m.User(id)) }
+func (m *Memory) Versions(id string) map[string]int64 {
+	versions := Versions(m.User(id))
+	versions["of clients"] = m.User(id).Sums(m.Rooms).Version
+	return versions
+}
 
 // Reload returns u as it comes back from the tables.
 func Reload(t T, u *badge.User) *badge.User {
 	t.Helper()
 	again := badge.NewUser(u.ID)
 	again.Version, again.Stored, again.Total, again.Mentions = u.Version, u.Version, u.Total, u.Mentions
+	again.Carried, again.StoredCarried = u.Carried, u.Carried
 	again.Categories = slices.Clone(u.Categories)
 	var err error
 	if again.Claims, err = badge.ParseClaims(u.Claims.String()); err != nil {
@@ -116,23 +201,60 @@ func Reload(t T, u *badge.User) *badge.User {
 	for id, c := range u.Conversations {
 		stored := *c
 		stored.Touched = false
-		recalled := badge.BoundedSet{RangeSet: stored.Recalled}
-		for _, set := range []*badge.BoundedSet{&stored.Unread, &stored.Mentions, &recalled} {
-			if *set, err = badge.DecodeSet([]byte(set.Encode())); err != nil {
-				t.Fatal(err)
-			}
+		stored.Unread, stored.Mentions = reloadSet(t, &c.Unread), reloadSet(t, &c.Mentions)
+		stored.Recalled = reloadRanges(t, &c.Recalled)
+		if former := c.Membership; former != nil {
+			stored.Membership = &badge.Membership{Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll)}
 		}
-		stored.Recalled = recalled.RangeSet
 		again.Conversations[id] = &stored
 	}
 	return again
 }
 
-// Describe returns the state of a user as text.
-func Describe(u *badge.User) string {
-	s := foldtest.State{Total: u.Total, Mentions: u.Mentions, Categories: u.Categories.ByName()}
+// reloadRoom returns the row of a room as it comes back from the tables.
+func reloadRoom(t T, r *badge.Room) *badge.Room {
+	t.Helper()
+	again := *r
+	again.Closed, again.Marks, again.Touched, again.StoredChanges, again.ChangedAt = nil, nil, false, r.Changes, 0
+	again.Open = *reloadChunk(t, &r.Open)
+	return &again
+}
+
+func reloadChunk(t T, c *badge.Chunk) *badge.Chunk {
+	t.Helper()
+	return &badge.Chunk{Bound: c.Bound, Live: reloadRanges(t, &c.Live), All: reloadRanges(t, &c.All), Recalled: reloadRanges(t, &c.Recalled), Stored: true}
+}
+
+func reloadSet(t T, s *badge.BoundedSet) badge.BoundedSet {
+	t.Helper()
+	again, err := badge.DecodeSet([]byte(s.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+func reloadRanges(t T, s *badge.RangeSet) badge.RangeSet {
+	t.Helper()
+	again, err := badge.DecodeSet([]byte(s.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again.RangeSet
+}
+
+// Describe returns the state of a user without memberships as text.
+func Describe(u *badge.User) string { return DescribeIn(u, nil) }
+
+// DescribeIn returns the state of a user as text. The rooms have all closed chunks.
+func DescribeIn(u *badge.User, rooms map[string]*badge.Room) string {
+	sums := u.Sums(rooms)
+	s := foldtest.State{Total: sums.Total, Mentions: sums.Mentions, Categories: sums.Categories.ByName()}
 	for _, c := range u.Conversations {
 		v := c.View()
+		if c.Member() {
+			v = c.ViewIn(rooms[c.ID])
+		}
 		s.Conversations = append(s.Conversations, foldtest.ConversationState{
 			ID: c.ID, Unread: v.Unread, First: v.FirstUnread, Mentions: v.Mentions, Read: v.ReadSeq, Last: v.LastSeq,
 			Level: v.Level, Category: v.Category, Marked: v.Marked, Left: v.Left,

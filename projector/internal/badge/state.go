@@ -1,0 +1,237 @@
+package badge
+
+import "github.com/badged/badged/events"
+
+// State is what events are folded into: the users and rooms of a partition, as far
+// as the events need them.
+type State struct {
+	Users map[string]*User
+	// Rooms is nil if the partition has no rooms.
+	Rooms map[string]*Room
+}
+
+// Room returns the state of a room, a new one if there is none.
+func (s *State) Room(id string) *Room {
+	r, ok := s.Rooms[id]
+	if !ok {
+		r = NewRoom(id)
+		s.Rooms[r.ID] = r
+	}
+	return r
+}
+
+// Refused returns the users of e who are members of the room that e takes for an
+// ordinary conversation. Folding e for them would contradict the room.
+func (s *State) Refused(e *events.Event) (members []string) {
+	if s.Rooms == nil { // there are no rooms
+		return nil
+	}
+	switch e.Type {
+	case events.MessageDelivered, events.MessageRecalled, events.ConversationLeft:
+	default:
+		return nil
+	}
+	for _, id := range e.Data.UserIDs {
+		if c, ok := s.Users[id].Conversations[e.Data.ConversationID]; ok && c.Member() {
+			members = append(members, id)
+		}
+	}
+	return members
+}
+
+// Fold folds e, whose users and rooms s has. None of the users may be refused.
+func (s *State) Fold(e *events.Event) {
+	switch e.Type {
+	case events.RoomPosted:
+		s.post(e)
+		return
+	case events.RoomRecalled:
+		s.recall(e)
+		return
+	}
+	var mentioned map[string]struct{}
+	if len(e.Data.MentionedUserIDs) > 0 {
+		mentioned = make(map[string]struct{}, len(e.Data.MentionedUserIDs))
+		for _, id := range e.Data.MentionedUserIDs {
+			mentioned[id] = struct{}{}
+		}
+	}
+	for _, id := range e.Data.UserIDs {
+		_, m := mentioned[id]
+		if u := s.Users[id]; u.Apply(e, m, s) && u.ChangedAt == 0 {
+			u.ChangedAt = e.AppendedAt.UnixMicro()
+		}
+	}
+}
+
+// post adds a message to its room. The members it names by name or as the sender
+// are the only ones whose memberships change.
+func (s *State) post(e *events.Event) {
+	d := &e.Data
+	r := s.Room(d.ConversationID)
+	c := r.chunk(d.Seq)
+	category := d.Category
+	if category == "" {
+		category = events.DefaultCategory
+	}
+	visible := false
+	if d.Seq > r.LastSeq || d.Seq == r.LastSeq && category > r.Category {
+		r.LastSeq, r.Category, visible = d.Seq, category, true
+	}
+	if hour := HourOf(e.AppendedAt); hour > r.DeliveredHour {
+		r.DeliveredHour, r.Touched = hour, true
+	}
+	live := !c.Recalled.Contains(d.Seq)
+	added := live && c.Live.Add(d.Seq)
+	addedAll := live && d.MentionsAll && c.All.Add(d.Seq)
+	if added || addedAll {
+		visible = true
+		r.moved(c, one(added), one(addedAll))
+	}
+	if visible {
+		r.changed(e.AppendedAt)
+	}
+	if live {
+		p := post{s, r, d.Seq, c.All.Contains(d.Seq), visible, e.AppendedAt.UnixMicro()}
+		if addedAll {
+			p.mentionsAll()
+		}
+		if d.SenderID != "" {
+			p.sender(d.SenderID)
+		}
+		for _, id := range d.MentionedUserIDs {
+			p.mentions(id)
+		}
+	}
+	r.split(c)
+}
+
+// one returns 1 if something holds, else 0.
+func one(holds bool) int64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
+
+// post is a live message on its way into the memberships of those that it names.
+type post struct {
+	state *State
+	room  *Room
+	seq   int64
+	// all is set if it mentions everybody.
+	all bool
+	// visible is set if it has changed the room, and so the versions of all members.
+	visible bool
+	// at is when it was appended, in microseconds since 1970.
+	at int64
+}
+
+// member returns the membership of a user, if the user is a member and has not
+// read the message.
+func (p *post) member(id string) (*User, *Conversation) {
+	u, ok := p.state.Users[id]
+	if !ok {
+		return nil, nil
+	}
+	c, ok := u.Conversations[p.room.ID]
+	if !ok || !c.Member() || p.seq <= c.ReadSeq {
+		return nil, nil
+	}
+	return u, c
+}
+
+// changed follows a change of a membership. The version rises only once for a
+// message: that of a member who sees the room change has risen.
+func (p *post) changed(u *User, c *Conversation) {
+	u.touch(c)
+	if !p.visible {
+		u.raise(c)
+	}
+	if u.ChangedAt == 0 {
+		u.ChangedAt = p.at
+	}
+}
+
+// sender keeps the message from counting for its sender.
+func (p *post) sender(id string) {
+	u, c := p.member(id)
+	if c == nil {
+		return
+	}
+	m := p.room.mark(p.seq, id)
+	switch {
+	case m == nil:
+		p.room.AddMark(p.seq, u.ID, Mark{Own: true, Touched: true})
+	case m.Own:
+		return
+	default:
+		c.Mentions.Remove(p.seq)
+		m.Own, m.Touched = true, true
+	}
+	c.Membership.Own.Add(p.seq)
+	if p.all {
+		c.Membership.OwnAll.Add(p.seq)
+	}
+	p.changed(u, c)
+}
+
+// mentions counts a mention by name.
+func (p *post) mentions(id string) {
+	u, c := p.member(id)
+	if c == nil || p.all || p.room.mark(p.seq, id) != nil {
+		return
+	}
+	p.room.AddMark(p.seq, u.ID, Mark{Touched: true})
+	c.Mentions.Add(p.seq)
+	p.changed(u, c)
+}
+
+// mentionsAll follows the message having become one that mentions everybody, which
+// the room counts.
+func (p *post) mentionsAll() {
+	for id, m := range p.room.Marks[p.seq] {
+		u, c := p.member(id)
+		if c == nil || m.Gone {
+			continue
+		}
+		if m.Own {
+			c.Membership.OwnAll.Add(p.seq)
+		} else {
+			c.Mentions.Remove(p.seq)
+			m.Gone = true
+		}
+		p.changed(u, c)
+	}
+}
+
+// recall takes a message out of its room and keeps it out.
+func (s *State) recall(e *events.Event) {
+	seq := e.Data.Seq
+	r := s.Room(e.Data.ConversationID)
+	c := r.chunk(seq)
+	if !c.Recalled.Add(seq) {
+		return
+	}
+	live, all := c.Live.Remove(seq), c.All.Remove(seq)
+	r.moved(c, -one(live), -one(all))
+	if live {
+		r.changed(e.AppendedAt)
+	}
+	p := post{s, r, seq, all, true, e.AppendedAt.UnixMicro()}
+	for id, m := range r.Marks[seq] {
+		if u, member := p.member(id); member != nil && !m.Gone {
+			if m.Own {
+				member.Membership.Own.Remove(seq)
+				if all {
+					member.Membership.OwnAll.Remove(seq)
+				}
+			} else {
+				member.Mentions.Remove(seq)
+			}
+			p.changed(u, member)
+		}
+		m.Gone = true
+	}
+	r.split(c)
+}

@@ -1,0 +1,140 @@
+package store
+
+import (
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// Missing are the rows that a batch may touch and that are not cached.
+type Missing struct {
+	Users                        []string
+	PairUsers, PairConversations []string
+	// ReadAll are the users that need every conversation with something to read, and
+	// if InRooms is set every membership.
+	ReadAll []string
+	InRooms bool
+	// Rooms are rooms, or conversations that may be rooms.
+	Rooms []string
+	// Messages of rooms, each with its room, that may have been posted before: they
+	// need their closed chunk, their marks, and the marked members.
+	MessageRooms []string
+	MessageSeqs  []int64
+}
+
+// StateOf returns what items are folded into, cached or new, and the rows that are
+// missing. rooms reports whether the partition has rooms.
+func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
+	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
+	for i := 0; !p.rooms && i < len(items); i++ {
+		p.rooms = ofRooms(&items[i])
+	}
+	if p.rooms {
+		p.state.Rooms, p.asked = map[string]*badge.Room{}, map[string]struct{}{}
+	}
+	for i := range items {
+		p.add(&items[i])
+	}
+	p.missing.InRooms = p.rooms
+	return p.state, p.missing
+}
+
+// preparation collects what the items of a batch need.
+type preparation struct {
+	cache   *Cache
+	state   *badge.State
+	missing Missing
+	rooms   bool
+	// readers are the users of ReadAll, asked the rooms of Missing.Rooms.
+	readers, asked map[string]struct{}
+}
+
+// ofRooms reports whether an event is of a type that only rooms have.
+func ofRooms(it *Item) bool {
+	return it.toRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft
+}
+
+func (p *preparation) add(it *Item) {
+	d := &it.Event.Data
+	for _, id := range it.named() {
+		u, ok := p.state.Users[id]
+		if !ok {
+			if u = p.cache.User(id); u == nil {
+				u = badge.NewUser(id)
+				p.missing.Users = append(p.missing.Users, id)
+			}
+			p.state.Users[id] = u
+		}
+		if it.Event.Type == events.UserReadAll {
+			if u.Complete {
+				p.needRooms(u)
+				continue
+			}
+			if _, ok := p.readers[id]; !ok {
+				if p.readers == nil {
+					p.readers = map[string]struct{}{}
+				}
+				p.readers[id] = struct{}{}
+				p.missing.ReadAll = append(p.missing.ReadAll, id)
+			}
+			continue
+		}
+		conversation, ok := u.Conversations[d.ConversationID]
+		if !ok {
+			conversation = u.Conversation(d.ConversationID)
+		}
+		if !ok && !u.Complete {
+			p.missing.PairUsers = append(p.missing.PairUsers, id)
+			p.missing.PairConversations = append(p.missing.PairConversations, d.ConversationID)
+		}
+		if p.rooms && (!ok && !u.Complete || conversation.Member()) {
+			p.mayNeedRoom(it)
+		}
+	}
+	switch it.Event.Type {
+	case events.RoomPosted, events.RoomRecalled:
+		p.needRoom(d.ConversationID)
+		if r := p.state.Rooms[d.ConversationID]; r == nil || mayHave(r, d.Seq) {
+			p.missing.MessageRooms = append(p.missing.MessageRooms, d.ConversationID)
+			p.missing.MessageSeqs = append(p.missing.MessageSeqs, d.Seq)
+		}
+	case events.RoomJoined, events.RoomLeft:
+		p.needRoom(d.ConversationID)
+	}
+}
+
+// mayHave reports whether a cached room may have a message already.
+func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Live.Contains(seq) }
+
+// mayNeedRoom asks for the room of an event on a conversation of a user that may be
+// a membership. Events that are refused for members need none.
+func (p *preparation) mayNeedRoom(it *Item) {
+	switch it.Event.Type {
+	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationLevelSet:
+		p.needRoom(it.Event.Data.ConversationID)
+	}
+}
+
+// needRooms makes the rooms of the cached memberships of a user be in the state.
+func (p *preparation) needRooms(u *badge.User) {
+	for _, c := range u.Conversations {
+		if c.Member() {
+			p.needRoom(c.ID)
+		}
+	}
+}
+
+// needRoom makes a room be in the state if there is one.
+func (p *preparation) needRoom(id string) {
+	if _, ok := p.state.Rooms[id]; ok {
+		return
+	}
+	if _, ok := p.asked[id]; ok {
+		return
+	}
+	if r := p.cache.Room(id); r != nil {
+		p.state.Rooms[id] = r
+		return
+	}
+	p.asked[id] = struct{}{}
+	p.missing.Rooms = append(p.missing.Rooms, id)
+}

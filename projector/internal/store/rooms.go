@@ -1,0 +1,192 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// roomsSQL are the statements on rooms of a partition.
+type roomsSQL struct {
+	load, loadOfReaders, loadMemberships           string
+	loadChunks, loadMarks, loadMarked, loadMarkers string
+	mark, unmark                                   string
+}
+
+func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
+	fill := strings.NewReplacer(
+		"CONVERSATIONS", fmt.Sprintf("badged.conversations_p%02d%s", t.partition, suffix),
+		"CHUNKS", fmt.Sprintf("badged.room_chunks_p%02d%s", t.partition, suffix),
+		"MARKS", fmt.Sprintf("badged.room_marks_p%02d%s", t.partition, suffix),
+		"PARTITION", fmt.Sprint(t.partition),
+	).Replace
+	get := func(name string) string { return fill(statements.Get(name)) }
+	return roomsSQL{
+		load:            t.Rooms.Read + "\n" + get("rooms by key"),
+		loadOfReaders:   t.Rooms.Read + "\n" + get("rooms of members"),
+		loadMemberships: t.Conversations.Read + "\n" + get("memberships of users"),
+		loadChunks:      t.Chunks.Read + "\n" + get("chunks of messages"),
+		loadMarks:       get("read marks"),
+		loadMarked:      t.Users.Read + "\n" + get("marked users"),
+		loadMarkers:     t.Conversations.Read + "\n" + get("marked memberships"),
+		mark:            get("write marks"),
+		unmark:          get("delete marks"),
+	}
+}
+
+// queueRoomLoads adds to batch the statements that load what is missing of rooms.
+func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cache) {
+	rooms := func(rows pgx.Rows) error { return ScanRooms(rows, s.Rooms) }
+	if len(m.Rooms) > 0 {
+		batch.Queue(t.rooms.load, m.Rooms).Query(rooms)
+	}
+	if len(m.ReadAll) > 0 {
+		batch.Queue(t.rooms.loadMemberships, m.ReadAll).Query(func(rows pgx.Rows) error { return ScanConversations(rows, s.Users) })
+		batch.Queue(t.rooms.loadOfReaders, m.ReadAll).Query(rooms)
+	}
+	if len(m.MessageSeqs) == 0 {
+		return
+	}
+	user := func(id string) *badge.User {
+		u, ok := s.Users[id]
+		if !ok {
+			if u = c.User(id); u == nil {
+				u = badge.NewUser(id)
+			}
+			s.Users[u.ID] = u
+		}
+		return u
+	}
+	batch.Queue(t.rooms.loadChunks, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
+	batch.Queue(t.rooms.loadMarks, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error { return scanMarks(rows, s.Rooms) })
+	batch.Queue(t.rooms.loadMarked, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error {
+		return ScanUsersInto(rows, user, stored)
+	})
+	batch.Queue(t.rooms.loadMarkers, m.MessageRooms, m.MessageSeqs).Query(func(rows pgx.Rows) error {
+		return ScanConversationsInto(rows, user, func(_ *badge.User, c *badge.Conversation) { c.Stored = true })
+	})
+}
+
+// ScanRooms reads rows into rooms, as they are stored.
+func ScanRooms(rows pgx.Rows, rooms map[string]*badge.Room) error {
+	var r RoomRow
+	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
+		room, err := r.room()
+		if err != nil {
+			return err
+		}
+		room.Stored, room.StoredChanges = true, room.Changes
+		rooms[room.ID] = room
+		return nil
+	})
+	return err
+}
+
+// ScanChunks reads rows into rooms, as they are stored. Rooms that are not there are
+// skipped.
+func ScanChunks(rows pgx.Rows, rooms map[string]*badge.Room) error {
+	var r ChunkRow
+	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
+		room := rooms[r.room]
+		if room == nil {
+			return nil
+		}
+		chunk, err := r.chunk()
+		if err != nil {
+			return err
+		}
+		chunk.Stored = true
+		room.AddClosed(chunk)
+		return nil
+	})
+	return err
+}
+
+func scanMarks(rows pgx.Rows, rooms map[string]*badge.Room) error {
+	var id, user string
+	var seq int64
+	var own bool
+	_, err := pgx.ForEachRow(rows, []any{&id, &seq, &user, &own}, func() error {
+		if room := rooms[id]; room != nil {
+			room.AddMark(seq, user, badge.Mark{Own: own})
+		}
+		return nil
+	})
+	return err
+}
+
+// marks are rows of badged.room_marks on their way to a statement.
+type marks struct {
+	rooms []string
+	seqs  []int64
+	users []string
+	own   []bool
+}
+
+func (m *marks) add(room string, seq int64, user string, own bool) {
+	m.rooms, m.seqs, m.users, m.own = append(m.rooms, room), append(m.seqs, seq), append(m.users, user), append(m.own, own)
+}
+
+// markBytes is roughly how many bytes a mark takes on the wire.
+const markBytes = 100
+
+// queueRoomWrites adds to batch the statements that write what changed in rooms, and
+// the marks that go because their users have read. It returns roughly how many
+// bytes they take on the wire.
+func (t *Tables) queueRoomWrites(batch *pgx.Batch, users []*badge.User, rooms map[string]*badge.Room) int {
+	var room RoomRow
+	var chunk ChunkRow
+	var newRooms, knownRooms, newChunks, knownChunks rows
+	var marked, gone marks
+	for _, r := range Sorted(rooms) {
+		if r.Touched || r.Open.Touched {
+			room.Set(r)
+			if r.Stored {
+				knownRooms.add(&room)
+			} else {
+				newRooms.add(&room)
+			}
+		}
+		for _, c := range r.Closed {
+			switch {
+			case !c.Touched:
+			case c.Stored:
+				chunk.Set(r.ID, c)
+				knownChunks.add(&chunk)
+			default:
+				chunk.Set(r.ID, c)
+				newChunks.add(&chunk)
+			}
+		}
+		for seq, byUser := range r.Marks {
+			for user, m := range byUser {
+				if m.Gone {
+					gone.add(r.ID, seq, user, false)
+				} else if m.Touched {
+					marked.add(r.ID, seq, user, m.Own)
+				}
+			}
+		}
+	}
+	for _, u := range users {
+		for _, c := range u.Changed {
+			if c.Member() {
+				for _, seq := range c.Membership.Unmarked {
+					gone.add(c.ID, seq, u.ID, false)
+				}
+			}
+		}
+	}
+	size := newRooms.queue(batch, t.Rooms.insert) + knownRooms.queue(batch, t.Rooms.update) +
+		newChunks.queue(batch, t.Chunks.insert) + knownChunks.queue(batch, t.Chunks.update)
+	if len(marked.seqs) > 0 {
+		batch.Queue(t.rooms.mark, marked.rooms, marked.seqs, marked.users, marked.own)
+	}
+	if len(gone.seqs) > 0 { // after the marks that the same batch made
+		batch.Queue(t.rooms.unmark, gone.rooms, gone.seqs, gone.users)
+	}
+	return size + markBytes*(len(marked.seqs)+len(gone.seqs))
+}

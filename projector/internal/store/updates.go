@@ -1,0 +1,119 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/pubsub"
+)
+
+// Updates are what to publish after a commit: users before rooms, since an update
+// of a member has what the room's does not tell.
+type Updates struct {
+	Users []pubsub.Update
+	Rooms []pubsub.RoomUpdate
+}
+
+// Len returns how many updates there are.
+func (u *Updates) Len() int { return len(u.Users) + len(u.Rooms) }
+
+// ClientUpdates returns what to publish about users and rooms: what changed since
+// their rows were read or written. It skips those without subscribers, as most are:
+// their apps are closed.
+func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition int, epoch string, hasSubscribers func(pubsub.Address) bool) (updates Updates) {
+	public := map[string]*pubsub.Room{}
+	for _, u := range users {
+		if !visible(u) || !hasSubscribers(pubsub.Address{ID: u.ID, Partition: partition}) {
+			continue
+		}
+		update := pubsub.Update{
+			Badge: pubsub.Badge{
+				UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried,
+				// A copy: the user's own changes while this is published.
+				Total: u.Total, Mentions: u.Mentions, Categories: u.Categories.ByName(),
+			},
+			Partition:   partition,
+			BaseVersion: u.Stored + u.StoredCarried,
+			AppendedAt:  u.ChangedAt,
+		}
+		update.Conversations = make([]pubsub.Conversation, 0, len(u.Changed))
+		for _, c := range u.Changed {
+			switch {
+			case c.Member() && rooms[c.ID] != nil:
+				update.Memberships = append(update.Memberships, publicMembership(c, publicRoom(rooms[c.ID], public)))
+			case c.Version > u.Stored:
+				changed := Public(c)
+				changed.Version += u.Carried
+				update.Conversations = append(update.Conversations, changed)
+			}
+		}
+		slices.SortFunc(update.Conversations, func(a, b pubsub.Conversation) int {
+			return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
+		})
+		updates.Users = append(updates.Users, update)
+	}
+	for _, r := range Sorted(rooms) {
+		if r.Changes == r.StoredChanges || !hasSubscribers(pubsub.Address{ID: r.ID, Partition: partition, Room: true}) {
+			continue
+		}
+		updates.Rooms = append(updates.Rooms, pubsub.RoomUpdate{
+			Room: *publicRoom(r, public), Epoch: epoch, Partition: partition, BaseChanges: r.StoredChanges, AppendedAt: r.ChangedAt,
+		})
+	}
+	return updates
+}
+
+// visible reports whether a client of u can see a change. That of a membership may
+// leave the version to the room's.
+func visible(u *badge.User) bool {
+	return u.Version != u.Stored || slices.ContainsFunc(u.Changed, (*badge.Conversation).Member)
+}
+
+// Public returns a conversation that is no membership as clients see it.
+func Public(c *badge.Conversation) pubsub.Conversation {
+	return pubsub.Conversation{
+		ConversationID: c.ID,
+		Unread:         c.Unread.Len(),
+		Mentions:       c.Mentions.Len(),
+		FirstUnreadSeq: c.Unread.Min(),
+		ReadSeq:        c.ReadSeq,
+		LastSeq:        c.LastSeq,
+		Level:          string(c.Level),
+		Category:       c.Category,
+		MarkedUnread:   c.Marked,
+		Left:           c.ShowsLeft(),
+		Version:        c.Version,
+	}
+}
+
+// publicMembership returns a membership as gateways see it.
+func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membership {
+	m := c.Membership
+	return pubsub.Membership{
+		Joined: m.Joined, ReadSeq: c.ReadSeq, Level: string(c.Level), MarkedUnread: c.Marked,
+		Own: publicSeqs(&m.Own.RangeSet), Mentions: c.Mentions.Len() - m.OwnAll.Len(), Room: room,
+	}
+}
+
+// publicRoom returns a room as gateways see it, once for all who share it.
+func publicRoom(r *badge.Room, known map[string]*pubsub.Room) *pubsub.Room {
+	if p, ok := known[r.ID]; ok {
+		return p
+	}
+	p := &pubsub.Room{
+		ConversationID: r.ID, Changes: r.Changes, LastSeq: r.LastSeq, Category: r.Category, Since: r.Since,
+		Live: publicSeqs(&r.Open.Live), All: publicSeqs(&r.Open.All),
+		ClosedLive: r.ClosedLive, ClosedAll: r.ClosedAll, ClosedChanges: r.ClosedChanges,
+	}
+	known[r.ID] = p
+	return p
+}
+
+func publicSeqs(s *badge.RangeSet) pubsub.Seqs {
+	seqs := make(pubsub.Seqs, len(s.Ranges))
+	for i, r := range s.Ranges {
+		seqs[i] = pubsub.SeqRange{First: r.Lo, Last: r.Hi}
+	}
+	return seqs
+}
