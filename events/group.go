@@ -201,18 +201,30 @@ func (c *company) merge(other *company) {
 	c.partitions.addAll(&other.partitions)
 }
 
-// partitionsOf returns the partitions that appending events may touch.
+// partitionsOf returns the partitions that appending events probably touches: a room
+// may have got members in others.
 func (l *Log) partitionsOf(evs []Event) (s partitionSet) {
 	for i := range evs {
-		if isRoom(evs[i].Type) { // the directory of rooms belongs to all partitions
-			for p := range l.partitions {
-				s.add(p)
-			}
-			return s
-		}
-		for _, id := range evs[i].Data.UserIDs {
+		d := &evs[i].Data
+		for _, id := range d.UserIDs {
 			s.add(l.PartitionOf(id))
 		}
+		if len(d.UserIDs) > 0 {
+			continue
+		}
+		known := map[string]partitionSet{}
+		if missing := l.rooms.look(known, []string{d.ConversationID}); len(missing) > 0 {
+			return l.everyPartition()
+		}
+		room := known[d.ConversationID]
+		s.addAll(&room)
+	}
+	return s
+}
+
+func (l *Log) everyPartition() (s partitionSet) {
+	for p := range l.partitions {
+		s.add(p)
 	}
 	return s
 }

@@ -302,7 +302,7 @@ func TestGroupKeepsTheOrderOfAPartition(t *testing.T) {
 	})
 }
 
-// Events about rooms may change the directory of rooms, and run alone.
+// A message to a room that the log does not know may go to every partition.
 func TestGroupOfRooms(t *testing.T) {
 	heldGroup(t, func(l *heldLog, publish func(string, ...int), want func(...string)) {
 		publish("first", 0)

@@ -23,7 +23,7 @@ type Log struct {
 	pool       *pgxpool.Pool
 	partitions int
 	// rooms is used by appends in transactions of their own.
-	rooms *cachedDirectory
+	rooms cachedDirectory
 }
 
 // Open returns the log in the database of pool. It fails with [ErrNotMigrated] if
@@ -41,7 +41,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	}
 	return &Log{
 		pool: pool, partitions: n,
-		rooms: &cachedDirectory{storedDirectory: storedDirectory{queryRow}, rooms: map[string]partitionSet{}},
+		rooms: cachedDirectory{storedDirectory: storedDirectory{queryRow}, rooms: map[string]partitionSet{}},
 	}, nil
 }
 
@@ -139,7 +139,7 @@ type Rows struct {
 // record what the others are based on. It reads the database if evs name rooms that
 // no recent call has. Errors are those of [Log.Append].
 func (l *Log) Rows(ctx context.Context, evs ...Event) ([]Rows, error) {
-	inserts, changes, err := l.prepare(ctx, l.rooms, evs, true)
+	inserts, changes, err := l.prepare(ctx, &l.rooms, evs, true)
 	if err != nil {
 		return nil, err
 	}
@@ -312,8 +312,8 @@ func (enc *encoder) encode(e *Event) error {
 		}
 		data := e.Data
 		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
-		if e.Type == RoomJoined && data.UpToSeq == 0 {
-			data.UpToSeq = enc.routes[data.ConversationID].upTo(p)
+		if e.Type == RoomJoined {
+			data.UpToSeq = enc.routes[data.ConversationID].upTo(p, data.UpToSeq)
 		}
 		if err := enc.add(p, e, &data, key, metadata); err != nil {
 			return err
@@ -327,9 +327,7 @@ func (enc *encoder) encode(e *Event) error {
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
 	r := enc.routes[e.Data.ConversationID]
 	partitions := r.known
-	for p := range r.joined.all() {
-		partitions.add(p)
-	}
+	partitions.addAll(&r.joined)
 	data := e.Data
 	var mentioned [][]string
 	if len(data.MentionedUserIDs) > 0 {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -96,15 +97,15 @@ func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, e
 	return all, nil
 }
 
-// upTo returns what a join without up_to_seq has read in a partition, 0 for what the
-// partition has of the room. A partition that is new to the room has nothing of it:
-// there the first join says what the last message is.
-func (r *route) upTo(partition int) int64 {
+// upTo returns up_to_seq of a join in a partition, where it is given or 0. A
+// partition that is new to the room has nothing of it: there the first join says
+// what the last message is.
+func (r *route) upTo(partition int, given int64) int64 {
 	if !r.first.has(partition) {
-		return 0
+		return given
 	}
 	r.first.remove(partition)
-	return r.lastSeq
+	return cmp.Or(given, r.lastSeq)
 }
 
 // changes returns what a transaction with these routes must check and write, nil for

@@ -82,6 +82,10 @@ var appenders = []struct {
 			return err
 		})
 	}},
+	{"badged.publish_batch", func(t *testing.T, _ *events.Log, pool *pgxpool.Pool, evs ...events.Event) error {
+		_, err := call(t.Context(), pool, publishBatchSQL, encode(t, evs))
+		return err
+	}},
 }
 
 func eachAppender(t *testing.T, test func(t *testing.T, pool *pgxpool.Pool, add func(evs ...events.Event))) {
@@ -282,6 +286,10 @@ func TestNoMessageMissesAMember(t *testing.T) {
 				_, err := events.Publish(t.Context(), tx, e)
 				return err
 			})
+		},
+		func(_ *events.Log, e events.Event) error {
+			_, err := call(t.Context(), pool, publishSQL, encode(t, e))
+			return err
 		},
 		func(log *events.Log, e events.Event) error { // of another process
 			_, err := log.Append(t.Context(), e, delivered("with "+e.ID, u0, u1))

@@ -81,6 +81,46 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
         ELSE jsonb_set(event, '{data,user_ids}', users)
     END;
 
+-- Adds to the directory of rooms the partitions that are new to a room in a JSON
+-- array of events. There the first join says what the last message of the room is.
+-- Returns these by the number of the event, from 1 on, and partition; null for none.
+-- +goose StatementBegin
+CREATE FUNCTION badged.join_rooms(events jsonb, partitions integer) RETURNS jsonb
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    last_seqs jsonb;
+BEGIN
+    WITH first AS MATERIALIZED (
+        SELECT room, p, min(i)::integer AS i
+        FROM (
+            SELECT i, e #>> '{data,conversation_id}' AS room, badged.partition_of(u, partitions) AS p
+            FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i),
+                jsonb_array_elements_text(CASE e ->> 'type' WHEN 'room.joined' THEN e #> '{data,user_ids}' END) AS u
+        ) AS joined
+        GROUP BY room, p
+        HAVING NOT EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room AND known.partition_id = p)
+    ),
+    added AS (
+        INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT room, p FROM first
+    ),
+    last AS MATERIALIZED (
+        SELECT conversation_id AS room, max(last_seq) AS seq
+        FROM badged.rooms WHERE conversation_id = ANY (SELECT room FROM first)
+        GROUP BY conversation_id
+    ),
+    by_event AS (
+        SELECT i, jsonb_object_agg(p, seq) AS by_partition
+        FROM first JOIN last USING (room)
+        WHERE NOT events -> (i - 1) -> 'data' ? 'up_to_seq'
+        GROUP BY i
+    )
+    SELECT jsonb_object_agg(i, by_partition) INTO last_seqs FROM by_event;
+    RETURN last_seqs;
+END
+$$;
+-- +goose StatementEnd
+
 -- Two functions with an INSERT for each partition: plpgsql keeps the plans of static
 -- statements, while EXECUTE plans anew each time. Rows go to the table of the whole
 -- log, whose last range changes.
@@ -207,10 +247,14 @@ DECLARE
     most_bytes  CONSTANT integer := 1024 * 1024;
     partitions  CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
     now         CONSTANT jsonb   := badged.time_now();
+    up_to       jsonb;   -- of first joins, see join_rooms
     share       record;
     begins      integer; -- the first event of the row
     size        integer; -- of the row, with the brackets
 BEGIN
+    IF events @> '[{"type": "room.joined"}]' THEN
+        up_to := badged.join_rooms(events, partitions);
+    END IF;
     FOR share IN
         WITH event AS MATERIALIZED (
             SELECT i::integer AS i, CASE WHEN e ? 'time' THEN e ELSE e || now END AS e, e -> 'data' -> 'user_ids' AS users, e -> 'data' -> 'mentioned_user_ids' AS mentions
@@ -228,6 +272,16 @@ BEGIN
                 ) AS hashed
             ) AS placed
             GROUP BY i, p
+            UNION ALL
+            -- Messages to rooms.
+            SELECT i, p, NULL, (
+                SELECT to_jsonb(array_agg(id))
+                FROM jsonb_array_elements_text(mentions) AS id
+                WHERE badged.partition_of(id, partitions) = p
+            )
+            FROM event
+            CROSS JOIN LATERAL (SELECT DISTINCT partition_id FROM badged.room_partitions WHERE conversation_id = e #>> '{data,conversation_id}') AS known (p)
+            WHERE users IS NULL
         )
         SELECT p::integer AS partition,
             array_agg(i) AS numbers,
@@ -235,9 +289,14 @@ BEGIN
             array_agg(octet_length(payload) + 1) AS sizes,
             sum(octet_length(payload) + 1) AS bytes
         FROM (
-            SELECT i, p, CASE WHEN named.users = event.users THEN e ELSE badged.event_share(e, named.users, named.mentions) END::text AS payload
-            FROM named
-            JOIN event USING (i)
+            SELECT i, p, CASE WHEN up_to IS NULL THEN whole ELSE coalesce(jsonb_set(whole, '{data,up_to_seq}', up_to #> ARRAY[i::text, p::text]), whole) END::text AS payload
+            FROM (
+                SELECT i, p,
+                    CASE WHEN named.users = event.users OR event.users IS NULL AND event.mentions IS NULL THEN e
+                    ELSE badged.event_share(e, named.users, named.mentions) END AS whole
+                FROM named
+                JOIN event USING (i)
+            ) AS part
             -- Sorted once here, rather than for each aggregate.
             ORDER BY p, i
         ) AS share
@@ -280,7 +339,7 @@ BEGIN
         data := event -> 'data';
     END IF;
     -- So it has few users.
-    IF pg_column_size(data) <= 512 THEN
+    IF pg_column_size(data) <= 512 AND NOT starts_with(event ->> 'type', 'room.') THEN
         IF NOT event ? 'time' THEN
             event := event || badged.time_now();
         END IF;
