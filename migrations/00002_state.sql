@@ -102,10 +102,10 @@ CREATE INDEX conversations_members ON badged.conversations (conversation_id, use
 -- Returns how many messages of a set are at or below a seq. Postgres inlines it.
 CREATE FUNCTION badged.rank(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    -- At 0, before its first range, only the last operand is not null.
     RETURN coalesce(
-        before[width_bucket(seq, starts)]
-        + least(seq - starts[width_bucket(seq, starts)] + 1,
-                before[width_bucket(seq, starts) + 1] - before[width_bucket(seq, starts)]),
+        least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,
+              before[width_bucket(seq, starts) + 1]),
         0);
 
 -- Returns how many messages of a set are above a seq.
@@ -199,6 +199,64 @@ CREATE FUNCTION badged.room_last_seqs(rooms text[]) RETURNS jsonb
             GROUP BY r.conversation_id
         ) AS last
     );
+
+-- What SQL readers use: the numbers that clients see, whatever the kind of a
+-- conversation. A condition on partition_id = badged.partition_of(user_id) saves
+-- looking into the other partitions.
+
+-- The conversations of users, without those that a user has left.
+CREATE VIEW badged.unread AS
+SELECT c.partition_id, c.user_id, c.conversation_id, n.unread, n.mentions,
+    -- To the total.
+    CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN n.mentions ELSE greatest(n.unread, c.marked_unread::integer) END AS adds,
+    c.read_seq, coalesce(r.last_seq, c.last_seq) AS last_seq, c.level, coalesce(r.category, c.category) AS category, c.marked_unread,
+    c.joined IS NOT NULL AS is_room
+FROM badged.conversations AS c
+LEFT JOIN badged.rooms AS r ON r.partition_id = c.partition_id AND r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
+CROSS JOIN LATERAL (
+    -- In the closed chunks above the read position; all but the first of them count
+    -- in full.
+    SELECT coalesce(sum(badged.above(c.read_seq, k.live_starts, k.live_before)), 0)::bigint AS live,
+        coalesce(sum(badged.above(c.read_seq, k.all_starts, k.all_before)), 0)::bigint AS mentions_all
+    FROM badged.room_chunks AS k
+    WHERE k.partition_id = c.partition_id AND k.conversation_id = CASE WHEN c.read_seq < r.since THEN c.conversation_id END AND k.bound > c.read_seq
+) AS closed
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN c.joined IS NULL THEN c.unread
+            ELSE greatest(0, badged.above(c.read_seq, r.live_starts, r.live_before) + closed.live - c.unread) END AS unread,
+        CASE WHEN c.joined IS NULL THEN c.mentions
+            ELSE greatest(0, badged.above(c.read_seq, r.all_starts, r.all_before) + closed.mentions_all + c.mentions) END AS mentions
+) AS n
+WHERE (c.left_seq IS NULL OR c.left_seq < c.last_seq) AND c.version > 0;
+
+-- The badges of users.
+CREATE VIEW badged.badges AS
+SELECT u.partition_id, u.user_id, p.epoch,
+    u.version + coalesce(u.carried, 0) + coalesce(m.changes, 0) AS version,
+    u.total + coalesce(m.total, 0) AS total,
+    u.mentions + coalesce(m.mentions, 0) AS mentions,
+    CASE WHEN m.changes IS NULL THEN u.categories ELSE (
+        SELECT coalesce(jsonb_object_agg(category, adds), '{}')
+        FROM (
+            SELECT category, sum(adds)::bigint AS adds
+            FROM (
+                SELECT key AS category, value::bigint AS adds FROM jsonb_each_text(u.categories)
+                UNION ALL
+                SELECT c.category, c.adds FROM badged.unread AS c WHERE c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.is_room
+            ) AS parts
+            GROUP BY category HAVING sum(adds) <> 0
+        ) AS totals
+    ) END AS categories
+FROM badged.users AS u
+JOIN badged.partitions AS p USING (partition_id)
+CROSS JOIN LATERAL (
+    SELECT sum(r.changes - c.joined)::bigint AS changes, sum(n.adds)::bigint AS total,
+        (sum(n.mentions) FILTER (WHERE n.level <> 'none'))::bigint AS mentions
+    FROM badged.conversations AS c
+    JOIN badged.rooms AS r USING (partition_id, conversation_id)
+    JOIN badged.unread AS n USING (partition_id, user_id, conversation_id)
+    WHERE c.partition_id = u.partition_id AND c.user_id = u.user_id AND c.joined IS NOT NULL
+) AS m;
 
 -- Conversations of a category that were last delivered to before swept_hour have
 -- been examined, and expired if unread. Without a row none has.

@@ -330,6 +330,7 @@ CREATE TABLE badged.granted_roles (
 );
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
--- They reveal nothing, and every role that appends, opens the log or folds calls them.
-GRANT EXECUTE ON FUNCTION badged.log_era(), badged.log_needs_repair(), badged.refuse_batch(text),
+-- They reveal nothing, and every role that appends, opens the log, folds or reads
+-- badges calls them.
+GRANT EXECUTE ON FUNCTION badged.rank(bigint, bigint[], bigint[]), badged.above(bigint, bigint[], bigint[]), badged.log_era(), badged.log_needs_repair(), badged.refuse_batch(text),
     badged.refuse_missing(bigint, bigint), badged.pending_at(xid8, pg_snapshot, xid8, xid8[]) TO PUBLIC;

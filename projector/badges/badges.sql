@@ -1,82 +1,255 @@
--- Reads of badges, each in one statement and so in one snapshot.
+-- Reads of badges, each in one statement and so in one snapshot. pNN stands for a
+-- partition; reads of many partitions leave it out.
+--
+-- Most users have no memberships of rooms. The first statement about a user tells
+-- whether there are any, and only then does one that knows rooms follow, and its
+-- answer counts: beginning to execute it takes longer than the first in all.
+--
+-- k is a user, u the row of the user, c a row of badged.conversations, and r the
+-- room of a membership.
 
 -- name: badge
-p.epoch, coalesce(u.version, 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}')
+p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}')
 
--- name: has left
--- True of conversations that are hidden from every list.
-(left_seq IS NOT NULL AND left_seq >= last_seq)
+-- name: is member
+EXISTS (
+    SELECT FROM badged.conversations_pNN AS c
+    WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
+) AS is_member
 
--- name: is anything
--- True of conversations that differ from a new one.
-(last_seq > 0 OR read_seq > 0 OR marked_unread OR level <> 'all')
+-- name: closed
+-- What the closed chunks of the room have above the read position: messages, and
+-- those of them that mention everybody.
+SELECT ARRAY[
+    above.live - badged.rank(c.read_seq, k.live_starts, k.live_before),
+    above.mentions_all - badged.rank(c.read_seq, k.all_starts, k.all_before)
+]
+FROM (
+    SELECT sum(live)::bigint AS live, sum(mentions_all)::bigint AS mentions_all, min(bound) AS bound
+    FROM badged.room_chunks_pNN
+    WHERE partition_id = c.partition_id AND conversation_id = c.conversation_id AND bound > c.read_seq
+) AS above
+JOIN badged.room_chunks_pNN AS k
+  ON k.partition_id = c.partition_id AND k.conversation_id = c.conversation_id AND k.bound = above.bound
 
--- name: shows anything
--- True of conversations that a client must know: they have something unread or
--- a level other than the default.
-((unread > 0 OR marked_unread OR level <> 'all') AND NOT {has left})
+-- name: unread
+CASE WHEN c.joined IS NULL THEN c.unread ELSE greatest(0,
+    badged.above(c.read_seq, r.live_starts, r.live_before) - c.unread
+    + CASE WHEN c.read_seq < r.since THEN ({closed})[1] ELSE 0 END) END
 
--- name: conversation
--- Of the unread set, what badge.FirstOf needs.
-conversation_id, unread, mentions, substr(unread_set, 1, 64), read_seq, last_seq,
-    level::text, category, marked_unread,
-    {has left} AND {is anything} AS has_left, version
+-- name: mentions
+CASE WHEN c.joined IS NULL THEN c.mentions ELSE greatest(0,
+    badged.above(c.read_seq, r.all_starts, r.all_before) + c.mentions
+    + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
+
+-- name: memberships
+badged.conversations_pNN AS c
+JOIN badged.rooms_pNN AS r ON r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id
+WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
+
+-- name: sums
+-- What the memberships add to the badge; an element for each of them is what it adds
+-- to the total and to its category.
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.changes - c.joined), 0)::bigint AS changes,
+        coalesce(sum({mentions}) FILTER (WHERE c.level <> 'none'), 0)::bigint AS mentions,
+        array_agg(r.category) AS categories,
+        array_agg(CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN {mentions} ELSE greatest({unread}, c.marked_unread::integer) END) AS adds
+    FROM {memberships}
+) AS m
+
+-- name: badge of a member
+p.epoch, coalesce(u.version + coalesce(u.carried, 0) + m.changes, 0), coalesce(u.total, 0), coalesce(u.mentions, 0) + m.mentions,
+    coalesce(u.categories::text, '{}'), coalesce(m.categories, '{}'), coalesce(m.adds, '{}')
+
+-- name: user
+FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
+JOIN badged.partitions AS p USING (partition_id)
+LEFT JOIN badged.users_pNN AS u USING (user_id)
 
 -- name: read a badge
-SELECT {badge}
-FROM badged.partitions AS p LEFT JOIN badged.users_pNN AS u ON u.user_id = $1
-WHERE p.partition_id = $2
+SELECT {badge}, {is member}
+{user}
+
+-- name: read the badge of a member
+SELECT {badge of a member}
+{user} {sums}
 
 -- name: users by partition
 FROM unnest($1::text[], $2::smallint[]) WITH ORDINALITY AS k (user_id, partition_id, ord)
 JOIN badged.partitions AS p USING (partition_id)
 LEFT JOIN badged.users AS u ON u.partition_id = k.partition_id AND u.user_id = k.user_id
-ORDER BY k.ord
 
 -- name: read badges
-SELECT k.user_id, {badge}
+SELECT {badge}, {is member}
 {users by partition}
+ORDER BY k.ord
 
 -- name: read versions
-SELECT k.user_id, p.epoch, coalesce(u.version, 0), coalesce(u.total, 0), coalesce(u.mentions, 0)
+-- Without the totals by category.
+SELECT p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), '{}', {is member}
 {users by partition}
+ORDER BY k.ord
 
--- name: read states
--- MOST stands for a number: with a parameter, a generic plan would expect to
--- read a tenth of the conversations.
-SELECT k.ord, w.whole, {badge}, c.*
-FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)
+-- name: read the badges of members
+SELECT {badge of a member}
+{users by partition} {sums}
+ORDER BY k.ord
+
+-- name: has left
+-- True of conversations that are hidden from every list.
+(c.left_seq IS NOT NULL AND c.left_seq >= c.last_seq)
+
+-- name: is anything
+-- True of conversations that differ from a new one.
+(c.last_seq > 0 OR c.read_seq > 0 OR c.marked_unread OR c.level <> 'all' OR c.joined IS NOT NULL)
+
+-- name: shows anything
+-- True of conversations that a client must know: they have something unread or
+-- a level other than the default.
+((c.unread > 0 OR c.marked_unread OR c.level <> 'all') AND NOT {has left})
+
+-- name: conversation
+-- Of the unread set, what badge.FirstOf needs.
+c.conversation_id, c.unread, c.mentions, substr(c.unread_set, 1, 64), c.read_seq, c.last_seq,
+    c.level::text, c.category, c.marked_unread, {has left} AND {is anything}, c.version
+
+-- name: held states
+unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)
 JOIN badged.partitions AS p ON p.partition_id = $4
 LEFT JOIN badged.users_pNN AS u ON u.user_id = k.user_id
-CROSS JOIN LATERAL (SELECT k.epoch <> p.epoch OR k.version > coalesce(u.version, 0) AS whole) AS w
+
+-- name: read states
+-- Without the conversations of members. MOST stands for a number: with a parameter, a
+-- generic plan would expect to read a tenth of the conversations.
+SELECT k.ord, w.is_member, w.whole, coalesce(u.carried, 0), {badge}, c.*
+FROM {held states}
+CROSS JOIN LATERAL (
+    SELECT k.epoch <> p.epoch OR k.version > coalesce(u.version + coalesce(u.carried, 0), 0) AS whole,
+        EXISTS (SELECT FROM badged.conversations_pNN AS c WHERE c.user_id = k.user_id AND c.joined IS NOT NULL) AS is_member
+    OFFSET 0
+) AS w
 LEFT JOIN LATERAL (
     SELECT {conversation}
-    FROM badged.conversations_pNN
-    WHERE user_id = k.user_id AND CASE WHEN w.whole THEN {shows anything} ELSE version > k.version END
-    ORDER BY version DESC, conversation_id
+    FROM badged.conversations_pNN AS c
+    WHERE NOT w.is_member AND c.user_id = k.user_id
+      AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > greatest(k.version - coalesce(u.carried, 0), 0) END
+    ORDER BY c.version DESC, c.conversation_id
     LIMIT MOST
 ) AS c ON true
 ORDER BY k.ord, c.version DESC, c.conversation_id
 
+-- name: closed ranges
+-- The first ranges above the read position in closed chunks, as starts and sizes: one
+-- more than the user's own messages can fill.
+SELECT ARRAY[array_agg(f.start), array_agg(f.size)]
+FROM (
+    SELECT f.start, k.live_before[f.i + 1] - k.live_before[f.i] AS size
+    FROM badged.room_chunks_pNN AS k CROSS JOIN LATERAL unnest(k.live_starts) WITH ORDINALITY AS f (start, i)
+    WHERE k.conversation_id = c.conversation_id AND k.bound > c.read_seq
+      AND f.start + (k.live_before[f.i + 1] - k.live_before[f.i]) > c.read_seq + 1
+    ORDER BY k.bound, f.i
+    LIMIT c.unread + 1
+) AS f
+
+-- name: membership
+-- What gives its numbers, together with the room.
+ROW(c.conversation_id, c.version, c.joined, c.read_seq, c.level::text, c.marked_unread, c.mentions, c.own_set,
+    CASE WHEN c.read_seq < r.since THEN ({closed}) END, CASE WHEN c.read_seq < r.since THEN ({closed ranges}) END)
+
+-- name: room
+ROW(r.conversation_id, r.changes, r.last_seq, r.category, r.since, r.live_starts, r.live_before, r.all_starts, r.all_before,
+    r.closed_live, r.closed_all, r.closed_changes)
+
+-- name: read the states of members
+-- Rows of four kinds: users, their memberships, those of their other conversations
+-- that they are told, and the rooms of the memberships, each once.
+WITH m AS MATERIALIZED (
+    SELECT k.ord, c.conversation_id, r.changes - c.joined AS changes, {membership} AS fields
+    FROM unnest($1::text[]) WITH ORDINALITY AS k (user_id, ord)
+    JOIN badged.conversations_pNN AS c ON c.user_id = k.user_id AND c.joined IS NOT NULL
+    JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id
+), s AS MATERIALIZED (
+    SELECT ord, sum(changes)::bigint AS changes FROM m GROUP BY ord
+), w AS MATERIALIZED (
+    SELECT k.ord, k.user_id, w.whole, greatest(k.version - w.ahead, 0) AS since, ROW(w.whole, coalesce(u.carried, 0), w.ahead, {badge}) AS fields
+    FROM {held states}
+    LEFT JOIN s ON s.ord = k.ord
+    CROSS JOIN LATERAL (SELECT coalesce(u.carried, 0) + coalesce(s.changes, 0) AS ahead) AS a
+    CROSS JOIN LATERAL (SELECT a.ahead, k.epoch <> p.epoch OR k.version > coalesce(u.version + a.ahead, 0) AS whole) AS w
+)
+SELECT 0, ord, fields FROM w
+UNION ALL
+SELECT 1, ord, fields FROM m
+UNION ALL
+SELECT 2, w.ord, c.fields
+FROM w CROSS JOIN LATERAL (
+    SELECT ROW({conversation}) AS fields
+    FROM badged.conversations_pNN AS c
+    WHERE c.user_id = w.user_id AND c.joined IS NULL AND CASE WHEN w.whole THEN {shows anything} ELSE c.version > w.since END
+    ORDER BY c.version DESC, c.conversation_id
+    LIMIT MOST
+) AS c
+UNION ALL
+SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
+
+-- name: conversations of the user
+-- For a member only whether the user is one. A condition follows.
+SELECT w.is_member, coalesce(u.carried, 0), c.*
+FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
+LEFT JOIN badged.users_pNN AS u USING (user_id)
+CROSS JOIN LATERAL (SELECT {is member} OFFSET 0) AS w
+LEFT JOIN LATERAL (
+    SELECT {conversation} FROM badged.conversations_pNN AS c WHERE NOT w.is_member AND c.user_id = k.user_id
+
 -- name: before the cursor
-user_id = $1 AND version > 0 AND (version < $2 OR version = $2 AND conversation_id > $3) AND NOT {has left} AND {is anything}
+c.version > 0 AND (c.version < $3 OR c.version = $3 AND c.conversation_id > $4) AND NOT {has left} AND {is anything}
+
+-- name: page
+ORDER BY c.version DESC, c.conversation_id
+LIMIT $5
 
 -- name: read a page
-SELECT {conversation}
-FROM badged.conversations_pNN
-WHERE {before the cursor}
-ORDER BY version DESC, conversation_id
-LIMIT $4
+{conversations of the user} AND {before the cursor}
+{page}) AS c ON true
 
 -- name: read an unread page
-SELECT {conversation}
-FROM badged.conversations_pNN
-WHERE {before the cursor} AND (unread > 0 OR marked_unread)
-ORDER BY version DESC, conversation_id
-LIMIT $4
+{conversations of the user} AND {before the cursor} AND (c.unread > 0 OR c.marked_unread)
+{page}) AS c ON true
 
 -- name: read a conversation
-SELECT {conversation} FROM badged.conversations_pNN WHERE user_id = $1 AND conversation_id = $2
+{conversations of the user} AND c.conversation_id = $3) AS c ON true
+
+-- name: rows of a member
+-- A condition follows.
+WITH c AS MATERIALIZED (
+    SELECT c.*
+    FROM badged.conversations_pNN AS c
+    LEFT JOIN badged.rooms_pNN AS r ON r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END
+    WHERE c.user_id = $1
+
+-- name: conversations of the member
+-- Rows as in the states of members.
+)
+SELECT 0, 1, ROW(true, coalesce(u.carried, 0), coalesce(u.carried, 0) + m.changes, {badge})
+{user} CROSS JOIN LATERAL (SELECT coalesce(sum(r.changes - c.joined), 0)::bigint AS changes FROM {memberships}) AS m
+UNION ALL
+SELECT 1, 1, {membership} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id WHERE c.joined IS NOT NULL
+UNION ALL
+SELECT 2, 1, ROW({conversation}) FROM c WHERE c.joined IS NULL
+UNION ALL
+SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id WHERE c.joined IS NOT NULL
+
+-- name: read a page of a member
+{rows of a member} AND {before the cursor}
+{page}{conversations of the member}
+
+-- name: read an unread page of a member
+{rows of a member} AND {before the cursor} AND ({unread} > 0 OR c.marked_unread)
+{page}{conversations of the member}
+
+-- name: read a conversation of a member
+{rows of a member} AND c.conversation_id = $3{conversations of the member}
 
 -- name: read the head
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1

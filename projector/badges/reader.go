@@ -17,7 +17,6 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/sqlfile"
-	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/pubsub"
 )
@@ -40,9 +39,9 @@ const (
 	MaxBadges = 1000
 )
 
-// Reader reads badges from the tables alone. Each answer is one statement and
-// so one snapshot: a total and its parts always agree. It is safe for
-// concurrent use.
+// Reader reads badges from the tables alone. What it returns about a user is from
+// one statement and so one snapshot: a total and its parts always agree. It is
+// safe for concurrent use.
 type Reader struct {
 	q          events.Querier
 	partitions int
@@ -58,7 +57,14 @@ func NewReader(q events.Querier, partitions int) *Reader {
 func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error) {
 	p := events.PartitionOf(userID, r.partitions)
 	b := pubsub.Badge{UserID: userID}
-	if err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(badgeTargets(&b)...); err != nil {
+	var isMember bool
+	err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(append(badgeTargets(&b), &isMember)...)
+	if err == nil && isMember {
+		var m memberships
+		err = r.q.QueryRow(ctx, statements.Of(p, "read the badge of a member"), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
+		m.addTo(&b)
+	}
+	if err != nil {
 		return pubsub.Badge{}, fmt.Errorf("read the badge of user %q: %w", userID, err)
 	}
 	return b, nil
@@ -66,17 +72,7 @@ func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error)
 
 // Badges returns the badges of up to MaxBadges users, in the order given.
 func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	badges := make([]pubsub.Badge, 0, len(userIDs))
-	var b pubsub.Badge
-	targets := append([]any{&b.UserID}, badgeTargets(&b)...)
-	rows, err := r.q.Query(ctx, statements.Get("read badges"), userIDs, r.partitionsOf(userIDs))
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, targets, func() error {
-			badges = append(badges, b)
-			b.Categories = nil // the next badge needs its own map
-			return nil
-		})
-	}
+	badges, err := r.badges(ctx, statements.Get("read badges"), userIDs)
 	if err != nil {
 		return nil, fmt.Errorf("read the badges of %d users: %w", len(userIDs), err)
 	}
@@ -86,16 +82,65 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 // Versions returns the badges of up to MaxBadges users without categories, in
 // the order given: enough to find clients with another state.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
-	rows, _ := r.q.Query(ctx, statements.Get("read versions"), userIDs, r.partitionsOf(userIDs))
-	versions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pubsub.Badge, error) {
-		var b pubsub.Badge
-		err := row.Scan(&b.UserID, &b.Epoch, &b.Version, &b.Total, &b.Mentions)
-		return b, err
-	})
+	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs)
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
 	}
+	for i := range versions {
+		versions[i].Categories = nil
+	}
 	return versions, nil
+}
+
+// badges reads badges with a statement that also tells who has memberships, and
+// reads those users again.
+func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pubsub.Badge, error) {
+	badges := make([]pubsub.Badge, 0, len(userIDs))
+	var members []string
+	var places []int // of members in badges
+	var b pubsub.Badge
+	var isMember bool
+	rows, _ := r.q.Query(ctx, everywhere(sql), userIDs, r.partitionsOf(userIDs))
+	if _, err := pgx.ForEachRow(rows, append(badgeTargets(&b), &isMember), func() error {
+		b.UserID = userIDs[len(badges)]
+		if isMember {
+			members, places = append(members, b.UserID), append(places, len(badges))
+		}
+		badges = append(badges, b)
+		return nil
+	}); err != nil || len(members) == 0 {
+		return badges, err
+	}
+	var m memberships
+	rows, _ = r.q.Query(ctx, everywhere(statements.Get("read the badges of members")), members, r.partitionsOf(members))
+	_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), m.targets()...), func() error {
+		m.addTo(&b)
+		b.UserID = members[0]
+		badges[places[0]] = b
+		members, places = members[1:], places[1:]
+		return nil
+	})
+	return badges, err
+}
+
+// everywhere returns a statement on the tables of all partitions.
+func everywhere(sql string) string { return strings.ReplaceAll(sql, "_pNN", "") }
+
+// memberships are what each membership of a user adds to the total of a category.
+type memberships struct {
+	categories []string
+	adds       []int64
+}
+
+func (m *memberships) targets() []any { return []any{&m.categories, &m.adds} }
+
+func (m *memberships) addTo(b *pubsub.Badge) {
+	for i, n := range m.adds {
+		if n != 0 {
+			b.Total += n
+			b.Categories[m.categories[i]] += n
+		}
+	}
 }
 
 // Now returns the time by the database's clock.
@@ -117,36 +162,17 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, 
 }
 
 // States returns what brings the holders of older states up to date, for users
-// of one partition, in the order given and in one snapshot. That is the
-// conversations that changed since, even if they have nothing to show now. If
-// the epoch is another or the tables do not know the version, it is the whole
-// state, as from Snapshot. If more than MaxSnapshot have changed, More is set
-// and the result is incomplete: ask again without an epoch.
+// of one partition, in the order given, each in one snapshot. That is the
+// conversations that changed since, even if they have nothing to show now; all
+// memberships count as changed if anything has. If the epoch is another or the
+// tables do not know the version, it is the whole state, as from Snapshot. If more
+// than MaxSnapshot have changed, More is set and the result is incomplete: ask
+// again without an epoch.
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
-	userIDs, epochs, versions := make([]string, len(held)), make([]string, len(held)), make([]int64, len(held))
 	states := make([]pubsub.Snapshot, len(held))
-	for i, h := range held {
-		userIDs[i], epochs[i], versions[i] = h.UserID, h.Epoch, h.Version
-		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
-	}
-	sql := strings.ReplaceAll(statements.Of(partition, "read states"), "MOST", strconv.Itoa(MaxSnapshot+1))
-	rows, err := r.q.Query(ctx, sql, userIDs, epochs, versions, partition)
-	if err == nil {
-		var (
-			ord   int
-			whole bool
-			b     pubsub.Badge
-			c     nullableConversation
-		)
-		_, err = pgx.ForEachRow(rows, slices.Concat([]any{&ord, &whole}, badgeTargets(&b), c.targets()), func() error {
-			s := &states[ord-1]
-			b.UserID = s.UserID
-			s.Badge, s.Whole = b, whole
-			if c.id != nil {
-				s.Conversations = append(s.Conversations, c.conversation())
-			}
-			return nil
-		})
+	members, places, err := r.ordinaryStates(ctx, partition, held, states)
+	if err == nil && len(members) > 0 {
+		err = r.memberStates(ctx, partition, members, places, states)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the states of %d users of partition %d: %w", len(held), partition, err)
@@ -159,8 +185,53 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 	return states, nil
 }
 
+// heldArguments are the first arguments of statements on held states.
+func heldArguments(held []pubsub.Held) []any {
+	userIDs, epochs, versions := make([]string, len(held)), make([]string, len(held)), make([]int64, len(held))
+	for i, h := range held {
+		userIDs[i], epochs[i], versions[i] = h.UserID, h.Epoch, h.Version
+	}
+	return []any{userIDs, epochs, versions}
+}
+
+// statesSQL returns a statement on states, with its limit.
+func statesSQL(sql string) string {
+	return strings.ReplaceAll(sql, "MOST", strconv.Itoa(MaxSnapshot+1))
+}
+
+// ordinaryStates reads the states of users without memberships, and returns the
+// others with their places in held.
+func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsub.Held, states []pubsub.Snapshot) (members []pubsub.Held, places []int, err error) {
+	for i, h := range held {
+		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
+	}
+	var (
+		ord             int
+		isMember, whole bool
+		carried         int64
+		b               pubsub.Badge
+		c               conversationRow
+	)
+	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(partition, "read states")), append(heldArguments(held), partition)...)
+	_, err = pgx.ForEachRow(rows, slices.Concat([]any{&ord, &isMember, &whole, &carried}, badgeTargets(&b), c.targets()), func() error {
+		s := &states[ord-1]
+		if isMember {
+			members, places = append(members, held[ord-1]), append(places, ord-1)
+			return nil
+		}
+		b.UserID = s.UserID
+		s.Badge, s.Whole = b, whole
+		if c.id != nil {
+			s.Conversations = append(s.Conversations, c.conversation(carried))
+		}
+		return nil
+	})
+	return members, places, err
+}
+
 // Conversations returns a page of a user's conversations, most recently
-// changed first, and the cursor of the next page, "" after the last.
+// changed first, and the cursor of the next page, "" after the last. A message to
+// a room does not change the order, since it writes no row of a member.
 // Conversations that change between two pages move to the front, which later
 // pages do not show. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor.
 func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
@@ -173,25 +244,24 @@ func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bo
 		}
 	}
 	p := events.PartitionOf(userID, r.partitions)
-	sql := statements.Of(p, "read a page")
+	sql, ofMember := statements.Of(p, "read a page"), statements.Of(p, "read a page of a member")
 	if unreadOnly {
-		sql = statements.Of(p, "read an unread page")
+		sql, ofMember = statements.Of(p, "read an unread page"), statements.Of(p, "read an unread page of a member")
 	}
-	rows, _ := r.q.Query(ctx, sql, userID, version, conversationID, limit+1)
-	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pubsub.Conversation, error) {
-		var c nullableConversation
-		err := row.Scan(c.targets()...)
-		return c.conversation(), err
-	})
+	list, err := r.conversations(ctx, sql, ofMember, userID, p, version, conversationID, limit+1)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
 	}
-	if len(page) <= limit {
-		return page, "", nil
+	next := ""
+	if len(list) > limit {
+		list = list[:limit]
+		next = formatCursor(list[limit-1].stored, list[limit-1].ConversationID)
 	}
-	page = page[:limit]
-	last := page[limit-1]
-	return page, formatCursor(last.Version, last.ConversationID), nil
+	page := make([]pubsub.Conversation, len(list))
+	for i := range list {
+		page[i] = list[i].Conversation
+	}
+	return page, next, nil
 }
 
 // Conversation returns a conversation of a user, empty if there is none.
@@ -199,12 +269,43 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 	if events.CheckID(conversationID) != "" {
 		return pubsub.Conversation{}, nil // no event can name it
 	}
-	var c nullableConversation
-	err := r.q.QueryRow(ctx, statements.Of(events.PartitionOf(userID, r.partitions), "read a conversation"), userID, conversationID).Scan(c.targets()...)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	p := events.PartitionOf(userID, r.partitions)
+	sql, ofMember := statements.Of(p, "read a conversation"), statements.Of(p, "read a conversation of a member")
+	list, err := r.conversations(ctx, sql, ofMember, userID, p, conversationID)
+	if err != nil {
 		return pubsub.Conversation{}, fmt.Errorf("read conversation %q of user %q: %w", conversationID, userID, err)
 	}
-	return c.conversation(), nil
+	if len(list) == 0 {
+		return pubsub.Conversation{}, nil
+	}
+	return list[0].Conversation, nil
+}
+
+// conversations reads conversations of a user, most recently changed first, with a
+// statement for users without memberships, and with another if there are any.
+func (r *Reader) conversations(ctx context.Context, sql, ofMember string, args ...any) (list []listed, err error) {
+	var isMember bool
+	var carried int64
+	var c conversationRow
+	rows, _ := r.q.Query(ctx, sql, args...)
+	if _, err := pgx.ForEachRow(rows, append([]any{&isMember, &carried}, c.targets()...), func() error {
+		if c.id != nil {
+			list = append(list, listed{c.conversation(carried), *c.version})
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if isMember {
+		rows, _ = r.q.Query(ctx, ofMember, args...)
+		all, err := scanMembers(rows, 1)
+		if err != nil {
+			return nil, err
+		}
+		list, _ = all.list(&all.users[0])
+	}
+	sortByChange(list)
+	return list, nil
 }
 
 // Head returns a transaction id for Folded: everything committed until now is
@@ -273,42 +374,6 @@ func (c *categories) Scan(src any) error {
 	}
 	*c = map[string]int64{}
 	return json.Unmarshal([]byte(text), (*map[string]int64)(c))
-}
-
-// nullableConversation is a row with the columns of a conversation, or of nulls.
-type nullableConversation struct {
-	id, level, category                       *string
-	unread, mentions, readSeq, lastSeq, verNo *int64
-	firstUnread                               firstUnread
-	marked, left                              *bool
-}
-
-// firstUnread is the first seq of a stored set.
-type firstUnread int64
-
-// ScanBytes implements pgtype.BytesScanner.
-func (f *firstUnread) ScanBytes(stored []byte) error {
-	first, err := badge.FirstOf(stored)
-	*f = firstUnread(first)
-	return err
-}
-
-func (c *nullableConversation) targets() []any {
-	return []any{
-		&c.id, &c.unread, &c.mentions, &c.firstUnread, &c.readSeq, &c.lastSeq,
-		&c.level, &c.category, &c.marked, &c.left, &c.verNo,
-	}
-}
-
-func (c *nullableConversation) conversation() pubsub.Conversation {
-	if c.id == nil {
-		return pubsub.Conversation{}
-	}
-	return pubsub.Conversation{
-		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: int64(c.firstUnread),
-		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, Category: *c.category,
-		MarkedUnread: *c.marked, Left: *c.left, Version: *c.verNo,
-	}
 }
 
 func formatCursor(version int64, conversationID string) string {

@@ -1,0 +1,173 @@
+package badges
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// The kinds of rows about users with memberships.
+const (
+	userKind int32 = iota
+	membershipKind
+	conversationKind
+	roomKind
+)
+
+// memberRow is a row about users with memberships. The columns of its kind are the
+// fields of a record.
+type memberRow struct {
+	kind int32
+	// ord is the place of the user in the question, from 1.
+	ord int
+
+	user         userRow
+	membership   membershipRow
+	conversation conversationRow
+	room         roomRow
+}
+
+// ScanNull implements pgtype.CompositeIndexScanner.
+func (r *memberRow) ScanNull() error { return fmt.Errorf("a row of kind %d is null", r.kind) }
+
+// ScanIndex implements pgtype.CompositeIndexScanner.
+func (r *memberRow) ScanIndex(i int) any {
+	targets := [...][]any{
+		userKind: r.user.targets(), membershipKind: r.membership.targets(),
+		conversationKind: r.conversation.targets(), roomKind: r.room.targets(),
+	}
+	return targets[r.kind][i]
+}
+
+// members are users with memberships, and the rooms of these.
+type members struct {
+	users []member
+	rooms map[string]*pubsub.Room
+}
+
+// member is what the tables say of a user.
+type member struct {
+	userRow
+	memberships   []membershipRow
+	conversations []conversationRow
+}
+
+// scanMembers reads rows about n users.
+func scanMembers(rows pgx.Rows, n int) (members, error) {
+	all := members{users: make([]member, n), rooms: map[string]*pubsub.Room{}}
+	var r memberRow
+	_, err := pgx.ForEachRow(rows, []any{&r.kind, &r.ord, &r}, func() error {
+		if r.kind == roomKind {
+			all.rooms[r.room.room.ConversationID] = r.room.get()
+			return nil
+		}
+		switch u := &all.users[r.ord-1]; r.kind {
+		case userKind:
+			u.userRow = r.user
+		case membershipKind:
+			u.memberships = append(u.memberships, r.membership)
+		case conversationKind:
+			u.conversations = append(u.conversations, r.conversation)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// version returns the version of the user.
+func (u *member) version() int64 { return u.badge.Version + u.ahead - u.carried }
+
+// listed is a conversation and its version in the tables.
+type listed struct {
+	pubsub.Conversation
+	stored int64
+}
+
+// sortByChange puts the most recently changed first.
+func sortByChange(list []listed) {
+	slices.SortFunc(list, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(b.stored, a.stored), cmp.Compare(a.ConversationID, b.ConversationID))
+	})
+}
+
+// list returns the memberships and conversations of a user, most recently changed
+// first. A message to a room changes no row of a member.
+func (all *members) list(u *member) (list []listed, memberships []pubsub.Membership) {
+	for i := range u.conversations {
+		c := &u.conversations[i]
+		list = append(list, listed{c.conversation(u.ahead), *c.version})
+	}
+	for i := range u.memberships {
+		r := &u.memberships[i]
+		m := r.membership(all.rooms[r.id])
+		memberships = append(memberships, m)
+		list = append(list, listed{m.Conversation(u.version()), r.version})
+	}
+	sortByChange(list)
+	return list, memberships
+}
+
+// memberStates reads the states of users with memberships into states, at places.
+func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.Held, places []int, states []pubsub.Snapshot) error {
+	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(partition, "read the states of members")), append(heldArguments(held), partition)...)
+	all, err := scanMembers(rows, len(held))
+	if err != nil {
+		return err
+	}
+	for i, place := range places {
+		all.users[i].badge.UserID = held[i].UserID
+		states[place] = all.state(&all.users[i], held[i].Version)
+	}
+	return nil
+}
+
+// state returns what brings a holder of an older version up to date.
+func (all *members) state(u *member, held int64) pubsub.Snapshot {
+	s := pubsub.Snapshot{Badge: u.badge, Rest: u.badge, Whole: u.whole, Conversations: []pubsub.Conversation{}}
+	s.Version, s.Categories = u.version(), maps.Clone(u.badge.Categories)
+	var list []listed
+	list, s.Memberships = all.list(u)
+	inRoom := make(map[string]struct{}, len(s.Memberships))
+	for i := range s.Memberships {
+		inRoom[s.Memberships[i].Room.ConversationID] = struct{}{}
+	}
+	for i := range list {
+		c := &list[i].Conversation
+		if _, ok := inRoom[c.ConversationID]; !ok {
+			s.Conversations = append(s.Conversations, *c)
+			continue
+		}
+		if n := adds(c); n > 0 {
+			s.Total += n
+			s.Categories[c.Category] += n
+		}
+		if c.Level != string(events.LevelNone) {
+			s.Mentions += c.Mentions
+		}
+		shows := c.Unread > 0 || c.MarkedUnread || c.Level != string(events.LevelAll)
+		if u.whole && shows || !u.whole && s.Version > held {
+			s.Conversations = append(s.Conversations, *c)
+		}
+	}
+	return s
+}
+
+// adds returns what a membership adds to the total.
+func adds(c *pubsub.Conversation) int64 {
+	switch {
+	case c.Level == string(events.LevelNone):
+		return 0
+	case c.Level == string(events.LevelMentions):
+		return c.Mentions
+	case c.MarkedUnread:
+		return max(1, c.Unread)
+	}
+	return c.Unread
+}

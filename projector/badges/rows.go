@@ -1,0 +1,141 @@
+package badges
+
+import (
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/pubsub"
+)
+
+// conversationRow is a row with the columns of an ordinary conversation, or of
+// nulls.
+type conversationRow struct {
+	id, level, category                         *string
+	unread, mentions, readSeq, lastSeq, version *int64
+	firstUnread                                 firstUnread
+	marked, left                                *bool
+}
+
+// firstUnread is the first seq of a stored set.
+type firstUnread int64
+
+// ScanBytes implements pgtype.BytesScanner.
+func (f *firstUnread) ScanBytes(stored []byte) error {
+	first, err := badge.FirstOf(stored)
+	*f = firstUnread(first)
+	return err
+}
+
+func (c *conversationRow) targets() []any {
+	return []any{
+		&c.id, &c.unread, &c.mentions, &c.firstUnread, &c.readSeq, &c.lastSeq,
+		&c.level, &c.category, &c.marked, &c.left, &c.version,
+	}
+}
+
+// conversation returns the conversation for a user whose versions are ahead of those
+// in the tables.
+func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
+	version := *c.version
+	if version > 0 { // otherwise no client has seen a change
+		version += ahead
+	}
+	return pubsub.Conversation{
+		ConversationID: *c.id, Unread: *c.unread, Mentions: *c.mentions, FirstUnreadSeq: int64(c.firstUnread),
+		ReadSeq: *c.readSeq, LastSeq: *c.lastSeq, Level: *c.level, Category: *c.category,
+		MarkedUnread: *c.marked, Left: *c.left, Version: version,
+	}
+}
+
+// userRow is the badge of a user without memberships.
+type userRow struct {
+	whole bool
+	// ahead is how far the user's versions are ahead of those in the tables; carried
+	// is what of that no membership adds, and the badge includes.
+	carried, ahead int64
+	badge          pubsub.Badge
+}
+
+func (r *userRow) targets() []any {
+	return append([]any{&r.whole, &r.carried, &r.ahead}, badgeTargets(&r.badge)...)
+}
+
+// membershipRow is a row of a membership.
+type membershipRow struct {
+	id, level                       string
+	version, joined, read, mentions int64
+	marked                          bool
+	own                             seqs
+	// closed counts what closed chunks have above the read position: messages, and
+	// those of them that mention everybody. ranges are the first there, by start and
+	// by size: one more than the user's own messages can fill. Both are nil if the
+	// read position is in the open chunk.
+	closed []int64
+	ranges [][]int64
+}
+
+func (r *membershipRow) targets() []any {
+	return []any{&r.id, &r.version, &r.joined, &r.read, &r.level, &r.marked, &r.mentions, &r.own, &r.closed, &r.ranges}
+}
+
+// membership returns the membership in its room.
+func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
+	m := pubsub.Membership{
+		Joined: r.joined, ReadSeq: r.read, Level: r.level, MarkedUnread: r.marked,
+		Own: pubsub.Seqs(r.own), Mentions: r.mentions, Room: room,
+	}
+	if len(r.closed) == 2 {
+		m.Behind = &pubsub.Behind{Live: r.closed[0], All: r.closed[1]}
+	}
+	if len(r.ranges) == 2 {
+		var first pubsub.Seqs
+		for i, start := range r.ranges[0] {
+			first = append(first, pubsub.SeqRange{First: start, Last: start + r.ranges[1][i] - 1})
+		}
+		m.Behind.First = first.Without(m.Own, r.read)
+	}
+	return m
+}
+
+// seqs is a stored set.
+type seqs pubsub.Seqs
+
+// ScanBytes implements pgtype.BytesScanner.
+func (s *seqs) ScanBytes(stored []byte) error {
+	set, err := badge.DecodeSet(stored)
+	*s = make(seqs, len(set.Ranges))
+	for i, r := range set.Ranges {
+		(*s)[i] = pubsub.SeqRange{First: r.Lo, Last: r.Hi}
+	}
+	return err
+}
+
+// roomRow is a row of a room.
+type roomRow struct {
+	room      pubsub.Room
+	live, all ranges
+}
+
+func (r *roomRow) targets() []any {
+	return []any{
+		&r.room.ConversationID, &r.room.Changes, &r.room.LastSeq, &r.room.Category, &r.room.Since,
+		&r.live.starts, &r.live.before, &r.all.starts, &r.all.before,
+		&r.room.ClosedLive, &r.room.ClosedAll, &r.room.ClosedChanges,
+	}
+}
+
+func (r *roomRow) get() *pubsub.Room {
+	room := r.room
+	room.Live, room.All = r.live.seqs(), r.all.seqs()
+	return &room
+}
+
+// ranges are a set as badged.rank takes it: where its ranges start, and how many
+// seqs come before each, and in all.
+type ranges struct{ starts, before []int64 }
+
+func (r *ranges) seqs() pubsub.Seqs {
+	s := make(pubsub.Seqs, max(0, len(r.before)-1))
+	for i := range s {
+		s[i] = pubsub.SeqRange{First: r.starts[i], Last: r.starts[i] + r.before[i+1] - r.before[i] - 1}
+	}
+	return s
+}
