@@ -326,6 +326,9 @@ func (enc *encoder) encode(e *Event) error {
 // of that partition.
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
 	r := enc.routes[e.Data.ConversationID]
+	if e.Type == RoomPosted {
+		r.lastSeq = max(r.lastSeq, e.Data.Seq)
+	}
 	partitions := r.known
 	partitions.addAll(&r.joined)
 	data := e.Data

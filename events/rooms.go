@@ -38,7 +38,8 @@ type route struct {
 	known, joined partitionSet
 	// first are those of joined whose first join has not been encoded.
 	first partitionSet
-	// lastSeq is the last message of the room if joined is not empty.
+	// lastSeq is the last message of the room: as far as folded if joined is not
+	// empty, and of what has been encoded.
 	lastSeq int64
 }
 

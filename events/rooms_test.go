@@ -125,7 +125,7 @@ func TestRoomThatIsJoinedInTheSameCall(t *testing.T) {
 		add(joined("1", "r", u0), posted("r", 1), joined("2", "r", u1), posted("r", 2))
 		expectLog(t, pool, [partitions][]string{
 			{u0 + " joined", "posted 1", "posted 2"},
-			{"posted 1", u1 + " joined", "posted 2"},
+			{"posted 1", u1 + " joined up to 1", "posted 2"},
 		})
 	})
 }
@@ -152,8 +152,8 @@ func TestRoomInANewPartition(t *testing.T) {
 func foldedUpTo(t *testing.T, pool *pgxpool.Pool, room string, partition int, last int64) {
 	t.Helper()
 	if _, err := pool.Exec(t.Context(), `
-INSERT INTO badged.rooms (changes, last_seq, since, since_changes, members, delivered_hour, partition_id, conversation_id, category)
-VALUES (1, $1, 0, 0, 1, 0, $2, $3, 'chat')`, last, partition, room); err != nil {
+INSERT INTO badged.rooms (changes, last_seq, since, closed_live, closed_all, closed_changes, members, delivered_hour, partition_id, conversation_id, category)
+VALUES (1, $1, 0, 0, 0, 0, 1, 0, $2, $3, 'chat')`, last, partition, room); err != nil {
 		t.Fatal(err)
 	}
 }

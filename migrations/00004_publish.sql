@@ -104,16 +104,22 @@ BEGIN
     added AS (
         INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT room, p FROM first
     ),
-    last AS MATERIALIZED (
+    folded AS MATERIALIZED (
         SELECT conversation_id AS room, max(last_seq) AS seq
         FROM badged.rooms WHERE conversation_id = ANY (SELECT room FROM first)
         GROUP BY conversation_id
     ),
-    by_event AS (
-        SELECT i, jsonb_object_agg(p, seq) AS by_partition
-        FROM first JOIN last USING (room)
+    last AS (
+        SELECT i, p, greatest(seq, (
+            SELECT max((e #>> '{data,seq}')::bigint)
+            FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, n)
+            WHERE n < i AND e ->> 'type' = 'room.posted' AND e #>> '{data,conversation_id}' = room
+        )) AS seq
+        FROM first LEFT JOIN folded USING (room)
         WHERE NOT events -> (i - 1) -> 'data' ? 'up_to_seq'
-        GROUP BY i
+    ),
+    by_event AS (
+        SELECT i, jsonb_object_agg(p, seq) AS by_partition FROM last WHERE seq IS NOT NULL GROUP BY i
     )
     SELECT jsonb_object_agg(i, by_partition) INTO last_seqs FROM by_event;
     RETURN last_seqs;
