@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/badged/badged/events"
@@ -66,6 +67,7 @@ func (u *User) quit(r *Room) bool {
 	if !c.Member() {
 		return false
 	}
+	u.touch(c) // before anything marks it as touched
 	m := c.Membership
 	u.Carried += r.Changes - m.Joined
 	c.moveTo(r.LastSeq)
@@ -76,7 +78,6 @@ func (u *User) quit(r *Room) bool {
 	c.LastSeq, c.LeftSeq, c.Category = r.LastSeq, r.LastSeq, r.Category
 	r.Members--
 	r.Touched = true
-	u.touch(c)
 	u.raise(c)
 	return true
 }
@@ -155,6 +156,11 @@ func (c *Conversation) ViewIn(r *Room) View {
 type Sums struct {
 	Version, Total, Mentions int64
 	Categories               CategoryTotals
+}
+
+// String returns the numbers for people.
+func (s Sums) String() string {
+	return fmt.Sprintf("version %d, total %d, mentions %d, categories %s", s.Version, s.Total, s.Mentions, s.Categories)
 }
 
 // Sums returns the numbers of u with its memberships, of which the rooms and their

@@ -137,10 +137,15 @@ func (r *Room) AddMark(seq int64, user string, m Mark) {
 	r.Marks[seq][user] = &m
 }
 
+// Exists reports whether r has a row, or is to get one: not if an event only named
+// it.
+func (r *Room) Exists() bool { return r.Stored || r.Touched || r.Open.Touched }
+
 // Settle records that the rows were written as r is now. Only the open chunk is
 // kept.
 func (r *Room) Settle() {
-	r.Touched, r.Open.Touched, r.Stored, r.StoredChanges, r.ChangedAt = false, false, true, r.Changes, 0
+	r.Stored = r.Exists()
+	r.Touched, r.Open.Touched, r.StoredChanges, r.ChangedAt = false, false, r.Changes, 0
 	r.Closed, r.Marks = nil, nil
 	r.Weight = RoomWeight + RangeWeight*(len(r.Open.Live.Ranges)+len(r.Open.All.Ranges)+len(r.Open.Recalled.Ranges))
 }

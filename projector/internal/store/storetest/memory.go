@@ -91,7 +91,9 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 	}
 	maps.Copy(m.Users, state.Users)
 	for id, r := range state.Rooms {
-		m.Rooms[id] = m.merged(r, state.Users)
+		if r.Exists() {
+			m.Rooms[id] = m.merged(r, state.Users)
+		}
 	}
 }
 
@@ -141,6 +143,7 @@ func (m *Memory) load(t T, s *badge.State, missing *store.Missing) {
 // merged returns a room as the tables have it after a batch has written it.
 func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room {
 	stored := *r
+	stored.Stored = true
 	stored.Closed, stored.Marks = slices.Clone(r.Closed), nil
 	if former, ok := m.Rooms[r.ID]; ok {
 		for _, c := range former.Closed {
@@ -217,6 +220,7 @@ func reloadRoom(t T, r *badge.Room) *badge.Room {
 	again := *r
 	again.Closed, again.Marks, again.Touched, again.StoredChanges, again.ChangedAt = nil, nil, false, r.Changes, 0
 	again.Open = *reloadChunk(t, &r.Open)
+	again.Stored = true
 	return &again
 }
 
