@@ -213,7 +213,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg:      cfg,
 		log:      cfg.Logger,
 		metrics:  cfg.Metrics,
-		hub:      newHub(),
+		hub:      newHub(cfg.Metrics),
 		reads:    newReads(cfg.Badges, cfg.ReadTimeout),
 		lookups:  make(chan struct{}, readsAtOnce),
 		open:     make(chan struct{}),
@@ -250,12 +250,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 	close(g.open)
 
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var reconciling sync.WaitGroup
-	reconciling.Go(func() { g.reconcile(serving) })
+	var running sync.WaitGroup
+	running.Go(func() { g.reconcile(serving) })
+	running.Go(func() { g.hub.pass(serving) })
 	<-ctx.Done()
 	g.drain() // while reconcile serves the connections not closed yet
 	stop()
-	reconciling.Wait()
+	running.Wait()
 	g.reads.stop()
 	if err := subscription.Close(); err != nil {
 		return fmt.Errorf("gateway: close the subscription: %w", err)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -9,10 +10,12 @@ import (
 )
 
 // hub maps users to their sessions here, and keeps the bus subscribed to exactly
-// those users. It is the handler of the subscription.
+// those users and the rooms that they are members of (rooms.go). It is the handler
+// of the subscription.
 type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
+	rooms rooms
 	// gap holds a token after updates may have been lost.
 	gap chan struct{}
 	// subscription is set before the first session joins.
@@ -29,28 +32,54 @@ type interest struct {
 	// leaving is set while Leave runs, and closed after it. New sessions wait for
 	// it: a concurrent Join and Leave might take effect in either order.
 	leaving chan struct{}
+	// member is nil for a user without memberships, as most may be.
+	member *member
 }
 
-func newHub() *hub {
-	return &hub{users: map[string]*interest{}, gap: make(chan struct{}, 1)}
+func newHub(metrics *Metrics) *hub {
+	return &hub{users: map[string]*interest{}, rooms: newRooms(metrics), gap: make(chan struct{}, 1)}
 }
 
 // HandleUpdate implements pubsub.Handler.
 func (h *hub) HandleUpdate(u *pubsub.Update) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if in, ok := h.users[u.UserID]; ok {
-		for _, s := range in.sessions {
-			s.mailbox.offer(u)
-		}
+	in, ok := h.users[u.UserID]
+	for ok && in.member == nil && len(u.Memberships) > 0 { // the user has joined a first room
+		h.mu.RUnlock()
+		h.memberOf(in)
+		h.mu.RLock()
+		in, ok = h.users[u.UserID]
+	}
+	switch {
+	case !ok:
+	case in.member != nil:
+		in.member.update(u, h.rooms.now())
+	default:
+		in.offer(u)
 	}
 }
 
-// HandleRoom implements pubsub.Handler. The hub joins no rooms.
-func (h *hub) HandleRoom(*pubsub.RoomUpdate) {}
+// offer puts an update into the mailboxes of the user. The caller holds the mutex
+// of the hub.
+func (in *interest) offer(u *pubsub.Update) {
+	for _, s := range in.sessions {
+		s.mailbox.offer(u)
+	}
+}
 
-// HandleGap implements pubsub.Handler.
+// HandleGap implements pubsub.Handler. An update of a room does not tell whether one
+// of a member was lost, so no account is valid any more. The sessions sync when
+// reconciliation or an update comes to their user.
 func (h *hub) HandleGap() {
+	h.rooms.gap.Store(h.rooms.now())
+	h.mu.RLock()
+	for _, in := range h.users {
+		if in.member != nil {
+			in.member.forget()
+		}
+	}
+	h.mu.RUnlock()
 	select {
 	case h.gap <- struct{}{}:
 	default: // it holds one already
@@ -122,19 +151,30 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 		return nil
 	}
 	in.leaving = make(chan struct{})
-	joined := in.joined
+	joined, m := in.joined, in.member
 	h.mu.Unlock()
 
 	if joined != nil {
 		<-joined
 	}
-	err := h.subscription.Leave(ctx, in.user)
+	err := errors.Join(h.subscription.Leave(ctx, in.user), h.unwatch(ctx, m, nil))
 
 	h.mu.Lock()
 	delete(h.users, userID)
 	h.mu.Unlock()
 	close(in.leaving)
 	return err
+}
+
+// renew makes the sessions of users sync whose accounts are unknown.
+func (h *hub) renew(userIDs []string) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, id := range userIDs {
+		if in, ok := h.users[id]; ok && in.member != nil {
+			in.member.renew()
+		}
+	}
 }
 
 // userIDs returns the users with sessions, in any order.

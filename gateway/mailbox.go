@@ -94,6 +94,11 @@ func (m *mailbox) offer(u *pubsub.Update) {
 		m.hear(u.Epoch, u.Version)
 		return
 	}
+	m.add(u)
+}
+
+// add merges an update into what is pending.
+func (m *mailbox) add(u *pubsub.Update) {
 	if m.pending == nil {
 		m.pending = &pending{conversations: make(map[string]pubsub.Conversation, len(u.Conversations))}
 	}
@@ -115,6 +120,18 @@ func (m *mailbox) hear(epoch string, version int64) {
 		m.heardEpoch, m.heard = epoch, 0
 	}
 	m.heard = max(m.heard, version)
+}
+
+// lose makes the client sync if it does not: an update for it cannot be made. since
+// is when its oldest change was appended.
+func (m *mailbox) lose(since moment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.syncing {
+		m.since = m.since.older(since)
+		return
+	}
+	m.resync(since)
 }
 
 // resync ignores updates until the tables have been read. since is when the oldest
@@ -252,19 +269,26 @@ func (m *mailbox) read() reading {
 }
 
 // synced records that the client was sent a state that the tables had at or after
-// the time at. It returns false if a newer version was announced since the read
-// began: the tables must be read again.
-func (m *mailbox) synced(tables holding, at moment) bool {
+// the time at. ahead, if not nil, is what has changed since. It returns false if a
+// newer version was announced since the read began: the tables must be read again.
+func (m *mailbox) synced(tables holding, at moment, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held, m.equal, m.whole = tables, at, false
-	if m.heardEpoch == tables.epoch && m.heard > tables.version {
+	newest := tables.version
+	if ahead != nil {
+		newest = ahead.Version
+	}
+	if m.heardEpoch == tables.epoch && m.heard > newest {
 		return false
 	}
 	if m.heardEpoch != "" && m.heardEpoch != tables.epoch {
 		return false // only another read can tell which epoch is the old one
 	}
 	m.syncing = false
+	if ahead != nil {
+		m.add(ahead)
+	}
 	return true
 }
 

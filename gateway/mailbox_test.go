@@ -101,7 +101,7 @@ func (c *heldState) take(t *rapid.T, m *mailbox, db *tables, history map[int64]m
 		if state.Version > c.version {
 			c.apply(t, state.Badge, state.Conversations, history)
 		}
-		d.sync = !m.synced(holdingOf(&state.Badge), 0)
+		d.sync = !m.synced(holdingOf(&state.Badge), 0, nil)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *heldState) apply(t *rapid.T, b pubsub.Badge, conversations []pubsub.Con
 func TestMailboxMerges(t *testing.T) {
 	db := newTables()
 	m := newMailbox(func() {})
-	m.synced(holding{epoch: "e1"}, 0)
+	m.synced(holding{epoch: "e1"}, 0, nil)
 	for i := range int64(1000) {
 		u := db.commit("ann", fmt.Sprintf("c%d", i%3), i)
 		m.offer(&u)

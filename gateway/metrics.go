@@ -18,6 +18,8 @@ type Metrics struct {
 	closes                   *prometheus.CounterVec
 	repairs, gaps, compared  prometheus.Counter
 	reconcileErrors          prometheus.Counter
+	rooms                    prometheus.Gauge
+	roomUpdates, roomMissed  prometheus.Counter
 	snapshots, changes, rest prometheus.Counter
 
 	stale                                  prometheus.Histogram
@@ -49,6 +51,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus, after each of which every client was compared with the tables.")),
 		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
+	m.rooms = auto.NewGauge(prometheus.GaugeOpts{
+		Namespace: "badged", Subsystem: "gateway", Name: "rooms", Help: "Rooms with connected members, counted once per partition.",
+	})
+	m.roomUpdates = auto.NewCounter(opts("room_updates_total", "Updates of rooms from the bus."))
+	m.roomMissed = auto.NewCounter(opts("room_updates_missed_total", "Members that read the tables because they had missed an update of a room, or were far behind in it."))
 	m.stale = auto.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "badged", Subsystem: "gateway", Name: "staleness_seconds",
 		Help:    "Seconds from the append of a change to the frame that showed it, by the clock of the database.",

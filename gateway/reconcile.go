@@ -82,6 +82,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	if len(userIDs) == 0 {
 		return
 	}
+	g.hub.renew(userIDs)
 	readCtx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
 	marks, at := g.mark(userIDs), g.clock.now()

@@ -87,7 +87,7 @@ func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conv
 // or it was never true.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
-	at := s.gateway.clock.now()
+	at, began := s.gateway.clock.now(), s.gateway.hub.rooms.now()
 	reading := s.mailbox.read()
 	ss.since = ss.since.older(reading.since)
 	state, err := ss.read(ctx, reading.whole)
@@ -110,12 +110,24 @@ func (ss *stateSender) sync(ctx context.Context) error {
 		return err
 	}
 	ss.since = 0
-	if !s.mailbox.synced(holdingOf(&state.Badge), at) {
+	if !ss.settle(ctx, &state, began, reading.whole, at) {
 		ss.again()
 		return nil
 	}
 	ss.backoff = 0
 	return nil
+}
+
+// settle reports whether the client is up to date with a state that it was sent.
+func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at moment) bool {
+	s := ss.session
+	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)
+	defer cancel()
+	settled, err := s.gateway.hub.settle(joinCtx, s, state, began, whole, at)
+	if err != nil && ctx.Err() == nil {
+		s.gateway.log.WarnContext(ctx, "the bus did not acknowledge rooms in time; serving from the tables", "error", err)
+	}
+	return settled
 }
 
 // again schedules a sync after a growing backoff. It schedules a look into the

@@ -238,7 +238,10 @@ func (p *Projector) publish(ctx context.Context) {
 	for updates := range p.updates {
 		if len(updates.Users) > 0 {
 			if err := p.cfg.Bus.Publish(ctx, updates.Users); err != nil {
-				lost(len(updates.Users), err)
+				// Without those of members, updates of rooms would be wrong for them.
+				// The next update of each room shows that one was lost.
+				lost(updates.Len(), err)
+				continue
 			}
 		}
 		if len(updates.Rooms) > 0 {

@@ -58,7 +58,8 @@ type Update struct {
 	//
 	// A client's numbers are those of Badge and of all memberships together (see
 	// [Membership]): Badge, BaseVersion and the versions of Conversations leave
-	// the memberships out. So they are final only for a user without any.
+	// the memberships out. So they are final only for a user without any. What
+	// ended memberships have added to the version stays in it.
 	Memberships []Membership `json:"memberships,omitempty"`
 }
 

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// This file passes updates of rooms on to members. A busy room is conflated: its
+// members get the newest state, not every one.
+
+const (
+	// frameCost is roughly the processor time of computing, encoding and writing a
+	// frame. A room pauses so long per member, so that it takes at most one
+	// processor.
+	frameCost = 10 * time.Microsecond
+	// seatsAtOnce is how many members are served before others may lock the hub.
+	seatsAtOnce = 256
+)
+
+// news is what members of a room are told.
+type news struct {
+	latest *pubsub.RoomUpdate
+	base   int64
+	since  moment
+	step   int64
+	missed int // members who must read the tables
+}
+
+// HandleRoom implements pubsub.Handler.
+func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
+	h.mu.RLock()
+	r := h.rooms.byAddress[u.Address()]
+	h.mu.RUnlock()
+	if r == nil {
+		return
+	}
+	h.rooms.metrics.roomUpdates.Inc()
+	if wait, ok := r.take(u, h.rooms.now()); ok {
+		h.rooms.schedule(r, wait)
+	}
+}
+
+// take takes an update that came at a step. It reports whether members must be told,
+// and after which time, unless they will be anyway.
+func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.latest == nil || r.latest.Epoch != u.Epoch:
+		r.base = u.BaseChanges
+	case u.Changes <= r.latest.Changes:
+		return 0, false
+	case u.BaseChanges > r.latest.Changes:
+		r.base = u.BaseChanges
+	}
+	r.latest, r.came = u, step
+	r.oldest = r.oldest.older(moment(u.AppendedAt))
+	if r.dirty {
+		return 0, false
+	}
+	r.dirty = true
+	return time.Until(r.next), true
+}
+
+// schedule makes pass tell the members of a room.
+func (r *rooms) schedule(due *room, wait time.Duration) {
+	if wait > 0 {
+		time.AfterFunc(wait, func() { r.schedule(due, 0) })
+		return
+	}
+	r.mu.Lock()
+	r.due = append(r.due, due)
+	r.mu.Unlock()
+	select {
+	case r.ready <- struct{}{}:
+	default: // it holds one already
+	}
+}
+
+// pass tells members the newest states of their rooms until ctx is done.
+func (h *hub) pass(ctx context.Context) {
+	var seats []*seat
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.rooms.ready:
+		}
+		h.rooms.mu.Lock()
+		due := h.rooms.due
+		h.rooms.due = nil
+		h.rooms.mu.Unlock()
+		for _, r := range due {
+			seats = h.tell(r, seats)
+		}
+	}
+}
+
+// tell tells the members of a room its newest state. It uses and returns a buffer.
+func (h *hub) tell(r *room, buffer []*seat) []*seat {
+	h.mu.RLock()
+	seats := append(buffer[:0], r.seats...)
+	h.mu.RUnlock()
+	r.mu.Lock()
+	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
+	r.dirty, r.oldest = false, 0
+	r.next = time.Now().Add(time.Duration(len(seats)) * frameCost)
+	r.mu.Unlock()
+	if n.latest != nil {
+		for some := range slices.Chunk(seats, seatsAtOnce) {
+			h.mu.RLock()
+			for _, s := range some {
+				s.member.follow(&n)
+			}
+			h.mu.RUnlock()
+		}
+		h.rooms.metrics.roomMissed.Add(float64(n.missed))
+	}
+	clear(seats)
+	return seats
+}

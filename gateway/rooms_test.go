@@ -1,0 +1,284 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// wire is a bus whose messages a test loses, repeats and delays. It is the
+// subscription of a hub.
+type wire struct {
+	hub     *hub
+	joined  map[pubsub.Address]bool
+	waiting []any // updates of joined addresses, oldest first
+	passed  []any // the latest that the hub got
+}
+
+func (w *wire) Join(_ context.Context, addresses ...pubsub.Address) error {
+	for _, a := range addresses {
+		w.joined[a] = true
+	}
+	return nil
+}
+
+func (w *wire) Leave(_ context.Context, addresses ...pubsub.Address) error {
+	for _, a := range addresses {
+		delete(w.joined, a)
+	}
+	return nil
+}
+
+func (w *wire) Close() error { return nil }
+
+// publish queues what is published for joined addresses.
+func (w *wire) publish(p published) {
+	for i := range p.users {
+		if w.joined[p.users[i].Address()] {
+			w.waiting = append(w.waiting, &p.users[i])
+		}
+	}
+	for i := range p.rooms {
+		if w.joined[p.rooms[i].Address()] {
+			w.waiting = append(w.waiting, &p.rooms[i])
+		}
+	}
+}
+
+// deliver delivers so many messages.
+func (w *wire) deliver(n int) {
+	for _, m := range w.waiting[:n] {
+		w.handle(m)
+		w.passed = append(w.passed, m)
+	}
+	w.waiting = w.waiting[n:]
+}
+
+func (w *wire) handle(message any) {
+	switch m := message.(type) {
+	case *pubsub.Update:
+		w.hub.HandleUpdate(m)
+	case *pubsub.RoomUpdate:
+		w.hub.HandleRoom(m)
+	}
+}
+
+// tell tells members of some rooms the newest state, of all if which is nil.
+func (w *wire) tell(which func() bool) {
+	rooms := slices.SortedFunc(maps.Values(w.hub.rooms.byAddress), func(a, b *room) int { return cmp.Compare(a.address.ID, b.address.ID) })
+	for _, r := range rooms {
+		if r.dirty && (which == nil || which()) {
+			w.hub.tell(r, nil)
+		}
+	}
+}
+
+// phone is a client of a user.
+type phone struct {
+	session       *session
+	epoch         string
+	version       int64
+	conversations map[string]pubsub.Conversation
+}
+
+// connect adds a session of a user to a hub.
+func connect(t *rapid.T, h *hub, user string) *phone {
+	s := &session{userID: user}
+	s.mailbox = newMailbox(func() {})
+	if err := h.join(context.Background(), s, pubsub.Address{ID: user, Partition: 3}); err != nil {
+		t.Fatal(err)
+	}
+	return &phone{session: s, conversations: map[string]pubsub.Conversation{}}
+}
+
+// take does what a state sender does with its mailbox. meanwhile runs between a read
+// of the tables and what follows.
+func (p *phone) take(t *rapid.T, h *hub, db *halls, meanwhile func()) {
+	d := p.session.mailbox.take()
+	if d.badge != nil {
+		p.apply(t, db, d.badge, d.conversations, false)
+	}
+	for d.sync {
+		began := h.rooms.now()
+		reading := p.session.mailbox.read()
+		held := pubsub.Held{UserID: p.session.userID, Epoch: p.epoch, Version: p.version}
+		if reading.whole {
+			held.Epoch = ""
+		}
+		state := db.read(held)
+		meanwhile()
+		if state.Epoch != p.epoch || state.Version != p.version || reading.whole {
+			p.apply(t, db, &state.Badge, state.Conversations, state.Whole)
+		}
+		settled, err := h.settle(context.Background(), p.session, &state, began, reading.whole, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.sync = !settled
+	}
+}
+
+// apply takes a frame, and checks it.
+func (p *phone) apply(t *rapid.T, db *halls, b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) {
+	if !whole && b.Version <= p.version {
+		t.Fatalf("%s: version %d came after version %d", b.UserID, b.Version, p.version)
+	}
+	if whole {
+		p.conversations = map[string]pubsub.Conversation{}
+	}
+	before := p.version
+	p.epoch, p.version = b.Epoch, b.Version
+	for _, c := range conversations {
+		if !whole && c.Version <= before { // a state sender filters these out
+			continue
+		}
+		if c.Version > b.Version {
+			t.Fatalf("%s: conversation %s has version %d of %d", b.UserID, c.ConversationID, c.Version, b.Version)
+		}
+		if !db.seen[b.UserID][shown(c)] {
+			t.Fatalf("%s: the tables never had %+v", b.UserID, c)
+		}
+		p.conversations[c.ConversationID] = c
+	}
+	var sum pubsub.Badge
+	tally(&sum, slices.Collect(maps.Values(p.conversations)))
+	if b.Total != sum.Total || b.Mentions != sum.Mentions || fmt.Sprint(b.Categories) != fmt.Sprint(sum.Categories) {
+		t.Fatalf("%s: at version %d the badge is %d, %d, %v; the parts add up to %d, %d, %v\n%+v", b.UserID, b.Version,
+			b.Total, b.Mentions, b.Categories, sum.Total, sum.Mentions, sum.Categories, p.conversations)
+	}
+}
+
+// differs reports how what the client holds differs from the tables.
+func (p *phone) differs(db *halls) string {
+	state := db.read(pubsub.Held{UserID: p.session.userID, Epoch: db.epoch, Version: -1})
+	want := map[string]string{}
+	for _, c := range state.Conversations {
+		if p.conversations[c.ConversationID] == (pubsub.Conversation{}) && c.Unread == 0 && !c.MarkedUnread {
+			continue // a client does not learn of conversations with nothing to show
+		}
+		want[c.ConversationID] = shown(c)
+	}
+	got := map[string]string{}
+	for id, c := range p.conversations {
+		got[id] = shown(c)
+	}
+	return gocmp.Diff(want, got)
+}
+
+// compareAll does what reconciliation does.
+func compareAll(h *hub, db *halls, phones []*phone) {
+	for _, p := range phones {
+		h.renew([]string{p.session.userID})
+		before := p.session.mailbox.mark()
+		state := db.read(pubsub.Held{UserID: p.session.userID})
+		tables := holdingOf(&state.Badge)
+		if p.session.mailbox.compare(before, tables, 0) == behind {
+			p.session.mailbox.repair(tables)
+		}
+	}
+}
+
+// Whatever the bus loses, repeats and delays, each frame adds up, each conversation
+// in it is one that the tables had, versions only grow, and every client holds in
+// the end what the tables have. The clients are two of one user and one of others.
+func TestAccountsConverge(t *testing.T) {
+	users, rooms := []string{"ann", "ben", "eve"}, []string{"r1", "r2"}
+	rapid.Check(t, func(t *rapid.T) {
+		db := newHalls()
+		h := newHub(NewMetrics(nil))
+		w := &wire{hub: h, joined: map[pubsub.Address]bool{}}
+		h.subscription = w
+		var phones []*phone
+		commits := func() { w.publish(db.draw(t, users, rooms)) }
+		some := func() { w.deliver(rapid.IntRange(0, len(w.waiting)).Draw(t, "messages")) }
+		meanwhile := func() {
+			switch rapid.IntRange(0, 6).Draw(t, "meanwhile") {
+			case 0:
+				commits()
+			case 1:
+				commits()
+				w.deliver(len(w.waiting))
+				w.tell(nil)
+			case 2:
+				some()
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"commit":  func(*rapid.T) { commits() },
+			"commits": func(*rapid.T) { commits(); commits(); w.deliver(len(w.waiting)) },
+			"connect": func(t *rapid.T) {
+				if len(phones) < 6 {
+					phones = append(phones, connect(t, h, rapid.SampledFrom(users).Draw(t, "user")))
+				}
+			},
+			"disconnect": func(t *rapid.T) {
+				if len(phones) > 0 {
+					i := rapid.IntRange(0, len(phones)-1).Draw(t, "phone")
+					if err := h.leave(context.Background(), phones[i].session, phones[i].session.userID); err != nil {
+						t.Fatal(err)
+					}
+					phones = slices.Delete(phones, i, i+1)
+				}
+			},
+			"deliver": func(*rapid.T) { some() },
+			"tell":    func(t *rapid.T) { w.tell(func() bool { return rapid.Bool().Draw(t, "room") }) },
+			"repeat": func(t *rapid.T) {
+				if n := len(w.passed); n > 0 {
+					w.handle(w.passed[rapid.IntRange(max(0, n-8), n-1).Draw(t, "message")])
+				}
+			},
+			"lose": func(t *rapid.T) { // the connection of the subscription breaks
+				n := rapid.IntRange(0, len(w.waiting)).Draw(t, "lost")
+				w.waiting = w.waiting[n:]
+				h.HandleGap()
+			},
+			"take": func(t *rapid.T) {
+				if len(phones) > 0 {
+					rapid.SampledFrom(phones).Draw(t, "phone").take(t, h, db, meanwhile)
+				}
+			},
+			"compare": func(*rapid.T) { compareAll(h, db, phones) },
+		})
+		w.deliver(len(w.waiting))
+		w.tell(nil)
+		compareAll(h, db, phones)
+		for _, p := range phones {
+			p.take(t, h, db, func() {})
+			if diff := p.differs(db); diff != "" {
+				t.Fatalf("%s ends with another state than the tables (-tables +client):\n%s", p.session.userID, diff)
+			}
+			if d := p.session.mailbox.take(); d.badge != nil || d.sync {
+				t.Fatalf("%s is up to date and has more pending: %+v", p.session.userID, d)
+			}
+		}
+		checkSeats(t, h, w)
+	})
+}
+
+// checkSeats checks that the hub listens to the rooms of its members, and that their
+// places are right.
+func checkSeats(t *rapid.T, h *hub, w *wire) {
+	for address, r := range h.rooms.byAddress {
+		if len(r.seats) == 0 || !w.joined[address] {
+			t.Fatalf("room %s is kept for %d members, joined: %v", address.ID, len(r.seats), w.joined[address])
+		}
+		for i, s := range r.seats {
+			if s.at != i || s.room != r || s.member.seats[address.ID] != s || h.users[s.member.user.user.ID] != s.member.user {
+				t.Fatalf("seat %d of room %s is wrong", i, address.ID)
+			}
+		}
+	}
+	for address := range w.joined {
+		if address.Room && h.rooms.byAddress[address] == nil || !address.Room && h.users[address.ID] == nil {
+			t.Fatalf("the bus still has %+v", address)
+		}
+	}
+}
