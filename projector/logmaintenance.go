@@ -34,7 +34,7 @@ func (p *partition) buryUnissued(ctx context.Context) error {
 	}
 	if n > 0 {
 		p.projector.metrics.deadLetters.Add(float64(n))
-		p.projector.log.ErrorContext(ctx, "events in the log had transaction ids that were not given out yet; they are dead letters now",
+		p.projector.log.ErrorContext(ctx, "events in the log had transaction ids that were not given out yet; they are dead letters now, see `badged deadletters list`",
 			"partition", p.id, "events", n)
 	}
 	return nil

@@ -32,6 +32,7 @@ func (p *Projector) maintain(ctx context.Context) error {
 			for _, id := range p.OwnedPartitions() {
 				p.partitions[id].maintain(ctx)
 			}
+			p.deadLog.flush(ctx, time.Now())
 		}
 		p.mergeKeys(ctx)
 		p.measureKeys()

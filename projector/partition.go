@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -219,6 +220,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}
 	took := time.Since(start)
 	p.committed(b, r, start)
+	p.projector.deadLog.add(ctx, p.id, slices.Concat(b.Dead, b.Refused), time.Now())
 	p.adapt(len(b.Items)+len(b.Dead), took)
 	p.ready = !page.More && !page.Waits
 	return page.More, page.Waits, nil

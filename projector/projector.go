@@ -84,6 +84,7 @@ type Projector struct {
 	cfg        Config
 	log        *slog.Logger
 	metrics    *Metrics
+	deadLog    *deadLog
 	partitions []*partition
 	// silence is how long the session of an owner may be silent.
 	silence time.Duration
@@ -141,6 +142,7 @@ func New(cfg Config) (*Projector, error) {
 		cfg:         cfg,
 		log:         cfg.Logger,
 		metrics:     cfg.Metrics,
+		deadLog:     &deadLog{log: cfg.Logger},
 		silence:     silentIntervals * cfg.OwnershipInterval,
 		slots:       make(chan struct{}, cfg.Concurrency),
 		connections: newConnections(cfg.Pool, 0),

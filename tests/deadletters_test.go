@@ -98,12 +98,33 @@ func TestLogCommand(t *testing.T) {
 		t.Errorf("the partition:\n%s", out)
 	}
 	for want, args := range map[string][]string{
-		"they are 0 to 15": {"--partition=16"},
+		"--user must not be empty":         {"--user="},
+		"--conversation must not be empty": {"--conversation", ""},
+		"they are 0 to 15":                 {"--partition=16"},
 		fmt.Sprintf(`the user "ann" is in partition %d, not %d`, home, (home+1)%partitions): {"--user=ann", fmt.Sprint("--partition=", (home+1)%partitions)},
 		"--since 2026-01-02T00:00:00Z is after --until 2026-01-01T00:00:00Z":                {"--since=2026-01-02T00:00:00Z", "--until=2026-01-01T00:00:00Z"},
 	} {
 		if _, stderr, code := command(t, append([]string{"log", "--database-url=" + database}, args...)...); code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit %d %s", args, code, stderr)
 		}
+	}
+}
+
+// `badged log --follow` prints what is folded, as it is folded, until it is
+// interrupted.
+func TestLogCommandFollows(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	total(t, p, "ann", publish(t, p, delivered("before", 1, `"ann"`)))
+	log := start(t, nil, "log", "--follow", "--user=ann", "--database-url="+database)
+	log.awaitSays(`"conversation_id":"before"`)
+	publish(t, p, delivered("others", 1, `"bob"`))
+	publish(t, p, delivered("after", 1, `"ann"`))
+	log.awaitSays(`"conversation_id":"after"`)
+	if out := log.out.String(); strings.Count(out, "\n") != 2 || strings.Contains(out, "others") {
+		t.Errorf("it prints\n%s", out)
+	}
+	if err := log.stop(); err != nil {
+		t.Errorf("it ended with %v", err)
 	}
 }

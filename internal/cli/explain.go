@@ -24,7 +24,7 @@ type userExplainCmd struct {
 	Conversation    string    `help:"Explain only this conversation, even if nothing in it is unread." placeholder:"ID" env:"-"`
 	History         bool      `help:"Show the total over time: each event that changed it." env:"-"`
 	Delivered       int       `help:"Show the last N delivered messages and the fate of each; at most 1,000." placeholder:"N" env:"-"`
-	Before          string    `help:"Show only messages delivered before this position of the log, such as 1234/56." placeholder:"POSITION" env:"-"`
+	Before          string    `help:"Show only messages delivered before this position of the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
 	archived        `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }

@@ -16,8 +16,8 @@ import (
 type logCmd struct {
 	config.Database `embed:""`
 	Partition       *int      `help:"Print only this partition." placeholder:"N" env:"-"`
-	User            string    `help:"Print only events for this user." placeholder:"ID" env:"-"`
-	Conversation    string    `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
+	User            *string   `help:"Print only events for this user." placeholder:"ID" env:"-"`
+	Conversation    *string   `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
 	Since           time.Time `help:"Print only events appended at this time, such as 2026-01-31T23:59:59Z, or later." placeholder:"TIME" env:"-"`
 	Until           time.Time `help:"Print only events appended at this time or earlier." placeholder:"TIME" env:"-"`
 	Follow          bool      `short:"f" help:"Go on with events as they are folded." env:"-"`
@@ -38,34 +38,55 @@ type logLine struct {
 // followInterval is how often `badged log --follow` looks for more.
 const followInterval = 200 * time.Millisecond
 
-// Validate checks that the times are in order.
+// Validate checks the ids, and that the times are in order. An empty id would print
+// everything, where a script has a variable unset.
 func (c *logCmd) Validate() error {
+	if err := c.Database.Validate(); err != nil {
+		return err
+	}
+	if reason := checkGiven(c.User); reason != "" {
+		return fmt.Errorf("--user %s", reason)
+	}
+	if reason := checkGiven(c.Conversation); reason != "" {
+		return fmt.Errorf("--conversation %s", reason)
+	}
 	if !c.Until.IsZero() && c.Since.After(c.Until) {
 		return fmt.Errorf("--since %s is after --until %s", c.Since.Format(time.RFC3339), c.Until.Format(time.RFC3339))
 	}
 	return nil
 }
 
+// checkGiven returns what is wrong with an id, "" if nothing is or it is not given.
+func checkGiven(id *string) string {
+	if id == nil {
+		return ""
+	}
+	return events.CheckID(*id)
+}
+
 // Run prints the events of the log, a line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
-	if reason := events.CheckID(c.User); c.User != "" && reason != "" {
-		return fmt.Errorf("user id %s", reason)
-	}
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	filter := logview.Filter{User: c.User, Conversation: c.Conversation, Since: c.Since, Until: c.Until}
+	filter := logview.Filter{Since: c.Since, Until: c.Until}
+	if c.User != nil {
+		filter.User = *c.User
+	}
+	if c.Conversation != nil {
+		filter.Conversation = *c.Conversation
+	}
 	switch {
 	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()):
 		return fmt.Errorf("there is no partition %d: they are 0 to %d", *c.Partition, log.Partitions()-1)
-	case c.Partition != nil && c.User != "" && *c.Partition != log.PartitionOf(c.User):
-		return fmt.Errorf("the user %q is in partition %d, not %d", c.User, log.PartitionOf(c.User), *c.Partition)
+	case c.Partition != nil && c.User != nil && *c.Partition != log.PartitionOf(filter.User):
+		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, log.PartitionOf(filter.User), *c.Partition)
 	case c.Partition != nil:
 		filter.Partitions = []int{*c.Partition}
-	case c.User != "":
-		filter.Partitions = []int{log.PartitionOf(c.User)}
+	case c.User != nil:
+		filter.Partitions = []int{log.PartitionOf(filter.User)}
 	}
 	lines := json.NewEncoder(streams.Out)
 	lines.SetEscapeHTML(false)

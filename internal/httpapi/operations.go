@@ -275,10 +275,16 @@ func operationProblem(err error) error {
 	var running *rebuild.RunningError
 	var job *admin.RebuildJobError
 	var invalid *events.InvalidError
+	var refused *events.BatchError
+	var damaged *deadletters.DamagedError
 	status, detail := 0, ""
 	switch {
 	case errors.Is(err, deadletters.ErrNotFound):
 		status, detail = http.StatusNotFound, deadletters.ErrNotFound.Error()
+	case errors.As(err, &damaged):
+		status, detail = http.StatusUnprocessableEntity, damaged.Error()
+	case errors.As(err, &refused):
+		status, detail = http.StatusUnprocessableEntity, "it cannot be published again: "+refused.Error()
 	case errors.As(err, &invalid):
 		status, detail = http.StatusUnprocessableEntity, "it still cannot be decoded: "+invalid.Error()
 	case errors.Is(err, admin.ErrNoJob):

@@ -224,6 +224,14 @@ func TestOperationsRefuse(t *testing.T) {
 			"POST deadletters/1/retry", &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}},
 			"422 it still cannot be decoded: invalid event: type: is odd",
 		},
+		{
+			"POST deadletters/1/retry", &deadletters.DamagedError{Damage: errors.New("it ends too early")},
+			"422 the row of the log still cannot be taken apart: it ends too early; publish its events again from their source, then discard the dead letter",
+		},
+		{
+			"POST deadletters/1/retry", &events.BatchError{Events: []events.IndexedError{{Err: &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}}}}},
+			"422 it cannot be published again: event 0: invalid event: type: is odd",
+		},
 		{"GET rebuilds/1", admin.ErrNoJob, "404 there is no such job"},
 		{canceling, admin.ErrNoJob, "404 there is no such job"},
 		{canceling, admin.ErrJobEnded, "409 the job has ended already"},

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/internal/sqlfile"
 )
 
@@ -74,9 +75,28 @@ func (d *Letters) Find(ctx context.Context, id int64) (Letter, error) {
 	return letter, nil
 }
 
+// DamagedError is returned if a dead letter is a whole row of the log, and this
+// release cannot tell the events in it apart either.
+type DamagedError struct {
+	// Damage is what is wrong with the row, nil if it was too large to keep.
+	Damage error
+}
+
+// Error implements error.
+func (e *DamagedError) Error() string {
+	if e.Damage == nil {
+		return "the row of the log was empty or too large, and nothing of it was kept; publish its events again from their source, then discard the dead letter"
+	}
+	return fmt.Sprintf("the row of the log still cannot be taken apart: %v; publish its events again from their source, then discard the dead letter", e.Damage)
+}
+
+// Unwrap returns the damage.
+func (e *DamagedError) Unwrap() error { return e.Damage }
+
 // Retry publishes a dead letter again and removes it, in one transaction. It
-// goes through the log like a new event. If this release cannot decode it
-// either, Retry fails with an [*events.InvalidError] and keeps the letter.
+// goes through the log like a new event; so do all events of a whole row. If this
+// release cannot decode them either, Retry keeps the letter and fails with a
+// [*DamagedError] or an [*events.InvalidError].
 func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 	var receipt events.Receipt
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
@@ -84,17 +104,37 @@ func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 		if err != nil {
 			return err
 		}
-		e, err := events.Decode(letter.Payload)
+		evs, err := eventsOf(letter)
 		if err != nil {
 			return err
 		}
-		receipt, err = d.log.Publish(ctx, tx, e)
+		receipt, err = d.log.Publish(ctx, tx, evs...)
 		return err
 	})
 	if err != nil {
 		return events.Receipt{}, fmt.Errorf("retry dead letter %d: %w", id, err)
 	}
 	return receipt, nil
+}
+
+// eventsOf returns the events of a dead letter.
+func eventsOf(l Letter) ([]events.Event, error) {
+	if len(l.Payload) == 0 {
+		return nil, &DamagedError{}
+	}
+	payloads, err := eventbatch.Unpack(l.Payload)
+	if err != nil {
+		return nil, &DamagedError{Damage: err}
+	}
+	all := make([]events.Event, len(payloads))
+	for i, payload := range payloads {
+		if all[i], err = events.Decode(payload); err != nil && len(payloads) > 1 {
+			return nil, fmt.Errorf("event %d of its row: %w", i, err)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Discard removes a dead letter permanently and returns it.

@@ -2,6 +2,8 @@ package deadletters_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/internal/eventbatch"
 	"github.com/badged/badged/projector/deadletters"
 )
 
@@ -84,6 +87,59 @@ func TestRetryADeadLetter(t *testing.T) {
 	}
 	if _, err := letters.Retry(t.Context(), l.ID); !errors.Is(err, deadletters.ErrNotFound) {
 		t.Errorf("retried again: %v", err)
+	}
+}
+
+// A row that an earlier release could not take apart is retried as a whole: this one
+// can, or it says what is wrong.
+func TestRetryAWholeRow(t *testing.T) {
+	ann := foldtest.User(0, 0)
+	encode := func(seq int64) string {
+		b, err := foldtest.Deliver("c", seq, ann).MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	row := eventbatch.Pack([]string{encode(1), encode(2)})
+	large := eventbatch.Pack([]string{strings.Repeat(encode(1), 20)})
+	for _, tc := range []struct {
+		name    string
+		payload []byte
+		want    string // an error
+	}{
+		{"that can be read now", row, ""},
+		{"that can be decompressed now", eventbatch.Pack(slices.Repeat([]string{encode(1), encode(2)}, 10)), ""},
+		{"with an event that is invalid", eventbatch.Pack([]string{encode(1), `{}`}), "event 1 of its row: invalid event: specversion: is required"},
+		{"that ends too early", row[:len(row)-1], "the row of the log still cannot be taken apart: the batch is not valid JSON: it ends too early; publish its events again"},
+		{"that is damaged", large[:len(large)-4], "the row of the log still cannot be taken apart: the row cannot be decompressed: "},
+		{"that was too large to keep", nil, "nothing of it was kept"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := projectortest.New(t)
+			d.InsertPayload(t, `[`)
+			d.Fold(t)
+			d.Exec(t, `UPDATE badged.dead_letters SET payload = $1`, tc.payload)
+			letters := deadletters.New(d.Pool, d.Log)
+			_, err := letters.Retry(t.Context(), theDeadLetter(t, letters).ID)
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("error %v, want %s", err, tc.want)
+				}
+				theDeadLetter(t, letters) // it stays
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Fold(t)
+			if b := d.Badge(t, ann); b.Total != 2 {
+				t.Errorf("the total is %d, want 2", b.Total)
+			}
+			if all, err := letters.List(t.Context(), 0, 10); len(all) > 0 || err != nil {
+				t.Errorf("dead letters %v, error %v", all, err)
+			}
+		})
 	}
 }
 

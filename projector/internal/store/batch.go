@@ -38,9 +38,9 @@ type Batch struct {
 	Generation int
 	Begins     bool
 	Items      []Item
-	Dead       []deadLetter
+	Dead       []DeadLetter
 	// Refused are records of Items that are not folded for some of their users.
-	Refused []deadLetter
+	Refused []DeadLetter
 	// records are those of Items.
 	records []*events.Record
 	// Oldest is when the first of the records was appended, readAt when they
@@ -53,12 +53,12 @@ type Batch struct {
 	known   PartitionState
 }
 
-// deadLetter is a record that cannot be folded, and why.
-type deadLetter struct {
-	record events.Record
-	reason string
-	// users are those for whom it cannot, nil if for none.
-	users []string
+// DeadLetter is a record that cannot be folded, and why.
+type DeadLetter struct {
+	Record events.Record
+	Reason string
+	// Users are those for whom it cannot, nil if for none.
+	Users []string
 }
 
 // NewBatch decodes the records of a page of a log of so many partitions.
@@ -74,7 +74,7 @@ func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, 
 	b := &Batch{From: from, appended: rows, readAt: at}
 	b.decode(rows.Records(at), partition, partitions)
 	if len(b.Dead) > 0 {
-		return nil, fmt.Errorf("event %s cannot be folded: %s", b.Dead[0].record.UUID, b.Dead[0].reason)
+		return nil, fmt.Errorf("event %s cannot be folded: %s", b.Dead[0].Record.UUID, b.Dead[0].Reason)
 	}
 	return b, nil
 }
@@ -87,7 +87,7 @@ func (b *Batch) decode(records []events.Record, partition, partitions int) {
 		}
 		it, err := NewItem(&records[i], partition, partitions)
 		if err != nil {
-			b.Dead = append(b.Dead, deadLetter{record: records[i], reason: err.Error()})
+			b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})
 			continue
 		}
 		b.Items, b.records = append(b.Items, it), append(b.records, &records[i])
@@ -195,7 +195,7 @@ func (b *Batch) Fold() (r Result, err error) {
 			if b.appended != nil {
 				return Result{}, ErrRefused
 			}
-			b.Refused = append(b.Refused, deadLetter{*b.records[i], refusal(&it.Event, members), members})
+			b.Refused = append(b.Refused, DeadLetter{*b.records[i], refusal(&it.Event, members), members})
 		}
 		remember(it, b.check)
 		r.Folded++
@@ -260,10 +260,10 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) int {
 	}
 	size += b.check.QueueWrites(writes)
 	size += t.QueueWrites(writes, Sorted(b.state.Users), b.state.Rooms)
-	for _, letters := range [][]deadLetter{b.Dead, b.Refused} {
+	for _, letters := range [][]DeadLetter{b.Dead, b.Refused} {
 		for _, d := range letters {
-			writes.Queue(statements.Get("bury a dead letter"), t.partition, d.record.TransactionID, d.record.Offset,
-				d.record.Index, d.record.UUID, d.record.Payload, d.reason, d.users)
+			writes.Queue(statements.Get("bury a dead letter"), t.partition, d.Record.TransactionID, d.Record.Offset,
+				d.Record.Index, d.Record.UUID, d.Record.Payload, d.Reason, d.Users)
 		}
 	}
 	b.queueLateFold(writes, t.partition)

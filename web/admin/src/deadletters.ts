@@ -2,6 +2,7 @@ import { h } from "../../page/dom.js";
 import { confirm } from "./dialog.js";
 import { when } from "./format.js";
 import { KeyedList } from "./list.js";
+import { payloadText } from "./payload.js";
 import type { DeadLetter, Server } from "./server.js";
 import type { Page, View } from "./view.js";
 
@@ -47,7 +48,7 @@ export class DeadLetters implements View {
   }
 
   #card(letter: DeadLetter): HTMLElement {
-    const { id, partition, position, payload, reason, at } = letter;
+    const { id, partition, position, reason, at } = letter;
     const retry = h(
       "button",
       { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },
@@ -88,7 +89,7 @@ export class DeadLetters implements View {
         "details",
         {},
         h("summary", {}, "Payload in the log"),
-        h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(payload, null, 2)),
+        h("pre", { class: "mono", tabindex: "0" }, payloadText(letter)),
       ),
     );
   }

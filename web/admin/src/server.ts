@@ -53,6 +53,8 @@ export interface DeadLetter {
   readonly partition: number;
   readonly position: string;
   readonly payload: unknown;
+  /** What was in the log, if it is no JSON. */
+  readonly payload_base64?: string;
   readonly reason: string;
   readonly at: string;
 }

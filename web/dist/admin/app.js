@@ -4923,6 +4923,38 @@ function ask(title, text, buttons, yes) {
   });
 }
 
+// admin/src/payload.ts
+var SHOWN = 1e4;
+function payloadText({ payload, payload_base64 }) {
+  if (payload_base64) {
+    const bytes = Uint8Array.from(atob(payload_base64), (c) => c.charCodeAt(0));
+    const size = `${bytes.length.toLocaleString("en")} bytes`;
+    const text = textOf(bytes);
+    if (text === void 0) {
+      return `No text, ${size} in base64:
+${cut(payload_base64)}`;
+    }
+    return `No JSON, ${size}:
+${cut(text)}`;
+  }
+  if (payload === null) {
+    return "null\n\nThe payload was empty, too large to keep, or the JSON value null: the reason says which.";
+  }
+  return JSON.stringify(payload, null, 2);
+}
+function textOf(bytes) {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return /\p{Cc}/u.test(text.replace(/[\t\r\n]/g, "")) ? void 0 : text;
+  } catch {
+    return void 0;
+  }
+}
+function cut(text) {
+  return text.length > SHOWN ? `${text.slice(0, SHOWN)}
+… cut; \`badged deadletters list --json\` prints all` : text;
+}
+
 // admin/src/deadletters.ts
 var DeadLetters = class {
   name = "dead-letters";
@@ -4962,7 +4994,7 @@ var DeadLetters = class {
     this.#onCount(letters.length);
   }
   #card(letter) {
-    const { id, partition, position, payload, reason, at } = letter;
+    const { id, partition, position, reason, at } = letter;
     const retry = h(
       "button",
       { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },
@@ -5004,7 +5036,7 @@ var DeadLetters = class {
         "details",
         {},
         h("summary", {}, "Payload in the log"),
-        h("pre", { class: "mono", tabindex: "0" }, JSON.stringify(payload, null, 2))
+        h("pre", { class: "mono", tabindex: "0" }, payloadText(letter))
       )
     );
   }
