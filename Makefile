@@ -35,10 +35,10 @@ CLIENTS ?= 5000
 RATE    ?= 500
 # The tests that fold histories: the first in projector/internal/store, the
 # others in projector.
-FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything)$$
-TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers)$$
+FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
+TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestRoomTablesAgreeWithAReplay)$$
 # The property tests that take more than a second.
-SLOW    := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestPublishSQL.*)$$
+SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestPublishSQL.*)$$
 
 .PHONY: help
 help: ## list the targets
@@ -90,7 +90,7 @@ mutate: needs ## apply each mutant; a test must catch it (MUTANT='regular expres
 .PHONY: nightly
 nightly: HISTORIES := 1000000
 nightly: needs ## run the long tests: a million histories, restores, churn, mutants
-	go test -count=1 -timeout 3h -v -run '^TestHistories$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout 6h -v -run '^(TestHistories|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries)$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)

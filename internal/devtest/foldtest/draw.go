@@ -49,11 +49,12 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 		return history
 	}
 	at := rapid.IntRange(0, len(history)).Draw(t, "after")
-	return slices.Insert(history, at, drawMany(t, users)...)
+	return slices.Insert(history, at, DrawMany(t, users)...)
 }
 
-// drawMany draws hundreds of messages with gaps between them, in an order of blocks.
-func drawMany(t *rapid.T, users []string) []events.Event {
+// DrawMany draws hundreds of messages of room c1 with gaps between them, in an order
+// of blocks, with recalls and reads.
+func DrawMany(t *rapid.T, users []string) []events.Event {
 	var many []events.Event
 	for _, block := range rapid.Permutation([]int64{0, 1, 2, 3, 4}).Draw(t, "blocks") {
 		for i := range int64(rapid.SampledFrom([]int{10, 50, 150}).Draw(t, "messages")) {

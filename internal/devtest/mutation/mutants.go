@@ -19,6 +19,10 @@ type check struct {
 
 const (
 	foldFile    = "projector/internal/badge/fold.go"
+	stateRoom   = "projector/internal/badge/state.go"
+	memberFile  = "projector/internal/badge/membership.go"
+	chunkFile   = "projector/internal/badge/chunk.go"
+	loadsFile   = "projector/internal/store/missing.go"
 	claimsFile  = "projector/internal/badge/claims.go"
 	stateFile   = "migrations/00002_state.sql"
 	tablesFile  = "projector/internal/store/tables.go"
@@ -51,6 +55,9 @@ const (
 // The checks.
 var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
+	rooms       = check{"./projector/internal/store", "Room", true}
+	roomTables  = check{"./projector", "^TestRoomTablesAgreeWithAReplay$", true}
+	ranked      = check{"./migrations", "^TestRank$", false}
 	claimed     = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestReadsAheadOfTheLog|TestClaims)", true}
 	claimsKept  = check{"./projector/archiving", "^TestClaimsAreKept$", false}
 	sets        = check{"./projector/internal/badge", "^(TestBoundedSet|TestBlockOfABoundedSet|TestRangeSet|TestWords|TestDenseConversations|TestFirstUnread)", true}
@@ -140,6 +147,19 @@ var mutants = []mutant{
 	{"the version grows without a change", []edit{{
 		foldFile, "	if !u.update(c, f) {\n		return false\n	}\n", "	u.update(c, f)\n",
 	}}, pure},
+	{"own messages in a room count", []edit{{stateRoom, "	c.Membership.Own.Add(p.seq)\n", ""}}, rooms},
+	{"own messages that mention all are mentions", []edit{{stateRoom, "	if p.all {\n		c.Membership.OwnAll", "	if false {\n		c.Membership.OwnAll"}}, rooms},
+	{"the version of a member who leaves falls", []edit{{memberFile, "	u.Carried += r.Changes - m.Joined\n", ""}}, rooms},
+	{"joining reads nothing", []edit{{memberFile, "		upTo = r.LastSeq\n", "		upTo = c.ReadSeq\n"}}, rooms},
+	{"recalled messages of a room count", []edit{{stateRoom, "live, all := c.Live.Remove(seq)", "live, all := c.Live.Contains(seq)"}}, rooms},
+	{"a recall before its message is forgotten in a room", []edit{{stateRoom, "live := !c.Recalled.Contains(d.Seq)", "live := true"}}, rooms},
+	{"the bound of a chunk belongs to the next", []edit{{chunkFile, "		if c.Bound < seq {", "		if c.Bound <= seq {"}}, rooms},
+	{"closed messages are not counted", []edit{{chunkFile, "			r.ClosedLive += closed.Live.Len()\n", ""}}, rooms},
+	{"a message for members is folded as an ordinary one", []edit{{"projector/internal/store/userset.go", "	members := s.Refused(&it.Event)\n", "	members := s.Refused(&it.Event)[:0:0]\n"}}, rooms},
+	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "false"}}, rooms},
+	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // before anything marks it as touched\n", ""}}, roomTables},
+	{"marks outlive a read", []edit{{"projector/internal/store/rooms.go", "	if len(gone.seqs) > 0 {", "	if false {"}}, roomTables},
+	{"a rank counts the messages up to the end of a range", []edit{{stateFile, "least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,\n              before[width_bucket(seq, starts) + 1])", "before[width_bucket(seq, starts) + 1]"}}, ranked},
 	{"past the bound ranges are dropped uncounted", []edit{{
 		boundedFile, "\t\ts.block.Count += oldest.Hi - oldest.Lo + 1\n", "",
 	}}, sets},

@@ -86,7 +86,7 @@ func (p *preparation) add(it *Item) {
 			p.missing.PairUsers = append(p.missing.PairUsers, id)
 			p.missing.PairConversations = append(p.missing.PairConversations, d.ConversationID)
 		}
-		if p.rooms && (!ok && !u.Complete || conversation.Member()) {
+		if p.rooms && (conversation.Member() || !conversation.Stored) { // its row may tell that it is a membership
 			p.mayNeedRoom(it)
 		}
 	}

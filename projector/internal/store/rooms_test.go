@@ -1,14 +1,17 @@
 package store_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store/storetest"
+	"github.com/badged/badged/pubsub"
 )
 
 // Folding any history with rooms in order equals the model, which has a set per
@@ -44,6 +47,35 @@ func TestRoomsAgreeWithTheModel(t *testing.T) {
 	})
 }
 
+// Rooms with more messages than fit into a chunk equal the model.
+func TestRoomsWithManyMessages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		joined := foldtest.Event("joined", events.RoomJoined, "c1", foldtest.UpTo(rapid.Int64Range(1, 3000).Draw(t, "up to")), users...)
+		history := append([]events.Event{joined}, foldtest.DrawMany(t, users)...)
+		m := storetest.NewMemory()
+		for i := range history {
+			m.Commit(t, history[i])
+			if i%40 > 0 && i < len(history)-1 {
+				continue
+			}
+			truth := &foldtest.Model{Events: history[:i+1]}
+			for _, id := range users {
+				if diff := cmp.Diff(truth.Describe(id), m.Describe(id)); diff != "" {
+					t.Fatalf("after %d events %s has (-want +got):\n%s", i+1, id, diff)
+				}
+			}
+			r, closed := m.Rooms["c1"], [2]int64{}
+			for _, c := range r.Closed {
+				closed[0] += c.Live.Len()
+				closed[1] += c.All.Len()
+			}
+			if counted := [2]int64{r.ClosedLive, r.ClosedAll}; closed != counted {
+				t.Fatalf("after %d events the closed chunks have %d messages, %d counted", i+1, closed, counted)
+			}
+		}
+	})
+}
+
 // checkUnread compares the total of a user with the sum of its parts.
 func checkUnread(t *rapid.T, m *storetest.Memory, id string) {
 	u, total := m.User(id), int64(0)
@@ -58,4 +90,149 @@ func checkUnread(t *rapid.T, m *storetest.Memory, id string) {
 	if sums := u.Sums(m.Rooms); sums.Total != total {
 		t.Fatalf("the total of %s is %d, that of its parts %d", id, sums.Total, total)
 	}
+}
+
+// Rows and versions are the same however a history with rooms is cut into batches.
+func TestRoomBatchesCannotBeObserved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history := foldtest.DrawRooms(t, users)
+		single, cut := storetest.NewMemory(), storetest.NewMemory()
+		for i := range history {
+			single.Commit(t, history[i])
+		}
+		for rest := history; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
+			cut.Commit(t, rest[:n]...)
+			rest = rest[n:]
+		}
+		for _, id := range users {
+			if diff := cmp.Diff(single.Describe(id), cut.Describe(id)); diff != "" {
+				t.Fatalf("%s depends on the batches (-one by one +cut):\n%s\n%s", id, diff, foldtest.Story(history))
+			}
+			if diff := cmp.Diff(single.Versions(id), cut.Versions(id)); diff != "" {
+				t.Fatalf("the versions of %s depend on the batches (-one by one +cut):\n%s\n%s", id, diff, foldtest.Story(history))
+			}
+		}
+	})
+}
+
+// Messages, recalls and reads of a room give the same numbers in any order and with
+// any repetition.
+func TestOrderInRoomsDoesNotMatter(t *testing.T) {
+	commuting := []events.Type{events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled, events.ConversationRead}
+	rapid.Check(t, func(t *rapid.T) {
+		joined := foldtest.DrawHistory(t, []events.Type{events.RoomJoined}, users)
+		history := foldtest.DrawHistory(t, commuting, users)
+		for i := range history {
+			history[i].Data.ByApp = false // a read by an app reaches up to the last message so far
+			history[i].ID += " later"
+		}
+		shuffled := rapid.Permutation(history).Draw(t, "shuffled")
+		shuffled = append(shuffled, rapid.SliceOfN(rapid.SampledFrom(history), 0, 10).Draw(t, "repeated")...)
+		inOrder, outOfOrder := storetest.NewMemory(), storetest.NewMemory()
+		inOrder.Commit(t, slices.Concat(joined, history)...)
+		outOfOrder.Commit(t, slices.Concat(joined, shuffled)...)
+		for _, id := range users {
+			if diff := cmp.Diff(inOrder.Describe(id), outOfOrder.Describe(id)); diff != "" {
+				t.Fatalf("%s depends on the order (-in order +shuffled):\n%s\nin order\n%sshuffled\n%s",
+					id, diff, foldtest.Story(slices.Concat(joined, history)), foldtest.Story(shuffled))
+			}
+		}
+	})
+}
+
+// Updates of users and rooms tell a gateway every number: what it works out from
+// them is what the fold has.
+func TestUpdatesOfRoomsCarryEverything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history := foldtest.DrawTimes(t, foldtest.DrawHistory(t, foldtest.RoomTypes(), users))
+		m, g := storetest.NewMemory(), gatewayOf(users)
+		for rest := history; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
+			m.Commit(t, rest[:n]...)
+			rest = rest[n:]
+			for _, u := range m.Told.Users {
+				g.accounts[u.UserID].update(t, &u, g)
+			}
+			for _, u := range m.Told.Rooms {
+				if known := g.rooms[u.ConversationID]; known.Changes > u.Changes || u.BaseChanges > known.Changes {
+					t.Fatalf("after\n%sthe update of room %s is from %d to %d changes, %d are known", foldtest.Story(history), u.ConversationID, u.BaseChanges, u.Changes, known.Changes)
+				}
+				g.rooms[u.ConversationID] = u.Room
+			}
+			for _, id := range users {
+				if want, got := m.User(id).Sums(m.Rooms).String(), g.sums(id); got != want {
+					t.Fatalf("after\n%sof\n%sa gateway has of %s %s, want %s", foldtest.Story(history[:len(history)-len(rest)]), foldtest.Story(history), id, got, want)
+				}
+			}
+		}
+	})
+}
+
+// gateway works out the numbers of users from updates.
+type gateway struct {
+	accounts map[string]*account
+	rooms    map[string]pubsub.Room
+}
+
+type account struct {
+	badge       pubsub.Badge
+	memberships map[string]pubsub.Membership
+}
+
+func gatewayOf(users []string) *gateway {
+	g := &gateway{map[string]*account{}, map[string]pubsub.Room{}}
+	for _, id := range users {
+		g.accounts[id] = &account{memberships: map[string]pubsub.Membership{}}
+	}
+	return g
+}
+
+func (a *account) update(t *rapid.T, u *pubsub.Update, g *gateway) {
+	if u.BaseVersion != a.badge.Version {
+		t.Fatalf("the update of %s is from version %d, %d is known", u.UserID, u.BaseVersion, a.badge.Version)
+	}
+	a.badge = u.Badge
+	for _, c := range u.Conversations {
+		delete(a.memberships, c.ConversationID)
+	}
+	for _, m := range u.Memberships {
+		a.memberships[m.Room.ConversationID] = m
+		if known := g.rooms[m.Room.ConversationID]; known.Changes <= m.Room.Changes {
+			g.rooms[m.Room.ConversationID] = *m.Room
+		}
+	}
+}
+
+// sums returns the numbers of a user as [badge.Sums.String].
+func (g *gateway) sums(id string) string {
+	a := g.accounts[id]
+	version, total, mentions := a.badge.Version, a.badge.Total, a.badge.Mentions
+	categories := map[string]int64{}
+	for name, n := range a.badge.Categories {
+		categories[name] += n
+	}
+	above := func(s pubsub.Seqs, seq int64) (n int64) {
+		for _, r := range s {
+			n += max(0, r.Last-max(r.First, seq+1)+1)
+		}
+		return n
+	}
+	for room, m := range a.memberships {
+		r := g.rooms[room]
+		v := badge.View{
+			Unread:   above(r.Live, m.ReadSeq) - above(m.Own, 0),
+			Mentions: above(r.All, m.ReadSeq) + m.Mentions,
+			Level:    events.Level(m.Level), Marked: m.MarkedUnread,
+		}
+		version += r.Changes - m.Joined
+		total += v.Adds()
+		if n := v.Adds(); n != 0 {
+			categories[r.Category] += n
+		}
+		if v.Level != events.LevelNone {
+			mentions += v.Mentions
+		}
+	}
+	return badge.Sums{Version: version, Total: total, Mentions: mentions, Categories: badge.NewCategoryTotals(categories)}.String()
 }

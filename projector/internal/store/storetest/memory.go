@@ -20,8 +20,9 @@ type Memory struct {
 	Users map[string]*badge.User
 	// Rooms have all closed chunks and all marks.
 	Rooms map[string]*badge.Room
-	// Updates has the last update of each user.
+	// Updates has the last update of each user, and Told what the last batch told.
 	Updates map[string]pubsub.Update
+	Told    store.Updates
 	keys    *store.DedupReplay
 	// folded counts the events, including repetitions.
 	folded int
@@ -86,6 +87,7 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 		}
 	}
 	updates := store.ClientUpdates(store.Sorted(state.Users), state.Rooms, 0, "epoch", func(pubsub.Address) bool { return true })
+	m.Told = updates
 	for _, update := range updates.Users {
 		m.Updates[update.UserID] = update
 	}

@@ -1,0 +1,161 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store/storetest"
+)
+
+// twin is one conversation, folded twice: as a room, and with single deliveries to
+// its members.
+type twin struct {
+	room, single *storetest.Memory
+	messages     map[int64]events.Data
+	recalled     map[int64]bool
+	// before are the messages posted before the last join. They are not repeated: a
+	// room would then learn that the new member sent them.
+	before  map[int64]bool
+	members []string
+	last    int64
+	named   int
+	story   []events.Event
+}
+
+func (w *twin) event(typ events.Type, change func(*events.Data), users ...string) events.Event {
+	w.named++
+	return foldtest.Event(fmt.Sprint("event ", w.named), typ, "c", change, users...)
+}
+
+// delivery returns a message of the room as it is delivered to some users.
+func (w *twin) delivery(seq int64, users ...string) events.Event {
+	return w.event(events.MessageDelivered, func(d *events.Data) {
+		m := w.messages[seq]
+		d.Seq, d.SenderID = seq, m.SenderID
+		d.MentionedUserIDs = slices.DeleteFunc(slices.Clone(users), func(id string) bool {
+			return !m.MentionsAll && !slices.Contains(m.MentionedUserIDs, id)
+		})
+	}, users...)
+}
+
+// step draws an event and returns it for the room and as single deliveries.
+func (w *twin) step(t *rapid.T) (events.Event, []events.Event) {
+	seq := rapid.Int64Range(1, 12).Draw(t, "seq")
+	user := rapid.SampledFrom(users).Draw(t, "user")
+	member := slices.Contains(w.members, user)
+	switch kind := rapid.SampledFrom([]string{"post", "post", "post", "post", "recall", "join", "join", "leave", "read", "level", "mark"}).Draw(t, "kind"); {
+	case kind == "post" && !w.before[seq]:
+		if _, again := w.messages[seq]; !again {
+			w.messages[seq] = events.Data{
+				Seq: seq, SenderID: rapid.SampledFrom(append([]string{""}, users...)).Draw(t, "sender"),
+				MentionedUserIDs: rapid.SliceOfNDistinct(rapid.SampledFrom(users), 0, len(users), rapid.ID).Draw(t, "mentioned"),
+				MentionsAll:      rapid.IntRange(0, 3).Draw(t, "mentions all") == 0,
+			}
+		}
+		w.last = max(w.last, seq)
+		posted := w.event(events.RoomPosted, func(d *events.Data) { *d = w.messages[seq]; d.ConversationID = "c" })
+		if len(w.members) == 0 {
+			return posted, nil
+		}
+		return posted, []events.Event{w.delivery(seq, w.members...)}
+	case kind == "recall":
+		w.recalled[seq] = true
+		return w.event(events.RoomRecalled, foldtest.Seq(seq)), []events.Event{w.event(events.MessageRecalled, foldtest.Seq(seq), users...)}
+	case kind == "join" && !member:
+		return w.join(t, user)
+	case member && kind == "leave":
+		w.members = slices.DeleteFunc(slices.Clone(w.members), func(id string) bool { return id == user })
+		return w.event(events.RoomLeft, nil, user), append(w.reads(w.last, user), w.event(events.ConversationLeft, nil, user))
+	case member && kind == "read":
+		return w.event(events.ConversationRead, foldtest.UpTo(seq), user), w.reads(seq, user)
+	case member && kind == "level":
+		level := foldtest.Level(rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level"))
+		e := w.event(events.ConversationLevelSet, level, user)
+		return e, []events.Event{e}
+	case member && kind == "mark" && !w.single.User(user).Conversation("c").Left(): // that one cannot be marked
+		e := w.event(events.ConversationMarkedUnread, nil, user)
+		return e, []events.Event{e}
+	}
+	all := w.event(events.UserReadAll, func(d *events.Data) { d.ConversationID = "" }, user)
+	if !member {
+		return all, nil
+	}
+	return all, append([]events.Event{all}, w.reads(w.last, user)...)
+}
+
+// reads returns a read up to a seq, if there is one. A sender's last message is
+// delivered to others only, so a read of all does not reach it.
+func (w *twin) reads(upTo int64, user string) []events.Event {
+	if upTo == 0 {
+		return nil
+	}
+	return []events.Event{w.event(events.ConversationRead, foldtest.UpTo(upTo), user)}
+}
+
+// join makes a user a member, who has read everything or up to a seq: then the user
+// gets what there is above, without being its sender or mentioned by name.
+func (w *twin) join(t *rapid.T, user string) (events.Event, []events.Event) {
+	w.members = append(slices.Clone(w.members), user)
+	for seq := range w.messages {
+		w.before[seq] = true
+	}
+	upTo := rapid.Int64Range(0, w.last).Draw(t, "up to")
+	joined := w.event(events.RoomJoined, foldtest.UpTo(upTo), user)
+	if upTo == 0 {
+		if w.last == 0 {
+			return joined, nil
+		}
+		return joined, []events.Event{w.event(events.ConversationRead, func(d *events.Data) { d.UpToSeq = w.last }, user)}
+	}
+	single := []events.Event{w.event(events.ConversationRead, foldtest.UpTo(upTo), user)}
+	for seq := upTo + 1; seq <= w.last; seq++ {
+		if m, posted := w.messages[seq]; posted && !w.recalled[seq] {
+			single = append(single, w.event(events.MessageDelivered, func(d *events.Data) {
+				if d.Seq = seq; m.MentionsAll {
+					d.MentionedUserIDs = d.UserIDs
+				}
+			}, user))
+		}
+	}
+	return joined, single
+}
+
+// Played as a room and as single deliveries to its members, the same history
+// gives the same numbers at every step.
+func TestRoomsEqualDeliveries(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &twin{room: storetest.NewMemory(), single: storetest.NewMemory(), messages: map[int64]events.Data{}, recalled: map[int64]bool{}, before: map[int64]bool{}}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			posted, deliveries := w.step(t)
+			w.story = append(w.story, posted)
+			w.room.Commit(t, posted)
+			if len(deliveries) > 0 {
+				w.single.Commit(t, deliveries...)
+			}
+			for _, id := range users {
+				if want, got := w.numbers(w.single, id), w.numbers(w.room, id); got != want {
+					t.Fatalf("after\n%sof which the last as single events is\n%sthe room gives %s %s, want %s", foldtest.Story(w.story), foldtest.Story(deliveries), id, got, want)
+				}
+			}
+		}
+	})
+}
+
+// numbers returns the numbers of a user as text.
+func (w *twin) numbers(m *storetest.Memory, id string) string {
+	u := m.User(id)
+	sums, v := u.Sums(m.Rooms), badge.View{}
+	if c, ok := u.Conversations["c"]; ok {
+		if v = c.View(); c.Member() {
+			v = c.ViewIn(m.Rooms["c"])
+		}
+	}
+	return fmt.Sprintf("total %d, mentions %d, categories %s; unread %d from %d, mentions %d, marked %v",
+		sums.Total, sums.Mentions, sums.Categories, v.Unread, v.FirstUnread, v.Mentions, v.Marked)
+}
