@@ -38,7 +38,7 @@ RATE    ?= 500
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestRoomTablesAgreeWithAReplay)$$
 # The property tests that take more than a second.
-SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestPublishSQL.*)$$
+SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*)$$
 
 .PHONY: help
 help: ## list the targets

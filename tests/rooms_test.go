@@ -1,0 +1,139 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// roomEvent returns an event of a room with more fields of its data.
+func roomEvent(typ, room, more string) string {
+	return event(uuid.NewString(), typ, fmt.Sprintf(`{"conversation_id":%q,%s}`, room, more))
+}
+
+func joined(room, users string) string {
+	return roomEvent("room.joined", room, `"user_ids":[`+users+`]`)
+}
+
+// posted returns message seq of a room by a sender.
+func posted(room string, seq int, sender string) string {
+	return roomEvent("room.posted", room, fmt.Sprintf(`"seq":%d,"sender_id":%q`, seq, sender))
+}
+
+// awaitUnread waits until so many messages of a conversation are unread.
+func (c *client) awaitUnread(conversation string, n int64) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("%d unread in %s", n, conversation), func() bool { return c.unread[conversation] == n })
+}
+
+// Members who are connected see what happens in a room: they join it while they are
+// connected, get messages but not their own, read on one device and see it on
+// another, lose what is recalled, leave, and resume after a disconnect.
+func TestRoomOverSockets(t *testing.T) {
+	t.Parallel()
+	p := serve(t, newDatabase(t))
+	ann, phone, bob, eve := connect(t, p.url, "ann"), connect(t, p.url, "ann"), connect(t, p.url, "bob"), connect(t, p.url, "eve")
+	publish(t, p, delivered("direct", 1, `"ann","bob"`))
+	ann.awaitTotal(1)
+	publish(t, p, joined("hall", `"ann","bob"`))
+	publish(t, p, posted("hall", 1, "ann"))
+	publish(t, p, posted("hall", 2, "bob"))
+	for _, c := range []*client{ann, phone, bob} {
+		c.awaitUnread("hall", 1) // the other's
+		c.awaitTotal(2)
+	}
+	publish(t, p, roomEvent("room.posted", "hall", `"seq":3,"sender_id":"bob","mentioned_user_ids":["ann"]`))
+	ann.awaitTotal(3)
+	bob.say(`{"t":"read","id":1,"conversation_id":"hall","up_to_seq":1}`)
+	bob.awaitTotal(1)
+	ann.say(`{"t":"read","id":1,"conversation_id":"hall","up_to_seq":2}`)
+	for _, c := range []*client{ann, phone} {
+		c.awaitUnread("hall", 1)
+	}
+	publish(t, p, roomEvent("room.recalled", "hall", `"seq":3`))
+	for _, c := range []*client{ann, phone} {
+		c.awaitUnread("hall", 0)
+	}
+	position := publish(t, p, posted("hall", 4, "chat"))
+	ann.awaitTotal(2)
+	bob.awaitTotal(2)
+	eve.awaitTotal(0) // no member
+	for user, n := range map[string]int64{"ann": 2, "bob": 2, "eve": 0} {
+		if got := total(t, p, user, position); got != n {
+			t.Errorf("the API says %d for %s, want %d", got, user, n)
+		}
+	}
+
+	bob.close()
+	publish(t, p, posted("hall", 5, "ann"))
+	publish(t, p, roomEvent("room.left", "hall", `"user_ids":["ann"]`))
+	ann.awaitTotal(1)
+	phone.awaitTotal(1)
+	publish(t, p, posted("hall", 6, "chat"))
+	publish(t, p, delivered("direct", 2, `"ann"`))
+	ann.awaitTotal(2)
+	bob = bob.resume(p.url)
+	bob.awaitTotal(4)
+	publish(t, p, joined("hall", `"ann","eve"`))
+	publish(t, p, posted("hall", 7, "chat"))
+	ann.awaitTotal(3)
+	eve.awaitTotal(1)
+	bob.awaitTotal(5)
+}
+
+// A large room has members connected to two gateways. Redis is killed while messages
+// are posted, and comes back: every client ends up right.
+func TestRoomAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	const members = 3000
+	database, redis := newDatabase(t), newRedis(t)
+	p := roles(t, database, redis, "--reconcile-interval=1s")
+	other := serve(t, database, "--redis-url="+redis.URL(), "--roles=gateway", "--reconcile-interval=1s")
+	names := make([]string, members)
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", fmt.Sprintf("u%d", i))
+	}
+	publish(t, p["api"], joined("hall", strings.Join(names, ",")))
+	publish(t, p["api"], posted("hall", 1, "chat"))
+	var clients []*client
+	for i := range 60 {
+		gateway := p["gateway"]
+		if i%2 > 0 {
+			gateway = other
+		}
+		clients = append(clients, connect(t, gateway.url, fmt.Sprintf("u%d", i*members/60)))
+	}
+	all := func(n int64) {
+		t.Helper()
+		for _, c := range clients {
+			c.awaitUnread("hall", n)
+		}
+	}
+	all(1)
+	publish(t, p["api"], posted("hall", 2, "chat"))
+	all(2)
+	redis.Kill()
+	for seq := 3; seq <= 6; seq++ {
+		publish(t, p["api"], posted("hall", seq, "chat"))
+	}
+	all(6) // by reconciliation
+	if err := redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitBus(t, p["gateway"], "ok", 1)
+	awaitBus(t, other, "ok", 1)
+	publish(t, p["api"], posted("hall", 7, "u0"))
+	clients[0].awaitUnread("hall", 6) // not the own
+	for _, c := range clients[1:] {
+		c.awaitUnread("hall", 7)
+	}
+	clients[1].close()
+	publish(t, p["api"], posted("hall", 8, "chat"))
+	clients[1] = clients[1].resume(other.url)
+	clients[1].awaitUnread("hall", 8)
+	if n := metric(t, metricsOf(t, other), "badged_gateway_room_updates_total"); n == 0 {
+		t.Error("the gateway got no update of the room")
+	}
+}
