@@ -268,6 +268,36 @@ func TestGroupAppendsBesideAnother(t *testing.T) {
 	})
 }
 
+// However much waits, no more than two appends run at once.
+func TestGroupAppendsTwoAtOnce(t *testing.T) {
+	heldGroup(t, func(l *heldLog, publish func(string, ...int), want func(...string)) {
+		for p := range partitions {
+			for i := range 9 {
+				publish(fmt.Sprint(p, i), p)
+			}
+		}
+		want("0 0", "1 0 1 1 1 2 1 3 1 4 1 5 1 6 1 7")
+	})
+}
+
+// A caller that is canceled when its append may begin does not leave others
+// waiting.
+func TestGroupOfCallersThatAreLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := events.NewGroup(events.LogOf(partitions), func(context.Context, ...events.Event) (events.Receipt, error) {
+			return events.Receipt{}, nil
+		}, 2)
+		late, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 50 { // either may be seen first
+			_, _ = g.Append(late, delivered("late", userIn(0, 0)))
+			if _, err := g.Append(t.Context(), delivered("next", userIn(0, 0))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // Appends to all partitions do not follow each other one by one: what waits is
 // divided.
 func TestGroupDividesThePartitions(t *testing.T) {

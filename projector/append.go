@@ -73,19 +73,29 @@ type directPart struct {
 	result    store.Result
 }
 
-// turnPatience is how long an append waits for batches that run: longer than a
-// batch of a few events takes.
+// turnPatience is how long an append waits for the loops of its partitions: longer
+// than a batch of a few events takes.
 const turnPatience = 5 * time.Millisecond
 
 // join takes the turns of the partitions that can fold the rows. All appends take
 // them in ascending order, and a loop takes only its own.
 func (a *directAppend) join(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	waits := false // start no timer before: it may wake a thread
 	for i := range a.rows {
 		part := a.projector.partitions[a.rows[i].Partition]
-		if !part.owned.Load() || !part.take(ctx) {
+		if !part.owned.Load() {
 			continue
+		}
+		if !part.tryReady() {
+			if !waits {
+				waits = true
+				defer time.AfterFunc(a.projector.turnPatience, cancel).Stop()
+			}
+			if !part.takeReady(ctx) {
+				continue
+			}
 		}
 		if b := a.batch(part, &a.rows[i]); b != nil {
 			a.parts = append(a.parts, directPart{partition: part, batch: b})
@@ -95,13 +105,50 @@ func (a *directAppend) join(ctx context.Context) {
 	}
 }
 
-// take takes the turn of a partition, and reports false if ctx is done before.
-func (p *partition) take(ctx context.Context) bool {
+// tryReady takes the turn of a partition if that is free and everything in the log
+// is folded.
+func (p *partition) tryReady() bool {
 	select {
 	case p.turn <- struct{}{}:
-		return true
 	default:
+		return false
 	}
+	if p.foldsAppends() {
+		return true
+	}
+	<-p.turn
+	return false
+}
+
+// takeReady takes the turn of a partition once everything in the log is folded, and
+// reports false if ctx is done before. If appends did not let the loop catch up, it
+// would never do so: behind each append there is a younger one of other partitions,
+// for which a loop waits.
+func (p *partition) takeReady(ctx context.Context) bool {
+	for p.take(ctx) {
+		if p.foldsAppends() {
+			return true
+		}
+		if p.caughtUp == nil {
+			p.caughtUp = make(chan struct{})
+		}
+		caughtUp := p.caughtUp
+		<-p.turn
+		select {
+		case <-caughtUp:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
+// foldsAppends reports whether appends may fold their events. The caller has the
+// turn.
+func (p *partition) foldsAppends() bool { return p.ready && p.known && p.keys.Loaded() }
+
+// take takes the turn of a partition, and reports false if ctx is done before.
+func (p *partition) take(ctx context.Context) bool {
 	select {
 	case p.turn <- struct{}{}:
 		return true
@@ -113,9 +160,6 @@ func (p *partition) take(ctx context.Context) bool {
 // batch returns the batch that appends rows and folds them, nil if the loop must
 // fold them.
 func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
-	if !part.ready || !part.known || !part.keys.Loaded() {
-		return nil
-	}
 	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
 	if err != nil { // the loop makes it a dead letter
 		return nil

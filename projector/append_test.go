@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -79,6 +80,36 @@ func TestAppendDuringABatch(t *testing.T) {
 	drain(t, part)
 	d.wantTotal(t, ann, 1)
 	appendTo(t, p, nil, foldtest.Deliver("c", 2, ann))
+	d.wantTotal(t, ann, 2)
+}
+
+// An append waits a moment for a loop that has to go first.
+func TestAppendWaitsForTheLoop(t *testing.T) {
+	d := newDatabase(t)
+	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
+	p.turnPatience = time.Minute
+	part := p.partitions[0]
+	d.append(t, foldtest.Deliver("c", 1, ann))
+	part.turn <- struct{}{}
+	part.ready = false // as after an append that found the event
+	<-part.turn
+	left := make(chan []int, 1)
+	go func() {
+		receipt, err := p.Append(t.Context(), foldtest.Deliver("c", 2, ann))
+		if err != nil {
+			t.Error(err)
+		}
+		left <- receipt.Partitions
+	}()
+	for waits := false; !waits; {
+		part.turn <- struct{}{}
+		waits = part.caughtUp != nil
+		<-part.turn
+	}
+	drain(t, part)
+	if diff := cmp.Diff([]int(nil), await(t, left, "the append")); diff != "" {
+		t.Errorf("partitions that are not folded (-want +got):\n%s", diff)
+	}
 	d.wantTotal(t, ann, 2)
 }
 

@@ -54,10 +54,12 @@ type partition struct {
 	turn chan struct{}
 	// ready is set while everything in the log was folded at the last look, so
 	// that an append may fold its events at once.
-	ready  bool
-	cursor logread.Cursor
-	state  store.PartitionState
-	known  bool // whether cursor and state are current
+	ready bool
+	// caughtUp, if not nil, is closed when ready is set.
+	caughtUp chan struct{}
+	cursor   logread.Cursor
+	state    store.PartitionState
+	known    bool // whether cursor and state are current
 	// fenced is set if the last batch was.
 	fenced bool
 	// reached is the furthest position seen committed in this epoch.
@@ -203,7 +205,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}
 	p.projector.clock.set(page.ReadAt)
 	if len(page.Records) == 0 {
-		p.ready = !page.Waits
+		p.caught(!page.Waits)
 		return false, page.Waits, nil
 	}
 
@@ -222,8 +224,17 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	p.committed(b, r, start)
 	p.projector.deadLog.add(ctx, p.id, slices.Concat(b.Dead, b.Refused), time.Now())
 	p.adapt(len(b.Items)+len(b.Dead), took)
-	p.ready = !page.More && !page.Waits
+	p.caught(!page.More && !page.Waits)
 	return page.More, page.Waits, nil
+}
+
+// caught sets whether everything in the log is folded.
+func (p *partition) caught(up bool) {
+	p.ready = up
+	if up && p.caughtUp != nil {
+		close(p.caughtUp)
+		p.caughtUp = nil
+	}
 }
 
 // prepare sets what a batch needs to know of the partition.

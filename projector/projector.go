@@ -96,6 +96,8 @@ type Projector struct {
 	appending *connections
 	// open are the transactions that partitions have seen open.
 	open logread.Watch
+	// turnPatience is the constant, except in tests.
+	turnPatience time.Duration
 	// clock tells the database's time.
 	clock databaseClock
 	// restartTold is when a restart of Postgres was logged last, in Unix nanoseconds.
@@ -139,17 +141,18 @@ func New(cfg Config) (*Projector, error) {
 		cfg.MaintenanceInterval = time.Minute
 	}
 	p := &Projector{
-		cfg:         cfg,
-		log:         cfg.Logger,
-		metrics:     cfg.Metrics,
-		deadLog:     &deadLog{log: cfg.Logger},
-		silence:     silentIntervals * cfg.OwnershipInterval,
-		slots:       make(chan struct{}, cfg.Concurrency),
-		connections: newConnections(cfg.Pool, 0),
-		appending:   newConnections(cfg.Pool, lockPatience),
-		updates:     make(chan store.Updates, 256),
-		merges:      make(chan struct{}, 1),
-		open:        logread.Watch{Patience: openPatience},
+		cfg:          cfg,
+		log:          cfg.Logger,
+		metrics:      cfg.Metrics,
+		deadLog:      &deadLog{log: cfg.Logger},
+		silence:      silentIntervals * cfg.OwnershipInterval,
+		slots:        make(chan struct{}, cfg.Concurrency),
+		connections:  newConnections(cfg.Pool, 0),
+		appending:    newConnections(cfg.Pool, lockPatience),
+		updates:      make(chan store.Updates, 256),
+		merges:       make(chan struct{}, 1),
+		turnPatience: turnPatience,
+		open:         logread.Watch{Patience: openPatience},
 	}
 	for i := range cfg.Log.Partitions() {
 		p.partitions = append(p.partitions, newPartition(i, p))
