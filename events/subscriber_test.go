@@ -142,7 +142,7 @@ func TestSubscriberUnpacksRows(t *testing.T) {
 // Events that another transaction holds back delay no others, and come after them
 // once it commits.
 func TestSubscriberDoesNotWaitForOthers(t *testing.T) {
-	url := pgtest.NewServer(t).NewDB(t, migrated)
+	url := pgtest.Borrow(t).NewDB(t, migrated)
 	log, pool := openLog(t, url)
 	ann := userIn(0, 0)
 	late := begin(t, pool)
@@ -173,7 +173,7 @@ func TestSubscriberDoesNotWaitForOthers(t *testing.T) {
 // Events of pending transactions that have committed come once the projector has moved
 // them, behind those that it folded before.
 func TestSubscriberLeavesOutPendingEvents(t *testing.T) {
-	log, pool := openLog(t, pgtest.NewServer(t).NewDB(t, migrated))
+	log, pool := openLog(t, pgtest.Borrow(t).NewDB(t, migrated))
 	ann := userIn(0, 0)
 	late := begin(t, pool)
 	receipt, err := events.Publish(t.Context(), late, delivered("late", ann))

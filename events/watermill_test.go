@@ -143,7 +143,7 @@ func TestStockSubscriberReadsTheLog(t *testing.T) {
 // A row with several events is one message, decompressed, whose metadata has the
 // content type. A damaged row and one that is too large do not stop the subscriber.
 func TestStockSubscriberReadsBatches(t *testing.T) {
-	log, pool := openLog(t, pgtest.NewServer(t).NewDB(t, migrated))
+	log, pool := openLog(t, pgtest.Borrow(t).NewDB(t, migrated))
 	var evs []events.Event
 	for i := range 50 {
 		evs = append(evs, delivered(fmt.Sprint(i), userIn(0, 0)))
@@ -209,7 +209,7 @@ func TestStockSubscribersResumeByGroup(t *testing.T) {
 // Stock subscribers, which have one position, wait for open transactions that
 // may still append before what others have.
 func TestStockSubscribersWait(t *testing.T) {
-	log, pool := openLog(t, pgtest.NewServer(t).NewDB(t, migrated))
+	log, pool := openLog(t, pgtest.Borrow(t).NewDB(t, migrated))
 	older := begin(t, pool)
 	if _, err := events.Publish(t.Context(), older, delivered("1", userIn(0, 0))); err != nil {
 		t.Fatal(err)

@@ -223,7 +223,7 @@ func TestCacheAfterARefusedAppend(t *testing.T) {
 func TestAppendPassesOpenTransactions(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a later one has ended %v", ended), func(t *testing.T) {
-			d := openDatabase(t, pgtest.NewServer(t).NewDB(t, migrated))
+			d := openDatabase(t, pgtest.Borrow(t).NewDB(t, migrated))
 			p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
 			appendTo(t, p, nil, foldtest.Deliver("c", 1, ann)) // its rows and plans are known from now on
 			open := begin(t, d.pool)

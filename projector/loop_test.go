@@ -64,7 +64,7 @@ func TestWakesFindWhatWasAppended(t *testing.T) {
 // A transaction that stays open delays no badge, in whatever database it is. What
 // it appends is folded once it commits, although the position has passed it.
 func TestOpenTransactionsDelayNothing(t *testing.T) {
-	server := pgtest.NewServer(t)
+	server := pgtest.Borrow(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
 	elsewhere := newPool(t, server.NewDB(t, pgtest.Template{}), nil)
 	ann := foldtest.User(0, 0)
@@ -89,7 +89,7 @@ func TestOpenTransactionsDelayNothing(t *testing.T) {
 // A batch waits for a transaction that has been open for a moment only: moving
 // what that appends would cost as much as appending it again.
 func TestBatchWaitsForYoungTransactions(t *testing.T) {
-	d := openDatabase(t, pgtest.NewServer(t).NewDB(t, migrated))
+	d := openDatabase(t, pgtest.Borrow(t).NewDB(t, migrated))
 	p := d.projector.partitions[1]
 	young := begin(t, d.pool)
 	publish(t, young, foldtest.Deliver("c", 1, foldtest.User(1, 0)))

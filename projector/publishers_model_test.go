@@ -321,7 +321,7 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 // middle and crash. What is committed counts once, in the order of the log, and
 // nothing else does, to the last version.
 func TestConcurrentPublishers(t *testing.T) {
-	d := openDatabase(t, pgtest.NewServer(t).NewDB(t, migrated))
+	d := openDatabase(t, pgtest.Borrow(t).NewDB(t, migrated))
 	l := new(line)
 	l.answers.Store(-1)
 	cuttable := newPool(t, d.url, func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = l.dial })

@@ -30,13 +30,14 @@ func ranges(t testing.TB, d *projectortest.Database, partition int) []string {
 // A repaired log has the ids of another cluster, whose ranges were far ahead: all
 // of it is one range, which gets an end like any other.
 func TestRepairLogSettlesRanges(t *testing.T) {
-	from, original := newOriginal(t)
+	from, to := pgtest.Borrow(t), pgtest.Borrow(t)
+	original := newOriginal(t, from, to)
 	for range 2 {
 		original.EndRange(t, 0)
 		original.Append(t, foldtest.Deliver("ranges", 1, foldtest.User(0, 0)))
 	}
 	before := keys(t, original, 0)
-	url := restores()["custom"](t, from, original.URL, pgtest.NewServer(t))
+	url := restores()["custom"](t, from, original.URL, to)
 	if _, _, err := repaired(t, url, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +58,9 @@ func TestRepairLogSettlesRanges(t *testing.T) {
 
 // A repair waits for a long reader of the log, and delays no publisher.
 func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
-	from, original := newOriginal(t)
-	url := restores()["custom"](t, from, original.URL, pgtest.NewServer(t))
+	from, to := pgtest.Borrow(t), pgtest.Borrow(t)
+	original := newOriginal(t, from, to)
+	url := restores()["custom"](t, from, original.URL, to)
 	reading := connect(t, url)
 	mustExec(t, reading, `BEGIN; SELECT FROM badged.events_p00`)
 	publishing := connect(t, url)

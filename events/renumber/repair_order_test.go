@@ -37,7 +37,7 @@ type journey struct {
 	// settled is set while the log is in order.
 	settled bool
 	events  int
-	// order are the keys of each partition's events, in the order in which they
+	// order are the ids of each partition's events, in the order in which they
 	// were published.
 	order [foldtest.Partitions][]string
 	// heard is how many events of partition 0 the audit has got.
@@ -63,7 +63,7 @@ func (j *journey) publish(t *testing.T, transactions int) {
 		for _, e := range evs {
 			for p := range j.order {
 				if slices.ContainsFunc(e.Data.UserIDs, func(u string) bool { return events.PartitionOf(u, foldtest.Partitions) == p }) {
-					j.order[p] = append(j.order[p], e.Key().String())
+					j.order[p] = append(j.order[p], e.ID)
 				}
 			}
 		}
@@ -96,16 +96,33 @@ func (j *journey) event() events.Event {
 	return e
 }
 
-// listen puts the audit behind some event of partition 0.
+// listen puts the audit behind some row of partition 0.
 func (j *journey) listen(t *testing.T) {
 	t.Helper()
 	if len(j.order[0]) == 0 {
 		return
 	}
-	j.heard = 1 + j.IntN(len(j.order[0]))
-	exec(t, j.url, fmt.Sprintf(`INSERT INTO badged.events_p00_offsets (consumer_group, offset_acked, last_processed_transaction_id)
-SELECT 'audit', "offset", transaction_id FROM badged.events_p00 AS log ORDER BY log.transaction_id, log."offset" OFFSET %d LIMIT 1
-ON CONFLICT (consumer_group) DO UPDATE SET offset_acked = excluded.offset_acked, last_processed_transaction_id = excluded.last_processed_transaction_id`, j.heard-1))
+	d := projectortest.Open(t, j.url)
+	all := d.Records(t, 0)
+	last := all[j.IntN(len(all))].Position
+	d.Exec(t, `INSERT INTO badged.events_p00_offsets (consumer_group, offset_acked, last_processed_transaction_id) VALUES ($1, $2, $3::bigint::text::xid8)
+ON CONFLICT (consumer_group) DO UPDATE SET offset_acked = excluded.offset_acked, last_processed_transaction_id = excluded.last_processed_transaction_id`,
+		audited, last.Offset, last.TransactionID)
+	j.heard = auditedUpTo(t, d)
+}
+
+// ids returns the ids of a partition's events in order.
+func ids(t testing.TB, d *projectortest.Database, partition int) []string {
+	t.Helper()
+	var all []string
+	for _, r := range d.Records(t, partition) {
+		e, err := events.Decode(r.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e.ID)
+	}
+	return all
 }
 
 // restore moves the database to one of the servers, also the one that it is on.
@@ -140,7 +157,7 @@ func (j *journey) repair(t *testing.T) {
 	j.settled = true
 	d := projectortest.Open(t, j.url)
 	for p := range foldtest.Partitions {
-		if diff := cmp.Diff(j.order[p], keys(t, d, p)); diff != "" {
+		if diff := cmp.Diff(j.order[p], ids(t, d, p)); diff != "" {
 			t.Fatalf("order in partition %d (-want +got):\n%s", p, diff)
 		}
 	}
@@ -161,7 +178,7 @@ func TestRepairKeepsTheOrder(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	servers := []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}
+	servers := []*pgtest.Server{pgtest.Borrow(t), pgtest.Borrow(t)}
 	for i := range uint64(*journeys) {
 		t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
 			j := &journey{
@@ -206,11 +223,11 @@ func (j *journey) arrive(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// Two young clusters give out the same ids: the transactions that copy events
+// Two clusters give out the same ids: the transactions that copy events
 // have those of events.
 func TestRepairLogWhereIDsCoincide(t *testing.T) {
 	const n = 1500
-	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
+	from, to := pgtest.Borrow(t), pgtest.Borrow(t)
 	original := projectortest.Open(t, from.NewDB(t, projectortest.Migrated()))
 	users := make([]string, foldtest.Partitions)
 	for p := range users {
@@ -221,6 +238,7 @@ func TestRepairLogWhereIDsCoincide(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := to.NewDB(t, pgtest.Template{})
+	reach(t, original.URL, currentID(t, url))
 	first := currentID(t, original.URL)
 	original.Exec(t, fmt.Sprintf(`DO $$
 BEGIN
@@ -232,7 +250,7 @@ BEGIN
     END LOOP;
 END $$`, n, named))
 	original.Fold(t)
-	advance(t, url, max(0, int(first-currentID(t, url))))
+	reach(t, url, first)
 	to.Run(t, from.Run(t, nil, "pg_dump", "--format=custom", original.URL), "pg_restore", "--exit-on-error", "--dbname="+url)
 	if id := currentID(t, url); id < first || id > first+n {
 		t.Fatalf("the restore ends with id %d, which is none of the events': %d to %d", id, first, first+n)
@@ -250,7 +268,7 @@ END $$`, n, named))
 	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-func currentID(t *testing.T, url string) int64 {
+func currentID(t testing.TB, url string) int64 {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -267,7 +285,7 @@ func currentID(t *testing.T, url string) int64 {
 // Events of a transaction that was pending in the original keep the place where
 // the projector would have moved them: right behind the position.
 func TestRepairLogWithPendingTransactions(t *testing.T) {
-	from, to := pgtest.NewServer(t), pgtest.NewServer(t)
+	from, to := pgtest.Borrow(t), pgtest.Borrow(t)
 	original := projectortest.Open(t, from.NewDB(t, projectortest.Migrated()))
 	ann := foldtest.User(0, 0)
 	original.Append(t, foldtest.Deliver("c", 1, ann))

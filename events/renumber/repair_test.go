@@ -28,8 +28,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// ahead is how far the counter of the older cluster is ahead.
+// ahead is how far the counter of the original's cluster is ahead.
 const ahead = 5000
+
+// reach makes a cluster give out transaction ids up to one, unless it has.
+func reach(t testing.TB, url string, id int64) {
+	t.Helper()
+	advance(t, url, max(0, int(id-currentID(t, url))))
+}
 
 // advance makes a cluster give out transaction ids.
 func advance(t testing.TB, url string, n int) {
@@ -124,23 +130,23 @@ func recent() []events.Event {
 	}
 }
 
-// newOriginal returns a database of a cluster that has given out many ids, with
-// a history that is folded in part, as the audit has read it in part.
-func newOriginal(t *testing.T) (*pgtest.Server, *projectortest.Database) {
+// newOriginal returns a database of the cluster from, with a history that is
+// folded in part, as the audit has read it in part. Some of its transaction ids are
+// below those that the cluster to gives out next, and some far above.
+func newOriginal(t *testing.T, from, to *pgtest.Server) *projectortest.Database {
 	t.Helper()
-	server := pgtest.NewServer(t)
-	d := projectortest.Open(t, server.NewDB(t, projectortest.Migrated()))
-	// Some of the ids are below, and some above those of the other cluster.
+	d := projectortest.Open(t, from.NewDB(t, projectortest.Migrated()))
 	d.AppendEach(t, oldFolded()[:2]...)
 	d.Fold(t)
 	d.BeginGeneration(t, 0) // so a generation begins in the middle
-	advance(t, d.URL, ahead)
+	reach(t, to.URL(), currentID(t, d.URL))
+	reach(t, d.URL, currentID(t, to.URL())+ahead)
 	d.AppendEach(t, oldFolded()[2:]...)
 	d.InsertPayload(t, `{"garbage": true}`)
 	d.Fold(t)
 	audit(t, d, 1)
 	d.AppendEach(t, oldUnfolded()...)
-	return server, d
+	return d
 }
 
 // publishEach publishes events in SQL, which no check refuses, each in a
@@ -273,8 +279,8 @@ func TestRepairLog(t *testing.T) {
 				continue // as for plain
 			}
 			t.Run(fmt.Sprintf("%s, counter passed %v", name, passed), func(t *testing.T) {
-				from, original := newOriginal(t)
-				to := pgtest.NewServer(t)
+				from, to := pgtest.Borrow(t), pgtest.Borrow(t)
+				original := newOriginal(t, from, to)
 				url := restore(t, from, original.URL, to)
 				wantRestored(t, url)
 				if passed { // as if no server had been started for long
@@ -376,8 +382,9 @@ HAVING max(%[2]s) > (SELECT last_value FROM badged.%[1]s_%[3]s_seq)`, table, col
 func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
 	for _, name := range []string{"custom", someTables} {
 		t.Run(name, func(t *testing.T) {
-			from, original := newOriginal(t)
-			url := restores()[name](t, from, original.URL, pgtest.NewServer(t))
+			from, to := pgtest.Borrow(t), pgtest.Borrow(t)
+			original := newOriginal(t, from, to)
+			url := restores()[name](t, from, original.URL, to)
 			publishEach(t, url, recent())
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := renumber.Run(ctx, renumber.Config{Conn: connConfig(t, url), Report: func(renumber.Result) { cancel() }})
@@ -403,8 +410,8 @@ func TestRepairLogGoesOnWhereItWasInterrupted(t *testing.T) {
 
 // What was repaired once can be dumped and restored again.
 func TestRepairLogTwice(t *testing.T) {
-	from, original := newOriginal(t)
-	second, third := pgtest.NewServer(t), pgtest.NewServer(t)
+	from, second, third := pgtest.Borrow(t), pgtest.Borrow(t), pgtest.Borrow(t)
+	original := newOriginal(t, from, second)
 	restore := restores()["plain"]
 	url := restore(t, from, original.URL, second)
 	publishEach(t, url, recent()[:2])
@@ -435,8 +442,8 @@ func TestRepairLogTwice(t *testing.T) {
 // A log that was archived, renumbered, archived again and renumbered again is
 // still that of its archive: what is renumbered comes behind what is archived.
 func TestArchiveBetweenTwoRepairs(t *testing.T) {
-	from, original := newOriginal(t)
-	second, third, dir := pgtest.NewServer(t), pgtest.NewServer(t), t.TempDir()
+	from, second, third, dir := pgtest.Borrow(t), pgtest.Borrow(t), pgtest.Borrow(t), t.TempDir()
+	original := newOriginal(t, from, second)
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	archive := func(d *projectortest.Database) (files int) {
 		t.Helper()
@@ -484,7 +491,8 @@ func TestArchiveBetweenTwoRepairs(t *testing.T) {
 
 // In the cluster that it came from a log is a copy too.
 func TestRepairLogOfADumpInItsOwnCluster(t *testing.T) {
-	server, original := newOriginal(t)
+	server := pgtest.Borrow(t)
+	original := newOriginal(t, server, server)
 	url := restores()["custom"](t, server, original.URL, server)
 	wantRestored(t, url)
 	publishEach(t, url, recent())
@@ -560,8 +568,8 @@ FROM information_schema.columns WHERE table_schema = 'badged' AND udt_name = 'xi
 // A copy that was published to and copied again before it was repaired: what it
 // got comes behind what it began with, although its ids are lower.
 func TestRepairLogOfACopyOfACopy(t *testing.T) {
-	from, original := newOriginal(t)
-	second, third := pgtest.NewServer(t), pgtest.NewServer(t)
+	from, second, third := pgtest.Borrow(t), pgtest.Borrow(t), pgtest.Borrow(t)
+	original := newOriginal(t, from, second)
 	restore := restores()["custom"]
 	url := restore(t, from, original.URL, second)
 	publishEach(t, url, recent())

@@ -104,7 +104,7 @@ func TestProgressIsTakenAway(t *testing.T) {
 
 // What is settled begins before the oldest event that is not folded.
 func TestSettled(t *testing.T) {
-	d := projectortest.Open(t, pgtest.NewServer(t).NewDB(t, projectortest.Migrated())) // no other test writes
+	d := projectortest.Open(t, pgtest.Borrow(t).NewDB(t, projectortest.Migrated())) // no other test writes
 	x, conn := newExpiry(t, d, nil), d.Connect(t)
 	sharp := time.Unix(badge.HourOf(foldtest.Noon)*3600, 0) // the least age is of the hour before
 	settled := func(p int) int64 {

@@ -76,7 +76,7 @@ func TestLags(t *testing.T) {
 
 // A partition is behind where something can be folded now.
 func TestBehind(t *testing.T) {
-	server := pgtest.NewServer(t) // no other tests' transactions
+	server := pgtest.Borrow(t) // no other tests' transactions
 	d := projectortest.Open(t, server.NewDB(t, projectortest.Migrated()))
 	all := []int{0, 1, 2, 3}
 	// fold moves the position of a partition to its end.

@@ -15,8 +15,8 @@
 //
 // All databases of a server share its transaction ids: a writing transaction that
 // a test keeps open becomes pending in the logs of other tests. A test that
-// counts such transactions, or kills its server, needs a server of its own:
-// [NewServer].
+// counts such transactions needs a server for itself: [Borrow]. One that kills its
+// server, or creates roles, needs a new one: [NewServer].
 package pgtest
 
 import (
@@ -58,6 +58,8 @@ var shared struct {
 	inMain bool
 	server *Server
 	err    error
+	// idle are the servers that tests have borrowed and returned.
+	idle []*Server
 }
 
 // Main wraps the tests of a package so that they can use NewDB, and stops the
@@ -77,14 +79,17 @@ func (s served) Run() (code int) {
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
 		shared.inMain = false
-		if shared.server == nil {
-			return
+		servers := shared.idle
+		if shared.server != nil {
+			servers = append(servers, shared.server)
 		}
-		if err := shared.server.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "pgtest:", err)
-			code = max(code, 1)
+		for _, server := range servers {
+			if err := server.stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "pgtest:", err)
+				code = max(code, 1)
+			}
 		}
-		shared.server = nil
+		shared.server, shared.idle = nil, nil
 	}()
 	return s.tests.Run()
 }
@@ -97,7 +102,7 @@ func NewDB(t testing.TB, template Template) string {
 	shared.mu.Lock()
 	switch {
 	case !shared.inMain:
-		shared.err = errors.New("TestMain does not run the tests through pgtest.Main")
+		shared.err = errNoMain
 	case shared.server == nil && shared.err == nil:
 		shared.server, shared.err = start(context.WithoutCancel(t.Context()))
 	}
@@ -107,6 +112,40 @@ func NewDB(t testing.TB, template Template) string {
 		t.Fatalf("pgtest: %v", err)
 	}
 	return server.NewDB(t, template)
+}
+
+var errNoMain = errors.New("TestMain does not run the tests through pgtest.Main")
+
+// Borrow returns a server that only this test uses, until it ends. Earlier tests
+// may have used it: it has their templates and has given out transaction ids, but
+// has no databases or sessions of theirs. The test must leave no roles and must not
+// kill the server.
+func Borrow(t testing.TB) *Server {
+	t.Helper()
+	server, err := borrow(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.idle = append(shared.idle, server)
+	})
+	return server
+}
+
+func borrow(ctx context.Context) (*Server, error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.inMain {
+		return nil, errNoMain
+	}
+	if n := len(shared.idle); n > 0 {
+		server := shared.idle[n-1]
+		shared.idle = shared.idle[:n-1]
+		return server, nil
+	}
+	return start(ctx)
 }
 
 // Server is a private server that hands out databases. It is safe for
@@ -125,7 +164,8 @@ type build struct {
 }
 
 // NewServer starts a server for one test and stops it when the test ends. This
-// takes about half a second; prefer NewDB if the test can share a server.
+// takes about half a second, and another to build a template; prefer NewDB or
+// Borrow.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := start(t.Context())

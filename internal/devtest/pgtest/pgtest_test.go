@@ -86,6 +86,26 @@ func TestDatabaseIsDroppedAfterItsTest(t *testing.T) {
 	}
 }
 
+func TestBorrowedServersAreReused(t *testing.T) {
+	template, builds := counted()
+	seen := map[*pgtest.Server]bool{}
+	for range 2 {
+		t.Run("test", func(t *testing.T) {
+			one, other := pgtest.Borrow(t), pgtest.Borrow(t)
+			if one == other {
+				t.Fatal("two borrowers have the same server")
+			}
+			for _, server := range []*pgtest.Server{one, other} {
+				seen[server] = true
+				mustExec(t, server.NewDB(t, template), "INSERT INTO t VALUES (1)")
+			}
+		})
+	}
+	if n := builds.Load(); len(seen) != 2 || n != 2 {
+		t.Errorf("%d servers were started and %d templates built, want 2", len(seen), n)
+	}
+}
+
 func TestKillAndRestartKeepDatabases(t *testing.T) {
 	server := pgtest.NewServer(t)
 	template, builds := counted()
