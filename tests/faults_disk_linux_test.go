@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"os"
@@ -30,22 +31,23 @@ func TestDiskIsFull(t *testing.T) {
 	p := serve(t, database)
 	// What is rolled back takes up most of the room.
 	sql(t, database, `BEGIN; INSERT INTO badged.events_p00 (uuid, payload)
-SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_series(1, 10000); ROLLBACK`)
+SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_series(1, 10200); ROLLBACK`)
 	// Not a multiple of a page, so that the last write is cut short, and not
 	// less than a file of the write-ahead log.
 	limitFiles(t, pg, "16781312")
 	sql(t, database, endSessions)
 
-	long := strings.Repeat("x", 120)
-	seq, unread := 0, 0
+	seq := 0
+	const each = 6 // a row of more than 2 kB would go to another file
 	filler := func() (string, func()) {
-		const each = 200
 		var body strings.Builder
 		for i := range each {
-			fmt.Fprintln(&body, event(fmt.Sprintf("%d-%s", seq+i, long), "message.delivered",
-				fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann"],"sender_id":%q,"message_id":%q}`, seq+i+1, long, long)))
+			// Random ids, which compression cannot shorten.
+			fmt.Fprintln(&body, event(rand.Text()+rand.Text()+rand.Text(), "message.delivered",
+				fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":["ann"],"sender_id":%q,"message_id":%q}`,
+					seq+i+1, rand.Text()+rand.Text()+rand.Text(), rand.Text()+rand.Text()+rand.Text())))
 		}
-		return body.String(), func() { seq += each; unread = seq }
+		return body.String(), func() { seq += each }
 	}
 	const says = "the database has no space left on its disk and nothing was stored"
 	if header := awaitRefusal(t, p, says, filler); header.Get("Retry-After") != "10" {
@@ -67,8 +69,8 @@ SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_se
 		_, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body)
 		position = header.Get("Badged-Position")
 	}
-	if n := total(t, p, "ann", position); n != int64(unread)+200 {
-		t.Errorf("ann has %d unread, want %d", n, unread+200)
+	if n := total(t, p, "ann", position); n != int64(seq+each) {
+		t.Errorf("ann has %d unread, want %d", n, seq+each)
 	}
 	awaitPostgres(t, p, "ok", "")
 	must(t, "verify", "--database-url="+database)
