@@ -12,11 +12,12 @@ TESTFLAGS ?=
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
 TIMEOUT   ?= 30m
+# How many parallel tests of a package run at once: most of them wait.
+PARALLEL  ?= 4
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s
-# Histories that each property test draws with the race detector, which takes most
-# of their time, and without it.
-CHECKS     ?= 20
+# Histories that each property test draws in make properties. In make test, which
+# runs with -short and the race detector, each draws 20.
 PROPERTIES ?= 100
 # Histories to fold without I/O, and through real tables.
 HISTORIES       ?= 5000
@@ -37,8 +38,8 @@ RATE    ?= 500
 # others in projector.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
 TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestRoomTablesAgreeWithAReplay)$$
-# The property tests that take more than a second.
-SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*)$$
+# The property tests that take more than a second, and the suite of watermill.
+SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
 
 .PHONY: help
 help: ## list the targets
@@ -50,13 +51,13 @@ build: ## build bin/badged
 
 .PHONY: test
 test: needs web ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
-	RAPID_CHECKS=$(CHECKS) $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
 endif
 
 .PHONY: properties
-properties: needs ## run the slow property tests with PROPERTIES histories, without the race detector
+properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector
 	RAPID_CHECKS=$(PROPERTIES) go test -count=1 -timeout $(TIMEOUT) -run '$(SLOW)' ./events ./gateway ./projector/...
 
 .PHONY: web
