@@ -326,7 +326,7 @@ CREATE UNLOGGED TABLE badged.samples (
 -- grants them what new tables take.
 CREATE TABLE badged.granted_roles (
     role name PRIMARY KEY,
-    kind text NOT NULL CHECK (kind IN ('server', 'publisher', 'reader'))
+    kind text NOT NULL CHECK (kind IN ('server', 'publisher', 'consumer', 'reader'))
 );
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;

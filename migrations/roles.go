@@ -20,6 +20,9 @@ const (
 	RoleServer RoleKind = "server"
 	// RolePublisher publishes from Go or SQL, and does nothing else.
 	RolePublisher RoleKind = "publisher"
+	// RoleConsumer reads the log beside the projector, and moves the positions of
+	// consumer groups. It could move those of others and of the projector.
+	RoleConsumer RoleKind = "consumer"
 	// RoleReader reads everything but the audit trail and jobs.
 	RoleReader RoleKind = "reader"
 )

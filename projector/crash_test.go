@@ -55,9 +55,11 @@ func uninterrupted(t *testing.T) string {
 	return d.dump(t)
 }
 
-// faults are the places at which a batch can be interrupted, each a trigger
-// that calls the function fault.
-var faults = []struct{ place, trigger string }{
+// fault is a place at which a batch can be interrupted, and the trigger there.
+type fault struct{ place, trigger string }
+
+// faults are the places of every batch. The triggers call the function fault.
+var faults = []fault{
 	{"before the position moves", `BEFORE UPDATE ON badged.events_p00_offsets`},
 	{"after the position has moved", `AFTER UPDATE ON badged.events_p00_offsets`},
 	{"before the keys are kept", `BEFORE INSERT ON badged.dedup_blocks_p00`},

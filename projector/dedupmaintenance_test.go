@@ -2,6 +2,7 @@ package projector
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,66 @@ func TestTwoOwnersRotate(t *testing.T) {
 	}
 	if folded != sent {
 		t.Errorf("%d events were decided on, want %d", folded, sent)
+	}
+}
+
+// A projector dies, with its session, in the batch that begins a generation of keys:
+// at any place, whether the commit has ended or not. Its successor begins the
+// generation once, counts no event twice, and decides as a replay does.
+func TestKilledAsAGenerationBegins(t *testing.T) {
+	const kill = `PERFORM pg_terminate_backend(pg_backend_pid()); RAISE 'it outlived its end';`
+	places := []fault{
+		{"before the generation is written", `BEFORE INSERT ON badged.dedup_generations`},
+		{"after the generation is written", `AFTER INSERT ON badged.dedup_generations`},
+	}
+	for _, f := range append(places, slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+		return strings.Contains(f.place, "dead letter")
+	})...) {
+		for _, merged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, merged %t", f.place, merged), func(t *testing.T) {
+				d := newDatabase(t)
+				ann := foldtest.User(0, 0)
+				// Counted twice, it would hide what comes after it.
+				level := foldtest.Event("level", events.ConversationLevelSet, "c", foldtest.Level(events.LevelNone), ann)
+				undo := foldtest.Event("undo", events.ConversationLevelSet, "c", foldtest.Level(events.LevelAll), ann)
+				d.append(t, foldtest.Deliver("c", 1, ann), level, undo)
+				d.fold(t)
+				dies := d.projector.partitions[0]
+				if merged {
+					d.merge(t, dies)
+				}
+				d.age(t, dies)
+				d.append(t, level, foldtest.Deliver("c", 2, ann))
+				d.awaitSettled(t, 0)
+				d.arm(t, f.trigger, kill)
+				if _, _, err := dies.step(t.Context()); err == nil {
+					t.Fatal("the batch was committed")
+				}
+				if n, g := d.fired(t), d.present(t, 0); n != 1 || g != 1 {
+					t.Fatalf("the fault fired %d times, in generation %d", n, g)
+				}
+
+				next := d.newProjector(t, nil).partitions[0]
+				d.tend(t, next)
+				drain(t, next)
+				if g := d.present(t, 0); g != 2 {
+					t.Errorf("it is generation %d, want 2", g)
+				}
+				// A repetition in the generation that has begun, and one in the next.
+				d.append(t, level)
+				drain(t, next)
+				d.rotate(t, next)
+				d.append(t, level)
+				drain(t, next)
+				if merged {
+					d.merge(t, next)
+				}
+				if n := d.badge(t, ann).Total; n != 2 {
+					t.Errorf("the total is %d, want 2", n)
+				}
+				d.checkReplay(t, ann)
+			})
+		}
 	}
 }
 

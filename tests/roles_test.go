@@ -37,8 +37,8 @@ func granted(t *testing.T) (database string) {
 	t.Helper()
 	database = pgtest.NewServer(t).NewDB(t, pgtest.Template{})
 	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+database)
-	sql(t, database, `CREATE ROLE server LOGIN; CREATE ROLE publisher LOGIN; CREATE ROLE reader LOGIN`)
-	for _, role := range []string{"server", "publisher", "reader"} {
+	sql(t, database, `CREATE ROLE server LOGIN; CREATE ROLE publisher LOGIN; CREATE ROLE consumer LOGIN; CREATE ROLE reader LOGIN`)
+	for _, role := range []string{"server", "publisher", "consumer", "reader"} {
 		must(t, "migrate", "grant", role, role, "--database-url="+database)
 	}
 	return database
@@ -223,6 +223,61 @@ func TestPublisherRole(t *testing.T) {
 	}
 }
 
+// The role consumer suffices for subscribers, badged's and stock ones, and for
+// nothing else.
+func TestConsumerRole(t *testing.T) {
+	database := granted(t)
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
+	total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`)))
+	pool, err := pgxpool.New(t.Context(), as(t, database, "consumer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscriber, err := events.NewSubscriber(log, events.SubscriberConfig{ConsumerGroup: "push"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer subscriber.Close()
+	stock, err := watermillsql.NewSubscriber(stdlib.OpenDBFromPool(pool), watermillsql.SubscriberConfig{
+		ConsumerGroup: "audit", SchemaAdapter: events.NewSchema(0), OffsetsAdapter: events.NewOffsets(),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stock.Close()
+	home := events.Topic(log.PartitionOf("ann"))
+	for name, s := range map[string]message.Subscriber{"subscriber": subscriber, "stock subscriber": stock} {
+		messages, err := s.Subscribe(t.Context(), home)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		select {
+		case msg := <-messages:
+			if !strings.Contains(string(msg.Payload), `"team"`) {
+				t.Errorf("the %s gets %s", name, msg.Payload)
+			}
+			msg.Ack()
+		case <-time.After(patience):
+			t.Errorf("the %s gets nothing", name)
+		}
+	}
+
+	conn := connectTo(t, as(t, database, "consumer"))
+	for _, statement := range []string{
+		`INSERT INTO badged.` + home + ` (uuid, payload) VALUES (gen_random_uuid(), '{}')`, `DELETE FROM badged.` + home, `UPDATE badged.` + home + ` SET payload = '{}'`,
+		`DELETE FROM badged.` + home + `_offsets`, `UPDATE badged.` + home + `_offsets SET pending = '{}'`, `UPDATE badged.settings SET partitions = 1`,
+		`SELECT FROM badged.users`, `SELECT FROM badged.conversations`, `SELECT FROM badged.audit`, `SELECT FROM badged.dead_letters`,
+		`SELECT badged.publish('{}')`, `SELECT badged.extend_log(0, '7 days', 1048576)`,
+	} {
+		mayNot(t, conn, statement)
+	}
+}
+
 // A stolen publisher role cannot stop a server or forge badged's own events:
 // anything else that it can store in the log becomes a dead letter.
 func TestPublisherRoleAttacks(t *testing.T) {
@@ -267,7 +322,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 
 	// All functions that it may call.
 	if got := rowsOf(t, database, `SELECT proname::text FROM pg_proc
-WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"log_era", "log_needs_repair", "pending_at", "publish", "publish_batch", "refuse_batch", "refuse_missing"}) {
+WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"above", "log_era", "log_needs_repair", "pending_at", "publish", "publish_batch", "rank", "refuse_batch", "refuse_missing", "room_last_seqs"}) {
 		t.Errorf("a publisher may call %q", got)
 	}
 

@@ -21,7 +21,7 @@ type migrateCmd struct {
 
 type migrateGrantCmd struct {
 	config.Database `embed:""`
-	Kind            string `arg:"" enum:"server,publisher,reader" help:"server, publisher or reader."`
+	Kind            string `arg:"" enum:"server,publisher,consumer,reader" help:"server, publisher, consumer or reader."`
 	Role            string `arg:"" help:"The role. It must exist."`
 }
 

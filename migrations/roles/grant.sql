@@ -12,8 +12,8 @@ DECLARE
     partition text;
     granted   text;
 BEGIN
-    IF kind NOT IN ('server', 'publisher', 'reader') THEN
-        RAISE EXCEPTION 'the kind of a role is server, publisher or reader, not %', kind USING ERRCODE = 'invalid_parameter_value';
+    IF kind NOT IN ('server', 'publisher', 'consumer', 'reader') THEN
+        RAISE EXCEPTION 'the kind of a role is server, publisher, consumer or reader, not %', kind USING ERRCODE = 'invalid_parameter_value';
     ELSIF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'badged' AND pg_get_userbyid(nspowner) = role_name) THEN
         RAISE EXCEPTION 'role % owns the schema badged', role_name USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -28,6 +28,8 @@ BEGIN
         EXECUTE format('GRANT SELECT ON badged.settings, badged.room_partitions TO %I', role_name);
         EXECUTE format('GRANT INSERT ON badged.room_partitions TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]) TO %I', role_name);
+    ELSIF kind = 'consumer' THEN
+        EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
     ELSE
         EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA badged TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.partition_of(text) TO %I', role_name);
@@ -43,6 +45,11 @@ BEGIN
         -- Postgres sets the other columns: the position of an event and its era.
         IF kind IN ('server', 'publisher') THEN
             EXECUTE format('GRANT INSERT (uuid, payload, metadata, events) ON badged.%I TO %I', 'events_' || partition, role_name);
+        END IF;
+        IF kind = 'consumer' THEN
+            EXECUTE format('GRANT SELECT ON badged.%I, badged.%I TO %I', 'events_' || partition, 'events_' || partition || '_offsets', role_name);
+            EXECUTE format('GRANT INSERT (consumer_group, offset_acked, last_processed_transaction_id), UPDATE (offset_acked, last_processed_transaction_id) ON badged.%I TO %I',
+                'events_' || partition || '_offsets', role_name);
         END IF;
         IF kind = 'server' THEN
             EXECUTE format('GRANT INSERT (own, created_at) ON badged.%I TO %I', 'events_' || partition, role_name);
