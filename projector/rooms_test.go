@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 	"github.com/badged/badged/projector/internal/store/storetest"
@@ -127,4 +128,99 @@ func describeRooms(rooms map[string]*badge.Room) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// joined returns the event that makes users members of a room.
+func joined(room string, users ...string) events.Event {
+	return foldtest.Event("joined "+room+" "+strings.Join(users, " "), events.RoomJoined, room, nil, users...)
+}
+
+// posted returns message seq of a room.
+func posted(room string, seq int64) events.Event {
+	return foldtest.Event(fmt.Sprint("posted ", room, seq), events.RoomPosted, room, foldtest.Seq(seq))
+}
+
+// An event that takes a room for an ordinary conversation is folded for those who are
+// not members. For the members it becomes a dead letter that tells what to publish
+// instead; once they have left, it can be retried.
+func TestEventsThatMembersRefuse(t *testing.T) {
+	for _, tc := range []struct {
+		refused events.Event
+		instead string
+	}{
+		{foldtest.Deliver("c", 2, foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.posted instead of message.delivered"},
+		{foldtest.Event("recall", events.MessageRecalled, "c", foldtest.Seq(2), foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.recalled instead of message.recalled"},
+		{foldtest.Event("left", events.ConversationLeft, "c", nil, foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.left instead of conversation.left"},
+	} {
+		t.Run(string(tc.refused.Type), func(t *testing.T) {
+			d := newDatabase(t)
+			ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+			d.append(t, joined("c", ann), posted("c", 1), foldtest.Deliver("c", 1, bob), tc.refused)
+			d.fold(t)
+			want := fmt.Sprintf("conversation_id: \"c\" is a room of which %q are members: %s", ann, tc.instead)
+			if got := d.lines(t, `SELECT reason || ' ' || array_to_string(user_ids, ',') FROM badged.dead_letters`); !slices.Equal(got, []string{want + " " + ann}) {
+				t.Fatalf("the dead letters are %q, want that %s", got, want)
+			}
+			if b := d.badge(t, ann); b.Total != 1 {
+				t.Errorf("the member has %+v, want 1 message", b)
+			}
+			total := map[events.Type]int64{events.MessageDelivered: 2, events.MessageRecalled: 1, events.ConversationLeft: 0}[tc.refused.Type]
+			if b := d.badge(t, bob); b.Total != total {
+				t.Errorf("who is no member has %+v, want total %d", b, total)
+			}
+
+			d.append(t, foldtest.Event("quit", events.RoomLeft, "c", nil, ann))
+			d.fold(t)
+			letters, err := deadletters.New(d.pool, d.log).List(t.Context(), 0, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := deadletters.New(d.pool, d.log).Retry(t.Context(), letters[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			d.fold(t)
+			if got := d.lines(t, `SELECT reason FROM badged.dead_letters`); len(got) > 0 {
+				t.Errorf("the retried event is refused again: %q", got)
+			}
+			after := map[events.Type]int64{events.MessageDelivered: 1}[tc.refused.Type]
+			if a, b := d.badge(t, ann), d.badge(t, bob); a.Total != after || b.Total != total {
+				t.Errorf("after the retry the totals are %d and %d, want %d and %d", a.Total, b.Total, after, total)
+			}
+		})
+	}
+}
+
+// An append folds a message to a room in all partitions, in the transaction that
+// appends it. An event that must become a dead letter is left to the loop.
+func TestAppendToARoom(t *testing.T) {
+	d := newDatabase(t)
+	p := d.newOwner(t, d.pool, 0, 1, 2, 3)
+	var members []string
+	for i := range foldtest.Partitions {
+		members = append(members, foldtest.User(i, 0))
+	}
+	appendTo(t, p, nil, joined("c", members...))
+	appendTo(t, p, nil, posted("c", 1))
+	recalled := foldtest.Event("recalled", events.RoomRecalled, "c", foldtest.Seq(2))
+	appendTo(t, p, nil, recalled, posted("c", 2), posted("c", 3))
+	for _, id := range members {
+		if b := d.badge(t, id); b.Total != 2 || b.Version != 4 {
+			t.Errorf("%s has total %d at version %d, want 2 at 4", id, b.Total, b.Version)
+		}
+	}
+	if got := d.lines(t, `SELECT count(*)::text || ' in ' || count(DISTINCT xmin::text) FROM badged.rooms`); !slices.Equal(got, []string{"4 in 1"}) {
+		t.Errorf("the rows of the room were written by transactions as in %q, want one for the four", got)
+	}
+
+	appendTo(t, p, []int{0}, foldtest.Deliver("c", 4, members[0]))
+	drain(t, p.partitions[0])
+	if got := d.lines(t, `SELECT user_ids[1] FROM badged.dead_letters`); !slices.Equal(got, members[:1]) {
+		t.Errorf("the dead letters are of %q, want of %q", got, members[:1])
+	}
+	appendTo(t, p, nil, posted("c", 5))
+	for _, id := range members {
+		if b := d.badge(t, id); b.Total != 3 {
+			t.Errorf("after the dead letter %s has total %d, want 3", id, b.Total)
+		}
+	}
 }

@@ -156,7 +156,7 @@ var mutants = []mutant{
 	{"the bound of a chunk belongs to the next", []edit{{chunkFile, "		if c.Bound < seq {", "		if c.Bound <= seq {"}}, rooms},
 	{"closed messages are not counted", []edit{{chunkFile, "			r.ClosedLive += closed.Live.Len()\n", ""}}, rooms},
 	{"a message for members is folded as an ordinary one", []edit{{"projector/internal/store/userset.go", "	members := s.Refused(&it.Event)\n", "	members := s.Refused(&it.Event)[:0:0]\n"}}, rooms},
-	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "false"}}, rooms},
+	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "r != nil && mayHave(r, d.Seq)"}}, rooms},
 	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // before anything marks it as touched\n", ""}}, roomTables},
 	{"marks outlive a read", []edit{{"projector/internal/store/rooms.go", "	if len(gone.seqs) > 0 {", "	if false {"}}, roomTables},
 	{"a rank counts the messages up to the end of a range", []edit{{stateFile, "least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,\n              before[width_bucket(seq, starts) + 1])", "before[width_bucket(seq, starts) + 1]"}}, ranked},
