@@ -1,0 +1,251 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/traffic"
+	"github.com/badged/badged/pubsub"
+)
+
+// roomTally computes the badges of the members of rooms with plain sets.
+type roomTally map[string]*talliedRoom
+
+type talliedRoom struct {
+	top            int64
+	live, recalled map[int64]bool
+	all            map[int64]bool   // messages that mention everybody
+	sender         map[int64]string // of each message
+	members        map[string]*talliedMember
+}
+
+type talliedMember struct {
+	read      int64
+	mentioned map[int64]bool
+}
+
+func (t roomTally) add(e events.Event) {
+	d := e.Data
+	r := t[d.ConversationID]
+	if r == nil {
+		r = &talliedRoom{live: map[int64]bool{}, recalled: map[int64]bool{}, all: map[int64]bool{}, sender: map[int64]string{}, members: map[string]*talliedMember{}}
+		t[d.ConversationID] = r
+	}
+	switch e.Type {
+	case events.RoomJoined:
+		for _, u := range d.UserIDs {
+			r.members[u] = &talliedMember{read: r.top, mentioned: map[int64]bool{}}
+		}
+	case events.RoomLeft:
+		for _, u := range d.UserIDs {
+			delete(r.members, u)
+		}
+	case events.RoomPosted:
+		r.top = max(r.top, d.Seq)
+		r.live[d.Seq] = !r.recalled[d.Seq]
+		r.all[d.Seq], r.sender[d.Seq] = d.MentionsAll, d.SenderID
+		for _, u := range d.MentionedUserIDs {
+			if m := r.members[u]; m != nil {
+				m.mentioned[d.Seq] = true
+			}
+		}
+	case events.RoomRecalled:
+		r.recalled[d.Seq] = true
+		r.live[d.Seq] = false
+	case events.ConversationRead:
+		for _, u := range d.UserIDs {
+			if m := r.members[u]; m != nil {
+				m.read = max(m.read, d.UpToSeq)
+			}
+		}
+	default:
+		panic("no event of a room: " + e.Type)
+	}
+}
+
+// count is what the badges of all members add up to.
+type count struct {
+	Unread   int64 `json:"total_unread"`
+	Mentions int64 `json:"mentions"`
+}
+
+func (t roomTally) count() (c count) {
+	for _, r := range t {
+		for u, m := range r.members {
+			for seq := m.read + 1; seq <= r.top; seq++ {
+				if !r.live[seq] || r.sender[seq] == u {
+					continue
+				}
+				c.Unread++
+				if r.all[seq] || m.mentioned[seq] {
+					c.Mentions++
+				}
+			}
+		}
+	}
+	return c
+}
+
+// tallying is a target of a load that counts the events itself.
+type tallying struct{ roomTally }
+
+// Append implements traffic.Target.
+func (t tallying) Append(_ context.Context, evs []events.Event) (int64, error) {
+	for _, e := range evs {
+		t.add(e)
+	}
+	return 1, nil
+}
+
+// Badges implements traffic.Target.
+func (t tallying) Badges(_ context.Context, users []string, _ int64) ([]pubsub.Badge, error) {
+	return make([]pubsub.Badge, len(users)), nil
+}
+
+// Generated traffic of rooms, published over HTTP and into the database, counts as
+// with plain sets.
+func TestGeneratedRooms(t *testing.T) {
+	rooms := traffic.RoomTraffic{Rooms: 20, Members: 300, Messages: 3000, Seed: 7}
+	want := tallying{roomTally{}}
+	if _, err := traffic.Load(t.Context(), traffic.Config{Rooms: &rooms, Target: want, InFlight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for target, args := range map[string]func(p *process, database string) []string{
+		"server": func(p *process, _ string) []string {
+			return []string{"--url=" + p.url, "--publisher-key=" + publisherKey}
+		},
+		"database": func(_ *process, database string) []string { return []string{"--database-url=" + database} },
+	} {
+		t.Run(target, func(t *testing.T) {
+			database := newDatabase(t)
+			p := serve(t, database)
+			for run := range 2 { // the second run changes nothing
+				var got count
+				decode(t, must(t, append([]string{
+					"load", "-q", "--json", fmt.Sprintf("--rooms=%d", rooms.Rooms), fmt.Sprintf("--members=%d", rooms.Members),
+					fmt.Sprintf("--messages=%d", rooms.Messages), fmt.Sprintf("--seed=%d", rooms.Seed),
+				}, args(p, database)...)...), &got)
+				if diff := cmp.Diff(want.count(), got); diff != "" {
+					t.Errorf("run %d: sums (-want +got):\n%s", run, diff)
+				}
+			}
+		})
+	}
+}
+
+// The commands, the SQL and the program of docs/rooms.md do what it says.
+func TestRoomsPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/rooms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := func(language string) string {
+		found := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(page)
+		if found == nil {
+			t.Fatalf("docs/rooms.md has no %s", language)
+		}
+		return string(found[1])
+	}
+	database := newDatabase(t)
+	p := serve(t, database)
+	expect := func(after string, ada, ben, chloe, eve int64) {
+		t.Helper()
+		expectTotals(t, p, after, map[string]int64{"ada": ada, "ben": ben, "chloe": chloe, "eve": eve})
+	}
+
+	curl := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(example("sh"), "http://127.0.0.1:8080", p.url))
+	curl.Env = environment("BADGED_PUBLISHER_KEY=" + publisherKey)
+	if out, err := curl.CombinedOutput(); err != nil || string(out) != `{"accepted":2}`+"\n" && string(out) != `{"accepted":2}` {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	expect("curl", 1, 0, 1, 0)
+
+	sql(t, database, `CREATE TABLE messages (room text, seq bigint, body text)`)
+	sql(t, database, example("sql"))
+	expect("the SQL", 2, 0, 2, 0)
+
+	program := exec.CommandContext(t.Context(), "go", "run", "../docs/rooms")
+	program.Env = environment("DATABASE_URL=" + database)
+	if out, err := program.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "eve has joined, message 3 is posted, position ") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	expect("the program", 3, 1, 2, 1)
+}
+
+// expectTotals compares the totals of users after everything that was published.
+func expectTotals(t *testing.T, p *process, after string, want map[string]int64) {
+	t.Helper()
+	position := publish(t, p, event("after "+after, "conversation.marked_unread", `{"conversation_id":"elsewhere","user_ids":["somebody"]}`))
+	for user, n := range want {
+		if got := total(t, p, user, position); got != n {
+			t.Errorf("after %s the total of %s is %d, want %d", after, user, got, n)
+		}
+	}
+}
+
+// A conversation becomes a room without a change of its counts, and then bad input
+// has the outcomes of docs/rooms.md.
+func TestConversationBecomesARoom(t *testing.T) {
+	database := newDatabase(t)
+	p := serve(t, database)
+	publishAll := func(all ...string) {
+		t.Helper()
+		if status, _, answer := request(t, "POST", p.url+"/v1/events", "application/json", "["+strings.Join(all, ",")+"]"); status != 202 {
+			t.Fatalf("publish: %d %s", status, answer)
+		}
+	}
+	inRoom := func(id, typ, fields string) string {
+		return event(id, typ, `{"conversation_id":"crew",`+fields+`}`)
+	}
+	posted := func(seq int) string {
+		return inRoom(fmt.Sprint("posted ", seq), "room.posted", fmt.Sprintf(`"seq":%d,"sender_id":"ben"`, seq))
+	}
+
+	publishAll(
+		delivered("crew", 1, `"ada","chloe"`), delivered("crew", 2, `"ada","chloe"`), delivered("crew", 3, `"ada","chloe"`),
+		inRoom("read", "conversation.read", `"user_ids":["ada"],"up_to_seq":2`),
+	)
+	expectTotals(t, p, "the conversation", map[string]int64{"ada": 1, "chloe": 3})
+	publishAll(inRoom("join", "room.joined", `"user_ids":["ada","ben","chloe"]`), posted(3), posted(1), posted(2))
+	expectTotals(t, p, "the change", map[string]int64{"ada": 1, "ben": 0, "chloe": 3})
+
+	publish(t, p, inRoom("quiet", "conversation.level_set", `"user_ids":["chloe"],"level":"none"`))
+	for _, step := range []struct {
+		what, event      string
+		ada, chloe, dora int64
+	}{
+		{"a message to a room without members", event("nowhere", "room.posted", `{"conversation_id":"empty","seq":1}`), 1, 0, 0},
+		{"joining twice", inRoom("again", "room.joined", `"user_ids":["ada","chloe"],"level":"all"`), 1, 0, 0},
+		{"leaving what one is not in", inRoom("left", "room.left", `"user_ids":["dora"]`), 1, 0, 0},
+		{"mentions of others", inRoom("mentions", "room.posted", `"seq":4,"sender_id":"nobody","mentioned_user_ids":["dora"]`), 2, 0, 0},
+		{"a delivery to a member and another user", inRoom("wrong", "message.delivered", `"seq":5,"user_ids":["ada","dora"]`), 2, 0, 1},
+		{"a recall for a member", inRoom("wrong too", "message.recalled", `"seq":4,"user_ids":["ada"]`), 2, 0, 1},
+		{"leaving as from a conversation", inRoom("wrong again", "conversation.left", `"user_ids":["ada"]`), 2, 0, 1},
+		{"leaving", inRoom("leaves", "room.left", `"user_ids":["ada"]`), 0, 0, 1},
+	} {
+		publish(t, p, step.event)
+		expectTotals(t, p, step.what, map[string]int64{"ada": step.ada, "chloe": step.chloe, "dora": step.dora})
+	}
+	letters := must(t, "deadletters", "list", "--database-url="+database)
+	for _, want := range []string{
+		`publish room.posted instead of message.delivered`, `publish room.recalled instead of message.recalled`,
+		`publish room.left instead of conversation.left`, `"ada"`,
+	} {
+		if !strings.Contains(letters, want) {
+			t.Errorf("the dead letters do not say %q:\n%s", want, letters)
+		}
+	}
+	users := strings.TrimSuffix(strings.Repeat(`"u",`, events.MaxUsers+1), ",")
+	status, _, answer := request(t, "POST", p.url+"/v1/events", "application/json", inRoom("crowd", "room.joined", `"user_ids":[`+users+`]`))
+	if status != 400 || !strings.Contains(answer, "must name at most 10000 users, names 10001") {
+		t.Errorf("10,001 users joined: %d %s", status, answer)
+	}
+}
