@@ -96,7 +96,7 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cac
 // fewUsers is the most users for which a batch asks whether they have conversations
 // at all. It saves batches of a few events from looking for those; larger ones load
 // something anyway.
-const fewUsers = 16
+const fewUsers = 4
 
 // scanEmpty reads the ids of users without conversations.
 func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
