@@ -406,29 +406,30 @@ func TestArchiveKilledAnywhere(t *testing.T) {
 func TestArchiveBatches(t *testing.T) {
 	d, dir := projectortest.New(t), t.TempDir()
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	const size = 50
 	var row []string
-	for seq := range int64(300) {
+	for seq := range int64(size) {
 		payload, err := foldtest.Deliver("c", seq+1, ann, bob).MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
 		row = append(row, string(payload))
 	}
-	row[5], row[299] = garbage, `nonsense`
+	row[5], row[size-1] = garbage, `nonsense`
 	packed := eventbatch.Pack(row)
-	const insert = `INSERT INTO badged.events_p00 (uuid, payload, events) VALUES (gen_random_uuid(), $1, 300)`
-	d.Exec(t, insert, packed)
+	const insert = `INSERT INTO badged.events_p00 (uuid, payload, events) VALUES (gen_random_uuid(), $1, $2)`
+	d.Exec(t, insert, packed, size)
 	packed[len(packed)-1] ^= 0xFF
-	d.Exec(t, insert, packed)
+	d.Exec(t, insert, packed, size)
 	d.Append(t, foldtest.Deliver("d", 1, ann), foldtest.Deliver("d", 2, ann), foldtest.Deliver("c", 1, ann))
 	d.Fold(t)
 	want := d.Badge(t, ann)
 	d.EndRange(t, 0)
-	if done := archived(t, d, dir); done[0].Events != 300+1+3 {
-		t.Errorf("archived %+v, want 304 events", done[0])
+	if done := archived(t, d, dir); done[0].Events != size+1+3 {
+		t.Errorf("archived %+v, want %d events", done[0], size+1+3)
 	}
 	f := openArchive(t, dir).Files(0)[0]
-	if n := len(f.DeadLetters); n != 3 || !strings.HasSuffix(f.DeadLetters[0], "/5") || !strings.HasSuffix(f.DeadLetters[1], "/299") {
+	if n := len(f.DeadLetters); n != 3 || !strings.HasSuffix(f.DeadLetters[0], "/5") || !strings.HasSuffix(f.DeadLetters[1], fmt.Sprint("/", size-1)) {
 		t.Errorf("dead letters are at %v", f.DeadLetters)
 	}
 	d.Append(t, foldtest.Deliver("c", 2, ann), foldtest.Deliver("d", 3, ann)) // the first has come before
