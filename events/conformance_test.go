@@ -11,12 +11,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/pubsub"
 )
@@ -25,14 +24,7 @@ import (
 const conformancePartitions = 48
 
 // manyPartitions has a partition for each topic of watermill's suite.
-var manyPartitions = pgtest.Template{Name: "many partitions", Build: func(ctx context.Context, url string) error {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return err
-	}
-	_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: conformancePartitions})
-	return err
-}}
+var manyPartitions = schematest.Migrated(conformancePartitions)
 
 // fold runs a projector on a database until the test ends.
 func fold(t testing.TB, url string) {

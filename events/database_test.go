@@ -1,7 +1,6 @@
 package events_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -11,8 +10,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/migrations"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
@@ -20,14 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 // partitions is how many partitions the logs of these tests have.
 const partitions = 4
 
-var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return err
-	}
-	_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions})
-	return err
-}}
+var migrated = schematest.Migrated(partitions)
 
 func newPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()

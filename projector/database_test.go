@@ -18,21 +18,14 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return err
-	}
-	_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: foldtest.Partitions})
-	return err
-}}
+var migrated = schematest.Migrated(foldtest.Partitions)
 
 // database is a migrated database and what works on it.
 type database struct {

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/projector"
 )
 
@@ -32,14 +31,7 @@ type database struct {
 
 func newDatabase(t *testing.T) *database {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		conn, err := pgx.ParseConfig(url)
-		if err != nil {
-			return err
-		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: partitions})
-		return err
-	}}))
+	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, schematest.Migrated(partitions)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
@@ -28,14 +27,7 @@ const (
 )
 
 func migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		conn, err := pgx.ParseConfig(url)
-		if err != nil {
-			return err
-		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: 4})
-		return err
-	}}
+	return schematest.Migrated(4)
 }
 
 // settings returns the settings of a server with all roles on a database.

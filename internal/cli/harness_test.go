@@ -10,11 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 )
 
 // TestMain clears the settings in the environment of the test run.
@@ -31,14 +30,7 @@ func TestMain(m *testing.M) {
 const partitions = 2
 
 func migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		conn, err := pgx.ParseConfig(url)
-		if err != nil {
-			return err
-		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: partitions})
-		return err
-	}}
+	return schematest.Migrated(partitions)
 }
 
 // result is the output and exit code of a command.

@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
@@ -28,14 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 const partitions = 8
 
 func migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		conn, err := pgx.ParseConfig(url)
-		if err != nil {
-			return err
-		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: partitions})
-		return err
-	}}
+	return schematest.Migrated(partitions)
 }
 
 // wakes records the partitions that a demo wakes.

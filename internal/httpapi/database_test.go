@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/httpapi"
-	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
@@ -26,14 +25,7 @@ import (
 const partitions = 2
 
 func migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		conn, err := pgx.ParseConfig(url)
-		if err != nil {
-			return err
-		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: conn, Partitions: partitions})
-		return err
-	}}
+	return schematest.Migrated(partitions)
 }
 
 func openPool(t *testing.T, url string) *pgxpool.Pool {

@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/eventbatch"
-	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
@@ -26,14 +26,7 @@ import (
 // Migrated returns the template of databases with the schema of badged and
 // [foldtest.Partitions] partitions.
 func Migrated() pgtest.Template {
-	return pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-		cfg, err := pgx.ParseConfig(url)
-		if err != nil {
-			return err
-		}
-		_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: foldtest.Partitions})
-		return err
-	}}
+	return schematest.Migrated(foldtest.Partitions)
 }
 
 // Database is a migrated database and what works on it.

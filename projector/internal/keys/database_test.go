@@ -14,19 +14,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-var migrated = pgtest.Template{Name: "migrated for keys", Build: func(ctx context.Context, url string) error {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return err
-	}
-	_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: 2})
-	return err
-}}
+var migrated = schematest.Migrated(2)
 
 // small lets a few entries be merged in many steps.
 var small = Sizes{Blocks: 4, Segment: 6, Read: 2, Fanout: 2, Older: 1}

@@ -15,19 +15,12 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
-	"github.com/badged/badged/migrations"
+	"github.com/badged/badged/internal/devtest/schematest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m).Run()) }
 
-var migrated = pgtest.Template{Name: "migrated", Build: func(ctx context.Context, url string) error {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return err
-	}
-	_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: 2})
-	return err
-}}
+var migrated = schematest.Migrated(2)
 
 // database is a migrated database. Its events are names.
 type database struct{ *pgxpool.Pool }

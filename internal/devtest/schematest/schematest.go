@@ -1,0 +1,25 @@
+// Package schematest gives tests databases with the schema of badged.
+package schematest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/migrations"
+)
+
+// Migrated returns the template of databases with the schema and a number of
+// partitions.
+func Migrated(partitions int) pgtest.Template {
+	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Build: func(ctx context.Context, url string) error {
+		cfg, err := pgx.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		_, err = migrations.Up(ctx, migrations.Config{Conn: cfg, Partitions: partitions})
+		return err
+	}}
+}
