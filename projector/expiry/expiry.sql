@@ -11,6 +11,9 @@ WITH RECURSIVE step AS (
 )
 SELECT category FROM step WHERE category IS NOT NULL
 
+-- name: list the categories of rooms
+SELECT DISTINCT category FROM badged.rooms_pNN
+
 -- name: read the progress
 -- Creates the row if necessary. A transaction that writes old conversations
 -- deletes it, even during a sweep.
@@ -31,6 +34,29 @@ WHERE partition_id = $1 AND category = $2 AND swept_hour = $3
 SELECT delivered_hour, conversation_id, user_id, greatest(last_seq, read_seq, 1)
 FROM badged.conversations_pNN
 WHERE category = $1 AND delivered_hour < $2 AND (delivered_hour, conversation_id, user_id) > ($3, $4, $5)
-  AND (unread > 0 OR marked_unread)
+  AND (unread > 0 OR marked_unread) AND joined IS NULL
 ORDER BY delivered_hour, conversation_id, user_id
+LIMIT $6
+
+-- name: find stale memberships
+-- Of rooms that were last posted to in the hours to look at, and of members who
+-- joined or marked a room later than that, in these hours. Parameters and pages are
+-- as above.
+SELECT m.delivered_hour, m.conversation_id, m.user_id, greatest(m.last_seq, m.read_seq, 1)
+FROM (
+    SELECT r.delivered_hour, c.partition_id, c.conversation_id, c.user_id, r.last_seq, c.read_seq, c.marked_unread
+    FROM badged.rooms_pNN AS r
+    JOIN badged.conversations_pNN AS c ON c.conversation_id = r.conversation_id AND c.joined IS NOT NULL
+    WHERE r.category = $1 AND r.delivered_hour < $2 AND r.delivered_hour >= $3 AND c.delivered_hour <= r.delivered_hour
+    UNION ALL
+    SELECT c.delivered_hour, c.partition_id, c.conversation_id, c.user_id, r.last_seq, c.read_seq, c.marked_unread
+    FROM badged.conversations_pNN AS c
+    JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id
+    WHERE c.category = $1 AND c.delivered_hour < $2 AND c.delivered_hour >= $3 AND c.joined IS NOT NULL AND c.delivered_hour > r.delivered_hour
+) AS m
+WHERE (m.delivered_hour, m.conversation_id, m.user_id) > ($3, $4, $5)
+  AND (m.marked_unread OR m.last_seq > m.read_seq AND EXISTS (
+      SELECT FROM badged.unread AS n
+      WHERE n.partition_id = m.partition_id AND n.user_id = m.user_id AND n.conversation_id = m.conversation_id AND n.unread > 0))
+ORDER BY m.delivered_hour, m.conversation_id, m.user_id
 LIMIT $6

@@ -71,10 +71,14 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, statements.Of(partition, "list the categories"))
-	categories, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
+	var categories []string
+	for _, list := range []string{"list the categories", "list the categories of rooms"} {
+		rows, _ := conn.Query(ctx, statements.Of(partition, list))
+		some, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
+		}
+		categories = append(categories, some...)
 	}
 	limits := make(map[string]time.Duration, len(categories))
 	for _, category := range categories {
@@ -99,9 +103,15 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	if err != nil {
 		return 0, true, err
 	}
-	expired, folds, err = x.expire(ctx, conn, partition, category, max(0, swept-sweepOverlap), before)
-	if err != nil || !folds || before <= swept {
-		return expired, folds, err
+	for _, find := range []string{"find stale conversations", "find stale memberships"} {
+		n, folds, err := x.expire(ctx, conn, partition, category, find, max(0, swept-sweepOverlap), before)
+		expired += n
+		if err != nil || !folds {
+			return expired, folds, err
+		}
+	}
+	if before <= swept {
+		return expired, true, nil
 	}
 	return expired, true, x.advance(ctx, conn, partition, category, swept, before)
 }
@@ -127,13 +137,13 @@ func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, ca
 	return nil
 }
 
-// expire expires, batch by batch, the conversations of a category with
-// something unread and a last delivery from one hour up to another, the latter
-// excluded, and returns how many. folds is false if a batch was not folded in
+// expire expires, batch by batch, the conversations of a category that a statement
+// finds: with something unread and a last delivery from one hour up to another, the
+// latter excluded. It returns how many. folds is false if a batch was not folded in
 // time.
-func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category string, from, before int64) (expired int, folds bool, err error) {
+func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
 	for after := (stale{hour: from}); ; {
-		found, err := x.stale(ctx, conn, partition, category, before, after)
+		found, err := x.stale(ctx, conn, partition, category, find, before, after)
 		if err != nil {
 			return expired, true, err
 		}
@@ -162,16 +172,16 @@ type stale struct {
 	upTo               int64 // the last message delivered
 }
 
-// stale returns the next page of conversations that expire.
-func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64, after stale) ([]stale, error) {
+// stale returns the next page of what a statement finds.
+func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category, find string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, statements.Of(partition, "find stale conversations"), category, before, after.hour, after.conversation, after.user, x.pageSize)
+	rows, _ := conn.Query(ctx, statements.Of(partition, find), category, before, after.hour, after.conversation, after.user, x.pageSize)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
 		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
+		return nil, fmt.Errorf("%s of partition %d: %w", find, partition, err)
 	}
 	return found, nil
 }

@@ -308,7 +308,7 @@ var mutants = []mutant{
 
 	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
 	{"a sweep passes events that are not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-lags[0].Age))", "badge.HourOf(now.Add(-0 * lags[0].Age))"}}, swept},
-	{"a sweep passes conversations that it could not expire", []edit{{sweepFile, "err != nil || !folds || before <= swept", "err != nil || before <= swept"}}, swept},
+	{"a sweep passes conversations that it could not expire", []edit{{sweepFile, "		if err != nil || !folds {\n			return expired, folds, err\n		}\n	}\n	if before", "		if err != nil {\n			return expired, folds, err\n		}\n	}\n	if before"}}, swept},
 	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
 	{"a sweep that was overtaken keeps its progress", []edit{{"projector/expiry/expiry.sql", "swept_hour = $3\n", "$3::integer >= 0\n"}}, swept},
 	{"healing leaves the sweep where it was", []edit{{"projector/replay/heal.go", "\tbatch.Queue(store.ResetExpirySQL, in.Partition)\n", ""}}, swept},

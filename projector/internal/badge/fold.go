@@ -70,7 +70,7 @@ type Conversation struct {
 	// greater, or Never. The user is out until LastSeq is above it. A flag
 	// instead would make the order of deliveries and reads matter.
 	LeftSeq int64
-	// DeliveredHour is when the latest delivery or mark was appended, in hours
+	// DeliveredHour is when the latest delivery, mark or join was appended, in hours
 	// since 1970. No client sees it; the expiry sweep uses it. It is a maximum
 	// of append times, whatever the seqs, so order does not matter.
 	DeliveredHour int64
@@ -80,8 +80,9 @@ type Conversation struct {
 	Recalled RangeSet   // above ReadSeq, delivered or not
 
 	// Membership is set if the conversation is a room and the user a member. Then
-	// Unread and Recalled are empty, LeftSeq is Never, and LastSeq and Category are
-	// not used: the room has them.
+	// Unread and Recalled are empty, LeftSeq is Never, LastSeq is not used, and
+	// Category is that of the room when the user joined or marked it: the room has
+	// the present ones.
 	Membership *Membership
 
 	// first is the initial array of Unread, which mostly has one range: an
@@ -157,7 +158,7 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq) })
 	case events.ConversationMarkedUnread:
 		return u.change(d.ConversationID, func(c *Conversation) {
-			c.markUnread()
+			c.markUnread(in.category(c))
 			if c.Marked {
 				c.refresh(e.AppendedAt)
 			}
@@ -169,7 +170,7 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 	case events.UserReadAll:
 		return u.readAll(d.Category, in)
 	case events.RoomJoined:
-		return u.join(in.Room(d.ConversationID), d)
+		return u.join(in.Room(d.ConversationID), e)
 	case events.RoomLeft:
 		return u.quit(in.Room(d.ConversationID))
 	}
@@ -414,10 +415,11 @@ func (c *Conversation) settle() {
 }
 
 // markUnread makes c count at least 1 until the next read. A conversation that
-// the user has left counts nothing and cannot be marked.
-func (c *Conversation) markUnread() {
+// the user has left counts nothing and cannot be marked. The category is that of c;
+// the row of a membership keeps it for the expiry sweep.
+func (c *Conversation) markUnread(category string) {
 	if !c.Marked && !c.Left() {
-		c.Marked, c.Touched = true, true
+		c.Marked, c.Category, c.Touched = true, category, true
 	}
 }
 

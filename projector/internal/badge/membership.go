@@ -34,8 +34,8 @@ type Membership struct {
 func (c *Conversation) Member() bool { return c.Membership != nil }
 
 // join makes u a member of r. Former unread messages go, and a mark stays.
-func (u *User) join(r *Room, d *events.Data) bool {
-	c := u.Conversation(r.ID)
+func (u *User) join(r *Room, e *events.Event) bool {
+	d, c := &e.Data, u.Conversation(r.ID)
 	if c.Member() {
 		return false
 	}
@@ -53,6 +53,8 @@ func (u *User) join(r *Room, d *events.Data) bool {
 	}
 	c.LeftSeq, c.Unread, c.Mentions, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}
 	c.Membership = &Membership{Joined: r.Changes}
+	c.Category = r.Category
+	c.DeliveredHour = max(c.DeliveredHour, HourOf(e.AppendedAt))
 	r.Members++
 	r.Touched = true
 	u.touch(c)
