@@ -294,6 +294,9 @@ func FuzzDecode(f *testing.F) {
 		attribute(`"time":"2026-01-31T23:59:59.5+01:00","traceparent":"a","tracestate":null`),
 		attribute(`"` + strings.Repeat("用", 100) + `":1,"datacontenttype":"text/json"`),
 		strings.Replace(read, "ann", "\xff\x00", 1),
+		strings.Replace(read, `"id"`, `"id":"7","id"`, 1),
+		strings.Replace(read, `"specversion":"1.0",`, ``, 1),
+		envelope(events.ConversationLeft, who+`,"conversation_id":"d"`),
 	} {
 		f.Add([]byte(seed))
 	}

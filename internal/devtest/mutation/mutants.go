@@ -45,7 +45,8 @@ const (
 	groupFile   = "events/group.go"
 	packFile    = "internal/eventbatch/eventbatch.go"
 	repairFile  = "events/renumber/renumber.go"
-	decodeFile  = "events/decode_own.go"
+	decodeFile  = "events/decode_quick.go"
+	sqlFile     = "migrations/00004_publish.sql"
 	mailboxFile = "gateway/mailbox.go"
 	busKeysFile = "pubsub/redis_keys.go"
 	clusterFile = "pubsub/redis_cluster.go"
@@ -85,6 +86,7 @@ var (
 	restored    = check{"./events/renumber", "^TestRepairLogWithPendingTransactions$", false}
 	subscribed  = check{"./events", "^TestSubscriber(LeavesOutPendingEvents|UnpacksRows|OutlivesItsSession)$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
+	inSQL       = check{"./events", "^TestPublishSQL", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
 	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
@@ -199,7 +201,7 @@ var mutants = []mutant{
 	{"the position moves without the rows", []edit{{batchFile, "	size += t.QueueWrites(writes, Sorted(b.state.Users), b.state.Rooms)\n", ""}}, inTables},
 	{"read_all does not load what it reads", []edit{{tablesFile, "if len(m.ReadAll) > 0 {", "if false {"}}, fetched},
 	{"a bad event is dropped silently", []edit{{
-		batchFile, "b.Dead = append(b.Dead, deadLetter{record: records[i], reason: err.Error()})", "",
+		batchFile, "b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})", "",
 	}}, letters},
 	{"a reserved event is folded from any publisher", []edit{{
 		"projector/internal/store/items.go", "if e.Type == events.ConversationExpired && !r.Own {", "if false {",
@@ -243,7 +245,7 @@ var mutants = []mutant{
 	{"a replay for a user folds events of pending transactions", []edit{{
 		"projector/replay/replay.sql", "AND NOT transaction_id = ANY ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL",
 	}}, appended},
-	{"a subscriber reads events of pending transactions", []edit{{subFile, "AND transaction_id <> ALL ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL"}}, subscribed},
+	{"a subscriber reads events of pending transactions", []edit{{"events/subscriber_read.go", "AND transaction_id <> ALL ($5::bigint[]::text[]::xid8[])", "AND $5::bigint[] IS NOT NULL"}}, subscribed},
 	{"every subscriber of a group delivers", []edit{{subFile, "if err != nil || !locked {", "if err != nil {"}}, subscribed},
 	{"a subscriber takes a negative acknowledgement for one", []edit{{subFile, "case <-msg.Nacked():\n\t\treturn false, nil", "case <-msg.Nacked():\n\t\treturn true, nil"}}, subscribed},
 	{"the last event of a row is not folded", []edit{{rowFile, "range all {", "range all[:max(1, len(all)-1)] {"}}, pages},
@@ -251,7 +253,7 @@ var mutants = []mutant{
 	{"a compressed row is taken for JSON", []edit{{packFile, "if !bytes.HasPrefix(row, magic) {", "if len(row) > 0 {"}}, pages},
 	{"rows of any size are read", []edit{{packFile, "CASE WHEN octet_length(payload) <= 8388608 THEN payload END", "payload"}}, pages},
 	{"rows are decompressed to any size", []edit{{packFile, "zstd.WithDecoderMaxMemory(MaxRow)", "zstd.WithDecoderMaxMemory(4 << 30)"}}, packing},
-	{"a dead letter has the index of the next event", []edit{{batchFile, "d.record.Index, d.record.UUID", "d.record.Index+1, d.record.UUID"}}, letters},
+	{"a dead letter has the index of the next event", []edit{{batchFile, "d.Record.Index, d.Record.UUID", "d.Record.Index+1, d.Record.UUID"}}, letters},
 	{"a replay folds the events beside a dead letter only", []edit{{"projector/replay/snapshot.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
 	{"two appends of a group touch a partition at once", []edit{{groupFile, "		g.busy.addAll(&c.partitions)\n", ""}}, grouped},
@@ -303,8 +305,16 @@ var mutants = []mutant{
 		},
 	}, crashes},
 
-	{"an event in our own form is not validated", []edit{{decodeFile, "return e, len(p) == 0", "return e, true"}}, decoded},
-	{"bytes after an event in our own form are ignored", []edit{{decodeFile, "r.failed || len(r.rest) > 0", "r.failed"}}, decoded},
+	{"an event that is decoded the quick way is not validated", []edit{{decodeFile, "return e, len(p) == 0", "return e, true"}}, decoded},
+	{"bytes after an event that is decoded the quick way are ignored", []edit{{decodeFile, "r.failed || len(r.rest) > 0", "r.failed"}}, decoded},
+	{"the quick way takes a member twice", []edit{{decodeFile, "i < 0 || seen.has(i)", "i < 0"}}, decoded},
+	{"the quick way takes a field twice", []edit{{decodeFile, "!= string(name) || present.has(i)", "!= string(name)"}}, decoded},
+	{"the quick way misses no attribute", []edit{{decodeFile, "seen&quickRequired != quickRequired ||", ""}}, decoded},
+	{"a batch in SQL has no limit of bytes", []edit{{sqlFile, "size + share.sizes[i] > most_bytes", "false"}}, inSQL},
+	{"a batch in SQL may have one event more", []edit{{sqlFile, "i - begins = most_events", "i - begins > most_events"}}, inSQL},
+	{"a key in SQL has another variant", []edit{{sqlFile, "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
+	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq'), '.') = 0", "true"}}, inSQL},
+	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
 	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},
 	{"a sweep passes events that are not folded", []edit{{sweepFile, "badge.HourOf(now.Add(-lags[0].Age))", "badge.HourOf(now.Add(-0 * lags[0].Age))"}}, swept},
