@@ -15,7 +15,7 @@ const (
 	// frameCost is roughly the processor time of computing, encoding and writing a
 	// frame. A room pauses so long per member, so that it takes at most one
 	// processor.
-	frameCost = 10 * time.Microsecond
+	frameCost = 5 * time.Microsecond
 	// seatsAtOnce is how many members are served before others may lock the hub.
 	seatsAtOnce = 256
 )

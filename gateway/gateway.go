@@ -155,6 +155,7 @@ type Gateway struct {
 	admission admission
 	reads     *reads
 	clock     databaseClock
+	buffers   buffers
 	upgrader  websocket.Upgrader
 
 	// open is closed once Run accepts connections.

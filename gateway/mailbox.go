@@ -63,8 +63,11 @@ func (h holding) denies(other holding) bool {
 // pending has yet to be sent.
 type pending struct {
 	// since is when the oldest of the changes was appended.
-	since         moment
-	badge         pubsub.Badge
+	since moment
+	badge pubsub.Badge
+	// first are the conversations of the first update, which is not modified.
+	// conversations has those of all updates; nil if there was only one, as mostly.
+	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update in it, or nil.
 	traced *traced
@@ -100,18 +103,45 @@ func (m *mailbox) offer(u *pubsub.Update) {
 // add merges an update into what is pending.
 func (m *mailbox) add(u *pubsub.Update) {
 	if m.pending == nil {
-		m.pending = &pending{conversations: make(map[string]pubsub.Conversation, len(u.Conversations))}
+		m.pending = &pending{first: u.Conversations}
+	} else {
+		m.pending.merge(u.Conversations)
 	}
 	m.pending.badge = u.Badge
 	m.pending.since = m.pending.since.older(moment(u.AppendedAt))
 	m.held = holdingOf(&u.Badge)
-	for _, c := range u.Conversations {
-		m.pending.conversations[c.ConversationID] = c
-	}
 	if u.TraceParent != "" {
 		m.pending.traced = &traced{u.TraceParent, time.Now()}
 	}
 	m.filled()
+}
+
+// merge takes the conversations of an update after the first.
+func (p *pending) merge(newer []pubsub.Conversation) {
+	if p.conversations == nil {
+		p.conversations = make(map[string]pubsub.Conversation, len(p.first)+len(newer))
+		for _, c := range p.first {
+			p.conversations[c.ConversationID] = c
+		}
+	}
+	for _, c := range newer {
+		p.conversations[c.ConversationID] = c
+	}
+}
+
+// newestFirst returns the conversations in their order in frames.
+func (p *pending) newestFirst() []pubsub.Conversation {
+	if p.conversations != nil {
+		return slices.SortedFunc(maps.Values(p.conversations), byVersion)
+	}
+	if slices.IsSortedFunc(p.first, byVersion) {
+		return p.first
+	}
+	return slices.SortedFunc(slices.Values(p.first), byVersion)
+}
+
+func byVersion(a, b pubsub.Conversation) int {
+	return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
 }
 
 // hear records a version that the tables must have.
@@ -244,7 +274,7 @@ func (m *mailbox) take() delivery {
 	if p := m.pending; p != nil {
 		m.pending = nil
 		d.badge, d.since = &p.badge, p.since
-		d.conversations, d.traced = newestFirst(p.conversations), p.traced
+		d.conversations, d.traced = p.newestFirst(), p.traced
 	}
 	return d
 }
@@ -290,10 +320,4 @@ func (m *mailbox) synced(tables holding, at moment, ahead *pubsub.Update) bool {
 		m.add(ahead)
 	}
 	return true
-}
-
-func newestFirst(conversations map[string]pubsub.Conversation) []pubsub.Conversation {
-	return slices.SortedFunc(maps.Values(conversations), func(a, b pubsub.Conversation) int {
-		return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
-	})
 }

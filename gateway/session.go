@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"sync"
 	"time"
@@ -179,10 +178,11 @@ func (s *session) partition() int { return s.gateway.cfg.PartitionOf(s.userID) }
 
 // send writes one frame.
 func (s *session) send(frame any) error {
-	b, err := json.Marshal(frame)
+	b, release, err := s.gateway.buffers.encode(frame)
 	if err != nil {
 		return err
 	}
+	defer release()
 	if err := s.link.write(frame, b); err != nil {
 		return err
 	}

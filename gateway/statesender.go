@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/badged/badged/pubsub"
@@ -44,7 +45,7 @@ func newStateSender(s *session) *stateSender {
 
 // deliver writes what was in the mailbox. After an error the connection is
 // broken.
-func (ss *stateSender) deliver(ctx context.Context, d delivery) error {
+func (ss *stateSender) deliver(d *delivery) error {
 	for _, frame := range d.replies {
 		if err := ss.session.send(frame); err != nil {
 			return err
@@ -59,9 +60,6 @@ func (ss *stateSender) deliver(ctx context.Context, d delivery) error {
 			trace(d.traced.parent, d.traced.came, time.Now())
 		}
 	}
-	if d.sync {
-		return ss.sync(ctx)
-	}
 	return nil
 }
 
@@ -71,15 +69,16 @@ func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversat
 }
 
 func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation) stateFrame {
-	newer := conversations[:0:0]
-	for _, c := range conversations {
-		if c.Version > ss.version { // the rest reached the client by another way
-			newer = append(newer, c)
-		}
+	newer := conversations
+	if slices.ContainsFunc(conversations, ss.has) { // they reached the client by another way
+		newer = slices.DeleteFunc(slices.Clone(conversations), ss.has)
 	}
 	ss.epoch, ss.version = b.Epoch, b.Version
 	return newStateFrame("changes", b, newer)
 }
+
+// has reports whether the client holds a conversation.
+func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.version }
 
 // sync brings the client up to date from the tables. It runs again after a
 // backoff when the read failed, or when an update overtook it. What the bus or

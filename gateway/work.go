@@ -73,36 +73,46 @@ func (s *session) work() {
 		if tasks == 0 {
 			return
 		}
-		ctx, done := s.during()
 		if tasks&taskEnd != 0 {
+			ctx, done := s.during()
 			s.finish(ctx)
 			done()
 			return // still busy: no task runs from here on
 		}
-		if err := s.do(ctx, tasks); err != nil {
+		if tasks&taskGreet != 0 {
+			ctx, done := s.during()
+			s.join(ctx)
+			done()
+		}
+		sync, err := s.do(tasks)
+		if sync && err == nil { // rare, and a context costs as much as a frame's encoding
+			ctx, done := s.during()
+			err = s.sender.sync(ctx)
+			done()
+		}
+		if err != nil {
 			s.fail(err)
 		}
-		done()
 	}
 }
 
-// do runs tasks other than taskEnd. Its errors are those of writing.
-func (s *session) do(ctx context.Context, tasks task) error {
-	if tasks&taskGreet != 0 {
-		s.join(ctx)
-	}
+// do writes what there is to write. It reports whether the tables must be read.
+// Its errors are those of writing.
+func (s *session) do(tasks task) (sync bool, err error) {
 	if s.sender == nil {
-		return nil // the answer to the hello, still to come, reads the tables
+		return false, nil // the answer to the hello, still to come, reads the tables
 	}
 	if tasks&(taskGreet|taskSend) != 0 {
-		if err := s.sender.deliver(ctx, s.mailbox.take()); err != nil {
-			return err
+		d := s.mailbox.take()
+		sync = d.sync
+		if err := s.sender.deliver(&d); err != nil {
+			return false, err
 		}
 	}
 	if tasks&taskCheck != 0 {
-		return s.checkClient()
+		return sync, s.checkClient()
 	}
-	return nil
+	return sync, nil
 }
 
 // fail ends the session after a frame could not be written.

@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		loadScenario(),
 		rebuilding(),
 		publishSQL(),
+		frames(),
 	}
 }
 

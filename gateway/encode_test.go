@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// The encoder of frames writes what encoding/json reads back, and the same fields in
+// the same order as encoding/json writes.
+func TestStateFramesAsJSON(t *testing.T) {
+	full := stateFrame{
+		T: "changes", Epoch: "e", Version: 1, Total: 2, Mentions: 3, Categories: map[string]int64{"b": 1, "a": 2, "c": 3},
+		Conversations: []pubsub.Conversation{
+			{ConversationID: "c", Unread: 1, Mentions: 2, FirstUnreadSeq: 3, ReadSeq: 4, LastSeq: 5, Level: "all", Category: "chat", MarkedUnread: true, Left: true, Version: 6},
+			{},
+		},
+	}
+	one := full
+	one.Categories = map[string]int64{"chat": 7}
+	for _, f := range []stateFrame{full, one, {}, {Categories: map[string]int64{}, Conversations: []pubsub.Conversation{}}} {
+		want, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(f.appendJSON(nil)); got != string(want) {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		f := rapid.Make[stateFrame]().Draw(t, "frame")
+		var got, want stateFrame
+		b, err := json.Marshal(f)
+		if err == nil {
+			err = json.Unmarshal(b, &want)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(f.appendJSON(nil), &got); err != nil {
+			t.Fatalf("%s: %v", f.appendJSON(nil), err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+	})
+}
