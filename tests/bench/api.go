@@ -111,9 +111,15 @@ func (a *api) counters(ctx context.Context, names ...string) ([]float64, error) 
 }
 
 func (a *api) do(ctx context.Context, method, path, contentType string, body []byte, want int) ([]byte, error) {
+	_, answer, err := a.call(ctx, method, path, contentType, body, want)
+	return answer, err
+}
+
+// call is do that returns the header too.
+func (a *api) call(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+publisherKey)
 	if contentType != "" {
@@ -121,17 +127,17 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body []b
 	}
 	res, err := a.client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return nil, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if res.StatusCode != want {
-		return nil, fmt.Errorf("%s %s: %w", method, path, &statusError{res.StatusCode, res.Header.Get("Retry-After"), string(answer)})
+		return nil, nil, fmt.Errorf("%s %s: %w", method, path, &statusError{res.StatusCode, res.Header.Get("Retry-After"), string(answer)})
 	}
-	return answer, nil
+	return res.Header, answer, nil
 }
 
 // statusError is an answer with an unexpected status.

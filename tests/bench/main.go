@@ -44,6 +44,9 @@ func scenarios() []scenario {
 		rebuilding(),
 		publishSQL(),
 		frames(),
+		rooms(),
+		roomReads(),
+		roomDisk(),
 	}
 }
 
