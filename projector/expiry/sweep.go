@@ -72,8 +72,8 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var categories []string
-	for _, list := range []string{"list the categories", "list the categories of rooms"} {
-		rows, _ := conn.Query(ctx, statements.Of(partition, list))
+	for _, list := range []string{statements.Of(partition, "list the categories"), statements.Of(partition, "list the categories of rooms")} {
+		rows, _ := conn.Query(ctx, list)
 		some, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
@@ -103,7 +103,7 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	if err != nil {
 		return 0, true, err
 	}
-	for _, find := range []string{"find stale conversations", "find stale memberships"} {
+	for _, find := range []string{statements.Of(partition, "find stale conversations"), statements.Of(partition, "find stale memberships")} {
 		n, folds, err := x.expire(ctx, conn, partition, category, find, max(0, swept-sweepOverlap), before)
 		expired += n
 		if err != nil || !folds {
@@ -176,12 +176,12 @@ type stale struct {
 func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category, find string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, statements.Of(partition, find), category, before, after.hour, after.conversation, after.user, x.pageSize)
+	rows, _ := conn.Query(ctx, find, category, before, after.hour, after.conversation, after.user, x.pageSize)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
 		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s of partition %d: %w", find, partition, err)
+		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
 	}
 	return found, nil
 }

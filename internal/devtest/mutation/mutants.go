@@ -343,9 +343,7 @@ var mutants = []mutant{
 	{"an old update replaces a newer state", []edit{{
 		mailboxFile, "case u.Epoch == m.held.epoch && u.Version <= m.held.version:", "case false:",
 	}}, told},
-	{"updates during the snapshot are forgotten", []edit{{
-		mailboxFile, "	if m.heardEpoch == tables.epoch && m.heard > tables.version {\n		return false\n	}\n", "",
-	}}, told},
+	{"updates during the snapshot are forgotten", []edit{{mailboxFile, "m.heard > newest {", "m.heard > newest+m.heard {"}}, told},
 	{"a state held before the read of the tables is not compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "false",
 	}}, ahead},

@@ -23,17 +23,16 @@ func (t *Tables) newRoomsSQL(suffix string) roomsSQL {
 		"MARKS", fmt.Sprintf("badged.room_marks_p%02d%s", t.partition, suffix),
 		"PARTITION", fmt.Sprint(t.partition),
 	).Replace
-	get := func(name string) string { return fill(statements.Get(name)) }
 	return roomsSQL{
-		load:            t.Rooms.Read + "\n" + get("rooms by key"),
-		loadOfReaders:   t.Rooms.Read + "\n" + get("rooms of members"),
-		loadMemberships: t.Conversations.Read + "\n" + get("memberships of users"),
-		loadChunks:      t.Chunks.Read + "\n" + get("chunks of messages"),
-		loadMarks:       get("read marks"),
-		loadMarked:      t.Users.Read + "\n" + get("marked users"),
-		loadMarkers:     t.Conversations.Read + "\n" + get("marked memberships"),
-		mark:            get("write marks"),
-		unmark:          get("delete marks"),
+		load:            t.Rooms.Read + "\n" + fill(statements.Get("rooms by key")),
+		loadOfReaders:   t.Rooms.Read + "\n" + fill(statements.Get("rooms of members")),
+		loadMemberships: t.Conversations.Read + "\n" + fill(statements.Get("memberships of users")),
+		loadChunks:      t.Chunks.Read + "\n" + fill(statements.Get("chunks of messages")),
+		loadMarks:       fill(statements.Get("read marks")),
+		loadMarked:      t.Users.Read + "\n" + fill(statements.Get("marked users")),
+		loadMarkers:     t.Conversations.Read + "\n" + fill(statements.Get("marked memberships")),
+		mark:            fill(statements.Get("write marks")),
+		unmark:          fill(statements.Get("delete marks")),
 	}
 }
 
