@@ -297,6 +297,7 @@ func FuzzDecode(f *testing.F) {
 		strings.Replace(read, `"id"`, `"id":"7","id"`, 1),
 		strings.Replace(read, `"specversion":"1.0",`, ``, 1),
 		envelope(events.ConversationLeft, who+`,"conversation_id":"d"`),
+		envelope(events.MessageDelivered, who),
 	} {
 		f.Add([]byte(seed))
 	}
