@@ -17,7 +17,10 @@ CREATE TABLE badged.rebuilt_partitions (
 -- rebuild replaces.
 CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ARRAY[badged.partition_table('users', partition), badged.partition_table('conversations', partition)];
+    RETURN ARRAY(
+        SELECT badged.partition_table(kind, partition)
+        FROM unnest(ARRAY['users', 'conversations', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+    );
 
 -- Drops the staging tables of a partition, if there are any.
 -- +goose StatementBegin
@@ -78,11 +81,11 @@ DECLARE
     staged record;
 BEGIN
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', split_part(live, '_', 1));
+        EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', regexp_replace(live, '_p[0-9]+$', ''));
         EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE', live);
     END LOOP;
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        parent := split_part(live, '_', 1);
+        parent := regexp_replace(live, '_p[0-9]+$', '');
         -- Indexes keep the names of those with the same definition.
         SELECT jsonb_object_agg(regexp_replace(pg_get_indexdef(c.oid), 'INDEX \S+ ON \S+ ', ''), c.relname) INTO names
         FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
@@ -129,17 +132,20 @@ CREATE TABLE badged.archived_files (
 );
 
 -- Returns the names, in the schema badged, of the tables of a partition's
--- baseline: the users and conversations that the archived events give, and the
--- event keys that were remembered there, by generation.
+-- baseline: the users, conversations and rooms that the archived events give, and
+-- the event keys that were remembered there, by generation.
 CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY[
         badged.partition_table('users', partition) || '_baseline',
         badged.partition_table('conversations', partition) || '_baseline',
-        badged.partition_table('keys', partition) || '_baseline'
+        badged.partition_table('keys', partition) || '_baseline',
+        badged.partition_table('rooms', partition) || '_baseline',
+        badged.partition_table('room_chunks', partition) || '_baseline',
+        badged.partition_table('room_marks', partition) || '_baseline'
     ];
 
--- Anything that changes the columns of users or conversations changes these too.
+-- Anything that changes the columns of these tables changes theirs too.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -158,6 +164,9 @@ BEGIN
                 generation integer NOT NULL
             )$f$, baseline[3]);
         EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', baseline[3]);
+        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.rooms INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (conversation_id))', baseline[4]);
+        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.room_chunks INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (conversation_id, bound))', baseline[5]);
+        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.room_marks INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (conversation_id, seq, user_id))', baseline[6]);
     END LOOP;
 END
 $$;

@@ -19,18 +19,6 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// drawRooms draws a history whose users and conversations no other has.
-func drawRooms(rt *rapid.T, n int, users []string) []events.Event {
-	history := foldtest.DrawRooms(rt, users)
-	for i := range history {
-		history[i].Source, history[i].AppendedAt = fmt.Sprint("history ", n), foldtest.Noon
-		if id := &history[i].Data.ConversationID; *id != "" {
-			*id = fmt.Sprintf("%s of %d", *id, n)
-		}
-	}
-	return history
-}
-
 // With the real log and tables, any history with rooms, cut into any transactions,
 // batches and generations of keys, gives the rows of folding one by one: those of
 // users, conversations, rooms, chunks and marks.
@@ -40,7 +28,7 @@ func TestRoomTablesAgreeWithAReplay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := drawRooms(rt, n, users)
+		history := foldtest.DrawNamedRooms(rt, n, users)
 		start := d.positions(t)
 		d.appendAndFold(t, rt, history)
 		for p := range foldtest.Partitions {

@@ -11,15 +11,17 @@ import (
 
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/replay"
 )
 
 // BulkRows is how many rows are loaded in a transaction, which takes a few tens
 // of milliseconds.
 const BulkRows = 5000
 
-// bulkLoad writes the rows of users without rows. Users are in the order of their
-// ids, so that each index is built by appending.
-func (s *Staging) bulkLoad(ctx context.Context, users []*badge.User) error {
+// bulkLoad writes the rows of users without rows, and with rooms those of all rooms.
+// Rows are in the order of their keys, so that each index is built by appending.
+func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) error {
+	users := store.Sorted(r.Users)
 	var rows int64
 	for _, u := range users {
 		rows += 1 + int64(len(u.Conversations))
@@ -29,7 +31,14 @@ func (s *Staging) bulkLoad(ctx context.Context, users []*badge.User) error {
 	chunks := make(chan chunk) // one is prepared while another is written
 	g.Go(func() error {
 		defer close(chunks)
-		return s.chunks(ctx, users, chunks)
+		l := &loader{partition: s.partition, to: chunks}
+		if err := l.users(ctx, s.tables, users); err != nil {
+			return err
+		}
+		if err := l.marks(ctx, s.tables, r); err != nil || !rooms {
+			return err
+		}
+		return l.rooms(ctx, s.tables, r)
 	})
 	g.Go(func() error {
 		for c := range chunks {
@@ -46,53 +55,101 @@ func (s *Staging) bulkLoad(ctx context.Context, users []*badge.User) error {
 
 // chunk is some rows of a table in the format of COPY.
 type chunk struct {
-	sql   string
-	lines []byte
-	rows  int
+	sql     string
+	columns []store.Column
+	lines   []byte
+	rows    int
 }
 
-// chunks sends the rows of users.
-func (s *Staging) chunks(ctx context.Context, users []*badge.User, to chan<- chunk) error {
-	ofUsers, ofConversations := chunk{sql: s.tables.Users.Copy}, chunk{sql: s.tables.Conversations.Copy}
-	var user store.UserRow
-	var conversation store.ConversationRow
-	userColumns, conversationColumns := user.Columns(), conversation.Columns()
-	send := func(c *chunk) error {
+// loader sends rows in chunks.
+type loader struct {
+	partition int
+	to        chan<- chunk
+}
+
+// add adds a row to a chunk, which it sends once it is full.
+func (l *loader) add(ctx context.Context, c *chunk) error {
+	c.add(l.partition, c.columns)
+	if c.rows < BulkRows {
+		return nil
+	}
+	return l.flush(ctx, c)
+}
+
+// flush sends what a chunk has.
+func (l *loader) flush(ctx context.Context, chunks ...*chunk) error {
+	for _, c := range chunks {
+		if c.rows == 0 {
+			continue
+		}
 		select {
-		case to <- *c:
+		case l.to <- *c:
 			c.lines, c.rows = make([]byte, 0, cap(c.lines)), 0
-			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return nil
+}
+
+// users sends the rows of users.
+func (l *loader) users(ctx context.Context, tables *store.Tables, users []*badge.User) error {
+	var user store.UserRow
+	var conversation store.ConversationRow
+	ofUsers, ofConversations := chunk{sql: tables.Users.Copy, columns: user.Columns()}, chunk{sql: tables.Conversations.Copy, columns: conversation.Columns()}
 	for _, u := range users {
 		if u.Exists() {
 			user.Set(u)
-			ofUsers.add(s.partition, userColumns)
+			if err := l.add(ctx, &ofUsers); err != nil {
+				return err
+			}
 		}
 		for _, c := range store.Sorted(u.Conversations) {
 			if c.Touched {
 				conversation.Set(u.ID, c)
-				ofConversations.add(s.partition, conversationColumns)
-			}
-		}
-		for _, c := range []*chunk{&ofUsers, &ofConversations} {
-			if c.rows >= BulkRows {
-				if err := send(c); err != nil {
+				if err := l.add(ctx, &ofConversations); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	for _, c := range []*chunk{&ofUsers, &ofConversations} {
-		if c.rows > 0 {
-			if err := send(c); err != nil {
+	return l.flush(ctx, &ofUsers, &ofConversations)
+}
+
+// marks sends the rows of the marks of the users that r has.
+func (l *loader) marks(ctx context.Context, tables *store.Tables, r *replay.Replay) error {
+	var row store.MarkRow
+	c := chunk{sql: tables.Marks.Copy, columns: row.Columns()}
+	for _, m := range r.Marks() {
+		row.Set(m.Room, m.Seq, m.User, m.Own)
+		if err := l.add(ctx, &c); err != nil {
+			return err
+		}
+	}
+	return l.flush(ctx, &c)
+}
+
+// rooms sends the rows of rooms and of their closed chunks.
+func (l *loader) rooms(ctx context.Context, tables *store.Tables, r *replay.Replay) error {
+	var room store.RoomRow
+	var closed store.ChunkRow
+	ofRooms, ofChunks := chunk{sql: tables.Rooms.Copy, columns: room.Columns()}, chunk{sql: tables.Chunks.Copy, columns: closed.Columns()}
+	for _, of := range store.Sorted(r.Rooms) {
+		if !of.Exists() {
+			continue
+		}
+		room.Set(of)
+		if err := l.add(ctx, &ofRooms); err != nil {
+			return err
+		}
+		for _, c := range of.Closed {
+			closed.Set(of.ID, c)
+			if err := l.add(ctx, &ofChunks); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return l.flush(ctx, &ofRooms, &ofChunks)
 }
 
 // add adds a row.

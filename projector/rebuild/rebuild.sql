@@ -12,6 +12,12 @@ INSERT INTO badged.rebuilt_partitions (partition_id, users, conversations, diffe
 -- name: count the rebuilt rows
 SELECT (SELECT count(*) FROM badged.users_pNN_staging), (SELECT count(*) FROM badged.conversations_pNN_staging)
 
+-- name: find a staged room
+SELECT EXISTS (SELECT FROM badged.rooms_pNN_staging)
+
+-- name: read the staged members
+SELECT user_id FROM badged.conversations_pNN_staging WHERE conversation_id = $1 AND joined IS NOT NULL
+
 -- name: begin an epoch
 -- A batch that waits for the position finds a new revision, and reads
 -- everything again.

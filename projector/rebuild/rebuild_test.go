@@ -103,7 +103,11 @@ func TestRebuildFindsNothingWrongWithWhatWasFolded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		users := []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)}
-		history := foldtest.DrawNamed(rt, n, users)
+		draw := foldtest.DrawNamed
+		if rapid.Bool().Draw(rt, "with rooms") {
+			draw = foldtest.DrawNamedRooms
+		}
+		history := draw(rt, n, users)
 		overtakes := rapid.IntRange(0, len(history)).Draw(rt, "overtakes")
 		d.AppendAndFold(t, rt, history[overtakes:])
 		before := identities(t, d)
@@ -176,6 +180,26 @@ func TestRebuildRepairs(t *testing.T) {
 	if after := d.Badge(t, ann); after.Version != b.Version+1 || after.Epoch != b.Epoch || after.Total != b.Total+1 {
 		t.Errorf("after another message the badge %+v is %+v", b, after)
 	}
+}
+
+// Every corruption of a room or of a membership is reported and repaired, whatever
+// share of the users fits into memory.
+func TestRebuildRepairsRooms(t *testing.T) {
+	d, member := projectortest.NewForRooms(t)
+	right := d.Dump(t)
+	for _, c := range projectortest.RoomCorruptions() {
+		for _, memory := range []int64{1, 1 << 20} {
+			d.Exec(t, strings.ReplaceAll(c.SQL, "USER", "'"+member+"'"))
+			rebuilt := rebuild(t, d, func(cfg *Config) {
+				cfg.Memory = memory
+				onlyPartition(0)(cfg)
+			})
+			if rebuilt[0].DifferentUsers == 0 || d.Dump(t) != right {
+				t.Errorf("%s: it found %+v, and left (-want +got):\n%s", c.Name, rebuilt[0], cmp.Diff(right, d.Dump(t)))
+			}
+		}
+	}
+	replaytest.Verify(t, d.Pool, d.Log)
 }
 
 // Of many different users the first are reported. Lost tables are restored, and

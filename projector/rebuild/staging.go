@@ -36,6 +36,8 @@ type Staging struct {
 	// touched are those with events since the comparison, to be compared again;
 	// nil means all users.
 	different, touched map[string]struct{}
+	// rooms do the same for rooms.
+	rooms stagedRooms
 
 	result Result
 }
@@ -52,8 +54,8 @@ func NewStaging(job *Job, partition int, suffix string) *Staging {
 	return &Staging{
 		job: job, partition: partition,
 		tables:    store.TablesNamed(partition, suffix),
-		different: map[string]struct{}{},
-		result:    Result{Partition: partition},
+		different: map[string]struct{}{}, rooms: stagedRooms{different: map[string][]string{}},
+		result: Result{Partition: partition},
 	}
 }
 
@@ -73,10 +75,10 @@ func (s *Staging) build(ctx context.Context) error {
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Progress.Blocked, Partition: s.partition, Tables: []string{
-		"badged.users", fmt.Sprintf("badged.users_p%02d", s.partition),
-		"badged.conversations", fmt.Sprintf("badged.conversations_p%02d", s.partition),
-	}}
+	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Progress.Blocked, Partition: s.partition}
+	for _, table := range []string{"users", "conversations", "rooms", "room_chunks", "room_marks"} {
+		blocked.Tables = append(blocked.Tables, "badged."+table, fmt.Sprintf("badged.%s_p%02d", table, s.partition))
+	}
 	for attempt := 0; ; {
 		if err := s.catchUp(ctx); err != nil {
 			return err
@@ -143,7 +145,9 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 			if err != nil {
 				return err
 			}
-			if err := s.bulkLoad(ctx, store.Sorted(replayed.Users)); err != nil {
+			// Every share has the same rooms.
+			_, others := share.Next()
+			if err := s.bulkLoad(ctx, replayed, !others); err != nil {
 				return err
 			}
 			s.Keys = replayed.Keys
@@ -197,22 +201,28 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i])
+		it, dead := in.Item(&records[i]) // without the users for whom it was refused
 		if dead == nil && s.Keys.First(&it, records[i].Position) {
 			items = append(items, it)
 		}
 	}
-	state, missing := store.StateOf(items, store.NewCache(0), false)
+	var rooms bool
+	if err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "find a staged room")).Scan(&rooms); err != nil {
+		return 0, fmt.Errorf("look for rooms: %w", err)
+	}
+	state, missing := store.StateOf(items, store.NewCache(0), rooms)
 	if err := s.load(ctx, in.Tx, missing, state); err != nil {
 		return 0, err
 	}
-	for id := range state.Users {
-		if s.touched != nil {
+	if s.touched != nil {
+		for id := range state.Users {
 			s.touched[id] = struct{}{}
+		}
+		for id := range state.Rooms {
+			s.rooms.touched[id] = struct{}{}
 		}
 	}
 	for i := range items {
-		items[i].Refuse(state)
 		state.Fold(&items[i].Event)
 	}
 	var writes pgx.Batch
@@ -262,6 +272,9 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 
 // judge finds the touched users that differ in the tables that in sees.
 func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
+	if err := s.judgeRooms(ctx, in, s.touched == nil); err != nil {
+		return err
+	}
 	var users []string // nil means all
 	if s.touched != nil {
 		if len(s.touched) == 0 {
@@ -303,9 +316,9 @@ func (s *Staging) differing(ctx context.Context, in *replay.Snapshot, users []st
 		where, args = "user_id = ANY ($1::text[])", []any{users}
 	}
 	number := fmt.Sprintf("%02d", s.partition)
-	rows, _ := in.Tx.Query(ctx, differingSQL("users_p"+number, "user_id", where, new(store.UserRow).Columns())+`
+	rows, _ := in.Tx.Query(ctx, differingSQL("user_id", "users_p"+number, "user_id", where, new(store.UserRow).Columns())+`
 UNION
-`+differingSQL("conversations_p"+number, "user_id, conversation_id", where, new(store.ConversationRow).Columns()), args...)
+`+differingSQL("user_id", "conversations_p"+number, "user_id, conversation_id", where, new(store.ConversationRow).Columns()), args...)
 	different, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("compare with the live tables: %w", err)
@@ -313,14 +326,15 @@ UNION
 	return different, nil
 }
 
-// differingSQL finds the users with a row that differs between table and its
-// staging table, or is in only one of them. ids are the key columns of a row.
-func differingSQL(table, ids, where string, columns []store.Column) string {
+// differingSQL finds the users or rooms, by the column of, with a row that differs
+// between table and its staging table, or is in only one of them. ids are the key
+// columns of a row.
+func differingSQL(of, table, ids, where string, columns []store.Column) string {
 	live, log := make([]string, len(columns)), make([]string, len(columns))
 	for i := range columns {
 		live[i], log[i] = "live."+columns[i].Name, "log."+columns[i].Name
 	}
-	return `SELECT user_id
+	return `SELECT ` + of + `
 FROM (SELECT * FROM badged.` + table + ` WHERE ` + where + `) AS live
 FULL JOIN (SELECT * FROM badged.` + table + `_staging WHERE ` + where + `) AS log USING (` + ids + `)
 WHERE (` + strings.Join(live, ", ") + `) IS DISTINCT FROM (` + strings.Join(log, ", ") + `)`
@@ -408,9 +422,20 @@ func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error)
 // settle drops the staging tables if they equal the live ones, and swaps them
 // in otherwise.
 func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) error {
-	s.result.DifferentUsers, s.result.First = int64(len(s.different)), nil
+	s.result.First = nil
+	changed := len(s.different) > 0 || len(s.rooms.different) > 0
+	if err := s.inspectRooms(ctx, in, func(d replay.Difference) { s.result.First = append(s.result.First, d) }); err != nil {
+		return err
+	}
+	// The badge of every member follows from the room.
+	for _, members := range s.rooms.different {
+		for _, id := range members {
+			s.different[id] = struct{}{}
+		}
+	}
+	s.result.DifferentUsers = int64(len(s.different))
 	end := dropStagingSQL
-	if len(s.different) > 0 {
+	if changed {
 		ids := slices.Sorted(maps.Keys(s.different))
 		if err := s.inspect(ctx, in, ids[:min(reported, len(ids))], func(d replay.Difference) { s.result.First = append(s.result.First, d) }); err != nil {
 			return err
@@ -425,7 +450,7 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 		return fmt.Errorf("drop or swap in the staging tables: %w", err)
 	}
 	var writes pgx.Batch
-	if len(s.different) > 0 {
+	if changed {
 		writes.Queue(statements.Get("begin an epoch"), s.partition)
 		writes.Queue(statements.Get("forget the healed users"), s.partition)
 		writes.Queue(store.ResetExpirySQL, s.partition)

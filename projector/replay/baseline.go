@@ -100,7 +100,7 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 }
 
 // restoreUsers adds the users of the baseline that r wants: all, or some that
-// are named. It calls added after each row, which may remove users. It does
+// are named, and all rooms. It calls added after each row, which may remove users. It does
 // nothing without a baseline or with an archive.
 func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
 	if in.Baseline.Events == 0 || in.archive != nil {
@@ -133,7 +133,7 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	if err != nil {
 		return fmt.Errorf("read the conversations of the baseline: %w", err)
 	}
-	return nil
+	return in.restoreRooms(ctx, r)
 }
 
 // restoredUser returns the user of a row of the baseline, nil if r does not

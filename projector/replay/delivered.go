@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/badge"
 )
 
 // MaxDelivered is the most delivered messages in an explanation.
@@ -58,10 +57,10 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	if d == nil {
 		return
 	}
-	if e.Type != events.MessageDelivered {
+	if e.Type != events.MessageDelivered && e.Type != events.RoomPosted {
 		for i := range d.kept {
 			if m := &d.kept[i]; m.Fate == FateUnread && (id == "" || id == m.ConversationID) {
-				m.settle(s.user.Conversations[m.ConversationID], logged)
+				s.settle(m, logged)
 			}
 		}
 		return
@@ -71,7 +70,7 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	}
 	m := DeliveredMessage{
 		ConversationID: id, Seq: e.Data.Seq, LoggedEvent: logged, Fate: FateUnread,
-		Mentioned: slices.Contains(e.Data.MentionedUserIDs, s.user.ID),
+		Mentioned: e.Data.MentionsAll || slices.Contains(e.Data.MentionedUserIDs, s.user.ID),
 	}
 	switch why {
 	case WhyOwnMessage:
@@ -91,11 +90,16 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 
 // settle records the fate of a message of the conversation, if the event
 // decided it.
-func (m *DeliveredMessage) settle(c *badge.Conversation, by LoggedEvent) {
+func (s *search) settle(m *DeliveredMessage, by LoggedEvent) {
+	c := s.user.Conversations[m.ConversationID]
+	recalled := c.Recalled.Contains(m.Seq)
+	if c.Member() {
+		_, _, recalled = s.replay.Rooms[c.ID].Message(m.Seq)
+	}
 	switch {
 	case m.Seq <= c.ReadSeq:
 		m.Fate, m.By = FateRead, &by
-	case c.Recalled.Contains(m.Seq):
+	case recalled:
 		m.Fate, m.By = FateRecalled, &by
 	}
 }

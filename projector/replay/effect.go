@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/projector/internal/badge"
 )
 
 // Effect is the effect of one event on the badge of one user.
@@ -68,28 +67,28 @@ type watchedEvent struct {
 
 // before returns the counts of the user's conversations if e is the watched
 // event, and nil otherwise.
-func (w *watchedEvent) before(u *badge.User, at events.Position, e *events.Event) map[string]ConversationEffect {
+func (w *watchedEvent) before(s *search, at events.Position, e *events.Event) map[string]ConversationEffect {
 	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || at.TransactionID < w.name.TransactionID {
 		return nil
 	}
-	w.effect.Before = u.Total
-	all := make(map[string]ConversationEffect, len(u.Conversations))
-	for id, c := range u.Conversations {
-		all[id] = ConversationEffect{ConversationID: id, UnreadBefore: c.Unread.Len(), AddsBefore: c.Adds()}
+	w.effect.Before = s.total()
+	all := make(map[string]ConversationEffect, len(s.user.Conversations))
+	for id, c := range s.user.Conversations {
+		all[id] = ConversationEffect{ConversationID: id, UnreadBefore: s.view(c).Unread, AddsBefore: s.adds(c)}
 	}
 	return all
 }
 
 // after records the effect of the event, given the result of before.
-func (w *watchedEvent) after(u *badge.User, before map[string]ConversationEffect, why Why, detail string) {
+func (w *watchedEvent) after(s *search, before map[string]ConversationEffect, why Why, detail string) {
 	if before == nil {
 		return
 	}
 	x := &w.effect
-	x.Folded, x.After, x.Why, x.Detail = true, u.Total, why, detail
-	for id, c := range u.Conversations {
+	x.Folded, x.After, x.Why, x.Detail = true, s.total(), why, detail
+	for id, c := range s.user.Conversations {
 		change := before[id]
-		change.ConversationID, change.UnreadAfter, change.AddsAfter, change.Level = id, c.Unread.Len(), c.Adds(), c.Level
+		change.ConversationID, change.UnreadAfter, change.AddsAfter, change.Level = id, s.view(c).Unread, s.adds(c), c.Level
 		if change.UnreadAfter != change.UnreadBefore || change.AddsAfter != change.AddsBefore {
 			x.Conversations = append(x.Conversations, change)
 		}

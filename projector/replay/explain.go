@@ -11,7 +11,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/badges"
-	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/store"
 )
 
@@ -127,7 +126,7 @@ func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, beg
 		if err != nil {
 			return err
 		}
-		if err := in.restoreUsers(ctx, &Replay{Users: map[string]*badge.User{userID: s.user}, Wants: func(id string) bool { return id == userID }}, []string{userID}, func() {}); err != nil {
+		if err := in.restoreUsers(ctx, s.replay, []string{userID}, func() {}); err != nil {
 			return err
 		}
 		s.begin()

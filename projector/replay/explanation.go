@@ -89,7 +89,7 @@ type UncountedEvent struct {
 	LoggedEvent
 	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
 	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
-	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,nothing_unread" doc:"The reason."`
+	Why            Why    `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,nothing_unread,already_member,no_member" doc:"The reason."`
 	Detail         string `json:"detail" doc:"The reason, as a sentence."`
 }
 
@@ -109,4 +109,6 @@ const (
 	WhyLeft             Why = "left"              // the user has left
 	WhySameLevel        Why = "same_level"        // the level was the same before
 	WhyNothingUnread    Why = "nothing_unread"    // there was nothing to read
+	WhyAlreadyMember    Why = "already_member"    // joined the room before
+	WhyNoMember         Why = "no_member"         // was not in the room
 )

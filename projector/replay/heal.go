@@ -141,7 +141,7 @@ func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events
 	if at.Before(in.Baseline.Position) { // the events were cut off the log
 		return true, nil
 	}
-	f, err := in.search(ctx, at, []string{userID})
+	f, err := in.search(ctx, at, seek([]string{userID}, nil))
 	return err == nil && len(f.ids) > 0, err
 }
 

@@ -139,8 +139,8 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 const maxSought = 16
 
 // eachOf visits, in order, the records up to the position that name any of up
-// to maxSought users, and perhaps dead letters: all that it takes to fold these
-// users from the baseline. The server goes through the partition once. An archive
+// to maxSought users or a room of theirs, and perhaps dead letters: all that it
+// takes to fold these users from the baseline. The server goes through the partition once. An archive
 // cannot be searched, so with one eachOf visits everything. keys are as in
 // each.
 func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.DedupReplay, v visit) error {
@@ -150,22 +150,33 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 	if err := in.ScanTables(ctx, true); err != nil {
 		return err
 	}
-	found, err := in.search(ctx, in.Baseline.Position, users)
+	sought, err := in.soughtFor(ctx, users)
+	if err != nil {
+		return err
+	}
+	found, err := in.search(ctx, in.Baseline.Position, sought)
 	if err != nil || len(found.ids) == 0 {
 		return err
 	}
 	if err := in.restoreKeys(ctx, keys, found.keyList()); err != nil {
 		return err
 	}
+	return in.visitFound(ctx, found, func(r *events.Record, it store.Item, dead error) error {
+		if dead == nil && !sought.has(&it) {
+			return nil
+		}
+		return v(r, it, dead)
+	})
+}
+
+// visitFound visits the records of rows, in order.
+func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error {
 	sql := rowsSQL(statements.Of(in.Partition, "read some rows"))
 	rows, err := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
 	if err == nil {
 		err = logread.Scan(rows, func(records []events.Record) error {
 			for i := range records {
 				it, dead := in.Item(&records[i])
-				if dead == nil && !namesAny(&it, users) {
-					continue
-				}
 				if err := v(&records[i], it, dead); err != nil {
 					return err
 				}
@@ -203,9 +214,9 @@ func (f *found) keyList() [][16]byte {
 	return keys
 }
 
-// search finds what names any of the users between a position and that of in.
-func (in *Snapshot) search(ctx context.Context, after events.Position, users []string) (*found, error) {
-	where, args := namesAnySQL(users, 6)
+// search finds what is sought between a position and that of in.
+func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
+	where, args := what.sql(6)
 	sql := rowsSQL(strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where))
 	f := &found{keys: map[uuid.UUID]struct{}{}}
 	rows, err := in.Tx.Query(ctx, sql, append(in.folded(after), args...)...)
@@ -218,14 +229,14 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, users []s
 					f.add(r.Position)
 					continue
 				}
-				if !mayName(r.Payload, users) && !bytes.ContainsRune(r.Payload, '\\') {
+				if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') {
 					continue
 				}
 				it, dead := in.Item(r)
-				if dead == nil && namesAny(&it, users) {
+				if dead == nil && what.has(&it) {
 					f.keys[it.Key] = struct{}{}
 					f.add(r.Position)
-				} else if dead != nil && mayName(r.Payload, users) {
+				} else if dead != nil && what.mayBeIn(r.Payload) {
 					f.add(r.Position)
 				}
 			}
@@ -238,34 +249,6 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, users []s
 	return f, nil
 }
 
-// namesAny reports whether an event is for any of the users.
-func namesAny(it *store.Item, users []string) bool {
-	return slices.ContainsFunc(users, func(u string) bool { return slices.Contains(it.Event.Data.UserIDs, u) })
-}
-
-// namesAnySQL returns a condition that holds for every single event that names
-// any of the users, with its arguments from $first on. It searches the text; an
-// index on users would not pay off. Ids are quoted in one way there, unless
-// the publisher wrote unnecessary escapes.
-func namesAnySQL(users []string, first int) (condition string, args []any) {
-	escape := `\u`
-	var any strings.Builder
-	for i, u := range users {
-		fmt.Fprintf(&any, `position($%d::bytea IN payload) > 0 OR `, first+i)
-		args = append(args, quoted(u))
-		if strings.ContainsAny(u, `"\/`) { // these may have other escapes
-			escape = `\`
-		}
-	}
-	fmt.Fprintf(&any, `position($%d::bytea IN payload) > 0`, first+len(users))
-	return any.String(), append(args, []byte(escape))
-}
-
-// mayName reports whether a payload contains the quoted id of any of the users.
-func mayName(payload []byte, users []string) bool {
-	return slices.ContainsFunc(users, func(u string) bool { return bytes.Contains(payload, quoted(u)) })
-}
-
 // quoted returns an id as it is in the log.
 func quoted(id string) []byte {
 	b, _ := jsontext.AppendQuote(nil, id) // an id that cannot be quoted is not in the log
@@ -275,6 +258,8 @@ func quoted(id string) []byte {
 // Replay is the state of some users according to the log.
 type Replay struct {
 	Users map[string]*badge.User
+	// Rooms are all rooms, or at least those of the users, with all closed chunks,
+	// and with the marks of the users.
 	Rooms map[string]*badge.Room
 	// Wants reports whether a user is replayed.
 	Wants func(user string) bool
@@ -282,11 +267,16 @@ type Replay struct {
 	Keys *store.DedupReplay
 	// repeats are, by record, the users who have had an event of the same key.
 	repeats map[events.Place]store.UserSet
+	// others are, by room, the members who are not replayed.
+	others map[string]map[string]struct{}
 }
 
 // newReplay returns a Replay without users; repeats may be nil.
 func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
-	r := &Replay{Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{}, Wants: wants, repeats: repeats}
+	r := &Replay{
+		Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{}, Wants: wants, repeats: repeats,
+		others: map[string]map[string]struct{}{},
+	}
 	if repeats == nil {
 		r.Keys = in.newKeys()
 	}
@@ -295,22 +285,38 @@ func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.P
 
 // fold folds an item and returns for how many users.
 func (r *Replay) fold(at events.Place, it *store.Item) int {
-	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.First(it, at.Position) {
+	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.Fresh(it, at.Position) {
 		return 0
 	}
+	state := &badge.State{Users: r.Users, Rooms: r.Rooms}
 	d := &it.Event.Data
-	d.UserIDs = slices.DeleteFunc(d.UserIDs, func(id string) bool { return !r.Wants(id) })
-	if len(d.UserIDs) == 0 {
-		return 0
-	}
+	all := d.UserIDs
+	d.UserIDs = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !r.Wants(id) })
 	for _, id := range d.UserIDs {
 		if r.Users[id] == nil {
 			u := badge.NewUser(id)
 			r.Users[u.ID] = u
 		}
 	}
-	(&badge.State{Users: r.Users, Rooms: r.Rooms}).Fold(&it.Event)
-	return len(d.UserIDs)
+	// Dead letters are not here; those in an archive are known only by their places.
+	refused := state.Refused(&it.Event)
+	wanted := slices.DeleteFunc(d.UserIDs, func(id string) bool { return slices.Contains(refused, id) })
+	d.UserIDs = all
+	if len(refused) > 0 {
+		slices.Sort(refused)
+		it.Drop(refused)
+	}
+	if r.Keys != nil {
+		r.Keys.Remember(it)
+	}
+	r.followOthers(&it.Event)
+	d.UserIDs = wanted
+	if len(wanted) == 0 && !it.ToRoom() {
+		return 0
+	}
+	state.Fold(&it.Event)
+	r.forgetMarks(it)
+	return len(wanted)
 }
 
 // user returns the state of a user, a new one if the log does not name it.
@@ -421,7 +427,7 @@ func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string
 		for len(r.Users) > 1 && r.weight() > budget && s.narrow() {
 			for id := range r.Users {
 				if !s.has(id) {
-					delete(r.Users, id)
+					r.drop(id)
 				}
 			}
 		}

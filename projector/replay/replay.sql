@@ -48,10 +48,11 @@ WHERE p.partition_id = $2
 SELECT user_id FROM badged.users_pNN ORDER BY random() LIMIT $1
 
 -- name: lock the tables
-LOCK TABLE badged.users_pNN, badged.conversations_pNN IN ACCESS SHARE MODE
+LOCK TABLE badged.users_pNN, badged.conversations_pNN, badged.rooms_pNN, badged.room_chunks_pNN, badged.room_marks_pNN IN ACCESS SHARE MODE
 
 -- name: lock the log
-LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pNN_baseline, badged.keys_pNN_baseline IN ACCESS SHARE MODE
+LOCK TABLE badged.events_pNN, badged.users_pNN_baseline, badged.conversations_pNN_baseline, badged.keys_pNN_baseline,
+    badged.rooms_pNN_baseline, badged.room_chunks_pNN_baseline, badged.room_marks_pNN_baseline IN ACCESS SHARE MODE
 
 -- name: plan a replay
 -- Unlike the projector's queries, these are not all lookups by key. Parallel
@@ -60,9 +61,23 @@ SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto;
 SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off
 
 -- name: read the places of dead letters
-SELECT transaction_id::text::bigint, "offset", index FROM badged.dead_letters WHERE partition_id = $1
+SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.dead_letters WHERE partition_id = $1
 UNION ALL
-SELECT transaction_id::text::bigint, "offset", index FROM badged.settled_letters WHERE partition_id = $1
+SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.settled_letters WHERE partition_id = $1
+
+-- name: find a room
+-- The directory of rooms is written by publishers: it does not depend on the tables
+-- that are verified.
+SELECT EXISTS (SELECT FROM badged.room_partitions WHERE partition_id = $1)
+
+-- name: read the rooms of users in the baseline
+SELECT DISTINCT conversation_id FROM badged.conversations_pNN_baseline WHERE user_id = ANY ($1) AND joined IS NOT NULL
+
+-- name: read the members in the baseline
+SELECT conversation_id, user_id FROM badged.conversations_pNN_baseline WHERE joined IS NOT NULL
+
+-- name: read the marks of the baseline
+SELECT conversation_id, seq, user_id, own FROM badged.room_marks_pNN_baseline
 
 -- name: folded after
 -- True of a record that is folded at the cursor $3, $4, $5 and comes after the

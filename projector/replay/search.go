@@ -17,9 +17,10 @@ import (
 // search folds the events of one user and records which event led to each
 // number.
 type search struct {
-	user  *badge.User
-	rooms map[string]*badge.Room
-	keys  *store.DedupReplay
+	user *badge.User
+	// replay has the user, and the rooms that the user has joined.
+	replay *Replay
+	keys   *store.DedupReplay
 	// folded are, by key, the positions where the events that name the user
 	// were last folded.
 	folded    map[uuid.UUID]events.Place
@@ -71,17 +72,18 @@ func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 }
 
 func newSearch(userID string, in *Snapshot, q Question) *search {
-	return &search{
-		user: badge.NewUser(userID), rooms: map[string]*badge.Room{}, keys: in.newKeys(), question: q,
-		folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{},
-	}
+	s := &search{question: q, folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{}}
+	s.replay = in.newReplay(func(id string) bool { return id == userID }, nil)
+	s.user, s.keys = s.replay.user(userID), s.replay.Keys
+	s.replay.Users[userID] = s.user
+	return s
 }
 
 // begin prepares for the first record, after the user was restored from the
 // baseline.
 func (s *search) begin() {
 	if s.question.History {
-		s.history = newHistorySketch(s.user.Total)
+		s.history = newHistorySketch(s.total())
 	}
 	if s.question.Delivered > 0 {
 		s.delivered = &deliveries{limit: s.question.Delivered}
@@ -101,7 +103,7 @@ func (s *search) trace(conversationID string) *trace {
 // visit processes the next record.
 func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead error) {
 	if dead != nil {
-		if mayName(r.Payload, []string{s.user.ID}) {
+		if mayName(r.Payload, s.user.ID) {
 			s.uncounted.add(UncountedEvent{
 				LoggedEvent: LoggedEvent{ID: r.UUID.String(), AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String()},
 				Why:         WhyDeadLetter, Detail: "not understood: " + dead.Error(),
@@ -112,26 +114,32 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	e := &it.Event
 	named := slices.Contains(e.Data.UserIDs, s.user.ID)
 	s.keys.First(it, r.Position)
-	if !named {
-		return
-	}
-	repeated := !slices.Contains(e.Data.UserIDs, s.user.ID)
 	logged := LoggedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
 		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String(),
 	}
+	s.replay.followOthers(e)
+	if it.ToRoom() {
+		s.visitMessage(r, it, logged)
+		return
+	}
+	if !named {
+		return
+	}
+	repeated := !slices.Contains(e.Data.UserIDs, s.user.ID)
 	why, detail := WhyDuplicate, "the user had an event of the same source and id before"
 	if at, ok := s.folded[it.Key]; ok {
 		detail += fmt.Sprintf(", at %s", at)
 	}
-	before, watched := s.user.Total, s.effect.before(s.user, r.Position, e)
+	before, watched := s.totalBefore(), s.effect.before(s, r.Position, e)
 	if !repeated {
 		s.folded[it.Key] = r.Place
 		why, detail = s.fold(e, logged)
-		s.history.add(e, logged, before, s.user.Total)
+		s.replay.forgetMarks(it)
+		s.history.add(e, logged, before, s.totalBefore())
 		s.followMessages(r.Place, e, logged, why)
 	}
-	s.effect.after(s.user, watched, why, detail)
+	s.effect.after(s, watched, why, detail)
 	if why == "" {
 		return
 	}
@@ -156,23 +164,23 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 	case e.Type == events.UserReadAll:
 		before := map[string]badge.View{}
 		for id, c := range s.user.Conversations {
-			before[id] = c.View()
+			before[id] = s.view(c)
 		}
-		if !s.user.Apply(e, mentioned, &badge.State{Rooms: s.rooms}) {
+		if !s.user.Apply(e, mentioned, s.state()) {
 			return WhyNothingUnread, "nothing was unread"
 		}
 		for id, c := range s.user.Conversations {
-			s.trace(id).note(before[id], c.View(), logged)
+			s.trace(id).note(before[id], s.view(c), logged)
 		}
 		return "", ""
 	case e.Type == events.MessageDelivered && e.Data.SenderID == s.user.ID:
 		return WhyOwnMessage, "the user sent the message"
 	}
 	c := s.user.Conversation(e.Data.ConversationID)
-	before := c.View()
+	before, member := s.view(c), c.Member()
 	why, detail = s.reason(c, e)
-	s.user.Apply(e, mentioned, &badge.State{Rooms: s.rooms})
-	after := c.View()
+	s.user.Apply(e, mentioned, s.state())
+	after := s.view(c)
 	t := s.trace(c.ID)
 	by := logged
 	if e.Type == events.MessageDelivered {
@@ -182,7 +190,7 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 	}
 	t.note(before, after, by)
 	if e.Type != events.MessageDelivered {
-		if after != before {
+		if after != before || c.Member() != member {
 			return "", ""
 		}
 		return why, detail
@@ -238,6 +246,10 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 		return WhySameLevel, fmt.Sprintf("the level was %s before", c.Level)
 	case events.ConversationLeft:
 		return WhyLeft, "the user had left the conversation before"
+	case events.RoomJoined:
+		return WhyAlreadyMember, "the user was a member before"
+	case events.RoomLeft:
+		return WhyNoMember, "the user was not a member"
 	}
 	return "", ""
 }
@@ -277,11 +289,11 @@ func (t *trace) count(seq int64, e LoggedEvent) {
 
 // explain fills e with the result.
 func (s *search) explain(e *Explanation) {
-	u := s.user
-	e.Version, e.Total, e.Mentions, e.Categories = u.Version, u.Total, u.Mentions, u.Categories.ByName()
+	u, sums := s.user, s.user.Sums(s.replay.Rooms)
+	e.Version, e.Total, e.Mentions, e.Categories = sums.Version, sums.Total, sums.Mentions, sums.Categories.ByName()
 	var unread []*badge.Conversation
 	for _, c := range u.Conversations {
-		if s.wants(c.ID) && (c.Unread.Len() > 0 || c.Marked || s.question.Conversation != "") {
+		if s.wants(c.ID) && (s.view(c).Unread > 0 || c.Marked || s.question.Conversation != "") {
 			unread = append(unread, c)
 		}
 	}
@@ -292,30 +304,37 @@ func (s *search) explain(e *Explanation) {
 	for i, c := range unread {
 		if i >= maxExplained {
 			e.MoreConversations++
-			e.MoreAdds += c.Adds()
+			e.MoreAdds += s.adds(c)
 			continue
 		}
-		e.Conversations = append(e.Conversations, s.trace(c.ID).explain(c))
+		e.Conversations = append(e.Conversations, s.explainConversation(c, sums.Version))
 	}
 	e.Uncounted, e.MoreUncounted, e.UncountedKinds = s.uncounted.newest()
 	e.History = s.history.result()
 	e.Delivered = s.delivered.newest()
 }
 
-// explain returns the result for one conversation.
-func (t *trace) explain(c *badge.Conversation) ExplainedConversation {
+// explainConversation returns the result for one conversation of a user with a
+// version.
+func (s *search) explainConversation(c *badge.Conversation, version int64) ExplainedConversation {
+	t := s.trace(c.ID)
 	x := ExplainedConversation{
-		Conversation: store.Public(c), Adds: c.Adds(),
+		Conversation: store.Public(c), Adds: s.adds(c),
 		Messages: []CountedMessage{}, LastRead: t.lastRead, LevelBy: t.levelBy,
+	}
+	x.Version += version - s.user.Version // what rooms have added
+	if c.Member() {
+		v := s.view(c)
+		x.Unread, x.Mentions, x.FirstUnreadSeq, x.LastSeq, x.Category, x.Version = v.Unread, v.Mentions, v.FirstUnread, v.LastSeq, v.Category, version
 	}
 	if c.Marked {
 		x.MarkedBy = t.markedBy
 	}
 	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(t.messages))) {
-		if len(x.Messages) < maxCounted && c.Unread.Contains(seq) { // not recalled
-			x.Messages = append(x.Messages, CountedMessage{seq, c.Mentions.Contains(seq), t.messages[seq]})
+		if counts, mentioned := s.counts(c, seq); counts && len(x.Messages) < maxCounted {
+			x.Messages = append(x.Messages, CountedMessage{seq, mentioned, t.messages[seq]})
 		}
 	}
-	x.MoreMessages = c.Unread.Len() - int64(len(x.Messages))
+	x.MoreMessages = x.Unread - int64(len(x.Messages))
 	return x
 }

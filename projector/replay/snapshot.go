@@ -29,6 +29,9 @@ type Snapshot struct {
 	// or discarded since. They are not in the tables, even if this release could
 	// decode them.
 	Buried map[events.Place]struct{}
+	// Refused are the records that became dead letters for some of their users, with
+	// these in order.
+	Refused map[events.Place][]string
 	// Generations are the places where key generations begin.
 	Generations []store.Generation
 	Baseline    Baseline
@@ -75,9 +78,14 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	}
 	rows, _ := in.Tx.Query(ctx, statements.Get("read the places of dead letters"), in.Partition)
 	var p events.Place
-	in.Buried = map[events.Place]struct{}{}
-	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index}, func() error {
-		in.Buried[p] = struct{}{}
+	var users []string
+	in.Buried, in.Refused = map[events.Place]struct{}{}, map[events.Place][]string{}
+	if _, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {
+		if users != nil {
+			in.Refused[p] = users
+		} else {
+			in.Buried[p] = struct{}{}
+		}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
@@ -116,6 +124,9 @@ func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
 	it, err := store.NewItem(r, in.Partition, in.Partitions)
 	if _, buried := in.Buried[r.Place]; buried && err == nil {
 		return store.Item{}, errBuried
+	}
+	if users, ok := in.Refused[r.Place]; ok && err == nil {
+		it.Drop(users)
 	}
 	return it, err
 }

@@ -64,8 +64,9 @@ type Verified struct {
 
 // Difference is a place where the tables differ from the log.
 type Difference struct {
-	Partition int    `json:"partition"`
-	UserID    string `json:"user_id"`
+	Partition int `json:"partition"`
+	// UserID is empty if the difference is in a room.
+	UserID string `json:"user_id"`
 	// ConversationID is empty if the difference is in the user's own row.
 	ConversationID string `json:"conversation_id,omitempty"`
 	// Field is a column, or "row" if a whole row is missing or superfluous.
@@ -77,9 +78,14 @@ type Difference struct {
 
 // String returns the difference for people. Long values are cut.
 func (d Difference) String() string {
-	whose := fmt.Sprintf("user %q", d.UserID)
-	if d.ConversationID != "" {
-		whose += fmt.Sprintf(", conversation %q", d.ConversationID)
+	var whose string
+	switch {
+	case d.UserID == "":
+		whose = fmt.Sprintf("room %q", d.ConversationID)
+	case d.ConversationID == "":
+		whose = fmt.Sprintf("user %q", d.UserID)
+	default:
+		whose = fmt.Sprintf("user %q, conversation %q", d.UserID, d.ConversationID)
 	}
 	if d.Field == rowField {
 		return fmt.Sprintf("%s: the row is %s in the table, %s by the log", whose, d.Table, d.Log)
@@ -156,6 +162,9 @@ type Comparison struct {
 	Options VerifyOptions
 	Healed  map[string]HealedVersions
 	result  Verified
+	// roomsDone is set once the rooms have been compared, which are the same for all
+	// shares of the users.
+	roomsDone bool
 }
 
 // few compares users for which the log is searched.
@@ -225,6 +234,11 @@ func (c *Comparison) found(d Difference) {
 func (c *Comparison) Compare(ctx context.Context, r *Replay) error {
 	if err := c.In.ScanTables(ctx, len(c.Options.Users) == 0); err != nil {
 		return err
+	}
+	if r.Rooms != nil {
+		if err := c.compareRooms(ctx, r); err != nil {
+			return err
+		}
 	}
 	if err := c.compareConversations(ctx, r); err != nil {
 		return err

@@ -52,6 +52,19 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 	return slices.Insert(history, at, DrawMany(t, users)...)
 }
 
+// DrawNamedRooms draws a history with rooms whose events and conversations have names
+// of their own in a database with histories of other numbers.
+func DrawNamedRooms(t *rapid.T, number int, users []string) []events.Event {
+	history := DrawRooms(t, users)
+	for i := range history {
+		history[i].Source, history[i].AppendedAt = fmt.Sprint("history ", number), Noon
+		if id := &history[i].Data.ConversationID; *id != "" {
+			*id = fmt.Sprintf("%s of %d", *id, number)
+		}
+	}
+	return history
+}
+
 // DrawMany draws hundreds of messages of room c1 with gaps between them, in an order
 // of blocks, with recalls and reads.
 func DrawMany(t *rapid.T, users []string) []events.Event {

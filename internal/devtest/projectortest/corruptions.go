@@ -1,6 +1,7 @@
 package projectortest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/badged/badged/events"
@@ -83,4 +84,73 @@ func NewForCorruptions(t testing.TB) (d *Database, ann string) {
 		foldtest.Event("m", events.ConversationMarkedUnread, "c2", nil, ann), foldtest.Event("m2", events.ConversationRead, "c2", foldtest.UpTo(1), ann))
 	d.Fold(t)
 	return d, ann
+}
+
+// NewForRooms returns a database with a folded history of the room lobby, which has
+// closed chunks, and two members of partition 0: the one who is returned has sent
+// one of its messages and is mentioned in another.
+func NewForRooms(t testing.TB) (d *Database, member string) {
+	t.Helper()
+	d, member = New(t), foldtest.User(0, 0)
+	evs := []events.Event{foldtest.Event("join", events.RoomJoined, "lobby", nil, member, foldtest.User(0, 1), foldtest.User(1, 0))}
+	post := func(seq int64, change func(*events.Data)) {
+		evs = append(evs, foldtest.Event(fmt.Sprint("post ", seq), events.RoomPosted, "lobby", func(d *events.Data) {
+			if d.Seq = seq; change != nil {
+				change(d)
+			}
+		}))
+	}
+	for seq := int64(1); seq < 300; seq += 2 {
+		post(seq, nil)
+	}
+	post(301, func(d *events.Data) { d.SenderID = member })
+	post(303, func(d *events.Data) { d.MentionedUserIDs = []string{member} })
+	post(305, func(d *events.Data) { d.MentionsAll = true })
+	evs = append(evs, foldtest.Event("recall", events.RoomRecalled, "lobby", foldtest.Seq(299)), foldtest.Event("read", events.ConversationRead, "lobby", foldtest.UpTo(50), member))
+	d.Append(t, evs...)
+	d.Fold(t)
+	return d, member
+}
+
+// RoomCorruptions returns corruptions of rows of the room lobby in a database of
+// NewForRooms. Their statements have no parameters. USER stands for the quoted
+// member.
+func RoomCorruptions() []Corruption {
+	const inLobby, ofMember = `room "lobby": `, `user USER, conversation "lobby": `
+	all := []Corruption{
+		{"a missing room", `DELETE FROM badged.rooms_p00`, []string{inLobby + `the row is absent in the table, present by the log`}},
+		{"a missing chunk", `DELETE FROM badged.room_chunks_p00 WHERE bound = 127`, []string{inLobby + `row of the chunk up to 127 is absent in the table, present by the log`}},
+		{"a missing mark of the sender", `DELETE FROM badged.room_marks_p00 WHERE own`, []string{ofMember + `the mark of message 301 is absent in the table, present by the log`}},
+		{"a missing mark of a mention", `DELETE FROM badged.room_marks_p00 WHERE NOT own`, []string{ofMember + `the mark of message 303 is absent in the table, present by the log`}},
+		{"another kind of mark", `UPDATE badged.room_marks_p00 SET own = true`, []string{ofMember + `the mark of message 303 is of the sender in the table, of a mention by the log`}},
+	}
+	for _, c := range []struct{ table, column, value, is, want string }{
+		{"rooms", "changes", "9", "9", "154"},
+		{"rooms", "last_seq", "1", "1", "305"},
+		{"rooms", "members", "7", "7", "2"},
+		{"rooms", "category", "'likes'", "likes", "chat"},
+		{"rooms", "since", "1", "1", "127"},
+		{"rooms", "closed_live", "1", "1", "64"},
+		{"rooms", "all_starts", "'{303}'", "{303}", "{305}"},
+		{"rooms", "recalled_set", "NULL", "{}", "{[299,300)}"},
+	} {
+		all = append(all, Corruption{
+			c.column + " of a room", `UPDATE badged.` + c.table + `_p00 SET ` + c.column + ` = ` + c.value,
+			[]string{inLobby + c.column + ` is ` + c.is + ` in the table, ` + c.want + ` by the log`},
+		})
+	}
+	for _, c := range []struct{ column, value, is, want string }{
+		{"joined", "7", "7", "0"},
+		{"unread", "9", "9", "1"},
+		{"mentions", "9", "9", "1"},
+		{"own_set", "NULL", "{}", "{[301,302)}"},
+		{"mention_set", "NULL", "{}", "{[303,304)}"},
+		{"read_seq", "40", "40", "50"},
+	} {
+		all = append(all, Corruption{
+			c.column + " of a membership", `UPDATE badged.conversations_p00 SET ` + c.column + ` = ` + c.value + ` WHERE user_id = USER`,
+			[]string{ofMember + c.column + ` is ` + c.is + ` in the table, ` + c.want + ` by the log`},
+		})
+	}
+	return all
 }

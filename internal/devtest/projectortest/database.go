@@ -4,6 +4,7 @@ package projectortest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -194,6 +195,9 @@ func (d *Database) Dump(t testing.TB) string {
 	return strings.Join(slices.Concat(
 		d.Lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
 		d.Lines(t, `SELECT (to_jsonb(c) - '{partition_id,delivered_hour}'::text[])::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
+		d.Lines(t, `SELECT (to_jsonb(r) - '{partition_id,delivered_hour}'::text[])::text FROM badged.rooms AS r ORDER BY conversation_id`),
+		d.Lines(t, `SELECT (to_jsonb(c) - 'partition_id')::text FROM badged.room_chunks AS c ORDER BY conversation_id, bound`),
+		d.Lines(t, `SELECT (to_jsonb(m) - 'partition_id')::text FROM badged.room_marks AS m ORDER BY conversation_id, seq, user_id`),
 		d.Lines(t, `SELECT convert_from(payload, 'UTF8') || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
 	), "\n")
 }
@@ -271,18 +275,19 @@ func (d *Database) awaitNoSession(t testing.TB, application string) {
 	})
 }
 
-// Keep returns a function that restores the users and conversations as they
+// Keep returns a function that restores the users, conversations and rooms as they
 // are now.
 func (d *Database) Keep(t testing.TB) (restore func()) {
 	t.Helper()
-	d.Exec(t, `CREATE TABLE kept_users AS TABLE badged.users`)
-	d.Exec(t, `CREATE TABLE kept_conversations AS TABLE badged.conversations`)
+	tables := []string{"users", "conversations", "rooms", "room_chunks", "room_marks"}
+	for _, table := range tables {
+		d.Exec(t, fmt.Sprintf(`CREATE TABLE kept_%[1]s AS TABLE badged.%[1]s`, table))
+	}
 	return func() {
 		t.Helper()
-		d.Exec(t, `TRUNCATE badged.users, badged.conversations`)
-		d.Exec(t, `INSERT INTO badged.users TABLE kept_users`)
-		d.Exec(t, `INSERT INTO badged.conversations TABLE kept_conversations`)
-		d.Exec(t, `DROP TABLE kept_users, kept_conversations`)
+		for _, table := range tables {
+			d.Exec(t, fmt.Sprintf(`TRUNCATE badged.%[1]s; INSERT INTO badged.%[1]s TABLE kept_%[1]s; DROP TABLE kept_%[1]s`, table))
+		}
 	}
 }
 

@@ -39,9 +39,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	if c.Member() {
 		return false
 	}
-	if r.Members == 0 && r.Changes == 0 && r.LastSeq < d.UpToSeq {
-		r.LastSeq = d.UpToSeq // nothing was posted here yet
-	}
+	r.Admit(d.UpToSeq)
 	u.add(c, -1)
 	upTo := d.UpToSeq
 	if upTo == 0 {
@@ -55,8 +53,6 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	c.Membership = &Membership{Joined: r.Changes}
 	c.Category = r.Category
 	c.DeliveredHour = max(c.DeliveredHour, HourOf(e.AppendedAt))
-	r.Members++
-	r.Touched = true
 	u.touch(c)
 	u.raise(c)
 	return true
@@ -78,8 +74,7 @@ func (u *User) quit(r *Room) bool {
 	}
 	c.Membership, c.Marked, c.Mentions = nil, false, BoundedSet{}
 	c.LastSeq, c.LeftSeq, c.Category = r.LastSeq, r.LastSeq, r.Category
-	r.Members--
-	r.Touched = true
+	r.Dismiss()
 	u.raise(c)
 	return true
 }

@@ -66,6 +66,28 @@ func NewRoom(id string) *Room {
 	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
 }
 
+// Admit adds a member who has read up to a seq, 0 for the last message.
+func (r *Room) Admit(upTo int64) {
+	if r.Members == 0 && r.Changes == 0 && r.LastSeq < upTo {
+		r.LastSeq = upTo // nothing was posted here yet
+	}
+	r.Members++
+	r.Touched = true
+}
+
+// Dismiss takes a member away.
+func (r *Room) Dismiss() {
+	r.Members--
+	r.Touched = true
+}
+
+// Message reports whether a message is live, whether it mentions everybody, and
+// whether it was recalled. Its chunk must be loaded.
+func (r *Room) Message(seq int64) (live, all, recalled bool) {
+	c := r.chunk(seq)
+	return c.Live.Contains(seq), c.All.Contains(seq), c.Recalled.Contains(seq)
+}
+
 // LiveAbove returns how many messages above seq are not recalled, and how many of
 // these mention everybody. Every closed chunk above seq must be loaded.
 func (r *Room) LiveAbove(seq int64) (live, all int64) {

@@ -174,7 +174,7 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 	b.state, b.missing = StateOf(b.Items, c, known.Rooms)
 	b.check = w.Check(b.Generation)
 	for i := range b.Items {
-		if !b.Items[i].toRoom() {
+		if !b.Items[i].ToRoom() {
 			b.check.Ask(b.Items[i].Key)
 		}
 	}

@@ -23,15 +23,15 @@ type Item struct {
 	Users UserSet
 }
 
-// toRoom reports whether the event is a message to a room or its recall. These have
+// ToRoom reports whether the event is a message to a room or its recall. These have
 // no users, and may be folded again.
-func (it *Item) toRoom() bool {
+func (it *Item) ToRoom() bool {
 	return it.Event.Type == events.RoomPosted || it.Event.Type == events.RoomRecalled
 }
 
-// named returns the users of the event, or of a message to a room those that it
+// Named returns the users of the event, or of a message to a room those that it
 // names, whose memberships it may change.
-func (it *Item) named() []string {
+func (it *Item) Named() []string {
 	d := &it.Event.Data
 	if it.Event.Type != events.RoomPosted {
 		return d.UserIDs

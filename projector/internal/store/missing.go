@@ -50,12 +50,12 @@ type preparation struct {
 
 // ofRooms reports whether an event is of a type that only rooms have.
 func ofRooms(it *Item) bool {
-	return it.toRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft
+	return it.ToRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft
 }
 
 func (p *preparation) add(it *Item) {
 	d := &it.Event.Data
-	for _, id := range it.named() {
+	for _, id := range it.Named() {
 		u, ok := p.state.Users[id]
 		if !ok {
 			if u = p.cache.User(id); u == nil {

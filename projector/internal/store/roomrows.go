@@ -14,6 +14,7 @@ import (
 const (
 	RoomKey  = 1
 	ChunkKey = 2
+	MarkKey  = 3
 )
 
 // RoomRow is a row of badged.rooms.
@@ -94,6 +95,26 @@ func (r *ChunkRow) chunk() (*badge.Chunk, error) {
 		return nil, fmt.Errorf("chunk %d of room %q: %w", r.bound, r.room, err)
 	}
 	return c, nil
+}
+
+// MarkRow is a row of badged.room_marks.
+type MarkRow struct {
+	room, user string
+	seq        int64
+	own        bool
+}
+
+// Columns returns the columns of r, whatever it becomes.
+func (r *MarkRow) Columns() []Column {
+	return []Column{
+		{Name: "conversation_id", at: &r.room}, {Name: "seq", at: &r.seq}, {Name: "user_id", at: &r.user}, {Name: "own", at: &r.own},
+	}
+}
+
+// Set makes r the row of a member who sent a message of a room, or is mentioned in it
+// by name.
+func (r *MarkRow) Set(room string, seq int64, user string, own bool) {
+	*r = MarkRow{room, user, seq, own}
 }
 
 // chunkColumns are the messages of a chunk. Arrays are written as text: statements

@@ -25,7 +25,7 @@ var statements = sqlfile.Parse(statementsText)
 type Tables struct {
 	partition int
 
-	Users, Conversations, Rooms, Chunks TableSQL
+	Users, Conversations, Rooms, Chunks, Marks TableSQL
 
 	moveSQL              string
 	moveAppendedSQL      string // with pending transactions
@@ -50,6 +50,7 @@ func TablesNamed(partition int, suffix string) *Tables {
 
 		Rooms:  tableSQL(fmt.Sprintf("badged.rooms_p%02d%s", partition, suffix), partition, new(RoomRow).Columns(), RoomKey),
 		Chunks: tableSQL(fmt.Sprintf("badged.room_chunks_p%02d%s", partition, suffix), partition, new(ChunkRow).Columns(), ChunkKey),
+		Marks:  tableSQL(fmt.Sprintf("badged.room_marks_p%02d%s", partition, suffix), partition, new(MarkRow).Columns(), MarkKey),
 
 		moveSQL:             statements.Of(partition, "move"),
 		moveAppendedSQL:     statements.Of(partition, "move past an append with pending transactions"),

@@ -41,7 +41,7 @@ func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
 // Without removes the users in had from the item and reports whether any user
 // is left. A message to a room has no users, and stays. It does not change the event's list, which others may share.
 func (it *Item) Without(had UserSet) bool {
-	if it.toRoom() {
+	if it.ToRoom() {
 		return true
 	}
 	switch had {
@@ -70,11 +70,16 @@ func (it *Item) Refuse(s *badge.State) []string {
 		return nil
 	}
 	slices.Sort(members)
-	it.leave(func(i int) bool {
-		_, member := slices.BinarySearch(members, it.Event.Data.UserIDs[i])
-		return !member
-	})
+	it.Drop(members)
 	return members
+}
+
+// Drop takes sorted users out of the item.
+func (it *Item) Drop(users []string) {
+	it.leave(func(i int) bool {
+		_, gone := slices.BinarySearch(users, it.Event.Data.UserIDs[i])
+		return !gone
+	})
 }
 
 // leave leaves the item the users whose indexes keep reports. It does not change

@@ -1,0 +1,201 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// room returns a room, a new one if there is none.
+func (r *Replay) room(id string) *badge.Room {
+	return (&badge.State{Rooms: r.Rooms}).Room(id)
+}
+
+// followOthers follows the joins and leaves of users who are not replayed: rooms
+// count all their members.
+func (r *Replay) followOthers(e *events.Event) {
+	id := e.Data.ConversationID
+	switch e.Type {
+	case events.RoomJoined, events.RoomLeft:
+	default:
+		return
+	}
+	for _, user := range e.Data.UserIDs {
+		if r.Wants(user) {
+			continue
+		}
+		_, member := r.others[id][user]
+		switch {
+		case e.Type == events.RoomJoined && !member:
+			r.room(id).Admit(e.Data.UpToSeq)
+			r.addOther(id, user)
+		case e.Type == events.RoomLeft && member:
+			r.room(id).Dismiss()
+			delete(r.others[id], user)
+		}
+	}
+}
+
+func (r *Replay) addOther(room, user string) {
+	if r.others[room] == nil {
+		r.others[strings.Clone(room)] = map[string]struct{}{}
+	}
+	r.others[room][strings.Clone(user)] = struct{}{}
+}
+
+// drop ends the replay of a user.
+func (r *Replay) drop(user string) {
+	for id, c := range r.Users[user].Conversations {
+		if c.Member() {
+			r.addOther(id, user)
+		}
+	}
+	delete(r.Users, user)
+}
+
+// forgetMarks drops the marks that an event has made superfluous, as the batch does
+// that writes them.
+func (r *Replay) forgetMarks(it *store.Item) {
+	if len(r.Rooms) == 0 {
+		return
+	}
+	for _, id := range it.Named() {
+		u := r.Users[id]
+		if u == nil {
+			continue
+		}
+		if it.Event.Type == events.UserReadAll {
+			for _, c := range u.Conversations {
+				r.forgetRead(u, c)
+			}
+		} else if c, ok := u.Conversations[it.Event.Data.ConversationID]; ok {
+			r.forgetRead(u, c)
+		}
+	}
+	if !it.ToRoom() {
+		return
+	}
+	marks := r.Rooms[it.Event.Data.ConversationID].Marks
+	seq := it.Event.Data.Seq
+	for user, m := range marks[seq] {
+		if m.Gone {
+			delete(marks[seq], user)
+		}
+	}
+	if len(marks[seq]) == 0 {
+		delete(marks, seq)
+	}
+}
+
+// forgetRead drops the marks of messages that a member has read.
+func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
+	if !c.Member() {
+		return
+	}
+	marks := r.Rooms[c.ID].Marks
+	for _, seq := range c.Membership.Unmarked {
+		if delete(marks[seq], u.ID); len(marks[seq]) == 0 {
+			delete(marks, seq)
+		}
+	}
+	c.Membership.Unmarked = nil
+}
+
+// Mark says that a member sent a message, or is mentioned in it by name.
+type Mark struct {
+	Room string
+	Seq  int64
+	User string
+	Own  bool
+}
+
+// Marks returns the marks of members that say something: those above the read
+// position.
+func (r *Replay) Marks() (marks []Mark) {
+	for _, room := range store.Sorted(r.Rooms) {
+		for seq, byUser := range room.Marks {
+			for user, m := range byUser {
+				u := r.Users[user]
+				if m.Gone || u == nil {
+					continue
+				}
+				if c, ok := u.Conversations[room.ID]; ok && c.Member() && seq > c.ReadSeq {
+					marks = append(marks, Mark{room.ID, seq, user, m.Own})
+				}
+			}
+		}
+	}
+	return marks
+}
+
+// baselineRooms returns the rooms of which users are members in the baseline.
+func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[string]struct{}, error) {
+	rooms := map[string]struct{}{}
+	if in.Baseline.Events == 0 {
+		return rooms, nil
+	}
+	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the rooms of users in the baseline"), users)
+	var id string
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		rooms[id] = struct{}{}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the rooms of the baseline: %w", err)
+	}
+	return rooms, nil
+}
+
+// restoreRooms adds the rooms of the baseline, with all members. The users that r
+// wants must be there.
+func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
+	tables := store.TablesNamed(in.Partition, "_baseline")
+	rows, err := in.Tx.Query(ctx, tables.Rooms.Read)
+	if err == nil {
+		err = store.ScanRooms(rows, r.Rooms)
+	}
+	if err == nil {
+		rows, err = in.Tx.Query(ctx, tables.Chunks.Read)
+	}
+	if err == nil {
+		err = store.ScanChunks(rows, r.Rooms)
+	}
+	if err != nil {
+		return fmt.Errorf("read the rooms of the baseline: %w", err)
+	}
+	for _, room := range r.Rooms {
+		// As if just folded: the rows are not in the target tables.
+		room.Stored, room.Touched = false, true
+		for _, c := range slices.Concat(room.Closed, []*badge.Chunk{&room.Open}) {
+			c.Stored, c.Touched = false, true
+		}
+	}
+	var id, user string
+	rows, _ = in.Tx.Query(ctx, statements.Of(in.Partition, "read the members in the baseline"))
+	if _, err := pgx.ForEachRow(rows, []any{&id, &user}, func() error {
+		if !r.Wants(user) {
+			r.addOther(id, user)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the members of the baseline: %w", err)
+	}
+	var seq int64
+	var own bool
+	rows, _ = in.Tx.Query(ctx, statements.Of(in.Partition, "read the marks of the baseline"))
+	if _, err := pgx.ForEachRow(rows, []any{&id, &seq, &user, &own}, func() error {
+		if room := r.Rooms[id]; room != nil && r.Wants(user) {
+			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the marks of the baseline: %w", err)
+	}
+	return nil
+}
