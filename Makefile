@@ -37,9 +37,9 @@ RATE    ?= 500
 # The tests that fold histories: the first in projector/internal/store, the
 # others in projector.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
-TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestRoomTablesAgreeWithAReplay)$$
+TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestRoomTablesAgreeWithAReplay)$$
 # The property tests that take more than a second, and the suite of watermill.
-SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
+SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
 
 .PHONY: help
 help: ## list the targets

@@ -20,6 +20,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/logread"
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
@@ -107,6 +108,7 @@ type publishers struct {
 	db        *sql.DB
 	users     []string
 	history   int // sets the names of this history's events apart
+	types     []events.Type
 	named     int
 	open      []*publication
 	committed []*publication
@@ -157,9 +159,17 @@ func (ps *publishers) draw(t *rapid.T) events.Event {
 		return rapid.SampledFrom(told).Draw(t, "which")
 	}
 	ps.named++
-	e := foldtest.DrawEvent(t, fmt.Sprint("e", ps.named), rapid.SampledFrom(foldtest.PublishedTypes()).Draw(t, "type"), ps.users)
-	e.Source = fmt.Sprint("publishers ", ps.history)
+	e := foldtest.DrawEvent(t, fmt.Sprint("e", ps.named), rapid.SampledFrom(ps.types).Draw(t, "type"), ps.users)
+	ps.adopt(&e)
 	return e
+}
+
+// adopt makes an event one of the history.
+func (ps *publishers) adopt(e *events.Event) {
+	e.Source = fmt.Sprint("publishers ", ps.history)
+	if e.Data.ConversationID != "" {
+		e.Data.ConversationID += fmt.Sprint(" of ", ps.history)
+	}
 }
 
 func (ps *publishers) publish(t *rapid.T, p *publication) {
@@ -277,9 +287,9 @@ func (ps *publishers) abandon() {
 	}
 }
 
-// model is what the log holds in the end, in its order: every event that was
-// committed, once for each partition of its users.
-func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
+// models are what the partitions hold in the end, in their order: every event that
+// was committed, once for each partition of its users.
+func (ps *publishers) models(t *rapid.T) []foldtest.Model {
 	left := map[uuid.UUID]int{}
 	for _, p := range ps.committed {
 		for _, e := range p.events {
@@ -291,6 +301,7 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 		}
 	}
 	source := fmt.Sprint("publishers ", ps.history)
+	models := make([]foldtest.Model, foldtest.Partitions)
 	for partition := range ps.projectors[0].partitions {
 		records, err := logread.Folded(context.Background(), ps.d.pool, partition, events.Position{}, logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}, &logread.Size{Events: 1_000_000, Bytes: 1 << 30})
 		if err != nil {
@@ -302,8 +313,10 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 				t.Fatal(err)
 			}
 			if e.Source == source {
-				left[e.Key()]--
-				m.Events = append(m.Events, e)
+				if len(e.Data.UserIDs) > 0 { // others are where the directory said
+					left[e.Key()]--
+				}
+				models[partition].Events = append(models[partition].Events, e)
 			}
 		}
 	}
@@ -312,7 +325,7 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 			t.Fatalf("event %s: %d are missing in the log", key, n)
 		}
 	}
-	return m
+	return models
 }
 
 // Publishers in Go and in SQL have transactions open at the same time, which
@@ -320,7 +333,15 @@ func (ps *publishers) model(t *rapid.T) (m foldtest.Model) {
 // in part, and stay open while projectors fold, are fenced off, cut off in the
 // middle and crash. What is committed counts once, in the order of the log, and
 // nothing else does, to the last version.
-func TestConcurrentPublishers(t *testing.T) {
+func TestConcurrentPublishers(t *testing.T) { testConcurrentPublishers(t, foldtest.PublishedTypes()) }
+
+// The same with rooms, whose messages go to the partitions that have members.
+func TestConcurrentPublishersOfRooms(t *testing.T) {
+	testConcurrentPublishers(t, append(foldtest.PublishedTypes(),
+		events.RoomJoined, events.RoomJoined, events.RoomLeft, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled))
+}
+
+func testConcurrentPublishers(t *testing.T, types []events.Type) {
 	d := openDatabase(t, pgtest.Borrow(t).NewDB(t, migrated))
 	l := new(line)
 	l.answers.Store(-1)
@@ -331,7 +352,7 @@ func TestConcurrentPublishers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++ // a database is used for all histories, each with users of its own
 		ps := &publishers{
-			d: d, db: db, line: l, history: n, unsure: map[uuid.UUID]bool{},
+			d: d, db: db, line: l, history: n, types: types, unsure: map[uuid.UUID]bool{},
 			users: []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)},
 		}
 		if rapid.Bool().Draw(rt, "patient") {
@@ -339,25 +360,52 @@ func TestConcurrentPublishers(t *testing.T) {
 		}
 		ps.projectors = []*Projector{ps.newProjector(t, d.pool), ps.newProjector(t, cuttable)}
 		defer ps.abandon()
+		if slices.Contains(types, events.RoomJoined) {
+			ps.enter(t)
+		}
 		rt.Repeat(ps.actions(t))
 		for len(ps.open) > 0 {
 			ps.end(rt, rapid.IntRange(0, len(ps.open)-1).Draw(rt, "transaction"), rapid.Bool().Draw(rt, "commit"))
 		}
 		d.fold(t)
 
-		truth, single := ps.model(rt), storetest.NewMemory()
-		for i := range truth.Events {
-			single.Commit(rt, truth.Events[i])
+		models, tables := ps.models(rt), make([]*badge.State, foldtest.Partitions)
+		replays := make([]*storetest.Memory, foldtest.Partitions)
+		for p, truth := range models {
+			tables[p], replays[p] = d.roomTables(t, p, fmt.Sprint("% of ", n)), storetest.NewMemory()
+			for i := range truth.Events {
+				replays[p].Commit(rt, truth.Events[i])
+			}
 		}
 		for _, id := range ps.users {
-			want := single.User(id)
-			if diff := gocmp.Diff(truth.Describe(id), d.describe(t, id)); diff != "" {
+			p := events.PartitionOf(id, foldtest.Partitions)
+			truth, u := models[p], tables[p].Users[id]
+			if u == nil {
+				u = badge.NewUser(id)
+			}
+			if diff := gocmp.Diff(truth.Describe(id), storetest.DescribeIn(u, tables[p].Rooms)); diff != "" {
 				rt.Fatalf("after\n%s%s has (-want +got):\n%s", foldtest.Story(truth.Events), id, diff)
 			}
-			if diff := gocmp.Diff(storetest.Versions(want), d.versions(t, id)); diff != "" {
+			versions := storetest.Versions(u)
+			versions["of clients"] = u.Sums(tables[p].Rooms).Version
+			if diff := gocmp.Diff(replays[p].Versions(id), versions); diff != "" {
 				rt.Fatalf("after\n%sthe versions of %s are (-one by one +got):\n%s", foldtest.Story(truth.Events), id, diff)
 			}
 		}
 	})
 	d.checkSums(t)
+}
+
+// enter makes all users members of all rooms for a moment. So the directory has
+// their partitions, and no transaction that stays open makes another one wait.
+func (ps *publishers) enter(t *testing.T) {
+	t.Helper()
+	for _, room := range []string{"c1", "c2"} {
+		for _, typ := range []events.Type{events.RoomJoined, events.RoomLeft} {
+			e := foldtest.Event(fmt.Sprint(typ, " ", room), typ, room, nil, ps.users...)
+			ps.adopt(&e)
+			ps.d.append(t, e)
+			ps.committed = append(ps.committed, &publication{events: []events.Event{e}})
+		}
+	}
 }

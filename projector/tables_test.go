@@ -290,6 +290,7 @@ WITH counted AS (
                 ELSE unread
            END AS adds
     FROM badged.conversations
+    WHERE joined IS NULL
 ), users AS (
     SELECT user_id, sum(adds) AS total, coalesce(sum(mentions) FILTER (WHERE level <> 'none'), 0) AS mentions
     FROM counted GROUP BY user_id
@@ -319,13 +320,14 @@ WHERE coalesce(u.total, 0) <> coalesce(s.total, 0)
 // and with each other.
 func (d *database) checkSets(t testing.TB) {
 	t.Helper()
-	rows, _ := d.pool.Query(t.Context(), `SELECT user_id || ' in ' || conversation_id, unread, mentions, read_seq, last_seq, unread_set, mention_set, recalled_set
+	rows, _ := d.pool.Query(t.Context(), `SELECT user_id || ' in ' || conversation_id, unread, mentions, read_seq, last_seq, unread_set, mention_set, recalled_set, joined IS NOT NULL, own_set, own_all_set
 FROM badged.conversations`)
 	var name string
 	var unread, mentions, read, last int64
-	var stored [3][]byte
-	_, err := pgx.ForEachRow(rows, []any{&name, &unread, &mentions, &read, &last, &stored[0], &stored[1], &stored[2]}, func() error {
-		var sets [3]badge.BoundedSet
+	var member bool
+	var stored [5][]byte
+	_, err := pgx.ForEachRow(rows, []any{&name, &unread, &mentions, &read, &last, &stored[0], &stored[1], &stored[2], &member, &stored[3], &stored[4]}, func() error {
+		var sets [5]badge.BoundedSet
 		for i := range stored {
 			var err error
 			if sets[i], err = badge.DecodeSet(stored[i]); err != nil {
@@ -334,6 +336,13 @@ FROM badged.conversations`)
 		}
 		unreadSet, mentionSet, recalledSet := &sets[0], &sets[1], &sets[2]
 		wrong := unread != unreadSet.Len() || mentions != mentionSet.Len()
+		if own, ownAll := &sets[3], &sets[4]; member {
+			wrong = unread != own.Len() || mentions != mentionSet.Len()-ownAll.Len() || unreadSet.Len()+recalledSet.Len() > 0
+			for _, s := range []*badge.BoundedSet{own, ownAll, mentionSet} {
+				wrong = wrong || s.Len() > 0 && s.Min() <= read
+			}
+			mentionSet = &badge.BoundedSet{} // its messages are in the set of the room
+		}
 		for _, r := range unreadSet.Ranges {
 			wrong = wrong || r.Lo <= read || r.Hi > last
 			for seq := r.Lo; seq <= r.Hi; seq++ {

@@ -40,6 +40,10 @@ func (p *partition) trace(b *store.Batch, r store.Result, began time.Time) {
 		for _, user := range d.UserIDs {
 			users[user] = context
 		}
+		for _, user := range d.MentionedUserIDs {
+			users[user] = context
+		}
+		users[d.SenderID] = context // whose own message to a room does not count
 		rooms[d.ConversationID] = context
 	}
 	for i := range r.Updates.Users {

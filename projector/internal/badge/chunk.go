@@ -49,12 +49,17 @@ func (c *Chunk) cut(at int64) *Chunk {
 	return lower
 }
 
-// chunk returns the chunk of a seq, which is loaded.
+// chunk returns the chunk of a seq, which is loaded if it has a row. It has none only
+// if something other than badged has deleted it.
 func (r *Room) chunk(seq int64) *Chunk {
 	if seq > r.Since {
 		return &r.Open
 	}
-	return r.Closed[r.closedAt(seq)]
+	i := r.closedAt(seq)
+	if i == len(r.Closed) {
+		r.Closed = append(r.Closed, &Chunk{Bound: r.Since})
+	}
+	return r.Closed[i]
 }
 
 // closedAt returns the index of the first closed chunk that ends at or after seq.
