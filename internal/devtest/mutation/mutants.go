@@ -45,6 +45,7 @@ const (
 	groupFile   = "events/group.go"
 	packFile    = "internal/eventbatch/eventbatch.go"
 	repairFile  = "events/renumber/renumber.go"
+	routesFile  = "events/rooms.go"
 	decodeFile  = "events/decode_quick.go"
 	sqlFile     = "migrations/00004_publish.sql"
 	mailboxFile = "gateway/mailbox.go"
@@ -86,6 +87,7 @@ var (
 	restored    = check{"./events/renumber", "^TestRepairLogWithPendingTransactions$", false}
 	subscribed  = check{"./events", "^TestSubscriber(LeavesOutPendingEvents|UnpacksRows|OutlivesItsSession)$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
+	routed      = check{"./events", "^(TestRoom|TestPublishSQLRoutesRoomsLikeGo)", true}
 	inSQL       = check{"./events", "^TestPublishSQL", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
@@ -256,6 +258,10 @@ var mutants = []mutant{
 	{"a dead letter has the index of the next event", []edit{{batchFile, "d.Record.Index, d.Record.UUID", "d.Record.Index+1, d.Record.UUID"}}, letters},
 	{"a replay folds the events beside a dead letter only", []edit{{"projector/replay/snapshot.go", "&p.TransactionID, &p.Offset, &p.Index", "&p.TransactionID, &p.Offset, new(int)"}}, letters},
 	{"late events are folded and not moved", []edit{{batchFile, "if len(b.late) > 0 {", "if len(b.late) < 0 {"}}, overtaken},
+	{"a message goes only where its room had members once", []edit{{routesFile, "WHERE known.partitions <> (", "WHERE known.partitions < 0 AND known.partitions <> ("}}, routed},
+	{"a message does not reach those who join in the same call", []edit{{"events/log.go", "	partitions.addAll(&r.joined)\n", ""}}, routed},
+	{"the first members of a partition have not read the room", []edit{{routesFile, "return cmp.Or(given, r.lastSeq)", "return cmp.Or(given, 0)"}}, routed},
+	{"a join in SQL does not extend the directory", []edit{{sqlFile, "SELECT room, p FROM first\n", "SELECT room, p FROM first WHERE false\n"}}, routed},
 	{"two appends of a group touch a partition at once", []edit{{groupFile, "		g.busy.addAll(&c.partitions)\n", ""}}, grouped},
 	{"a later event of a partition is appended before one for two", []edit{{groupFile, "			taken.addAll(&c.partitions)\n", ""}}, grouped},
 	{"a group appends as much at once as there is", []edit{{groupFile, "room := g.most - g.running", "room := g.most"}}, grouped},
