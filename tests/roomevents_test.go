@@ -111,7 +111,7 @@ func (t tallying) Badges(_ context.Context, users []string, _ int64) ([]pubsub.B
 }
 
 // Generated traffic of rooms, published over HTTP and into the database, counts as
-// with plain sets.
+// with plain sets, and verify finds nothing.
 func TestGeneratedRooms(t *testing.T) {
 	rooms := traffic.RoomTraffic{Rooms: 20, Members: 300, Messages: 3000, Seed: 7}
 	want := tallying{roomTally{}}
@@ -137,6 +137,7 @@ func TestGeneratedRooms(t *testing.T) {
 					t.Errorf("run %d: sums (-want +got):\n%s", run, diff)
 				}
 			}
+			must(t, "verify", "--database-url="+database)
 		})
 	}
 }
