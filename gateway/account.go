@@ -50,6 +50,9 @@ func newAccount(s *pubsub.Snapshot) *account {
 	a := &account{rest: restOf(s), memberships: make(map[string]*membership, len(s.Memberships))}
 	a.badge = a.rest
 	a.badge.Categories = maps.Clone(a.rest.Categories)
+	if a.badge.Categories == nil {
+		a.badge.Categories = map[string]int64{}
+	}
 	for i := range s.Memberships {
 		a.put(s.Memberships[i])
 	}
@@ -95,14 +98,14 @@ func (a *account) withdraw(m *membership) {
 // weigh adds what a membership adds to the badge.
 func (a *account) weigh(m *membership) {
 	m.adds, m.mentions = 0, 0
-	switch mentions := m.mentioned(); m.Level {
+	switch c := m.Conversation(0); c.Level {
 	case "none":
 	case "mentions":
-		m.adds, m.mentions = mentions, mentions
+		m.adds, m.mentions = c.Mentions, c.Mentions
 	default:
-		m.adds, m.mentions = m.unread(), mentions
-		if m.MarkedUnread {
-			m.adds = max(1, m.adds)
+		m.adds, m.mentions = c.Unread, c.Mentions
+		if c.MarkedUnread {
+			m.adds = max(1, c.Unread)
 		}
 	}
 	a.add(m.Room.Category, m.adds, m.mentions)
@@ -117,81 +120,6 @@ func (a *account) add(category string, n, mentions int64) {
 	}
 	if a.badge.Categories[category] += n; a.badge.Categories[category] == 0 {
 		delete(a.badge.Categories, category)
-	}
-}
-
-// unread is how many messages are unread.
-func (m *membership) unread() int64 {
-	n := countAbove(m.Room.Live, m.ReadSeq) - countAbove(m.Own, m.ReadSeq)
-	if m.Behind != nil {
-		n += m.Behind.Live
-	}
-	return n
-}
-
-// mentioned is how many unread messages mention the user.
-func (m *membership) mentioned() int64 {
-	n := countAbove(m.Room.All, m.ReadSeq) + m.Mentions
-	if m.Behind != nil {
-		n += m.Behind.All
-	}
-	return n
-}
-
-// firstUnread is the least unread seq, or 0.
-func (m *membership) firstUnread() int64 {
-	if m.Behind != nil && m.Behind.First > 0 {
-		return m.Behind.First
-	}
-	from, _ := slices.BinarySearchFunc(m.Room.Live, m.ReadSeq+1, byLast)
-	for _, live := range m.Room.Live[from:] {
-		for seq := max(live.First, m.ReadSeq+1); seq <= live.Last; {
-			i, _ := slices.BinarySearchFunc(m.Own, seq, byLast)
-			if i == len(m.Own) || seq < m.Own[i].First {
-				return seq
-			}
-			if seq = m.Own[i].Last; seq >= live.Last { // of two equal greatest seqs, seq+1 would overflow
-				break
-			}
-			seq++
-		}
-	}
-	return 0
-}
-
-// byLast orders ranges by their last seq.
-func byLast(r pubsub.SeqRange, seq int64) int {
-	switch {
-	case r.Last < seq:
-		return -1
-	case r.Last > seq:
-		return 1
-	}
-	return 0
-}
-
-// countAbove returns how many seqs of a set are above one. Most members have read
-// nearly everything, so it begins at the end.
-func countAbove(s pubsub.Seqs, seq int64) (n int64) {
-	for i := len(s) - 1; i >= 0 && s[i].Last > seq; i-- {
-		n += s[i].Last - max(s[i].First-1, seq)
-	}
-	return n
-}
-
-// conversation returns what a client sees of a membership.
-func (a *account) conversation(m *membership) pubsub.Conversation {
-	return pubsub.Conversation{
-		ConversationID: m.Room.ConversationID,
-		Unread:         m.unread(),
-		Mentions:       m.mentioned(),
-		FirstUnreadSeq: m.firstUnread(),
-		ReadSeq:        m.ReadSeq,
-		LastSeq:        m.Room.LastSeq,
-		Level:          m.Level,
-		Category:       m.Room.Category,
-		MarkedUnread:   m.MarkedUnread,
-		Version:        a.badge.Version,
 	}
 }
 
@@ -341,7 +269,7 @@ func (a *account) since(version int64, changed []*membership) *pubsub.Update {
 	u := &pubsub.Update{Badge: a.badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
 	u.Categories = maps.Clone(a.badge.Categories) // the account changes its own
 	for _, m := range changed {
-		u.Conversations = append(u.Conversations, a.conversation(m))
+		u.Conversations = append(u.Conversations, m.Conversation(u.Version))
 	}
 	return u
 }

@@ -240,6 +240,11 @@ func TestAccountsConverge(t *testing.T) {
 				w.waiting = w.waiting[n:]
 				h.HandleGap()
 			},
+			"drop": func(*rapid.T) { // the projector cannot publish
+				if rapid.Bool().Draw(t, "drop") {
+					db.draw(t, users, rooms)
+				}
+			},
 			"take": func(t *rapid.T) {
 				if len(phones) > 0 {
 					rapid.SampledFrom(phones).Draw(t, "phone").take(t, h, db, meanwhile)

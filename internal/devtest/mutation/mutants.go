@@ -49,6 +49,7 @@ const (
 	decodeFile  = "events/decode_quick.go"
 	sqlFile     = "migrations/00004_publish.sql"
 	mailboxFile = "gateway/mailbox.go"
+	accountFile = "gateway/account.go"
 	busKeysFile = "pubsub/redis_keys.go"
 	clusterFile = "pubsub/redis_cluster.go"
 	listenFile  = "pubsub/redis_listener.go"
@@ -90,6 +91,7 @@ var (
 	routed      = check{"./events", "^(TestRoom|TestPublishSQLRoutesRoomsLikeGo)", true}
 	inSQL       = check{"./events", "^TestPublishSQL", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
+	members     = check{"./gateway", "^(TestAccountsConverge|TestAccountFollowsItsRoom|TestAccountsAreReadAgain)$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
 	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
 	signed      = check{"./pubsub", "^TestRedisDropsUnsignedMessages$", false}
@@ -356,6 +358,12 @@ var mutants = []mutant{
 	{"a state received during the read of the tables is compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
 	}}, ahead},
+	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
+	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
+	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
+	{"closed chunks change without a read", []edit{{accountFile, " || was.ClosedChanges != now.ClosedChanges", ""}}, members},
+	{"members trust a read that an update has overtaken", []edit{{"gateway/rooms.go", "	if !m.announced.in(state, began) {\n		return false\n	}\n", ""}}, members},
+	{"a room is read before the bus listens to it", []edit{{"gateway/rooms.go", "	if !listening {\n		return false, err\n	}\n", "	_ = listening\n"}}, members},
 	{"a forged version is waited for", []edit{{mailboxFile, "	m.heard, m.heardEpoch, m.since = 0, \"\", 0\n", ""}}, ahead},
 	{"the epoch survives a restored Postgres", []edit{
 		{"projector/epoch.go", "case !p.state.SameLife:", "case false:"},

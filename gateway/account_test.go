@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// lobby is a room with so many changes, each a message, of which those up to since
+// are in closed chunks.
+func lobby(changes, since int64) *pubsub.Room {
+	r := &pubsub.Room{ConversationID: "lobby", Changes: changes, LastSeq: changes, Category: "chat", Since: since, ClosedLive: since}
+	if changes > since {
+		r.Live = pubsub.Seqs{{First: since + 1, Last: changes}}
+	}
+	return r
+}
+
+// inLobby is a read of the tables of a user who has read nothing of the lobby.
+func inLobby(room *pubsub.Room) *pubsub.Snapshot {
+	m := pubsub.Membership{Level: "all", Room: room}
+	if room.Since > 0 {
+		m.Behind = &pubsub.Behind{Live: room.ClosedLive, First: 1}
+	}
+	rest := pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 1, Categories: map[string]int64{}}
+	s := &pubsub.Snapshot{Badge: rest, Rest: rest, Memberships: []pubsub.Membership{m}}
+	s.Version += room.Changes
+	s.Total = room.Changes
+	return s
+}
+
+func updateOf(room *pubsub.Room, base int64) *pubsub.RoomUpdate {
+	return &pubsub.RoomUpdate{Room: *room, Epoch: "e1", Partition: 3, BaseChanges: base}
+}
+
+// An account follows a room, and knows when it cannot.
+func TestAccountFollowsItsRoom(t *testing.T) {
+	closedToo := lobby(12, 5)
+	closedToo.ClosedChanges++
+	unknownFirst := inLobby(lobby(10, 5))
+	unknownFirst.Memberships[0].Behind = &pubsub.Behind{}
+	for name, tc := range map[string]struct {
+		state  *pubsub.Snapshot
+		update *pubsub.RoomUpdate
+		base   int64 // of the chain that the update ends
+		want   outcome
+		total  int64
+	}{
+		"the next change":                           {inLobby(lobby(10, 0)), updateOf(lobby(11, 0), 10), 10, applied, 11},
+		"the same change again":                     {inLobby(lobby(10, 0)), updateOf(lobby(10, 0), 9), 9, known, 10},
+		"an earlier change":                         {inLobby(lobby(10, 0)), updateOf(lobby(8, 0), 7), 7, known, 10},
+		"several changes at once":                   {inLobby(lobby(10, 0)), updateOf(lobby(15, 0), 14), 8, applied, 15},
+		"a change after one that was lost":          {inLobby(lobby(10, 0)), updateOf(lobby(12, 0), 11), 11, missed, 0},
+		"another epoch":                             {inLobby(lobby(10, 0)), &pubsub.RoomUpdate{Room: *lobby(11, 0), Epoch: "e2", BaseChanges: 10}, 10, missed, 0},
+		"a change above closed chunks":              {inLobby(lobby(10, 5)), updateOf(lobby(12, 5), 11), 10, applied, 12},
+		"a change in closed chunks":                 {inLobby(lobby(10, 5)), updateOf(closedToo, 11), 10, missed, 0},
+		"a chunk that closes further up":            {inLobby(lobby(10, 5)), updateOf(lobby(12, 9), 11), 10, applied, 12},
+		"a chunk that closes over the read pos":     {inLobby(lobby(10, 0)), updateOf(lobby(12, 9), 11), 10, missed, 0},
+		"a chunk that may have the first one":       {unknownFirst, updateOf(lobby(12, 9), 11), 10, missed, 0},
+		"a room that the user is no longer part of": {&pubsub.Snapshot{Badge: pubsub.Badge{Epoch: "e1"}}, updateOf(lobby(12, 0), 11), 10, known, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAccount(tc.state)
+			got, update := a.follow(tc.update, tc.base)
+			if got != tc.want {
+				t.Fatalf("outcome %d, want %d", got, tc.want)
+			}
+			if got == missed {
+				return
+			}
+			if a.badge.Total != tc.total || a.badge.Categories["chat"] != tc.total {
+				t.Errorf("the badge is %+v, want %d", a.badge, tc.total)
+			}
+			if got == applied && (update.Total != tc.total || update.BaseVersion != tc.state.Version || update.Conversations[0].Unread != tc.total) {
+				t.Errorf("clients get %+v", update)
+			}
+		})
+	}
+}
+
+// quietBus is a subscription that acknowledges everything.
+type quietBus struct{}
+
+func (quietBus) Join(context.Context, ...pubsub.Address) error  { return nil }
+func (quietBus) Leave(context.Context, ...pubsub.Address) error { return nil }
+func (quietBus) Close() error                                   { return nil }
+
+// A read of the tables counts once the bus had listened to all rooms before it. A gap
+// of the bus makes accounts unknown: the next state of a room is wrong for a sender
+// whose own update was lost.
+func TestAccountsAreReadAgain(t *testing.T) {
+	h := newHub(NewMetrics(nil))
+	h.subscription = quietBus{}
+	s := &session{userID: "ann", mailbox: newMailbox(func() {})}
+	if err := h.join(t.Context(), s, pubsub.Address{ID: "ann", Partition: 3}); err != nil {
+		t.Fatal(err)
+	}
+	read := func(want bool) {
+		t.Helper()
+		began := h.rooms.now()
+		s.mailbox.read()
+		settled, err := h.settle(t.Context(), s, inLobby(lobby(10, 0)), began, false, 0)
+		if settled != want || err != nil {
+			t.Fatalf("a read of the tables counts: %v, %v, want %v", settled, err, want)
+		}
+	}
+	post := func(changes int64) {
+		h.HandleRoom(updateOf(lobby(changes, 0), changes-1))
+		h.tell(h.rooms.byAddress[pubsub.Address{ID: "lobby", Partition: 3, Room: true}], nil)
+	}
+	read(false) // the bus has just begun to listen
+	read(true)
+	post(11)
+	if d := s.mailbox.take(); d.badge == nil || d.badge.Total != 11 || d.sync {
+		t.Fatalf("after a message the client gets %+v", d)
+	}
+	h.HandleGap()
+	post(12)
+	if d := s.mailbox.take(); d.badge != nil {
+		t.Errorf("after a gap the client gets %+v without a read", d.badge)
+	}
+	h.renew([]string{"ann"})
+	if d := s.mailbox.take(); !d.sync {
+		t.Error("after a gap the tables are not read")
+	}
+}
