@@ -150,7 +150,7 @@ func (f *fleet) hear(user string, ledger *ledger, instances ...*process) {
 func TestUpgrade(t *testing.T) {
 	before := previousRelease(t)
 	database := pgtest.NewServer(t).NewDB(t, pgtest.Template{})
-	if out, err := exec.CommandContext(t.Context(), before, "migrate", "up", "--database-url="+database).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), before, "migrate", "up", fmt.Sprint("--partitions=", partitions), "--database-url="+database).CombinedOutput(); err != nil {
 		t.Fatalf("migrate as before: %v\n%s", err, out)
 	}
 	pool, err := pgxpool.New(t.Context(), database)
