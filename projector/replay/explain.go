@@ -134,7 +134,7 @@ func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, beg
 		if err != nil {
 			return err
 		}
-		err = in.eachOf(ctx, []string{userID}, s.keys, func(r *events.Record, it store.Item, dead error) error {
+		err = in.eachOf(ctx, []string{userID}, s.replay, func(r *events.Record, it store.Item, dead error) error {
 			if folded := times.Of(r); at.IsZero() || !folded.After(at) {
 				s.visit(r, folded.UTC(), &it, dead)
 			}

@@ -67,14 +67,14 @@ var errOvertaken = errors.New("the user got events during the replay")
 func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, healed bool, err error) {
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {
-		var log *badge.User
+		var log *Replay
 		var at events.Position
 		err = WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
 			at = in.Position
 			if err := in.UseArchive(ctx, v.archive); err != nil {
 				return err
 			}
-			log, err = in.replayUser(ctx, userID)
+			log, err = in.replayOf(ctx, []string{userID})
 			return err
 		})
 		if err == nil {
@@ -93,19 +93,10 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 	return update, healed, nil
 }
 
-// replayUser replays one user.
-func (in *Snapshot) replayUser(ctx context.Context, id string) (*badge.User, error) {
-	r, err := in.replayOf(ctx, []string{id})
-	if err != nil {
-		return nil, err
-	}
-	return r.user(id), nil
-}
-
 // healUser writes the rows of a user from log, its state by the log up to a
 // position, or if log is nil from a replay. It locks the row of the
 // partition's position, so that no batch runs meanwhile.
-func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *badge.User, at events.Position) (update pubsub.Update, healed bool, err error) {
+func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, healed bool, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
 		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
@@ -115,7 +106,7 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 			if err := in.UseArchive(ctx, v.archive); err != nil {
 				return err
 			}
-			if log, err = in.replayUser(ctx, userID); err != nil {
+			if log, err = in.replayOf(ctx, []string{userID}); err != nil {
 				return err
 			}
 		} else if changed, err := in.mayHaveChanged(ctx, userID, at); err != nil {
@@ -123,10 +114,10 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 		} else if changed {
 			return errOvertaken
 		}
-		if healed, err = in.differs(ctx, log); err != nil || !healed {
+		if healed, err = in.differs(ctx, log, userID); err != nil || !healed {
 			return err
 		}
-		update, err = in.write(ctx, log)
+		update, err = in.write(ctx, log.user(userID), log.Marks())
 		return err
 	})
 	return update, healed && err == nil, err
@@ -141,32 +132,32 @@ func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events
 	if at.Before(in.Baseline.Position) { // the events were cut off the log
 		return true, nil
 	}
-	f, err := in.search(ctx, at, seek([]string{userID}, nil))
+	sought := seek([]string{userID}, nil)
+	sought.posts = true
+	f, err := in.search(ctx, at, sought)
 	return err == nil && len(f.ids) > 0, err
 }
 
-// differs reports whether the tables differ from the log for a user.
-func (in *Snapshot) differs(ctx context.Context, log *badge.User) (bool, error) {
+// differs reports whether the tables differ from the log for a user, apart from
+// rooms: a rebuild corrects those.
+func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bool, error) {
 	healed, err := in.HealedUsers(ctx)
 	if err != nil {
 		return false, err
 	}
 	c := Comparison{
-		In: in, Healed: healed,
-		Options: VerifyOptions{Users: []string{log.ID}, Found: func(Difference) {}},
+		In: in, Healed: healed, roomsDone: true,
+		Options: VerifyOptions{Users: []string{userID}, Found: func(Difference) {}},
 	}
-	compared := *log // comparing empties it
-	compared.Conversations = maps.Clone(log.Conversations)
-	err = c.Compare(ctx, &Replay{
-		Users: map[string]*badge.User{log.ID: &compared},
-		Wants: func(id string) bool { return id == log.ID },
-	})
+	compared := *log.user(userID) // comparing empties it
+	compared.Conversations = maps.Clone(compared.Conversations)
+	err = c.Compare(ctx, &Replay{Users: map[string]*badge.User{userID: &compared}, Rooms: log.Rooms, Wants: log.Wants})
 	return c.result.Differences > 0, err
 }
 
 // write replaces the rows of a user by what the log says, with a version above
-// both.
-func (in *Snapshot) write(ctx context.Context, log *badge.User) (pubsub.Update, error) {
+// both. marks are those of the user by the log.
+func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, error) {
 	live := map[string]int64{} // versions of conversations
 	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	var id string
@@ -182,10 +173,16 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User) (pubsub.Update, 
 		return pubsub.Update{}, fmt.Errorf("read the user: %w", err)
 	}
 
-	v := HealedVersions{version: max(version, log.Version) + 1}
+	before, after, err := in.versionsAhead(ctx, log)
+	if err != nil {
+		return pubsub.Update{}, err
+	}
+	v := HealedVersions{version: max(version+before-after, log.Version) + 1}
 	v.ahead = v.version - log.Version
 	log.Version, log.Stored = v.version, version
+	ids := make([]string, 0, len(live))
 	for id := range live {
+		ids = append(ids, id)
 		if c := log.Conversation(id); !c.Touched {
 			// The log does not know it. An empty row stays, so that clients
 			// that know it are told.
@@ -201,6 +198,10 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User) (pubsub.Update, 
 	}
 	var batch pgx.Batch
 	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log}, nil)
+	batch.Queue(statements.Of(in.Partition, "delete marks"), log.ID, ids)
+	for _, m := range marks {
+		batch.Queue(statements.Of(in.Partition, "add a mark"), in.Partition, m.Room, m.Seq, m.User, m.Own)
+	}
 	// The owner of the partition may have cached the old rows.
 	batch.Queue(statements.Get("raise the revision"), in.Partition)
 	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)
@@ -210,12 +211,29 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User) (pubsub.Update, 
 	}
 	return pubsub.Update{
 		Badge: pubsub.Badge{
-			UserID: log.ID, Epoch: epoch, Version: v.version,
+			UserID: log.ID, Epoch: epoch, Version: v.version + log.Carried,
 			Total: log.Total, Mentions: log.Mentions, Categories: log.Categories.ByName(),
 		},
 		Partition: in.Partition,
 		// No client holds this version, so all read the state again.
-		BaseVersion:   v.version,
+		BaseVersion:   v.version + log.Carried,
 		Conversations: []pubsub.Conversation{},
 	}, nil
+}
+
+// versionsAhead returns how far the versions that clients see are ahead of that in
+// the row of a user: with the rows in the tables, and with those by the log.
+func (in *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
+	var rooms []string
+	var joined []int64
+	for id, c := range log.Conversations {
+		if c.Member() {
+			rooms, joined = append(rooms, id), append(joined, c.Membership.Joined)
+		}
+	}
+	err = in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read how far versions are ahead"), log.ID, rooms, joined).Scan(&before, &after)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the rooms of the user: %w", err)
+	}
+	return before, after + log.Carried, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
-	"github.com/badged/badged/projector/internal/badge"
 )
 
 // A conversation that the log does not name stays as an empty row, and later events
@@ -118,11 +117,11 @@ UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
 func TestHealIsOvertaken(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	v := NewVerifier(d.Pool, d.Log)
-	var stale *badge.User
+	var stale *Replay
 	var at events.Position
 	if err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(in *Snapshot) (err error) {
 		at = in.Position
-		stale, err = in.replayUser(t.Context(), ann)
+		stale, err = in.replayOf(t.Context(), []string{ann})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -172,11 +171,11 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 			t.Fatal("a batch did not wait for the heal")
 		}
 	}
-	log, err := in.replayUser(t.Context(), ann)
+	log, err := in.replayOf(t.Context(), []string{ann})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.write(t.Context(), log); err != nil {
+	if _, err := in.write(t.Context(), log.user(ann), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Commit(t.Context()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -141,11 +142,11 @@ const maxSought = 16
 // eachOf visits, in order, the records up to the position that name any of up
 // to maxSought users or a room of theirs, and perhaps dead letters: all that it
 // takes to fold these users from the baseline. The server goes through the partition once. An archive
-// cannot be searched, so with one eachOf visits everything. keys are as in
-// each.
-func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.DedupReplay, v visit) error {
+// cannot be searched, so with one eachOf visits everything. It leaves r the rooms
+// of the users, and restores the keys of the baseline as each does.
+func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
 	if in.archive != nil {
-		return in.each(ctx, keys, v, func(int) {})
+		return in.each(ctx, r.Keys, v, func(int) {})
 	}
 	if err := in.ScanTables(ctx, true); err != nil {
 		return err
@@ -154,11 +155,15 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, keys *store.Dedu
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(r.Rooms, func(id string, _ *badge.Room) bool { // of others there are no events
+		_, ok := sought.rooms[id]
+		return !ok
+	})
 	found, err := in.search(ctx, in.Baseline.Position, sought)
 	if err != nil || len(found.ids) == 0 {
 		return err
 	}
-	if err := in.restoreKeys(ctx, keys, found.keyList()); err != nil {
+	if err := in.restoreKeys(ctx, r.Keys, found.keyList()); err != nil {
 		return err
 	}
 	return in.visitFound(ctx, found, func(r *events.Record, it store.Item, dead error) error {
@@ -333,7 +338,7 @@ func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, erro
 	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
 		return nil, err
 	}
-	err := in.eachOf(ctx, users, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
+	err := in.eachOf(ctx, users, r, func(rec *events.Record, it store.Item, dead error) error {
 		if dead == nil {
 			r.fold(rec.Place, &it)
 		}

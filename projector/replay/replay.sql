@@ -44,6 +44,24 @@ SELECT epoch, coalesce(version, 0), version IS NOT NULL
 FROM badged.partitions AS p LEFT JOIN badged.users_pNN AS u ON u.user_id = $1
 WHERE p.partition_id = $2
 
+-- name: read how far versions are ahead
+-- By the memberships of the user $1, and by memberships of rooms $2 since $3.
+SELECT coalesce((SELECT carried FROM badged.users_pNN WHERE user_id = $1), 0) + (
+    SELECT coalesce(sum(r.changes - c.joined), 0)
+    FROM badged.conversations_pNN AS c JOIN badged.rooms_pNN AS r USING (conversation_id)
+    WHERE c.user_id = $1 AND c.joined IS NOT NULL
+)::bigint, (
+    SELECT coalesce(sum(r.changes - m.joined), 0)
+    FROM unnest($2::text[], $3::bigint[]) AS m (conversation_id, joined) JOIN badged.rooms_pNN AS r USING (conversation_id)
+)::bigint
+
+-- name: delete marks
+DELETE FROM badged.room_marks_pNN WHERE user_id = $1 AND conversation_id = ANY ($2)
+
+-- name: add a mark
+INSERT INTO badged.room_marks_pNN (partition_id, conversation_id, seq, user_id, own) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (conversation_id, seq, user_id) DO UPDATE SET own = excluded.own
+
 -- name: sample users
 SELECT user_id FROM badged.users_pNN ORDER BY random() LIMIT $1
 

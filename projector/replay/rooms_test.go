@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +71,41 @@ func TestVerifyFindsWrongRooms(t *testing.T) {
 					t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
 				}
 			}
+
+			// Healing corrects what is the member's own, under a version above all that
+			// clients were told.
+			before := d.Badge(t, member)
+			ofRoom := strings.HasPrefix(want[0], "room")
+			update, healed := heal(t, d, member)
+			defer d.Exec(t, `DELETE FROM badged.healed_users`)
+			after := d.Badge(t, member)
+			if healed == ofRoom || healed && (after.Version <= before.Version || update.Epoch != after.Epoch) {
+				t.Errorf("healed %v: the badge was %+v, is %+v, the update %+v", healed, before, after, update)
+			}
+			if differences, _ := verify(t, d, 0, VerifyOptions{}); healed && len(differences) > 0 {
+				t.Errorf("after healing: %q", differences)
+			}
 		})
+	}
+}
+
+// The background sample finds a wrong room by its members, and leaves it to a
+// rebuild.
+func TestSampleFindsWrongRooms(t *testing.T) {
+	d, _ := projectortest.NewForRooms(t)
+	var log bytes.Buffer
+	s, err := NewSampler(SamplerConfig{
+		Pool: d.Pool, Log: d.Log, Owner: &recordingOwner{}, Users: 16, SelfHeal: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(t, `UPDATE badged.rooms_p00 SET changes = 9`)
+	if err := s.verifyUsers(t.Context(), NewVerifier(d.Pool, d.Log), 0, 16); err != nil {
+		t.Fatal(err)
+	}
+	if n := projectortest.Count(s.cfg.Metrics.mismatches); n != 1 || projectortest.Count(s.cfg.Metrics.healed) != 0 ||
+		!strings.Contains(log.String(), "a room differs from the log") || !strings.Contains(log.String(), "changes is 9 in the table, 154 by the log") {
+		t.Errorf("%d mismatches, it says %s", n, log.String())
 	}
 }

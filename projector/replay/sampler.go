@@ -130,16 +130,25 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	wrong := map[string][]Difference{}
+	wrong, rooms := map[string][]Difference{}, map[string][]Difference{}
 	_, err = v.Verify(ctx, partition, VerifyOptions{
 		Users: users,
-		Found: func(d Difference) { wrong[d.UserID] = append(wrong[d.UserID], d) },
+		Found: func(d Difference) {
+			if d.UserID == "" {
+				rooms[d.ConversationID] = append(rooms[d.ConversationID], d)
+			} else {
+				wrong[d.UserID] = append(wrong[d.UserID], d)
+			}
+		},
 	})
 	if err != nil {
 		return err
 	}
 	s.cfg.Metrics.users.Add(float64(len(users)))
-	s.cfg.Metrics.mismatches.Add(float64(len(wrong)))
+	s.cfg.Metrics.mismatches.Add(float64(len(wrong) + len(rooms)))
+	for room, differences := range rooms {
+		s.cfg.Logger.ErrorContext(ctx, "a room differs from the log, and so do the badges of its members; rebuild the partition", "room", room, "partition", partition, "differences", firstDifferences(differences))
+	}
 	for user, differences := range wrong {
 		s.cfg.Logger.ErrorContext(ctx, "the badge of a user differs from the log", "user", user, "partition", partition, "differences", firstDifferences(differences))
 		if !s.cfg.SelfHeal {

@@ -16,6 +16,8 @@ import (
 type sought struct {
 	users []string
 	rooms map[string]struct{}
+	// posts is set if messages to any room are sought that name one of the users.
+	posts bool
 	// quoted are texts of which one is in every such event, unless the publisher
 	// wrote unnecessary escapes.
 	quoted [][]byte
@@ -72,6 +74,9 @@ func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, err
 func (s *sought) has(it *store.Item) bool {
 	d := &it.Event.Data
 	if slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(d.UserIDs, u) }) {
+		return true
+	}
+	if s.posts && slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(it.Named(), u) }) {
 		return true
 	}
 	_, ok := s.rooms[d.ConversationID]

@@ -55,7 +55,15 @@ const (
 	listenFile  = "pubsub/redis_listener.go"
 )
 
-// The checks.
+// The checks of reading, replaying and archiving rooms.
+var (
+	membersRead   = check{"./projector/badges", "^TestReadMembers$", false}
+	roomsVerified = check{"./projector/replay", "Rooms", true}
+	roomsRebuilt  = check{"./projector/rebuild", "^TestRebuildRepairsRooms$", false}
+	roomsArchived = check{"./projector/archiving", "^TestArchiveRooms$", false}
+)
+
+// The other checks.
 var (
 	pure        = check{"./projector/internal/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
 	rooms       = check{"./projector/internal/store", "Room", true}
@@ -164,6 +172,14 @@ var mutants = []mutant{
 	{"a message for members is folded as an ordinary one", []edit{{"projector/internal/store/userset.go", "	members := s.Refused(&it.Event)\n", "	members := s.Refused(&it.Event)[:0:0]\n"}}, rooms},
 	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "r != nil && mayHave(r, d.Seq)"}}, rooms},
 	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // before anything marks it as touched\n", ""}}, roomTables},
+	{"own messages in a room are unread", []edit{{"projector/badges/badges.sql", "r.live_starts, r.live_before) - c.unread", "r.live_starts, r.live_before)"}}, membersRead},
+	{"messages of closed chunks are not read", []edit{{"projector/badges/badges.sql", "THEN ({closed})[1] ELSE 0", "THEN 0 ELSE 0"}}, membersRead},
+	{"SQL readers get the own messages of members as unread", []edit{{stateFile, "r.live_before) + closed.live - c.unread)", "r.live_before) + closed.live)"}}, membersRead},
+	{"the row of a room is not verified", []edit{{"projector/replay/verifyrooms.go", "		if err := c.compareHeads(ctx, r.Rooms, where, args); err != nil {", "		if err := error(nil); err != nil {"}}, roomsVerified},
+	{"a replay forgets the members of other shares", []edit{{"projector/replay/rooms.go", "			r.room(id).Admit(e.Data.UpToSeq)\n", ""}}, roomsVerified},
+	{"a rebuild forgets closed chunks", []edit{{"projector/rebuild/bulkload.go", "		for _, c := range of.Closed {", "		for _, c := range of.Closed[:0] {"}}, roomsRebuilt},
+	{"a rebuild does not compare rooms", []edit{{"projector/rebuild/rooms.go", "	for _, id := range different {", "	for _, id := range different[:0] {"}}, roomsRebuilt},
+	{"a baseline forgets the marks of rooms", []edit{{"projector/replay/rooms.go", "			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})\n", ""}}, roomsArchived},
 	{"marks outlive a read", []edit{{"projector/internal/store/rooms.go", "	if len(gone.seqs) > 0 {", "	if false {"}}, roomTables},
 	{"a rank counts the messages up to the end of a range", []edit{{stateFile, "least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,\n              before[width_bucket(seq, starts) + 1])", "before[width_bucket(seq, starts) + 1]"}}, ranked},
 	{"past the bound ranges are dropped uncounted", []edit{{

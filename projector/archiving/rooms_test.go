@@ -1,0 +1,58 @@
+package archiving_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
+)
+
+// Wherever the log is cut, rooms go on from the baseline: replays from there and from
+// the archive give the tables, and a rebuild gives the same rows.
+func TestArchiveRooms(t *testing.T) {
+	d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)}
+	drawn := rapid.Custom(func(rt *rapid.T) []events.Event {
+		return append(foldtest.DrawRooms(rt, users), foldtest.DrawMany(rt, users)...)
+	})
+	for turn := range 3 { // the same rooms go on in each
+		history := drawn.Example(turn)
+		for i := range history {
+			history[i].Source = fmt.Sprint("turn ", turn)
+		}
+		d.Append(t, append(history, foldtest.Event(fmt.Sprint("join ", turn), events.RoomJoined, "c1", nil, users[turn%3]))...)
+		d.Fold(t)
+		d.EndRange(t, 0)
+		if turn < 2 {
+			archived(t, d, dir)
+		}
+		replaytest.Verify(t, d.Pool, d.Log, users...)
+	}
+	for _, of := range [][]string{nil, users[:1]} {
+		_, err := replay.NewVerifier(d.Pool, d.Log).WithArchive(openArchive(t, dir)).Verify(t.Context(), 0, replay.VerifyOptions{
+			Users: of, Memory: 1 << 20, Found: func(d replay.Difference) { t.Errorf("from the archive, of %v: %s", of, d) },
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if chunks := d.Lines(t, `SELECT count(*)::text FROM badged.room_chunks_p00_baseline`); chunks[0] == "0" {
+		t.Error("the baseline has no chunks")
+	}
+	right := d.Dump(t)
+	for _, memory := range []int64{0, 100_000} {
+		d.Exec(t, `TRUNCATE badged.rooms_p00, badged.room_chunks_p00, badged.room_marks_p00`)
+		if different := rebuilt(t, d, func(cfg *rebuild.Config) { cfg.Memory = memory }); different == 0 {
+			t.Error("the rebuild found no difference")
+		}
+		projectortest.Same(t, "rows", right, d.Dump(t))
+	}
+}
