@@ -45,6 +45,19 @@ func TestPublisherAppendsOnce(t *testing.T) {
 	}
 }
 
+// A message to a room goes to the room's partitions, whatever the topic.
+func TestPublisherOfRooms(t *testing.T) {
+	log, pool := newLog(t)
+	publisher := events.NewPublisher(log)
+	if err := publisher.Publish(events.Topic(0), asMessages(t, joined("1", "r", u0, u2))...); err != nil {
+		t.Fatal(err)
+	}
+	if err := publisher.Publish(events.Topic(3), asMessages(t, posted("r", 1))...); err != nil {
+		t.Fatal(err)
+	}
+	expectLog(t, pool, [partitions][]string{0: {u0 + " joined", "posted 1"}, 2: {u2 + " joined", "posted 1"}})
+}
+
 // A call with a message that cannot be published appends nothing, and names the
 // message and what is wrong.
 func TestPublisherRefuses(t *testing.T) {

@@ -114,7 +114,7 @@ func (l roomLoad) room(i int) string { return fmt.Sprintf("room-%d", i%l.rooms) 
 func (l roomLoad) users() []string {
 	users := make([]string, l.members)
 	for i := range users {
-		users[i] = stream.UserID(int32(i)) //nolint:gosec // at most 100,000
+		users[i] = stream.UserID(int32(i))
 	}
 	return users
 }
