@@ -143,8 +143,12 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	if c.MarkedUnread {
 		marked = ", marked unread"
 	}
-	p.line("\n%s adds %d: %d unread, %s%s; level %s, category %s", c.ConversationID, c.Adds, c.Unread,
-		counted(c.Mentions, "mention"), marked, c.Level, c.Category)
+	room := ""
+	if c.Members > 0 {
+		room = ", a room of " + counted(c.Members, "member")
+	}
+	p.line("\n%s adds %d: %d unread, %s%s; level %s, category %s%s", c.ConversationID, c.Adds, c.Unread,
+		counted(c.Mentions, "mention"), marked, c.Level, c.Category, room)
 	if c.LastRead != nil {
 		p.line("  read up to %d by %s", c.LastRead.UpToSeq, told(c.LastRead.LoggedEvent))
 	}

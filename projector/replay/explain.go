@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
@@ -96,6 +98,9 @@ func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Exp
 		return newSearch(userID, in, q), nil
 	}, func(in *Snapshot, s *search) error {
 		s.explain(&e)
+		if err := in.countMembers(ctx, s, &e); err != nil {
+			return err
+		}
 		if !q.At.IsZero() {
 			at := q.At.UTC()
 			e.At = &at
@@ -145,6 +150,30 @@ func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, beg
 		}
 		return end(in, s)
 	})
+}
+
+// countMembers adds the members of the user's rooms to e, those in other partitions
+// too.
+func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation) error {
+	rooms := map[string]*ExplainedConversation{}
+	for i := range e.Conversations {
+		if c := &e.Conversations[i]; s.user.Conversations[c.ConversationID].Member() {
+			rooms[c.ConversationID] = c
+		}
+	}
+	if len(rooms) == 0 {
+		return nil
+	}
+	rows, _ := in.Tx.Query(ctx, statements.Get("count the members of rooms"), slices.Collect(maps.Keys(rooms)))
+	var id string
+	var members int64
+	if _, err := pgx.ForEachRow(rows, []any{&id, &members}, func() error {
+		rooms[id].Members = members
+		return nil
+	}); err != nil {
+		return fmt.Errorf("count the members of rooms: %w", err)
+	}
+	return nil
 }
 
 // compareBadge adds the badge in the tables to e.

@@ -62,6 +62,8 @@ type LoggedEvent struct {
 type ExplainedConversation struct {
 	pubsub.Conversation
 	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
+	// Members is 0 unless the user is a member of the room.
+	Members int64 `json:"members,omitempty" minimum:"1" doc:"How many members the room has now; absent if the user is no member of a room."`
 	// Messages are the unread ones, greatest seq first, at most maxCounted;
 	// MoreMessages counts the others.
 	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`

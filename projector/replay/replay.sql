@@ -62,6 +62,9 @@ DELETE FROM badged.room_marks_pNN WHERE user_id = $1 AND conversation_id = ANY (
 INSERT INTO badged.room_marks_pNN (partition_id, conversation_id, seq, user_id, own) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (conversation_id, seq, user_id) DO UPDATE SET own = excluded.own
 
+-- name: count the members of rooms
+SELECT conversation_id, sum(members)::bigint FROM badged.rooms WHERE conversation_id = ANY ($1) GROUP BY conversation_id HAVING sum(members) > 0
+
 -- name: sample users
 SELECT user_id FROM badged.users_pNN ORDER BY random() LIMIT $1
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -107,5 +108,36 @@ func TestSampleFindsWrongRooms(t *testing.T) {
 	if n := projectortest.Count(s.cfg.Metrics.mismatches); n != 1 || projectortest.Count(s.cfg.Metrics.healed) != 0 ||
 		!strings.Contains(log.String(), "a room differs from the log") || !strings.Contains(log.String(), "changes is 9 in the table, 154 by the log") {
 		t.Errorf("%d mismatches, it says %s", n, log.String())
+	}
+}
+
+// A room is explained by the messages that count and where they are in the log, by
+// what does not count, and at an earlier time.
+func TestExplainRoom(t *testing.T) {
+	d, member := projectortest.NewForRooms(t)
+	e := explain(t, d, member, Question{})
+	c := e.Conversations[0]
+	// 25 messages up to 50 were read, one was recalled, and one is the member's own.
+	if c.ConversationID != "lobby" || c.Unread != 126 || c.Mentions != 2 || c.Adds != 126 || c.FirstUnreadSeq != 51 || c.Members != 3 || e.Total != 126 || !e.Agrees {
+		t.Errorf("the explanation is %+v", e)
+	}
+	if m := c.Messages[0]; m.Seq != 305 || !m.Mentioned || m.ID != "post 305" || m.Type != events.RoomPosted || m.Position == "" || len(c.Messages) != maxCounted || c.MoreMessages != 26 {
+		t.Errorf("the first message is %+v; %d, and %d more", m, len(c.Messages), c.MoreMessages)
+	}
+	if c.LastRead == nil || c.LastRead.ID != "read" || c.LastRead.UpToSeq != 50 {
+		t.Errorf("last read by %+v", c.LastRead)
+	}
+	why := map[string]Why{}
+	for _, u := range e.Uncounted {
+		why[u.ID] = u.Why
+	}
+	if why["post 301"] != WhyOwnMessage || len(why) != 1 {
+		t.Errorf("uncounted are %v", why)
+	}
+	if past := explain(t, d, member, Question{At: time.Unix(1, 0)}); past.Total != 0 || len(past.Conversations) > 0 {
+		t.Errorf("before all that it was %+v", past)
+	}
+	if history := explain(t, d, member, Question{History: true}).History; history.Steps[len(history.Steps)-1].Total != 126 {
+		t.Errorf("the history is %+v", history)
 	}
 }

@@ -67,6 +67,7 @@ function conversation(x: Explanation, c: ExplainedConversation, open: boolean): 
     c.mentions > 0 ? counted(c.mentions, "mention") : "",
     c.level === "all" ? "" : `level ${c.level}`,
     c.marked_unread ? "marked unread" : "",
+    c.members ? `room of ${counted(c.members, "member")}` : "",
   ].filter((text) => text);
   const why = [
     c.last_read

@@ -147,6 +147,8 @@ export interface ExplainedConversation {
   readonly category: string;
   readonly marked_unread: boolean;
   readonly adds: number;
+  /** Of the room; absent if the user is no member of one. */
+  readonly members?: number;
   readonly messages: readonly (LoggedEvent & { seq: number; mentioned: boolean })[];
   readonly more_messages: number;
   readonly last_read?: LoggedEvent & { up_to_seq: number };

@@ -50,6 +50,8 @@ const REASONS: Readonly<Record<string, string>> = {
   left: "the user had left the conversation",
   same_level: "the level was the same before",
   nothing_unread: "nothing was unread",
+  already_member: "was a member already",
+  no_member: "was no member",
 };
 
 function row(e: UncountedEvent): HTMLTableRowElement {

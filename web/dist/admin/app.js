@@ -5536,7 +5536,8 @@ function conversation(x, c, open) {
     counted(c.unread, "unread message"),
     c.mentions > 0 ? counted(c.mentions, "mention") : "",
     c.level === "all" ? "" : `level ${c.level}`,
-    c.marked_unread ? "marked unread" : ""
+    c.marked_unread ? "marked unread" : "",
+    c.members ? `room of ${counted(c.members, "member")}` : ""
   ].filter((text) => text);
   const why = [
     c.last_read ? h("span", {}, `Read up to ${count(c.last_read.up_to_seq)}`, ...by(c.last_read)) : h("span", {}, "Never read"),
@@ -6249,7 +6250,9 @@ var REASONS = {
   already_marked: "marked unread before",
   left: "the user had left the conversation",
   same_level: "the level was the same before",
-  nothing_unread: "nothing was unread"
+  nothing_unread: "nothing was unread",
+  already_member: "was a member already",
+  no_member: "was no member"
 };
 function row3(e) {
   const about = e.conversation_id === void 0 ? [] : [idText(e.conversation_id), e.seq === void 0 ? "" : ` · ${count(e.seq)}`];
