@@ -28,6 +28,16 @@ func TestArchiveRooms(t *testing.T) {
 		for i := range history {
 			history[i].Source = fmt.Sprint("turn ", turn)
 		}
+		// What was posted before the cut is recalled behind it: from those whom it names.
+		seq := int64(turn + 1)
+		if turn == 0 {
+			d.Append(t, foldtest.Event("hall", events.RoomJoined, "hall", nil, users...))
+		} else {
+			d.Append(t, foldtest.Event(fmt.Sprint("recall ", turn), events.RoomRecalled, "hall", foldtest.Seq(seq-1)))
+		}
+		d.Append(t, foldtest.Event(fmt.Sprint("post ", turn), events.RoomPosted, "hall", func(d *events.Data) {
+			d.Seq, d.SenderID, d.MentionedUserIDs = seq, users[0], users[1:2]
+		}))
 		d.Append(t, append(history, foldtest.Event(fmt.Sprint("join ", turn), events.RoomJoined, "c1", nil, users[turn%3]))...)
 		d.Fold(t)
 		d.EndRange(t, 0)
