@@ -38,7 +38,8 @@ CASE WHEN c.joined IS NULL THEN c.unread ELSE greatest(0,
     + CASE WHEN c.read_seq < r.since THEN ({closed})[1] ELSE 0 END) END
 
 -- name: mentions
-CASE WHEN c.joined IS NULL THEN c.mentions ELSE greatest(0,
+-- Few rooms have messages that mention everybody.
+CASE WHEN c.joined IS NULL THEN c.mentions WHEN r.all_starts IS NULL AND c.read_seq >= r.since THEN greatest(0, c.mentions) ELSE greatest(0,
     badged.above(c.read_seq, r.all_starts, r.all_before) + c.mentions
     + CASE WHEN c.read_seq < r.since THEN ({closed})[2] ELSE 0 END) END
 
@@ -47,20 +48,24 @@ badged.conversations_pNN AS c
 JOIN badged.rooms_pNN AS r ON r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id
 WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
 
+-- name: adds
+CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN {mentions} ELSE greatest({unread}, c.marked_unread::integer) END
+
 -- name: sums
--- What the memberships add to the badge; an element for each of them is what it adds
--- to the total and to its category.
+-- What the memberships add to the badge: to the total those of the default category
+-- in one number, and each of the others with its category.
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(r.changes - c.joined), 0)::bigint AS changes,
         coalesce(sum({mentions}) FILTER (WHERE c.level <> 'none'), 0)::bigint AS mentions,
-        array_agg(r.category) AS categories,
-        array_agg(CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN {mentions} ELSE greatest({unread}, c.marked_unread::integer) END) AS adds
+        coalesce(sum({adds}) FILTER (WHERE r.category = 'chat'), 0)::bigint AS chat,
+        array_agg(r.category) FILTER (WHERE r.category <> 'chat') AS categories,
+        array_agg({adds}) FILTER (WHERE r.category <> 'chat') AS adds
     FROM {memberships}
 ) AS m
 
 -- name: badge of a member
 p.epoch, coalesce(u.version + coalesce(u.carried, 0) + m.changes, 0), coalesce(u.total, 0), coalesce(u.mentions, 0) + m.mentions,
-    coalesce(u.categories::text, '{}'), coalesce(m.categories, '{}'), coalesce(m.adds, '{}')
+    coalesce(u.categories::text, '{}'), m.chat, m.categories, m.adds
 
 -- name: user
 FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k

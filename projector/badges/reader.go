@@ -126,20 +126,26 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pu
 // everywhere returns a statement on the tables of all partitions.
 func everywhere(sql string) string { return strings.ReplaceAll(sql, "_pNN", "") }
 
-// memberships are what each membership of a user adds to the total of a category.
+// memberships are what the memberships of a user add to the total: those of the
+// default category together, and each of the others.
 type memberships struct {
+	ofDefault  int64
 	categories []string
 	adds       []int64
 }
 
-func (m *memberships) targets() []any { return []any{&m.categories, &m.adds} }
+func (m *memberships) targets() []any { return []any{&m.ofDefault, &m.categories, &m.adds} }
 
 func (m *memberships) addTo(b *pubsub.Badge) {
-	for i, n := range m.adds {
+	add := func(category string, n int64) {
 		if n != 0 {
 			b.Total += n
-			b.Categories[m.categories[i]] += n
+			b.Categories[category] += n
 		}
+	}
+	add(events.DefaultCategory, m.ofDefault)
+	for i, n := range m.adds {
+		add(m.categories[i], n)
 	}
 }
 
