@@ -148,9 +148,8 @@ const (
 FROM unnest($1::text[], $2::integer[]) AS known (room, partitions)
 WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_partitions AS p WHERE p.conversation_id = known.room)
 LIMIT 1`
-	addPartitionsSQL = `INSERT INTO badged.room_partitions (conversation_id, partition_id)
-SELECT * FROM unnest($1::text[], $2::smallint[])`
-	partitionsOfSQL = `SELECT coalesce(json_object_agg(conversation_id, partitions), '{}')::text
+	addPartitionsSQL = `SELECT badged.add_room_partitions($1::text[], $2::smallint[])`
+	partitionsOfSQL  = `SELECT coalesce(json_object_agg(conversation_id, partitions), '{}')::text
 FROM (
     SELECT conversation_id, array_agg(DISTINCT partition_id) AS partitions
     FROM badged.room_partitions WHERE conversation_id = ANY ($1::text[])

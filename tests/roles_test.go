@@ -183,6 +183,21 @@ func TestPublisherRole(t *testing.T) {
 	if _, err := log.Append(t.Context(), message1(3)); err != nil {
 		t.Error("Log.Append:", err)
 	}
+	inRoom := func(typ events.Type, id string, d events.Data) events.Event {
+		d.ConversationID = "room"
+		return events.Event{ID: id, Source: "backend", Type: typ, Data: d}
+	}
+	join, post := inRoom(events.RoomJoined, "join", events.Data{UserIDs: []string{"bob"}}), inRoom(events.RoomPosted, "post", events.Data{Seq: 1})
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		_, err := events.Publish(t.Context(), tx, join, post)
+		return err
+	}); err != nil {
+		t.Error("to a room in a pgx.Tx:", err)
+	}
+	join.ID, join.Data.UserIDs, post.ID, post.Data.Seq = "join too", []string{"cem"}, "post too", 2
+	if _, err := log.Append(t.Context(), join, post); err != nil {
+		t.Error("to a room with Log.Append:", err)
+	}
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -311,6 +326,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 		`UPDATE badged.settings SET partitions = 1`, `UPDATE badged.` + home + `_offsets SET offset_acked = 1`,
 		`INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '1', 1, gen_random_uuid(), '')`,
 		`CREATE FUNCTION badged.x() RETURNS int LANGUAGE sql AS 'SELECT 1'`, `CREATE TABLE badged.x ()`,
+		`INSERT INTO badged.room_partitions VALUES ('room', 999)`, `DELETE FROM badged.room_partitions`,
 		`SELECT setval('badged.` + home + `_offset_seq1', 1)`,
 	}
 	for _, statement := range statements {
@@ -320,9 +336,15 @@ func TestPublisherRoleAttacks(t *testing.T) {
 		mayNot(t, conn, statement)
 	}
 
+	// Partitions that do not exist would stop a server that publishes to the room.
+	execute(t, conn, `SELECT badged.add_room_partitions('{room,room,room}', '{-1,999,16}')`)
+	if got := rowsOf(t, database, `SELECT partition_id::text FROM badged.room_partitions`); len(got) > 0 {
+		t.Errorf("a publisher has added the partitions %q to a room", got)
+	}
+
 	// All functions that it may call.
 	if got := rowsOf(t, database, `SELECT proname::text FROM pg_proc
-WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"above", "log_era", "log_needs_repair", "pending_at", "publish", "publish_batch", "rank", "refuse_batch", "refuse_missing", "room_last_seqs"}) {
+WHERE pronamespace = 'badged'::regnamespace AND has_function_privilege('publisher', oid, 'EXECUTE') ORDER BY 1`); !slices.Equal(got, []string{"above", "add_room_partitions", "log_era", "log_needs_repair", "pending_at", "publish", "publish_batch", "rank", "refuse_batch", "refuse_missing", "room_last_seqs"}) {
 		t.Errorf("a publisher may call %q", got)
 	}
 

@@ -26,8 +26,7 @@ BEGIN
 
     IF kind = 'publisher' THEN
         EXECUTE format('GRANT SELECT ON badged.settings, badged.room_partitions TO %I', role_name);
-        EXECUTE format('GRANT INSERT ON badged.room_partitions TO %I', role_name);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]) TO %I', role_name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]) TO %I', role_name);
     ELSIF kind = 'consumer' THEN
         EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
     ELSE
@@ -64,14 +63,14 @@ BEGIN
     IF kind = 'server' THEN
         FOREACH granted IN ARRAY ARRAY[
             'UPDATE ON badged.partitions',
-            'INSERT ON badged.dedup_generations, badged.settled_letters, badged.room_partitions',
+            'INSERT ON badged.dedup_generations, badged.settled_letters',
             'INSERT, UPDATE, DELETE ON badged.dedup_runs',
             'INSERT, DELETE ON badged.dead_letters, badged.dedup_filters, badged.rebuilt_partitions, badged.samples',
             'INSERT, UPDATE, DELETE ON badged.healed_users, badged.expiry_progress',
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
-            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]),
+            'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]),
                 badged.pending_at(xid8, pg_snapshot, xid8, xid8[]), badged.move_late(integer, bigint[], bigint[], bigint, bigint),
                 badged.extend_log(integer, interval, bigint), badged.bury_unissued(integer),
                 badged.create_staging_tables(integer), badged.swap_staging_tables(integer), badged.drop_staging_tables(integer)'
