@@ -90,7 +90,7 @@ func (quietBus) Close() error                                   { return nil }
 // of the bus makes accounts unknown: the next state of a room is wrong for a sender
 // whose own update was lost.
 func TestAccountsAreReadAgain(t *testing.T) {
-	h := newHub(NewMetrics(nil))
+	h := newHub(NewMetrics(nil), new(crew))
 	h.subscription = quietBus{}
 	s := &session{userID: "ann", mailbox: newMailbox(func() {})}
 	if err := h.join(t.Context(), s, pubsub.Address{ID: "ann", Partition: 3}); err != nil {

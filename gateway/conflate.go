@@ -11,14 +11,8 @@ import (
 // This file passes updates of rooms on to members. A busy room is conflated: its
 // members get the newest state, not every one.
 
-const (
-	// frameCost is roughly the processor time of computing, encoding and writing a
-	// frame. A room pauses so long per member, so that it takes at most one
-	// processor.
-	frameCost = 5 * time.Microsecond
-	// seatsAtOnce is how many members are served before others may lock the hub.
-	seatsAtOnce = 256
-)
+// seatsAtOnce is how many members are served before others may lock the hub.
+const seatsAtOnce = 256
 
 // news is what members of a room are told.
 type news struct {
@@ -107,7 +101,8 @@ func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	r.mu.Lock()
 	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
 	r.dirty, r.oldest = false, 0
-	r.next = time.Now().Add(time.Duration(len(seats)) * frameCost)
+	// The room rests for as long as its members take one processor.
+	r.next = time.Now().Add(time.Duration(len(seats)) * h.crew.frameCost())
 	r.mu.Unlock()
 	if n.latest != nil {
 		for some := range slices.Chunk(seats, seatsAtOnce) {

@@ -156,6 +156,7 @@ type Gateway struct {
 	reads     *reads
 	clock     databaseClock
 	buffers   buffers
+	crew      *crew
 	upgrader  websocket.Upgrader
 
 	// open is closed once Run accepts connections.
@@ -214,7 +215,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg:      cfg,
 		log:      cfg.Logger,
 		metrics:  cfg.Metrics,
-		hub:      newHub(cfg.Metrics),
+		crew:     new(crew),
 		reads:    newReads(cfg.Badges, cfg.ReadTimeout),
 		lookups:  make(chan struct{}, readsAtOnce),
 		open:     make(chan struct{}),
@@ -224,6 +225,7 @@ func New(cfg Config) (*Gateway, error) {
 		connects: limit.NewLimiters[netip.Prefix](cfg.Limits.Connects),
 		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
+	g.hub = newHub(cfg.Metrics, g.crew)
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers. Most
 		// frames of clients are smaller.

@@ -16,6 +16,7 @@ type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
 	rooms rooms
+	crew  *crew
 	// gap holds a token after updates may have been lost.
 	gap chan struct{}
 	// subscription is set before the first session joins.
@@ -36,8 +37,8 @@ type interest struct {
 	member *member
 }
 
-func newHub(metrics *Metrics) *hub {
-	return &hub{users: map[string]*interest{}, rooms: newRooms(metrics), gap: make(chan struct{}, 1)}
+func newHub(metrics *Metrics, crew *crew) *hub {
+	return &hub{users: map[string]*interest{}, rooms: newRooms(metrics), crew: crew, gap: make(chan struct{}, 1)}
 }
 
 // HandleUpdate implements pubsub.Handler.

@@ -193,7 +193,7 @@ func TestAccountsConverge(t *testing.T) {
 	users, rooms := []string{"ann", "ben", "eve"}, []string{"r1", "r2"}
 	rapid.Check(t, func(t *rapid.T) {
 		db := newHalls()
-		h := newHub(NewMetrics(nil))
+		h := newHub(NewMetrics(nil), new(crew))
 		w := &wire{hub: h, joined: map[pubsub.Address]bool{}}
 		h.subscription = w
 		var phones []*phone

@@ -20,14 +20,15 @@ const (
 	taskEnd                    // say goodbye; nothing follows
 )
 
-// worker runs a session's tasks in one goroutine, which lives only while there
-// are any. Most clients are idle at any moment: they have no goroutine, and no
-// stack as deep as a read of the tables needs.
+// worker runs a session's tasks one after the other: those that only write in the
+// crew (crew.go), others in a goroutine that lives only while there are any. Most
+// clients are idle at any moment: they have no goroutine, and no stack as deep as a
+// read of the tables needs.
 type worker struct {
 	taskMu    sync.Mutex
 	scheduled task
-	// busy is set while the goroutine lives, before the session begins and after
-	// it has ended: then schedule starts no goroutine.
+	// busy is set while tasks run or the session waits for the crew, before the session begins and after
+	// it has ended: then schedule starts nothing.
 	busy bool
 
 	// Only the goroutine uses the rest.
@@ -56,9 +57,44 @@ func (s *session) schedule(tasks task) {
 	s.taskMu.Lock()
 	defer s.taskMu.Unlock()
 	s.scheduled |= tasks
-	if !s.busy {
+	switch {
+	case s.busy:
+	case tasks == taskSend:
+		s.busy = true
+		s.gateway.crew.add(s)
+	default:
 		s.busy = true
 		go s.work()
+	}
+}
+
+// write does what work does if only frames are to be sent, as mostly. Everything else
+// may take long: then work takes over.
+func (s *session) write() {
+	s.taskMu.Lock()
+	if s.scheduled != taskSend {
+		s.taskMu.Unlock()
+		go s.work()
+		return
+	}
+	s.scheduled = 0
+	s.taskMu.Unlock()
+	sync, err := s.do(taskSend)
+	if err != nil {
+		s.fail(err)
+	}
+	s.taskMu.Lock()
+	defer s.taskMu.Unlock()
+	switch {
+	case sync:
+		s.scheduled |= taskSend // the mailbox still says that the tables must be read
+		go s.work()
+	case s.scheduled == taskSend:
+		s.gateway.crew.add(s)
+	case s.scheduled != 0:
+		go s.work()
+	default:
+		s.busy = false
 	}
 }
 
