@@ -246,7 +246,7 @@ func TestReadMembers(t *testing.T) {
 	for seed := range uint64(8) {
 		d := projectortest.New(t)
 		r := &tables{
-			Rand: rand.New(rand.NewPCG(seed, 0)), d: d, //nolint:gosec // repeatable
+			Rand: rand.New(rand.NewPCG(seed, 0)), d: d,
 			want: map[string]*pubsub.Snapshot{}, stored: map[string]map[string]int64{}, members: map[string][]*member{},
 		}
 		for i := range 6 {
