@@ -92,7 +92,7 @@ type stateFrame struct {
 	Total         int64                 `json:"total" minimum:"0" doc:"The badge."`
 	Mentions      int64                 `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
 	Categories    map[string]int64      `json:"categories" doc:"The total by category; categories that add nothing are absent."`
-	Conversations []pubsub.Conversation `json:"conversations" maxItems:"500" doc:"In a snapshot: those with unread messages, a mark or a level other than all. In changes: every changed one, even if nothing in it is unread. Most recently changed first."`
+	Conversations []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark or a level other than all, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
 // position names the state that a client holds after the frame.

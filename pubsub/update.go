@@ -29,7 +29,7 @@ type Conversation struct {
 	Category       string `json:"category" doc:"The label of the conversation."`
 	MarkedUnread   bool   `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
 	Left           bool   `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
-	Version        int64  `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation."`
+	Version        int64  `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
 }
 
 // Update is what changed for one user by one commit of the projector: the

@@ -93,7 +93,7 @@ func (a *API) routes() []describe.Route {
 		a.forReaders(a.getConversations, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/conversations",
 			Name: "getConversations", Group: GroupBadges, Summary: "Read a page of a user's conversations",
-			Doc: "Most recently changed first, without those that the user has left. A conversation that changes between two pages moves to the front, which later pages do not repeat; the WebSocket delivers such changes.",
+			Doc: "Most recently changed first, rooms by the user's own last change, such as a read: a message to a room moves it for no member. Without those that the user has left. A conversation that changes between two pages moves to the front, which later pages do not repeat; the WebSocket delivers such changes.",
 			Params: []describe.Param{
 				userParam(),
 				{In: "query", Name: "unread", Doc: "Only those with unread messages or a mark.", Of: false, Example: "true"},
