@@ -155,7 +155,7 @@ func (d *database) describe(t *testing.T, id string) string {
 	}
 	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, unread_set, mentions,
        read_seq, last_seq, level::text, category, marked_unread,
-       coalesce(left_seq >= last_seq, false) AND (last_seq > 0 OR read_seq > 0 OR level <> 'all')
+       coalesce(left_seq >= last_seq, false) AND version > 0
 FROM badged.conversations WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ ORDER BY k.ord
 -- name: conversation
 -- Of the unread set, what badge.FirstOf needs.
 c.conversation_id, c.unread, c.mentions, substr(c.unread_set, 1, 64), c.read_seq, c.last_seq,
-    c.level::text, c.category, c.marked_unread, {has left} AND {is anything}, c.version
+    c.level::text, c.category, c.marked_unread, {has left} AND c.version > 0, c.version
 
 -- name: held states
 unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, epoch, version, ord)

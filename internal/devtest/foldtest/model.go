@@ -25,7 +25,9 @@ type Conversation struct {
 	read, last       int64
 	// leftAt is the seq up to which messages do not bring the conversation back,
 	// or -1.
-	leftAt   int64
+	leftAt int64
+	// known is set once a client can know of the conversation.
+	known    bool
 	level    events.Level
 	category string
 	// room is set for a member of it. own are the messages that the user sent while
@@ -46,9 +48,7 @@ type room struct {
 func (c *Conversation) left() bool { return c.room == nil && c.last <= c.leftAt }
 
 // showsLeft reports whether a client knows a conversation that the user left.
-func (c *Conversation) showsLeft() bool {
-	return c.left() && (c.last > 0 || c.read > 0 || c.level != events.LevelAll)
-}
+func (c *Conversation) showsLeft() bool { return c.left() && c.known }
 
 // appRead is a read by an app, which covers messages for a minute.
 type appRead struct {
@@ -102,6 +102,9 @@ func (m *Model) play(asked ...string) *world {
 			u.had[key] = generation
 			u.folded = append(u.folded, e)
 			u.fold(&e, w)
+			for _, c := range u.conversations {
+				c.known = c.known || c.last > 0 || c.read > 0 || c.level != events.LevelAll || c.Marked || c.room != nil
+			}
 		}
 	}
 	for _, u := range w.users {

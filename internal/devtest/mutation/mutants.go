@@ -147,7 +147,7 @@ var mutants = []mutant{
 	}}, pure},
 	{"leaving does not read", []edit{{foldFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
 	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
-	{"leaving an unknown conversation is published", []edit{{foldFile, "c.Left() && (c.LastSeq > 0 ||", "c.Left() && (c.LastSeq >= 0 ||"}}, pure},
+	{"leaving an unknown conversation is published", []edit{{foldFile, "c.Left() && c.Version > 0", "c.Left()"}}, pure},
 	{"an older read ends a mark", []edit{{foldFile, "func (c *Conversation) read(seq int64) {\n\tif seq >= c.ReadSeq {", "func (c *Conversation) read(seq int64) {\n\tif seq >= 0 {"}}, pure},
 	{"an app reads what was not delivered", []edit{{foldFile, "\tc.moveTo(min(seq, last))", "\tc.moveTo(seq)"}}, pure},
 	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},

@@ -318,9 +318,7 @@ func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
 
 // ShowsLeft reports whether clients see that the user has left: only if they
 // can know the conversation.
-func (c *Conversation) ShowsLeft() bool {
-	return c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Level != events.LevelAll)
-}
+func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 
 // deliver puts a message into the unread set, unless it is recalled or at or
 // below the read position. The category is that of the last message; of two
