@@ -234,7 +234,7 @@ func (a *account) merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool
 // belong to the room.
 func sameRow(a, b *pubsub.Membership) bool {
 	return a.Joined == b.Joined && a.ReadSeq == b.ReadSeq && a.Level == b.Level && a.MarkedUnread == b.MarkedUnread &&
-		a.Mentions == b.Mentions && slices.Equal(a.Own, b.Own)
+		a.Mentions == b.Mentions && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
 // follow applies a state of a room. It has every change since the state with base

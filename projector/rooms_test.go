@@ -61,6 +61,37 @@ func TestRoomTablesAgreeWithAReplay(t *testing.T) {
 	})
 }
 
+// A member with more messages of its own than the fold lists still sees the same
+// numbers in every read: the fold counts the oldest.
+func TestManyOwnMessages(t *testing.T) {
+	d, bot := newDatabase(t), foldtest.User(0, 0)
+	const own = badge.MaxRanges + 500
+	history := []events.Event{foldtest.Event("join", events.RoomJoined, "room", nil, bot)}
+	for i := range int64(own + 1) {
+		sender := bot
+		if i == own {
+			sender = "another"
+		}
+		history = append(history, foldtest.Event(fmt.Sprint("post-", i), events.RoomPosted, "room", func(data *events.Data) {
+			data.Seq, data.SenderID = (i+1)*1000, sender // far apart, so that each is a range
+		}))
+	}
+	for part := range slices.Chunk(history, 500) {
+		d.append(t, part...)
+		d.fold(t)
+	}
+	s := d.snapshot(t, bot)
+	if s.Total != 1 || len(s.Conversations) != 1 || s.Conversations[0].Unread != 1 || s.Memberships[0].OwnCounted == 0 {
+		t.Errorf("the snapshot has %+v", s)
+	}
+	if b := d.badge(t, bot); b.Total != 1 {
+		t.Errorf("the total is %d, want 1", b.Total)
+	}
+	if page := d.pages(t, bot, false, 10); len(page) != 1 || page[0].Unread != 1 {
+		t.Errorf("the page is %+v", page)
+	}
+}
+
 // roomTables reads the rooms of a partition whose ids match a pattern, and all users.
 func (d *database) roomTables(t *testing.T, partition int, like string) *badge.State {
 	t.Helper()

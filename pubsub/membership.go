@@ -22,7 +22,7 @@ func (m *Membership) Conversation(version int64) Conversation {
 // unread returns how many messages are unread. The fold bounds the set of own
 // messages, so that the difference could be negative.
 func (m *Membership) unread() int64 {
-	n := m.Room.Live.above(m.ReadSeq) - m.Own.above(m.ReadSeq)
+	n := m.Room.Live.above(m.ReadSeq) - m.Own.above(m.ReadSeq) - m.OwnCounted
 	if m.Behind != nil {
 		n += m.Behind.Live
 	}

@@ -52,7 +52,7 @@ func (u *RoomUpdate) Address() Address {
 // Membership is a user's part in a room. With the state of the room it gives the
 // conversation that a client sees:
 //
-//	unread   = live messages above ReadSeq - Own
+//	unread   = live messages above ReadSeq - Own - OwnCounted
 //	mentions = messages above ReadSeq that mention all + Mentions
 //
 // Its version and the user's are those without memberships, plus the sum of
@@ -64,8 +64,10 @@ type Membership struct {
 	ReadSeq      int64  `json:"read_seq"`
 	Level        string `json:"level"`
 	MarkedUnread bool   `json:"marked_unread,omitempty"`
-	// Own are the user's own messages above ReadSeq.
-	Own Seqs `json:"own,omitempty"`
+	// Own are the user's own messages above ReadSeq, and OwnCounted is how many
+	// more there are, which the fold only counts: the set is bounded.
+	Own        Seqs  `json:"own,omitempty"`
+	OwnCounted int64 `json:"own_counted,omitempty"`
 	// Mentions is how many messages above ReadSeq mention the user by name and
 	// not with all, less the user's own that mention all. It may be negative.
 	Mentions int64 `json:"mentions"`

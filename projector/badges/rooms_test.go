@@ -375,7 +375,7 @@ func compose(s pubsub.Snapshot) pubsub.Badge {
 			}
 			return n
 		}
-		unread, mentions := above(m.Room.Live)-above(m.Own), above(m.Room.All)+m.Mentions
+		unread, mentions := above(m.Room.Live)-above(m.Own)-m.OwnCounted, above(m.Room.All)+m.Mentions
 		if m.Behind != nil {
 			unread, mentions = unread+m.Behind.Live, mentions+m.Behind.All
 		}

@@ -63,7 +63,7 @@ type membershipRow struct {
 	id, level                       string
 	version, joined, read, mentions int64
 	marked                          bool
-	own                             seqs
+	own                             ownMessages
 	// closed counts what closed chunks have above the read position: messages, and
 	// those of them that mention everybody. ranges are the first there, by start and
 	// by size: one more than the user's own messages can fill. Both are nil if the
@@ -80,7 +80,7 @@ func (r *membershipRow) targets() []any {
 func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
 	m := pubsub.Membership{
 		Joined: r.joined, ReadSeq: r.read, Level: r.level, MarkedUnread: r.marked,
-		Own: pubsub.Seqs(r.own), Mentions: r.mentions, Room: room,
+		Own: r.own.seqs, OwnCounted: r.own.counted, Mentions: r.mentions, Room: room,
 	}
 	if len(r.closed) == 2 {
 		m.Behind = &pubsub.Behind{Live: r.closed[0], All: r.closed[1]}
@@ -95,15 +95,18 @@ func (r *membershipRow) membership(room *pubsub.Room) pubsub.Membership {
 	return m
 }
 
-// seqs is a stored set.
-type seqs pubsub.Seqs
+// ownMessages is a stored set of a user's own messages.
+type ownMessages struct {
+	seqs    pubsub.Seqs
+	counted int64
+}
 
 // ScanBytes implements pgtype.BytesScanner.
-func (s *seqs) ScanBytes(stored []byte) error {
+func (o *ownMessages) ScanBytes(stored []byte) error {
 	set, err := badge.DecodeSet(stored)
-	*s = make(seqs, len(set.Ranges))
+	o.seqs, o.counted = make(pubsub.Seqs, len(set.Ranges)), set.Counted()
 	for i, r := range set.Ranges {
-		(*s)[i] = pubsub.SeqRange{First: r.Lo, Last: r.Hi}
+		o.seqs[i] = pubsub.SeqRange{First: r.Lo, Last: r.Hi}
 	}
 	return err
 }

@@ -34,6 +34,9 @@ type block struct{ Lo, Hi, Count int64 }
 // Len returns how many seqs the set holds.
 func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.block.Count }
 
+// Counted returns how many seqs of the set are only counted, besides its ranges.
+func (s *BoundedSet) Counted() int64 { return s.block.Count }
+
 // Min returns the least known seq of the set, 0 if the set is empty. If every
 // known seq of the block was recalled and no range follows, it returns the
 // start of the block.
