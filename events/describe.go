@@ -9,6 +9,9 @@ type TypeInfo struct {
 	Example Event
 	// Required and Optional are the JSON names of the fields of its data.
 	Required, Optional []string
+	// Written are the names of fields that only badged may write: [Publish] rejects
+	// them.
+	Written []string
 	// Reserved is set if only badged may write it: [Publish] rejects it.
 	Reserved bool
 }
@@ -54,7 +57,7 @@ func Types() []TypeInfo {
 		},
 		{
 			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",
-			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"},
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"}, Written: []string{"seq"},
 			Example: Event{ID: "town-hall/joined/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
@@ -84,17 +87,18 @@ func Types() []TypeInfo {
 	return types
 }
 
-// typeRule is what the data of a type must and may have.
+// typeRule is what the data of a type must and may have. Those of allowed that are
+// written come from badged only.
 type typeRule struct {
-	of                Type
-	required, allowed fields
-	reserved          bool
+	of                         Type
+	required, allowed, written fields
+	reserved                   bool
 }
 
 var typeRules = func() (rules []typeRule) {
 	for _, t := range Types() {
-		required := fieldsNamed(t.Required)
-		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional), t.Reserved})
+		required, written := fieldsNamed(t.Required), fieldsNamed(t.Written)
+		rules = append(rules, typeRule{t.Type, required, required | fieldsNamed(t.Optional) | written, written, t.Reserved})
 	}
 	return rules
 }()

@@ -94,8 +94,10 @@ type Event struct {
 // each type; all others must be zero. The tags describe the fields: what is
 // decoded and accepted, in Go and SQL, and the reference follow from them.
 type Data struct {
-	ConversationID   string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
-	UserIDs          []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
+	ConversationID string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
+	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
+	// Seq, in a RoomJoined that takes the room to a partition without members, is the
+	// last message of the room, 0 for none. Badged writes it.
 	Seq              int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room."`
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`

@@ -79,8 +79,8 @@ type Receipt struct {
 // If the connection breaks during the commit, it returns an error although the
 // events may be durable; append them again, since repeated events count once.
 //
-// Append accepts every type, including [ConversationExpired], which only badged may
-// write. To append in a transaction of your own, use [Publish].
+// Append accepts also what only badged may write, see [Event.CheckPublished]. To append
+// in a transaction of your own, use [Publish].
 //
 // It returns a [*BatchError] if events are invalid, and otherwise wraps the error of
 // Postgres.
@@ -222,8 +222,8 @@ func (e *BatchError) Error() string {
 }
 
 // prepare validates evs and encodes them as rows by partition, in ascending order,
-// with the partitions of rooms as d has them. Unless own is set, it rejects types that
-// only badged may write.
+// with the partitions of rooms as d has them. Unless own is set, it rejects what only
+// badged may write.
 func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) ([]insert, *directoryChanges, error) {
 	rooms, err := checkAll(evs, own)
 	if err != nil {
@@ -266,7 +266,7 @@ func checkAll(evs []Event, own bool) (rooms bool, err error) {
 	for i := range evs {
 		err := evs[i].Validate()
 		if err == nil && !own {
-			err = evs[i].checkPublished()
+			err = evs[i].CheckPublished()
 		}
 		var invalid *InvalidError
 		if errors.As(err, &invalid) {
@@ -306,18 +306,29 @@ func (enc *encoder) encode(e *Event) error {
 	}
 	users := enc.log.split(e.Data.UserIDs)
 	mentioned := enc.log.split(e.Data.MentionedUserIDs)
+	var joined partitionSet
+	var r *route
+	if e.Type == RoomJoined {
+		r = enc.routes[e.Data.ConversationID]
+		joined = r.lacks(users)
+	}
 	for p := range users {
 		if len(users[p]) == 0 {
 			continue
 		}
 		data := e.Data
 		data.UserIDs, data.MentionedUserIDs = users[p], mentioned[p]
-		if e.Type == RoomJoined {
-			data.UpToSeq = enc.routes[data.ConversationID].upTo(p, data.UpToSeq)
+		if joined.has(p) {
+			// Otherwise nothing in the partition says what the last message is.
+			data.Seq = max(data.Seq, r.lastSeq)
 		}
 		if err := enc.add(p, e, &data, key, metadata); err != nil {
 			return err
 		}
+	}
+	if joined.len() > 0 {
+		r.now.addAll(&joined)
+		r.lastSeq = max(r.lastSeq, e.Data.Seq, e.Data.UpToSeq)
 	}
 	return nil
 }
@@ -326,17 +337,15 @@ func (enc *encoder) encode(e *Event) error {
 // of that partition.
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
 	r := enc.routes[e.Data.ConversationID]
-	if e.Type == RoomPosted {
+	if e.Type == RoomPosted && r.now.len() > 0 {
 		r.lastSeq = max(r.lastSeq, e.Data.Seq)
 	}
-	partitions := r.known
-	partitions.addAll(&r.joined)
 	data := e.Data
 	var mentioned [][]string
 	if len(data.MentionedUserIDs) > 0 {
 		mentioned = enc.log.split(data.MentionedUserIDs)
 	}
-	for p := range partitions.all() {
+	for p := range r.now.all() {
 		if mentioned != nil {
 			data.MentionedUserIDs = mentioned[p]
 		}

@@ -33,7 +33,6 @@ func (h UserHash) Partition(n int) int {
 type partitionSet [MaxPartitions / 64]uint64
 
 func (s *partitionSet) add(partition int)      { s[partition/64] |= 1 << (partition % 64) }
-func (s *partitionSet) remove(partition int)   { s[partition/64] &^= 1 << (partition % 64) }
 func (s *partitionSet) has(partition int) bool { return s[partition/64]>>(partition%64)&1 != 0 }
 
 func (s *partitionSet) addAll(other *partitionSet) {

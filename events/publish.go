@@ -19,8 +19,8 @@ import (
 // Messages to a room go to the users who are members as tx sees it. In a transaction
 // that is not READ COMMITTED, those are the members when its snapshot was taken.
 //
-// It returns a [*BatchError] if events are invalid or of type [ConversationExpired],
-// which only badged may write; tx is then still usable. Any other error wraps that of
+// It returns a [*BatchError] if events are invalid or have what only badged may write,
+// see [Event.CheckPublished]; tx is then still usable. Any other error wraps that of
 // Postgres: roll back.
 func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)

@@ -26,13 +26,13 @@ func asJSONB(t anyT, pool *pgxpool.Pool, text string) string {
 	return canonical
 }
 
-// decodePublished is Decode for publishers, who may not use badged's own type.
+// decodePublished is Decode for publishers.
 func decodePublished(event string) error {
 	e, err := events.Decode([]byte(event))
-	if err == nil && e.Type == events.ConversationExpired {
-		err = &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is written by badged itself only"}}}
+	if err != nil {
+		return err
 	}
-	return err
+	return e.CheckPublished()
 }
 
 // indexedField is an element of the detail of a refusal.
@@ -119,6 +119,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"a type and an id, both empty", replace(`"1"`, `"","type":""`), bad},
 		{"a number as type", replace(`"conversation.read"`, `7`), bad},
 		{"badged's own type", replace(`conversation.read`, `conversation.expired`), bad},
+		{"badged's own field", `{"specversion":"1.0","id":"1","source":"/chat","type":"room.joined","data":{"conversation_id":"c","user_ids":["ann"],"seq":7}}`, bad},
 		{"badged's own type and no data", `{"specversion":"1.0","id":"1","source":"/chat","type":"conversation.expired"}`, bad},
 		{"no data", `{"specversion":"1.0","id":"1","source":"/chat","type":"user.read_all"}`, bad},
 		{"null data", `{"specversion":"1.0","id":"1","source":"/chat","type":"user.read_all","data":null}`, bad},

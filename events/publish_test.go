@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -160,20 +161,24 @@ func TestPublishAnInvalidEvent(t *testing.T) {
 	})
 }
 
-// Publishers cannot write the type that is badged's own, as in SQL and over
-// HTTP.
-func TestPublishRefusesReservedTypes(t *testing.T) {
+// Publishers cannot write the type and the field that are badged's own, as in SQL and
+// over HTTP.
+func TestPublishRefusesWhatIsReserved(t *testing.T) {
 	expired := events.Event{ID: "1", Source: "test", Type: events.ConversationExpired, Data: events.Data{
 		ConversationID: "c", UserIDs: []string{userIn(0, 0)}, UpToSeq: 7,
 	}}
-	const want = "event 1: invalid event: type: is written by badged itself only"
+	first := joined("2", "c", userIn(0, 0))
+	first.Data.Seq = 7
 	eachTransaction(t, func(t *testing.T, url string, tx transaction) {
 		log, pool := openLog(t, url)
-		_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), expired)
-		_, logErr := log.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), expired)
-		for _, err := range []error{err, logErr} {
-			if bad := (*events.BatchError)(nil); !errors.As(err, &bad) || err.Error() != want {
-				t.Errorf("error %v, want %s", err, want)
+		for field, e := range map[string]events.Event{"type": expired, "data.seq": first} {
+			want := fmt.Sprintf("event 1: invalid event: %s: is written by badged itself only", field)
+			_, err := events.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)
+			_, logErr := log.Publish(t.Context(), tx.tx, delivered("1", userIn(0, 0)), e)
+			for _, err := range []error{err, logErr} {
+				if bad := (*events.BatchError)(nil); !errors.As(err, &bad) || err.Error() != want {
+					t.Errorf("error %v, want %s", err, want)
+				}
 			}
 		}
 		if err := tx.commit(); err != nil {

@@ -71,7 +71,7 @@ func (p *Publisher) decode(payload []byte, partition int) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	if err := e.checkPublished(); err != nil {
+	if err := e.CheckPublished(); err != nil {
 		return Event{}, err
 	}
 	users := e.Data.UserIDs

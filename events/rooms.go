@@ -1,7 +1,6 @@
 package events
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,10 +35,10 @@ type route struct {
 	// known are the partitions of the room in the directory, and joined those that
 	// joins of this call add.
 	known, joined partitionSet
-	// first are those of joined whose first join has not been encoded.
-	first partitionSet
-	// lastSeq is the last message of the room: as far as folded if joined is not
-	// empty, and of what has been encoded.
+	// now are the partitions that the room has behind the events encoded so far.
+	now partitionSet
+	// lastSeq is the last message of the room there: as far as folded, which is read
+	// only if joined is not empty, and as far as encoded.
 	lastSeq int64
 }
 
@@ -62,7 +61,7 @@ func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, e
 		return nil, err
 	}
 	for room, partitions := range known {
-		all[room].known = partitions
+		all[room].known, all[room].now = partitions, partitions
 	}
 	var grow []string
 	for i := range evs {
@@ -92,21 +91,19 @@ func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, e
 		return nil, err
 	}
 	for _, room := range grow {
-		r := all[room]
-		r.first, r.lastSeq = r.joined, last[room]
+		all[room].lastSeq = last[room]
 	}
 	return all, nil
 }
 
-// upTo returns up_to_seq of a join in a partition, where it is given or 0. A
-// partition that is new to the room has nothing of it: there the first join says
-// what the last message is.
-func (r *route) upTo(partition int, given int64) int64 {
-	if !r.first.has(partition) {
-		return given
+// lacks returns the partitions of users to which the room has not come yet.
+func (r *route) lacks(users [][]string) (partitions partitionSet) {
+	for p := range users {
+		if len(users[p]) > 0 && !r.now.has(p) {
+			partitions.add(p)
+		}
 	}
-	r.first.remove(partition)
-	return cmp.Or(given, r.lastSeq)
+	return partitions
 }
 
 // changes returns what a transaction with these routes must check and write, nil for

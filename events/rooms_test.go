@@ -42,6 +42,9 @@ func inLog(t testing.TB, q events.Querier) (all [partitions][]string) {
 				if d.UpToSeq > 0 {
 					s += fmt.Sprintf(" up to %d", d.UpToSeq)
 				}
+				if d.Seq > 0 {
+					s += fmt.Sprintf(" at %d", d.Seq)
+				}
 			case events.RoomPosted:
 				s = strings.TrimSpace(fmt.Sprintf("posted %d %s", d.Seq, strings.Join(d.MentionedUserIDs, " ")))
 			case events.RoomRecalled:
@@ -125,7 +128,37 @@ func TestRoomThatIsJoinedInTheSameCall(t *testing.T) {
 		add(joined("1", "r", u0), posted("r", 1), joined("2", "r", u1), posted("r", 2))
 		expectLog(t, pool, [partitions][]string{
 			{u0 + " joined", "posted 1", "posted 2"},
-			{"posted 1", u1 + " joined up to 1", "posted 2"},
+			{u1 + " joined at 1", "posted 2"},
+		})
+	})
+}
+
+// A message has no effect in partitions in which the room has no members yet, also if
+// they join in the same call.
+func TestMessagesBeforeTheFirstJoin(t *testing.T) {
+	eachAppender(t, func(t *testing.T, pool *pgxpool.Pool, add func(evs ...events.Event)) {
+		recalled := events.Event{ID: "recalled", Source: "/chat", Type: events.RoomRecalled, Data: events.Data{ConversationID: "r", Seq: 8}}
+		add(posted("other", 9), posted("r", 5), recalled, joined("1", "r", u0), posted("r", 6), joined("2", "r", u0, u1), posted("r", 7), joined("3", "other", u0))
+		expectLog(t, pool, [partitions][]string{
+			{u0 + " joined", "posted 6", u0 + " joined", "posted 7", u0 + " joined"},
+			{u1 + " joined at 6", "posted 7"},
+		})
+	})
+}
+
+// The first members of a partition may have read less than the room has.
+func TestRoomThatIsJoinedUpToASeq(t *testing.T) {
+	upTo := func(e events.Event, seq int64) events.Event {
+		e.Data.UpToSeq = seq
+		return e
+	}
+	eachAppender(t, func(t *testing.T, pool *pgxpool.Pool, add func(evs ...events.Event)) {
+		add(upTo(joined("1", "r", u0), 9), upTo(joined("2", "r", u0, u1), 100), joined("3", "r", u0, u2), upTo(joined("4", "r", u0), 200), upTo(joined("5", "r", u3), 90))
+		expectLog(t, pool, [partitions][]string{
+			{u0 + " joined up to 9", u0 + " joined up to 100", u0 + " joined", u0 + " joined up to 200"},
+			{u1 + " joined up to 100 at 9"},
+			{u2 + " joined at 100"},
+			{u3 + " joined up to 90 at 100"},
 		})
 	})
 }
@@ -142,8 +175,8 @@ func TestRoomInANewPartition(t *testing.T) {
 		add(joined("4", "r", userIn(1, 2)))
 		expectLog(t, pool, [partitions][]string{
 			{u0 + " joined", u0 + " joined"},
-			{u1 + " joined up to 41", again + " joined", userIn(1, 2) + " joined"},
-			{u2 + " joined up to 7"},
+			{u1 + " joined at 41", again + " joined", userIn(1, 2) + " joined"},
+			{u2 + " joined up to 7 at 41"},
 		})
 	})
 }
@@ -238,7 +271,7 @@ func TestRoomThatAnotherProcessExtends(t *testing.T) {
 		{u0 + " joined", "posted 1", "posted 3", "posted 4", "posted 5"},
 		{u1 + " joined", "posted 3", "posted 4", "posted 5"},
 		{u2 + " joined", "posted 4", "posted 5"},
-		{u3 + " joined up to 4", "posted 5", userIn(3, 1) + " joined"},
+		{u3 + " joined at 4", "posted 5", userIn(3, 1) + " joined"},
 	})
 }
 

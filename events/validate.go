@@ -75,12 +75,25 @@ func (e *Event) Validate() error {
 	return p.err()
 }
 
-// checkPublished returns an [*InvalidError] if only badged may write the type of e.
-func (e *Event) checkPublished() error {
-	if rule, _ := ruleOf(e.Type); !rule.reserved {
+// CheckPublished returns an [*InvalidError] if only badged may write the type of e, or
+// a field that e has.
+func (e *Event) CheckPublished() error {
+	const message = "is written by badged itself only"
+	rule, _ := ruleOf(e.Type)
+	if rule.reserved {
+		return &InvalidError{Fields: []FieldError{{Field: "type", Message: message}}}
+	}
+	if rule.written == 0 {
 		return nil
 	}
-	return &InvalidError{Fields: []FieldError{{Field: "type", Message: "is written by badged itself only"}}}
+	var p problems
+	present := e.Data.present()
+	for i := range dataFields {
+		if rule.written.has(i) && present.has(i) {
+			p.add(dataFields[i].path, message)
+		}
+	}
+	return p.err()
 }
 
 // validate adds the errors of e to p. present are the fields of data that were given.

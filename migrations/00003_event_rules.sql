@@ -112,7 +112,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'conversation.level_set' THEN '{conversation_id,user_ids,level}'::text[]
         WHEN 'conversation.left' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
         WHEN 'user.read_all' THEN '{user_ids,category}'::text[]
-        WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level}'::text[]
+        WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level,seq}'::text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
         WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id}'::text[]
         WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
@@ -427,7 +427,7 @@ DECLARE
 BEGIN
     -- What is said of the bad would take longer than what is done for the good.
     IF NOT EXISTS (SELECT FROM jsonb_array_elements(events) AS event, badged.event_problems(event))
-        AND NOT events @> '[{"type": "conversation.expired"}]'
+        AND NOT jsonb_path_exists(events, '$[*] ? (@.type == "conversation.expired" || @.type == "room.joined" && exists(@.data.seq))')
     THEN
         RETURN;
     END IF;
@@ -445,9 +445,9 @@ BEGIN
         SELECT i, n, field, message
         FROM problem
         UNION ALL
-        SELECT i, 1, 'type', 'is written by badged itself only'
+        SELECT i, 1, CASE e ->> 'type' WHEN 'conversation.expired' THEN 'type' ELSE 'data.seq' END, 'is written by badged itself only'
         FROM event
-        WHERE e ->> 'type' = 'conversation.expired' AND i NOT IN (SELECT i FROM problem)
+        WHERE (e ->> 'type' = 'conversation.expired' OR e ->> 'type' = 'room.joined' AND e -> 'data' ? 'seq') AND i NOT IN (SELECT i FROM problem)
     ),
     counted AS (
         SELECT *, dense_rank() OVER (ORDER BY i) AS nth_event, row_number() OVER (PARTITION BY i ORDER BY n) AS nth_field

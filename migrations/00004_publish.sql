@@ -81,22 +81,26 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
         ELSE jsonb_set(event, '{data,user_ids}', users)
     END;
 
--- Adds to the directory of rooms the partitions that are new to a room in a JSON
--- array of events. There the first join says what the last message of the room is.
--- Returns these by the number of the event, from 1 on, and partition; null for none.
+-- Adds to the directory of rooms the partitions to which the joins in a JSON array of
+-- events take a room. Returns, by room and partition, the number of the first such
+-- event, from 1 on, and the last message of the room before it, if there is one; null
+-- for no partitions.
 -- +goose StatementBegin
 CREATE FUNCTION badged.join_rooms(events jsonb, partitions integer) RETURNS jsonb
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    last_seqs jsonb;
+    joined jsonb;
 BEGIN
-    WITH first AS MATERIALIZED (
-        SELECT room, p, min(i)::integer AS i
+    WITH event AS MATERIALIZED (
+        SELECT i::integer AS i, e ->> 'type' AS type, e -> 'data' AS data, e #>> '{data,conversation_id}' AS room
+        FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i)
+    ),
+    first AS MATERIALIZED (
+        SELECT room, p, min(i) AS i
         FROM (
-            SELECT i, e #>> '{data,conversation_id}' AS room, badged.partition_of(u, partitions) AS p
-            FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i),
-                jsonb_array_elements_text(CASE e ->> 'type' WHEN 'room.joined' THEN e #> '{data,user_ids}' END) AS u
+            SELECT i, room, badged.partition_of(u, partitions) AS p
+            FROM event, jsonb_array_elements_text(CASE type WHEN 'room.joined' THEN data -> 'user_ids' END) AS u
         ) AS joined
         GROUP BY room, p
         HAVING NOT EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room AND known.partition_id = p)
@@ -104,25 +108,34 @@ BEGIN
     added AS (
         INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT room, p FROM first
     ),
-    folded AS MATERIALIZED (
-        SELECT conversation_id AS room, max(last_seq) AS seq
-        FROM badged.rooms WHERE conversation_id = ANY (SELECT room FROM first)
-        GROUP BY conversation_id
+    -- What the other partitions have, and from which event on there are any.
+    grown AS MATERIALIZED (
+        SELECT room,
+            CASE WHEN EXISTS (SELECT FROM badged.room_partitions AS known WHERE known.conversation_id = room) THEN 0 ELSE min(i) END AS since,
+            (SELECT max(last_seq) FROM badged.rooms WHERE conversation_id = room) AS folded
+        FROM first
+        GROUP BY room
+    ),
+    step AS (
+        SELECT room, NULL::integer AS p, i, (data ->> 'seq')::bigint AS seq
+        FROM event JOIN grown USING (room)
+        WHERE type = 'room.posted' AND i > since
+        UNION ALL
+        SELECT first.room, p, i, (data ->> 'up_to_seq')::bigint
+        FROM first JOIN event USING (i)
     ),
     last AS (
-        SELECT i, p, greatest(seq, (
-            SELECT max((e #>> '{data,seq}')::bigint)
-            FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, n)
-            WHERE n < i AND e ->> 'type' = 'room.posted' AND e #>> '{data,conversation_id}' = room
-        )) AS seq
-        FROM first LEFT JOIN folded USING (room)
-        WHERE NOT events -> (i - 1) -> 'data' ? 'up_to_seq'
+        SELECT room, p, i, max(seq) OVER (PARTITION BY room ORDER BY i RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS seq
+        FROM step
     ),
-    by_event AS (
-        SELECT i, jsonb_object_agg(p, seq) AS by_partition FROM last WHERE seq IS NOT NULL GROUP BY i
+    by_room AS (
+        SELECT room, jsonb_object_agg(p, jsonb_strip_nulls(jsonb_build_object('event', i, 'last_seq', greatest(folded, seq)))) AS by_partition
+        FROM last JOIN grown USING (room)
+        WHERE p IS NOT NULL
+        GROUP BY room
     )
-    SELECT jsonb_object_agg(i, by_partition) INTO last_seqs FROM by_event;
-    RETURN last_seqs;
+    SELECT jsonb_object_agg(room, by_partition) INTO joined FROM by_room;
+    RETURN joined;
 END
 $$;
 -- +goose StatementEnd
@@ -253,13 +266,13 @@ DECLARE
     most_bytes  CONSTANT integer := 1024 * 1024;
     partitions  CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
     now         CONSTANT jsonb   := badged.time_now();
-    up_to       jsonb;   -- of first joins, see join_rooms
+    joined      jsonb;   -- see join_rooms
     share       record;
     begins      integer; -- the first event of the row
     size        integer; -- of the row, with the brackets
 BEGIN
     IF events @> '[{"type": "room.joined"}]' THEN
-        up_to := badged.join_rooms(events, partitions);
+        joined := badged.join_rooms(events, partitions);
     END IF;
     FOR share IN
         WITH event AS MATERIALIZED (
@@ -279,7 +292,7 @@ BEGIN
             ) AS placed
             GROUP BY i, p
             UNION ALL
-            -- Messages to rooms.
+            -- Messages to rooms, which are before the joins of later events.
             SELECT i, p, NULL, (
                 SELECT to_jsonb(array_agg(id))
                 FROM jsonb_array_elements_text(mentions) AS id
@@ -287,7 +300,7 @@ BEGIN
             )
             FROM event
             CROSS JOIN LATERAL (SELECT DISTINCT partition_id FROM badged.room_partitions WHERE conversation_id = e #>> '{data,conversation_id}') AS known (p)
-            WHERE users IS NULL
+            WHERE users IS NULL AND coalesce((joined #>> ARRAY[e #>> '{data,conversation_id}', p::text, 'event'])::integer < i, true)
         )
         SELECT p::integer AS partition,
             array_agg(i) AS numbers,
@@ -295,7 +308,11 @@ BEGIN
             array_agg(octet_length(payload) + 1) AS sizes,
             sum(octet_length(payload) + 1) AS bytes
         FROM (
-            SELECT i, p, CASE WHEN up_to IS NULL THEN whole ELSE coalesce(jsonb_set(whole, '{data,up_to_seq}', up_to #> ARRAY[i::text, p::text]), whole) END::text AS payload
+            SELECT i, p, CASE
+                WHEN (joined #>> ARRAY[whole #>> '{data,conversation_id}', p::text, 'event'])::integer = i THEN
+                    coalesce(jsonb_set(whole, '{data,seq}', joined #> ARRAY[whole #>> '{data,conversation_id}', p::text, 'last_seq']), whole)
+                ELSE whole
+            END::text AS payload
             FROM (
                 SELECT i, p,
                     CASE WHEN named.users = event.users OR event.users IS NULL AND event.mentions IS NULL THEN e

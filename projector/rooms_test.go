@@ -159,6 +159,41 @@ func posted(room string, seq int64) events.Event {
 	return foldtest.Event(fmt.Sprint("posted ", room, seq), events.RoomPosted, room, foldtest.Seq(seq))
 }
 
+// Who joins has read the room up to its last message, whatever the first member of the
+// partition had read, and whichever call added that one.
+func TestJoiningReadsUpToTheLastMessage(t *testing.T) {
+	upTo := func(e events.Event, seq int64) events.Event {
+		e.Data.UpToSeq = seq
+		return e
+	}
+	for _, tc := range []struct {
+		name  string
+		calls [][]events.Event // of which each is folded before the next
+	}{
+		{"the first has read less", [][]events.Event{
+			{joined("c", foldtest.User(0, 0)), posted("c", 3)},
+			{upTo(joined("c", foldtest.User(1, 0)), 1)},
+			{joined("c", foldtest.User(0, 1), foldtest.User(1, 1), foldtest.User(2, 1))},
+		}},
+		{"others join in the same call", [][]events.Event{
+			{upTo(joined("c", foldtest.User(0, 0), foldtest.User(1, 0)), 3), joined("c", foldtest.User(0, 1), foldtest.User(1, 1), foldtest.User(2, 1))},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDatabase(t)
+			for _, call := range append(tc.calls, []events.Event{posted("c", 2), posted("c", 3)}) {
+				d.append(t, call...)
+				d.fold(t)
+			}
+			for p := range 3 {
+				if b := d.badge(t, foldtest.User(p, 1)); b.Total != 0 {
+					t.Errorf("who joined in partition %d has %d unread", p, b.Total)
+				}
+			}
+		})
+	}
+}
+
 // An event that takes a room for an ordinary conversation is folded for those who are
 // not members. For the members it becomes a dead letter that tells what to publish
 // instead; once they have left, it can be retried.

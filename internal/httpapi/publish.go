@@ -202,8 +202,8 @@ func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
 			return false
 		}
 		e, err := events.Decode(b)
-		if err == nil && e.Type == events.ConversationExpired {
-			err = &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is written by badged itself only"}}}
+		if err == nil {
+			err = e.CheckPublished()
 		}
 		var invalid *events.InvalidError
 		if errors.As(err, &invalid) {

@@ -156,6 +156,11 @@ event 5 data2: is not a known field
 event 5 data.seq: is not a field of user.read_all`,
 		},
 		{
+			"a field that only badged may write", single,
+			`{"specversion":"1.0","id":"1","source":"s","type":"room.joined","data":{"conversation_id":"c","user_ids":["ada"],"seq":3}}`,
+			invalid + "event 0 data.seq: is written by badged itself only",
+		},
+		{
 			"a type that only badged may write", single,
 			`{"specversion":"1.0","id":"1","source":"s","type":"conversation.expired","data":{"conversation_id":"c","user_ids":["ada"],"up_to_seq":3}}`,
 			invalid + "event 0 type: is written by badged itself only",

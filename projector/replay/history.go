@@ -1,6 +1,10 @@
 package replay
 
-import "github.com/badged/badged/events"
+import (
+	"cmp"
+
+	"github.com/badged/badged/events"
+)
 
 // maxSteps is the most steps in a history.
 const maxSteps = 2000
@@ -64,7 +68,7 @@ func (h *historySketch) add(e *events.Event, logged LoggedEvent, before, after i
 	}
 	s := numberedStep{h.count, Step{
 		Total: after, Change: after - before, ConversationID: e.Data.ConversationID,
-		Seq: max(e.Data.Seq, e.Data.UpToSeq), LoggedEvent: logged,
+		Seq: cmp.Or(e.Data.UpToSeq, e.Data.Seq), LoggedEvent: logged,
 	}}
 	if h.count == 0 {
 		h.first = s

@@ -146,7 +146,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	if c := e.Data.ConversationID; s.wants(c) || c == "" {
 		s.uncounted.add(UncountedEvent{
 			LoggedEvent: logged, ConversationID: c,
-			Seq: max(e.Data.Seq, e.Data.UpToSeq), Why: why, Detail: detail,
+			Seq: cmp.Or(e.Data.UpToSeq, e.Data.Seq), Why: why, Detail: detail,
 		})
 	}
 }

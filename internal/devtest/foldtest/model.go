@@ -284,12 +284,12 @@ func (u *user) join(r *room, d *events.Data) {
 		return
 	}
 	if r.members == 0 && len(r.posted) == 0 {
-		r.last = max(r.last, d.UpToSeq)
+		r.last = max(r.last, d.Seq, d.UpToSeq)
 	}
 	if d.UpToSeq > 0 {
 		c.read = max(c.read, d.UpToSeq)
 	} else {
-		c.read = max(c.read, r.last)
+		c.read = max(c.read, r.last, d.Seq)
 	}
 	if d.Level != "" {
 		c.level = d.Level

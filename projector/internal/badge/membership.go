@@ -39,11 +39,12 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	if c.Member() {
 		return false
 	}
-	r.Admit(d.UpToSeq)
+	r.Admit(d)
 	u.add(c, -1)
 	upTo := d.UpToSeq
 	if upTo == 0 {
-		upTo = r.LastSeq
+		// A concurrent join may be ahead in the log, and bring less.
+		upTo = max(r.LastSeq, d.Seq)
 	}
 	c.ReadSeq = max(c.ReadSeq, upTo)
 	if d.Level != "" {

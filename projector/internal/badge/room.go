@@ -12,8 +12,8 @@ type Room struct {
 	ID string
 	// Changes grows by one with every event that changes what a member can see.
 	Changes int64
-	// LastSeq is the greatest seq posted, recalled or not, or at which the first
-	// member joined.
+	// LastSeq is the greatest seq posted, recalled or not. The first member brings that
+	// of other partitions.
 	LastSeq int64
 	// Category is that of the last message.
 	Category string
@@ -66,10 +66,10 @@ func NewRoom(id string) *Room {
 	return &Room{ID: strings.Clone(id), Category: events.DefaultCategory}
 }
 
-// Admit adds a member who has read up to a seq, 0 for the last message.
-func (r *Room) Admit(upTo int64) {
-	if r.Members == 0 && r.Changes == 0 && r.LastSeq < upTo {
-		r.LastSeq = upTo // nothing was posted here yet
+// Admit adds a member, who joins with d.
+func (r *Room) Admit(d *events.Data) {
+	if r.Members == 0 && r.Changes == 0 { // nothing was posted here yet
+		r.LastSeq = max(r.LastSeq, d.Seq, d.UpToSeq)
 	}
 	r.Members++
 	r.Touched = true
