@@ -42,6 +42,8 @@ type room struct {
 	last                  int64
 	category              string
 	members               int
+	// shown is set once a message changed what members can see.
+	shown bool
 }
 
 // left reports whether the user has left.
@@ -137,8 +139,9 @@ func (w *world) post(e *events.Event) {
 		category = "chat"
 	}
 	if d.Seq > r.last || d.Seq == r.last && category > r.category {
-		r.last, r.category = d.Seq, category
+		r.last, r.category, r.shown = d.Seq, category, true
 	}
+	r.shown = r.shown || !r.recalled[d.Seq]
 	r.posted[d.Seq] = true
 	if d.MentionsAll {
 		r.all[d.Seq] = true
@@ -283,7 +286,7 @@ func (u *user) join(r *room, d *events.Data) {
 	if c.room != nil {
 		return
 	}
-	if r.members == 0 && len(r.posted) == 0 {
+	if r.members == 0 && !r.shown {
 		r.last = max(r.last, d.Seq, d.UpToSeq)
 	}
 	if d.UpToSeq > 0 {
