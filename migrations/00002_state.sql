@@ -27,7 +27,7 @@ CREATE TABLE badged.users (
     total        bigint   NOT NULL,
     mentions     bigint   NOT NULL,
     -- What the rooms that the user has left add to the version that clients see; null
-    -- for 0. See badged.rooms.
+    -- for a user who was never a member of a room. See badged.rooms.
     carried      bigint,
     partition_id smallint NOT NULL,
     user_id      text     NOT NULL COLLATE "C",

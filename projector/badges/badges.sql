@@ -12,10 +12,9 @@
 p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}')
 
 -- name: is member
-EXISTS (
-    SELECT FROM badged.conversations_pNN AS c
-    WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
-) AS is_member
+-- Or has been one. It must not look at conversations: a badge can be read while
+-- something locks them.
+u.carried IS NOT NULL AS is_member
 
 -- name: closed
 -- What the closed chunks of the room have above the read position: messages, and
@@ -131,7 +130,7 @@ SELECT k.ord, w.is_member, w.whole, coalesce(u.carried, 0), {badge}, c.*
 FROM {held states}
 CROSS JOIN LATERAL (
     SELECT k.epoch <> p.epoch OR k.version > coalesce(u.version + coalesce(u.carried, 0), 0) AS whole,
-        EXISTS (SELECT FROM badged.conversations_pNN AS c WHERE c.user_id = k.user_id AND c.joined IS NOT NULL) AS is_member
+        {is member}
     OFFSET 0
 ) AS w
 LEFT JOIN LATERAL (

@@ -217,6 +217,9 @@ VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9, 0, $10, 'unused', $11)`, r.partit
 		r.stored[id][of.id] = m.stored
 		s.Version += of.changes - m.joined
 	}
+	if len(r.members[id]) > 0 {
+		r.d.Exec(t, `UPDATE badged.users SET carried = coalesce(carried, 0) WHERE partition_id = $1 AND user_id = $2`, r.partition, id)
+	}
 	for i := range s.Conversations {
 		s.Conversations[i].Version += s.Version - version
 	}

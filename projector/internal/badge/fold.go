@@ -31,6 +31,9 @@ type User struct {
 	// Carried is what the rooms that the user has left add to the version that
 	// clients see.
 	Carried int64
+	// Joined is set if the user is or has been a member of a room. Readers look for
+	// memberships only then.
+	Joined bool
 	// Claims are the reads by the user's apps that are ahead of the log.
 	Claims Claims
 	// Claimed is set if Claims changed since the row was read or written.

@@ -40,6 +40,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 		return false
 	}
 	r.Admit(d)
+	u.Joined = true
 	u.add(c, -1)
 	upTo := d.UpToSeq
 	if upTo == 0 {

@@ -25,6 +25,10 @@ type UserRow struct {
 	categories, claims       string
 }
 
+// neverJoined is what is carried, null in the table, for a user who was never a
+// member of a room.
+const neverJoined = -1
+
 // Columns returns the columns of r, whatever it becomes.
 func (r *UserRow) Columns() []Column {
 	return []Column{
@@ -32,7 +36,7 @@ func (r *UserRow) Columns() []Column {
 		{Name: "version", at: &r.version},
 		{Name: "total", at: &r.total},
 		{Name: "mentions", at: &r.mentions},
-		{Name: "carried", at: &r.carried, usual: int64(0), null: true},
+		{Name: "carried", at: &r.carried, usual: int64(neverJoined), null: true},
 		{Name: "categories", at: &r.categories, kind: "jsonb"},
 		{Name: "claims", at: &r.claims, kind: "jsonb", usual: "", null: true},
 	}
@@ -41,11 +45,15 @@ func (r *UserRow) Columns() []Column {
 // Set makes r the row of a user.
 func (r *UserRow) Set(u *badge.User) {
 	*r = UserRow{u.ID, u.Version, u.Total, u.Mentions, u.Carried, u.Categories.String(), u.Claims.String()}
+	if !u.Joined {
+		r.carried = neverJoined
+	}
 }
 
 // restore sets u to the state of its row.
 func (r *UserRow) restore(u *badge.User) (err error) {
-	u.Version, u.Total, u.Mentions, u.Carried = r.version, r.total, r.mentions, r.carried
+	u.Version, u.Total, u.Mentions = r.version, r.total, r.mentions
+	u.Carried, u.Joined = max(0, r.carried), r.carried != neverJoined
 	var totals map[string]int64
 	if err := json.Unmarshal([]byte(r.categories), &totals); err != nil {
 		return fmt.Errorf("categories of user %q: %w", r.id, err)

@@ -197,7 +197,7 @@ func Reload(t T, u *badge.User) *badge.User {
 	t.Helper()
 	again := badge.NewUser(u.ID)
 	again.Version, again.Stored, again.Total, again.Mentions = u.Version, u.Version, u.Total, u.Mentions
-	again.Carried, again.StoredCarried = u.Carried, u.Carried
+	again.Carried, again.StoredCarried, again.Joined = u.Carried, u.Carried, u.Joined
 	again.Categories = slices.Clone(u.Categories)
 	var err error
 	if again.Claims, err = badge.ParseClaims(u.Claims.String()); err != nil {
