@@ -231,10 +231,15 @@ func TestStaleness(t *testing.T) {
 			_ = w.bus.Publish(context.Background(), []pubsub.Update{u})
 		}, 1, 3},
 		{"two updates in a frame", func(w *world) {
+			s := w.openSessions()[0]
+			s.taskMu.Lock()
+			s.busy = true // so that the worker takes both at once
+			s.taskMu.Unlock()
 			for _, age := range []time.Duration{3, 9} {
 				u := appended(w.tables.commit("ann", "c1", int64(age)), age*time.Second)
-				w.openSessions()[0].mailbox.offer(&u) // within one turn of the worker
+				s.mailbox.offer(&u)
 			}
+			s.begin()
 		}, 1, 9},
 		{"an append of the future", func(w *world) {
 			u := appended(w.tables.commit("ann", "c1", 1), -time.Hour)
