@@ -106,7 +106,7 @@ type Data struct {
 	// and every category in a UserReadAll.
 	Category  string `json:"category" minLength:"1" maxLength:"64" doc:"The label of the conversation. By default chat for a message, and every category for user.read_all."`
 	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
-	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message, for whom it does not count."`
+	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
 	Level     Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
 	ByApp     bool   `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
 }

@@ -27,8 +27,8 @@ const (
 type worker struct {
 	taskMu    sync.Mutex
 	scheduled task
-	// busy is set while tasks run or the session waits for the crew, before the session begins and after
-	// it has ended: then schedule starts nothing.
+	// busy is set while tasks run or the session waits for the crew, before the
+	// session begins and after it has ended: then schedule starts nothing.
 	busy bool
 
 	// Only the goroutine uses the rest.

@@ -402,7 +402,8 @@ CREATE TABLE badged.dead_letters (
     -- large.
     payload        bytea,
     reason         text        NOT NULL,
-    -- The users for whom it was not folded; it was for its others. Null for all.
+    -- The users that refused it, if it was folded for its others; null if it was folded
+    -- for none.
     user_ids       text[],
     created_at     timestamptz NOT NULL DEFAULT current_timestamp,
     UNIQUE (partition_id, transaction_id, "offset", index)

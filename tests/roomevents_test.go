@@ -226,7 +226,7 @@ func TestConversationBecomesARoom(t *testing.T) {
 		{"a message to a room without members", event("nowhere", "room.posted", `{"conversation_id":"empty","seq":1}`), 1, 0, 0},
 		{"joining twice", inRoom("again", "room.joined", `"user_ids":["ada","chloe"],"level":"all"`), 1, 0, 0},
 		{"leaving what one is not in", inRoom("left", "room.left", `"user_ids":["dora"]`), 1, 0, 0},
-		{"mentions of others", inRoom("mentions", "room.posted", `"seq":4,"sender_id":"nobody","mentioned_user_ids":["dora"]`), 2, 0, 0},
+		{"mentions of others", inRoom("mentions", "room.posted", `"seq":4,"sender_id":"a stranger","mentioned_user_ids":["dora"]`), 2, 0, 0},
 		{"a delivery to a member and another user", inRoom("wrong", "message.delivered", `"seq":5,"user_ids":["ada","dora"]`), 2, 0, 1},
 		{"a recall for a member", inRoom("wrong too", "message.recalled", `"seq":4,"user_ids":["ada"]`), 2, 0, 1},
 		{"leaving as from a conversation", inRoom("wrong again", "conversation.left", `"user_ids":["ada"]`), 2, 0, 1},

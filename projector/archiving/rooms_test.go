@@ -28,7 +28,7 @@ func TestArchiveRooms(t *testing.T) {
 		for i := range history {
 			history[i].Source = fmt.Sprint("turn ", turn)
 		}
-		// What was posted before the cut is recalled behind it: from those whom it names.
+		// Messages from before the cut are recalled behind it, and leave the sets of the members that they name.
 		seq := int64(turn + 1)
 		if turn == 0 {
 			d.Append(t, foldtest.Event("hall", events.RoomJoined, "hall", nil, users...))

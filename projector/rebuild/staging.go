@@ -201,7 +201,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i]) // without the users for whom it was refused
+		it, dead := in.Item(&records[i]) // without its refused users
 		if dead == nil && s.Keys.First(&it, records[i].Position) {
 			items = append(items, it)
 		}

@@ -240,7 +240,7 @@ func (l roomLoad) measure(ctx context.Context, r *rig, send func(ctx context.Con
 	return measures, nil
 }
 
-// check compares the totals of users, to whom every message counts.
+// check compares the totals of users. Every message counts for each.
 func (l roomLoad) check(users []string, totals func(users []string) (map[string]int64, error)) error {
 	got, err := totals(users)
 	if err != nil {

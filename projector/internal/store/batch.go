@@ -57,7 +57,7 @@ type Batch struct {
 type DeadLetter struct {
 	Record events.Record
 	Reason string
-	// Users are those for whom it cannot, nil if for none.
+	// Users are those that it cannot be folded for; nil if it can for none.
 	Users []string
 }
 

@@ -46,8 +46,8 @@ func (d *DedupReplay) First(it *Item, at events.Position) bool {
 // Fresh is First without remembering the users.
 func (d *DedupReplay) Fresh(it *Item, at events.Position) bool { return it.Without(d.Had(it.Key, at)) }
 
-// Remember makes the users of an event, for which Fresh was true, have had it. Users
-// for whom it is refused are not among them.
+// Remember makes the users of an event, for which Fresh was true, have had it. Refused
+// users are not among them.
 func (d *DedupReplay) Remember(it *Item) {
 	if len(it.Users) > 0 { // else it is a message to a room
 		d.Keys[0][it.Key] += it.Users
