@@ -272,7 +272,7 @@ func checkAll(evs []Event, own bool) (rooms bool, err error) {
 		if errors.As(err, &invalid) {
 			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
 		}
-		rooms = rooms || isRoom(evs[i].Type)
+		rooms = rooms || evs[i].Type.OfRooms()
 	}
 	if len(bad.Events) > 0 {
 		return false, &bad

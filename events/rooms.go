@@ -42,14 +42,14 @@ type route struct {
 	lastSeq int64
 }
 
-// isRoom reports whether events of a type are about a room.
-func isRoom(t Type) bool { return strings.HasPrefix(string(t), "room.") }
+// OfRooms reports whether only rooms have events of the type.
+func (t Type) OfRooms() bool { return strings.HasPrefix(string(t), "room.") }
 
 // routesOf returns the routes of the rooms that evs name.
 func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, error) {
 	all := routes{}
 	for i := range evs {
-		if isRoom(evs[i].Type) && evs[i].Type != RoomLeft {
+		if evs[i].Type.OfRooms() && evs[i].Type != RoomLeft {
 			all[evs[i].Data.ConversationID] = &route{}
 		}
 	}

@@ -21,6 +21,12 @@ import (
 // errEmpty is the error of a file without any traffic.
 var errEmpty = errors.New("there is no traffic in it")
 
+// errArchivedRoom refuses what would give members wrong counts: the files of an
+// archive are loaded one after the other, each with the messages and the members of
+// one partition.
+var errArchivedRoom = errors.New("events of rooms cannot be loaded from an archive: its files have the messages and members of one partition each; " +
+	"restore a backup of the database instead")
+
 // LineError is an error in one line of a traffic file.
 type LineError struct {
 	File string
@@ -124,13 +130,16 @@ func (r *Reader) parseLine(line []byte) error {
 }
 
 func (r *Reader) parseEvent(line []byte) error {
-	event, err := archive.EventOf(line)
+	event, archived, err := archive.EventOf(line)
 	if err != nil {
 		return err
 	}
 	e, err := events.Decode(event)
 	if err != nil {
 		return err
+	}
+	if archived && e.Type.OfRooms() {
+		return errArchivedRoom
 	}
 	if e.Type == events.RoomJoined {
 		e.Data.Seq = 0 // written by badged, which writes it again

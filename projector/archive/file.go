@@ -43,16 +43,16 @@ type line struct {
 var linePrefix = []byte(`{"position":"`)
 
 // EventOf returns the event in a line of an archive file, and any other line
-// unchanged.
-func EventOf(text []byte) ([]byte, error) {
+// unchanged. archived reports which it is.
+func EventOf(text []byte) (event []byte, archived bool, err error) {
 	if !bytes.HasPrefix(text, linePrefix) {
-		return text, nil
+		return text, false, nil
 	}
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return nil, fmt.Errorf("read a line of an archive: %w", err)
+		return nil, true, fmt.Errorf("read a line of an archive: %w", err)
 	}
-	return l.Event, nil
+	return l.Event, true, nil
 }
 
 // appendRecord appends the line of a record. The text of the event stays

@@ -26,7 +26,7 @@ type Missing struct {
 func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
 	for i := 0; !p.rooms && i < len(items); i++ {
-		p.rooms = ofRooms(&items[i])
+		p.rooms = items[i].Event.Type.OfRooms()
 	}
 	if p.rooms {
 		p.state.Rooms, p.asked = map[string]*badge.Room{}, map[string]struct{}{}
@@ -46,11 +46,6 @@ type preparation struct {
 	rooms   bool
 	// readers are the users of ReadAll, asked the rooms of Missing.Rooms.
 	readers, asked map[string]struct{}
-}
-
-// ofRooms reports whether an event is of a type that only rooms have.
-func ofRooms(it *Item) bool {
-	return it.ToRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft
 }
 
 func (p *preparation) add(it *Item) {
