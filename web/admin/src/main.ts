@@ -95,7 +95,7 @@ class Operations implements Page {
   }
 
   refresh(): void {
-    if (this.#closed) return;
+    if (this.#closed || document.hidden) return;
     if (this.#polling) this.#again = true;
     else void this.#poll();
   }
@@ -112,7 +112,7 @@ class Operations implements Page {
   /** A hidden page does not poll. */
   readonly #onVisible = () => {
     clearTimeout(this.#timer);
-    if (!document.hidden) this.refresh();
+    this.refresh();
   };
 
   #chosen(): View {
@@ -180,13 +180,11 @@ class Operations implements Page {
     } finally {
       this.#polling = false;
     }
-    if (this.#closed) return;
-    if (this.#again) {
-      this.#again = false;
-      void this.#poll();
-    } else if (!document.hidden) {
-      this.#timer = setTimeout(() => this.refresh(), POLL_MS);
-    }
+    const again = this.#again;
+    this.#again = false;
+    if (this.#closed || document.hidden) return;
+    if (again) void this.#poll();
+    else this.#timer = setTimeout(() => this.refresh(), POLL_MS);
   }
 
   #isOut(error: unknown): boolean {

@@ -6575,7 +6575,7 @@ var Operations = class {
     this.#remember();
   }
   refresh() {
-    if (this.#closed) return;
+    if (this.#closed || document.hidden) return;
     if (this.#polling) this.#again = true;
     else void this.#poll();
   }
@@ -6589,7 +6589,7 @@ var Operations = class {
   /** A hidden page does not poll. */
   #onVisible = () => {
     clearTimeout(this.#timer);
-    if (!document.hidden) this.refresh();
+    this.refresh();
   };
   #chosen() {
     const { view: name } = placeOf(location.hash);
@@ -6649,13 +6649,11 @@ var Operations = class {
     } finally {
       this.#polling = false;
     }
-    if (this.#closed) return;
-    if (this.#again) {
-      this.#again = false;
-      void this.#poll();
-    } else if (!document.hidden) {
-      this.#timer = setTimeout(() => this.refresh(), POLL_MS);
-    }
+    const again = this.#again;
+    this.#again = false;
+    if (this.#closed || document.hidden) return;
+    if (again) void this.#poll();
+    else this.#timer = setTimeout(() => this.refresh(), POLL_MS);
   }
   #isOut(error) {
     if (!(error instanceof Refused) || error.status !== 401) return false;
