@@ -104,6 +104,10 @@ type Querier interface {
 // the projector are kept.
 const ProjectorGroup = "projector"
 
+// NotifierGroup is the watermill consumer group under which the positions of the
+// notifier are kept.
+const NotifierGroup = "badged_notifier"
+
 // PositionOf returns how far a consumer group has read a partition, or the zero
 // position if it never has.
 func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup string) (Position, error) {

@@ -35,7 +35,8 @@ const ContentType = "application/cloudevents+json"
 // SubscriberConfig configures a [Subscriber].
 type SubscriberConfig struct {
 	// ConsumerGroup names the position that subscribers share. It is required, has
-	// at most 255 characters, and is not [ProjectorGroup].
+	// at most 255 characters, and is neither [ProjectorGroup] nor
+	// [NotifierGroup].
 	ConsumerGroup string
 	// PollInterval is the pause when there is nothing to deliver, and between
 	// attempts to take over from another subscriber of the group; 0 means 100 ms.
@@ -90,8 +91,8 @@ func NewSubscriber(log *Log, cfg SubscriberConfig) (*Subscriber, error) {
 	switch cfg.ConsumerGroup {
 	case "":
 		return nil, errors.New("a subscriber needs a consumer group")
-	case ProjectorGroup:
-		return nil, fmt.Errorf("the consumer group %q is the projector's: choose another", ProjectorGroup)
+	case ProjectorGroup, NotifierGroup:
+		return nil, fmt.Errorf("the consumer group %q is badged's own: choose another", cfg.ConsumerGroup)
 	}
 	for _, d := range []struct {
 		value *time.Duration

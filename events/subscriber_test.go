@@ -332,14 +332,14 @@ func TestSubscribeInitialize(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), `SELECT array_agg(consumer_group::text ORDER BY consumer_group) FROM badged.events_p02_offsets`).Scan(&groups); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"audit", events.ProjectorGroup}, groups); diff != "" {
+	if diff := cmp.Diff([]string{"audit", events.NotifierGroup, events.ProjectorGroup}, groups); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }
 
 func TestSubscriberRefuses(t *testing.T) {
 	log, pool := newLog(t)
-	for group, want := range map[string]string{"": "needs a consumer group", events.ProjectorGroup: "is the projector's"} {
+	for group, want := range map[string]string{"": "needs a consumer group", events.ProjectorGroup: "is badged's own", events.NotifierGroup: "is badged's own"} {
 		if _, err := events.NewSubscriber(log, events.SubscriberConfig{ConsumerGroup: group}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("group %q: error %v", group, err)
 		}

@@ -82,9 +82,9 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"archived_files", "audit", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "expiry_progress", "granted_roles", "healed_users", "jobs", "late_folds", "log_home", "log_identity", "log_ranges", "partitions", "rebuilt_partitions", "room_chunks", "room_marks", "room_partitions", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "users"}
+	tables := []string{"alerts", "archived_files", "audit", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "expiry_progress", "granted_roles", "healed_users", "jobs", "late_folds", "log_home", "log_identity", "log_ranges", "notifier_partitions", "partitions", "rebuilt_partitions", "room_alerts", "room_chunks", "room_marks", "room_partitions", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "users", "webhook_queue", "webhooks"}
 	for p := range partitions {
-		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "rooms_p%02d", "room_chunks_p%02d", "room_marks_p%02d", "users_p%02d_baseline", "conversations_p%02d_baseline", "keys_p%02d_baseline", "rooms_p%02d_baseline", "room_chunks_p%02d_baseline", "room_marks_p%02d_baseline", "dedup_blocks_p%02d", "dedup_pages_p%02d"} {
+		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "rooms_p%02d", "room_chunks_p%02d", "room_marks_p%02d", "users_p%02d_baseline", "conversations_p%02d_baseline", "keys_p%02d_baseline", "rooms_p%02d_baseline", "room_chunks_p%02d_baseline", "room_marks_p%02d_baseline", "dedup_blocks_p%02d", "dedup_pages_p%02d", "devices_p%02d", "alerts_p%02d", "room_rounds_p%02d", "room_alerts_p%02d", "webhook_queue_p%02d"} {
 			tables = append(tables, fmt.Sprintf(name, p))
 		}
 	}

@@ -35,6 +35,8 @@ BEGIN
     END IF;
     IF kind = 'reader' THEN
         EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.jobs FROM %I', role_name);
+        -- They have tokens, secrets and the text of messages.
+        EXECUTE format('REVOKE ALL ON badged.devices, badged.alerts, badged.room_alerts, badged.webhooks FROM %I', role_name);
     END IF;
 
     FOR partition IN
@@ -57,6 +59,11 @@ BEGIN
             EXECUTE format('GRANT INSERT, UPDATE ON badged.%I TO %I', 'rooms_' || partition, role_name);
             EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I TO %I', 'room_chunks_' || partition, 'room_marks_' || partition, role_name);
             EXECUTE format('GRANT INSERT, DELETE ON badged.%I, badged.%I TO %I', 'dedup_blocks_' || partition, 'dedup_pages_' || partition, role_name);
+            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON badged.%I, badged.%I, badged.%I, badged.%I, badged.%I TO %I', 'devices_' || partition, 'alerts_' || partition,
+                'room_rounds_' || partition, 'room_alerts_' || partition, 'webhook_queue_' || partition, role_name);
+        END IF;
+        IF kind = 'reader' THEN
+            EXECUTE format('REVOKE ALL ON badged.%I, badged.%I, badged.%I FROM %I', 'devices_' || partition, 'alerts_' || partition, 'room_alerts_' || partition, role_name);
         END IF;
     END LOOP;
 
@@ -68,6 +75,9 @@ BEGIN
             'INSERT, DELETE ON badged.dead_letters, badged.dedup_filters, badged.rebuilt_partitions, badged.samples',
             'INSERT, UPDATE, DELETE ON badged.healed_users, badged.expiry_progress',
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
+            'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
+            'UPDATE ON badged.notifier_partitions',
+            'USAGE ON SEQUENCE badged.target_generations',
             'INSERT (who, via, action, arguments) ON badged.audit',
             'INSERT (audit_id, result, error) ON badged.audit_ends',
             'EXECUTE ON FUNCTION badged.refuse_batch(text), badged.refuse_missing(bigint, bigint), badged.room_last_seqs(text[]), badged.add_room_partitions(text[], smallint[]),

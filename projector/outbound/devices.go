@@ -1,0 +1,121 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// MaxDevices is the most devices of a user.
+const MaxDevices = 100
+
+// ErrTooManyDevices is returned if a user has MaxDevices already.
+var ErrTooManyDevices = fmt.Errorf("the user has %d devices already: delete those that are not in use", MaxDevices)
+
+// Registration is what an app says of its device.
+type Registration struct {
+	UserID, DeviceID string
+	// App is the name of an entry in the configuration of pushes.
+	App, Platform, Environment string
+	// Shows is ShowsTotal, ShowsMentions or ShowsCategory with a category.
+	Shows string
+	// Token is the token or the subscription, sealed or not. It is a secret.
+	Token []byte
+	// Fingerprint is the SHA-256 of the token before it was sealed.
+	Fingerprint []byte
+}
+
+// Device is a registered device.
+type Device struct {
+	Registration
+	// Generation is another with each registration.
+	Generation   int64
+	RegisteredAt time.Time
+	// Due is when its number may have to be told; nil if it need not be.
+	Due *time.Time
+	// Told is the number that it was last told, by which version of which epoch, and
+	// when; nil if it was told nothing since it was registered.
+	Told, ToldVersion *int64
+	ToldEpoch         *string
+	ToldAt            *time.Time
+	// ConnectedUntil is how long a socket of the device counts as open.
+	ConnectedUntil *time.Time
+	// Attempts are those since the last push that succeeded.
+	Attempts    int
+	LastError   *string
+	LastErrorAt *time.Time
+}
+
+func (d *Device) targets() []any {
+	return []any{
+		&d.UserID, &d.DeviceID, &d.App, &d.Platform, &d.Environment, &d.Shows, &d.Token, &d.Fingerprint,
+		&d.Generation, &d.RegisteredAt, &d.Due, &d.Told, &d.ToldVersion, &d.ToldEpoch, &d.ToldAt, &d.ConnectedUntil,
+		&d.Attempts, &d.LastError, &d.LastErrorAt,
+	}
+}
+
+// PutDevice registers a device, or registers it again. The device is then due,
+// unless it has the same token and settings as before. A token belongs to one device:
+// others that have it are deleted. It fails with [ErrTooManyDevices].
+func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
+	partition := events.PartitionOf(r.UserID, t.partitions)
+	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		// One registration of a user, and of a token, after the other.
+		if _, err := tx.Exec(ctx, statements.Get("serialize registrations"), r.UserID, r.Fingerprint); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, statements.Get("take the token from other devices"), r.Fingerprint, r.UserID, r.DeviceID); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, statements.Of(partition, "register a device"), partition, r.UserID, r.DeviceID,
+			r.App, r.Platform, r.Environment, r.Shows, r.Token, r.Fingerprint, MaxDevices).Scan(&created)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrTooManyDevices
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("register device %q of user %q: %w", r.DeviceID, r.UserID, err)
+	}
+	return created, nil
+}
+
+// Device returns a device, or [ErrNotFound].
+func (t *Targets) Device(ctx context.Context, userID, deviceID string) (Device, error) {
+	var d Device
+	err := t.pool.QueryRow(ctx, statements.Of(events.PartitionOf(userID, t.partitions), "read a device"), userID, deviceID).Scan(d.targets()...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Device{}, fmt.Errorf("read device %q of user %q: %w", deviceID, userID, err)
+	}
+	return d, nil
+}
+
+// Devices returns the devices of a user, in the order of their ids.
+func (t *Targets) Devices(ctx context.Context, userID string) ([]Device, error) {
+	rows, _ := t.pool.Query(ctx, statements.Of(events.PartitionOf(userID, t.partitions), "list devices"), userID)
+	devices, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Device, err error) { return d, row.Scan(d.targets()...) })
+	if err != nil {
+		return nil, fmt.Errorf("list the devices of user %q: %w", userID, err)
+	}
+	return devices, nil
+}
+
+// DeleteDevice deletes a device with what is queued for it, or returns [ErrNotFound].
+func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) error {
+	tag, err := t.pool.Exec(ctx, statements.Of(events.PartitionOf(userID, t.partitions), "delete a device"), userID, deviceID)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("delete device %q of user %q: %w", deviceID, userID, err)
+	}
+	return nil
+}

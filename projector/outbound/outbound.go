@@ -1,0 +1,57 @@
+// Package outbound finds out who must be told of a changed badge beside the sockets:
+// devices that get pushes, and endpoints of webhooks.
+//
+// A [Notifier] reads the log behind the projector and makes targets due, conflated:
+// a user who changes a hundred times while an endpoint is down is one row. Senders
+// take what is due from it and report what became of it. [Targets] are the devices
+// and webhooks themselves. Nothing here knows HTTP or vendors.
+package outbound
+
+import (
+	_ "embed"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/pubsub"
+)
+
+//go:embed outbound.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// ErrNotFound is returned if there is no such device or webhook.
+var ErrNotFound = errors.New("there is no such target")
+
+// Targets are the devices and webhooks of a database. It is safe for concurrent use.
+type Targets struct {
+	pool       *pgxpool.Pool
+	partitions int
+}
+
+// NewTargets returns the targets of a database with so many partitions.
+func NewTargets(pool *pgxpool.Pool, partitions int) *Targets {
+	return &Targets{pool: pool, partitions: partitions}
+}
+
+// What a device may show.
+const (
+	ShowsTotal    = "total"
+	ShowsMentions = "mentions"
+	// ShowsCategory is the prefix of a category.
+	ShowsCategory = "category:"
+)
+
+// Number returns what a device shows of a badge.
+func Number(b *pubsub.Badge, shows string) int64 {
+	if category, ok := strings.CutPrefix(shows, ShowsCategory); ok {
+		return b.Categories[category]
+	}
+	if shows == ShowsMentions {
+		return b.Mentions
+	}
+	return b.Total
+}

@@ -1,0 +1,167 @@
+package outbound_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/outbound"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// phone is the registration of a phone, whose token is that of its name.
+func phone(user, device string) outbound.Registration {
+	return outbound.Registration{
+		UserID: user, DeviceID: device, App: "chat", Platform: "fcm", Shows: outbound.ShowsTotal,
+		Token: []byte("token of " + device), Fingerprint: []byte(device),
+	}
+}
+
+func put(t *testing.T, targets *outbound.Targets, r outbound.Registration) (created bool) {
+	t.Helper()
+	created, err := targets.PutDevice(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func device(t *testing.T, targets *outbound.Targets, user, id string) outbound.Device {
+	t.Helper()
+	d, err := targets.Device(t.Context(), user, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDevices(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	if !put(t, targets, phone("ada", "phone")) {
+		t.Error("a new device is not new")
+	}
+	first := device(t, targets, "ada", "phone")
+	if diff := cmp.Diff(phone("ada", "phone"), first.Registration); diff != "" || first.Due == nil {
+		t.Errorf("registered, due %v: %s", first.Due, diff)
+	}
+
+	// Apps register at each start: that makes nothing due.
+	d.Exec(t, `UPDATE badged.devices SET due = NULL, told = 3, told_epoch = 'e', told_version = 7, told_at = now(), attempts = 2, last_error = 'x'`)
+	if put(t, targets, phone("ada", "phone")) {
+		t.Error("a device that registers again is new")
+	}
+	again := device(t, targets, "ada", "phone")
+	if again.Due != nil || again.Told == nil || *again.Told != 3 || again.Attempts != 0 || again.LastError != nil || again.Generation <= first.Generation {
+		t.Errorf("after the same registration: %+v", again)
+	}
+	other := phone("ada", "phone")
+	other.Shows = outbound.ShowsMentions
+	put(t, targets, other)
+	if now := device(t, targets, "ada", "phone"); now.Due == nil || now.Told != nil || now.ToldVersion != nil {
+		t.Errorf("after a registration with another number: %+v", now)
+	}
+
+	if err := targets.DeleteDevice(t.Context(), "ada", "phone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := targets.DeleteDevice(t.Context(), "ada", "phone"); !errors.Is(err, outbound.ErrNotFound) {
+		t.Errorf("deleting it again: %v", err)
+	}
+	if _, err := targets.Device(t.Context(), "ada", "phone"); !errors.Is(err, outbound.ErrNotFound) {
+		t.Errorf("reading it: %v", err)
+	}
+	put(t, targets, phone("ada", "phone"))
+	if g := device(t, targets, "ada", "phone").Generation; g <= again.Generation {
+		t.Errorf("a device that comes back has generation %d after %d: an old push could delete it", g, again.Generation)
+	}
+}
+
+func TestTokenBelongsToOneUser(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	for _, user := range []string{foldtest.User(0, 0), foldtest.User(1, 0), foldtest.User(0, 0)} {
+		put(t, targets, phone(user, "phone"))
+		if got := d.Lines(t, `SELECT user_id FROM badged.devices`); !cmp.Equal(got, []string{user}) {
+			t.Errorf("after %s logged in, the phone belongs to %v", user, got)
+		}
+	}
+}
+
+func TestUserHasBoundedDevices(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	for i := range outbound.MaxDevices {
+		put(t, targets, phone("ada", fmt.Sprint("phone ", i)))
+	}
+	if _, err := targets.PutDevice(t.Context(), phone("ada", "one more")); !errors.Is(err, outbound.ErrTooManyDevices) {
+		t.Errorf("one more device: %v", err)
+	}
+	put(t, targets, phone("ada", "phone 7"))
+	if all, err := targets.Devices(t.Context(), "ada"); err != nil || len(all) != outbound.MaxDevices {
+		t.Errorf("%d devices, %v", len(all), err)
+	}
+}
+
+func TestWebhooks(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	crm := outbound.WebhookSettings{
+		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
+	}
+	for _, want := range []bool{true, false} {
+		if created, err := targets.PutWebhook(t.Context(), crm); err != nil || created != want {
+			t.Errorf("created %v, %v", created, err)
+		}
+	}
+	got, err := targets.Webhook(t.Context(), "crm")
+	if diff := cmp.Diff(crm, got.WebhookSettings); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	status := 500
+	failed := outbound.Ladder{Step: 3, Due: &got.CreatedAt, FailingSince: &got.CreatedAt, LastStatus: &status}
+	if err := targets.RecordCall(t.Context(), "crm", got.Generation, outbound.Paused, failed); err != nil {
+		t.Fatal(err)
+	}
+	if err := targets.RecordCall(t.Context(), "crm", got.Generation-1, outbound.Disabled, outbound.Ladder{}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := targets.Webhooks(t.Context())
+	if err != nil || len(all) != 1 || all[0].State != outbound.Paused {
+		t.Fatalf("after a call failed: %+v, %v", all, err)
+	}
+	if diff := cmp.Diff(failed, all[0].Ladder); diff != "" {
+		t.Error(diff)
+	}
+
+	p := events.PartitionOf("ada", foldtest.Partitions)
+	for range 2 {
+		if err := targets.Enqueue(t.Context(), p, outbound.DriftFound, "ada", "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if err := targets.Enqueue(t.Context(), p, outbound.DeadletterBuried, "0/1/2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"crm drift.found ada, 2 changes"}
+	if got := d.Lines(t, `SELECT format('%s %s %s, %s changes', webhook, type, subject, changes) FROM badged.webhook_queue`); !cmp.Equal(want, got) {
+		t.Errorf("the queue has %q, want %q", got, want)
+	}
+	if err := targets.DeleteWebhook(t.Context(), "crm"); err != nil {
+		t.Fatal(err)
+	}
+	if err := targets.DeleteWebhook(t.Context(), "crm"); !errors.Is(err, outbound.ErrNotFound) {
+		t.Errorf("deleting it again: %v", err)
+	}
+	if got := d.Lines(t, `SELECT webhook FROM badged.webhook_queue`); len(got) != 0 {
+		t.Errorf("the queue still has %q", got)
+	}
+}
