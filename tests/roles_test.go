@@ -12,6 +12,7 @@ import (
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/archive"
 )
 
 // as returns the URL of a database with another role.
@@ -133,6 +135,7 @@ func TestServerRole(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"archive", "-q", "--to=" + t.TempDir(), "--before=" + time.Now().UTC().Format(time.RFC3339)},
+		{"restore", "-q", "--from=" + emptyArchive(t)},
 		{"migrate", "grant", "reader", "publisher"},
 	} {
 		if _, stderr, code := command(t, append(args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, "permission denied") {
@@ -147,6 +150,20 @@ func TestServerRole(t *testing.T) {
 	} {
 		mayNot(t, conn, statement)
 	}
+}
+
+// emptyArchive returns the directory of an archive without files.
+func emptyArchive(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	a, err := archive.Create(dir, uuid.New(), partitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // The role publisher suffices for every way to publish.

@@ -64,6 +64,8 @@ func TestArchiveUsage(t *testing.T) {
 		"archive --before=yesterday --to=dir" + db:              "--before",
 		"archive --before=2026-01-31T00:00:00Z --to=dir":        "--database-url (BADGED_DATABASE_URL) is required",
 		"archive --before=2026-01-31T00:00:00Z --to=dir x" + db: "unexpected argument x",
+		"restore" + db:       "missing flags: --from=DIR",
+		"restore --from=dir": "--database-url (BADGED_DATABASE_URL) is required",
 	} {
 		if r := badged(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
 			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)

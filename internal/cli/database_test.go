@@ -65,6 +65,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"verify":              {"verify", "--quiet"},
 		"rebuild":             {"rebuild", "--quiet"},
 		"archive":             {"archive", "--before=2026-01-31T00:00:00Z", "--to=" + filepath.Dir(file)},
+		"restore":             {"restore", "--quiet", "--from=" + filepath.Dir(file)},
 		"deadletters list":    {"deadletters", "list"},
 		"deadletters retry":   {"deadletters", "retry", "--all"},
 		"deadletters discard": {"deadletters", "discard", "--all"},

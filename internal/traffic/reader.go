@@ -21,11 +21,9 @@ import (
 // errEmpty is the error of a file without any traffic.
 var errEmpty = errors.New("there is no traffic in it")
 
-// errArchivedRoom refuses what would give members wrong counts: the files of an
-// archive are loaded one after the other, each with the messages and the members of
-// one partition.
-var errArchivedRoom = errors.New("events of rooms cannot be loaded from an archive: its files have the messages and members of one partition each; " +
-	"restore a backup of the database instead")
+// errArchived refuses lines of an archive: they belong in their partition, with their
+// time. Published anew, messages to rooms would go to all partitions.
+var errArchived = errors.New("is of an archive: `badged restore` fills the log of a new database from one")
 
 // LineError is an error in one line of a traffic file.
 type LineError struct {
@@ -57,8 +55,8 @@ type Record struct {
 // none. A line that begins with '#' is a comment. See [mapping] for the events
 // of a message.
 //
-// Events, one per line, as CloudEvents JSON, as the API accepts it or an
-// archive of the log has it. They keep their ids.
+// Events, one per line, as CloudEvents JSON, as the API accepts it. They keep
+// their ids.
 //
 // The first line that is not blank decides: '{' means events. Blank lines are
 // skipped. Memory grows with the number of conversations, not of lines.
@@ -130,16 +128,12 @@ func (r *Reader) parseLine(line []byte) error {
 }
 
 func (r *Reader) parseEvent(line []byte) error {
-	event, archived, err := archive.EventOf(line)
+	if archive.IsLine(line) {
+		return errArchived
+	}
+	e, err := events.Decode(line)
 	if err != nil {
 		return err
-	}
-	e, err := events.Decode(event)
-	if err != nil {
-		return err
-	}
-	if archived && e.Type.OfRooms() {
-		return errArchivedRoom
 	}
 	if e.Type == events.RoomJoined {
 		e.Data.Seq = 0 // written by badged, which writes it again

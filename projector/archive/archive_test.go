@@ -93,16 +93,14 @@ func TestRecordsComeBack(t *testing.T) {
 	if err := b.Check(t.Context(), f); err != nil {
 		t.Error(err)
 	}
-	var got, want []events.Record
-	if err := b.Read(t.Context(), f, func(page []events.Record) error {
+	var got []archive.Record
+	if err := b.Read(t.Context(), f, func(page []archive.Record) error {
 		got = append(got, page...)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range records() {
-		want = append(want, r.Record)
-	}
+	want := records()
 	want[3].Payload = []byte(`{  "a": 1}`)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -199,11 +197,11 @@ func TestReadNoticesWhatIsMissing(t *testing.T) {
 	a, _ := newArchive(t)
 	f := write(t, a, 1, records())
 	f.Events++
-	if err := a.Read(t.Context(), f, func([]events.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "has 10 events up to 1099511627776/10/1, and should have 11") {
+	if err := a.Read(t.Context(), f, func([]archive.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "has 10 events up to 1099511627776/10/1, and should have 11") {
 		t.Errorf("it ended with %v", err)
 	}
 	stop := errors.New("enough")
-	if err := a.Read(t.Context(), f, func([]events.Record) error { return stop }); !errors.Is(err, stop) {
+	if err := a.Read(t.Context(), f, func([]archive.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("it ended with %v", err)
 	}
 }

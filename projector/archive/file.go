@@ -20,10 +20,10 @@ import (
 	"github.com/badged/badged/internal/eventbatch"
 )
 
-// Record is a row of the log.
+// Record is an event of the log.
 type Record struct {
 	events.Record
-	// Metadata is the metadata of the message as JSON, nil if there is none.
+	// Metadata is the metadata of its row as JSON, nil if there is none.
 	Metadata []byte
 }
 
@@ -42,18 +42,9 @@ type line struct {
 // linePrefix tells a line of an archive from a bare event.
 var linePrefix = []byte(`{"position":"`)
 
-// EventOf returns the event in a line of an archive file, and any other line
-// unchanged. archived reports which it is.
-func EventOf(text []byte) (event []byte, archived bool, err error) {
-	if !bytes.HasPrefix(text, linePrefix) {
-		return text, false, nil
-	}
-	var l line
-	if err := json.Unmarshal(text, &l); err != nil {
-		return nil, true, fmt.Errorf("read a line of an archive: %w", err)
-	}
-	return l.Event, true, nil
-}
+// IsLine reports whether text is a line of an archive file, rather than a bare
+// event.
+func IsLine(text []byte) bool { return bytes.HasPrefix(text, linePrefix) }
 
 // appendRecord appends the line of a record. The text of the event stays
 // unchanged except for line ends, which JSON has only between tokens.
@@ -206,17 +197,17 @@ const readPage = 5000
 // Read calls visit with the records of a file, in order and in pages, which
 // visit may keep. It fails with a [*FileError] if the file does not match the
 // manifest.
-func (a *Archive) Read(ctx context.Context, f File, visit func([]events.Record) error) error {
+func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
 	var visited error
 	count, last := int64(0), ""
 	err := decompress(ctx, a.path(f), func(r io.Reader) error {
-		page := make([]events.Record, 0, readPage)
+		page := make([]Record, 0, readPage)
 		flush := func() error {
 			if len(page) > 0 {
 				count += int64(len(page))
 				last = page[len(page)-1].String()
 				visited = visit(page)
-				page = make([]events.Record, 0, readPage)
+				page = make([]Record, 0, readPage)
 			}
 			return visited
 		}
@@ -233,7 +224,7 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]events.Record) 
 			if err != nil {
 				return err
 			}
-			if page = append(page, record.Record); len(page) == readPage {
+			if page = append(page, record); len(page) == readPage {
 				if err := flush(); err != nil {
 					return err
 				}

@@ -1,6 +1,6 @@
 // Package archiving cuts old events off the log: it writes complete ranges to
 // an archive, makes their sum the baseline of the partition, and drops the
-// ranges.
+// ranges. If the database is lost, it restores the log from the archive.
 package archiving
 
 import (

@@ -1,4 +1,4 @@
--- What archiving reads and writes. pNN stands for a partition, and RANGE for
+-- What archiving and restoring read and write. pNN stands for a partition, and RANGE for
 -- the log with the bounds of one of its ranges. PAYLOAD is the payload of a row,
 -- unless that is too large.
 
@@ -38,3 +38,9 @@ INSERT INTO badged.archived_files (partition_id, number, range, events, sha256) 
 
 -- name: load keys
 COPY badged.keys_pNN_baseline_next (key, generation, users) FROM STDIN
+
+-- name: has a partition had events
+SELECT EXISTS (SELECT FROM badged.events_pNN) OR EXISTS (SELECT FROM badged.baselines WHERE partition_id = $1)
+
+-- name: add a partition to rooms
+INSERT INTO badged.room_partitions (conversation_id, partition_id) SELECT unnest($1::text[]), $2

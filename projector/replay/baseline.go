@@ -204,7 +204,13 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 		if err := send(first); err != nil {
 			return err
 		}
-		if err := in.archive.Read(ctx, f, func(records []events.Record) error { return send(page{records: records}) }); err != nil {
+		if err := in.archive.Read(ctx, f, func(archived []archive.Record) error {
+			records := make([]events.Record, len(archived))
+			for i := range archived {
+				records[i] = archived[i].Record
+			}
+			return send(page{records: records})
+		}); err != nil {
 			return err
 		}
 	}

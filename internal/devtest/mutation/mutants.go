@@ -61,6 +61,7 @@ var (
 	roomsVerified = check{"./projector/replay", "Rooms", true}
 	roomsRebuilt  = check{"./projector/rebuild", "^TestRebuildRepairsRooms$", false}
 	roomsArchived = check{"./projector/archiving", "^TestArchiveRooms$", false}
+	roomsRestored = check{"./projector/archiving", "^TestRestore$", false}
 )
 
 // The other checks.
@@ -180,6 +181,8 @@ var mutants = []mutant{
 	{"a rebuild forgets closed chunks", []edit{{"projector/rebuild/bulkload.go", "		for _, c := range of.Closed {", "		for _, c := range of.Closed[:0] {"}}, roomsRebuilt},
 	{"a rebuild does not compare rooms", []edit{{"projector/rebuild/rooms.go", "	for _, id := range different {", "	for _, id := range different[:0] {"}}, roomsRebuilt},
 	{"a baseline forgets the marks of rooms", []edit{{"projector/replay/rooms.go", "			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})\n", ""}}, roomsArchived},
+	{"a restore forgets in which partitions rooms are", []edit{{"projector/archiving/restore.go", "				r.rooms[e.Data.ConversationID] = struct{}{}\n", ""}}, roomsRestored},
+	{"a restore ends a row with its page", []edit{{"projector/archiving/restore.go", "			open = page[end:]\n			return r.add(ctx, page[:end])\n", "			open = page[len(page):]\n			_ = end\n			return r.add(ctx, page)\n"}}, roomsRestored},
 	{"marks outlive a read", []edit{{"projector/internal/store/rooms.go", "	if len(gone.seqs) > 0 {", "	if false {"}}, roomTables},
 	{"a rank counts the messages up to the end of a range", []edit{{stateFile, "least(before[width_bucket(seq, starts)] + (seq - starts[width_bucket(seq, starts)]) + 1,\n              before[width_bucket(seq, starts) + 1])", "before[width_bucket(seq, starts) + 1]"}}, ranked},
 	{"past the bound ranges are dropped uncounted", []edit{{

@@ -198,7 +198,7 @@ func (d *Database) Dump(t testing.TB) string {
 		d.Lines(t, `SELECT (to_jsonb(r) - '{partition_id,delivered_hour}'::text[])::text FROM badged.rooms AS r ORDER BY conversation_id`),
 		d.Lines(t, `SELECT (to_jsonb(c) - 'partition_id')::text FROM badged.room_chunks AS c ORDER BY conversation_id, bound`),
 		d.Lines(t, `SELECT (to_jsonb(m) - 'partition_id')::text FROM badged.room_marks AS m ORDER BY conversation_id, seq, user_id`),
-		d.Lines(t, `SELECT convert_from(payload, 'UTF8') || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
+		d.Lines(t, `SELECT concat(convert_from(payload, 'UTF8'), ' because ', reason) FROM badged.dead_letters ORDER BY 1`),
 	), "\n")
 }
 

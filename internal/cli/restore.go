@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/projector/archiving"
+)
+
+// restoreCmd is `badged restore`.
+type restoreCmd struct {
+	config.Database `embed:""`
+	From            string `help:"Directory of the archive." required:"" placeholder:"DIR" env:"-"`
+	JSON            bool   `name:"json" help:"Print the summary as JSON." env:"-"`
+	Quiet           bool   `short:"q" help:"Show no progress." env:"-"`
+}
+
+// Run restores the log and prints what it has appended.
+func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var watched io.Writer
+	if !c.Quiet {
+		watched = streams.Err
+	}
+	meter := progress.New(watched, "restore", nil)
+	defer meter.Close()
+	partitions := admin.BeginPartitions(meter, "restore", log.Partitions(), true)
+	return admin.Audited(ctx, pool, admin.OSUser(), "restore", map[string]string{"from": c.From}, func(ctx context.Context) (any, error) {
+		done, err := archiving.Restore(ctx, archiving.RestoreConfig{
+			Pool: pool, Log: log, Dir: c.From, Progress: partitions, Filled: func(int) { partitions.Finish(1) },
+		})
+		meter.Close()
+		if err != nil {
+			return done, err
+		}
+		return done, c.print(streams.Out, done)
+	})
+}
+
+// print prints the summary.
+func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
+	if c.JSON {
+		return json.NewEncoder(w).Encode(done)
+	}
+	_, err := fmt.Fprintf(w, "%s of %s restored from %s; projectors fold them next, and badged lag shows how far they are\n",
+		counted(done.Events, "event"), counted(int64(done.Partitions), "partition"), counted(int64(done.Files), "file"))
+	return err
+}

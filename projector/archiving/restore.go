@@ -1,0 +1,227 @@
+package archiving
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
+)
+
+// RestoreConfig configures a restore. Pool, Log and Dir are required.
+type RestoreConfig struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// Dir is the archive.
+	Dir string
+
+	// Progress, if not nil, receives the progress, and Filled is called with each
+	// partition whose rows have been sent. Nothing is stored until Restore returns.
+	Progress replay.Progress
+	Filled   func(partition int)
+}
+
+// Restored is what Restore has appended.
+type Restored struct {
+	Partitions int   `json:"partitions"`
+	Files      int   `json:"files"`
+	Events     int64 `json:"events"`
+}
+
+// Restore appends all events of an archive to an empty log: the rows of each
+// partition to the same partition, in the same order, with everything the archive
+// has of them. So folding gives the numbers that the archived log gave. The
+// directory of rooms gets the partitions that the archived joins had added to it.
+//
+// It is one transaction, so that no message to a room finds only a part of the
+// room's members, and an interrupted restore leaves nothing. Publishers wait until
+// it ends. It fails if the log has ever had an event, if the database has another
+// number of partitions, or if a file of the archive is missing or damaged.
+func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
+	a, err := openComplete(ctx, cfg.Dir, cfg.Log.Partitions())
+	if err != nil {
+		return Restored{}, err
+	}
+	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log, Progress: cfg.Progress}, "badged restore")
+	if err != nil {
+		return Restored{}, err
+	}
+	defer job.Close(ctx)
+	if cfg.Filled == nil {
+		cfg.Filled = func(int) {}
+	}
+	done := Restored{Partitions: a.Partitions()}
+	err = pgx.BeginFunc(ctx, job.Conn, func(tx pgx.Tx) error {
+		if err := claimLog(ctx, tx, a.Partitions()); err != nil {
+			return err
+		}
+		for p := range a.Partitions() {
+			r := restoring{tx: tx, partition: p, rooms: map[string]struct{}{}, progress: job.Config.Progress}
+			if err := r.fill(ctx, a); err != nil {
+				return fmt.Errorf("restore partition %d: %w", p, err)
+			}
+			done.Files += len(a.Files(p))
+			done.Events += r.events
+			cfg.Filled(p)
+		}
+		return nil
+	})
+	if err != nil {
+		return Restored{}, err
+	}
+	return done, nil
+}
+
+// openComplete opens the archive of a log with so many partitions, and checks all
+// its files.
+func openComplete(ctx context.Context, dir string, partitions int) (*archive.Archive, error) {
+	a, err := archive.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if a.Partitions() != partitions {
+		return nil, fmt.Errorf("the archive has %d partitions and the database %d: create another database with `badged migrate up --partitions %[1]d`",
+			a.Partitions(), partitions)
+	}
+	for p := range partitions {
+		for _, f := range a.Files(p) {
+			if err := a.Check(ctx, f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return a, nil
+}
+
+// claimLog keeps all others from appending until tx ends. It fails unless the log is
+// empty and was never cut.
+func claimLog(ctx context.Context, tx pgx.Tx, partitions int) error {
+	logs := make([]string, partitions)
+	for p := range logs {
+		logs[p] = "badged." + events.Topic(p)
+	}
+	// In the order in which appends lock them. The directory is not to be read either:
+	// a message to a room that has no partitions yet would be dropped.
+	for _, lock := range []string{
+		`LOCK TABLE badged.room_partitions IN ACCESS EXCLUSIVE MODE`,
+		`LOCK TABLE ` + strings.Join(logs, ", ") + ` IN SHARE ROW EXCLUSIVE MODE`,
+	} {
+		if _, err := tx.Exec(ctx, lock); err != nil {
+			return fmt.Errorf("lock the log: %w", err)
+		}
+	}
+	for p := range partitions {
+		var used bool
+		if err := tx.QueryRow(ctx, statements.Of(p, "has a partition had events"), p).Scan(&used); err != nil {
+			return fmt.Errorf("look for events in partition %d: %w", p, err)
+		}
+		if used {
+			return fmt.Errorf("partition %d of the database has events already, of an earlier restore or of publishers: restore into a new database, before anything publishes to it", p)
+		}
+	}
+	return nil
+}
+
+// restoring fills the log of a partition.
+type restoring struct {
+	tx        pgx.Tx
+	partition int
+	progress  replay.Progress
+	events    int64
+	// rooms are those that have members in the partition.
+	rooms map[string]struct{}
+}
+
+// fill appends the rows in the files of the partition.
+func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
+	files := a.Files(r.partition)
+	for _, f := range files {
+		r.progress.Planned(r.partition, f.Events)
+	}
+	for _, f := range files {
+		var open []archive.Record // of a row that may go on in the next page
+		if err := a.Read(ctx, f, func(page []archive.Record) error {
+			page = append(open, page...)
+			last := page[len(page)-1].Position
+			end := slices.IndexFunc(page, func(record archive.Record) bool { return record.Position == last })
+			open = page[end:]
+			return r.add(ctx, page[:end])
+		}); err != nil {
+			return err
+		}
+		if err := r.add(ctx, open); err != nil {
+			return err
+		}
+	}
+	return r.addRooms(ctx)
+}
+
+// restoredColumns are the columns of a row of the log that rowOf returns.
+var restoredColumns = []string{"uuid", "created_at", "own", "events", "payload", "metadata"}
+
+// add appends the rows that whole rows of records were.
+func (r *restoring) add(ctx context.Context, records []archive.Record) error {
+	var rows [][]any
+	for begin, end := 0, 0; begin < len(records); begin = end {
+		for end = begin; end < len(records) && records[end].Position == records[begin].Position; end++ {
+			// An event that cannot be decoded becomes a dead letter.
+			if e, err := events.Decode(records[end].Payload); err == nil && e.Type == events.RoomJoined {
+				r.rooms[e.Data.ConversationID] = struct{}{}
+			}
+		}
+		rows = append(rows, rowOf(records[begin:end]))
+	}
+	if _, err := r.tx.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(r.partition)}, restoredColumns, pgx.CopyFromRows(rows)); err != nil {
+		return fmt.Errorf("append %d rows: %w", len(rows), err)
+	}
+	r.events += int64(len(records))
+	r.progress.Done(len(records), len(records))
+	return nil
+}
+
+// rowOf returns the row that records were.
+func rowOf(records []archive.Record) []any {
+	first := &records[0]
+	payload := first.Payload
+	if len(records) > 1 || !standsAlone(payload) {
+		texts := make([]string, len(records))
+		for i := range records {
+			texts[i] = string(records[i].Payload)
+		}
+		payload = eventbatch.Pack(texts)
+	}
+	var metadata any
+	if first.Metadata != nil {
+		metadata = string(first.Metadata)
+	}
+	return []any{[16]byte(first.UUID), first.AppendedAt, first.Own, len(records), payload, metadata}
+}
+
+// standsAlone reports whether a row with nothing but the payload of a record is read
+// as that record, or as a damaged row. Other payloads are invalid events which,
+// alone in a row, would be read as other events.
+func standsAlone(payload []byte) bool {
+	all, err := eventbatch.Unpack(payload)
+	return err != nil || len(all) == 1 && bytes.Equal(all[0], payload)
+}
+
+// addRooms adds the partition to the rooms that have members there.
+func (r *restoring) addRooms(ctx context.Context) error {
+	const atOnce = 10_000
+	for rooms := range slices.Chunk(slices.Sorted(maps.Keys(r.rooms)), atOnce) {
+		if _, err := r.tx.Exec(ctx, statements.Get("add a partition to rooms"), rooms, r.partition); err != nil {
+			return fmt.Errorf("add the partition to %d rooms: %w", len(rooms), err)
+		}
+	}
+	return nil
+}
