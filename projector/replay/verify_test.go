@@ -226,6 +226,7 @@ func TestVerifyLeavesDeadLettersOut(t *testing.T) {
 		d.InsertPayload(t, bad)
 	}
 	d.Fold(t)
+	d.StopFolding() // else its poll may fold the next event
 	d.Append(t, foldtest.Deliver("c", 1000, ann))
 	at := d.Lines(t, `SELECT transaction_id || '/' || "offset" FROM badged.events_p00 ORDER BY transaction_id DESC, "offset" DESC LIMIT 1`)[0]
 	d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason)
