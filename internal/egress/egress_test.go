@@ -205,7 +205,7 @@ func resolver(t *testing.T, answer *atomic.Value) *net.Resolver {
 				t.Errorf("pack an answer: %v", err)
 				return
 			}
-			binary.BigEndian.PutUint16(packed, uint16(len(packed)-2)) //nolint:gosec // a short message
+			binary.BigEndian.PutUint16(packed, uint16(len(packed)-2))
 			_, _ = theirs.Write(packed)
 		}()
 		return ours, nil

@@ -1,0 +1,112 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Answer is how an endpoint answered a call.
+type Answer struct {
+	// Status is 0 if there was no answer.
+	Status   int
+	Duration time.Duration
+	// Err is nil if the call succeeded. Its text is safe to show: it has neither
+	// the URL nor a secret.
+	Err error
+	// retryAfter is how long the endpoint asks to wait.
+	retryAfter time.Duration
+}
+
+// succeeded reports whether a status says that a call was accepted.
+func succeeded(status int) bool { return status >= 200 && status < 300 }
+
+// post makes a call.
+func (s *Sender) post(ctx context.Context, w Webhook, id, contentType string, body []byte) Answer {
+	now := time.Now()
+	answer := Answer{}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		answer.Err = errors.New("the URL cannot be called")
+		return answer
+	}
+	h := r.Header
+	h.Set("Content-Type", contentType)
+	h.Set("webhook-id", id)
+	h.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	h.Set("webhook-signature", signatures(w.Secrets, id, now, body))
+	s.introduce(h)
+	res, err := s.cfg.Client.Do(r)
+	answer.Duration = time.Since(now)
+	if err != nil {
+		answer.Err = withoutURL(err)
+		return answer
+	}
+	discard(res)
+	answer.Duration, answer.Status = time.Since(now), res.StatusCode
+	if !succeeded(res.StatusCode) {
+		answer.Err = statusError(res.StatusCode)
+		answer.retryAfter = retryAfter(res.Header, now)
+	}
+	return answer
+}
+
+// introduce sets the headers that say who calls.
+func (s *Sender) introduce(h http.Header) {
+	h.Set("User-Agent", "badged")
+	h.Set("WebHook-Request-Origin", s.cfg.Origin)
+}
+
+// discard reads the rest of an answer, so that its connection can be used
+// again. The client bounds how much that is.
+func discard(res *http.Response) {
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+}
+
+// statusError is the error of a status.
+func statusError(status int) error {
+	switch {
+	case status >= 300 && status < 400:
+		return fmt.Errorf("the endpoint answered %d %s; redirects are not followed", status, http.StatusText(status))
+	case status == http.StatusGone:
+		return errors.New("the endpoint answered 410 Gone: it wants no more calls")
+	}
+	return fmt.Errorf("the endpoint answered %d %s", status, http.StatusText(status))
+}
+
+// withoutURL returns an error of a call without its URL, whose query may hold a
+// token.
+func withoutURL(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		if failed.Timeout() {
+			return errors.New("no answer in time")
+		}
+		return failed.Err
+	}
+	return err
+}
+
+// Test sends an event of the type webhook.test to an endpoint. It changes
+// nothing in the queue.
+func (s *Sender) Test(ctx context.Context, w Webhook) Answer {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Answer{Err: fmt.Errorf("make an id: %w", err)}
+	}
+	test := eventOf(s.cfg.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: time.Now()}, []byte(`{}`))
+	test.ID = "msg_" + id.String()
+	body, contentType, callID, err := encode([]event{test}, w.Batch > 1)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	return s.post(ctx, w, callID, contentType, body)
+}

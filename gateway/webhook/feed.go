@@ -1,0 +1,413 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
+)
+
+// tripAfter is after how many failed calls in a row a webhook waits. Until then
+// only the events of these calls do, so that an event which the endpoint cannot
+// take holds up no other.
+const tripAfter = 5
+
+// recovery is how long the circuit breaker stays open: less than the first step
+// of the ladder, which decides when an endpoint is tried again.
+const recovery = time.Second
+
+// recordInterval is how often calls are recorded that do not move a webhook on
+// its ladder.
+const recordInterval = 5 * time.Second
+
+// recordTimeout is far more than recording takes in a healthy database.
+const recordTimeout = 5 * time.Second
+
+// feed makes the calls that are due to a webhook.
+type feed struct {
+	*Sender
+	out chan<- *message.Message
+	// breaker refuses calls after tripAfter failures in a row, and then lets one
+	// pass at a time until one succeeds.
+	breaker *gobreaker.CircuitBreaker[struct{}]
+	limit   *rate.Limiter
+	// slots bounds the calls in progress.
+	slots chan struct{}
+	// changed is signalled when a call ended or the webhook changed.
+	changed chan struct{}
+
+	mu      sync.Mutex
+	webhook Webhook
+	// calling is the number of calls that were begun and not reported.
+	calling int
+	// recordedAt is when the webhook was last recorded; recordings are under way.
+	recordedAt time.Time
+	recordings int
+	// recording admits one recording at a time, so that the newest is the last.
+	recording sync.Mutex
+}
+
+// call is a call of a webhook. Its message carries it in its context.
+type call struct {
+	*feed
+	// webhook is as it was when the call began.
+	webhook Webhook
+	changes []Change
+	id      string
+	kind    string // Content-Type
+	body    []byte
+	answer  Answer
+	// err is the error of the handler, which may have panicked before it had an
+	// answer.
+	err error
+}
+
+// callKey is the key of a call in a context.
+type callKey struct{}
+
+// callOf returns the call of a message.
+func callOf(msg *message.Message) *call {
+	c, _ := msg.Context().Value(callKey{}).(*call)
+	return c
+}
+
+func newFeed(s *Sender, w Webhook, out chan<- *message.Message) *feed {
+	f := &feed{
+		Sender: s, out: out, changed: make(chan struct{}, 1), slots: make(chan struct{}, s.cfg.Calls),
+		limit: rate.NewLimiter(rate.Inf, 1),
+		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+			Timeout:     recovery,
+			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
+		}),
+	}
+	f.update(w, time.Now())
+	return f
+}
+
+// update sets the webhook as it was read from the store, at or after a time.
+func (f *feed) update(w Webhook, readAt time.Time) {
+	f.mu.Lock()
+	// What this process recorded since is newer.
+	if w.Generation == f.webhook.Generation && (f.recordings > 0 || f.recordedAt.After(readAt)) {
+		w.Ladder, w.State = f.webhook.Ladder, f.webhook.State
+	}
+	f.webhook = w
+	f.mu.Unlock()
+	limit := rate.Inf
+	if w.Rate > 0 {
+		limit = rate.Every(time.Minute / time.Duration(w.Rate))
+	}
+	f.limit.SetLimit(limit)
+	f.signal()
+}
+
+func (f *feed) signal() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run makes calls until ctx is done, and then waits for those in progress, whose
+// context is calling.
+func (f *feed) run(ctx, calling context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for ctx.Err() == nil {
+		w, limit, wait := f.turn()
+		if limit == 0 || wait > 0 {
+			f.rest(ctx, wait)
+			continue
+		}
+		changes, err := f.cfg.Queue.Next(ctx, w.Name, limit)
+		if err != nil {
+			return // ctx is done
+		}
+		// The webhook may have failed since Next began to wait.
+		if w, limit, wait = f.turn(); wait > 0 {
+			limit = 0
+		}
+		for _, c := range changes[min(limit, len(changes)):] {
+			f.cfg.Queue.Hold(c, max(wait, recovery))
+		}
+		for _, c := range f.calls(ctx, w, changes[:min(limit, len(changes))]) {
+			f.began(1)
+			running.Go(func() {
+				defer f.began(-1)
+				f.perform(ctx, calling, c)
+			})
+		}
+	}
+}
+
+func (f *feed) began(n int) {
+	f.mu.Lock()
+	f.calling += n
+	f.mu.Unlock()
+	if n < 0 {
+		f.signal()
+	}
+}
+
+// turn returns the webhook, how many changes may be taken, and how long to wait
+// before.
+func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.webhook.State != Active: // until the next refresh ends this feed
+	case f.webhook.Step > 0 || f.breaker.State() != gobreaker.StateClosed:
+		limit = max(1-f.calling, 0) // one call tells whether the endpoint is back
+	default:
+		limit = max(f.cfg.Calls-f.calling, 0) * f.webhook.Batch
+	}
+	return f.webhook, limit, time.Until(f.webhook.Due)
+}
+
+// rest waits until something changes, or for a time unless it is 0.
+func (f *feed) rest(ctx context.Context, wait time.Duration) {
+	var timeout <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-f.changed:
+	case <-timeout:
+	}
+}
+
+// calls makes calls of changes, and reports those that are no news. An event
+// that failed before is called alone: it may be what the endpoint cannot take.
+func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
+	var all []*call
+	var together []Change
+	var events []event
+	add := func(changes []Change, events []event) {
+		c := &call{feed: f, webhook: w, changes: changes}
+		if c.body, c.kind, c.id, c.err = encode(events, w.Batch > 1); c.err != nil {
+			f.cannotTell(ctx, w, c.err, changes...)
+			return
+		}
+		all = append(all, c)
+	}
+	for _, c := range changes {
+		data, isNews, err := news(w, &c)
+		switch {
+		case err != nil:
+			f.cannotTell(ctx, w, err, c)
+		case !isNews:
+			f.cfg.Queue.Told(c)
+		case c.Attempts > 0:
+			add([]Change{c}, []event{eventOf(f.cfg.Origin, w.Name, c, data)})
+		default:
+			together, events = append(together, c), append(events, eventOf(f.cfg.Origin, w.Name, c, data))
+			if len(together) == w.Batch {
+				add(together, events)
+				together, events = nil, nil
+			}
+		}
+	}
+	if len(together) > 0 {
+		add(together, events)
+	}
+	return all
+}
+
+// cannotTell puts off changes of which no event can be made.
+func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
+	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
+	for _, c := range changes {
+		wait, _ := waitAfter(c.Attempts + 1)
+		f.cfg.Queue.Retry(c, wait)
+	}
+}
+
+// perform hands a call to the router, waits for its end and reports it.
+func (f *feed) perform(ctx, calling context.Context, c *call) {
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-ctx.Done():
+		f.hold(c, 0)
+		return
+	}
+	if f.limit.Wait(ctx) != nil {
+		f.hold(c, 0)
+		return
+	}
+	msg := message.NewMessageWithContext(context.WithValue(calling, callKey{}, c), c.id, c.body)
+	f.out <- msg
+	select {
+	case <-msg.Acked():
+		f.succeeded(calling, c)
+	case <-msg.Nacked():
+		switch {
+		case calling.Err() != nil: // this process ends: the next one repeats the call
+			f.hold(c, 0)
+		case errors.Is(c.err, gobreaker.ErrOpenState), errors.Is(c.err, gobreaker.ErrTooManyRequests):
+			f.hold(c, recovery)
+		default:
+			f.failed(calling, c)
+		}
+	}
+}
+
+// hold gives back changes that were not told.
+func (f *feed) hold(c *call, after time.Duration) {
+	for _, change := range c.changes {
+		f.cfg.Queue.Hold(change, after)
+	}
+}
+
+// succeeded reports a call that the endpoint accepted.
+func (f *feed) succeeded(ctx context.Context, c *call) {
+	for _, change := range c.changes {
+		f.cfg.Queue.Told(change)
+	}
+	f.cfg.Metrics.events.WithLabelValues(c.webhook.Name).Add(float64(len(c.changes)))
+	now := time.Now()
+	f.mu.Lock()
+	if c.webhook.Generation != f.webhook.Generation {
+		f.mu.Unlock()
+		return
+	}
+	before := f.webhook.Ladder
+	f.webhook.Ladder = Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
+	f.mu.Unlock()
+	if before.Step > 0 {
+		f.log.InfoContext(ctx, "a webhook works again", "webhook", c.webhook.Name, "failing_since", before.FailingSince)
+	}
+	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
+}
+
+// failed reports a call that failed, and moves the webhook on its ladder.
+func (f *feed) failed(ctx context.Context, c *call) {
+	attempts := 1
+	for _, change := range c.changes {
+		attempts = max(attempts, change.Attempts+1)
+	}
+	now := time.Now()
+	asked := c.answer.retryAfter
+	open := f.breaker.State() != gobreaker.StateClosed
+
+	f.mu.Lock()
+	w := &f.webhook
+	same := c.webhook.Generation == w.Generation
+	first, moved := false, false
+	if same {
+		first = w.FailingSince.IsZero()
+		if first {
+			w.FailingSince = now
+		}
+		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
+		// Calls that were in progress together move the webhook once.
+		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
+		switch {
+		case c.answer.Status == http.StatusGone:
+			w.State, moved = Disabled, true
+		case moved:
+			w.Step = max(w.Step+1, attempts)
+			wait, more := waitAfter(w.Step)
+			if w.Due = now.Add(max(wait, asked)); !more {
+				w.State = Paused
+			}
+		case asked > 0:
+			moved = true
+			w.Due = now.Add(max(asked, w.Due.Sub(now)))
+		}
+	}
+	is := *w
+	f.mu.Unlock()
+
+	wait, _ := waitAfter(attempts)
+	wait = max(wait, asked, is.Due.Sub(now))
+	for _, change := range c.changes {
+		f.cfg.Queue.Retry(change, wait)
+	}
+	switch {
+	case !same:
+		return
+	case moved && is.State != Active:
+		f.log.ErrorContext(ctx, "a webhook is no longer called; to resume it, set its state to active", "webhook", is.Name, "state", is.State,
+			"failing_since", is.FailingSince, "status", is.LastStatus, "error", is.LastError)
+	case first:
+		f.log.WarnContext(ctx, "a webhook fails, will try again", "webhook", is.Name, "in", wait, "status", is.LastStatus, "error", is.LastError)
+	}
+	f.record(ctx, moved)
+}
+
+// record stores the webhook, if it moved on its ladder or was not recorded for a
+// while.
+func (f *feed) record(ctx context.Context, moved bool) {
+	f.mu.Lock()
+	if !moved && time.Since(f.recordedAt) < recordInterval {
+		f.mu.Unlock()
+		return
+	}
+	f.recordings++
+	f.recordedAt = time.Now()
+	f.mu.Unlock()
+
+	f.recording.Lock()
+	defer f.recording.Unlock()
+	f.mu.Lock()
+	w := f.webhook
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	err := f.cfg.Store.Record(ctx, w)
+	f.mu.Lock()
+	f.recordings--
+	f.recordedAt = time.Now()
+	f.mu.Unlock()
+	if err != nil {
+		f.storeFailed(ctx, "cannot record the state of a webhook", err)
+	}
+	f.cfg.Metrics.show(w)
+}
+
+// handle makes the call of a message.
+func (s *Sender) handle(msg *message.Message) error {
+	c := callOf(msg)
+	c.answer = s.post(msg.Context(), c.webhook, c.id, c.kind, c.body)
+	return c.answer.Err
+}
+
+// breaking is a middleware that refuses calls while the circuit breaker of the
+// webhook is open.
+func breaking(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) (produced []*message.Message, err error) {
+		_, err = callOf(msg).breaker.Execute(func() (struct{}, error) {
+			produced, err = h(msg)
+			return struct{}{}, err
+		})
+		return produced, err
+	}
+}
+
+// observe is a middleware that measures calls and keeps their errors.
+func (s *Sender) observe(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		c := callOf(msg)
+		produced, err := h(msg)
+		if panicked, ok := errors.AsType[middleware.RecoveredPanicError](err); ok {
+			s.log.ErrorContext(msg.Context(), "the call of a webhook panicked", "webhook", c.webhook.Name, "error", panicked)
+			err = errors.New("badged failed to make the call; its log says why")
+			c.answer.Err = err
+		}
+		c.err = err
+		if !errors.Is(err, gobreaker.ErrOpenState) && !errors.Is(err, gobreaker.ErrTooManyRequests) {
+			s.cfg.Metrics.called(c.webhook.Name, c.answer)
+		}
+		return produced, err
+	}
+}

@@ -1,0 +1,56 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// RefusedError is returned if an endpoint answered that it wants no calls.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return "the endpoint refuses webhooks: " + e.Reason }
+
+// Handshake asks an endpoint for permission to call it, by the CloudEvents
+// specification of webhooks, and returns how many calls a minute it permits; 0
+// is no limit. Operators register webhooks, not strangers, so an endpoint that
+// does not know the handshake may be called: only one that answers no, or does
+// not answer, is refused.
+func (s *Sender) Handshake(ctx context.Context, endpoint string) (rate int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodOptions, endpoint, nil)
+	if err != nil {
+		return 0, errors.New("the URL cannot be called")
+	}
+	s.introduce(r.Header)
+	res, err := s.cfg.Client.Do(r)
+	if err != nil {
+		return 0, fmt.Errorf("the endpoint cannot be reached: %w", withoutURL(err))
+	}
+	discard(res)
+	switch allowed := res.Header.Get("WebHook-Allowed-Origin"); {
+	case allowed != "" && allowed != "*" && allowed != s.cfg.Origin:
+		return 0, &RefusedError{"it allows another origin than " + s.cfg.Origin}
+	case allowed == "" && saysNo(res.StatusCode):
+		return 0, &RefusedError{fmt.Sprintf("it answered OPTIONS with %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
+	case allowed == "":
+		return 0, nil
+	}
+	switch text := res.Header.Get("WebHook-Allowed-Rate"); text {
+	case "", "*":
+		return 0, nil
+	default:
+		if rate, err = strconv.Atoi(text); err != nil || rate < 1 {
+			return 0, &RefusedError{"its WebHook-Allowed-Rate is neither * nor a number of calls a minute"}
+		}
+		return rate, nil
+	}
+}
+
+// saysNo reports whether an endpoint that does not mention the handshake
+// rejects it. Other statuses, such as 404 or 405, only say that it does not
+// know the method.
+func saysNo(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusGone
+}

@@ -1,0 +1,39 @@
+package webhook
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// ladder is how long to wait after each failed call in a row.
+var ladder = [...]time.Duration{
+	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// maxRetryAfter bounds what a receiver can ask for.
+const maxRetryAfter = 24 * time.Hour
+
+// waitAfter returns the wait after so many failures in a row, at least 1, and
+// whether the ladder goes on. Past its end the last wait repeats. The wait
+// varies by a tenth, so that webhooks that failed together do not come back
+// together.
+func waitAfter(failures int) (wait time.Duration, more bool) {
+	more = failures <= len(ladder)
+	wait = ladder[min(failures, len(ladder))-1]
+	return wait - wait/10 + rand.N(wait/5+1), more //nolint:gosec // spreads load, guards nothing
+}
+
+// retryAfter returns how long an answer asks to wait; 0 if it does not.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	var d time.Duration
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		d = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		d = at.Sub(now)
+	}
+	return min(max(d, 0), maxRetryAfter)
+}

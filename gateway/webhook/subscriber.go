@@ -1,0 +1,109 @@
+package webhook
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// subscriber hands the calls that are due to watermill's router as messages. It
+// has a feed for each active webhook, so that a slow endpoint holds up no other.
+type subscriber struct{ *Sender }
+
+// Subscribe implements message.Subscriber. The channel is closed once ctx is
+// done and the calls in progress have ended.
+func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		s.feedAll(ctx, out)
+	}()
+	return out, nil
+}
+
+// Close implements message.Subscriber. The context of Subscribe ends the feeds.
+func (s *subscriber) Close() error { return nil }
+
+// runningFeed is a feed and how to stop it.
+type runningFeed struct {
+	*feed
+	stop context.CancelFunc
+}
+
+// feedAll runs a feed for each active webhook until ctx is done.
+func (s *subscriber) feedAll(ctx context.Context, out chan<- *message.Message) {
+	// Calls in progress may go on for a while after ctx is done.
+	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var running sync.WaitGroup
+	defer func() { // ctx is done
+		late := time.AfterFunc(s.cfg.StopTimeout, cancel)
+		defer late.Stop()
+		running.Wait()
+	}()
+	feeds := map[string]runningFeed{}
+	known := map[string]bool{}
+	for {
+		readAt := time.Now()
+		webhooks, err := s.cfg.Store.Webhooks(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.storeFailed(ctx, "cannot read the webhooks, will try again", err)
+		default:
+			before := known
+			known = map[string]bool{}
+			for _, w := range webhooks {
+				known[w.Name] = true
+				s.cfg.Metrics.show(w)
+				f, isRunning := feeds[w.Name]
+				switch {
+				case isRunning && w.State == Active:
+					f.update(w, readAt)
+				case isRunning:
+					f.stop()
+					delete(feeds, w.Name)
+				case w.State == Active:
+					feedCtx, stop := context.WithCancel(ctx)
+					f := newFeed(s.Sender, w, out)
+					feeds[w.Name] = runningFeed{f, stop}
+					running.Go(func() { f.run(feedCtx, calling) })
+				}
+			}
+			for name := range before {
+				if known[name] {
+					continue
+				}
+				if f, isRunning := feeds[name]; isRunning {
+					f.stop()
+					delete(feeds, name)
+				}
+				s.cfg.Metrics.forget(name)
+			}
+		}
+		if !pause(ctx, s.cfg.RefreshInterval) {
+			return
+		}
+	}
+}
+
+// storeFailed logs and counts a failure of the store.
+func (s *Sender) storeFailed(ctx context.Context, text string, err error) {
+	s.cfg.Metrics.failed.Inc()
+	s.log.WarnContext(ctx, text, "error", err)
+}
+
+// pause waits, and returns false if ctx is done.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

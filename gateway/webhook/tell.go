@@ -1,0 +1,68 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// knowledge is what an endpoint knows of a user: the numbers that it was told.
+// It decides whether a change is news.
+type knowledge struct {
+	Total      *int64           `json:"total,omitempty"`
+	Mentions   *int64           `json:"mentions,omitempty"`
+	Categories map[string]int64 `json:"categories"`
+}
+
+// knowledgeOf returns what an endpoint knows once it was told a badge. With a
+// filter only the numbers of these categories are news.
+func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
+	if filter == nil {
+		return knowledge{&b.Total, &b.Mentions, b.Categories}
+	}
+	k := knowledge{Categories: map[string]int64{}}
+	for _, category := range filter {
+		if n := b.Categories[category]; n != 0 {
+			k.Categories[category] = n
+		}
+	}
+	return k
+}
+
+func (k knowledge) equal(other knowledge) bool {
+	return same(k.Total, other.Total) && same(k.Mentions, other.Mentions) && maps.Equal(k.Categories, other.Categories)
+}
+
+func same(a, b *int64) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
+}
+
+// news decides whether a webhook has to be told a change, and returns the data
+// of the event. It sets c.Tell.
+func news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
+	switch {
+	case c.Type == BadgeChanged && c.Badge != nil:
+		knows := knowledgeOf(c.Badge, w.Categories)
+		var known knowledge
+		if c.Told != nil {
+			if err := json.Unmarshal(c.Told, &known); err != nil {
+				return nil, false, fmt.Errorf("decode what the endpoint knows: %w", err)
+			}
+		}
+		if c.Tell, err = json.Marshal(knows); err != nil {
+			return nil, false, fmt.Errorf("encode what the endpoint knows: %w", err)
+		}
+		data, err = json.Marshal(c.Badge)
+		// An endpoint with a filter that was told nothing knows that its categories
+		// are empty.
+		return data, !knows.equal(known) && (c.Told != nil || w.Categories == nil || len(knows.Categories) > 0), err
+	case c.Type == RoomChanged && c.Room != nil:
+		data, err = json.Marshal(c.Room)
+		c.Tell = c.Told
+		return data, w.Categories == nil || slices.Contains(w.Categories, c.Room.Category), err
+	}
+	return nil, false, fmt.Errorf("%s of %q has nothing to tell", c.Type, c.Subject)
+}

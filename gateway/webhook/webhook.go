@@ -1,0 +1,204 @@
+// Package webhook calls the endpoints of other backends when something
+// changed, by the Standard Webhooks specification with CloudEvents as bodies.
+//
+// A call that fails is repeated by a ladder of waits, until the webhook is
+// paused after two days. Meanwhile changes of the same subject are conflated in
+// the queue, and each call tells the newest state.
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/badged/badged/pubsub"
+)
+
+// MaxBatch is the most events of one call.
+const MaxBatch = 100
+
+// The types of events.
+const (
+	BadgeChanged     = "badge.changed"
+	RoomChanged      = "room.changed"
+	UnreadReminder   = "unread.reminder"
+	DeadletterBuried = "deadletter.buried"
+	DriftFound       = "drift.found"
+	// Test is the type of the events of [Sender.Test].
+	Test = "webhook.test"
+)
+
+// State is whether a webhook is called.
+type State string
+
+// The states. What changes while a webhook is paused is told when it is active
+// again.
+const (
+	Active   State = "active"
+	Paused   State = "paused"
+	Disabled State = "disabled"
+)
+
+// Webhook is an endpoint, its settings, and what became of its calls.
+type Webhook struct {
+	Name string
+	// Generation differs after each change of the settings.
+	Generation int64
+	URL        string
+	// Secrets sign each call, all of them: receivers verify with any.
+	Secrets [][]byte
+	// Categories are those whose numbers are told; nil for all.
+	Categories []string
+	// Batch is the most events of a call. More than 1 makes bodies lists.
+	Batch int
+	// Rate is the most calls a minute that the endpoint permits; 0 is no limit.
+	Rate  int
+	State State
+	Ladder
+}
+
+// Ladder is how far a webhook is on the ladder of retries.
+type Ladder struct {
+	// Step is 0 while calls succeed, and grows with each that fails.
+	Step int
+	// Due is when the next call may be made; zero for now.
+	Due time.Time
+	// FailingSince is when the first call failed since the last success.
+	FailingSince                 time.Time
+	LastSuccessAt, LastFailureAt time.Time
+	// LastStatus is that of the last answer; 0 if there was none.
+	LastStatus int
+	// LastError is safe to show; "" if the last call succeeded.
+	LastError string
+}
+
+// Change is a subject that a webhook has to be told.
+type Change struct {
+	Partition int
+	// Type is the type of the event.
+	Type string
+	// Subject is what changed: a user, a room, or the place of a dead letter.
+	Subject string
+	// QueuedAt is when it first changed since it was told.
+	QueuedAt time.Time
+	// Attempts is how many calls failed to tell it.
+	Attempts int
+	// Badge is the badge of the user now, if the subject is one.
+	Badge *pubsub.Badge
+	// Room is the room now, if the subject is one.
+	Room *Room
+	// Told is what Tell was in the last call; nil if there was none.
+	Told json.RawMessage
+	// Tell is what the endpoint knows after the call. The sender sets it.
+	Tell json.RawMessage
+	// Ref is the queue's own.
+	Ref any
+}
+
+// Room is the state of a room with many members.
+type Room struct {
+	ConversationID string `json:"conversation_id"`
+	Category       string `json:"category"`
+	Epoch          string `json:"epoch"`
+	// Version grows with each change of the room in a partition.
+	Version int64 `json:"version"`
+	LastSeq int64 `json:"last_seq"`
+	Members int64 `json:"members"`
+}
+
+// Queue hands out what webhooks have to be told. It is safe for concurrent use.
+type Queue interface {
+	// Next takes up to limit changes that are due for a webhook. It waits until
+	// there is one; the only error is that of ctx. Each change is reported by one
+	// call of Told, Retry or Hold, which do not block; until then it is not
+	// taken again.
+	Next(ctx context.Context, webhook string, limit int) ([]Change, error)
+	// Told reports that a webhook was told a change, or need not be told. What
+	// changed since is due again.
+	Told(c Change)
+	// Retry reports that a change was not told, and is due again after a time.
+	Retry(c Change, after time.Duration)
+	// Hold gives back a change that was not tried, due again after a time.
+	Hold(c Change, after time.Duration)
+}
+
+// Store keeps webhooks. It is safe for concurrent use.
+type Store interface {
+	// Webhooks returns all webhooks.
+	Webhooks(ctx context.Context) ([]Webhook, error)
+	// Record stores the state and the ladder of a webhook, unless its generation
+	// is another.
+	Record(ctx context.Context, w Webhook) error
+}
+
+// Config configures a Sender. Queue, Store, Client and Origin are required.
+type Config struct {
+	Queue Queue
+	Store Store
+	// Client makes the calls. It must follow no redirects, bound its calls in
+	// time, and refuse addresses of private networks.
+	Client *http.Client
+	// Origin names this installation, as a DNS name. It is the source of the
+	// events and the origin of the handshake.
+	Origin string
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to metrics that are not registered.
+	Metrics *Metrics
+
+	// Calls is the most calls to a webhook at a time. Default 32.
+	Calls int
+	// RefreshInterval is how often webhooks are read. Default 1s.
+	RefreshInterval time.Duration
+	// StopTimeout is how long a stopping sender waits for calls. Default 5s.
+	StopTimeout time.Duration
+}
+
+// Sender tells webhooks what is due to them.
+type Sender struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns a sender that does nothing until Run.
+func New(cfg Config) (*Sender, error) {
+	if cfg.Queue == nil || cfg.Store == nil || cfg.Client == nil || cfg.Origin == "" {
+		return nil, errors.New("webhook: Queue, Store, Client and Origin are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Calls <= 0 {
+		cfg.Calls = 32
+	}
+	if cfg.RefreshInterval <= 0 {
+		cfg.RefreshInterval = time.Second
+	}
+	if cfg.StopTimeout <= 0 {
+		cfg.StopTimeout = 5 * time.Second
+	}
+	return &Sender{cfg: cfg, log: cfg.Logger}, nil
+}
+
+// Run sends until ctx is done, finishes the calls in progress and returns nil.
+func (s *Sender) Run(ctx context.Context) error {
+	// The sender logs failures itself, once and with what is to be done.
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2 * s.cfg.StopTimeout}, watermill.NopLogger{})
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(s.observe, middleware.Recoverer, breaking)
+	router.AddConsumerHandler("webhooks", "due", &subscriber{s}, s.handle)
+	// The router ends once the subscriber has closed its channel.
+	return router.Run(ctx)
+}

@@ -1,0 +1,403 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An endpoint that is down is called by the ladder, and paused after two days.
+func TestLadder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		e.answer = func(received) (*http.Response, error) { return nil, errDown }
+		_, stop := start(t, q, e, slowRefresh)
+		q.badge("crm", "ada", 1, 1)
+		time.Sleep(72 * time.Hour)
+		synctest.Wait()
+		calls := e.all()
+		wants := []time.Duration{
+			5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+			time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+		}
+		if len(calls) != len(wants)+1 {
+			t.Fatalf("%d calls, want %d", len(calls), len(wants)+1)
+		}
+		for i, want := range wants {
+			if wait := calls[i+1].at.Sub(calls[i].at); wait < want-want/10 || wait > want+want/10+time.Second {
+				t.Errorf("the wait after call %d is %s, want about %s", i+1, wait, want)
+			}
+			if calls[i+1].id != calls[0].id {
+				t.Errorf("call %d has the id %s, want that of the first, %s", i+2, calls[i+1].id, calls[0].id)
+			}
+		}
+		if w := q.webhook("crm"); w.State != Paused || w.Step != len(wants)+1 || w.LastError != "connection refused" {
+			t.Errorf("after the ladder the webhook is %+v", w)
+		}
+
+		// Resumed, it gets the newest state of every user who changed.
+		q.badge("crm", "ada", 2, 2)
+		q.badge("crm", "ben", 1, 1)
+		e.mu.Lock()
+		e.answer = nil
+		e.mu.Unlock()
+		q.set("crm", func(w *Webhook) { w.State = Active })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		told := versions(t, e.all()[len(calls):])
+		if want := map[string][]int64{"ada": {2}, "ben": {1}}; fmt.Sprint(told) != fmt.Sprint(want) {
+			t.Errorf("resumed, the endpoint was told the versions %v, want %v", told, want)
+		}
+		stop()
+	})
+}
+
+// slowRefresh saves time in tests of days.
+func slowRefresh(cfg *Config) { cfg.RefreshInterval = time.Minute }
+
+// versions returns the versions that calls told, by user.
+func versions(t *testing.T, calls []received) map[string][]int64 {
+	t.Helper()
+	told := map[string][]int64{}
+	for _, c := range calls {
+		for _, e := range c.events {
+			var data struct {
+				UserID  string `json:"user_id"`
+				Version int64  `json:"version"`
+			}
+			if err := json.Unmarshal(e.Data, &data); err != nil {
+				t.Fatal(err)
+			}
+			told[data.UserID] = append(told[data.UserID], data.Version)
+		}
+	}
+	return told
+}
+
+// A success begins the ladder anew.
+func TestSuccessResetsTheLadder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		down := true
+		e.answer = func(received) (*http.Response, error) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if down {
+				return status(http.StatusBadGateway)
+			}
+			return nil, nil //nolint:nilnil // the default answer
+		}
+		_, stop := start(t, q, e)
+		for i := range 20 {
+			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w := q.webhook("crm"); w.Step == 0 || w.LastStatus != http.StatusBadGateway || w.FailingSince.IsZero() {
+			t.Fatalf("after an hour the webhook is %+v", w)
+		}
+		before := len(e.all())
+		// At first as many as may be in flight, then one at each step.
+		if before > 40 {
+			t.Errorf("an endpoint that is down got %d calls in an hour", before)
+		}
+		e.mu.Lock()
+		down = false
+		e.mu.Unlock()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w := q.webhook("crm"); w.Step != 0 || w.LastError != "" || !w.FailingSince.IsZero() || !w.Due.IsZero() {
+			t.Errorf("after a success the webhook is %+v", w)
+		}
+		if told := versions(t, e.all()[before:]); len(told) != 20 {
+			t.Errorf("%d users were told, want 20: %v", len(told), slices.Sorted(maps.Keys(told)))
+		}
+		stop()
+	})
+}
+
+// An event that the endpoint cannot take climbs the ladder alone.
+func TestOneBadEventHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 10})
+		e := newEndpoints(t)
+		e.answer = func(r received) (*http.Response, error) {
+			if strings.Contains(string(r.body), "poison") {
+				return status(http.StatusUnprocessableEntity)
+			}
+			return nil, nil //nolint:nilnil // the default answer
+		}
+		_, stop := start(t, q, e, slowRefresh)
+		q.badge("crm", "ada", 1, 1)
+		q.badge("crm", "poison", 1, 1)
+		time.Sleep(10 * time.Second) // those in its call were told at the second attempt
+		for i := range int64(1000) {
+			q.badge("crm", "ben", i+1, i%2)
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		told := versions(t, e.all())
+		if n := len(told["ben"]); n != 1000 {
+			t.Errorf("%d of 1000 changes of another user were told", n)
+		}
+		if n := len(told["poison"]); n < 5 || n > 10 {
+			t.Errorf("the bad event was tried %d times in 17 hours", n)
+		}
+		if len(told["ada"]) < 1 {
+			t.Error("the user in the same call was not told")
+		}
+		if w := q.webhook("crm"); w.Step != 0 || w.State != Active {
+			t.Errorf("the webhook is %+v", w)
+		}
+		stop()
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			code   int
+			header string
+			want   time.Duration
+		}{
+			{http.StatusServiceUnavailable, time.Now().Add(30 * time.Minute).UTC().Format(http.TimeFormat), 30 * time.Minute},
+			{http.StatusTooManyRequests, "3600", time.Hour},
+			{http.StatusTooManyRequests, "99999999", 24 * time.Hour},
+			{http.StatusTooManyRequests, "-5", 5 * time.Second},
+			{http.StatusTooManyRequests, "soon", 5 * time.Second},
+		} {
+			q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+			e := newEndpoints(t)
+			e.answer = func(received) (*http.Response, error) {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				if len(e.calls) == 1 {
+					return status(c.code, "Retry-After", c.header)
+				}
+				return nil, nil //nolint:nilnil // the default answer
+			}
+			began := time.Now()
+			_, stop := start(t, q, e)
+			q.badge("crm", "ada", 1, 1)
+			<-e.came
+			synctest.Wait()
+			if c.want > time.Minute {
+				q.badge("crm", "ben", 1, 1) // nothing else is sent either
+			}
+			<-e.came
+			wait := e.all()[1].at.Sub(began)
+			if wait < c.want-c.want/10 || wait > c.want+c.want/10 {
+				t.Errorf("after %d with Retry-After %q the next call came after %s, want %s", c.code, c.header, wait, c.want)
+			}
+			stop()
+		}
+	})
+}
+
+func TestGoneDisables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		e.answer = func(received) (*http.Response, error) { return status(http.StatusGone) }
+		_, stop := start(t, q, e, slowRefresh)
+		q.badge("crm", "ada", 1, 1)
+		time.Sleep(time.Hour)
+		q.badge("crm", "ben", 1, 1)
+		time.Sleep(100 * time.Hour)
+		synctest.Wait()
+		if n := len(e.all()); n != 1 {
+			t.Errorf("%d calls, want 1", n)
+		}
+		if w := q.webhook("crm"); w.State != Disabled || !strings.Contains(w.LastError, "410 Gone") {
+			t.Errorf("the webhook is %+v", w)
+		}
+		stop()
+	})
+}
+
+// Redirects are failures, which a sender must not follow.
+func TestRedirectsAreFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		e.answer = func(received) (*http.Response, error) {
+			return status(http.StatusFound, "Location", "https://other.example/")
+		}
+		_, stop := start(t, q, e, func(cfg *Config) {
+			cfg.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		})
+		q.badge("crm", "ada", 1, 1)
+		<-e.came
+		synctest.Wait()
+		if w := q.webhook("crm"); w.LastStatus != http.StatusFound || !strings.Contains(w.LastError, "redirects are not followed") {
+			t.Errorf("the webhook is %+v", w)
+		}
+		stop()
+	})
+}
+
+// An endpoint that never answers holds up no other.
+func TestSlowEndpointDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "slow", URL: "https://slow.example/hook"}, Webhook{Name: "fast", URL: "https://fast.example/hook"})
+		e := newEndpoints(t)
+		began := time.Now()
+		e.answer = func(r received) (*http.Response, error) {
+			if r.host == "slow.example" {
+				r.sleep(time.Minute)
+				return nil, errDown
+			}
+			return nil, nil //nolint:nilnil // the default answer
+		}
+		_, stop := start(t, q, e)
+		for i := range 500 {
+			user := fmt.Sprint("user ", i)
+			q.badge("slow", user, 1, 1)
+			q.badge("fast", user, 1, 1)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		fast, slow := 0, 0
+		for _, c := range e.all() {
+			if c.host == "slow.example" {
+				slow++
+			} else {
+				fast++
+				if c.at.Sub(began) > time.Second {
+					t.Errorf("a call of the fast endpoint came after %s", c.at.Sub(began))
+				}
+			}
+		}
+		if fast != 500 || slow != 32 {
+			t.Errorf("the fast endpoint got %d calls, want 500; the slow one %d, want 32 in flight", fast, slow)
+		}
+		stop()
+	})
+}
+
+// Endpoints that ask for batches get up to that many users in a call.
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 100})
+		e := newEndpoints(t)
+		for i := range 250 {
+			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
+		}
+		_, stop := start(t, q, e)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var sizes []int
+		for _, c := range e.all() {
+			sizes = append(sizes, len(c.events))
+		}
+		slices.Sort(sizes)
+		if !slices.Equal(sizes, []int{50, 100, 100}) {
+			t.Errorf("the calls have %v events, want 50, 100 and 100", sizes)
+		}
+		if told := versions(t, e.all()); len(told) != 250 {
+			t.Errorf("%d users were told, want 250", len(told))
+		}
+		stop()
+	})
+}
+
+// A permitted rate is kept.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Rate: 60})
+		e := newEndpoints(t)
+		for i := range 30 {
+			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
+		}
+		_, stop := start(t, q, e)
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		synctest.Wait()
+		if n := len(e.all()); n < 10 || n > 11 {
+			t.Errorf("%d calls in ten seconds, want 10 or 11 at 60 a minute", n)
+		}
+		stop()
+	})
+}
+
+func TestWhatIsNews(t *testing.T) {
+	one := func(version, total int64, chat, likes int64) *Change {
+		b := badge("ada", version, total)
+		b.Categories = map[string]int64{}
+		if chat > 0 {
+			b.Categories["chat"] = chat
+		}
+		if likes > 0 {
+			b.Categories["likes"] = likes
+		}
+		return &Change{Type: BadgeChanged, Subject: "ada", Badge: b}
+	}
+	for _, c := range []struct {
+		name   string
+		filter []string
+		told   *Change // before; nil for nothing
+		now    *Change
+		want   bool
+	}{
+		{"never told", nil, nil, one(1, 1, 1, 0), true},
+		{"never told, and zero", nil, nil, one(2, 0, 0, 0), true},
+		{"the same numbers in a newer version", nil, one(1, 1, 1, 0), one(3, 1, 1, 0), false},
+		{"another total", nil, one(1, 1, 1, 0), one(2, 2, 2, 0), true},
+		{"another category of the same total", nil, one(1, 1, 1, 0), one(2, 1, 0, 1), true},
+		{"cleared", nil, one(1, 1, 1, 0), one(2, 0, 0, 0), true},
+		{"a category of the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 2, 0), true},
+		{"a category beyond the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 1, 1), false},
+		{"a category of the filter is cleared", []string{"chat"}, one(1, 1, 1, 0), one(2, 0, 0, 0), true},
+		{"never told, and nothing in the filter", []string{"chat"}, nil, one(1, 1, 0, 1), false},
+	} {
+		w := Webhook{Categories: c.filter}
+		if c.told != nil {
+			if _, _, err := news(w, c.told); err != nil {
+				t.Fatal(err)
+			}
+			c.now.Told = c.told.Tell
+		}
+		if _, got, err := news(w, c.now); err != nil || got != c.want {
+			t.Errorf("%s: news %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+}
+
+// A stopped sender finishes its calls, and gives back what it took.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		e.answer = func(received) (*http.Response, error) {
+			time.Sleep(2 * time.Second)
+			return nil, nil //nolint:nilnil // the default answer
+		}
+		_, stop := start(t, q, e)
+		q.badge("crm", "ada", 1, 1)
+		time.Sleep(time.Second)
+		stop()
+		if r := q.rows["crm"]["ada"]; r.taken || !r.due.IsZero() || r.Told == nil {
+			t.Errorf("the call in progress was not reported: %+v", r)
+		}
+
+		e.answer = func(r received) (*http.Response, error) {
+			r.sleep(time.Hour)
+			return nil, errDown
+		}
+		_, stop = start(t, q, e)
+		q.badge("crm", "ada", 2, 2)
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("stopping took %s", took)
+		}
+	})
+}
