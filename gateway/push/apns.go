@@ -1,0 +1,223 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// The servers of APNs.
+const (
+	apnsProduction = "https://api.push.apple.com"
+	apnsSandbox    = "https://api.sandbox.push.apple.com"
+)
+
+// APNs refuses provider tokens older than an hour, and more than one new token
+// in 20 minutes.
+const (
+	providerTokenRenewal  = 50 * time.Minute
+	providerTokenInterval = 20 * time.Minute
+)
+
+// apns sends to the devices of an iOS app:
+// https://developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns
+type apns struct {
+	client *http.Client
+	// servers by environment.
+	servers map[string]string
+	topic   string
+	// token is nil with a certificate.
+	token *providerToken
+	// background sends silent pushes that wake the app, instead of setting the
+	// icon; zeroInBackground does so for 0 only.
+	background, zeroInBackground bool
+}
+
+// newAPNsTransport returns a transport that keeps a connection to each server,
+// as Apple asks, and opens another only while all streams of the first are in
+// use. It follows GOAWAY, and notices a dead connection by pings.
+func newAPNsTransport(config *tls.Config) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		Proxy:           http.ProxyFromEnvironment,
+		TLSClientConfig: config,
+		Protocols:       protocols,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: 30 * time.Second,
+			PingTimeout:     10 * time.Second,
+		},
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     time.Hour,
+	}
+}
+
+func (a *apns) route(p *Push) string { return p.Environment }
+
+// aps is the part of the payload that iOS reads.
+type aps struct {
+	Alert            *apsAlert `json:"alert,omitempty"`
+	Badge            *int64    `json:"badge,omitempty"`
+	Sound            string    `json:"sound,omitempty"`
+	ContentAvailable int       `json:"content-available,omitempty"`
+	MutableContent   int       `json:"mutable-content,omitempty"`
+}
+
+type apsAlert struct {
+	Title string `json:"title,omitempty"`
+	Body  string `json:"body,omitempty"`
+}
+
+// send sends a push. An expired provider token is renewed once.
+func (a *apns) send(ctx context.Context, p *Push) Outcome {
+	outcome, expired := a.try(ctx, p)
+	if expired {
+		outcome, _ = a.try(ctx, p)
+	}
+	return outcome
+}
+
+// try sends a push once. It reports whether the provider token had expired and
+// may be renewed now.
+func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
+	kind, priority := "alert", "5"
+	payload := struct {
+		APS    aps     `json:"aps"`
+		Badged content `json:"badged"`
+	}{aps{Badge: &p.Number}, p.content()}
+	switch {
+	case p.Alert != nil:
+		priority = "10"
+		payload.APS.Alert = &apsAlert{p.Alert.Title, p.Alert.Body}
+		payload.APS.Sound, payload.APS.MutableContent = "default", 1
+	case a.background || a.zeroInBackground && p.Number == 0:
+		kind = "background" // with which Apple allows no other key in aps
+		payload.APS = aps{ContentAvailable: 1}
+	}
+	body, err := encode(payload)
+	if err != nil {
+		return failed(err), false
+	}
+	if len(body) > maxPayload {
+		return Outcome{Verdict: TooLarge, Reason: "PayloadTooLarge"}, false
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.servers[p.Environment]+"/3/device/"+string(p.Token), bytes.NewReader(body))
+	if err != nil {
+		return failed(err), false
+	}
+	req.Header = http.Header{
+		"Content-Type":     {"application/json"},
+		"Apns-Topic":       {a.topic},
+		"Apns-Push-Type":   {kind},
+		"Apns-Priority":    {priority},
+		"Apns-Expiration":  {strconv.FormatInt(time.Now().Add(lifetime).Unix(), 10)},
+		"Apns-Collapse-Id": {p.collapse()},
+	}
+	var signed string
+	if a.token != nil {
+		if signed, err = a.token.get(); err != nil {
+			return fault("the provider token cannot be signed"), false
+		}
+		req.Header.Set("Authorization", "bearer "+signed)
+	}
+	res, err := a.client.Do(req)
+	if err != nil {
+		return failed(err), false
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		return Outcome{Verdict: Sent}, false
+	}
+	return a.failure(res, signed)
+}
+
+// failure reads the answer to a push that APNs did not accept.
+func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bool) {
+	var answer struct {
+		Reason string `json:"reason"`
+		// Timestamp is when APNs found that the token was not valid any more, in
+		// milliseconds since 1970.
+		Timestamp int64 `json:"timestamp"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxPayload))
+	_ = json.Unmarshal(text, &answer) // without a reason the status decides
+	reason := reasonOf(res.StatusCode, answer.Reason)
+	switch {
+	case res.StatusCode == http.StatusGone:
+		gone := Outcome{Verdict: Gone, Reason: reason}
+		if answer.Timestamp > 0 {
+			gone.Since = time.UnixMilli(answer.Timestamp)
+		}
+		return gone, false
+	case reason == "BadDeviceToken":
+		return Outcome{Verdict: Gone, Reason: reason}, false
+	case reason == "DeviceTokenNotForTopic":
+		return Outcome{Verdict: Rejected, Reason: reason}, false
+	case res.StatusCode == http.StatusRequestEntityTooLarge:
+		return Outcome{Verdict: TooLarge, Reason: reason}, false
+	case reason == "ExpiredProviderToken" && a.token != nil:
+		wait := a.token.expire(signed)
+		return Outcome{Verdict: Failed, Reason: reason, After: wait, Pause: wait > 0}, wait == 0
+	case reason == "TooManyProviderTokenUpdates":
+		return Outcome{Verdict: Failed, Reason: reason, After: providerTokenInterval, Pause: true}, false
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 500:
+		return busy(res, reason), false
+	case res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusNotFound, strings.HasSuffix(reason, "Topic"), reason == "TopicDisallowed":
+		return fault(reason), false
+	}
+	return Outcome{Verdict: Rejected, Reason: reason}, false
+}
+
+// providerToken is the token by which APNs knows the sender.
+type providerToken struct {
+	key           *ecdsa.PrivateKey
+	keyID, teamID string
+	now           func() time.Time
+
+	mu     sync.Mutex
+	signed string
+	issued time.Time
+}
+
+// get returns the token, renewed if it is old.
+func (t *providerToken) get() (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if t.signed != "" && now.Sub(t.issued) < providerTokenRenewal {
+		return t.signed, nil
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": t.teamID, "iat": now.Unix()})
+	token.Header["kid"] = t.keyID
+	signed, err := token.SignedString(t.key)
+	if err != nil {
+		return "", err
+	}
+	t.signed, t.issued = signed, now
+	return signed, nil
+}
+
+// expire drops a token that APNs calls expired. It returns how long no other
+// may be made.
+func (t *providerToken) expire(signed string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.signed != signed {
+		return 0 // renewed meanwhile
+	}
+	if wait := providerTokenInterval - t.now().Sub(t.issued); wait > 0 {
+		return wait
+	}
+	t.signed = ""
+	return 0
+}

@@ -1,0 +1,423 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// vendor sends pushes to the devices of one app. It is safe for concurrent use.
+type vendor interface {
+	// send sends a push and waits for the answer.
+	send(ctx context.Context, p *Push) Outcome
+	// route names what a push shares with others at the vendor: those of a route
+	// pause together and have a common limit.
+	route(p *Push) string
+}
+
+// App is an entry of the configuration.
+type App struct {
+	Name     string
+	Platform Platform
+	// AllowPrivate permits subscriptions whose endpoint is in a private network.
+	AllowPrivate bool
+	// silent permits pushes without a notification, at most one an interval to
+	// each device.
+	silent   bool
+	interval time.Duration
+	vendor   vendor
+}
+
+// Environments are the environments of the app's devices.
+func (a *App) Environments() []string {
+	if a.Platform == APNs {
+		return []string{"production", "sandbox"}
+	}
+	return []string{"production"}
+}
+
+// Apps are the configured apps by name.
+type Apps map[string]*App
+
+// appName is the form of names: they are in metrics and in requests.
+var appName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// LoadApps reads the configuration of apps from a JSON file: an object with an
+// entry for each app. Names of other files in it are relative to its folder. It
+// connects to no vendor. dial returns the client for endpoints that devices
+// name. The error joins all mistakes, each with the app and the field.
+func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // G304: the operator names it
+	if err != nil {
+		return nil, err
+	}
+	var entries map[string]json.RawMessage
+	if err := json.Unmarshal(text, &entries); err != nil {
+		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app: %w", file, at(text, err))
+	}
+	apps := Apps{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		app, err := parseApp(name, entries[name], filepath.Dir(file), dial)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: app %q: %w", file, name, err))
+			continue
+		}
+		apps[name] = app
+	}
+	return apps, errors.Join(errs...)
+}
+
+// at adds the line of a syntax error.
+func at(text []byte, err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n")), err)
+	}
+	return err
+}
+
+// common are the settings of all platforms.
+type common struct {
+	Platform Platform `json:"platform"`
+	Silent   *bool    `json:"silent"`
+	Interval string   `json:"silent_interval"`
+}
+
+// server are the settings of the platforms with one vendor.
+type server struct {
+	// URL replaces the vendor's address, for a proxy or a test.
+	URL    string `json:"url"`
+	CAFile string `json:"ca_file"`
+}
+
+type apnsSettings struct {
+	common
+	server
+	Topic              string `json:"topic"`
+	KeyFile            string `json:"key_file"`
+	KeyID              string `json:"key_id"`
+	TeamID             string `json:"team_id"`
+	CertificateFile    string `json:"certificate_file"`
+	CertificateKeyFile string `json:"certificate_key_file"`
+	Background         bool   `json:"background"`
+	Zero               string `json:"zero"`
+}
+
+type fcmSettings struct {
+	common
+	server
+	ServiceAccountFile string `json:"service_account_file"`
+}
+
+type webPushSettings struct {
+	common
+	VAPIDKeyFile string `json:"vapid_key_file"`
+	Subject      string `json:"subject"`
+	AllowPrivate bool   `json:"allow_private"`
+}
+
+// backgroundInterval keeps background pushes within what Apple delivers: two or
+// three an hour.
+const backgroundInterval = 20 * time.Minute
+
+func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client) (*App, error) {
+	if !appName.MatchString(name) {
+		return nil, errors.New("the name must have 1 to 64 letters, digits, dots, dashes and underscores")
+	}
+	var kind struct {
+		Platform Platform `json:"platform"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	app := &App{Name: name, Platform: kind.Platform}
+	var shared common
+	var err error
+	interval := time.Duration(0)
+	switch kind.Platform {
+	case APNs:
+		var s apnsSettings
+		if err := strict(text, &s); err != nil {
+			return nil, err
+		}
+		if s.Background {
+			interval = backgroundInterval
+		}
+		shared = s.common
+		app.vendor, err = newAPNs(s, dir)
+	case FCM:
+		var s fcmSettings
+		if err := strict(text, &s); err != nil {
+			return nil, err
+		}
+		shared = s.common
+		app.vendor, err = newFCM(s, dir)
+	case WebPush, UnifiedPush:
+		var s webPushSettings
+		if err := strict(text, &s); err != nil {
+			return nil, err
+		}
+		shared, app.AllowPrivate = s.common, s.AllowPrivate
+		app.vendor, err = newWebPush(s, dir, dial(s.AllowPrivate))
+	default:
+		return nil, fmt.Errorf("platform: %q is none of apns, fcm, webpush, unifiedpush", kind.Platform)
+	}
+	if err != nil {
+		return nil, err
+	}
+	app.silent = shared.Silent == nil || *shared.Silent
+	app.interval = interval
+	if shared.Interval != "" {
+		if app.interval, err = time.ParseDuration(shared.Interval); err != nil || app.interval < 0 || app.interval > 24*time.Hour {
+			return nil, errors.New("silent_interval: must be a duration such as 20m, at most 24h")
+		}
+	}
+	return app, nil
+}
+
+func newAPNs(s apnsSettings, dir string) (vendor, error) {
+	if s.Topic == "" {
+		return nil, errors.New("topic: is required: the bundle id of the app")
+	}
+	a := &apns{topic: s.Topic, background: s.Background, servers: map[string]string{"production": apnsProduction, "sandbox": apnsSandbox}}
+	switch s.Zero {
+	case "", "clear":
+	case "background":
+		a.zeroInBackground = true
+	default:
+		return nil, fmt.Errorf("zero: must be clear or background, is %q", s.Zero)
+	}
+	if s.URL != "" {
+		base, err := baseURL(s.URL)
+		if err != nil {
+			return nil, err
+		}
+		a.servers = map[string]string{"production": base, "sandbox": base}
+	}
+	config, err := s.tls(dir)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.CertificateFile != "" && s.KeyFile != "":
+		return nil, errors.New("certificate_file: give it or key_file, not both")
+	case s.CertificateFile != "":
+		certificate, err := loadCertificate(path(dir, s.CertificateFile), path(dir, s.CertificateKeyFile), s.Topic)
+		if err != nil {
+			return nil, fmt.Errorf("certificate_file: %w", err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	case s.KeyFile == "":
+		return nil, errors.New("key_file: is required: the .p8 file of the key from Apple's developer account")
+	case len(s.KeyID) != 10:
+		return nil, errors.New("key_id: must have the 10 characters of the key's id")
+	case len(s.TeamID) != 10:
+		return nil, errors.New("team_id: must have the 10 characters of the team's id")
+	default:
+		key, err := loadECKey(path(dir, s.KeyFile))
+		if err != nil {
+			return nil, fmt.Errorf("key_file: %w", err)
+		}
+		a.token = &providerToken{key: key, keyID: s.KeyID, teamID: s.TeamID, now: time.Now}
+	}
+	a.client = &http.Client{Transport: newAPNsTransport(config)}
+	return a, nil
+}
+
+func newFCM(s fcmSettings, dir string) (vendor, error) {
+	if s.ServiceAccountFile == "" {
+		return nil, errors.New("service_account_file: is required: the key file of a service account of the Firebase project")
+	}
+	account, key, err := loadServiceAccount(path(dir, s.ServiceAccountFile))
+	if err != nil {
+		return nil, fmt.Errorf("service_account_file: %w", err)
+	}
+	f := &fcm{server: fcmServer}
+	if s.URL != "" {
+		if f.server, err = baseURL(s.URL); err != nil {
+			return nil, err
+		}
+	}
+	config, err := s.tls(dir)
+	if err != nil {
+		return nil, err
+	}
+	f.client = &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 5 * time.Minute,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second},
+	}}
+	f.token = &accessToken{client: f.client, account: account, key: key, now: time.Now, fetching: make(chan struct{}, 1)}
+	return f, nil
+}
+
+func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, error) {
+	if s.VAPIDKeyFile == "" {
+		return nil, errors.New("vapid_key_file: is required; `openssl ecparam -name prime256v1 -genkey -noout` makes a key")
+	}
+	key, err := loadECKey(path(dir, s.VAPIDKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("vapid_key_file: %w", err)
+	}
+	subject, isMail := strings.CutPrefix(s.Subject, "mailto:") // the library adds it
+	if (!isMail || !strings.Contains(subject, "@")) && !strings.HasPrefix(s.Subject, "https://") {
+		return nil, errors.New("subject: must be how push services reach you: mailto:… or https://…")
+	}
+	w := &webPush{client: client, subject: subject}
+	private, err := key.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("vapid_key_file: %w", err)
+	}
+	public, err := key.PublicKey.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("vapid_key_file: %w", err)
+	}
+	w.privateKey, w.publicKey = base64.RawURLEncoding.EncodeToString(private), base64.RawURLEncoding.EncodeToString(public)
+	return w, nil
+}
+
+// path returns the path of a file that the configuration names.
+func path(dir, file string) string {
+	if file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
+
+// baseURL checks the address of a vendor.
+func baseURL(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", errors.New("url: must be an https URL without a query")
+	}
+	return strings.TrimRight(text, "/"), nil
+}
+
+// tls returns the settings for connecting to the vendor.
+func (s *server) tls(dir string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CAFile == "" {
+		return config, nil
+	}
+	text, err := os.ReadFile(path(dir, s.CAFile))
+	if err != nil {
+		return nil, fmt.Errorf("ca_file: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("ca_file: %s has no certificate in PEM", s.CAFile)
+	}
+	return config, nil
+}
+
+// loadKey reads a private key from a PEM file.
+func loadKey(text []byte) (any, error) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return nil, errors.New("has no private key in PEM")
+		}
+		switch block.Type {
+		case "PRIVATE KEY":
+			return x509.ParsePKCS8PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY":
+			return x509.ParseECPrivateKey(block.Bytes)
+		}
+	}
+}
+
+// loadECKey reads a private key of P-256 from a file.
+func loadECKey(file string) (*ecdsa.PrivateKey, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // G304: the operator names it
+	if err != nil {
+		return nil, err
+	}
+	key, err := loadKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok || ec.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("%s: want a private key of the curve P-256", file)
+	}
+	return ec, nil
+}
+
+func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey, _ error) {
+	text, err := os.ReadFile(file) //nolint:gosec // G304: the operator names it
+	if err != nil {
+		return account, nil, err
+	}
+	// Not strict: Google adds fields that sending does not need.
+	if err := json.Unmarshal(text, &account); err != nil {
+		return account, nil, fmt.Errorf("%s: want the JSON file that Google gives: %w", file, at(text, err))
+	}
+	if account.Type != "service_account" {
+		return account, nil, fmt.Errorf("%s: type is %q, want service_account", file, account.Type)
+	}
+	for field, value := range map[string]string{
+		"project_id": account.ProjectID, "client_email": account.ClientEmail,
+		"private_key_id": account.PrivateKeyID, "token_uri": account.TokenURI,
+	} {
+		if value == "" {
+			return account, nil, fmt.Errorf("%s: %s is missing", file, field)
+		}
+	}
+	if _, err := baseURL(account.TokenURI); err != nil {
+		return account, nil, fmt.Errorf("%s: token_uri must be an https URL", file)
+	}
+	key, err := loadKey([]byte(account.PrivateKey))
+	if err != nil {
+		return account, nil, fmt.Errorf("%s: private_key %w", file, err)
+	}
+	private, ok := key.(*rsa.PrivateKey)
+	if !ok {
+		return account, nil, fmt.Errorf("%s: private_key must be an RSA key", file)
+	}
+	return account, private, nil
+}
+
+// userID is the attribute of a certificate's subject in which Apple names the
+// app.
+var userID = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 1}
+
+// loadCertificate reads the certificate by which APNs knows the sender, and
+// checks what can be checked without APNs.
+func loadCertificate(file, keyFile, topic string) (tls.Certificate, error) {
+	if keyFile == "" {
+		keyFile = file // one file may hold both
+	}
+	pair, err := tls.LoadX509KeyPair(file, keyFile)
+	if err != nil {
+		return pair, fmt.Errorf("%s: %w", file, err)
+	}
+	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
+		return pair, fmt.Errorf("%s: is valid from %s to %s only", file, pair.Leaf.NotBefore.Format(time.DateOnly), pair.Leaf.NotAfter.Format(time.DateOnly))
+	}
+	for _, name := range pair.Leaf.Subject.Names {
+		if app, ok := name.Value.(string); ok && name.Type.Equal(userID) && topic != app && !strings.HasPrefix(topic, app+".") {
+			return pair, fmt.Errorf("%s: is for the app %s, and topic is %s", file, app, topic)
+		}
+	}
+	return pair, nil
+}

@@ -1,0 +1,120 @@
+package push
+
+import (
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"maps"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/devtest/vendors"
+)
+
+func contextWithDeadline(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), 200*time.Millisecond)
+}
+
+func certificateOf(app string, ends time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: ends,
+		Subject: pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: userID, Value: app}}},
+	}
+}
+
+// without returns an entry without fields, and with others.
+func without(entry map[string]any, with map[string]any, fields ...string) map[string]any {
+	entry = maps.Clone(entry)
+	for _, field := range fields {
+		delete(entry, field)
+	}
+	maps.Copy(entry, with)
+	return entry
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	a, f, w := vendors.NewAPNs(t).Entry(), vendors.NewFCM(t).Entry(), vendors.NewWebPush(t).Entry()
+	next := time.Now().Add(time.Hour)
+	ours, others := certificate(t, "com.example.chat", next), certificate(t, "com.example.other", next)
+	old := certificate(t, "com.example.chat", time.Now().Add(-24*time.Hour))
+	broken := filepath.Join(t.TempDir(), "broken.pem")
+	if err := os.WriteFile(broken, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	byKey := []string{"key_file", "key_id", "team_id"}
+	type fields = map[string]any
+	for _, tt := range []struct {
+		name  string
+		entry map[string]any
+		want  string // in the error; empty if there is none
+	}{
+		{"APNs with a key", a, ""},
+		{"APNs with a certificate", without(a, fields{"certificate_file": ours}, byKey...), ""},
+		{"FCM", f, ""},
+		{"Web Push", w, ""},
+		{"an unknown platform", fields{"platform": "hms"}, `platform: "hms" is none of apns, fcm, webpush, unifiedpush`},
+		{"no platform", fields{}, "platform:"},
+		{"a field of another platform", without(f, fields{"topic": "x"}), `unknown field "topic"`},
+		{"a field of another type", without(a, fields{"topic": 1}), "topic"},
+		{"no topic", without(a, nil, "topic"), "topic:"},
+		{"no key", without(a, nil, "key_file"), "key_file:"},
+		{"a key that is not there", without(a, fields{"key_file": "none.p8"}), "key_file: "},
+		{"a key that does not parse", without(a, fields{"key_file": broken}), "key_file: " + broken},
+		{"a file without a key", without(a, fields{"key_file": a["ca_file"]}), "has no private key in PEM"},
+		{"the id of a key is too short", without(a, fields{"key_id": "ABC"}), "key_id:"},
+		{"no team", without(a, nil, "team_id"), "team_id:"},
+		{"a key and a certificate", without(a, fields{"certificate_file": ours}), "not both"},
+		{"a certificate of another app", without(a, fields{"certificate_file": others}, byKey...), "is for the app com.example.other, and topic is com.example.chat"},
+		{"a certificate and another's key", without(a, fields{"certificate_file": ours, "certificate_key_file": others}, byKey...), "private key does not match"},
+		{"a certificate that has ended", without(a, fields{"certificate_file": old}, byKey...), "is valid from"},
+		{"an unknown way to show 0", without(a, fields{"zero": "keep"}), "zero:"},
+		{"plain http", without(a, fields{"url": "http://apns.example"}), "url:"},
+		{"no certificates", without(a, fields{"ca_file": a["key_file"]}), "ca_file:"},
+		{"a service account that is not JSON", without(f, fields{"service_account_file": broken}), "service_account_file: " + broken},
+		{"no service account", without(f, nil, "service_account_file"), "service_account_file:"},
+		{"no VAPID key", without(w, nil, "vapid_key_file"), "vapid_key_file:"},
+		{"a VAPID key that does not parse", without(w, fields{"vapid_key_file": broken}), "vapid_key_file: " + broken},
+		{"no address to write to", without(w, fields{"subject": "ops@example.com"}), "subject:"},
+		{"a bad interval", without(w, fields{"silent_interval": "often"}), "silent_interval:"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := vendors.WriteConfig(t, map[string]map[string]any{"chat": tt.entry})
+			_, err := LoadApps(file, func(bool) *http.Client { return http.DefaultClient })
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.want != "" && err == nil:
+				t.Error("accepted")
+			case err != nil && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file+`: app "chat": `)):
+				t.Errorf("the error is %q, want the file, the app and %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestMistakesNameTheirPlace(t *testing.T) {
+	dir := t.TempDir()
+	for name, tt := range map[string]struct{ text, want string }{
+		"syntax":     {"{\n\"ios\": {\"platform\": \"apns\",}\n}", "line 2: invalid character"},
+		"not a list": {"[]", "want a JSON object"},
+		"two apps":   {`{"a b":{"platform":"fcm"},"ios":{"platform":"hms"}}`, `app "ios": platform: "hms"`},
+	} {
+		file := filepath.Join(dir, "push.json")
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadApps(file, nil)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
+		}
+	}
+	if _, err := LoadApps(filepath.Join(dir, "none.json"), nil); err == nil {
+		t.Error("a missing file is accepted")
+	}
+}

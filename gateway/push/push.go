@@ -1,0 +1,239 @@
+// Package push tells closed apps their number: it sends what the queue says is
+// due to APNs, FCM, Web Push and UnifiedPush.
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Platform is a way to reach devices.
+type Platform string
+
+// The platforms.
+const (
+	APNs        Platform = "apns"
+	FCM         Platform = "fcm"
+	WebPush     Platform = "webpush"
+	UnifiedPush Platform = "unifiedpush"
+)
+
+// Push is one message to one device: its number, with or without a
+// notification.
+type Push struct {
+	UserID, DeviceID string
+	// App names an entry of the configuration.
+	App string
+	// Environment is "sandbox" or "production"; only APNs has both.
+	Environment string
+	// Token is the token of APNs or FCM, or a subscription as JSON. It is a secret.
+	Token []byte
+	// Epoch and Version order the numbers of a user.
+	Epoch   string
+	Version int64
+	// Number is what the icon shows.
+	Number int64
+	// Alert is nil for a silent push.
+	Alert *Alert
+}
+
+// Alert is the notification of a message.
+type Alert struct {
+	ConversationID string
+	Seq            int64
+	Title, Body    string
+	// Data is for the app; it may be empty.
+	Data map[string]string
+}
+
+// Verdict is what became of a push.
+type Verdict string
+
+// The verdicts.
+const (
+	// Sent: the vendor accepted it.
+	Sent Verdict = "sent"
+	// Gone: the vendor does not know the device any more.
+	Gone Verdict = "gone"
+	// Failed: sending it again may help.
+	Failed Verdict = "failed"
+	// Rejected: the vendor refuses this device's pushes; only another
+	// registration or configuration helps.
+	Rejected Verdict = "rejected"
+	// TooLarge: the notification does not fit; the number alone does.
+	TooLarge Verdict = "too_large"
+)
+
+// Outcome is the answer of a vendor.
+type Outcome struct {
+	Verdict Verdict
+	// Reason is the vendor's word for a failure, without secrets.
+	Reason string
+	// After is how long to wait, if the vendor says it.
+	After time.Duration
+	// Pause says that After holds for all pushes of the same route.
+	Pause bool
+	// Unreachable says that there was no answer.
+	Unreachable bool
+	// Since is when the vendor found that the device was gone, if it says so.
+	Since time.Time
+}
+
+// lifetime is how long vendors keep a push for a device that is off: the most
+// that all of them accept. A shorter one would leave such a device with an old
+// number.
+const lifetime = 28 * 24 * time.Hour
+
+// maxPayload is the most that APNs and FCM accept.
+const maxPayload = 4096
+
+// content is what an app finds in a push, under the name "badged".
+type content struct {
+	Epoch          string            `json:"epoch"`
+	Version        int64             `json:"version"`
+	Number         int64             `json:"number"`
+	ConversationID string            `json:"conversation_id,omitempty"`
+	Seq            int64             `json:"seq,omitempty"`
+	Data           map[string]string `json:"data,omitempty"`
+}
+
+func (p *Push) content() content {
+	c := content{Epoch: p.Epoch, Version: p.Version, Number: p.Number}
+	if p.Alert != nil {
+		c.ConversationID, c.Seq, c.Data = p.Alert.ConversationID, p.Alert.Seq, p.Alert.Data
+	}
+	return c
+}
+
+// collapse returns the name under which vendors replace a waiting push. Silent
+// pushes of a user share one: only the newest number matters. An alert has its
+// own, so that a repeat does not show twice. 32 characters are the most that
+// all vendors accept.
+func (p *Push) collapse() string {
+	name := p.UserID
+	if p.Alert != nil {
+		name += "\x00" + p.Alert.ConversationID + "\x00" + strconv.FormatInt(p.Alert.Seq, 10)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:24])
+}
+
+// encode returns JSON without the escapes for HTML, which would take six bytes
+// for one.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// failed returns the outcome of a push that did not reach the vendor. The text
+// of a *url.Error has the URL, which holds a token.
+func failed(err error) Outcome {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Outcome{Verdict: Failed, Reason: "Timeout", Unreachable: true}
+	}
+	return Outcome{Verdict: Failed, Reason: err.Error(), Unreachable: true}
+}
+
+// faultPause is how long an app rests whose settings the vendor refuses.
+const faultPause = 5 * time.Minute
+
+// fault returns the outcome of a push that the vendor refused because of the
+// app's settings.
+func fault(reason string) Outcome {
+	return Outcome{Verdict: Failed, Reason: reason, After: faultPause, Pause: true}
+}
+
+// busy returns the outcome of a push that the vendor may accept later. If the
+// vendor says when, all pushes of the route wait.
+func busy(res *http.Response, reason string) Outcome {
+	after := retryAfter(res)
+	return Outcome{Verdict: Failed, Reason: reason, After: after, Pause: after > 0}
+}
+
+// maxRetryAfter bounds what a vendor can ask for.
+const maxRetryAfter = time.Hour
+
+// retryAfter returns the wait that a Retry-After header asks for, or 0.
+func retryAfter(res *http.Response) time.Duration {
+	text := res.Header.Get("Retry-After")
+	var after time.Duration
+	if seconds, err := strconv.Atoi(text); err == nil {
+		after = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		after = time.Until(at)
+	}
+	return min(max(after, 0), maxRetryAfter)
+}
+
+var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
+
+// reasonOf returns a vendor's word for a failure, or the status if there is
+// none: text of any other form might repeat a token.
+func reasonOf(status int, word string) string {
+	if reasonPattern.MatchString(word) {
+		return word
+	}
+	return fmt.Sprintf("HTTP %d", status)
+}
+
+// CheckToken returns what is wrong with the token of a device, or "". For Web
+// Push and UnifiedPush the token is a subscription as JSON.
+func (p Platform) CheckToken(token []byte) string {
+	switch p {
+	case APNs:
+		if !apnsToken.Match(token) {
+			return "must have 8 to 200 hexadecimal digits"
+		}
+	case FCM:
+		if len(token) < 8 || len(token) > 4096 || !fcmToken.Match(token) {
+			return "must have 8 to 4096 letters, digits, colons, dashes and underscores"
+		}
+	case WebPush, UnifiedPush:
+		var s subscription
+		if err := strict(token, &s); err != nil {
+			return err.Error()
+		}
+		return s.check()
+	default:
+		return "is of an unknown platform"
+	}
+	return ""
+}
+
+var (
+	apnsToken = regexp.MustCompile(`^([0-9a-fA-F]{2}){4,100}$`)
+	fcmToken  = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)
+)
+
+// strict decodes a JSON object without unknown fields.
+func strict(text []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if dec.More() {
+		return errors.New("has more than one JSON object")
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package push
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// routeInFlight is the most pushes of one route in flight: half of the app's,
+	// so that one push service that hangs leaves the others as much.
+	routeInFlight = inFlight / 2
+	// busyHold is how long a device waits whose route has that many.
+	busyHold = time.Second
+	// A route rests after so many failures in a row without an answer, longer
+	// with each.
+	unreachable     = 10
+	unreachableRest = 5 * time.Second
+	unreachableLast = 5 * time.Minute
+	// idleRoutes is the number of routes from which those without news are
+	// forgotten: devices choose the hosts of UnifiedPush.
+	idleRoutes = 10_000
+)
+
+// routes are the routes of an app that have pushes in flight, rest, or failed
+// last. It is safe for concurrent use.
+type routes struct {
+	mu     sync.Mutex
+	byName map[string]*route
+	// all is until when everything rests.
+	all time.Time
+}
+
+type route struct {
+	until    time.Time
+	inFlight int
+	failures int
+}
+
+func newRoutes() *routes { return &routes{byName: map[string]*route{}} }
+
+// enter counts a push, unless it returns for how long the route rests.
+func (rs *routes) enter(name string) (wait time.Duration) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.get(name)
+	if wait := time.Until(r.until); wait > 0 {
+		return wait
+	}
+	if r.inFlight >= routeInFlight {
+		return busyHold
+	}
+	r.inFlight++
+	return 0
+}
+
+// leave counts what became of a push.
+func (rs *routes) leave(name string, outcome Outcome) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.get(name)
+	r.inFlight--
+	if !outcome.Unreachable {
+		r.failures = 0
+	} else if r.failures++; r.failures >= unreachable && time.Now().After(r.until) {
+		r.until = time.Now().Add(backoff(r.failures-unreachable, unreachableRest, unreachableLast))
+	}
+	if r.inFlight == 0 && r.failures == 0 && time.Now().After(r.until) {
+		delete(rs.byName, name)
+	}
+}
+
+// pause lets a route rest, or all of them. It reports whether none did before.
+func (rs *routes) pause(name string, d time.Duration, all bool) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r, now := rs.get(name), time.Now()
+	first, until := !r.until.After(now), now.Add(d)
+	if until.After(r.until) {
+		r.until = until
+	}
+	if all && until.After(rs.all) {
+		rs.all = until
+	}
+	return first
+}
+
+// waitForAll waits while everything rests. It returns false if ctx is done.
+func (rs *routes) waitForAll(ctx context.Context) bool {
+	rs.mu.Lock()
+	wait := time.Until(rs.all)
+	rs.mu.Unlock()
+	if wait <= 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (rs *routes) get(name string) *route {
+	r := rs.byName[name]
+	if r != nil {
+		return r
+	}
+	if len(rs.byName) >= idleRoutes {
+		now := time.Now()
+		for name, r := range rs.byName {
+			if r.inFlight == 0 && now.After(r.until) {
+				delete(rs.byName, name)
+			}
+		}
+	}
+	r = &route{}
+	rs.byName[name] = r
+	return r
+}

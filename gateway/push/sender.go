@@ -1,0 +1,328 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Due is a device that has to be told its number.
+type Due struct {
+	// Push is what to tell, without an alert.
+	Push
+	// Alerts are notifications that wait, oldest first.
+	Alerts []Alert
+	// DueAt is when the number changed, or when it was to be sent again.
+	DueAt, RegisteredAt time.Time
+	// Attempts are those that failed since the last push that was sent.
+	Attempts int
+	// Row is for the queue.
+	Row any
+}
+
+// Queue says who must be told. Its methods are safe for concurrent use.
+type Queue interface {
+	// Next takes up to limit devices of an app that are due. It waits until there
+	// is one; its only error is that of ctx. Each is reported by one of the other
+	// methods, which do not block; until then it is not taken again.
+	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
+	// Told reports that a device was told its number and its alerts. For so long
+	// after it only alerts are due.
+	Told(d Due, quiet time.Duration)
+	// Retry reports a failure. The device is due again after some time.
+	Retry(d Due, after time.Duration, reason string)
+	// Hold reports that a device is not told now, but after some time.
+	Hold(d Due, after time.Duration)
+	// Gone deletes a device, unless it was registered again.
+	Gone(d Due, reason string)
+}
+
+const (
+	// inFlight is the most pushes of an app that wait for an answer. A vendor
+	// that answers in 100 ms gets 5,000 a second.
+	inFlight = 512
+	// batch is how many devices are taken at once.
+	batch = 128
+	// pushTimeout bounds one push.
+	pushTimeout = 15 * time.Second
+	// grace is how long pushes may take that are in flight when the sender stops.
+	grace = 3 * time.Second
+
+	firstBackoff   = 5 * time.Second
+	lastBackoff    = time.Hour
+	rejectedFirst  = time.Hour
+	rejectedLatest = 24 * time.Hour
+)
+
+// Config configures a Sender. Queue is required.
+type Config struct {
+	Apps    Apps
+	Queue   Queue
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// Sender sends what is due.
+type Sender struct {
+	cfg    Config
+	log    *slog.Logger
+	routes map[string]*routes // by app
+}
+
+// NewSender returns a Sender.
+func NewSender(cfg Config) (*Sender, error) {
+	if cfg.Queue == nil {
+		return nil, errors.New("push: Queue is required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	s := &Sender{cfg: cfg, log: cfg.Logger, routes: map[string]*routes{}}
+	for name := range cfg.Apps {
+		s.routes[name] = newRoutes()
+	}
+	return s, nil
+}
+
+// Run sends until ctx is done. Then it waits for the pushes in flight, but not
+// long.
+func (s *Sender) Run(ctx context.Context) error {
+	if len(s.cfg.Apps) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2 * grace}, watermill.NewSlogLogger(s.log))
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	router.AddMiddleware(middleware.Recoverer)
+	for name, app := range s.cfg.Apps {
+		router.AddConsumerHandler("push "+name, name, &subscriber{s, app}, func(m *message.Message) error { //nolint:contextcheck // a message brings its own
+			due, _ := m.Context().Value(dueKey{}).(Due)
+			s.handle(m.Context(), app, due)
+			return nil
+		})
+	}
+	if err := router.Run(ctx); err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	return nil
+}
+
+// dueKey is the key of a Due in the context of its message.
+type dueKey struct{}
+
+// subscriber delivers the devices of an app that are due. A message is
+// acknowledged once the queue was told what became of it.
+type subscriber struct {
+	sender *Sender
+	app    *App
+}
+
+// Close implements message.Subscriber. Deliveries end with their context.
+func (s *subscriber) Close() error { return nil }
+
+// Subscribe implements message.Subscriber.
+func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		s.deliver(ctx, out)
+	}()
+	return out, nil
+}
+
+func (s *subscriber) deliver(ctx context.Context, out chan<- *message.Message) {
+	// Pushes in flight outlive ctx by the grace.
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	slots := make(chan struct{}, inFlight)
+	queue, routes := s.sender.cfg.Queue, s.sender.routes[s.app.Name]
+	for {
+		// As many as the queue may give: taking one at a time would ask it for each.
+		for range batch {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if !routes.waitForAll(ctx) {
+			return
+		}
+		all, err := queue.Next(ctx, s.app.Name, s.app.Platform, batch)
+		if err != nil {
+			return
+		}
+		for range batch - len(all) {
+			<-slots
+		}
+		for _, due := range all {
+			m := message.NewMessage("", nil)
+			m.SetContext(context.WithValue(sending, dueKey{}, due))
+			select {
+			case out <- m:
+			case <-ctx.Done(): // the router does not read any more
+				queue.Hold(due, 0)
+				<-slots
+				continue
+			}
+			go func() {
+				defer func() { <-slots }()
+				select {
+				case <-m.Acked():
+				case <-m.Nacked(): // the handler panicked
+					queue.Retry(due, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
+				}
+			}()
+		}
+	}
+}
+
+// handle tells one device.
+func (s *Sender) handle(ctx context.Context, app *App, due Due) {
+	routes := s.routes[app.Name]
+	route := app.vendor.route(&due.Push)
+	if wait := routes.enter(route); wait > 0 {
+		s.cfg.Queue.Hold(due, spread(wait))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	outcome := s.tell(ctx, app, &due)
+	routes.leave(route, outcome)
+	if outcome.Pause {
+		s.pause(ctx, app, route, outcome)
+	}
+	s.report(ctx, app, due, outcome)
+}
+
+// tell sends the alerts of a device, or the number alone. It returns the first
+// outcome that is not a success.
+func (s *Sender) tell(ctx context.Context, app *App, due *Due) Outcome {
+	told := false
+	for i := range due.Alerts {
+		p := due.Push
+		p.Alert = &due.Alerts[i]
+		switch outcome := s.send(ctx, app, &p, due.DueAt); outcome.Verdict {
+		case Sent:
+			told = true
+		case TooLarge: // the number goes alone
+		default:
+			return outcome
+		}
+	}
+	if told || !app.silent {
+		return Outcome{Verdict: Sent}
+	}
+	return s.send(ctx, app, &due.Push, due.DueAt)
+}
+
+func (s *Sender) send(ctx context.Context, app *App, p *Push, due time.Time) Outcome {
+	kind := "silent"
+	if p.Alert != nil {
+		kind = "alert"
+	}
+	s.cfg.Metrics.inFlight.Inc()
+	outcome := app.vendor.send(ctx, p)
+	s.cfg.Metrics.inFlight.Dec()
+	s.cfg.Metrics.pushes.WithLabelValues(string(app.Platform), kind, string(outcome.Verdict)).Inc()
+	if outcome.Verdict == Sent && !due.IsZero() {
+		s.cfg.Metrics.seconds.WithLabelValues(string(app.Platform)).Observe(max(0, time.Since(due).Seconds()))
+	}
+	return outcome
+}
+
+// report tells the queue what became of a device.
+func (s *Sender) report(ctx context.Context, app *App, due Due, outcome Outcome) {
+	queue := s.cfg.Queue
+	if outcome.Verdict == Gone && !outcome.Since.IsZero() && due.RegisteredAt.After(outcome.Since) {
+		outcome = Outcome{Verdict: Rejected, Reason: outcome.Reason + " before it was registered"}
+	}
+	if outcome.Verdict != Sent {
+		s.log.DebugContext(ctx, "a push was not sent", "app", app.Name, "user", due.UserID, "device", due.DeviceID,
+			"outcome", outcome.Verdict, "reason", outcome.Reason)
+	}
+	switch outcome.Verdict {
+	case Sent:
+		queue.Told(due, app.interval)
+	case Gone:
+		queue.Gone(due, outcome.Reason)
+	case Failed:
+		queue.Retry(due, max(spread(outcome.After), backoff(due.Attempts, firstBackoff, lastBackoff)), outcome.Reason)
+	case Rejected, TooLarge:
+		queue.Retry(due, backoff(due.Attempts, rejectedFirst, rejectedLatest), outcome.Reason)
+	}
+}
+
+// pause lets a route rest.
+func (s *Sender) pause(ctx context.Context, app *App, route string, outcome Outcome) {
+	if !s.routes[app.Name].pause(route, outcome.After, app.Platform == FCM) {
+		return
+	}
+	s.cfg.Metrics.pauses.WithLabelValues(string(app.Platform)).Inc()
+	s.log.WarnContext(ctx, "pushes pause: the vendor asks for it, or refuses the app's settings",
+		"app", app.Name, "route", route, "reason", outcome.Reason, "pause", outcome.After)
+}
+
+// backoff returns the wait after so many failures.
+func backoff(failures int, first, last time.Duration) time.Duration {
+	return spread(min(first<<min(failures, 20), last))
+}
+
+// spread adds up to a fifth, so that what failed together does not come back
+// together.
+func spread(d time.Duration) time.Duration {
+	return d + rand.N(d/5+1) //nolint:gosec // G404: spreads load, guards nothing
+}
+
+// Metrics are the metrics of a Sender.
+type Metrics struct {
+	pushes   *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	pauses   *prometheus.CounterVec
+	inFlight prometheus.Gauge
+}
+
+// NewMetrics registers the metrics. A nil r discards them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	f := promauto.With(r)
+	m := &Metrics{
+		pushes: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "push", Name: "pushes_total",
+			Help: "Pushes by platform, kind (silent or alert) and outcome: sent; failed (sent again later); rejected by the vendor; gone (the device was deleted); too_large (the number goes alone).",
+		}, []string{"platform", "kind", "outcome"}),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "badged", Subsystem: "push", Name: "seconds",
+			Help:    "Time from when a device was due until the vendor accepted its push.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}, []string{"platform"}),
+		pauses: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "push", Name: "pauses_total",
+			Help: "Pauses of pushes because a vendor asked for one, refused the settings of an app, or could not be reached.",
+		}, []string{"platform"}),
+		inFlight: f.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "push", Name: "in_flight",
+			Help: "Pushes that wait for the vendor's answer.",
+		}),
+	}
+	for _, p := range []Platform{APNs, FCM, WebPush, UnifiedPush} {
+		m.pauses.WithLabelValues(string(p))
+		for _, kind := range []string{"silent", "alert"} {
+			m.pushes.WithLabelValues(string(p), kind, string(Sent))
+		}
+	}
+	return m
+}

@@ -1,0 +1,334 @@
+// Package vendors has servers that behave as APNs, FCM and Web Push do, for
+// tests: over TLS and HTTP/2, with the checks of the real ones, and with phones
+// behind them.
+package vendors
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Push is what a vendor was given for a phone.
+type Push struct {
+	Token string
+	// Collapse names the push that this one replaces while it waits.
+	Collapse string
+	Alert    bool
+	// Title and Body are those of an alert.
+	Title, Body string
+	// Badged is the content for the app.
+	Badged Content
+	Header http.Header
+}
+
+// Content is what the app finds in a push.
+type Content struct {
+	Epoch          string            `json:"epoch"`
+	Version        int64             `json:"version"`
+	Number         int64             `json:"number"`
+	ConversationID string            `json:"conversation_id"`
+	Seq            int64             `json:"seq"`
+	Data           map[string]string `json:"data"`
+}
+
+// Fault is how a vendor answers instead of accepting a push.
+type Fault struct {
+	// Status and Reason are the answer. Status 0 accepts the push.
+	Status int
+	Reason string
+	Header http.Header
+	// Timestamp is that of APNs' answer 410.
+	Timestamp time.Time
+	// Deliver hands the push to the phone all the same.
+	Deliver bool
+	// Reset ends the stream without an answer.
+	Reset bool
+	// GoAway asks the client to use another connection.
+	GoAway bool
+	// Hold delays the answer until it is closed.
+	Hold <-chan struct{}
+}
+
+// Vendor is what all vendors have in common. Its methods are safe for concurrent
+// use.
+type Vendor struct {
+	URL    string
+	Server *httptest.Server
+	// CAFile has the certificate of the server.
+	CAFile string
+	dir    string
+
+	mu         sync.Mutex
+	script     func(token string) *Fault
+	phones     map[string]*Phone
+	pushes     []Push
+	violations []string
+	came       chan struct{}
+	// credentials counts provider tokens of APNs and access tokens of FCM.
+	credentials int
+}
+
+// start starts a server of a vendor.
+func (v *Vendor) start(t testing.TB, h http.Handler) {
+	t.Helper()
+	v.phones, v.came, v.dir = map[string]*Phone{}, make(chan struct{}), t.TempDir()
+	v.Server = httptest.NewUnstartedServer(h)
+	v.Server.EnableHTTP2 = true
+	v.Server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	v.Server.StartTLS()
+	t.Cleanup(func() {
+		v.Server.CloseClientConnections()
+		v.Server.Close()
+	})
+	v.URL = v.Server.URL
+	v.CAFile = v.write(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.Server.Certificate().Raw}))
+}
+
+// write writes a file and returns its path.
+func (v *Vendor) write(t testing.TB, name string, text []byte) string {
+	t.Helper()
+	file := filepath.Join(v.dir, name)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// newECKey makes a key and writes it to a file in PEM.
+func (v *Vendor) newECKey(t testing.TB, name string) (*ecdsa.PrivateKey, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, v.write(t, name, pemKey(t, key))
+}
+
+func pemKey(t testing.TB, key any) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// Script sets how the vendor answers from now on; nil accepts everything. It is
+// called with the token of each push that passed the vendor's checks.
+func (v *Vendor) Script(answer func(token string) *Fault) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.script = answer
+}
+
+// Once returns a script that has these faults one after the other, and then
+// accepts everything.
+func Once(faults ...Fault) func(string) *Fault {
+	var mu sync.Mutex
+	return func(string) *Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(faults) == 0 {
+			return nil
+		}
+		next := faults[0]
+		faults = faults[1:]
+		return &next
+	}
+}
+
+// Pushes returns what phones were given, oldest first.
+func (v *Vendor) Pushes() []Push {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]Push(nil), v.pushes...)
+}
+
+// Came returns a channel that is closed when the next push comes.
+func (v *Vendor) Came() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.came
+}
+
+// Violations returns what senders did that the vendor does not allow.
+func (v *Vendor) Violations() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]string(nil), v.violations...)
+}
+
+// Credentials returns how many provider tokens or access tokens were used.
+func (v *Vendor) Credentials() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.credentials
+}
+
+func (v *Vendor) violate(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.violations = append(v.violations, fmt.Sprintf(format, args...))
+}
+
+// Phone returns the phone of a token.
+func (v *Vendor) Phone(token string) *Phone {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p := v.phones[token]
+	if p == nil {
+		p = &Phone{Token: token, alerts: map[string]Push{}}
+		v.phones[token] = p
+	}
+	return p
+}
+
+// accept answers a push that passed the checks. ok writes the answer of a
+// success, fail that of a failure.
+func (v *Vendor) accept(w http.ResponseWriter, r *http.Request, p Push, ok func(), fail func(Fault)) {
+	v.mu.Lock()
+	script := v.script
+	v.mu.Unlock()
+	var f *Fault
+	if script != nil {
+		f = script(p.Token)
+	}
+	if f == nil {
+		f = &Fault{}
+	}
+	if f.Hold != nil {
+		select {
+		case <-f.Hold:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	if f.Status == 0 && !f.Reset || f.Deliver {
+		v.deliver(p)
+	}
+	if f.Reset {
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(w.Header(), f.Header)
+	if f.GoAway {
+		w.Header().Set("Connection", "close") // by which net/http sends GOAWAY
+	}
+	if f.Status == 0 {
+		ok()
+	} else {
+		fail(*f)
+	}
+}
+
+func (v *Vendor) deliver(p Push) {
+	phone := v.Phone(p.Token)
+	if wrong := phone.apply(p); wrong != "" {
+		v.violate("phone %s: %s", p.Token, wrong)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pushes = append(v.pushes, p)
+	close(v.came)
+	v.came = make(chan struct{})
+}
+
+// Phone is a device that applies pushes by version, as the documentation asks.
+// Its methods are safe for concurrent use.
+type Phone struct {
+	Token string
+
+	mu      sync.Mutex
+	epoch   string
+	version int64
+	number  int64
+	applied int
+	repeats int
+	// alerts are those on the screen, by what replaces them.
+	alerts map[string]Push
+}
+
+// apply applies a push. It returns what is wrong with it.
+func (p *Phone) apply(push Push) (wrong string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := push.Badged
+	same := p.applied > 0 && b.Epoch == p.epoch
+	switch {
+	case b.Epoch == "":
+		return "a push without an epoch"
+	case same && b.Version < p.version:
+		// It came late.
+	case same && b.Version == p.version && b.Number != p.number:
+		wrong = fmt.Sprintf("version %d of epoch %s is %d and %d", b.Version, b.Epoch, p.number, b.Number)
+	case same && b.Version == p.version && !push.Alert:
+		p.repeats++
+	}
+	if !same || b.Version >= p.version {
+		p.epoch, p.version, p.number = b.Epoch, b.Version, b.Number
+	}
+	p.applied++
+	if push.Alert {
+		p.alerts[push.Collapse] = push
+	}
+	return wrong
+}
+
+// Number returns what the icon shows; false if no push came yet.
+func (p *Phone) Number() (int64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.number, p.applied > 0
+}
+
+// Repeats returns how many silent pushes told what the phone knew.
+func (p *Phone) Repeats() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.repeats
+}
+
+// Alerts returns the notifications on the screen.
+func (p *Phone) Alerts() []Push {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Push, 0, len(p.alerts))
+	for _, a := range p.alerts {
+		all = append(all, a)
+	}
+	return all
+}
+
+// WriteConfig writes the configuration of apps to a file.
+func WriteConfig(t testing.TB, apps map[string]map[string]any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(apps, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "push.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// writeJSON writes an answer.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
