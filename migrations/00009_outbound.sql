@@ -22,10 +22,10 @@ CREATE TABLE badged.devices (
     -- When the number may have to be told; null if it need not be.
     due             timestamptz,
     told_at         timestamptz,
-    -- Until then only alerts are pushed, and while a socket of the device is open not
-    -- even these.
+    -- Until then only alerts are pushed, or not even these: an app is in the
+    -- foreground, or a push failed a moment ago.
     quiet_until     timestamptz,
-    connected_until timestamptz,
+    held_until      timestamptz,
     last_error_at   timestamptz,
     -- Since the last push that succeeded.
     attempts        integer     NOT NULL,

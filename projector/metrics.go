@@ -76,10 +76,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 // own sets the metrics of the owned partitions.
-func (m *Metrics) own(held map[int]holding) {
+func (m *Metrics) own(held []int) {
 	m.owned.Set(float64(len(held)))
 	m.owner.Reset()
-	for id := range held {
+	for _, id := range held {
 		m.owner.WithLabelValues(strconv.Itoa(id)).Set(1)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
@@ -214,22 +213,6 @@ func TestPartitionsAreShared(t *testing.T) {
 	if fenced := count(owners[0].metrics.fenced); fenced != 0 {
 		t.Errorf("%d batches were fenced off, though owners took turns", fenced)
 	}
-}
-
-// Shares add up, and differ by at most one.
-func TestFairShare(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		partitions := rapid.IntRange(1, 256).Draw(t, "partitions")
-		members := rapid.IntRange(1, 300).Draw(t, "members")
-		sum, least, most := 0, partitions, 0
-		for before := range members {
-			share := fairShare(partitions, members, before)
-			sum, least, most = sum+share, min(least, share), max(most, share)
-		}
-		if sum != partitions || most-least > 1 {
-			t.Errorf("shares from %d to %d that add up to %d", least, most, sum)
-		}
-	})
 }
 
 // link is a projector's connection to its server: it can refuse new

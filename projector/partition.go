@@ -262,6 +262,7 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.account(b, r, time.Since(start)) // before clients hear of it and look
 	p.trace(b, r, start)
 	p.projector.tell(r.Updates)
+	p.projector.cfg.Folded(p.id)
 }
 
 // livesIn reports whether the epoch began in the Postgres that conn is connected

@@ -75,6 +75,9 @@ type Config struct {
 	// trace context for the work that follows each of them, "" for none. It
 	// must not block. Default: no tracing.
 	Trace func(TracedBatch) []string
+	// Folded is called with the partition of each batch after its commit. It must
+	// not block. Default: nothing.
+	Folded func(partition int)
 }
 
 // Projector folds the partitions that it owns. Any number of projectors may
@@ -118,6 +121,9 @@ func New(cfg Config) (*Projector, error) {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Folded == nil {
+		cfg.Folded = func(int) {}
 	}
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = 100 * time.Millisecond

@@ -43,8 +43,8 @@ type Device struct {
 	Told, ToldVersion *int64
 	ToldEpoch         *string
 	ToldAt            *time.Time
-	// ConnectedUntil is how long a socket of the device counts as open.
-	ConnectedUntil *time.Time
+	// QuietUntil is how long only alerts are pushed, and HeldUntil how long nothing is.
+	QuietUntil, HeldUntil *time.Time
 	// Attempts are those since the last push that succeeded.
 	Attempts    int
 	LastError   *string
@@ -54,7 +54,7 @@ type Device struct {
 func (d *Device) targets() []any {
 	return []any{
 		&d.UserID, &d.DeviceID, &d.App, &d.Platform, &d.Environment, &d.Shows, &d.Token, &d.Fingerprint,
-		&d.Generation, &d.RegisteredAt, &d.Due, &d.Told, &d.ToldVersion, &d.ToldEpoch, &d.ToldAt, &d.ConnectedUntil,
+		&d.Generation, &d.RegisteredAt, &d.Due, &d.Told, &d.ToldVersion, &d.ToldEpoch, &d.ToldAt, &d.QuietUntil, &d.HeldUntil,
 		&d.Attempts, &d.LastError, &d.LastErrorAt,
 	}
 }

@@ -2,105 +2,342 @@ package outbound
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
-	"github.com/badged/badged/pubsub"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/projector/internal/logread"
 )
 
-// DevicePush is what a device may have to be told, with the number of a snapshot that
-// is newer than the change that made it due.
-type DevicePush struct {
-	Partition                                    int
-	UserID, DeviceID, App, Platform, Environment string
-	Token                                        []byte
-	Generation, Changes                          int64
-	Attempts                                     int
-	Epoch                                        string
-	Version                                      int64
-	Number                                       int64
-	Told                                         *int64
-	// Badge is the whole badge.
-	Badge pubsub.Badge
-	// Alerts are still unread and not muted, oldest first.
-	Alerts []Alert
+// First keys of advisory locks, on partitions and of sessions.
+const (
+	lockClass   = 0x6261646e // "badn"
+	memberClass = 0x6261646f // "bado"
+)
+
+// NotifierConfig configures a Notifier. Pool and Partitions are required.
+type NotifierConfig struct {
+	// Pool connects to the database. Set up its sessions with
+	// projector.ConfigurePool.
+	Pool *pgxpool.Pool
+	// Partitions is the number of partitions of the log.
+	Partitions int
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to metrics that are not registered.
+	Metrics *Metrics
+
+	// RoomInterval is the least time between two rounds through the members of a
+	// room with more than MaxPromptMembers in a partition. Default 1m.
+	RoomInterval time.Duration
+	// PollInterval is how often the notifier looks for what was folded without a
+	// wake, while there are targets. Default 100ms.
+	PollInterval time.Duration
+	// IdleInterval is how often it looks otherwise, and looks for rows that became
+	// due with time. Default 1s.
+	IdleInterval time.Duration
+	// OwnershipInterval is how often it counts the other notifiers and takes or
+	// gives up partitions. Default 1s.
+	OwnershipInterval time.Duration
+	// PageEvents is the most events that are read at once. Default 1,000.
+	PageEvents int
 }
 
-// Alert is a notification of a message.
-type Alert struct {
-	ConversationID string
-	Seq            int64
-	Title, Body    string
-	Data           map[string]string
-	QueuedAt       time.Time
+// Notifier owns partitions, makes their targets due and hands them to senders in the
+// same process. Any number of notifiers may run on one database. Each partition has
+// one owner at a time; should it ever have two, targets are told twice.
+type Notifier struct {
+	cfg     NotifierConfig
+	log     *slog.Logger
+	metrics *Metrics
+	wakes   []chan struct{}
+	lanes   lanes
+	reports reports
 }
 
-// Call is what a webhook may have to be told of a subject.
-type Call struct {
-	Partition              int
-	Webhook, Type, Subject string
-	Changes                int64
-	Attempts               int
-	// QueuedAt is that of the first change that was not told.
-	QueuedAt time.Time
-	// Badge is that of the user, if the subject is one.
-	Badge *pubsub.Badge
-	// Room is the state of the room, if the subject is one.
-	Room *RoomState
-	// Told is what Tell was in the last call; nil if there was none.
-	Told json.RawMessage
-	// Tell is set by the sender to what the endpoint knows after the call.
-	Tell json.RawMessage
+// NewNotifier returns a notifier that does nothing until Run.
+func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
+	if cfg.Pool == nil || cfg.Partitions <= 0 {
+		return nil, errors.New("outbound: Pool and Partitions are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{{&cfg.RoomInterval, time.Minute}, {&cfg.PollInterval, 100 * time.Millisecond}, {&cfg.IdleInterval, time.Second}, {&cfg.OwnershipInterval, time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.unset
+		}
+	}
+	if cfg.PageEvents <= 0 {
+		cfg.PageEvents = 1000
+	}
+	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports()}
+	for range cfg.Partitions {
+		n.wakes = append(n.wakes, make(chan struct{}, 1))
+	}
+	return n, nil
 }
 
-// RoomState is what a webhook is told of a large room.
-type RoomState struct {
-	ConversationID, Category, Epoch string
-	// Changes is the version of the room in the partition, and Members its members
-	// there.
-	Changes, LastSeq, Members int64
+// Wake reports that a partition has folded something. It does not block, is safe for
+// concurrent use, and does nothing if the notifier does not own the partition.
+func (n *Notifier) Wake(partition int) {
+	select {
+	case n.wakes[partition] <- struct{}{}:
+	default:
+	}
 }
 
-// Notifier owns partitions, makes their targets due and hands them to senders. The
-// senders are in the same process.
-type Notifier struct{}
-
-// NextDevices takes up to limit devices of an app and platform that are due and whose
-// number differs from what they were told, or that have an alert. It waits until there
-// is one; the only error is that of ctx. Report what became of each by one call of
-// DeviceTold, DeviceRetry, DeviceHold or DeviceGone: until then it is not taken again.
-func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit int) ([]DevicePush, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
+// Run works until ctx is done and then returns nil, after what was reported is
+// stored. Stop the senders before.
+func (n *Notifier) Run(ctx context.Context) error {
+	var g sync.WaitGroup
+	g.Go(func() { n.measure(ctx) })
+	g.Go(func() { n.poll(ctx) })
+	g.Go(func() { n.store(ctx) })
+	owner := pgsession.Owner{
+		Connect: n.cfg.Pool.Config().ConnConfig, Kind: "notifier", Class: lockClass, MemberClass: memberClass,
+		Partitions: n.cfg.Partitions, Interval: n.cfg.OwnershipInterval, Silence: 3 * n.cfg.OwnershipInterval,
+		Work: n.work, Logger: n.log,
+		Changed: func(owned []int) {
+			n.metrics.own(owned)
+			n.lanes.own(owned)
+		},
+	}
+	owner.Run(ctx)
+	g.Wait()
+	return nil
 }
 
-// DeviceTold reports that a device was told its number and its alerts. For so long
-// after it only alerts are pushed to it. It does not block, as the other reports.
-func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {}
-
-// DeviceRetry reports that a push failed. The device is due again after some time, or
-// earlier if it was registered again.
-func (n *Notifier) DeviceRetry(p DevicePush, after time.Duration, reason string) {}
-
-// DeviceHold reports that a device is not told now, and is due after some time. This
-// is no failure.
-func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {}
-
-// DeviceGone deletes a device that its vendor does not know, unless it was registered
-// again.
-func (n *Notifier) DeviceGone(p DevicePush, reason string) {}
-
-// NextCalls takes up to limit subjects that are due for a webhook, as NextDevices
-// does. It does not look at the webhook's own state. Report each by one call of
-// CallTold or CallRetry.
-func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
+// poll lets the lanes look at all partitions now and then, for rows that became due
+// with time or in another process.
+func (n *Notifier) poll(ctx context.Context) {
+	tick := time.NewTicker(n.cfg.IdleInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			n.lanes.lookEverywhere()
+		}
+	}
 }
 
-// CallTold reports that a webhook was told c.Tell of a subject, or need not be told
-// if that is c.Told.
-func (n *Notifier) CallTold(c Call) {}
+// Pauses between attempts while the database does not answer.
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 2 * time.Second
+)
 
-// CallRetry reports that a subject was not told, and is due again after some time.
-func (n *Notifier) CallRetry(c Call, after time.Duration) {}
+// work makes the targets of a partition due until ctx, which lasts as long as the
+// ownership, is done.
+func (n *Notifier) work(ctx context.Context, partition int) {
+	w := worker{Notifier: n, partition: partition, size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
+	backoff := firstBackoff
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wakes[partition]:
+			if w.idle {
+				continue // the timer limits how often the position follows
+			}
+		case <-next.C:
+		}
+		pause, err := w.drain(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			n.metrics.failed.Inc()
+			n.log.WarnContext(ctx, "cannot find out what changed for devices and webhooks, will try again",
+				"partition", partition, "error", err, "in", backoff)
+			next.Reset(backoff)
+			backoff = min(2*backoff, lastBackoff)
+		default:
+			next.Reset(pause)
+			backoff = firstBackoff
+		}
+	}
+}
+
+// pageBytes is the most bytes of events that are read at once.
+const pageBytes = 4 << 20
+
+// worker makes the targets of one partition due.
+type worker struct {
+	*Notifier
+	partition int
+	size      logread.Size
+	// idle is set while the partition has no targets.
+	idle bool
+	// settled is when settled alerts were deleted last.
+	settled time.Time
+}
+
+// standing is what a worker starts from.
+type standing struct {
+	folded   logread.Cursor
+	position events.Position
+	// revision is that of the partition, and marked the one for which all targets
+	// are due, or will be once after is null.
+	revision, marked int64
+	after            *string
+	devices, badges  bool // whether there are devices, and webhooks that want badges
+	rounds           bool // whether a round through a room is due
+}
+
+func (s *standing) targets() []any {
+	return append(s.folded.Targets(), &s.position.TransactionID, &s.position.Offset, &s.revision, &s.marked, &s.after, &s.devices, &s.badges, &s.rounds)
+}
+
+// drain makes due what can be, and returns how long to pause.
+func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
+	for ctx.Err() == nil {
+		var s standing
+		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the standing"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
+			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
+		}
+		w.idle = !s.devices && !s.badges
+		if w.idle {
+			return w.cfg.IdleInterval, w.follow(ctx, &s)
+		}
+		more, err := w.step(ctx, &s)
+		if err != nil && !errors.Is(err, errFenced) {
+			return 0, err
+		}
+		if err == nil && !more {
+			break
+		}
+	}
+	return w.cfg.PollInterval, w.deleteSettled(ctx)
+}
+
+// step makes targets due for one reason, and reports whether there is more to do.
+func (w *worker) step(ctx context.Context, s *standing) (more bool, err error) {
+	if s.position.Before(s.folded.Position) {
+		return true, w.mark(ctx, s)
+	}
+	if s.revision != s.marked || s.after != nil {
+		return true, w.markAll(ctx, s)
+	}
+	if s.rounds {
+		return true, w.round(ctx)
+	}
+	return false, nil
+}
+
+// errFenced means that another notifier has moved the position.
+var errFenced = errors.New("another notifier has moved the position")
+
+// move moves the position of the notifier to that of an event, in a transaction that
+// makes targets due.
+func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) error {
+	tag, err := tx.Exec(ctx, statements.Of(w.partition, "move"), events.NotifierGroup, from.TransactionID, from.Offset, to.TransactionID, to.Offset)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = errFenced
+	}
+	return err
+}
+
+// follow moves the position behind that of the projector without reading: nothing
+// that was folded up to there needs to be told, since a target that comes is due.
+func (w *worker) follow(ctx context.Context, s *standing) error {
+	if s.position == s.folded.Position && s.revision == s.marked && s.after == nil {
+		return nil
+	}
+	err := w.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("set the revision"), w.partition, s.revision, nil); err != nil {
+			return err
+		}
+		return w.move(ctx, tx, s.position, s.folded.Position)
+	})
+	if err != nil && !errors.Is(err, errFenced) {
+		return fmt.Errorf("move the notifier's position in partition %d: %w", w.partition, err)
+	}
+	return nil
+}
+
+// transaction runs a transaction that need not be durable at once: what is lost with
+// it is done again.
+func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, n.cfg.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// usersPage is the most users for which targets are made due at once, other than by
+// events.
+const usersPage = 1000
+
+// markAll makes a page of all targets due, since badges have changed without the log.
+func (w *worker) markAll(ctx context.Context, s *standing) error {
+	after := ""
+	if s.revision == s.marked {
+		after = *s.after
+	}
+	err := w.marking(ctx, func(m *marking) error {
+		rows, _ := m.tx.Query(ctx, statements.Of(w.partition, "page through the users of targets"), after, usersPage)
+		users, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		var next *string
+		if len(users) == usersPage {
+			next = &users[len(users)-1]
+		}
+		if _, err := m.tx.Exec(ctx, statements.Get("set the revision"), w.partition, s.revision, next); err != nil {
+			return err
+		}
+		return m.users(ctx, users)
+	})
+	if err != nil {
+		return fmt.Errorf("make all targets of partition %d due: %w", w.partition, err)
+	}
+	return nil
+}
+
+// deleteSettled deletes alerts that were settled long ago.
+func (w *worker) deleteSettled(ctx context.Context) error {
+	if time.Since(w.settled) < alertsInterval {
+		return nil
+	}
+	w.settled = time.Now()
+	if _, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge.String()); err != nil {
+		return fmt.Errorf("delete old alerts of partition %d: %w", w.partition, err)
+	}
+	return nil
+}
+
+const (
+	// maxAlertAge is after how long an alert is not pushed any more, and forgotten.
+	maxAlertAge = 24 * time.Hour
+	// alertsInterval is how often old alerts are deleted.
+	alertsInterval = time.Minute
+)
+
+// sortedUnique returns the distinct texts in ascending order, in which all
+// transactions lock rows.
+func sortedUnique(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}

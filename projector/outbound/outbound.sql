@@ -16,19 +16,19 @@ ON CONFLICT (user_id, device_id) DO UPDATE
 SET app = excluded.app, platform = excluded.platform, environment = excluded.environment, shows = excluded.shows,
     token = excluded.token, fingerprint = excluded.fingerprint, generation = excluded.generation, registered_at = excluded.registered_at,
     attempts = 0, last_error = NULL, last_error_at = NULL,
-    (due, told, told_version, told_epoch, told_at, quiet_until) = (
-        SELECT s.* FROM (SELECT d.due, d.told, d.told_version, d.told_epoch, d.told_at, d.quiet_until) AS s
+    (due, told, told_version, told_epoch, told_at, quiet_until, held_until) = (
+        SELECT s.* FROM (SELECT d.due, d.told, d.told_version, d.told_epoch, d.told_at, d.quiet_until, d.held_until) AS s
         WHERE (d.app, d.platform, d.environment, d.shows, d.fingerprint)
             = (excluded.app, excluded.platform, excluded.environment, excluded.shows, excluded.fingerprint)
         UNION ALL
-        SELECT excluded.due, NULL, NULL, NULL, NULL, NULL
+        SELECT excluded.due, NULL, NULL, NULL, NULL, NULL, NULL
         LIMIT 1
     )
 RETURNING xmax = 0
 
 -- name: device
 user_id, device_id, app, platform, environment, shows, token, fingerprint,
-    generation, registered_at, due, told, told_version, told_epoch, told_at, connected_until,
+    generation, registered_at, due, told, told_version, told_epoch, told_at, quiet_until, held_until,
     attempts, last_error, last_error_at
 
 -- name: read a device
@@ -77,3 +77,186 @@ WHERE $2 = ANY (w.events) AND w.state <> 'disabled'
 ON CONFLICT (webhook, type, subject) DO UPDATE
 SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at END,
     due = least(q.due, excluded.due), changes = q.changes + 1
+
+-- name: read the standing
+-- $1 is the partition, $2 the consumer group of the projector, and $3 that of the
+-- notifier.
+SELECT f.last_processed_transaction_id::text::bigint, f.offset_acked, f.pending::text[]::bigint[],
+    o.last_processed_transaction_id::text::bigint, o.offset_acked, f.revision, n.revision, n.after_user,
+    EXISTS (SELECT FROM badged.devices_pNN),
+    EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled'),
+    EXISTS (SELECT FROM badged.room_rounds_pNN WHERE due <= clock_timestamp())
+FROM badged.events_pNN_offsets AS f, badged.events_pNN_offsets AS o, badged.notifier_partitions AS n
+WHERE f.consumer_group = $2 AND o.consumer_group = $3 AND n.partition_id = $1
+
+-- name: move
+-- The fence: moves the position of the group $1 from ($2, $3) to ($4, $5), if no other
+-- notifier was faster.
+UPDATE badged.events_pNN_offsets SET last_processed_transaction_id = $4::bigint::text::xid8, offset_acked = $5
+WHERE consumer_group = $1 AND last_processed_transaction_id = $2::bigint::text::xid8 AND offset_acked = $3
+
+-- name: set the revision
+UPDATE badged.notifier_partitions SET revision = $2, after_user = $3 WHERE partition_id = $1
+
+-- name: page through the users of targets
+SELECT user_id FROM badged.devices_pNN WHERE user_id > $1
+UNION
+SELECT subject FROM badged.webhook_queue_pNN WHERE type = 'badge.changed' AND subject > $1
+ORDER BY 1 LIMIT $2
+
+-- name: from then on
+greatest(clock_timestamp(), d.quiet_until, d.held_until)
+
+-- name: mark devices
+-- Returns how many by lane.
+WITH marked AS (
+    UPDATE badged.devices_pNN AS d SET changes = d.changes + 1, due = least(d.due, {from then on})
+    WHERE d.user_id = ANY ($1)
+    RETURNING d.app, d.platform
+)
+SELECT app, platform, count(*) FROM marked GROUP BY app, platform
+
+-- name: mark webhooks
+WITH marked AS (
+    INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
+    SELECT $1, w.name, $2, s.subject, clock_timestamp(), clock_timestamp(), 1, 0
+    FROM badged.webhooks AS w, unnest($3::text[]) AS s (subject)
+    WHERE 'badge.changed' = ANY (w.events) AND w.state <> 'disabled'
+    ON CONFLICT (webhook, type, subject) DO UPDATE
+    SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at END,
+        due = least(q.due, excluded.due), changes = q.changes + 1
+    RETURNING q.webhook
+)
+SELECT webhook, '', count(*) FROM marked GROUP BY webhook
+
+-- name: mark rooms
+INSERT INTO badged.room_rounds_pNN AS r (partition_id, conversation_id, due, changed)
+SELECT $1, room, clock_timestamp(), true FROM unnest($2::text[]) AS room
+ON CONFLICT (conversation_id) DO UPDATE SET changed = true
+
+-- name: take a round
+SELECT o.conversation_id, o.changed, o.began_at, o.after_user,
+    coalesce((SELECT members FROM badged.rooms_pNN AS r WHERE r.conversation_id = o.conversation_id), 0)
+FROM badged.room_rounds_pNN AS o
+WHERE o.due <= clock_timestamp()
+ORDER BY o.due LIMIT 1
+FOR UPDATE SKIP LOCKED
+
+-- name: forget a round
+DELETE FROM badged.room_rounds_pNN WHERE conversation_id = $1
+
+-- name: begin a round
+UPDATE badged.room_rounds_pNN SET began_at = clock_timestamp(), changed = false, after_user = '' WHERE conversation_id = $1
+
+-- name: page through members
+-- Of a room whose members webhooks are not told of ($4), those with devices.
+SELECT c.user_id
+FROM badged.conversations_pNN AS c
+WHERE c.conversation_id = $1 AND c.joined IS NOT NULL AND c.user_id > $2 AND c.level <> 'none'
+  AND (NOT $4 AND EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled')
+       OR EXISTS (SELECT FROM badged.devices_pNN AS d WHERE d.user_id = c.user_id))
+ORDER BY c.user_id LIMIT $3
+
+-- name: continue a round
+-- Behind others that are due.
+UPDATE badged.room_rounds_pNN SET after_user = $2, due = clock_timestamp() WHERE conversation_id = $1
+
+-- name: end a round
+-- The next may begin $2 after this began.
+UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL, after_user = NULL WHERE conversation_id = $1
+
+-- name: delete old alerts
+DELETE FROM badged.alerts_pNN WHERE queued_at < clock_timestamp() - $1::interval
+
+-- name: read due devices
+SELECT d.user_id, d.device_id, d.environment, d.shows, d.token, d.generation, d.changes, d.attempts, d.told_epoch, d.told
+FROM badged.devices_pNN AS d
+WHERE d.app = $1 AND d.platform = $2 AND d.due <= clock_timestamp()
+  AND (d.user_id, d.device_id) NOT IN (SELECT t.u, t.d FROM unnest($3::text[], $4::text[]) AS t (u, d))
+ORDER BY d.due LIMIT $5
+
+-- name: read due calls
+SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, q.told
+FROM badged.webhook_queue_pNN AS q
+WHERE q.webhook = $1 AND q.due <= clock_timestamp()
+  AND (q.type, q.subject) NOT IN (SELECT t.t, t.s FROM unnest($2::text[], $3::text[]) AS t (t, s))
+ORDER BY q.due LIMIT $4
+
+-- name: read rooms
+SELECT r.conversation_id, r.category, p.epoch, r.changes, r.last_seq, r.members
+FROM badged.rooms_pNN AS r, badged.partitions AS p
+WHERE p.partition_id = $1 AND r.conversation_id = ANY ($2)
+
+-- name: settle alerts
+UPDATE badged.alerts_pNN AS a SET settled_at = clock_timestamp(), title = '', body = '', data = NULL
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS s (user_id, device_id, conversation_id, seq)
+WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_id, s.conversation_id, s.seq)
+
+-- name: has an alert
+EXISTS (SELECT FROM badged.alerts_pNN AS a WHERE a.user_id = d.user_id AND a.device_id = d.device_id AND a.settled_at IS NULL)
+
+-- name: store told devices
+-- What changed since the device was taken is due.
+UPDATE badged.devices_pNN AS d
+SET told_epoch = s.epoch, told_version = s.version, told = s.number, told_at = clock_timestamp(),
+    quiet_until = clock_timestamp() + s.quiet, held_until = NULL, attempts = 0, last_error = NULL, last_error_at = NULL,
+    due = CASE WHEN {has an alert} THEN clock_timestamp() WHEN d.changes <> s.changes THEN clock_timestamp() + s.quiet END
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::interval[])
+    AS s (user_id, device_id, generation, changes, epoch, version, number, quiet)
+WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)
+
+-- name: store devices that need not be told
+UPDATE badged.devices_pNN AS d SET due = CASE WHEN {has an alert} THEN clock_timestamp() END
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS s (user_id, device_id, generation, changes)
+WHERE (d.user_id, d.device_id, d.generation, d.changes) = (s.user_id, s.device_id, s.generation, s.changes)
+
+-- name: store devices that were not told
+UPDATE badged.devices_pNN AS d
+SET held_until = clock_timestamp() + s.after, due = clock_timestamp() + s.after,
+    attempts = d.attempts + 1, last_error = s.reason, last_error_at = clock_timestamp()
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::interval[], $5::text[]) AS s (user_id, device_id, generation, after, reason)
+WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)
+
+-- name: hold devices
+UPDATE badged.devices_pNN AS d SET held_until = clock_timestamp() + s.after, due = clock_timestamp() + s.after
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::interval[]) AS s (user_id, device_id, generation, after)
+WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)
+
+-- name: delete devices that are gone
+DELETE FROM badged.devices_pNN AS d
+USING unnest($1::text[], $2::text[], $3::bigint[]) AS s (user_id, device_id, generation)
+WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)
+
+-- name: delete told calls
+-- Those of other types have no number that is told.
+DELETE FROM badged.webhook_queue_pNN AS q
+USING unnest($2::text[], $3::text[], $4::bigint[]) AS s (type, subject, changes)
+WHERE q.webhook = $1 AND (q.type, q.subject, q.changes) = (s.type, s.subject, s.changes) AND q.type NOT IN ('badge.changed', 'room.changed')
+
+-- name: store told calls
+UPDATE badged.webhook_queue_pNN AS q
+SET told = nullif(s.told, '')::jsonb, attempts = 0, due = CASE WHEN q.changes <> s.changes THEN clock_timestamp() END, queued_at = CASE WHEN q.changes <> s.changes THEN clock_timestamp() ELSE q.queued_at END
+FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS s (type, subject, changes, told)
+WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
+
+-- name: store calls that were not made
+UPDATE badged.webhook_queue_pNN AS q SET due = clock_timestamp() + s.after, attempts = q.attempts + 1
+FROM unnest($2::text[], $3::text[], $4::interval[]) AS s (type, subject, after)
+WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
+
+-- name: measure
+-- $1 is the consumer group of the projector, and $2 that of the notifier.
+SELECT d.n::double precision, d.oldest, c.n::double precision, c.oldest, coalesce((
+    SELECT extract(epoch FROM clock_timestamp() - e.created_at)
+    FROM badged.events_pNN_offsets AS f, badged.events_pNN_offsets AS o, badged.events_pNN AS e
+    WHERE f.consumer_group = $1 AND o.consumer_group = $2
+      AND (e.transaction_id, e."offset") > (o.last_processed_transaction_id, o.offset_acked)
+      AND (e.transaction_id, e."offset") <= (f.last_processed_transaction_id, f.offset_acked)
+    ORDER BY e.transaction_id, e."offset" LIMIT 1), 0)::double precision
+FROM (
+    SELECT count(*) AS n, coalesce(extract(epoch FROM clock_timestamp() - min(due)), 0)::double precision AS oldest
+    FROM (SELECT due FROM badged.devices_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS some
+) AS d, (
+    SELECT count(*) AS n, coalesce(extract(epoch FROM clock_timestamp() - min(due)), 0)::double precision AS oldest
+    FROM (SELECT due FROM badged.webhook_queue_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS some
+) AS c

@@ -256,7 +256,7 @@ var mutants = []mutant{
 		stepFile, "if p.cursor.Position != before || !p.state.Same(&state) {", "if p.cursor.Position != before && !p.state.Same(&state) && false {",
 	}}, remembered},
 	{"an owner that lost its session goes on folding", []edit{{
-		"projector/ownership.go", "	defer h.drop() // before the connection closes\n", "",
+		"internal/pgsession/owner.go", "	defer h.drop() // before the connection closes\n", "",
 	}}, owned},
 	{"a pending transaction is forgotten", []edit{{readFile, "if !p.snapshot.ended(id) || p.cut && !p.moved(id) {", "if p.cut && !p.moved(id) {"}}, pages},
 	{"an open transaction that the position passes is not listed", []edit{{readFile, "id <= p.To.TransactionID", "id <= p.From.TransactionID"}}, pages},

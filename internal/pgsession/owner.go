@@ -1,0 +1,246 @@
+package pgsession
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// silenceSQL makes Postgres end the session after so many idle milliseconds.
+const silenceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
+
+// joinSQL makes the session a member, under its own pid.
+const joinSQL = `SELECT pg_advisory_lock($1, pg_backend_pid())`
+
+// membersSQL counts the sessions that share the partitions, and those of them
+// that come before this one. Advisory locks belong to a database, and pg_locks
+// shows those of the whole cluster.
+const membersSQL = `SELECT count(*), count(*) FILTER (WHERE pid < pg_backend_pid())
+FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+const releaseSQL = `SELECT pg_advisory_unlock($1, p) FROM unnest($2::int[]) AS p`
+
+// Pauses between attempts to open the session.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// ApplicationName returns the application_name of the session of an owner in this
+// process, which identifies it in pg_stat_activity.
+func ApplicationName(kind string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("badged %s %s/%d", kind, host, os.Getpid())
+}
+
+// Owner shares partitions fairly among the processes that work on them: each
+// partition has one owner. An owner that dies loses its session and its locks, and
+// others take over. The locks only save work: two owners at once must do no harm.
+// All fields are required.
+type Owner struct {
+	// Connect says how to connect.
+	Connect *pgx.ConnConfig
+	// Kind is what the owners are, such as "projector".
+	Kind string
+	// Class is the first key of the advisory locks on partitions, and MemberClass
+	// that of the locks of sessions; the second keys are the partition and the pid.
+	Class, MemberClass int
+	Partitions         int
+	// Interval is how often the owner counts the others and takes or gives up
+	// partitions until it has its share.
+	Interval time.Duration
+	// Silence is how long the session may be silent until Postgres ends it. Then
+	// others take the partitions of a host that vanished or a process that was
+	// stopped. The owner uses the same limit.
+	Silence time.Duration
+	// Work is called for each partition that is owned, until its context is done.
+	Work func(ctx context.Context, partition int)
+	// Changed is called with the partitions that are owned after each change.
+	Changed func(owned []int)
+	Logger  *slog.Logger
+}
+
+// Run keeps a session that holds the locks of the owned partitions, and works on
+// them while it lasts, until ctx is done.
+func (o *Owner) Run(ctx context.Context) {
+	backoff := firstPause
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := o.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(start) > lastPause {
+			backoff = firstPause
+		}
+		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are given up",
+			"of", o.Kind, "error", err, "retry_in", backoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, lastPause)
+	}
+}
+
+// session owns a fair share of the partitions on one connection until ctx is
+// done or the connection fails. When ctx is done it gives them up and returns
+// nil.
+func (o *Owner) session(ctx context.Context) error {
+	conn, err := OpenSession(ctx, o.Connect.Copy(), ApplicationName(o.Kind))
+	if err != nil {
+		return err
+	}
+	defer func() { // which also releases the locks
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closeCtx) // it may be broken already
+	}()
+	if _, err := conn.Exec(ctx, silenceSQL, strconv.FormatInt(o.Silence.Milliseconds(), 10)); err != nil {
+		return fmt.Errorf("set up the session: %w", err)
+	}
+	if _, err := conn.Exec(ctx, joinSQL, o.MemberClass); err != nil {
+		return fmt.Errorf("join the others: %w", err)
+	}
+
+	h := holdings{owner: o, conn: conn, held: map[int]holding{}}
+	defer h.drop() // before the connection closes
+	tick := time.NewTicker(o.Interval)
+	defer tick.Stop()
+	for {
+		if err := h.rebalance(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// holdings are the partitions that a session owns.
+type holdings struct {
+	owner *Owner
+	conn  *pgx.Conn
+	held  map[int]holding
+}
+
+// holding is a partition that is worked on.
+type holding struct {
+	stop    context.CancelFunc
+	stopped chan struct{} // closed when the work in progress is done
+}
+
+// rebalance gives up partitions above a fair share, or takes free ones below
+// it. Its query also checks that the session is alive.
+func (h *holdings) rebalance(ctx context.Context) error {
+	// Treat a session that does not answer as lost: others may have its locks
+	// already.
+	queryCtx, cancel := context.WithTimeout(ctx, h.owner.Silence)
+	defer cancel()
+	var members, before int
+	if err := h.conn.QueryRow(queryCtx, membersSQL, h.owner.MemberClass).Scan(&members, &before); err != nil {
+		return fmt.Errorf("count the owners: %w", err)
+	}
+	share := fairShare(h.owner.Partitions, members, before)
+	switch surplus := len(h.held) - share; {
+	case surplus > 0:
+		return h.release(queryCtx, surplus, members)
+	case surplus < 0:
+		return h.take(ctx, queryCtx, -surplus, members)
+	}
+	return nil
+}
+
+// fairShare returns how many partitions a member gets, given the number of
+// members before it: an equal share, or one more.
+func fairShare(partitions, members, before int) int {
+	share := partitions / members
+	if before < partitions%members {
+		share++
+	}
+	return share
+}
+
+// take takes up to n free partitions and works on them until ctx is done.
+func (h *holdings) take(ctx, queryCtx context.Context, n, members int) error {
+	o := h.owner
+	var missing []int
+	for id := range o.Partitions {
+		if _, ok := h.held[id]; !ok {
+			missing = append(missing, id)
+		}
+	}
+	// Shuffle, so that owners that take partitions at the same time try
+	// different ones.
+	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] }) //nolint:gosec // spreads load, guards nothing
+	rows, err := h.conn.Query(queryCtx, TakeSQL, missing, o.Class, n)
+	if err != nil {
+		return fmt.Errorf("take partitions: %w", err)
+	}
+	taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return fmt.Errorf("take partitions: %w", err)
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	slices.Sort(taken)
+	for _, id := range taken {
+		workCtx, stop := context.WithCancel(ctx) //nolint:gosec // holdings.stop calls it
+		hold := holding{stop, make(chan struct{})}
+		h.held[id] = hold
+		go func() {
+			defer close(hold.stopped)
+			o.Work(workCtx, id)
+		}()
+	}
+	h.changed()
+	o.Logger.InfoContext(ctx, "owning partitions", "as", o.Kind, "taken", taken, "owned", len(h.held), "processes", members)
+	return nil
+}
+
+// release gives up n partitions, each after the work in progress.
+func (h *holdings) release(ctx context.Context, n, members int) error {
+	ids := slices.Sorted(maps.Keys(h.held))
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) //nolint:gosec // spreads load, guards nothing
+	ids = ids[:n]
+	slices.Sort(ids)
+	h.stop(ids)
+	if _, err := h.conn.Exec(ctx, releaseSQL, h.owner.Class, ids); err != nil {
+		return fmt.Errorf("give up partitions: %w", err)
+	}
+	h.owner.Logger.InfoContext(ctx, "giving up partitions for other processes", "as", h.owner.Kind, "given_up", ids, "owned", len(h.held), "processes", members)
+	return nil
+}
+
+// drop stops the work on all partitions.
+func (h *holdings) drop() { h.stop(slices.Collect(maps.Keys(h.held))) }
+
+// stop stops the work on partitions and waits until it has stopped.
+func (h *holdings) stop(ids []int) {
+	for _, id := range ids {
+		h.held[id].stop()
+	}
+	for _, id := range ids {
+		<-h.held[id].stopped
+		delete(h.held, id)
+	}
+	h.changed()
+}
+
+func (h *holdings) changed() { h.owner.Changed(slices.Sorted(maps.Keys(h.held))) }

@@ -1,0 +1,260 @@
+package outbound
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/pubsub"
+)
+
+// DevicePush is what a device has to be told.
+type DevicePush struct {
+	Partition        int
+	UserID, DeviceID string
+	App, Platform    string
+	Environment      string
+	Shows            string
+	Token            []byte
+	// Generation and Changes are those of the device when it was taken.
+	Generation, Changes int64
+	// Attempts is how many pushes failed since the last that succeeded.
+	Attempts int
+	// Badge is newer than the change that made the device due, and Number what the
+	// device shows of it.
+	Badge  pubsub.Badge
+	Number int64
+	// Told is the number that the device was last told; nil if it was told nothing.
+	Told *int64
+	// Alerts are still unread and not muted, oldest first. At most MaxAlerts.
+	Alerts []Alert
+	// dropped are alerts that are read or muted, or too old.
+	dropped []Alert
+}
+
+// Alert is a notification of a message.
+type Alert struct {
+	ConversationID string
+	Seq            int64
+	Title, Body    string
+	Data           map[string]string
+	QueuedAt       time.Time
+}
+
+// MaxAlerts is the most alerts that a device is told at a time.
+const MaxAlerts = 20
+
+// Call is what a webhook may have to be told of a subject.
+type Call struct {
+	Partition              int
+	Webhook, Type, Subject string
+	// Changes is that of the subject when it was taken.
+	Changes  int64
+	Attempts int
+	// QueuedAt is that of the first change that was not told.
+	QueuedAt time.Time
+	// Badge is that of the user, if the subject is one, and newer than the change.
+	Badge *pubsub.Badge
+	// Room is the state of the room, if the subject is one.
+	Room *RoomState
+	// Told is what Tell was in the last call; nil if there was none.
+	Told json.RawMessage
+	// Tell is set by the sender to what the endpoint knows after the call.
+	Tell json.RawMessage
+}
+
+// RoomState is what a webhook is told of a large room.
+type RoomState struct {
+	ConversationID, Category, Epoch string
+	// Changes is the version of the room in the partition, and Members how many
+	// members it has there.
+	Changes, LastSeq, Members int64
+}
+
+func (p *DevicePush) lane() lane { return lane{p.App, p.Platform} }
+func (p *DevicePush) row() row   { return row{p.Partition, p.UserID, p.DeviceID} }
+func (c *Call) lane() lane       { return lane{name: c.Webhook} }
+func (c *Call) row() row         { return row{c.Partition, c.Type, c.Subject} }
+
+// NextDevices takes up to limit devices of an app and platform that are due and whose
+// number differs from what they were told, or that have an alert. It waits until there
+// is one; the only error is that of ctx. Report what became of each by one call of
+// DeviceTold, DeviceRetry, DeviceHold or DeviceGone: until then it is not taken again.
+//
+// A device is also told its number again in a new epoch, since what is stored of the
+// last push may be lost.
+func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit int) ([]DevicePush, error) {
+	l := lane{app, platform}
+	limit = min(limit, badges.MaxBadges)
+	return claim(ctx, n, l, func(partition int, taken []row) ([]DevicePush, error) {
+		var due []DevicePush
+		err := n.snapshot(ctx, func(tx pgx.Tx) (err error) {
+			due, err = n.dueDevices(ctx, tx, l, partition, taken, limit)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read the due devices of app %q: %w", app, err)
+		}
+		rows := make([]row, len(due))
+		for i := range due {
+			rows[i] = due[i].row()
+		}
+		n.lanes.take(l, partition, rows, len(due) == limit)
+		// What need not be told is no work for senders, but is taken as well.
+		var same []report
+		differ := due[:0]
+		for i := range due {
+			if p := &due[i]; len(p.Alerts) > 0 || p.differs() {
+				differ = append(differ, *p)
+			} else {
+				same = append(same, report{kind: reportSame, device: *p})
+			}
+		}
+		n.reports.add(same...)
+		return differ, nil
+	})
+}
+
+// differs reports whether a device shows something else than it should.
+func (p *DevicePush) differs() bool { return p.Told == nil || *p.Told != p.Number }
+
+// snapshot reads in a transaction with one snapshot.
+func (n *Notifier) snapshot(ctx context.Context, do func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, n.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, do)
+}
+
+// columns splits rows into two arrays.
+func columns(rows []row) (first, last []string) {
+	first, last = make([]string, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		first[i], last[i] = r.first, r.last
+	}
+	return first, last
+}
+
+// dueDevices returns the due devices of a lane without those that are taken, with
+// numbers of the same snapshot.
+func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition int, taken []row, limit int) (due []DevicePush, err error) {
+	users, devices := columns(taken)
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read due devices"), l.name, l.platform, users, devices, limit)
+	var epochs []*string
+	due, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (DevicePush, error) {
+		p := DevicePush{Partition: partition, App: l.name, Platform: l.platform}
+		var epoch *string
+		err := row.Scan(&p.UserID, &p.DeviceID, &p.Environment, &p.Shows, &p.Token, &p.Generation, &p.Changes, &p.Attempts, &epoch, &p.Told)
+		epochs = append(epochs, epoch)
+		return p, err
+	})
+	if err != nil || len(due) == 0 {
+		return nil, err
+	}
+	ids := make([]string, len(due))
+	for i := range due {
+		ids[i] = due[i].UserID
+	}
+	all, err := badges.NewReader(tx, n.cfg.Partitions).Badges(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range due {
+		p := &due[i]
+		p.Badge = all[i]
+		p.Number = Number(&all[i], p.Shows)
+		if epochs[i] != nil && *epochs[i] != all[i].Epoch {
+			p.Told = nil
+		}
+	}
+	return due, nil
+}
+
+// NextCalls takes up to limit subjects that are due for a webhook, as NextDevices
+// does. It does not look at the state of the webhook. Report each by one call of
+// CallTold or CallRetry.
+func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
+	l := lane{name: webhook}
+	limit = min(limit, badges.MaxBadges)
+	return claim(ctx, n, l, func(partition int, taken []row) (due []Call, err error) {
+		err = n.snapshot(ctx, func(tx pgx.Tx) (err error) {
+			due, err = n.dueCalls(ctx, tx, webhook, partition, taken, limit)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read what is due for webhook %q: %w", webhook, err)
+		}
+		rows := make([]row, len(due))
+		for i := range due {
+			rows[i] = due[i].row()
+		}
+		n.lanes.take(l, partition, rows, len(due) == limit)
+		return due, nil
+	})
+}
+
+// dueCalls returns what is due for a webhook without what is taken, with the state of
+// each subject in the same snapshot.
+func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, partition int, taken []row, limit int) ([]Call, error) {
+	types, subjects := columns(taken)
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read due calls"), webhook, types, subjects, limit)
+	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
+		c := Call{Partition: partition, Webhook: webhook}
+		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var users, rooms []string
+	for i := range due {
+		switch due[i].Type {
+		case BadgeChanged, UnreadReminder, DriftFound:
+			users = append(users, due[i].Subject)
+		case RoomChanged:
+			rooms = append(rooms, due[i].Subject)
+		}
+	}
+	badgeOf, err := n.badgesOf(ctx, tx, users)
+	if err != nil {
+		return nil, err
+	}
+	roomOf, err := n.roomsOf(ctx, tx, partition, rooms)
+	if err != nil {
+		return nil, err
+	}
+	for i := range due {
+		due[i].Badge, due[i].Room = badgeOf[due[i].Subject], nil
+		if due[i].Type == RoomChanged {
+			due[i].Badge, due[i].Room = nil, roomOf[due[i].Subject]
+		}
+	}
+	return due, nil
+}
+
+func (n *Notifier) badgesOf(ctx context.Context, tx pgx.Tx, users []string) (map[string]*pubsub.Badge, error) {
+	if len(users) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	all, err := badges.NewReader(tx, n.cfg.Partitions).Badges(ctx, users)
+	of := make(map[string]*pubsub.Badge, len(all))
+	for i := range all {
+		of[all[i].UserID] = &all[i]
+	}
+	return of, err
+}
+
+func (n *Notifier) roomsOf(ctx context.Context, tx pgx.Tx, partition int, rooms []string) (map[string]*RoomState, error) {
+	if len(rooms) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	of := make(map[string]*RoomState, len(rooms))
+	var r RoomState
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read rooms"), partition, rooms)
+	_, err := pgx.ForEachRow(rows, []any{&r.ConversationID, &r.Category, &r.Epoch, &r.Changes, &r.LastSeq, &r.Members}, func() error {
+		room := r
+		of[r.ConversationID] = &room
+		return nil
+	})
+	return of, err
+}

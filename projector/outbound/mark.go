@@ -1,0 +1,131 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/logread"
+)
+
+// changes are what a page of events may have changed.
+type changes struct {
+	// users are those named, and rooms those of which every member may have changed.
+	users, rooms []string
+}
+
+// gather returns what events of a partition may have changed. What cannot be decoded
+// has changed nothing.
+func (w *worker) gather(records []events.Record) (c changes) {
+	for i := range records {
+		if records[i].Damage != nil {
+			continue
+		}
+		e, err := events.Decode(records[i].Payload)
+		if err != nil {
+			continue
+		}
+		switch e.Type {
+		case events.RoomPosted, events.RoomRecalled:
+			c.rooms = append(c.rooms, e.Data.ConversationID)
+			c.users = append(c.users, w.here(e.Data.MentionedUserIDs)...)
+		default:
+			c.users = append(c.users, w.here(e.Data.UserIDs)...)
+		}
+	}
+	c.users, c.rooms = sortedUnique(c.users), sortedUnique(c.rooms)
+	return c
+}
+
+// here returns the users that are in the partition.
+func (w *worker) here(users []string) []string {
+	all := users[:0]
+	for _, u := range users {
+		if events.PartitionOf(u, w.cfg.Partitions) == w.partition {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// mark makes the targets of the next events due, and moves the position behind them.
+func (w *worker) mark(ctx context.Context, s *standing) error {
+	records, err := logread.Folded(ctx, w.cfg.Pool, w.partition, s.position, s.folded, &w.size)
+	if err != nil {
+		return err
+	}
+	to := s.folded.Position
+	if len(records) > 0 {
+		to = records[len(records)-1].Position
+	}
+	c := w.gather(records)
+	if err := w.marking(ctx, func(m *marking) error {
+		if err := w.move(ctx, m.tx, s.position, to); err != nil {
+			return err
+		}
+		if err := m.users(ctx, c.users); err != nil {
+			return err
+		}
+		return m.rooms(ctx, c.rooms)
+	}); err != nil {
+		return fmt.Errorf("make the targets of %d events of partition %d due: %w", len(records), w.partition, err)
+	}
+	w.metrics.read.Add(float64(len(records)))
+	return nil
+}
+
+// marking is a transaction that makes targets due.
+type marking struct {
+	*worker
+	tx pgx.Tx
+	// touched are the lanes of these targets, and marked how many there are.
+	touched        map[lane]struct{}
+	devices, calls int64
+}
+
+// marking runs a transaction that makes targets due, and lets senders look for these
+// after its commit.
+func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
+	m := marking{worker: w, touched: map[lane]struct{}{}}
+	if err := w.transaction(ctx, func(tx pgx.Tx) error {
+		m.tx = tx
+		return do(&m)
+	}); err != nil {
+		return err
+	}
+	w.metrics.marked.WithLabelValues("device").Add(float64(m.devices))
+	w.metrics.marked.WithLabelValues("webhook").Add(float64(m.calls))
+	w.lanes.look(w.partition, m.touched)
+	return nil
+}
+
+// users makes the targets of users due.
+func (m *marking) users(ctx context.Context, users []string) error {
+	if len(users) == 0 {
+		return nil
+	}
+	if err := m.mark(ctx, &m.devices, "mark devices", users); err != nil {
+		return err
+	}
+	return m.calling(ctx, BadgeChanged, users)
+}
+
+// calling makes subjects due for the webhooks that want badges.
+func (m *marking) calling(ctx context.Context, eventType string, subjects []string) error {
+	return m.mark(ctx, &m.calls, "mark webhooks", m.partition, eventType, subjects)
+}
+
+// mark runs a statement that makes targets due and returns how many by lane.
+func (m *marking) mark(ctx context.Context, total *int64, statement string, args ...any) error {
+	var l lane
+	var n int64
+	rows, _ := m.tx.Query(ctx, statements.Of(m.partition, statement), args...)
+	_, err := pgx.ForEachRow(rows, []any{&l.name, &l.platform, &n}, func() error {
+		m.touched[l] = struct{}{}
+		*total += n
+		return nil
+	})
+	return err
+}

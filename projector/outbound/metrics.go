@@ -1,0 +1,105 @@
+package outbound
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/events"
+)
+
+// Metrics are the metrics of a notifier.
+type Metrics struct {
+	read, failed     prometheus.Counter
+	marked, settled  *prometheus.CounterVec
+	owned            prometheus.Gauge
+	due, oldest, lag *prometheus.GaugeVec
+}
+
+// NewMetrics returns metrics registered with r, or unregistered ones if r is nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	auto := promauto.With(r)
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "badged", Subsystem: "notifier", Name: name, Help: help}
+	}
+	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts(opts(name, help)) }
+	gauge := func(name, help string) prometheus.GaugeOpts { return prometheus.GaugeOpts(opts(name, help)) }
+	m := &Metrics{
+		read:    auto.NewCounter(counter("events_read_total", "Events read from the log to find out which devices and webhooks to tell.")),
+		failed:  auto.NewCounter(counter("errors_total", "Statements of the notifier that failed and are retried.")),
+		marked:  auto.NewCounterVec(counter("marked_total", "Rows that became due or changed again while they were, by target: device or webhook."), []string{"target"}),
+		settled: auto.NewCounterVec(counter("reported_total", "What became of due rows, by outcome."), []string{"outcome"}),
+		owned:   auto.NewGauge(gauge("partitions_owned", "Partitions for which this process tells devices and webhooks.")),
+		due:     auto.NewGaugeVec(gauge("due", "Rows that are due now, at most 100000 in a partition, by target and partition that this process owns."), []string{"target", "partition"}),
+		oldest:  auto.NewGaugeVec(gauge("oldest_due_seconds", "Seconds since the oldest row became due, 0 if none is, by target and partition that this process owns."), []string{"target", "partition"}),
+		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the oldest event was appended that is folded and not yet read for devices and webhooks, by partition that this process owns."), []string{"partition"}),
+	}
+	for _, target := range targetNames {
+		m.marked.WithLabelValues(target)
+	}
+	for _, outcome := range outcomeNames {
+		m.settled.WithLabelValues(outcome)
+	}
+	return m
+}
+
+// targetNames are the values of the label target.
+var targetNames = []string{"device", "webhook"}
+
+// outcomeNames are the values of the label outcome, by kind of report.
+var outcomeNames = map[reportKind]string{
+	reportTold: "device_told", reportSame: "device_same", reportRetry: "device_retry", reportHold: "device_hold", reportGone: "device_gone",
+	callTold: "call_told", callRetry: "call_retry",
+}
+
+func (m *Metrics) reported(kind reportKind, n int) {
+	m.settled.WithLabelValues(outcomeNames[kind]).Add(float64(n))
+}
+
+// own sets the metrics of the owned partitions; those of others are not measured any
+// more.
+func (m *Metrics) own(owned []int) {
+	m.owned.Set(float64(len(owned)))
+	m.due.Reset()
+	m.oldest.Reset()
+	m.lag.Reset()
+}
+
+// measureInterval is how often the queue is measured.
+const measureInterval = 5 * time.Second
+
+// measure measures the queue until ctx is done.
+func (n *Notifier) measure(ctx context.Context) {
+	tick := time.NewTicker(measureInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, p := range n.lanes.partitions() {
+			if err := n.measurePartition(ctx, p); err != nil && ctx.Err() == nil {
+				n.log.WarnContext(ctx, "cannot measure what is due", "partition", p, "error", err)
+			}
+		}
+	}
+}
+
+func (n *Notifier) measurePartition(ctx context.Context, partition int) error {
+	var devices, calls, oldestDevice, oldestCall, lag float64
+	err := n.cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure"), events.ProjectorGroup, events.NotifierGroup).Scan(&devices, &oldestDevice, &calls, &oldestCall, &lag)
+	if err != nil {
+		return err
+	}
+	label := strconv.Itoa(partition)
+	n.metrics.due.WithLabelValues("device", label).Set(devices)
+	n.metrics.due.WithLabelValues("webhook", label).Set(calls)
+	n.metrics.oldest.WithLabelValues("device", label).Set(oldestDevice)
+	n.metrics.oldest.WithLabelValues("webhook", label).Set(oldestCall)
+	n.metrics.lag.WithLabelValues(label).Set(lag)
+	return nil
+}

@@ -1,0 +1,245 @@
+package outbound_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/outbound"
+)
+
+// bench is a database with a notifier.
+type bench struct {
+	*projectortest.Database
+	targets  *outbound.Targets
+	notifier *outbound.Notifier
+	// stop stops the notifier.
+	stop func()
+}
+
+// newBench returns a database with a notifier that runs.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	d := projectortest.New(t)
+	b := &bench{Database: d, targets: outbound.NewTargets(d.Pool, foldtest.Partitions)}
+	b.start(t, nil)
+	return b
+}
+
+// start runs a notifier that looks often; change may be nil.
+func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
+	t.Helper()
+	cfg := outbound.NotifierConfig{
+		Pool: b.Pool, Partitions: foldtest.Partitions,
+		PollInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond, OwnershipInterval: 20 * time.Millisecond,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	n, err := outbound.NewNotifier(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.notifier, b.stop = n, projectortest.Run(t, n.Run)
+}
+
+// next takes the next device of the app chat that must be told.
+func (b *bench) next(t *testing.T) outbound.DevicePush {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	due, err := b.notifier.NextDevices(ctx, "chat", "fcm", 1)
+	if err != nil {
+		t.Fatalf("waited in vain for a device that is due: %v", err)
+	}
+	return due[0]
+}
+
+// nextCall takes the next call of a webhook.
+func (b *bench) nextCall(t *testing.T, webhook string) outbound.Call {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	due, err := b.notifier.NextCalls(ctx, webhook, 1)
+	if err != nil {
+		t.Fatalf("waited in vain for a call of %s: %v", webhook, err)
+	}
+	return due[0]
+}
+
+// awaitQuiet waits until the notifier has read everything and nothing is due. Senders
+// wait for devices meanwhile, and must get none.
+func (b *bench) awaitQuiet(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	sender := make(chan error, 1)
+	go func() {
+		_, err := b.notifier.NextDevices(ctx, "chat", "fcm", 1)
+		sender <- err
+	}()
+	defer func() {
+		cancel()
+		if err := <-sender; err == nil {
+			t.Error("a device was due although all were told")
+		}
+	}()
+	b.AwaitFolded(t)
+	projectortest.Until(t, "nothing due", func() bool {
+		for p := range foldtest.Partitions {
+			folded, read := b.Position(t, p), b.position(t, p)
+			if read.Before(folded) {
+				return false
+			}
+		}
+		return len(b.Lines(t, `SELECT user_id FROM badged.devices WHERE due <= clock_timestamp()
+UNION ALL SELECT subject FROM badged.webhook_queue WHERE due <= clock_timestamp()
+UNION ALL SELECT conversation_id FROM badged.room_rounds WHERE changed
+UNION ALL SELECT 'revision' FROM badged.notifier_partitions WHERE after_user IS NOT NULL`)) == 0
+	})
+}
+
+func (b *bench) position(t *testing.T, partition int) events.Position {
+	t.Helper()
+	p, err := events.PositionOf(t.Context(), b.Pool, partition, events.NotifierGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func expectNumber(t *testing.T, p outbound.DevicePush, user string, number int64) {
+	t.Helper()
+	if p.UserID != user || p.Number != number {
+		t.Fatalf("%s is told %d, want %s told %d", p.UserID, p.Number, user, number)
+	}
+}
+
+func TestDeviceIsToldWhatChanged(t *testing.T) {
+	b := newBench(t)
+	ada, ben := foldtest.User(0, 0), foldtest.User(1, 0)
+	b.Append(t, foldtest.Deliver("chat", 1, ada, ben))
+	b.Fold(t)
+	put(t, b.targets, phone(ada, "phone"))
+	first := b.next(t)
+	expectNumber(t, first, ada, 1)
+	if string(first.Token) != "token of phone" || first.Badge.Total != 1 || first.Badge.Epoch == "" || first.Told != nil {
+		t.Errorf("the first push: %+v", first)
+	}
+	b.notifier.DeviceTold(first, 0)
+	b.awaitQuiet(t)
+
+	b.Append(t, foldtest.Deliver("chat", 2, ada, ben))
+	b.Fold(t)
+	second := b.next(t)
+	expectNumber(t, second, ada, 2)
+	// It changes while the push is under way.
+	b.Append(t, foldtest.Deliver("chat", 3, ada, ben))
+	b.Fold(t)
+	projectortest.Until(t, "a change of the device", func() bool {
+		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.devices`, second.Changes)[0] == "true"
+	})
+	b.notifier.DeviceTold(second, 0)
+	third := b.next(t)
+	expectNumber(t, third, ada, 3)
+
+	b.notifier.DeviceRetry(third, 0, "the vendor is down")
+	again := b.next(t)
+	expectNumber(t, again, ada, 3)
+	if again.Attempts != 1 || *again.Told != 2 {
+		t.Errorf("after a failure: %d attempts, told %d", again.Attempts, *again.Told)
+	}
+	if d := device(t, b.targets, ada, "phone"); *d.LastError != "the vendor is down" || d.Attempts != 1 {
+		t.Errorf("after a failure: %+v", d)
+	}
+	b.notifier.DeviceTold(again, time.Hour)
+	b.awaitQuiet(t)
+	b.Append(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(3), ada))
+	b.Fold(t)
+	projectortest.Until(t, "a change of the device", func() bool {
+		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.devices`, again.Changes)[0] == "true"
+	})
+	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
+		t.Errorf("within its quiet time it is due at %v", d.Due)
+	}
+}
+
+// A device that shows what it should is no work for senders.
+func TestSameNumberIsNotTold(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	mentions := phone(ada, "watch")
+	mentions.Shows = outbound.ShowsMentions
+	put(t, b.targets, mentions)
+	for range 2 {
+		p := b.next(t)
+		expectNumber(t, p, ada, 0)
+		b.notifier.DeviceTold(p, 0)
+	}
+	b.Append(t, foldtest.Deliver("chat", 1, ada))
+	b.Fold(t)
+	p := b.next(t)
+	expectNumber(t, p, ada, 1)
+	if p.DeviceID != "phone" {
+		t.Errorf("%s is told", p.DeviceID)
+	}
+	b.notifier.DeviceTold(p, 0)
+	b.awaitQuiet(t)
+	if d := device(t, b.targets, ada, "watch"); *d.Told != 0 || d.Due != nil {
+		t.Errorf("the watch: told %d, due %v", *d.Told, d.Due)
+	}
+}
+
+// A device that its vendor does not know is deleted, unless it came back.
+func TestGoneDevice(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	p := b.next(t)
+	other := phone(ada, "phone")
+	other.Fingerprint = []byte("other")
+	put(t, b.targets, other)
+	b.notifier.DeviceGone(p)
+	p = b.next(t)
+	if string(device(t, b.targets, ada, "phone").Fingerprint) != "other" {
+		t.Error("the former registration is back")
+	}
+	b.notifier.DeviceGone(p)
+	projectortest.Until(t, "the device to be gone", func() bool { return len(b.Lines(t, `SELECT device_id FROM badged.devices`)) == 0 })
+}
+
+func TestWebhookIsToldWhatChanged(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
+	if _, err := b.targets.PutWebhook(t.Context(), crm); err != nil {
+		t.Fatal(err)
+	}
+	b.Append(t, foldtest.Deliver("chat", 1, ada))
+	b.Fold(t)
+	c := b.nextCall(t, "crm")
+	if c.Type != outbound.BadgeChanged || c.Subject != ada || c.Badge.Total != 1 || c.Told != nil {
+		t.Fatalf("the first call: %+v", c)
+	}
+	c.Tell = []byte(`{"total": 1}`)
+	b.Append(t, foldtest.Deliver("chat", 2, ada))
+	b.Fold(t)
+	projectortest.Until(t, "a change of the call", func() bool {
+		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.webhook_queue`, c.Changes)[0] == "true"
+	})
+	b.notifier.CallTold(c)
+	c = b.nextCall(t, "crm")
+	if c.Badge.Total != 2 || string(c.Told) != `{"total": 1}` {
+		t.Fatalf("the second call: %+v", c)
+	}
+	b.notifier.CallRetry(c, 0)
+	c = b.nextCall(t, "crm")
+	if c.Attempts != 1 {
+		t.Errorf("after a failure it had %d attempts", c.Attempts)
+	}
+	b.notifier.CallTold(c)
+	b.awaitQuiet(t)
+}

@@ -1,0 +1,258 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// reportKind is what became of a device or a call.
+type reportKind int
+
+const (
+	reportTold  reportKind = iota
+	reportSame             // it need not be told
+	reportRetry            // it was not told
+	reportHold             // it is not told now
+	reportGone             // it does not exist any more
+	callTold
+	callRetry
+)
+
+// report is what became of one device or call.
+type report struct {
+	kind   reportKind
+	device DevicePush
+	call   Call
+	after  time.Duration
+	reason string
+}
+
+func (r *report) row() row {
+	if r.kind >= callTold {
+		return r.call.row()
+	}
+	return r.device.row()
+}
+
+func (r *report) lane() lane {
+	if r.kind >= callTold {
+		return r.call.lane()
+	}
+	return r.device.lane()
+}
+
+// reports are to be stored, many at a time.
+type reports struct {
+	mu      sync.Mutex
+	waiting []report
+	wake    chan struct{}
+}
+
+func newReports() reports { return reports{wake: make(chan struct{}, 1)} }
+
+func (r *reports) add(some ...report) {
+	if len(some) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.waiting = append(r.waiting, some...)
+	r.mu.Unlock()
+	r.again()
+}
+
+// again lets the reports be stored.
+func (r *reports) again() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *reports) takeAll() []report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.waiting
+	r.waiting = nil
+	return all
+}
+
+// DeviceTold reports that a device was told its number and its alerts. For so long
+// after it only alerts are pushed to it. It does not block, as the other reports.
+func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
+	n.reports.add(report{kind: reportTold, device: p, after: quiet})
+}
+
+// DeviceRetry reports that a push failed. The device is due again after some time, or
+// when it is registered with another token.
+func (n *Notifier) DeviceRetry(p DevicePush, after time.Duration, reason string) {
+	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
+}
+
+// DeviceHold reports that a device is not told now, and is due again after some time.
+// This is no failure.
+func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
+	n.reports.add(report{kind: reportHold, device: p, after: after})
+}
+
+// DeviceGone deletes a device that its vendor does not know, unless it was registered
+// again.
+func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
+
+// CallTold reports that a webhook was told c.Tell of a subject, or need not be told
+// if that is c.Told.
+func (n *Notifier) CallTold(c Call) { n.reports.add(report{kind: callTold, call: c}) }
+
+// CallRetry reports that a subject was not told, and is due again after some time.
+func (n *Notifier) CallRetry(c Call, after time.Duration) {
+	n.reports.add(report{kind: callRetry, call: c, after: after})
+}
+
+// storeTimeout is how long storing reports may take when the notifier stops.
+const storeTimeout = 2 * time.Second
+
+// store stores reports until ctx is done, and then what is left.
+func (n *Notifier) store(ctx context.Context) {
+	var left []report
+	backoff := firstBackoff
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+			defer cancel()
+			if left, err := n.storeAll(last, append(left, n.reports.takeAll()...)); err != nil {
+				n.log.WarnContext(ctx, "cannot store what was told; it will be told again", "targets", len(left), "error", err)
+			}
+			return
+		case <-n.reports.wake:
+		}
+		var err error
+		if left, err = n.storeAll(ctx, append(left, n.reports.takeAll()...)); err == nil {
+			backoff = firstBackoff
+			continue
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		n.metrics.failed.Inc()
+		n.log.WarnContext(ctx, "cannot store what was told, will try again", "error", err, "in", backoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, lastBackoff)
+		n.reports.again()
+	}
+}
+
+// batch is the reports that a statement stores.
+type batch struct {
+	partition int
+	kind      reportKind
+	lane      lane
+}
+
+// storeAll stores reports, and returns those that it could not store.
+func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, err error) {
+	batches := map[batch][]report{}
+	for _, r := range all {
+		b := batch{r.row().partition, r.kind, r.lane()}
+		batches[b] = append(batches[b], r)
+	}
+	for b, some := range batches {
+		if err != nil {
+			left = append(left, some...)
+			continue
+		}
+		// In the order of the index, in which others lock rows.
+		slices.SortFunc(some, func(x, y report) int {
+			return cmp.Or(cmp.Compare(x.row().first, y.row().first), cmp.Compare(x.row().last, y.row().last))
+		})
+		if err = n.transaction(ctx, func(tx pgx.Tx) error { return storeBatch(ctx, tx, b, some) }); err != nil {
+			left, err = append(left, some...), fmt.Errorf("store what became of %d pushes or calls: %w", len(some), err)
+			continue
+		}
+		rows := make([]row, len(some))
+		for i := range some {
+			rows[i] = some[i].row()
+		}
+		n.metrics.reported(b.kind, len(some))
+		n.lanes.give(b.lane, rows...)
+	}
+	return left, err
+}
+
+// storeBatch stores reports of one kind.
+func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
+	first, last := make([]string, len(some)), make([]string, len(some))
+	generations, changes := make([]int64, len(some)), make([]int64, len(some))
+	versions, numbers := make([]int64, len(some)), make([]int64, len(some))
+	texts, after := make([]string, len(some)), make([]time.Duration, len(some))
+	var alerts settled
+	for i := range some {
+		r := &some[i]
+		d := &r.device
+		first[i], last[i], after[i] = r.row().first, r.row().last, r.after
+		if b.kind >= callTold {
+			changes[i], texts[i] = r.call.Changes, string(r.call.Tell)
+			continue
+		}
+		generations[i], changes[i] = d.Generation, d.Changes
+		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
+		if b.kind == reportTold {
+			texts[i] = d.Badge.Epoch
+			alerts.add(d, d.Alerts)
+		}
+		alerts.add(d, d.dropped)
+	}
+	// Before the devices: one that has more alerts stays due.
+	if err := alerts.store(ctx, tx, b.partition); err != nil {
+		return err
+	}
+	var err error
+	switch b.kind {
+	case reportTold:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store told devices"), first, last, generations, changes, texts, versions, numbers, after)
+	case reportSame:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that need not be told"), first, last, generations, changes)
+	case reportRetry:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that were not told"), first, last, generations, after, texts)
+	case reportHold:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "hold devices"), first, last, generations, after)
+	case reportGone:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "delete devices that are gone"), first, last, generations)
+	case callTold:
+		if _, err = tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, first, last, changes); err == nil {
+			_, err = tx.Exec(ctx, statements.Of(b.partition, "store told calls"), b.lane.name, first, last, changes, texts)
+		}
+	case callRetry:
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store calls that were not made"), b.lane.name, first, last, after)
+	}
+	return err
+}
+
+// settled are alerts that were told or need not be.
+type settled struct {
+	users, devices, conversations []string
+	seqs                          []int64
+}
+
+func (s *settled) add(d *DevicePush, alerts []Alert) {
+	for i := range alerts {
+		s.users, s.devices = append(s.users, d.UserID), append(s.devices, d.DeviceID)
+		s.conversations, s.seqs = append(s.conversations, alerts[i].ConversationID), append(s.seqs, alerts[i].Seq)
+	}
+}
+
+func (s *settled) store(ctx context.Context, tx pgx.Tx, partition int) error {
+	if len(s.users) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, statements.Of(partition, "settle alerts"), s.users, s.devices, s.conversations, s.seqs)
+	return err
+}
