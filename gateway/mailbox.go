@@ -65,8 +65,9 @@ type pending struct {
 	// since is when the oldest of the changes was appended.
 	since moment
 	badge pubsub.Badge
-	// first are the conversations of the first update, which is not modified.
-	// conversations has those of all updates; nil if there was only one, as mostly.
+	// first are the conversations of the first update, or of the newest while all
+	// have the same single one; the update is not modified. conversations has those of
+	// all updates; nil while first has, as mostly.
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update in it, or nil.
@@ -116,8 +117,13 @@ func (m *mailbox) add(u *pubsub.Update) {
 	m.filled()
 }
 
-// merge takes the conversations of an update after the first.
+// merge takes the conversations of an update after the first. Mostly a busy one has
+// changed again.
 func (p *pending) merge(newer []pubsub.Conversation) {
+	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
+		p.first = newer
+		return
+	}
 	if p.conversations == nil {
 		p.conversations = make(map[string]pubsub.Conversation, len(p.first)+len(newer))
 		for _, c := range p.first {

@@ -47,19 +47,26 @@ badged.conversations_pNN AS c
 JOIN badged.rooms_pNN AS r ON r.partition_id = c.partition_id AND r.conversation_id = c.conversation_id
 WHERE c.partition_id = k.partition_id AND c.user_id = k.user_id AND c.joined IS NOT NULL
 
+-- name: numbers
+-- Those of each membership. OFFSET 0 makes Postgres compute each once, not wherever
+-- it is used.
+SELECT r.changes - c.joined AS changes, r.category, c.level, c.marked_unread, {unread} AS unread, {mentions} AS mentions
+FROM {memberships}
+OFFSET 0
+
 -- name: adds
-CASE c.level WHEN 'none' THEN 0 WHEN 'mentions' THEN {mentions} ELSE greatest({unread}, c.marked_unread::integer) END
+CASE n.level WHEN 'none' THEN 0 WHEN 'mentions' THEN n.mentions ELSE greatest(n.unread, n.marked_unread::integer) END
 
 -- name: sums
 -- What the memberships add to the badge: to the total those of the default category
 -- in one number, and each of the others with its category.
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(r.changes - c.joined), 0)::bigint AS changes,
-        coalesce(sum({mentions}) FILTER (WHERE c.level <> 'none'), 0)::bigint AS mentions,
-        coalesce(sum({adds}) FILTER (WHERE r.category = 'chat'), 0)::bigint AS chat,
-        array_agg(r.category) FILTER (WHERE r.category <> 'chat') AS categories,
-        array_agg({adds}) FILTER (WHERE r.category <> 'chat') AS adds
-    FROM {memberships}
+    SELECT coalesce(sum(n.changes), 0)::bigint AS changes,
+        coalesce(sum(n.mentions) FILTER (WHERE n.level <> 'none'), 0)::bigint AS mentions,
+        coalesce(sum({adds}) FILTER (WHERE n.category = 'chat'), 0)::bigint AS chat,
+        array_agg(n.category) FILTER (WHERE n.category <> 'chat') AS categories,
+        array_agg({adds}) FILTER (WHERE n.category <> 'chat') AS adds
+    FROM ({numbers}) AS n
 ) AS m
 
 -- name: badge of a member
