@@ -12,15 +12,17 @@ TESTFLAGS ?=
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
 TIMEOUT   ?= 30m
-# How many parallel tests of a package run at once: most of them wait.
+# How many parallel tests of a package run at once, and how many packages: most
+# tests wait.
 PARALLEL  ?= 4
+PACKAGES  ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2)
 # Duration of each fuzz target.
 FUZZTIME  ?= 5s
 # Histories that each property test draws in make properties. In make test, which
 # runs with -short and the race detector, each draws 20.
 PROPERTIES ?= 100
 # Histories to fold without I/O, and through real tables.
-HISTORIES       ?= 5000
+HISTORIES       ?= 1000
 TABLE_HISTORIES ?= 2000
 # Average number of actions in a history of concurrent publishers.
 ACTIONS         ?= 60
@@ -41,6 +43,9 @@ TABLES  := ^(TestTablesAgreeWithTheModel|TestConcurrentPublishers|TestConcurrent
 # The property tests that take more than a second, and the suite of watermill.
 SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
 
+# Programs with the race detector would wait a second before they exit.
+export GORACE := atexit_sleep_ms=0
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +56,7 @@ build: ## build bin/badged
 
 .PHONY: test
 test: needs web ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
-	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
 endif
