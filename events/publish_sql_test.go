@@ -422,12 +422,15 @@ func TestPublishSQLToEachPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool := newPool(t, url)
-	for i := range 1000 {
-		e := delivered(fmt.Sprint(i), fmt.Sprintf("user-%d", i))
+	for _, want := range []int{0, 9, 10, 99, 100} {
+		var user string
+		for i := 0; user == "" || events.PartitionOf(user, many) != want; i++ {
+			user = fmt.Sprintf("user-%d", i)
+		}
+		e := delivered(fmt.Sprint("to ", want), user)
 		if _, err := call(t.Context(), pool, publishSQL, encode(t, e)); err != nil {
 			t.Fatal(err)
 		}
-		user, want := e.Data.UserIDs[0], events.PartitionOf(e.Data.UserIDs[0], many)
 		var got, inLog int
 		err := pool.QueryRow(t.Context(), `
 SELECT badged.partition_of($1), count(*) FROM badged.`+events.Topic(want)+` WHERE uuid = $2`, user, e.Key()).Scan(&got, &inLog)

@@ -299,7 +299,7 @@ func TestJoinsDoNotWaitForEachOther(t *testing.T) {
 // A message that is appended after a join has committed is behind it in the
 // partition of the new member, whatever else goes on.
 func TestNoMessageMissesAMember(t *testing.T) {
-	const rooms = 40
+	const rooms = 12
 	url := pgtest.NewDB(t, migrated)
 	pool := newPool(t, url)
 	// In each room: who has joined, in the order of partitions.

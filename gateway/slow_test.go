@@ -49,6 +49,17 @@ func (w *world) mute(user string) *net.TCPConn {
 	return tcp
 }
 
+// narrow is a listener whose connections buffer little of what is sent.
+type narrow struct{ net.Listener }
+
+func (n narrow) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
+	if err == nil {
+		err = conn.(*net.TCPConn).SetWriteBuffer(4096)
+	}
+	return conn, err
+}
+
 // awaitNoClients returns once nothing is left of any client.
 func (w *world) awaitNoClients() {
 	eventually(func() bool {
@@ -62,7 +73,11 @@ func (w *world) awaitNoClients() {
 // behind, and does not delay others.
 func TestSlowClientsAreBounded(t *testing.T) {
 	const n, conversations = 8, 50
-	w := newWorld(t, func(c *Config) { c.WriteTimeout = 2 * time.Second })
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorldOn(t, narrow{l}, &http.Transport{}, func(c *Config) { c.WriteTimeout = 2 * time.Second })
 	fast, _ := w.connect("fast")
 	for i := range n {
 		w.mute(fmt.Sprintf("slow%d", i))

@@ -57,7 +57,7 @@ func TestVerifyRooms(t *testing.T) {
 func TestVerifyFindsWrongRooms(t *testing.T) {
 	d, member := projectortest.NewForRooms(t)
 	verifyAll(t, d, VerifyOptions{})
-	for _, c := range projectortest.RoomCorruptions() {
+	for i, c := range projectortest.RoomCorruptions() {
 		t.Run(c.Name, func(t *testing.T) {
 			defer d.Keep(t)()
 			d.Exec(t, strings.ReplaceAll(c.SQL, "USER", "'"+member+"'"))
@@ -65,9 +65,11 @@ func TestVerifyFindsWrongRooms(t *testing.T) {
 			for i := range want {
 				want[i] = strings.ReplaceAll(want[i], "USER", fmt.Sprintf("%q", member))
 			}
-			for name, options := range map[string]VerifyOptions{
-				"all users": {}, "a share at a time": {Memory: 1}, "the member": {Users: []string{member}},
-			} {
+			of := map[string]VerifyOptions{"all users": {}, "the member": {Users: []string{member}}}
+			if i%6 == 0 { // reads the log again for each share
+				of["a share at a time"] = VerifyOptions{Memory: 1}
+			}
+			for name, options := range of {
 				if got, _ := verify(t, d, 0, options); !slices.Equal(got, want) {
 					t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
 				}

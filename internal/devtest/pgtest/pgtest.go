@@ -153,6 +153,9 @@ func borrow(ctx context.Context) (*Server, error) {
 type Server struct {
 	*embedpg.Server
 
+	// copying is how CREATE DATABASE copies a template.
+	copying string
+
 	mu        sync.Mutex
 	templates map[string]*build
 }
@@ -198,7 +201,26 @@ func start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Server: pg, templates: make(map[string]*build)}, nil
+	s := &Server{Server: pg, templates: make(map[string]*build)}
+	if s.copying, err = copying(ctx, pg.URL()); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// copying returns how CREATE DATABASE copies templates fastest. In memory that is by
+// file, which takes half the processor time of the default, through the WAL. On a
+// disk, each file would be synced.
+func copying(ctx context.Context, url string) (strategy string, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	err = conn.QueryRow(ctx, `
+SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 AND starts_with(current_setting('data_directory'), '/dev/shm/')
+    THEN ' STRATEGY file_copy' ELSE '' END`).Scan(&strategy)
+	return strategy, err
 }
 
 // stopTimeout is ample for the last checkpoint of a test's data.
@@ -222,7 +244,7 @@ func (s *Server) NewDB(t testing.TB, template Template) string {
 		}
 	}
 	name := "test_" + strings.ToLower(rand.Text())
-	if err := s.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+quoted(source)); err != nil {
+	if err := s.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+quoted(source)+s.copying); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
