@@ -110,6 +110,8 @@ CREATE TABLE badged.webhooks (
     -- Of HTTP; null if there was no answer.
     last_status     integer,
     batch           integer     NOT NULL CHECK (batch BETWEEN 1 AND 100),
+    -- The most calls a minute that the endpoint permits; 0 is no limit.
+    rate            integer     NOT NULL,
     name            text        NOT NULL COLLATE "C" PRIMARY KEY,
     url             text        NOT NULL,
     state           text        NOT NULL CHECK (state IN ('active', 'paused', 'disabled')),

@@ -14,6 +14,16 @@ import (
 	"github.com/google/uuid"
 )
 
+// Caller calls endpoints. It is safe for concurrent use.
+type Caller struct {
+	// Client makes the calls. It must follow no redirects, bound its calls in
+	// time, and refuse addresses of private networks.
+	Client *http.Client
+	// Origin names this installation, as a DNS name. It is the source of the
+	// events and the origin of the handshake.
+	Origin string
+}
+
 // Answer is how an endpoint answered a call.
 type Answer struct {
 	// Status is 0 if there was no answer.
@@ -30,7 +40,7 @@ type Answer struct {
 func succeeded(status int) bool { return status >= 200 && status < 300 }
 
 // post makes a call.
-func (s *Sender) post(ctx context.Context, w Webhook, id, contentType string, body []byte) Answer {
+func (c *Caller) post(ctx context.Context, w Webhook, id, contentType string, body []byte) Answer {
 	now := time.Now()
 	answer := Answer{}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
@@ -43,8 +53,8 @@ func (s *Sender) post(ctx context.Context, w Webhook, id, contentType string, bo
 	h.Set("webhook-id", id)
 	h.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
 	h.Set("webhook-signature", signatures(w.Secrets, id, now, body))
-	s.introduce(h)
-	res, err := s.cfg.Client.Do(r)
+	c.introduce(h)
+	res, err := c.Client.Do(r)
 	answer.Duration = time.Since(now)
 	if err != nil {
 		answer.Err = withoutURL(err)
@@ -60,9 +70,9 @@ func (s *Sender) post(ctx context.Context, w Webhook, id, contentType string, bo
 }
 
 // introduce sets the headers that say who calls.
-func (s *Sender) introduce(h http.Header) {
+func (c *Caller) introduce(h http.Header) {
 	h.Set("User-Agent", "badged")
-	h.Set("WebHook-Request-Origin", s.cfg.Origin)
+	h.Set("WebHook-Request-Origin", c.Origin)
 }
 
 // discard reads the rest of an answer, so that its connection can be used
@@ -97,16 +107,16 @@ func withoutURL(err error) error {
 
 // Test sends an event of the type webhook.test to an endpoint. It changes
 // nothing in the queue.
-func (s *Sender) Test(ctx context.Context, w Webhook) Answer {
+func (c *Caller) Test(ctx context.Context, w Webhook) Answer {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Answer{Err: fmt.Errorf("make an id: %w", err)}
 	}
-	test := eventOf(s.cfg.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: time.Now()}, []byte(`{}`))
+	test := eventOf(c.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: time.Now()}, []byte(`{}`))
 	test.ID = "msg_" + id.String()
 	body, contentType, callID, err := encode([]event{test}, w.Batch > 1)
 	if err != nil {
 		return Answer{Err: err}
 	}
-	return s.post(ctx, w, callID, contentType, body)
+	return c.post(ctx, w, callID, contentType, body)
 }

@@ -21,15 +21,7 @@ func tlsEndpoint(t *testing.T, h http.HandlerFunc) (url string, client *http.Cli
 	return server.URL, server.Client()
 }
 
-func newSender(t *testing.T, client *http.Client) *Sender {
-	t.Helper()
-	q := newQueue()
-	s, err := New(Config{Queue: q, Store: q, Client: client, Origin: "badged.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
+func newCaller(client *http.Client) *Caller { return &Caller{client, "badged.example"} }
 
 func TestHandshake(t *testing.T) {
 	for _, c := range []struct {
@@ -65,7 +57,7 @@ func TestHandshake(t *testing.T) {
 				w.WriteHeader(c.status)
 			})
 			client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-			rate, err := newSender(t, client).Handshake(t.Context(), url+"/hook?token=s3cret")
+			rate, err := newCaller(client).Handshake(t.Context(), url+"/hook?token=s3cret")
 			_, isRefusal := errors.AsType[*RefusedError](err)
 			if rate != c.rate || (err == nil) != (c.want == "") || err != nil && (!isRefusal || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("rate %d, %v, want %d, %q", rate, err, c.rate, c.want)
@@ -76,7 +68,7 @@ func TestHandshake(t *testing.T) {
 
 func TestHandshakeNeedsAnAnswer(t *testing.T) {
 	url, _ := tlsEndpoint(t, func(http.ResponseWriter, *http.Request) {})
-	_, err := newSender(t, &http.Client{}).Handshake(t.Context(), url+"/hook?token=s3cret")
+	_, err := newCaller(&http.Client{}).Handshake(t.Context(), url+"/hook?token=s3cret")
 	if err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("an endpoint with the certificate of a stranger: %v", err)
 	}
@@ -103,7 +95,7 @@ func TestSecretsRotate(t *testing.T) {
 	})
 	for _, batch := range []int{1, 100} {
 		w := Webhook{Name: "crm", URL: url, Secrets: [][]byte{newer, older}, Batch: batch}
-		if a := newSender(t, client).Test(t.Context(), w); a.Err != nil || a.Status != http.StatusAccepted || a.Duration <= 0 {
+		if a := newCaller(client).Test(t.Context(), w); a.Err != nil || a.Status != http.StatusAccepted || a.Duration <= 0 {
 			t.Errorf("the test returned %+v", a)
 		}
 	}
@@ -115,11 +107,11 @@ func TestSecretsRotate(t *testing.T) {
 func TestTestsReportFailures(t *testing.T) {
 	url, client := tlsEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	w := Webhook{Name: "crm", URL: url, Secrets: [][]byte{make([]byte, 24)}, Batch: 1}
-	if a := newSender(t, client).Test(t.Context(), w); a.Status != http.StatusTeapot || a.Err == nil || a.Err.Error() != "the endpoint answered 418 I'm a teapot" {
+	if a := newCaller(client).Test(t.Context(), w); a.Status != http.StatusTeapot || a.Err == nil || a.Err.Error() != "the endpoint answered 418 I'm a teapot" {
 		t.Errorf("the test returned %+v", a)
 	}
 	w.URL = "https://127.0.0.1:1/hook?token=s3cret"
-	if a := newSender(t, client).Test(t.Context(), w); a.Status != 0 || a.Err == nil || strings.Contains(a.Err.Error(), "s3cret") {
+	if a := newCaller(client).Test(t.Context(), w); a.Status != 0 || a.Err == nil || strings.Contains(a.Err.Error(), "s3cret") {
 		t.Errorf("the test of an endpoint that is down returned %+v", a)
 	}
 }

@@ -207,9 +207,9 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 		case !isNews:
 			f.cfg.Queue.Told(c)
 		case c.Attempts > 0:
-			add([]Change{c}, []event{eventOf(f.cfg.Origin, w.Name, c, data)})
+			add([]Change{c}, []event{eventOf(f.cfg.Caller.Origin, w.Name, c, data)})
 		default:
-			together, events = append(together, c), append(events, eventOf(f.cfg.Origin, w.Name, c, data))
+			together, events = append(together, c), append(events, eventOf(f.cfg.Caller.Origin, w.Name, c, data))
 			if len(together) == w.Batch {
 				add(together, events)
 				together, events = nil, nil
@@ -378,7 +378,7 @@ func (f *feed) record(ctx context.Context, moved bool) {
 // handle makes the call of a message.
 func (s *Sender) handle(msg *message.Message) error {
 	c := callOf(msg)
-	c.answer = s.post(msg.Context(), c.webhook, c.id, c.kind, c.body)
+	c.answer = s.cfg.Caller.post(msg.Context(), c.webhook, c.id, c.kind, c.body)
 	return c.answer.Err
 }
 

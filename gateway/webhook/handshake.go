@@ -18,20 +18,20 @@ func (e *RefusedError) Error() string { return "the endpoint refuses webhooks: "
 // is no limit. Operators register webhooks, not strangers, so an endpoint that
 // does not know the handshake may be called: only one that answers no, or does
 // not answer, is refused.
-func (s *Sender) Handshake(ctx context.Context, endpoint string) (rate int, err error) {
+func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodOptions, endpoint, nil)
 	if err != nil {
 		return 0, errors.New("the URL cannot be called")
 	}
-	s.introduce(r.Header)
-	res, err := s.cfg.Client.Do(r)
+	c.introduce(r.Header)
+	res, err := c.Client.Do(r)
 	if err != nil {
 		return 0, fmt.Errorf("the endpoint cannot be reached: %w", withoutURL(err))
 	}
 	discard(res)
 	switch allowed := res.Header.Get("WebHook-Allowed-Origin"); {
-	case allowed != "" && allowed != "*" && allowed != s.cfg.Origin:
-		return 0, &RefusedError{"it allows another origin than " + s.cfg.Origin}
+	case allowed != "" && allowed != "*" && allowed != c.Origin:
+		return 0, &RefusedError{"it allows another origin than " + c.Origin}
 	case allowed == "" && saysNo(res.StatusCode):
 		return 0, &RefusedError{fmt.Sprintf("it answered OPTIONS with %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
 	case allowed == "":

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -31,7 +30,7 @@ const (
 	UnreadReminder   = "unread.reminder"
 	DeadletterBuried = "deadletter.buried"
 	DriftFound       = "drift.found"
-	// Test is the type of the events of [Sender.Test].
+	// Test is the type of the events of [Caller.Test].
 	Test = "webhook.test"
 )
 
@@ -138,16 +137,11 @@ type Store interface {
 	Record(ctx context.Context, w Webhook) error
 }
 
-// Config configures a Sender. Queue, Store, Client and Origin are required.
+// Config configures a Sender. Queue, Store and Caller are required.
 type Config struct {
-	Queue Queue
-	Store Store
-	// Client makes the calls. It must follow no redirects, bound its calls in
-	// time, and refuse addresses of private networks.
-	Client *http.Client
-	// Origin names this installation, as a DNS name. It is the source of the
-	// events and the origin of the handshake.
-	Origin string
+	Queue  Queue
+	Store  Store
+	Caller *Caller
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
@@ -169,8 +163,8 @@ type Sender struct {
 
 // New returns a sender that does nothing until Run.
 func New(cfg Config) (*Sender, error) {
-	if cfg.Queue == nil || cfg.Store == nil || cfg.Client == nil || cfg.Origin == "" {
-		return nil, errors.New("webhook: Queue, Store, Client and Origin are required")
+	if cfg.Queue == nil || cfg.Store == nil || cfg.Caller == nil {
+		return nil, errors.New("webhook: Queue, Store and Caller are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

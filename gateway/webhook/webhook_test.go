@@ -232,7 +232,7 @@ func TestRedirectsAreFailures(t *testing.T) {
 			return status(http.StatusFound, "Location", "https://other.example/")
 		}
 		_, stop := start(t, q, e, func(cfg *Config) {
-			cfg.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			cfg.Caller.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		})
 		q.badge("crm", "ada", 1, 1)
 		<-e.came

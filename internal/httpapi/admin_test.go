@@ -33,11 +33,12 @@ func (e *explainer) Explain(_ context.Context, userID string, q replay.Question)
 func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
 	t.Helper()
 	var o httpapi.Operations
+	var w httpapi.Webhooks
 	if e != nil {
-		o = &operations{}
+		o, w = &operations{}, &webhooks{}
 	}
 	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Explainer: e, Operations: o,
+		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Explainer: e, Operations: o, Webhooks: w,
 		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
 		Logger: slog.New(slog.DiscardHandler),
 	})

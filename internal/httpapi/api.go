@@ -53,6 +53,8 @@ type Config struct {
 	// Operations answers the other routes under /admin/v1/. Nil leaves them
 	// out.
 	Operations Operations
+	// Webhooks answers /admin/v1/webhooks. Nil leaves out the routes.
+	Webhooks Webhooks
 	// Publishers may publish and read any badge; Admins may do everything.
 	Publishers, Admins auth.Keys
 	// ClientOf returns the client address of a request. By default all requests
@@ -98,6 +100,9 @@ func New(cfg Config) (*API, error) {
 	}
 	if cfg.Operations != nil {
 		routes = append(routes, a.operationRoutes()...)
+	}
+	if cfg.Webhooks != nil {
+		routes = append(routes, a.webhookRoutes()...)
 	}
 	for _, r := range routes {
 		a.mux.Handle(r.Pattern(), r.Handler)

@@ -40,6 +40,8 @@ type WebhookSettings struct {
 	Categories []string
 	// Batch is the most users in one call, 1 to 100.
 	Batch int
+	// Rate is the most calls a minute that the endpoint permits; 0 is no limit.
+	Rate  int
 	State State
 }
 
@@ -68,15 +70,25 @@ type Ladder struct {
 
 func (w *Webhook) targets() []any {
 	return []any{
-		&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.State,
+		&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.Rate, &w.State,
 		&w.Generation, &w.CreatedAt, &w.UpdatedAt,
 		&w.Step, &w.Due, &w.FailingSince, &w.LastSuccessAt, &w.LastFailureAt, &w.LastStatus, &w.LastError,
 	}
 }
 
-// PutWebhook stores a webhook, which begins at the bottom of its ladder.
+// PutWebhook stores a webhook, which begins at the bottom of its ladder: if it is
+// active, all that it was not told is due.
 func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings) (created bool, err error) {
-	err = t.pool.QueryRow(ctx, statements.Get("put a webhook"), w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.State).Scan(&created)
+	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, statements.Get("put a webhook"), w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State).Scan(&created); err != nil {
+			return err
+		}
+		if w.State != Active {
+			return nil
+		}
+		_, err := tx.Exec(ctx, statements.Get("try a webhook again"), w.Name)
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("store webhook %q: %w", w.Name, err)
 	}

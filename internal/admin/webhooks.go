@@ -1,0 +1,326 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/egress"
+	"github.com/badged/badged/internal/seal"
+	"github.com/badged/badged/projector/outbound"
+)
+
+// Limits of the settings of a webhook.
+const (
+	maxWebhookURL        = 2048
+	maxWebhookSecrets    = 5
+	maxWebhookCategories = 100
+	maxWebhookBatch      = 100
+)
+
+// WebhookSettings are what operators say of a webhook.
+type WebhookSettings struct {
+	URL        string   `json:"url" maxLength:"2048" doc:"Where to call. It must be https, and must not be in a private network unless the server has --webhooks-allow-private."`
+	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"What signs calls: whsec_ and 24 to 64 bytes in base64. All of them sign, so that a receiver can change from one to the next. Without any, those of before stay, and a new webhook gets one."`
+	Events     []string `json:"events" minItems:"1" doc:"What is told: badge.changed, unread.reminder, deadletter.buried, drift.found. badge.changed includes room.changed."`
+	Categories []string `json:"categories,omitempty" maxItems:"100" doc:"Tell only changes of the numbers of these categories. All by default."`
+	Batch      int      `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The most events of a call; 1 by default. With more, the body of each call is a list."`
+	State      string   `json:"state,omitempty" enum:"active,paused,disabled" doc:"Whether it is called; active by default. What changes while it is paused is told when it is active again; what changes while it is disabled is not."`
+}
+
+// Webhook is a webhook with its settings and how its calls went.
+type Webhook struct {
+	Name          string     `json:"name" doc:"The name."`
+	URL           string     `json:"url" doc:"Where it is called."`
+	Secrets       []string   `json:"secrets,omitempty" doc:"The secret, in the answer that made it. It is not shown again."`
+	Events        []string   `json:"events" doc:"What is told."`
+	Categories    []string   `json:"categories,omitempty" doc:"The categories whose numbers are told; absent for all."`
+	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The most events of a call."`
+	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"The most calls a minute that the endpoint permitted in the handshake, of each process; absent for no limit."`
+	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether it is called. After the last step of the ladder of retries it is paused, after an answer of 410 disabled."`
+	Step          int        `json:"step" minimum:"0" doc:"The step on the ladder of retries; 0 while calls succeed."`
+	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"When it is called again; absent while calls succeed."`
+	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The first failure since the last success; absent while calls succeed."`
+	LastSuccessAt *time.Time `json:"last_success_at,omitempty" doc:"The last call that succeeded, to some seconds."`
+	LastFailureAt *time.Time `json:"last_failure_at,omitempty" doc:"The last call that failed."`
+	LastStatus    int        `json:"last_status,omitempty" doc:"The status of the last answer; absent if there was none."`
+	LastError     string     `json:"last_error,omitempty" doc:"Why the last call failed; absent if it succeeded."`
+	CreatedAt     time.Time  `json:"created_at" doc:"When it was made."`
+	UpdatedAt     time.Time  `json:"updated_at" doc:"When its settings were last set."`
+}
+
+// WebhookTest is the result of a test call.
+type WebhookTest struct {
+	Status          int     `json:"status,omitempty" doc:"The status of the answer; absent if there was none."`
+	DurationSeconds float64 `json:"duration_seconds" minimum:"0" doc:"How long the call took."`
+	Error           string  `json:"error,omitempty" doc:"Why it failed; absent if it succeeded."`
+}
+
+// WebhookCaller calls endpoints.
+type WebhookCaller interface {
+	// Handshake asks an endpoint for permission and returns how many calls a
+	// minute it permits; 0 is no limit. Its errors are safe to show.
+	Handshake(ctx context.Context, url string) (rate int, err error)
+	// Test makes a test call.
+	Test(ctx context.Context, name, url string, secrets [][]byte, batch int) WebhookTest
+}
+
+// Errors of operations on webhooks.
+var ErrNoWebhook = errors.New("there is no such webhook")
+
+// InvalidWebhookError lists what is wrong with settings.
+type InvalidWebhookError struct{ Problems []string }
+
+func (e *InvalidWebhookError) Error() string { return strings.Join(e.Problems, "; ") }
+
+// EndpointError is returned if an endpoint cannot be called or refuses calls.
+type EndpointError struct{ Err error }
+
+func (e *EndpointError) Error() string { return "url: " + e.Err.Error() }
+
+// Webhooks implements the operations on webhooks. Changes are recorded in the
+// audit trail, without secrets. It is safe for concurrent use.
+type Webhooks struct {
+	pool         *pgxpool.Pool
+	targets      *outbound.Targets
+	box          *seal.Box
+	caller       WebhookCaller
+	allowPrivate bool
+}
+
+// NewWebhooks returns the operations on the webhooks of a database.
+func NewWebhooks(pool *pgxpool.Pool, targets *outbound.Targets, box *seal.Box, caller WebhookCaller, allowPrivate bool) *Webhooks {
+	return &Webhooks{pool, targets, box, caller, allowPrivate}
+}
+
+var webhookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// webhookEvents are what operators can ask for.
+var webhookEvents = []string{outbound.BadgeChanged, outbound.UnreadReminder, outbound.DeadletterBuried, outbound.DriftFound}
+
+// check sets defaults and returns the secrets, or everything that is wrong.
+func (s *Webhooks) check(name string, settings *WebhookSettings) (secrets [][]byte, err error) {
+	var problems []string
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if !webhookName.MatchString(name) {
+		wrong("the name must have 1 to 63 lower-case letters, digits, dashes and underscores, the first a letter or digit")
+	}
+	if len(settings.URL) > maxWebhookURL {
+		wrong("url must have at most %d bytes", maxWebhookURL)
+	} else if reason := egress.CheckURL(settings.URL, s.allowPrivate); reason != "" {
+		wrong("url %s", reason)
+	}
+	if len(settings.Secrets) > maxWebhookSecrets {
+		wrong("secrets must be at most %d", maxWebhookSecrets)
+	}
+	for i, text := range settings.Secrets {
+		secret, reason := parseSecret(text)
+		if reason != "" {
+			wrong("secrets[%d] %s", i, reason)
+		}
+		secrets = append(secrets, secret)
+	}
+	if len(settings.Events) == 0 {
+		wrong("events must name at least one of %s", strings.Join(webhookEvents, ", "))
+	}
+	for i, event := range settings.Events {
+		switch {
+		case !slices.Contains(webhookEvents, event):
+			wrong("events[%d] must be one of %s", i, strings.Join(webhookEvents, ", "))
+		case slices.Contains(settings.Events[:i], event):
+			wrong("events[%d] is named twice", i)
+		}
+	}
+	if len(settings.Categories) > maxWebhookCategories {
+		wrong("categories must be at most %d", maxWebhookCategories)
+	}
+	for i, category := range settings.Categories {
+		if reason := events.CheckCategory(category); reason != "" {
+			wrong("categories[%d] %s", i, reason)
+		} else if slices.Contains(settings.Categories[:i], category) {
+			wrong("categories[%d] is named twice", i)
+		}
+	}
+	if len(settings.Categories) == 0 {
+		settings.Categories = nil // all
+	}
+	if settings.Batch == 0 {
+		settings.Batch = 1
+	}
+	if settings.Batch < 1 || settings.Batch > maxWebhookBatch {
+		wrong("batch must be from 1 to %d", maxWebhookBatch)
+	}
+	switch outbound.State(settings.State) {
+	case "":
+		settings.State = string(outbound.Active)
+	case outbound.Active, outbound.Paused, outbound.Disabled:
+	default:
+		wrong("state must be active, paused or disabled")
+	}
+	if len(problems) > 0 {
+		return nil, &InvalidWebhookError{problems}
+	}
+	return secrets, nil
+}
+
+// webhookContext says to which row a sealed secret belongs.
+func webhookContext(name string) string { return "webhook/" + name }
+
+// OpenWebhook opens the secrets of a webhook.
+func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
+	secrets := make([][]byte, len(w.Secrets))
+	for i, sealed := range w.Secrets {
+		var err error
+		if secrets[i], err = box.Open(sealed, webhookContext(w.Name)); err != nil {
+			return nil, fmt.Errorf("open secret %d of webhook %q: %w", i, w.Name, err)
+		}
+	}
+	return secrets, nil
+}
+
+// putWebhook is the record of a put in the audit trail.
+type putWebhook struct {
+	Webhook    string   `json:"webhook"`
+	URL        string   `json:"url"` // without its query, which may hold a token
+	Events     []string `json:"events"`
+	Categories []string `json:"categories,omitempty"`
+	Batch      int      `json:"batch"`
+	State      string   `json:"state"`
+	NewSecrets int      `json:"new_secrets"`
+}
+
+// Put makes a webhook or replaces its settings. A webhook that becomes active
+// gets what changed while it was paused. An endpoint that was not called before
+// is asked for permission.
+func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings WebhookSettings) (w Webhook, created bool, err error) {
+	given, err := s.check(name, &settings)
+	if err != nil {
+		return Webhook{}, false, err
+	}
+	old, err := s.targets.Webhook(ctx, name)
+	isNew := errors.Is(err, outbound.ErrNotFound)
+	if err != nil && !isNew {
+		return Webhook{}, false, err
+	}
+	put := outbound.WebhookSettings{
+		Name: name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
+		Batch: settings.Batch, State: outbound.State(settings.State), Rate: old.Rate,
+	}
+	var generated []byte
+	if len(given) == 0 && isNew {
+		generated = generateSecret()
+		given = [][]byte{generated}
+	}
+	for _, secret := range given {
+		put.Secrets = append(put.Secrets, s.box.Seal(secret, webhookContext(name)))
+	}
+	if len(given) == 0 {
+		put.Secrets = old.Secrets
+	}
+	shown, _, _ := strings.Cut(settings.URL, "?")
+	arguments := putWebhook{name, shown, put.Events, put.Categories, put.Batch, settings.State, len(given)}
+	err = Audited(ctx, s.pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
+		if put.State == outbound.Active && (isNew || old.URL != put.URL || old.State != outbound.Active) {
+			if put.Rate, err = s.caller.Handshake(ctx, put.URL); err != nil {
+				return nil, &EndpointError{err}
+			}
+		} else if old.URL != put.URL {
+			put.Rate = 0
+		}
+		if created, err = s.targets.PutWebhook(ctx, put); err != nil {
+			return nil, err
+		}
+		w, err = s.Get(ctx, name)
+		return nil, err
+	})
+	if generated != nil {
+		w.Secrets = []string{formatSecret(generated)}
+	}
+	return w, created, err
+}
+
+// Get returns a webhook.
+func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
+	w, err := s.targets.Webhook(ctx, name)
+	if errors.Is(err, outbound.ErrNotFound) {
+		return Webhook{}, ErrNoWebhook
+	}
+	return shownWebhook(w), err
+}
+
+// List returns all webhooks, by name.
+func (s *Webhooks) List(ctx context.Context) ([]Webhook, error) {
+	stored, err := s.targets.Webhooks(ctx)
+	all := make([]Webhook, len(stored))
+	for i, w := range stored {
+		all[i] = shownWebhook(w)
+	}
+	return all, err
+}
+
+// Delete deletes a webhook with all that it was not told.
+func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
+	return Audited(ctx, s.pool, by, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		err := s.targets.DeleteWebhook(ctx, name)
+		if errors.Is(err, outbound.ErrNotFound) {
+			err = ErrNoWebhook
+		}
+		return nil, err
+	})
+}
+
+// namedWebhook is the record of other actions in the audit trail.
+type namedWebhook struct {
+	Webhook string `json:"webhook"`
+}
+
+// Test makes a test call, in any state of the webhook.
+func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result WebhookTest, err error) {
+	err = Audited(ctx, s.pool, by, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		w, err := s.targets.Webhook(ctx, name)
+		if errors.Is(err, outbound.ErrNotFound) {
+			return nil, ErrNoWebhook
+		}
+		if err != nil {
+			return nil, err
+		}
+		secrets, err := OpenWebhook(s.box, w)
+		if err != nil {
+			return nil, err
+		}
+		result = s.caller.Test(ctx, w.Name, w.URL, secrets, w.Batch)
+		return result, nil
+	})
+	return result, err
+}
+
+// shownWebhook returns what operators see of a webhook.
+func shownWebhook(w outbound.Webhook) Webhook {
+	shown := Webhook{
+		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Step: w.Step,
+		NextCallAt: utc(w.Due), FailingSince: utc(w.FailingSince), LastSuccessAt: utc(w.LastSuccessAt), LastFailureAt: utc(w.LastFailureAt),
+		CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
+	}
+	if w.LastStatus != nil {
+		shown.LastStatus = *w.LastStatus
+	}
+	if w.LastError != nil {
+		shown.LastError = *w.LastError
+	}
+	return shown
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}

@@ -1,0 +1,165 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/describe"
+)
+
+// Webhooks is the operations on webhooks; see [admin.Webhooks].
+type Webhooks interface {
+	List(ctx context.Context) ([]admin.Webhook, error)
+	Get(ctx context.Context, name string) (admin.Webhook, error)
+	Put(ctx context.Context, by admin.Operator, name string, settings admin.WebhookSettings) (w admin.Webhook, created bool, err error)
+	Delete(ctx context.Context, by admin.Operator, name string) error
+	Test(ctx context.Context, by admin.Operator, name string) (admin.WebhookTest, error)
+}
+
+// webhooksAnswer is the answer that lists webhooks.
+type webhooksAnswer struct {
+	Webhooks []admin.Webhook `json:"webhooks" doc:"The webhooks, by name."`
+}
+
+// webhookRoutes returns the routes of webhooks.
+func (a *API) webhookRoutes() []describe.Route {
+	const (
+		settings = `{"url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100}`
+		common   = `"name":"crm","url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100`
+		stamps   = `"created_at":"2026-11-21T09:40:54Z","updated_at":"2026-11-21T09:40:54Z"`
+		working  = `{` + common + `,"state":"active","step":0,"last_success_at":"2026-11-21T10:02:11Z","last_status":204,` + stamps + `}`
+		made     = `{` + common + `,"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"state":"active","step":0,` + stamps + `}`
+		failing  = `{` + common + `,"state":"active","step":4,"next_call_at":"2026-11-21T10:12:54Z","failing_since":"2026-11-21T10:00:11Z","last_failure_at":"2026-11-21T10:02:54Z","last_status":503,"last_error":"the endpoint answered 503 Service Unavailable",` + stamps + `}`
+	)
+	name := []describe.Param{{In: "path", Name: "name", Doc: "The name: lower-case letters, digits, dashes and underscores, at most 63.", Example: "crm"}}
+	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown.", "")
+	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such webhook.", "")
+	return []describe.Route{
+		a.forAdmins(a.listWebhooks, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/webhooks",
+			Name: "listWebhooks", Group: GroupAdmin, Summary: "List the webhooks and how their calls went",
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhooks.", Content: describe.JSON(webhooksAnswer{}, `{"webhooks":[`+failing+`]}`)}, unread),
+		}),
+		a.forAdmins(a.getWebhook, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/webhooks/{name}",
+			Name: "getWebhook", Group: GroupAdmin, Summary: "Read a webhook and how its calls went",
+			Params:  name,
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(admin.Webhook{}, working)}, unread, missing),
+		}),
+		a.forOperators(a.putWebhook, describe.Route{
+			Method: http.MethodPut, Path: "/admin/v1/webhooks/{name}",
+			Name: "putWebhook", Group: GroupAdmin, Summary: "Make a webhook, replace its settings, pause or resume it",
+			Doc:    "All settings are replaced, except for secrets that are not given. An endpoint that was not called before, or not while the webhook was paused or disabled, is asked for permission with `OPTIONS`. Setting the state to active begins a webhook at the bottom of the ladder of retries: all that it was not told is due at once.",
+			Params: name,
+			Body:   []describe.Content{{MediaType: "application/json", Of: admin.WebhookSettings{}, Example: settings}},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(admin.Webhook{}, working)},
+				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook, with the secret if none was given.", Content: describe.JSON(admin.Webhook{}, made)},
+				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"about:blank","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100"}`),
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),
+			),
+		}),
+		a.forOperators(a.deleteWebhook, describe.Route{
+			Method: http.MethodDelete, Path: "/admin/v1/webhooks/{name}",
+			Name: "deleteWebhook", Group: GroupAdmin, Summary: "Delete a webhook with all that it was not told",
+			Params:  name,
+			Answers: failures(describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted."}, unread, missing),
+		}),
+		a.forOperators(a.testWebhook, describe.Route{
+			Method: http.MethodPost, Path: "/admin/v1/webhooks/{name}/test",
+			Name: "testWebhook", Group: GroupAdmin, Summary: "Call an endpoint with an event of the type webhook.test",
+			Doc:     "At once, in any state of the webhook. Its place on the ladder of retries stays.",
+			Params:  name,
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "How the call went.", Content: describe.JSON(admin.WebhookTest{}, `{"status":204,"duration_seconds":0.083}`)}, unread, missing),
+		}),
+	}
+}
+
+func (a *API) listWebhooks(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	all, err := a.cfg.Webhooks.List(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", webhooksAnswer{notNil(all)})
+	return nil
+}
+
+func (a *API) getWebhook(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	webhook, err := a.cfg.Webhooks.Get(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return webhookProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", webhook)
+	return nil
+}
+
+func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	var settings admin.WebhookSettings
+	if err := decodeStrict(body, &settings); err != nil {
+		return badRequest(err.Error())
+	}
+	webhook, created, err := a.cfg.Webhooks.Put(r.Context(), by, r.PathValue("name"), settings)
+	if err != nil {
+		return webhookProblem(err)
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, "application/json", webhook)
+	return nil
+}
+
+func (a *API) deleteWebhook(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	if err := a.cfg.Webhooks.Delete(r.Context(), by, r.PathValue("name")); err != nil {
+		return webhookProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) testWebhook(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	result, err := a.cfg.Webhooks.Test(r.Context(), by, r.PathValue("name"))
+	if err != nil {
+		return webhookProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", result)
+	return nil
+}
+
+// webhookProblem translates an error for admins.
+func webhookProblem(err error) error {
+	if _, ok := errors.AsType[*admin.InvalidWebhookError](err); ok {
+		return badRequest(err.Error())
+	}
+	if refused, ok := errors.AsType[*admin.EndpointError](err); ok {
+		return &problem{Status: http.StatusUnprocessableEntity, Detail: refused.Error()}
+	}
+	if errors.Is(err, admin.ErrNoWebhook) {
+		return &problem{Status: http.StatusNotFound, Detail: admin.ErrNoWebhook.Error()}
+	}
+	return err
+}
