@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -20,19 +21,41 @@ import (
 // everything it can: before is folded before the crash, so that there are rows
 // to change, and during by the interrupted batch.
 var (
-	crashAnn, crashBob = foldtest.User(0, 0), foldtest.User(0, 1)
+	crashAnn, crashBob, crashCem = foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
 
-	beforeCrash = []events.Event{
+	beforeCrash = append([]events.Event{
 		foldtest.Deliver("c", 1, crashAnn, crashBob), foldtest.Deliver("c", 2, crashAnn), foldtest.Deliver("d", 1, crashBob),
 		foldtest.Event("level", events.ConversationLevelSet, "d", foldtest.Level(events.LevelMentions), crashBob),
-	}
-	duringCrash = []events.Event{
+		foldtest.Event("join", events.RoomJoined, "hall", nil, crashAnn, crashBob),
+	}, postEach(1, 128)...) // as many messages with gaps as a room has before it closes a chunk
+	duringCrash = append([]events.Event{
 		foldtest.Deliver("c", 3, crashAnn, crashBob), foldtest.Deliver("c", 1, crashAnn, crashBob), foldtest.Deliver("new", 1, crashBob),
 		foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(2), crashAnn),
 		foldtest.Event("mark", events.ConversationMarkedUnread, "d", nil, crashBob),
 		foldtest.Event("all", events.UserReadAll, "", nil, crashBob), foldtest.Deliver("new", 2, crashBob),
-	}
+		foldtest.Event("read hall", events.ConversationRead, "hall", foldtest.UpTo(10), crashAnn),
+		foldtest.Event("late join", events.RoomJoined, "hall", foldtest.UpTo(300), crashCem),
+		foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(2*64+1)),
+		foldtest.Event("leave", events.RoomLeft, "hall", nil, crashBob),
+	}, postEach(129, 160)...)
 )
+
+// postEach returns messages of a room, with gaps between their seqs. ann sends some
+// of them, and cem is mentioned in some.
+func postEach(from, to int64) (posts []events.Event) {
+	for i := from; i <= to; i++ {
+		posts = append(posts, foldtest.Event(fmt.Sprint("post ", i), events.RoomPosted, "hall", func(d *events.Data) {
+			d.Seq, d.SenderID = 2*i+1, crashBob
+			switch i % 10 {
+			case 3:
+				d.SenderID = crashAnn
+			case 7:
+				d.MentionedUserIDs = []string{crashCem}
+			}
+		}))
+	}
+	return posts
+}
 
 // startCrashHistory returns a database with the history, folded up to the
 // crash.
@@ -47,11 +70,33 @@ func startCrashHistory(t *testing.T) *database {
 	return d
 }
 
-// uninterrupted returns the tables after the history without a crash.
+// uninterrupted returns the tables after the history without a crash. They are those
+// of the model.
 func uninterrupted(t *testing.T) string {
 	t.Helper()
 	d := startCrashHistory(t)
 	d.fold(t)
+	truth := foldtest.Model{Events: slices.Concat(beforeCrash, duringCrash)}
+	for _, id := range []string{crashAnn, crashBob, crashCem} {
+		type numbers struct{ unread, mentions int64 }
+		want, got := map[string]numbers{}, map[string]numbers{}
+		total := int64(0)
+		for name, c := range truth.Conversations(id) {
+			if n := (numbers{int64(len(c.Unread)), int64(len(c.Mentions))}); n.unread > 0 {
+				want[name] = n
+			}
+			total += c.Adds()
+		}
+		s := d.snapshot(t, id)
+		for _, c := range s.Conversations {
+			if c.Unread > 0 {
+				got[c.ConversationID] = numbers{c.Unread, c.Mentions}
+			}
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(numbers{})); diff != "" || s.Total != total {
+			t.Errorf("the total of %s is %d, want %d; conversations (-want +got):\n%s", id, s.Total, total, diff)
+		}
+	}
 	return d.dump(t)
 }
 
@@ -68,6 +113,9 @@ var faults = []fault{
 	{"after users are written", `AFTER INSERT OR UPDATE ON badged.users_p00`},
 	{"before conversations are written", `BEFORE INSERT OR UPDATE ON badged.conversations_p00`},
 	{"after conversations are written", `AFTER INSERT OR UPDATE ON badged.conversations_p00`},
+	{"after rooms are written", `AFTER INSERT OR UPDATE ON badged.rooms_p00`},
+	{"after chunks are written", `AFTER INSERT OR UPDATE ON badged.room_chunks_p00`},
+	{"after marks are written", `AFTER INSERT ON badged.room_marks_p00`},
 	{"before a dead letter is written", `BEFORE INSERT ON badged.dead_letters`},
 	{"after a dead letter is written", `AFTER INSERT ON badged.dead_letters`},
 	{"in the commit", ``},

@@ -196,6 +196,9 @@ func (d *database) dump(t testing.TB) string {
 	return strings.Join(slices.Concat(
 		d.lines(t, `SELECT (to_jsonb(u) - 'partition_id')::text FROM badged.users AS u ORDER BY user_id`),
 		d.lines(t, `SELECT (to_jsonb(c) - '{partition_id,delivered_hour}'::text[])::text FROM badged.conversations AS c ORDER BY user_id, conversation_id`),
+		d.lines(t, `SELECT (to_jsonb(r) - '{partition_id,delivered_hour}'::text[])::text FROM badged.rooms AS r ORDER BY conversation_id`),
+		d.lines(t, `SELECT (to_jsonb(c) - 'partition_id')::text FROM badged.room_chunks AS c ORDER BY conversation_id, bound`),
+		d.lines(t, `SELECT (to_jsonb(m) - 'partition_id')::text FROM badged.room_marks AS m ORDER BY conversation_id, seq, user_id`),
 		d.lines(t, `SELECT convert_from(payload, 'UTF8') || ' because ' || reason FROM badged.dead_letters ORDER BY 1`),
 	), "\n")
 }

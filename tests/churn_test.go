@@ -183,9 +183,9 @@ WHERE datname = current_database() AND application_name LIKE 'badged projector %
 }
 
 // Instances start, are stopped, killed, frozen and woken at random while four
-// backends publish through them and in SQL. Afterwards the log has every
-// committed event, the badges match the log, and the versions show that each
-// event was folded once, although frozen instances woke up after others had
+// backends publish through them and in SQL, to conversations and to rooms.
+// Afterwards the log has every committed event, the badges match the log, and the
+// versions show that each event was folded once, although frozen instances woke up after others had
 // taken their partitions.
 func TestOwnershipChurn(t *testing.T) {
 	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
@@ -206,13 +206,22 @@ func TestOwnershipChurn(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ledger := &ledger{grown: make(chan struct{})}
+	for n := range halls {
+		join := events.Event{ID: "join " + hall(n), Source: "backend", Type: events.RoomJoined, Data: events.Data{ConversationID: hall(n), UserIDs: allUsers}}
+		body, err := join.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.living[0].mustPost(string(body))
+		ledger.add([]events.Event{join})
+	}
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	var backends, watching sync.WaitGroup
 	defer func() { cancel(); backends.Wait(); watching.Wait() }()
 	for n := range uint64(4) {
 		backends.Go(func() {
-			b := &backend{n: n, random: rand.New(rand.NewPCG(n, 9)), pool: pool, ledger: ledger}
+			b := &backend{n: n, random: rand.New(rand.NewPCG(n, 9)), pool: pool, ledger: ledger, halls: true}
 			for publishing.Err() == nil {
 				publish := func() error { return b.transact(ctx, n == 0, nil, nil) }
 				if n >= 2 {
@@ -320,7 +329,11 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 			logged[e.ID] = true
 		}
 		for _, e := range ledger.committed {
-			if slices.ContainsFunc(e.Data.UserIDs, func(user string) bool { return events.PartitionOf(user, partitions) == partition }) {
+			users := e.Data.UserIDs
+			if len(users) == 0 {
+				users = allUsers // who have all joined the room
+			}
+			if slices.ContainsFunc(users, func(user string) bool { return events.PartitionOf(user, partitions) == partition }) {
 				committed[e.ID] = true
 			}
 		}

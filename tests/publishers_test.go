@@ -13,8 +13,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// ledger keeps the committed events. They are of types that commute, so their
-// order does not matter.
+// ledger keeps the committed events. Their order is that of the log.
 type ledger struct {
 	mu        sync.Mutex
 	committed []events.Event
@@ -51,10 +50,44 @@ type backend struct {
 	random *rand.Rand
 	pool   *pgxpool.Pool
 	ledger *ledger
-	seq    int64
+	// halls is whether it also posts to rooms, in which all users are at first.
+	halls bool
+	seq   int64
 }
 
 var allUsers, _ = users(12)
+
+// regulars is how many of the users stay in the halls and read there. The others
+// come and go.
+const regulars = 8
+
+// halls is how many rooms there are.
+const halls = 3
+
+// hall returns the name of a room.
+func hall(n int) string { return fmt.Sprint("hall ", n) }
+
+// drawHall makes e an event of a room. All backends post, recall and read in each.
+func (b *backend) drawHall(e *events.Event, seq, recent int64) {
+	d := events.Data{ConversationID: hall(b.random.IntN(halls))}
+	visitors := allUsers[regulars+b.random.IntN(len(allUsers)-regulars):]
+	switch b.random.IntN(12) {
+	case 0:
+		e.Type, d.Seq = events.RoomRecalled, recent
+	case 1:
+		e.Type, d.UserIDs = events.RoomJoined, visitors
+	case 2:
+		e.Type, d.UserIDs = events.RoomLeft, visitors
+	case 3, 4, 5:
+		e.Type, d.UpToSeq, d.UserIDs = events.ConversationRead, recent, []string{allUsers[b.random.IntN(regulars)]}
+	default:
+		e.Type, d.Seq, d.SenderID = events.RoomPosted, seq, allUsers[b.random.IntN(len(allUsers))]
+		if b.random.IntN(5) == 0 {
+			d.MentionedUserIDs = []string{allUsers[b.random.IntN(len(allUsers))]}
+		}
+	}
+	e.Data = d
+}
 
 // draw draws some events. All backends deliver, recall and read in the same
 // rooms. They move on after a hundred messages each, so that no unread set
@@ -77,6 +110,9 @@ func (b *backend) draw() (evs []events.Event) {
 		}
 		d.ConversationID = fmt.Sprint("room ", seq/1000)
 		e.Data = d
+		if b.halls && b.random.IntN(2) == 0 {
+			b.drawHall(&e, 10*b.seq+int64(b.n), recent)
+		}
 		evs = append(evs, e)
 	}
 	return evs

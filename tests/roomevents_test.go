@@ -25,9 +25,14 @@ type talliedRoom struct {
 	all            map[int64]bool   // messages that mention everybody
 	sender         map[int64]string // of each message
 	members        map[string]*talliedMember
+	// changes counts the messages and recalls that changed what members see, and
+	// versions, by user, what a user saw change until leaving, or else besides.
+	changes  int64
+	versions map[string]int64
 }
 
 type talliedMember struct {
+	joined    int64 // changes of the room by then
 	read      int64
 	mentioned map[int64]bool
 }
@@ -36,19 +41,28 @@ func (t roomTally) add(e events.Event) {
 	d := e.Data
 	r := t[d.ConversationID]
 	if r == nil {
-		r = &talliedRoom{live: map[int64]bool{}, recalled: map[int64]bool{}, all: map[int64]bool{}, sender: map[int64]string{}, members: map[string]*talliedMember{}}
+		r = &talliedRoom{live: map[int64]bool{}, recalled: map[int64]bool{}, all: map[int64]bool{}, sender: map[int64]string{}, members: map[string]*talliedMember{}, versions: map[string]int64{}}
 		t[d.ConversationID] = r
 	}
 	switch e.Type {
 	case events.RoomJoined:
 		for _, u := range d.UserIDs {
-			r.members[u] = &talliedMember{read: r.top, mentioned: map[int64]bool{}}
+			if r.members[u] == nil {
+				r.members[u] = &talliedMember{joined: r.changes, read: r.top, mentioned: map[int64]bool{}}
+				r.versions[u]++
+			}
 		}
 	case events.RoomLeft:
 		for _, u := range d.UserIDs {
-			delete(r.members, u)
+			if r.members[u] != nil {
+				r.versions[u] = r.version(u) + 1
+				delete(r.members, u)
+			}
 		}
 	case events.RoomPosted:
+		if d.Seq > r.top || !r.live[d.Seq] && !r.recalled[d.Seq] {
+			r.changes++
+		}
 		r.top = max(r.top, d.Seq)
 		r.live[d.Seq] = !r.recalled[d.Seq]
 		r.all[d.Seq], r.sender[d.Seq] = d.MentionsAll, d.SenderID
@@ -58,12 +72,16 @@ func (t roomTally) add(e events.Event) {
 			}
 		}
 	case events.RoomRecalled:
+		if r.live[d.Seq] {
+			r.changes++
+		}
 		r.recalled[d.Seq] = true
 		r.live[d.Seq] = false
 	case events.ConversationRead:
 		for _, u := range d.UserIDs {
-			if m := r.members[u]; m != nil {
-				m.read = max(m.read, d.UpToSeq)
+			if m := r.members[u]; m != nil && d.UpToSeq > m.read {
+				m.read = d.UpToSeq
+				r.versions[u]++
 			}
 		}
 	default:
@@ -79,19 +97,37 @@ type count struct {
 
 func (t roomTally) count() (c count) {
 	for _, r := range t {
-		for u, m := range r.members {
-			for seq := m.read + 1; seq <= r.top; seq++ {
-				if !r.live[seq] || r.sender[seq] == u {
-					continue
-				}
-				c.Unread++
-				if r.all[seq] || m.mentioned[seq] {
-					c.Mentions++
-				}
-			}
+		for u := range r.members {
+			of := r.count(u)
+			c.Unread += of.Unread
+			c.Mentions += of.Mentions
 		}
 	}
 	return c
+}
+
+// count returns what a member has unread.
+func (r *talliedRoom) count(user string) (c count) {
+	m := r.members[user]
+	for seq := m.read + 1; seq <= r.top; seq++ {
+		if !r.live[seq] || r.sender[seq] == user {
+			continue
+		}
+		c.Unread++
+		if r.all[seq] || m.mentioned[seq] {
+			c.Mentions++
+		}
+	}
+	return c
+}
+
+// version returns how often a user saw the room change.
+func (r *talliedRoom) version(user string) int64 {
+	n := r.versions[user]
+	if m := r.members[user]; m != nil {
+		n += r.changes - m.joined
+	}
+	return n
 }
 
 // tallying is a target of a load that counts the events itself.

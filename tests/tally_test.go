@@ -12,6 +12,8 @@ type tally map[string]*tallied
 type tallied struct {
 	version int64
 	rooms   map[string]*room
+	// halls are the unread counts where the user is a member.
+	halls map[string]int64
 }
 
 // room is a conversation of one user.
@@ -20,21 +22,39 @@ type room struct {
 	unread, recalled map[int64]bool
 }
 
-// count adds events in the order of a log. A repeated event changes nothing.
+// count adds the events of a partition in the order of its log. A repeated event
+// changes nothing.
 func (t tally) count(log []events.Event) {
 	names := map[string]bool{}
+	halls := roomTally{}
 	for _, e := range log {
 		if names[e.ID] {
 			continue
 		}
 		names[e.ID] = true
+		if halls[e.Data.ConversationID] != nil || e.Type.OfRooms() {
+			halls.add(e)
+			continue
+		}
 		for _, id := range e.Data.UserIDs {
-			if t[id] == nil {
-				t[id] = &tallied{rooms: map[string]*room{}}
-			}
-			t[id].add(e)
+			t.user(id).add(e)
 		}
 	}
+	for name, hall := range halls {
+		for id := range hall.versions {
+			t.user(id).version += hall.version(id)
+		}
+		for id := range hall.members {
+			t.user(id).halls[name] = hall.count(id).Unread
+		}
+	}
+}
+
+func (t tally) user(id string) *tallied {
+	if t[id] == nil {
+		t[id] = &tallied{rooms: map[string]*room{}, halls: map[string]int64{}}
+	}
+	return t[id]
 }
 
 func (u *tallied) add(e events.Event) {
@@ -77,6 +97,12 @@ func (t tally) unread(user string) (by map[string]int64, sum int64) {
 	if u := t[user]; u != nil {
 		for id, r := range u.rooms {
 			if n := int64(len(r.unread)); n > 0 {
+				by[id] = n
+				sum += n
+			}
+		}
+		for id, n := range u.halls {
+			if n > 0 {
 				by[id] = n
 				sum += n
 			}
