@@ -26,8 +26,11 @@ var (
 )
 
 const (
-	// soakMembers is the number of users of each event.
+	// soakMembers is the number of users of each event of a conversation, soakHall
+	// that of the members of a room. All users are also in the room soakTown.
 	soakMembers = 5
+	soakHall    = 50
+	soakTown    = "town"
 	// soakRestarts is how often Redis is killed and started again.
 	soakRestarts = 6
 	// soakStays is how long a client stays connected on average.
@@ -40,7 +43,7 @@ const (
 )
 
 // Clients lose their connections at random, Redis restarts at intervals, and
-// messages arrive and are read. In the end each client has the state in
+// messages arrive in conversations and in rooms, and are read. In the end each client has the state in
 // Postgres, no version ever went back, and the server's memory has not grown.
 func TestSoak(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
@@ -202,16 +205,89 @@ func every(done <-chan struct{}, interval time.Duration, f func()) {
 	}
 }
 
-// publish publishes messages and some reads.
+// soakRooms draws events of rooms.
+type soakRooms struct {
+	random *rand.Rand
+	users  int
+	last   map[string]int // seq by room
+}
+
+// count returns how many rooms there are besides the one of all users.
+func (r *soakRooms) count() int { return max(1, r.users/soakHall) }
+
+// members returns users in the JSON of an event: those of a room.
+func (r *soakRooms) members(hall int) string {
+	var ids []string
+	for i := hall; i < r.users; i += r.count() {
+		ids = append(ids, fmt.Sprintf("%q", soakUser(i)))
+	}
+	return strings.Join(ids, ",")
+}
+
+// join returns the events by which all users join their rooms.
+func (r *soakRooms) join() (joins []string) {
+	for hall := range r.count() {
+		members := r.members(hall)
+		for _, room := range []string{fmt.Sprint("hall ", hall), soakTown} {
+			joins = append(joins, event(fmt.Sprint("join ", room, " ", hall), "room.joined", fmt.Sprintf(`{"conversation_id":%q,"user_ids":[%s]}`, room, members)))
+		}
+	}
+	return joins
+}
+
+// post returns a message to a room.
+func (r *soakRooms) post(id int, room, sender string) string {
+	r.last[room]++
+	return event(fmt.Sprint(id), "room.posted", fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"sender_id":%q}`, room, r.last[room], sender))
+}
+
+// draw returns an event of a room.
+func (r *soakRooms) draw(id int) string {
+	hall := r.random.IntN(r.count())
+	room := fmt.Sprint("hall ", hall)
+	one := soakUser(hall + r.count()*r.random.IntN((r.users-hall-1)/r.count()+1))
+	about := func(typ, fields string) string {
+		return event(fmt.Sprint(id), typ, fmt.Sprintf(`{"conversation_id":%q,%s}`, room, fields))
+	}
+	switch n := r.random.IntN(20); {
+	case r.last[room] == 0 || n < 13:
+		return r.post(id, room, one)
+	case n < 17:
+		return about("conversation.read", fmt.Sprintf(`"user_ids":[%q],"up_to_seq":%d`, one, r.last[room]))
+	case n == 17:
+		return about("room.recalled", fmt.Sprintf(`"seq":%d`, 1+r.random.IntN(r.last[room])))
+	case n == 18:
+		return about("room.left", fmt.Sprintf(`"user_ids":[%q]`, one))
+	default:
+		return about("room.joined", fmt.Sprintf(`"user_ids":[%s]`, r.members(hall)))
+	}
+}
+
+// publish publishes messages and some reads, a tenth of them to rooms, and a message
+// a second to all users.
 func (s *soak) publish(done <-chan struct{}) {
 	const perSecond = 10 // requests
 	random := rand.New(rand.NewPCG(1, 2))
+	rooms := &soakRooms{random: random, users: len(s.apps), last: map[string]int{}}
+	for joins := range slices.Chunk(rooms.join(), 100) {
+		for !attempt(s.t, s.api, "["+strings.Join(joins, ",")+"]") {
+			s.retried.Add(1)
+		}
+	}
 	last := map[int]int{} // the last seq of each conversation
 	n := 0
 	every(done, time.Second/perSecond, func() {
 		batch := make([]string, max(1, *soakRate/perSecond))
 		for i := range batch {
 			n++
+			switch {
+			case i == 0 && random.IntN(perSecond) == 0:
+				batch[i] = rooms.post(n, soakTown, soakUser(random.IntN(len(s.apps))))
+				continue
+			case random.IntN(10) == 0:
+				batch[i] = rooms.draw(n)
+				continue
+			}
 			conversation := random.IntN(len(s.apps))
 			members := make([]string, soakMembers)
 			for m := range members {
