@@ -167,9 +167,30 @@ func (d *decoder) data(data *Data) (present fields) {
 			*v = d.int64(path)
 		case *bool:
 			*v = d.bool(path)
+		case *Notification:
+			*v = d.notification(path)
 		}
 	})
 	return present
+}
+
+// notification reads a notification. All its problems are those of the field.
+func (d *decoder) notification(path string) (n Notification) {
+	d.object(path, func(name string) {
+		switch name {
+		case "title":
+			n.Title, _ = d.text(path)
+		case "body":
+			n.Body, _ = d.text(path)
+		case "data":
+			n.Data = map[string]string{}
+			d.object(path, func(key string) { n.Data[key], _ = d.text(path) })
+		default:
+			d.problems.add(path, "must have no other members than title, body and data")
+			d.skip()
+		}
+	})
+	return n
 }
 
 // object reads an object and calls member for each name whose value is not

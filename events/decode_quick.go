@@ -200,7 +200,32 @@ func (r *quickReader) data(data *Data) (present fields) {
 		case *bool:
 			r.skip(`true`)
 			*v = true
+		case *Notification:
+			r.notification(v)
 		}
 	})
 	return present
+}
+
+// notification reads a notification with a title and a body.
+func (r *quickReader) notification(n *Notification) {
+	r.object(func(name []byte) {
+		switch {
+		case string(name) == "title" && n.Title == "":
+			n.Title = r.text()
+			r.failed = r.failed || n.Title == ""
+		case string(name) == "body" && n.Body == "":
+			n.Body = r.text()
+			r.failed = r.failed || n.Body == ""
+		case string(name) == "data" && n.Data == nil:
+			n.Data = map[string]string{}
+			r.object(func(key []byte) {
+				_, twice := n.Data[string(key)]
+				r.failed = r.failed || twice
+				n.Data[string(key)] = r.text()
+			})
+		default:
+			r.failed = true
+		}
+	})
 }

@@ -179,6 +179,13 @@ func TestDecode(t *testing.T) {
 			of(events.ConversationRead, events.Data{ConversationID: c, UserIDs: ann, UpToSeq: 7}),
 		},
 		{
+			"a notification",
+			envelope(events.MessageDelivered, `"conversation_id":"c","user_ids":["ann"],"seq":1,"notification":{"title":"Ben","body":"Lunch?\n","data":{"chat":"7"}}`),
+			of(events.MessageDelivered, events.Data{
+				ConversationID: c, UserIDs: ann, Seq: 1, Notification: events.Notification{Title: "Ben", Body: "Lunch?\n", Data: map[string]string{"chat": "7"}},
+			}),
+		},
+		{
 			"ids in any script, escaped or not",
 			envelope(events.ConversationLeft, `"conversation_id":"\u7528户\ud83d\udc4b","user_ids":["a \"b\" \\ {c},NULL"]`),
 			of(events.ConversationLeft, events.Data{ConversationID: "用户👋", UserIDs: []string{`a "b" \ {c},NULL`}}),
@@ -286,6 +293,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"up_to_seq 0", envelope(events.ConversationRead, who+`,"up_to_seq":0`), `data.up_to_seq: must be at least 1, is 0`},
 		{"no up_to_seq", envelope(events.ConversationExpired, who), `data.up_to_seq: is required`},
 		{"mentions of others", envelope(events.MessageDelivered, who+`,"seq":1,"mentioned_user_ids":["ann","bob"]`), `data.mentioned_user_ids[1]: "bob" is not among data.user_ids`},
+		{"a notification without text", envelope(events.MessageDelivered, who+`,"seq":1,"notification":{"data":{"a":"b"}}`), `data.notification: must have a title or a body`},
+		{"a notification with a zero byte", envelope(events.MessageDelivered, who+`,"seq":1,"notification":{"body":"\u0000"}`), `data.notification: must be valid UTF-8 without zero bytes`},
+		{"a notification with another member", envelope(events.MessageDelivered, who+`,"seq":1,"notification":{"body":"a","sound":1}`), `data.notification: must have no other members than title, body and data`},
+		{"a notification of a read", envelope(events.ConversationLeft, who+`,"notification":{"body":"a"}`), `data.notification: is not a field of conversation.left`},
 		{"10,001 mentions of one", envelope(events.MessageDelivered, `"conversation_id":"c","user_ids":["u"],"seq":1,"mentioned_user_ids":[`+strs(10_001)+`]`), `data.mentioned_user_ids: must name at most 10000 users, names 10001`},
 		{"a message to a room for users", envelope(events.RoomPosted, who+`,"seq":1`), `data.user_ids: is not a field of room.posted`},
 		{"mentions of every bad kind in a room", envelope(events.RoomPosted, `"conversation_id":"c","seq":1,"mentioned_user_ids":["bob","",7,"a\u0000"]`), `data.mentioned_user_ids[2]: must be a string; data.mentioned_user_ids[1]: must not be empty; data.mentioned_user_ids[3]: must not hold control characters`},

@@ -22,8 +22,11 @@ func Types() []TypeInfo {
 	types := []TypeInfo{
 		{
 			Type: MessageDelivered, Does: "The message joins the unread messages, unless it is at or below the read position or was recalled.",
-			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"mentioned_user_ids", "category", "message_id", "sender_id"},
-			Example: Event{ID: "design-crew/42", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada}},
+			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"mentioned_user_ids", "category", "message_id", "sender_id", "notification"},
+			Example: Event{ID: "design-crew/42", Data: Data{
+				ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada,
+				Notification: Notification{Title: "Ben", Body: "Lunch?"},
+			}},
 		},
 		{
 			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. With by_app, it covers only messages delivered by then or within the next minute.",
@@ -67,7 +70,7 @@ func Types() []TypeInfo {
 		},
 		{
 			Type: RoomPosted, Does: "The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only: a room without members has none.",
-			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "category", "message_id", "sender_id"},
+			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "category", "message_id", "sender_id", "notification"},
 			Example: Event{ID: "town-hall/7", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,6 +53,8 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 			a.b = strconv.AppendInt(a.b, *v, 10)
 		case *bool:
 			a.b = append(a.b, "true"...)
+		case *Notification:
+			a.notification(v)
 		}
 	}
 	a.b = append(a.b, '}', '}')
@@ -86,6 +90,30 @@ func (a *appender) texts(texts []string) {
 		a.quote(s)
 	}
 	a.b = append(a.b, ']')
+}
+
+func (a *appender) notification(n *Notification) {
+	a.b = append(a.b, '{')
+	if n.Title != "" {
+		a.text("title", n.Title)
+	}
+	if n.Body != "" {
+		a.text("body", n.Body)
+	}
+	if len(n.Data) > 0 {
+		a.name("data")
+		a.b = append(a.b, '{')
+		for i, key := range slices.Sorted(maps.Keys(n.Data)) {
+			if i > 0 {
+				a.b = append(a.b, ',')
+			}
+			a.quote(key)
+			a.b = append(a.b, ':')
+			a.quote(n.Data[key])
+		}
+		a.b = append(a.b, '}')
+	}
+	a.b = append(a.b, '}')
 }
 
 func (a *appender) quote(s string) {

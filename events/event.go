@@ -108,7 +108,17 @@ type Data struct {
 	MessageID string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
 	SenderID  string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
 	Level     Level  `json:"level" enum:"all,mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, or nothing."`
-	ByApp     bool   `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
+	// Notification is pushed to the devices of users who have not read the message.
+	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
+	ByApp        bool         `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
+}
+
+// Notification is what a push shows of a message, or gives to the app.
+type Notification struct {
+	Title string `json:"title,omitempty" doc:"The first line."`
+	Body  string `json:"body,omitempty" doc:"The text."`
+	// Data is for the app.
+	Data map[string]string `json:"data,omitempty" doc:"For the app."`
 }
 
 // Limits of what an event may hold. IDs of users, conversations, messages and
@@ -119,4 +129,8 @@ const (
 	MaxCategoryBytes = 64     // of a category
 	MaxUsers         = 10_000 // in one event
 	MaxTraceBytes    = 512    // of traceparent and of tracestate
+	// Of a notification, which must fit into 4 KiB with the number: title and body
+	// together, and the keys and values of its data.
+	MaxNotificationBytes     = 2048
+	MaxNotificationDataBytes = 1024
 )

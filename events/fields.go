@@ -46,10 +46,10 @@ func describeData() []dataField {
 }
 
 // values returns pointers to the fields of d, in the order of dataFields.
-func (d *Data) values() [11]any {
+func (d *Data) values() [12]any {
 	return [...]any{
 		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.MentionedUserIDs, &d.MentionsAll,
-		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.ByApp,
+		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.Notification, &d.ByApp,
 	}
 }
 
@@ -68,6 +68,8 @@ func (d *Data) present() (present fields) {
 			given = *v != 0
 		case *bool:
 			given = *v
+		case *Notification:
+			given = v.Title != "" || v.Body != "" || len(v.Data) > 0
 		}
 		if given {
 			present |= 1 << i

@@ -92,6 +92,9 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 	}
 	replace := func(old, with string) string { return strings.Replace(read, old, with, 1) }
 
+	notified := func(notification string) string {
+		return delivered(who + `,"seq":1,"notification":{` + notification + `}`)
+	}
 	type verdict bool
 	const good, bad verdict = true, false
 	cases := []struct {
@@ -169,6 +172,23 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"mentions of others", delivered(who + `,"seq":1,"mentioned_user_ids":["ann","b\"o\\b\t","` + strings.Repeat("用", 22) + `",""]`), bad},
 		{"mentions that are no texts", delivered(`"conversation_id":"c","user_ids":["ann",7],"seq":1,"mentioned_user_ids":["ann","7","",7]`), bad},
 		{"mentions without users", delivered(`"conversation_id":"c","user_ids":7,"seq":1,"mentioned_user_ids":["ann"]`), bad},
+		{"a notification", notified(`"title":"Ann","body":"Lunch?","data":{"a":"1","b":""}`), good},
+		{"a notification with nulls", notified(`"title":null,"body":"Lunch?","data":null`), good},
+		{"a notification with line breaks", notified(`"body":"a\n\"b\""`), good},
+		{"an empty notification", notified(``), bad},
+		{"a notification without text", notified(`"title":"","data":{"a":"1"}`), bad},
+		{"a notification of 2048 bytes", notified(`"title":"` + long(1024) + `","body":"` + long(1024) + `"`), good},
+		{"a notification of 2049 bytes", notified(`"title":"` + long(1024) + `","body":"` + long(1025) + `"`), bad},
+		{"a notification with 1024 bytes of data", notified(`"body":"a","data":{"k":"` + long(1023) + `"}`), good},
+		{"a notification with 1025 bytes of data", notified(`"body":"a","data":{"k":"` + long(1024) + `"}`), bad},
+		{"a notification with another member", notified(`"body":"a","sound":"b"`), bad},
+		{"a notification whose title is no text", notified(`"title":["a"],"body":"a"`), bad},
+		{"a notification whose data is no object", notified(`"body":"a","data":["a"]`), bad},
+		{"a notification with a number as data", notified(`"body":"a","data":{"a":1}`), bad},
+		{"a notification with data in data", notified(`"body":"a","data":{"a":{"b":"c"}}`), bad},
+		{"a notification that is a text", delivered(who + `,"seq":1,"notification":"a"`), bad},
+		{"a notification that is a list", delivered(who + `,"seq":1,"notification":["a"]`), bad},
+		{"a notification of a read", left(who + `,"notification":{"body":"a"}`), bad},
 		{"seq 1", delivered(who + `,"seq":1`), good},
 		{"seq 0", delivered(who + `,"seq":0`), bad},
 		{"seq -0", delivered(who + `,"seq":-0`), bad},

@@ -30,6 +30,16 @@ func optional(maxBytes int) *rapid.Generator[string] {
 	return rapid.OneOf(rapid.Just(""), text(maxBytes))
 }
 
+// anyNotification draws a notification, or none.
+var anyNotification = rapid.Custom(func(t *rapid.T) events.Notification {
+	const most = 40
+	n := events.Notification{Title: optional(most).Draw(t, "title"), Body: optional(most).Draw(t, "body")}
+	if n.Title != "" || n.Body != "" {
+		n.Data = rapid.MapOfN(optional(most), optional(most), 0, 3).Draw(t, "data")
+	}
+	return n
+})
+
 // anyEvent draws a valid event of any type, up to the limits of every field
 // but the number of users.
 var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
@@ -62,6 +72,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
 		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
 		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
+		d.Notification = anyNotification.Draw(t, "notification")
 	case events.RoomPosted:
 		d.Seq = seq.Draw(t, "seq")
 		d.MentionedUserIDs = rapid.SliceOfN(id, 0, 5).Draw(t, "mentioned_user_ids")
@@ -69,6 +80,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		d.Category = optional(events.MaxCategoryBytes).Draw(t, "category")
 		d.MessageID = optional(events.MaxIDBytes).Draw(t, "message_id")
 		d.SenderID = optional(events.MaxIDBytes).Draw(t, "sender_id")
+		d.Notification = anyNotification.Draw(t, "notification")
 	case events.MessageRecalled, events.RoomRecalled:
 		d.Seq = seq.Draw(t, "seq")
 	case events.ConversationRead:

@@ -61,7 +61,7 @@ CREATE FUNCTION badged.%s(type text) RETURNS text[]
 	perType("must", "required_fields", func(t TypeInfo) []string { return t.Required })
 	perType("may", "allowed_fields", func(t TypeInfo) []string { return slices.Concat(t.Required, t.Optional, t.Written) })
 
-	var rows, fields, seqs, optionals, limits []string
+	var rows, fields, seqs, optionals, limits, sizes []string
 	texts := map[string][]string{} // by limit
 	b.WriteString("\n-- Return the kind of a member of an event, or of its data; null for an unknown one.")
 	for i, of := range []reflect.Type{reflect.TypeFor[Envelope](), reflect.TypeFor[Data]()} {
@@ -106,6 +106,10 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 				kind, valid = "mentions", fmt.Sprintf(`%s.type() == "array" && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
 			case f.Type.Kind() == reflect.Slice:
 				kind = "users"
+			case f.Type == reflect.TypeFor[Notification]():
+				kind = "notification"
+				optionals = append(optionals, fmt.Sprintf(`(!exists(%s) || (%[1]s.title > "" || %[1]s.body > "") && (!exists(%[1]s.title) || %[1]s.title.type() == "string") && (!exists(%[1]s.body) || %[1]s.body.type() == "string"))`, path))
+				sizes = append(sizes, fmt.Sprintf(`CASE jsonb_typeof(data -> '%s') WHEN 'object' THEN (data -> '%[1]s') - '{title,body}'::text[] = '{}' AND octet_length(data ->> '%[1]s') <= %d ELSE NOT data ? '%[1]s' END`, name, MaxNotificationBytes))
 			default:
 				kind = "object"
 			}
@@ -120,7 +124,6 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 		}
 		b.WriteString("    END;\n")
 	}
-	var sizes []string
 	for _, most := range limits {
 		sizes = append(sizes, fmt.Sprintf("coalesce(greatest(%s) <= %s, true)", strings.Join(texts[most], ", "), most))
 	}

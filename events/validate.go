@@ -163,9 +163,37 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 			if !slices.Contains(f.enum, string(*v)) {
 				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
 			}
+		case *Notification:
+			if reason := v.check(); reason != "" {
+				p.add(f.path, "%s", reason)
+			}
 		}
 	}
 }
+
+// check returns what is wrong with a notification, or "".
+func (n *Notification) check() string {
+	shown, data := len(n.Title)+len(n.Body), 0
+	plain := isStorable(n.Title) && isStorable(n.Body)
+	for key, value := range n.Data {
+		data += len(key) + len(value)
+		plain = plain && isStorable(key) && isStorable(value)
+	}
+	switch {
+	case shown == 0:
+		return "must have a title or a body"
+	case shown > MaxNotificationBytes:
+		return fmt.Sprintf("must have at most %d bytes of title and body, has %d", MaxNotificationBytes, shown)
+	case data > MaxNotificationDataBytes:
+		return fmt.Sprintf("must have at most %d bytes of data, has %d", MaxNotificationDataBytes, data)
+	case !plain:
+		return "must be valid UTF-8 without zero bytes"
+	}
+	return ""
+}
+
+// isStorable reports whether Postgres can store a text.
+func isStorable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 func (p *problems) users(field string, users []string) {
 	if len(users) == 0 {

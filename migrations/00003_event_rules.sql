@@ -105,7 +105,7 @@ CREATE FUNCTION badged.required_fields(type text) RETURNS text[]
 CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE type
-        WHEN 'message.delivered' THEN '{conversation_id,user_ids,seq,mentioned_user_ids,category,message_id,sender_id}'::text[]
+        WHEN 'message.delivered' THEN '{conversation_id,user_ids,seq,mentioned_user_ids,category,message_id,sender_id,notification}'::text[]
         WHEN 'conversation.read' THEN '{conversation_id,user_ids,up_to_seq,by_app}'::text[]
         WHEN 'message.recalled' THEN '{conversation_id,user_ids,seq}'::text[]
         WHEN 'conversation.marked_unread' THEN '{conversation_id,user_ids}'::text[]
@@ -114,7 +114,7 @@ CREATE FUNCTION badged.allowed_fields(type text) RETURNS text[]
         WHEN 'user.read_all' THEN '{user_ids,category}'::text[]
         WHEN 'room.joined' THEN '{conversation_id,user_ids,up_to_seq,level,seq}'::text[]
         WHEN 'room.left' THEN '{conversation_id,user_ids}'::text[]
-        WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id}'::text[]
+        WHEN 'room.posted' THEN '{conversation_id,seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,notification}'::text[]
         WHEN 'room.recalled' THEN '{conversation_id,seq}'::text[]
         WHEN 'conversation.expired' THEN '{conversation_id,user_ids,up_to_seq}'::text[]
     END;
@@ -149,6 +149,7 @@ CREATE FUNCTION badged.field_kind(name text) RETURNS text
         WHEN 'message_id' THEN 'text'
         WHEN 'sender_id' THEN 'text'
         WHEN 'level' THEN 'choice'
+        WHEN 'notification' THEN 'notification'
         WHEN 'by_app' THEN 'flag'
     END;
 
@@ -180,6 +181,7 @@ AS $$
         (true, 'message_id', 'text', false, 128, NULL),
         (true, 'sender_id', 'text', false, 128, NULL),
         (true, 'level', 'choice', false, NULL, '{all,mentions,none}'),
+        (true, 'notification', 'notification', false, NULL, NULL),
         (true, 'by_app', 'flag', false, NULL, NULL)
 $$;
 
@@ -210,16 +212,16 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ '(
             $.type == "message.delivered" && !exists($.data.up_to_seq) && !exists($.data.mentions_all) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level)
-            || $.type == "message.recalled" && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.by_app)
-            || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.by_app)
-            || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.by_app)
+            || $.type == "conversation.read" && !exists($.data.seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification)
+            || $.type == "message.recalled" && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.marked_unread" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.level_set" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "conversation.left" && !exists($.data.seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "user.read_all" && !exists($.data.conversation_id) && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.joined" && !exists($.data.seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.notification) && !exists($.data.by_app)
+            || $.type == "room.left" && !exists($.data.seq) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
             || $.type == "room.posted" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.level) && !exists($.data.by_app)
-            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.by_app)
+            || $.type == "room.recalled" && !exists($.data.user_ids) && !exists($.data.up_to_seq) && !exists($.data.mentioned_user_ids) && !exists($.data.mentions_all) && !exists($.data.category) && !exists($.data.message_id) && !exists($.data.sender_id) && !exists($.data.level) && !exists($.data.notification) && !exists($.data.by_app)
         ) && (!exists($.traceparent) || $.traceparent.type() == "string" && $.traceparent > "")
         && (!exists($.tracestate) || $.tracestate.type() == "string" && $.tracestate > "")
         && (!exists($.data.up_to_seq) || $.data.up_to_seq.type() == "number" && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000)
@@ -229,18 +231,20 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
         && (!exists($.data.message_id) || $.data.message_id.type() == "string" && $.data.message_id > "")
         && (!exists($.data.sender_id) || $.data.sender_id.type() == "string" && $.data.sender_id > "")
         && (!exists($.data.level) || $.data.level.type() == "string" && ($.data.level == "all" || $.data.level == "mentions" || $.data.level == "none"))
+        && (!exists($.data.notification) || ($.data.notification.title > "" || $.data.notification.body > "") && (!exists($.data.notification.title) || $.data.notification.title.type() == "string") && (!exists($.data.notification.body) || $.data.notification.body.type() == "string"))
         && (!exists($.data.by_app) || $.data.by_app.type() == "boolean")';
 
 -- Reports whether the texts of an event are short enough, its numbers whole, and
 -- all fields of its data known.
 CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN coalesce(greatest(octet_length(event ->> 'id'), octet_length(event ->> 'source')) <= 256, true)
+    RETURN CASE jsonb_typeof(data -> 'notification') WHEN 'object' THEN (data -> 'notification') - '{title,body}'::text[] = '{}' AND octet_length(data ->> 'notification') <= 2048 ELSE NOT data ? 'notification' END
+        AND coalesce(greatest(octet_length(event ->> 'id'), octet_length(event ->> 'source')) <= 256, true)
         AND coalesce(greatest(octet_length(event ->> 'traceparent'), octet_length(event ->> 'tracestate')) <= 512, true)
         AND coalesce(greatest(octet_length(data ->> 'conversation_id'), octet_length(data ->> 'message_id'), octet_length(data ->> 'sender_id')) <= 128, true)
         AND coalesce(greatest(octet_length(data ->> 'category')) <= 64, true)
         AND strpos(concat(data ->> 'seq', data ->> 'up_to_seq'), '.') = 0
-        AND data - '{conversation_id,user_ids,seq,up_to_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,by_app}'::text[] = '{}';
+        AND data - '{conversation_id,user_ids,seq,up_to_seq,mentioned_user_ids,mentions_all,category,message_id,sender_id,level,notification,by_app}'::text[] = '{}';
 
 -- END generated
 
@@ -271,6 +275,29 @@ CREATE FUNCTION badged.is_plain(event jsonb, data jsonb) RETURNS boolean
         AND (NOT data ? 'mentioned_user_ids' OR badged.are_mentions(data))
     ELSE false END;
 
+-- What keeps a notification from being read; null for nothing.
+CREATE FUNCTION badged.unreadable_notification(value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object'
+        WHEN value - '{title,body,data}'::text[] <> '{}' THEN 'must have no other members than title, body and data'
+        WHEN coalesce(jsonb_typeof(value -> 'title') <> 'string', false) OR coalesce(jsonb_typeof(value -> 'body') <> 'string', false) THEN 'must be a string'
+        WHEN coalesce(jsonb_typeof(value -> 'data') <> 'object', false) THEN 'must be a JSON object'
+        WHEN jsonb_path_exists(value, '$.data.* ? (@.type() != "string")') THEN 'must be a string'
+    END;
+
+-- What is wrong with a notification; null for nothing.
+CREATE FUNCTION badged.notification_problem(value jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE
+        WHEN badged.unreadable_notification(value) IS NOT NULL THEN NULL
+        WHEN concat(value ->> 'title', value ->> 'body') = '' THEN 'must have a title or a body'
+        WHEN octet_length(concat(value ->> 'title', value ->> 'body')) > 2048 THEN
+            'must have at most 2048 bytes of title and body, has ' || octet_length(concat(value ->> 'title', value ->> 'body'))::text
+        WHEN (SELECT sum(octet_length(key) + octet_length(text)) FROM jsonb_each_text(value -> 'data') AS d (key, text)) > 1024 THEN
+            'must have at most 1024 bytes of data'
+    END;
+
 -- What keeps a member of an event or of its data from being read; null for
 -- nothing.
 CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS text
@@ -280,6 +307,8 @@ CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS t
             'is not a known field'
         WHEN kind = 'object' THEN
             CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END
+        WHEN kind = 'notification' THEN
+            badged.unreadable_notification(value)
         WHEN kind IN ('users', 'mentions') THEN
             CASE WHEN jsonb_typeof(value) <> 'array' THEN 'must be an array of strings' END
         WHEN kind = 'flag' THEN
@@ -312,6 +341,8 @@ CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choic
             CASE WHEN value #>> '{}' <> ALL (choices) THEN 'is not one of the possible values' END
         WHEN kind = 'seq' THEN
             CASE WHEN value < '1' THEN 'must be at least 1, is ' || value::text END
+        WHEN kind = 'notification' THEN
+            badged.notification_problem(value)
         WHEN jsonb_typeof(value) <> 'array' THEN
             NULL
         WHEN kind = 'users' AND value = '[]' THEN

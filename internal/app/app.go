@@ -62,6 +62,8 @@ type App struct {
 	// guard wraps every route. Nil means none.
 	guard   func(http.Handler) http.Handler
 	inbound *inbound.Metrics
+	// folded is called with a partition after each batch of the projector.
+	folded func(partition int)
 	// opening is closed once the gateway accepts connections; nil without one.
 	opening <-chan struct{}
 }
@@ -83,7 +85,7 @@ func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *Ap
 // Open connects to the database and assembles the server, which Run serves on
 // l. Call Close afterwards, also after Run; it does not close l.
 func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
-	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux()}
+	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), folded: func(int) {}}
 	a.faults = pgfault.NewWatch(a.registry)
 	a.operators = a.mux
 	for _, change := range options {
@@ -168,6 +170,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Logger: log, Metrics: projector.NewMetrics(a.registry),
 			CacheBytes:  cfg.CacheMiB << 20,
 			DedupWindow: cfg.DedupWindow,
+			Folded:      func(partition int) { a.folded(partition) },
 		})
 		if err != nil {
 			return nil, err
@@ -180,6 +183,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err := a.openExpiry(folding); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.openNotifier(ctx); err != nil {
+		return nil, err
 	}
 	var gate *backpressure.Gate
 	if cfg.Has(config.RoleAPI) {

@@ -79,7 +79,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	a, err := app.Open(ctx, config.Server{
 		Database:          config.Database{DatabaseURL: pg.URL()},
 		Tokens:            config.Tokens{JWTKeys: []string{"demo=HS256:" + keys.JWTSecret}},
-		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
 		PublisherKeys:     []string{"demo=" + keys.PublisherKey},
 		AdminKeys:         []string{"demo=" + keys.AdminKey},
 		ReconcileInterval: reconcileInterval,

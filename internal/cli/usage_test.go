@@ -57,7 +57,7 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 func TestHelpShowsDefaultsAndTheEnvironment(t *testing.T) {
 	out := mustDo(t, "serve", "--help")
 	for _, want := range []string{
-		`--listen="127.0.0.1:8080"`, "--roles=api,projector,gateway", "--reconcile-interval=30s", "--dedup-window=336h", "--drain-duration=2s", "--drain-timeout=5s", `--log-level="info"`,
+		`--listen="127.0.0.1:8080"`, "--roles=api,projector,gateway,notifier", "--reconcile-interval=30s", "--dedup-window=336h", "--drain-duration=2s", "--drain-timeout=5s", `--log-level="info"`,
 		"($BADGED_DATABASE_URL)", "($BADGED_PUBLISHER_KEYS)", "($BADGED_JWT_KEYS)",
 	} {
 		if !strings.Contains(out, want) {

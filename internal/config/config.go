@@ -64,6 +64,7 @@ const (
 	RoleAPI       Role = "api"       // publishing and reading badges over HTTP
 	RoleProjector Role = "projector" // folds the log into the badges
 	RoleGateway   Role = "gateway"   // pushes badges over WebSockets and server-sent events
+	RoleNotifier  Role = "notifier"  // pushes badges to devices and calls webhooks
 )
 
 // Server is the settings of a server.
@@ -76,7 +77,7 @@ type Server struct {
 	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/ and /admin/v1/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
 	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
 	BusKey            []string `help:"Secrets of at least 32 bytes that sign messages on Redis; comma-separated. The first signs; messages that none has signed are dropped. All processes need the same. Default: messages are not signed." placeholder:"SECRET"`
-	Roles             []Role   `help:"Roles of this process: api, projector, gateway; comma-separated." default:"api,projector,gateway" enum:"api,projector,gateway"`
+	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier; comma-separated." default:"api,projector,gateway,notifier" enum:"api,projector,gateway,notifier"`
 	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
 	AdminKeys         []string `help:"Keys of operators, who may do everything, in the same form." placeholder:"NAME=KEY"`
 	AllowedOrigins    []string `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
@@ -89,6 +90,7 @@ type Server struct {
 	SelfHeal          bool          `help:"Heal the badge of a user that differs from the log; otherwise differences are only logged."`
 	DedupWindow       time.Duration `help:"How long the keys of events are kept at least, so that repeated events change nothing." default:"336h"`
 	Expire            []string      `help:"When conversations without new messages count as read, at least 1h: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never." placeholder:"CATEGORY=DURATION"`
+	RoomPushInterval  time.Duration `help:"Least time between two pushes to all members of a room that has more than 1000 of them in a partition." default:"1m"`
 	DrainDuration     time.Duration `help:"Time over which the connections of clients are closed when the server stops; 0 for all at once." default:"2s"`
 	DrainTimeout      time.Duration `help:"How long connections may take to close, and requests to finish, when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
@@ -114,19 +116,23 @@ func (t *Tracing) Validate() error {
 const minDedupWindow = time.Hour
 
 // PostgresConnections returns the most connections to Postgres that this process
-// opens unless the database URL sets another limit: for serving and, with the
-// role projector, for folding, ownership and expiry.
+// opens unless the database URL sets another limit: for serving; with the role
+// projector, for folding, ownership and expiry; and with the role notifier, for
+// its queue and ownership.
 func (s *Server) PostgresConnections() int {
-	serving, folding := int(ServingConns), int(FoldingConns)
+	serving, folding, notifying := int(ServingConns), int(FoldingConns), int(NotifyingConns)
 	if cfg, err := s.PoolConfig(); err == nil && strings.Contains(s.DatabaseURL, "pool_max_conns") {
-		serving, folding = int(cfg.MaxConns), int(cfg.MaxConns)
+		serving, folding, notifying = int(cfg.MaxConns), int(cfg.MaxConns), int(cfg.MaxConns)
 	}
-	if !s.Has(RoleProjector) {
-		return serving
+	n := serving
+	if s.Has(RoleProjector) {
+		n += folding + 1
+		if len(s.Expire) > 0 {
+			n++
+		}
 	}
-	n := serving + folding + 1
-	if len(s.Expire) > 0 {
-		n++
+	if s.Has(RoleNotifier) {
+		n += notifying + 1
 	}
 	return n
 }
@@ -136,6 +142,8 @@ func (s *Server) PostgresConnections() int {
 const (
 	ServingConns int32 = 16
 	FoldingConns int32 = 12
+	// NotifyingConns are few: most statements of the notifier have many rows.
+	NotifyingConns int32 = 8
 )
 
 // Has reports whether this process has a role.
@@ -177,6 +185,9 @@ func (s *Server) Validate() error {
 	if s.VerifyInterval > 0 && (s.VerifySample < 1 || s.VerifySample > 16) {
 		errs = append(errs, errors.New("--verify-sample must be from 1 to 16"))
 	}
+	if s.RoomPushInterval <= 0 {
+		errs = append(errs, errors.New("--room-push-interval must be more than 0s"))
+	}
 	if s.DrainDuration < 0 {
 		errs = append(errs, errors.New("--drain-duration must be 0s (all at once) or more"))
 	}
@@ -202,7 +213,7 @@ func ValidateBusKey(secrets []string) error {
 
 func (s *Server) validateRoles() error {
 	if len(s.Roles) == 0 {
-		return errors.New("--roles names no role: want some of api, projector, gateway")
+		return errors.New("--roles names no role: want some of api, projector, gateway, notifier")
 	}
 	for _, r := range []Role{RoleAPI, RoleProjector, RoleGateway} {
 		if !s.Has(r) && s.RedisURL == "" {

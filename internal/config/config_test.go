@@ -27,10 +27,10 @@ func server(change func(*config.Server)) *config.Server {
 		CacheMiB:          1,
 		Database:          config.Database{DatabaseURL: "postgres://localhost/chat"},
 		Tokens:            config.Tokens{JWTKeys: []string{"k=HS256:secret"}},
-		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
 		PublisherKeys:     []string{"chat=secret"},
 		ReconcileInterval: time.Second, DrainTimeout: time.Second,
-		DedupWindow: time.Hour,
+		DedupWindow: time.Hour, RoomPushInterval: time.Minute,
 	}
 	change(s)
 	return s
@@ -94,6 +94,7 @@ func TestServerValidate(t *testing.T) {
 		{"expire too soon", func(s *config.Server) { s.Expire = []string{"chat=59m59s"} }, `"chat=59m59s": must be at least 1h`},
 		{"expire before now", func(s *config.Server) { s.Expire = []string{"chat=-168h"} }, `"chat=-168h": must be at least 1h`},
 		{"expire twice", func(s *config.Server) { s.Expire = []string{"chat=168h", "chat=24h"} }, `category "chat" appears twice`},
+		{"no pause between pushes to a room", func(s *config.Server) { s.RoomPushInterval = 0 }, "--room-push-interval must be more than 0s"},
 		{"a negative time to close connections", func(s *config.Server) { s.DrainDuration = -time.Second }, "--drain-duration must be 0s (all at once) or more"},
 		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},
 		{"more traces than all", func(s *config.Server) { s.TraceSample = 1.5 }, "--trace-sample must be from 0 to 1, is 1.5"},

@@ -52,7 +52,7 @@ var targetNames = []string{"device", "webhook"}
 // outcomeNames are the values of the label outcome, by kind of report.
 var outcomeNames = map[reportKind]string{
 	reportTold: "device_told", reportSame: "device_same", reportRetry: "device_retry", reportHold: "device_hold", reportGone: "device_gone",
-	callTold: "call_told", callRetry: "call_retry",
+	callTold: "call_told", callRetry: "call_retry", callHold: "call_hold",
 }
 
 func (m *Metrics) reported(kind reportKind, n int) {

@@ -244,7 +244,7 @@ FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS s (type, subjec
 WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
 
 -- name: store calls that were not made
-UPDATE badged.webhook_queue_pNN AS q SET due = clock_timestamp() + s.after, attempts = q.attempts + 1
+UPDATE badged.webhook_queue_pNN AS q SET due = clock_timestamp() + s.after, attempts = q.attempts + $5
 FROM unnest($2::text[], $3::text[], $4::interval[]) AS s (type, subject, after)
 WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
 

@@ -22,6 +22,7 @@ const (
 	reportGone             // it does not exist any more
 	callTold
 	callRetry
+	callHold
 )
 
 // report is what became of one device or call.
@@ -111,6 +112,11 @@ func (n *Notifier) CallTold(c Call) { n.reports.add(report{kind: callTold, call:
 // CallRetry reports that a subject was not told, and is due again after some time.
 func (n *Notifier) CallRetry(c Call, after time.Duration) {
 	n.reports.add(report{kind: callRetry, call: c, after: after})
+}
+
+// CallHold reports that a subject was not tried, and is due again after some time.
+func (n *Notifier) CallHold(c Call, after time.Duration) {
+	n.reports.add(report{kind: callHold, call: c, after: after})
 }
 
 // storeTimeout is how long storing reports may take when the notifier stops.
@@ -230,8 +236,12 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		if _, err = tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, first, last, changes); err == nil {
 			_, err = tx.Exec(ctx, statements.Of(b.partition, "store told calls"), b.lane.name, first, last, changes, texts)
 		}
-	case callRetry:
-		_, err = tx.Exec(ctx, statements.Of(b.partition, "store calls that were not made"), b.lane.name, first, last, after)
+	case callRetry, callHold:
+		attempts := 0
+		if b.kind == callRetry {
+			attempts = 1
+		}
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store calls that were not made"), b.lane.name, first, last, after, attempts)
 	}
 	return err
 }

@@ -72,7 +72,7 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	// The intervals are those of `badged serve` by default.
 	a, err := app.Open(ctx, config.Server{
 		Database: config.Database{DatabaseURL: database}, Tokens: config.Tokens{JWTKeys: []string{jwtKeys}},
-		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway},
+		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
 		PublisherKeys: []string{"backend=" + publisherKey}, ReconcileInterval: 30 * time.Second, DrainTimeout: 5 * time.Second,
 		VerifyInterval: time.Minute, VerifySample: 10, DedupWindow: 14 * 24 * time.Hour,
 	}, l, slog.New(slog.DiscardHandler))

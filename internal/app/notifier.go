@@ -1,0 +1,31 @@
+package app
+
+import (
+	"context"
+
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/projector/outbound"
+)
+
+// openNotifier adds what tells devices and webhooks of changed badges, if this
+// process has the role. Senders are stages after the notifier: they stop before it,
+// so that it can store what they have told.
+func (a *App) openNotifier(ctx context.Context) error {
+	if !a.cfg.Has(config.RoleNotifier) {
+		return nil
+	}
+	pool, err := a.pool(ctx, "notifying", config.NotifyingConns)
+	if err != nil {
+		return err
+	}
+	n, err := outbound.NewNotifier(outbound.NotifierConfig{
+		Pool: pool, Partitions: a.eventLog.Partitions(), Logger: a.log, Metrics: outbound.NewMetrics(a.registry),
+		RoomInterval: a.cfg.RoomPushInterval,
+	})
+	if err != nil {
+		return err
+	}
+	a.folded = n.Wake
+	a.stage("notifier", n.Run)
+	return nil
+}
