@@ -22,13 +22,15 @@ type DevicePush struct {
 	Token            []byte
 	// Generation and Changes are those of the device when it was taken.
 	Generation, Changes int64
+	// DueAt is when the number changed or, after a failure, when it is to be told again.
+	DueAt, RegisteredAt time.Time
 	// Attempts is how many pushes failed since the last that succeeded.
 	Attempts int
 	// Badge is newer than the change that made the device due, and Number what the
 	// device shows of it.
 	Badge  pubsub.Badge
 	Number int64
-	// Told is the number that the device was last told; nil if it was told nothing.
+	// Told is the number that the device was last told; nil if that is not known.
 	Told *int64
 	// Alerts are still unread and not muted, oldest first. At most MaxAlerts.
 	Alerts []Alert
@@ -61,7 +63,7 @@ type Call struct {
 	Badge *pubsub.Badge
 	// Room is the state of the room, if the subject is one.
 	Room *RoomState
-	// Told is what Tell was in the last call; nil if there was none.
+	// Told is what Tell was in the last call; nil if that is not known.
 	Told json.RawMessage
 	// Tell is set by the sender to what the endpoint knows after the call.
 	Tell json.RawMessage
@@ -136,16 +138,32 @@ func columns(rows []row) (first, last []string) {
 	return first, last
 }
 
+// ownedSince returns when this process first took from a partition.
+func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (since time.Time, err error) {
+	if since = n.lanes.ownedSince(partition); !since.IsZero() {
+		return since, nil
+	}
+	err = tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&since)
+	if err == nil {
+		n.lanes.setOwnedSince(partition, since)
+	}
+	return since, err
+}
+
 // dueDevices returns the due devices of a lane without those that are taken, with
 // numbers of the same snapshot.
 func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition int, taken []row, limit int) (due []DevicePush, err error) {
+	since, err := n.ownedSince(ctx, tx, partition)
+	if err != nil {
+		return nil, err
+	}
 	users, devices := columns(taken)
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read due devices"), l.name, l.platform, users, devices, limit)
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read due devices"), l.name, l.platform, users, devices, limit, since)
 	var epochs []*string
 	due, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (DevicePush, error) {
 		p := DevicePush{Partition: partition, App: l.name, Platform: l.platform}
 		var epoch *string
-		err := row.Scan(&p.UserID, &p.DeviceID, &p.Environment, &p.Shows, &p.Token, &p.Generation, &p.Changes, &p.Attempts, &epoch, &p.Told)
+		err := row.Scan(&p.UserID, &p.DeviceID, &p.Environment, &p.Shows, &p.Token, &p.Generation, &p.RegisteredAt, &p.Changes, &p.DueAt, &p.Attempts, &epoch, &p.Told)
 		epochs = append(epochs, epoch)
 		return p, err
 	})
@@ -197,8 +215,12 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 // dueCalls returns what is due for a webhook without what is taken, with the state of
 // each subject in the same snapshot.
 func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, partition int, taken []row, limit int) ([]Call, error) {
+	since, err := n.ownedSince(ctx, tx, partition)
+	if err != nil {
+		return nil, err
+	}
 	types, subjects := columns(taken)
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read due calls"), webhook, types, subjects, limit)
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read due calls"), webhook, types, subjects, limit, since)
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
 		c := Call{Partition: partition, Webhook: webhook}
 		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)

@@ -25,6 +25,9 @@ type row struct {
 type lanes struct {
 	mu    sync.Mutex
 	owned []int
+	// since is when this process first took from a partition that it owns, by the
+	// clock of Postgres: what was due before may have been sent by another.
+	since map[int]time.Time
 	all   map[lane]*laneState
 }
 
@@ -36,7 +39,24 @@ type laneState struct {
 	taken map[row]struct{}
 }
 
-func newLanes() lanes { return lanes{all: map[lane]*laneState{}} }
+func newLanes() lanes { return lanes{since: map[int]time.Time{}, all: map[lane]*laneState{}} }
+
+// ownedSince returns when this process first took from a partition, or zero.
+func (ls *lanes) ownedSince(partition int) time.Time {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.since[partition]
+}
+
+// setOwnedSince sets what ownedSince returns, unless the partition was lost or is
+// known meanwhile.
+func (ls *lanes) setOwnedSince(partition int, at time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if _, known := ls.since[partition]; !known && slices.Contains(ls.owned, partition) {
+		ls.since[partition] = at
+	}
+}
 
 // of returns the state of a lane, which looks everywhere at first.
 func (ls *lanes) of(l lane) *laneState {
@@ -64,6 +84,7 @@ func (ls *lanes) own(owned []int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.owned = slices.Clone(owned)
+	maps.DeleteFunc(ls.since, func(p int, _ time.Time) bool { return !slices.Contains(owned, p) })
 	for _, s := range ls.all {
 		maps.DeleteFunc(s.look, func(p int, _ struct{}) bool { return !slices.Contains(owned, p) })
 		s.lookAt(owned)

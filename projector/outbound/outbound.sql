@@ -173,14 +173,17 @@ UPDATE badged.room_rounds_pNN SET due = began_at + $2::interval, began_at = NULL
 DELETE FROM badged.alerts_pNN WHERE queued_at < clock_timestamp() - $1::interval
 
 -- name: read due devices
-SELECT d.user_id, d.device_id, d.environment, d.shows, d.token, d.generation, d.changes, d.attempts, d.told_epoch, d.told
+-- What another process may have sent before it ended, or what failed, may or may not
+-- have come: what was told is not known.
+SELECT d.user_id, d.device_id, d.environment, d.shows, d.token, d.generation, d.registered_at, d.changes, d.due, d.attempts, d.told_epoch,
+    CASE WHEN d.due > $6 AND d.attempts = 0 THEN d.told END
 FROM badged.devices_pNN AS d
 WHERE d.app = $1 AND d.platform = $2 AND d.due <= clock_timestamp()
   AND (d.user_id, d.device_id) NOT IN (SELECT t.u, t.d FROM unnest($3::text[], $4::text[]) AS t (u, d))
 ORDER BY d.due LIMIT $5
 
 -- name: read due calls
-SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, q.told
+SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, CASE WHEN q.due > $5 AND q.attempts = 0 THEN q.told END
 FROM badged.webhook_queue_pNN AS q
 WHERE q.webhook = $1 AND q.due <= clock_timestamp()
   AND (q.type, q.subject) NOT IN (SELECT t.t, t.s FROM unnest($2::text[], $3::text[]) AS t (t, s))
@@ -208,6 +211,8 @@ SET told_epoch = s.epoch, told_version = s.version, told = s.number, told_at = c
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::interval[])
     AS s (user_id, device_id, generation, changes, epoch, version, number, quiet)
 WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)
+    -- A former owner may report late.
+    AND (d.told_epoch IS DISTINCT FROM s.epoch OR d.told_version IS NULL OR d.told_version <= s.version)
 
 -- name: store devices that need not be told
 UPDATE badged.devices_pNN AS d SET due = CASE WHEN {has an alert} THEN clock_timestamp() END
