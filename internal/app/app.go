@@ -27,6 +27,7 @@ import (
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/outbound"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
@@ -205,6 +206,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
 			Explainer:  replay.NewExplainer(serving, a.eventLog),
 			Operations: operations,
+			Devices:    devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
 			Publishers: given.publishers, Admins: given.admins, Logger: log, Registerer: a.registry,
 			ClientOf: func(r *http.Request) netip.Prefix {
 				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit

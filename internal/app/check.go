@@ -5,8 +5,10 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/badged/badged/gateway/push"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/seal"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -49,6 +51,9 @@ func Check(cfg config.Server) []error {
 type parsed struct {
 	publishers, admins auth.Keys
 	allowOrigin        func(*http.Request) bool
+	// apps are those that get pushes; box encrypts secrets in the tables.
+	apps push.Apps
+	box  *seal.Box
 }
 
 // parse parses settings without connecting, and returns all errors.
@@ -62,6 +67,14 @@ func parse(cfg config.Server) (p parsed, errs []error) {
 	}
 	if p.allowOrigin, err = originCheck(cfg.AllowedOrigins); err != nil {
 		errs = append(errs, fmt.Errorf("--allowed-origins: %w", err))
+	}
+	if cfg.PushConfig != "" {
+		if p.apps, err = push.LoadApps(cfg.PushConfig, pushClient); err != nil {
+			errs = append(errs, fmt.Errorf("--push-config: %w", err))
+		}
+	}
+	if p.box, err = seal.ParseKeys(cfg.OutboundKeys); err != nil {
+		errs = append(errs, fmt.Errorf("--outbound-keys: %w", err))
 	}
 	return p, errs
 }

@@ -12,7 +12,7 @@ import (
 
 // isSecret reports whether the value of a setting holds a secret.
 func isSecret(name string) bool {
-	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key"}, name)
+	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key", "outbound-keys"}, name)
 }
 
 // password matches the password in a key=value connection string.

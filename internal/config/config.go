@@ -94,6 +94,7 @@ type Server struct {
 	DrainDuration     time.Duration `help:"Time over which the connections of clients are closed when the server stops; 0 for all at once." default:"2s"`
 	DrainTimeout      time.Duration `help:"How long connections may take to close, and requests to finish, when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
+	Outbound          `embed:""`
 	Tracing           `embed:""`
 }
 

@@ -18,7 +18,7 @@ import (
 
 func TestAccess(t *testing.T) {
 	// The answer of each route to each client. Only publishers and admins may
-	// publish or query many badges; a user's token reads that user only.
+	// publish or query many badges; a user's token is for that user only.
 	routes := []struct{ name, method, target, contentType, body string }{
 		{"publish", http.MethodPost, "/v1/events", plain, delivered("1")},
 		{"query", http.MethodPost, "/v1/badges/query", plain, `{"user_ids":["ada"]}`},
@@ -46,7 +46,7 @@ func TestAccess(t *testing.T) {
 		{"a publisher with a scheme in capitals", "BEARER " + publisherKey, [2]string{"ok", "ok"}},
 		{"an admin", "Bearer " + adminKey, [2]string{"ok", "ok"}},
 		{"the user", "Bearer " + adaToken, [2]string{noPublisher, "ok"}},
-		{"another user", "Bearer " + benToken, [2]string{noPublisher, "403 a user's token reads that user only"}},
+		{"another user", "Bearer " + benToken, [2]string{noPublisher, "403 a user's token is for that user only"}},
 		{"the user, too late", "Bearer " + oldToken, [2]string{noPublisher, "401 bad token: it has expired"}},
 		{"a token without a signature", "Bearer x.y.z", [2]string{noPublisher, "401 bad token: it is not a JWT"}},
 	} {

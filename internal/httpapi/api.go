@@ -50,6 +50,8 @@ type Config struct {
 	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the
 	// route.
 	Explainer Explainer
+	// Devices registers devices for pushes. Nil leaves out the routes.
+	Devices Devices
 	// Operations answers the other routes under /admin/v1/. Nil leaves them
 	// out.
 	Operations Operations
@@ -95,6 +97,9 @@ func New(cfg Config) (*API, error) {
 		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
 	}
 	routes := a.routes()
+	if cfg.Devices != nil {
+		routes = append(routes, a.deviceRoutes()...)
+	}
 	if cfg.Explainer != nil {
 		routes = append(routes, a.adminRoutes()...)
 	}
@@ -193,7 +198,7 @@ func (a *API) mayRead(r *http.Request) error {
 		return unauthorized(err.Error())
 	}
 	if id.UserID != user {
-		return &problem{Status: http.StatusForbidden, Detail: "a user's token reads that user only"}
+		return &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
 	}
 	return nil
 }

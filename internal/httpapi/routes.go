@@ -21,6 +21,7 @@ const (
 const (
 	GroupPublish = "Publish"
 	GroupBadges  = "Badges"
+	GroupDevices = "Devices"
 	GroupAdmin   = "Admin"
 )
 
@@ -30,7 +31,7 @@ const tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for
 // Routes describes every route of an API. Do not call their handlers.
 func Routes() []describe.Route {
 	a := new(API)
-	return slices.Concat(a.routes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes())
+	return slices.Concat(a.routes(), a.deviceRoutes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes())
 }
 
 // routes returns the routes for publishers, push senders and apps.
@@ -43,7 +44,7 @@ func (a *API) routes() []describe.Route {
 		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
 		badEvents   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
 		notFolded   = `{"type":"about:blank","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
-		notTheUsers = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token reads that user only"}`
+		notTheUsers = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 		foldsBehind = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"badges of users of this request are 31s behind; nothing was stored, publish it again after Retry-After"}`
 		tooManyOnes = `{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"the body has more than 10000 events; nothing was stored"}`
 	)

@@ -1,0 +1,217 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/gateway/push"
+	"github.com/badged/badged/internal/egress"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/seal"
+	"github.com/badged/badged/projector/outbound"
+)
+
+// pushClient returns the client for endpoints that devices name. There may be
+// many connections to one of them: all Chrome browsers have the same.
+func pushClient(allowPrivate bool) *http.Client {
+	return egress.NewClient(egress.Config{AllowPrivate: allowPrivate, MaxConnsPerHost: 256})
+}
+
+// openPush adds the sender of pushes.
+func (a *App) openPush(n *outbound.Notifier, apps push.Apps, box *seal.Box) error {
+	sender, err := push.NewSender(push.Config{
+		Apps: apps, Queue: pushQueue{n, box}, Logger: a.log, Metrics: push.NewMetrics(a.registry),
+	})
+	if err != nil {
+		return err
+	}
+	a.stage("push", sender.Run)
+	return nil
+}
+
+// tokenPlace is where a token is stored: it does not open elsewhere.
+func tokenPlace(userID, deviceID string) string { return "device\x00" + userID + "\x00" + deviceID }
+
+// sealedRetry is how long a device waits whose token cannot be decrypted: until
+// an operator gives the key back, or the app registers again.
+const sealedRetry = time.Hour
+
+// pushQueue is the queue of the notifier.
+type pushQueue struct {
+	notifier *outbound.Notifier
+	box      *seal.Box
+}
+
+// Next implements push.Queue.
+func (q pushQueue) Next(ctx context.Context, app string, platform push.Platform, limit int) ([]push.Due, error) {
+	for {
+		taken, err := q.notifier.NextDevices(ctx, app, string(platform), limit)
+		if err != nil {
+			return nil, err
+		}
+		all := make([]push.Due, 0, len(taken))
+		for _, p := range taken {
+			token, err := q.box.Open(p.Token, tokenPlace(p.UserID, p.DeviceID))
+			if err != nil {
+				q.notifier.DeviceRetry(p, sealedRetry, "--outbound-keys: "+err.Error())
+				continue
+			}
+			all = append(all, dueOf(p, token))
+		}
+		if len(all) > 0 {
+			return all, nil
+		}
+	}
+}
+
+func dueOf(p outbound.DevicePush, token []byte) push.Due {
+	due := push.Due{
+		Push: push.Push{
+			UserID: p.UserID, DeviceID: p.DeviceID, App: p.App, Environment: p.Environment, Token: token,
+			Epoch: p.Badge.Epoch, Version: p.Badge.Version, Number: p.Number,
+		},
+		DueAt: p.DueAt, RegisteredAt: p.RegisteredAt, Attempts: p.Attempts, Row: p,
+	}
+	for _, a := range p.Alerts {
+		due.Alerts = append(due.Alerts, push.Alert{ConversationID: a.ConversationID, Seq: a.Seq, Title: a.Title, Body: a.Body, Data: a.Data})
+	}
+	return due
+}
+
+func rowOf(d push.Due) outbound.DevicePush {
+	p, _ := d.Row.(outbound.DevicePush)
+	return p
+}
+
+// Told implements push.Queue.
+func (q pushQueue) Told(d push.Due, quiet time.Duration) { q.notifier.DeviceTold(rowOf(d), quiet) }
+
+// Retry implements push.Queue.
+func (q pushQueue) Retry(d push.Due, after time.Duration, reason string) {
+	q.notifier.DeviceRetry(rowOf(d), after, reason)
+}
+
+// Hold implements push.Queue.
+func (q pushQueue) Hold(d push.Due, after time.Duration) { q.notifier.DeviceHold(rowOf(d), after) }
+
+// Gone implements push.Queue.
+func (q pushQueue) Gone(d push.Due, _ string) { q.notifier.DeviceGone(rowOf(d)) }
+
+// devices registers devices of the configured apps.
+type devices struct {
+	targets *outbound.Targets
+	apps    push.Apps
+	box     *seal.Box
+}
+
+// Put implements httpapi.Devices.
+func (d devices) Put(ctx context.Context, r httpapi.DeviceRegistration) (created bool, err error) {
+	app := d.apps[r.App]
+	switch {
+	case len(d.apps) == 0:
+		return false, &httpapi.DeviceError{Field: "app", Message: "cannot be served: the server has no push configuration (--push-config)"}
+	case app == nil:
+		return false, &httpapi.DeviceError{Field: "app", Message: fmt.Sprintf("%q is not in the push configuration of the server", r.App)}
+	case r.Platform != string(app.Platform):
+		return false, &httpapi.DeviceError{Field: "platform", Message: fmt.Sprintf("must be %s, as that of the app", app.Platform)}
+	case !slices.Contains(app.Environments(), r.Environment):
+		return false, &httpapi.DeviceError{Field: "environment", Message: "must be " + strings.Join(app.Environments(), " or ")}
+	}
+	field := "token"
+	if app.Platform == push.WebPush || app.Platform == push.UnifiedPush {
+		field = "subscription"
+	}
+	if wrong := app.Platform.CheckToken(r.Token); wrong != "" {
+		return false, &httpapi.DeviceError{Field: field, Message: wrong}
+	}
+	if field == "subscription" {
+		if wrong := egress.CheckURL(endpointOf(r.Token), app.AllowPrivate); wrong != "" {
+			return false, &httpapi.DeviceError{Field: "subscription.endpoint", Message: wrong}
+		}
+	}
+	fingerprint := sha256.Sum256(r.Token)
+	return d.targets.PutDevice(ctx, outbound.Registration{
+		UserID: r.UserID, DeviceID: r.DeviceID, App: r.App, Platform: r.Platform, Environment: r.Environment, Shows: r.Shows,
+		Token: d.box.Seal(r.Token, tokenPlace(r.UserID, r.DeviceID)), Fingerprint: fingerprint[:],
+	})
+}
+
+// endpointOf returns the endpoint of a subscription.
+func endpointOf(token []byte) string {
+	var s struct {
+		Endpoint string `json:"endpoint"`
+	}
+	if json.Unmarshal(token, &s) != nil {
+		return ""
+	}
+	return s.Endpoint
+}
+
+// Device implements httpapi.Devices.
+func (d devices) Device(ctx context.Context, userID, deviceID string) (httpapi.Device, error) {
+	device, err := d.targets.Device(ctx, userID, deviceID)
+	if err != nil {
+		return httpapi.Device{}, err
+	}
+	return d.shown(&device), nil
+}
+
+// Devices implements httpapi.Devices.
+func (d devices) Devices(ctx context.Context, userID string) ([]httpapi.Device, error) {
+	all, err := d.targets.Devices(ctx, userID)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]httpapi.Device, len(all))
+	for i := range all {
+		shown[i] = d.shown(&all[i])
+	}
+	return shown, nil
+}
+
+// Delete implements httpapi.Devices.
+func (d devices) Delete(ctx context.Context, userID, deviceID string) error {
+	return d.targets.DeleteDevice(ctx, userID, deviceID)
+}
+
+func (d devices) shown(o *outbound.Device) httpapi.Device {
+	return httpapi.Device{
+		DeviceID: o.DeviceID, Platform: o.Platform, App: o.App, Environment: o.Environment, Shows: o.Shows, Token: d.masked(o),
+		RegisteredAt: o.RegisteredAt.UTC(), Number: o.Told, ToldAt: utc(o.ToldAt), DueAt: utc(o.Due),
+		Failures: o.Attempts, LastError: o.LastError, LastErrorAt: utc(o.LastErrorAt),
+	}
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+// shownTokenEnd is how much of a token is shown.
+const shownTokenEnd = 4
+
+// masked returns the part of a token that is no secret.
+func (d devices) masked(o *outbound.Device) string {
+	token, err := d.box.Open(o.Token, tokenPlace(o.UserID, o.DeviceID))
+	if err != nil {
+		return "…"
+	}
+	if endpoint := endpointOf(token); endpoint != "" {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			return "…"
+		}
+		return u.Host + "/…"
+	}
+	return "…" + string(token[max(0, len(token)-shownTokenEnd):])
+}

@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/projector/outbound"
+)
+
+// Devices registers the devices that get pushes.
+type Devices interface {
+	// Put registers a device, or registers it again. It fails with a *DeviceError
+	// or outbound.ErrTooManyDevices.
+	Put(ctx context.Context, r DeviceRegistration) (created bool, err error)
+	// Device and Delete fail with outbound.ErrNotFound.
+	Device(ctx context.Context, userID, deviceID string) (Device, error)
+	Devices(ctx context.Context, userID string) ([]Device, error)
+	Delete(ctx context.Context, userID, deviceID string) error
+}
+
+// DeviceRegistration is what an app says of its device.
+type DeviceRegistration struct {
+	UserID, DeviceID                  string
+	Platform, App, Environment, Shows string
+	// Token is the token, or a subscription as JSON. It is a secret.
+	Token []byte
+}
+
+// DeviceError is a mistake in a registration. Its text is safe to show.
+type DeviceError struct{ Field, Message string }
+
+func (e *DeviceError) Error() string { return e.Field + " " + e.Message }
+
+// deviceBody is a registration.
+type deviceBody struct {
+	Platform     string          `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
+	App          string          `json:"app" minLength:"1" maxLength:"64" doc:"The app, as the server's push configuration names it."`
+	Environment  string          `json:"environment,omitempty" enum:"production,sandbox" doc:"Of APNs: sandbox for builds from Xcode. Default production."`
+	Token        string          `json:"token,omitempty" doc:"The token that APNs or FCM gave the app."`
+	Subscription json.RawMessage `json:"subscription,omitempty" doc:"The subscription that the browser or the distributor of UnifiedPush gave."`
+	Shows        string          `json:"shows,omitempty" doc:"The number on the icon: total, mentions, or category:NAME. Default total."`
+}
+
+// Device is a registered device, as it is shown.
+type Device struct {
+	DeviceID     string     `json:"device_id" doc:"The device."`
+	Platform     string     `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
+	App          string     `json:"app" doc:"The app."`
+	Environment  string     `json:"environment" enum:"production,sandbox" doc:"Of APNs."`
+	Shows        string     `json:"shows" doc:"The number on the icon: total, mentions, or category:NAME."`
+	Token        string     `json:"token" doc:"The end of the token, or the host of the subscription: enough to tell devices apart."`
+	RegisteredAt time.Time  `json:"registered_at" doc:"When it was registered last."`
+	Number       *int64     `json:"number,omitempty" doc:"The number that it was last told; absent if it was told none yet."`
+	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When that was."`
+	DueAt        *time.Time `json:"due_at,omitempty" doc:"When it is told next; absent if it shows what it should."`
+	Failures     int        `json:"failures" minimum:"0" doc:"Pushes that failed since the last that was sent."`
+	LastError    *string    `json:"last_error,omitempty" doc:"Why the last push was not sent, in the vendor's word."`
+	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When that was."`
+}
+
+// devicesAnswer lists the devices of a user.
+type devicesAnswer struct {
+	Devices []Device `json:"devices" doc:"In the order of their ids."`
+}
+
+// putDevice registers a device.
+func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
+	registration, err := registrationOf(w, r)
+	if err != nil {
+		return err
+	}
+	created, err := a.cfg.Devices.Put(r.Context(), registration)
+	var wrong *DeviceError
+	switch {
+	case errors.As(err, &wrong):
+		return &problem{Status: http.StatusBadRequest, Detail: wrong.Error()}
+	case errors.Is(err, outbound.ErrTooManyDevices):
+		return &problem{Status: http.StatusConflict, Detail: outbound.ErrTooManyDevices.Error()}
+	case err != nil:
+		return err
+	}
+	device, err := a.cfg.Devices.Device(r.Context(), registration.UserID, registration.DeviceID)
+	if err != nil {
+		return deviceProblem(err)
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, "application/json", device)
+	return nil
+}
+
+// registrationOf reads the registration of a request.
+func registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistration, err error) {
+	d.UserID = r.PathValue("user")
+	if d.DeviceID, err = deviceOf(r); err != nil {
+		return d, err
+	}
+	if _, err := queryOf(r); err != nil {
+		return d, err
+	}
+	text, err := readBody(w, r)
+	if err != nil {
+		return d, err
+	}
+	var body deviceBody
+	if err := decodeStrict(text, &body); err != nil {
+		return d, &problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	d.Platform, d.App, d.Environment, d.Shows = body.Platform, body.App, body.Environment, body.Shows
+	if d.Environment == "" {
+		d.Environment = "production"
+	}
+	if d.Shows == "" {
+		d.Shows = outbound.ShowsTotal
+	}
+	if category, ok := strings.CutPrefix(d.Shows, outbound.ShowsCategory); ok {
+		if reason := events.CheckCategory(category); reason != "" {
+			return d, &problem{Status: http.StatusBadRequest, Detail: "shows names a category that " + reason}
+		}
+	} else if d.Shows != outbound.ShowsTotal && d.Shows != outbound.ShowsMentions {
+		return d, &problem{Status: http.StatusBadRequest, Detail: "shows must be total, mentions, or category:NAME"}
+	}
+	switch {
+	case (body.Token == "") == (body.Subscription == nil):
+		return d, &problem{Status: http.StatusBadRequest, Detail: "give token (apns, fcm) or subscription (webpush, unifiedpush)"}
+	case body.Token != "":
+		d.Token = []byte(body.Token)
+	default:
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, body.Subscription); err != nil {
+			return d, &problem{Status: http.StatusBadRequest, Detail: "subscription must be a JSON object"}
+		}
+		d.Token = compact.Bytes()
+	}
+	if isSubscription := body.Subscription != nil; isSubscription != (d.Platform == "webpush" || d.Platform == "unifiedpush") {
+		return d, &problem{Status: http.StatusBadRequest, Detail: "apns and fcm have a token, webpush and unifiedpush have a subscription"}
+	}
+	return d, nil
+}
+
+// deviceOf returns the device of a request.
+func deviceOf(r *http.Request) (string, error) {
+	id := r.PathValue("device")
+	if reason := events.CheckID(id); reason != "" {
+		return "", &problem{Status: http.StatusBadRequest, Detail: "device id " + reason}
+	}
+	return id, nil
+}
+
+// getDevice answers with a device.
+func (a *API) getDevice(w http.ResponseWriter, r *http.Request) error {
+	id, err := deviceOf(r)
+	if err != nil {
+		return err
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	device, err := a.cfg.Devices.Device(r.Context(), r.PathValue("user"), id)
+	if err != nil {
+		return deviceProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", device)
+	return nil
+}
+
+// getDevices answers with the devices of a user.
+func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	devices, err := a.cfg.Devices.Devices(r.Context(), r.PathValue("user"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", devicesAnswer{notNil(devices)})
+	return nil
+}
+
+// deleteDevice ends pushes to a device.
+func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
+	id, err := deviceOf(r)
+	if err == nil {
+		_, err = queryOf(r)
+	}
+	if err == nil {
+		err = a.cfg.Devices.Delete(r.Context(), r.PathValue("user"), id)
+	}
+	if err != nil {
+		return deviceProblem(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func deviceProblem(err error) error {
+	if errors.Is(err, outbound.ErrNotFound) {
+		return &problem{Status: http.StatusNotFound, Detail: "the user has no such device"}
+	}
+	return err
+}
+
+// deviceRoutes returns the routes of devices.
+func (a *API) deviceRoutes() []describe.Route {
+	const (
+		iPhone = `{"platform":"apns","app":"ios","token":"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"}`
+		device = `{"device_id":"phone","platform":"apns","app":"ios","environment":"production","shows":"total","token":"…e8f0","registered_at":"2026-03-02T09:30:00Z","number":3,"told_at":"2026-03-02T09:31:12Z","failures":0}`
+		badApp = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"app \"ipad\" is not in the push configuration of the server"}`
+		none   = `{"type":"about:blank","title":"Not Found","status":404,"detail":"the user has no such device"}`
+		full   = `{"type":"about:blank","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
+		others = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
+	)
+	id := describe.Param{In: "path", Name: "device", Doc: "The device: an id that the app makes once and keeps.", Of: idSchema(), Example: "phone"}
+	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", others)
+	invalid := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", "")
+	notFound := describe.Problem(http.StatusNotFound, problem{}, "The user has no such device.", none)
+	return []describe.Route{
+		a.forReaders(a.putDevice, describe.Route{
+			Method: http.MethodPut, Path: "/v1/users/{user}/devices/{device}",
+			Name: "putDevice", Group: GroupDevices, Summary: "Register a device for pushes",
+			Doc:    "Register it each time the app starts, and when its token changes. A new or changed device is told its number at once. A token belongs to one device: others that have it are deleted. A user has at most 100 devices.",
+			Params: []describe.Param{userParam(), id},
+			Body:   []describe.Content{{MediaType: "application/json", Of: deviceBody{}, Example: iPhone}},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "It was registered already.", Content: describe.JSON(Device{}, device)},
+				describe.Answer{Status: http.StatusCreated, Doc: "It is new.", Content: describe.JSON(Device{}, device)},
+				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", badApp),
+				forbidden,
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
+				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices.", full),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+			),
+		}),
+		a.forReaders(a.getDevice, describe.Route{
+			Method: http.MethodGet, Path: "/v1/users/{user}/devices/{device}",
+			Name: "getDevice", Group: GroupDevices, Summary: "Read a device",
+			Params: []describe.Param{userParam(), id},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The device.", Content: describe.JSON(Device{}, device)},
+				invalid, forbidden, notFound,
+			),
+		}),
+		a.forReaders(a.getDevices, describe.Route{
+			Method: http.MethodGet, Path: "/v1/users/{user}/devices",
+			Name: "getDevices", Group: GroupDevices, Summary: "List the devices of a user",
+			Params: []describe.Param{userParam()},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
+				invalid, forbidden,
+			),
+		}),
+		a.forReaders(a.deleteDevice, describe.Route{
+			Method: http.MethodDelete, Path: "/v1/users/{user}/devices/{device}",
+			Name: "deleteDevice", Group: GroupDevices, Summary: "End pushes to a device",
+			Doc:    "When a user signs out, delete the device with the user's token.",
+			Params: []describe.Param{userParam(), id},
+			Answers: failures(
+				describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted, with what was due for it."},
+				invalid, forbidden, notFound,
+			),
+		}),
+	}
+}
