@@ -42,8 +42,9 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 	return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
 }
 
-// isListed reports whether a conversation is one of the user's.
-func isListed(c pubsub.Conversation) bool { return !c.Left && (c.LastSeq > 0 || c.MarkedUnread) }
+// isListed reports whether a conversation is one of the user's: one with messages or
+// a level, or a room, even without messages.
+func isListed(c pubsub.Conversation) bool { return !c.Left && c.Version > 0 }
 
 // catchUp waits until a user's badge includes everything in the log now.
 func (g *Gateway) catchUp(ctx context.Context, userID string) error {

@@ -234,6 +234,8 @@ func TestCommands(t *testing.T) {
 	w.tables.commit("ann", "left", 1)
 	w.tables.user("ann").Conversations[0].Left = true
 	w.tables.commit("ann", "c1", 7)
+	state := w.tables.user("ann")
+	state.Conversations = append(state.Conversations, pubsub.Conversation{ConversationID: "empty room", Version: 1})
 	c, _ := w.connect("ann")
 	for _, tc := range []struct {
 		say, answer, done string
@@ -247,6 +249,7 @@ func TestCommands(t *testing.T) {
 		{`{"t":"read","id":6,"conversation_id":"nowhere","up_to_seq":1}`, `{"t":"ok","id":6}`, "ann reads nowhere up to 1"},
 		{`{"t":"read","id":7,"conversation_id":"c1"}`, `{"t":"error","id":7,"code":"invalid","message":"up_to_seq must be at least 1"}`, ""},
 		{`{"t":"mark_unread","id":8,"conversation_id":"made up"}`, `{"t":"error","id":8,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
+		{`{"t":"mark_unread","id":12,"conversation_id":"empty room"}`, `{"t":"ok","id":12}`, "ann marks empty room"},
 		{`{"t":"mark_unread","id":11,"conversation_id":"left"}`, `{"t":"error","id":11,"code":"not_found","message":"you have left this conversation"}`, ""},
 		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},
 		// A UUID in any spelling is the command's idempotency key; other ids

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,20 @@ func TestUpdateCarriesTheTraceOfTheLastEvent(t *testing.T) {
 	}
 	if told.Partition != 3 || told.Size != 4 || len(told.Events) != 2 || told.Began != began || told.Ended.Before(began) {
 		t.Errorf("told of %+v", told)
+	}
+}
+
+func TestRoomUpdateCarriesTheTraceOfTheMessage(t *testing.T) {
+	p := &partition{projector: &Projector{cfg: Config{Trace: func(b TracedBatch) []string { return []string{"fold of " + b.Events[0].TraceParent} }}}}
+	posted := store.Item{Event: events.Event{TraceParent: "a", Data: events.Data{ConversationID: "hall", SenderID: "ada"}}}
+	r := store.Result{Updates: store.Updates{
+		Users: []pubsub.Update{updateOf("ada")},
+		Rooms: []pubsub.RoomUpdate{{Room: pubsub.Room{ConversationID: "hall"}}, {Room: pubsub.Room{ConversationID: "lobby"}}},
+	}}
+	p.trace(&store.Batch{Items: []store.Item{posted}}, r, time.Now())
+	got := []string{r.Updates.Users[0].TraceParent, r.Updates.Rooms[0].TraceParent, r.Updates.Rooms[1].TraceParent}
+	if want := []string{"fold of a", "fold of a", ""}; !slices.Equal(got, want) {
+		t.Errorf("the updates of the sender and of two rooms carry %q, want %q", got, want)
 	}
 }
 
