@@ -156,6 +156,7 @@ func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) er
 	if f.UpToSeq < 1 {
 		return &commandError{codeInvalid, "up_to_seq must be at least 1"}
 	}
+	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
 	// The fold caps the read at what was delivered before it in the log: the
 	// tables may be behind the log.
 	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, f.UpToSeq)

@@ -26,6 +26,8 @@ type session struct {
 	// doing cancels what runs for the client; nil while nothing does.
 	doing    map[*context.CancelFunc]struct{}
 	identity Identity
+	// reads are to be appended again; see claims.go.
+	reads []again
 
 	// refused estimates how many commands were told to come later and have yet to
 	// come. Only the reader uses it.

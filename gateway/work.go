@@ -17,6 +17,7 @@ const (
 	taskGreet task = 1 << iota // answer the hello
 	taskSend                   // the mailbox may have something, or waits for the tables
 	taskCheck                  // ping the client, check whether its token has expired
+	taskRead                   // repeat reads that were ahead of a room
 	taskEnd                    // say goodbye; nothing follows
 )
 
@@ -128,6 +129,11 @@ func (s *session) work() {
 		}
 		if err != nil {
 			s.fail(err)
+		}
+		if tasks&taskRead != 0 {
+			ctx, done := s.during()
+			s.repeatReads(ctx)
+			done()
 		}
 	}
 }

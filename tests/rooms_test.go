@@ -83,6 +83,24 @@ func TestRoomOverSockets(t *testing.T) {
 	bob.awaitTotal(5)
 }
 
+// An app that has a message before the room has it reads it. The message does not
+// count once the room has it, and later ones do.
+func TestReadAheadOfARoom(t *testing.T) {
+	t.Parallel()
+	p := serve(t, newDatabase(t))
+	bob := connect(t, p.url, "bob")
+	publish(t, p, joined("hall", `"ann","bob"`))
+	publish(t, p, posted("hall", 1, "ann"))
+	bob.awaitUnread("hall", 1)
+	bob.say(`{"t":"read","id":1,"conversation_id":"hall","up_to_seq":3}`)
+	bob.awaitTotal(0)
+	for seq := 2; seq <= 4; seq++ {
+		publish(t, p, posted("hall", seq, "ann"))
+	}
+	bob.await("1 unread of 4", func() bool { return bob.last["hall"] == 4 && bob.unread["hall"] == 1 })
+	bob.awaitTotal(1)
+}
+
 // A large room has members connected to two gateways. Redis is killed while messages
 // are posted, and comes back: every client ends up right.
 func TestRoomAcrossProcesses(t *testing.T) {

@@ -100,6 +100,7 @@ var (
 	routed      = check{"./events", "^(TestRoom|TestPublishSQLRoutesRoomsLikeGo)", true}
 	inSQL       = check{"./events", "^TestPublishSQL", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
+	claims      = check{"./gateway", "^TestReadsAheadOfARoomAreRepeated$", true}
 	members     = check{"./gateway", "^(TestAccountsConverge|TestAccountFollowsItsRoom|TestAccountsAreReadAgain)$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
 	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
@@ -362,7 +363,7 @@ var mutants = []mutant{
 		"projector/rebuild/rebuild.sql", "DELETE FROM badged.healed_users WHERE partition_id = $1", "DELETE FROM badged.healed_users WHERE partition_id <> $1",
 	}}, rebuilt},
 
-	{"a mark of a left conversation is accepted", []edit{{"gateway/marks.go", "return !c.Left && (", "return ("}}, commands},
+	{"a mark of a left conversation is accepted", []edit{{"gateway/marks.go", "return !c.Left && ", "return "}}, commands},
 	{"a mark does not wait for the tables", []edit{{"gateway/marks.go", "	if err := g.catchUp(ctx, userID); err != nil {\n		return err\n	}\n", ""}}, marks},
 	{"an update is shown although one before it was lost", []edit{{
 		mailboxFile, "case u.Epoch != m.held.epoch || u.BaseVersion > m.held.version:", "case u.Epoch != m.held.epoch:",
@@ -381,8 +382,10 @@ var mutants = []mutant{
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
 	{"closed chunks change without a read", []edit{{accountFile, " || was.ClosedChanges != now.ClosedChanges", ""}}, members},
-	{"members trust a read that an update has overtaken", []edit{{"gateway/rooms.go", "	if !m.announced.in(state, began) {\n		return false\n	}\n", ""}}, members},
-	{"a room is read before the bus listens to it", []edit{{"gateway/rooms.go", "	if !listening {\n		return false, err\n	}\n", "	_ = listening\n"}}, members},
+	{"members trust a read that an update has overtaken", []edit{{"gateway/member.go", "	if !m.announced.in(state, began) {\n		return false\n	}\n", ""}}, members},
+	{"a room is read before the bus listens to it", []edit{{"gateway/member.go", "	if !listening {\n		return false, err\n	}\n", "	_ = listening\n"}}, members},
+	{"a read ahead of a room is repeated before the room has the message", []edit{{"gateway/claims.go", "		case entry.Room.LastSeq < c.upTo:\n			continue\n", ""}}, claims},
+	{"a read ahead of a room is repeated for ever", []edit{{"gateway/claims.go", "		delete(m.claims, id)\n", ""}}, claims},
 	{"a forged version is waited for", []edit{{mailboxFile, "	m.heard, m.heardEpoch, m.since = 0, \"\", 0\n", ""}}, ahead},
 	{"the epoch survives a restored Postgres", []edit{
 		{"projector/epoch.go", "case !p.state.SameLife:", "case false:"},
