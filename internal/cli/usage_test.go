@@ -118,7 +118,7 @@ func TestUsage(t *testing.T) {
 			"serve a part without Redis", "serve --roles=projector " + db,
 			"serve: --redis-url (BADGED_REDIS_URL) is required because the role api runs in another process", "serve",
 		},
-		{"serve an unknown role", "serve --roles=folder", `--roles must be one of "api","projector","gateway" but got "folder"`, "serve"},
+		{"serve an unknown role", "serve --roles=folder", `--roles must be one of "api","projector","gateway","notifier" but got "folder"`, "serve"},
 		{"a duration without unit", "serve --drain-timeout=5", `--drain-timeout: expected duration but got "5": time: missing unit in duration "5"`, "serve"},
 		{"an unknown log level", "serve --log-level=loud", `--log-level must be one of "debug","info","warn","error" but got "loud"`, "serve"},
 

@@ -264,3 +264,17 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 
 -- name: read the head
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1
+
+-- name: read messages
+-- Whether a message of a room is above the read position and posted, and the sets that
+-- tell the rest. A message up to r.since is in the first chunk that ends behind it.
+SELECT k.ord, c.level::text, c.joined IS NOT NULL,
+    coalesce(k.seq > c.read_seq AND CASE WHEN k.seq <= r.since
+        THEN (SELECT badged.rank(k.seq, h.live_starts, h.live_before) > badged.rank(k.seq - 1, h.live_starts, h.live_before)
+              FROM badged.room_chunks_pNN AS h
+              WHERE h.conversation_id = c.conversation_id AND h.bound >= k.seq ORDER BY h.bound LIMIT 1)
+        ELSE badged.rank(k.seq, r.live_starts, r.live_before) > badged.rank(k.seq - 1, r.live_starts, r.live_before) END, false),
+    CASE WHEN c.joined IS NULL THEN c.unread_set END, c.own_set
+FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY AS k (user_id, conversation_id, seq, ord)
+JOIN badged.conversations_pNN AS c ON c.user_id = k.user_id AND c.conversation_id = k.conversation_id
+LEFT JOIN badged.rooms_pNN AS r ON r.conversation_id = CASE WHEN c.joined IS NOT NULL THEN c.conversation_id END

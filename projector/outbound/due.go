@@ -186,7 +186,7 @@ func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition 
 			p.Told = nil
 		}
 	}
-	return due, nil
+	return due, n.addAlerts(ctx, tx, partition, due)
 }
 
 // NextCalls takes up to limit subjects that are due for a webhook, as NextDevices

@@ -14,6 +14,10 @@ import (
 type changes struct {
 	// users are those named, and rooms those of which every member may have changed.
 	users, rooms []string
+	// alerts are notifications of messages for users, and posts those for all members
+	// of rooms.
+	alerts []alertRow
+	posts  []alertRow
 }
 
 // gather returns what events of a partition may have changed. What cannot be decoded
@@ -29,10 +33,13 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		}
 		switch e.Type {
 		case events.RoomPosted, events.RoomRecalled:
-			c.rooms = append(c.rooms, e.Data.ConversationID)
-			c.users = append(c.users, w.here(e.Data.MentionedUserIDs)...)
+			mentioned := w.here(e.Data.MentionedUserIDs)
+			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, mentioned...)
+			c.posted(&e.Data, mentioned, records[i].AppendedAt)
 		default:
-			c.users = append(c.users, w.here(e.Data.UserIDs)...)
+			users := w.here(e.Data.UserIDs)
+			c.users = append(c.users, users...)
+			c.delivered(&e.Data, users, records[i].AppendedAt)
 		}
 	}
 	c.users, c.rooms = sortedUnique(c.users), sortedUnique(c.rooms)
@@ -68,7 +75,10 @@ func (w *worker) mark(ctx context.Context, s *standing) error {
 		if err := m.users(ctx, c.users); err != nil {
 			return err
 		}
-		return m.rooms(ctx, c.rooms)
+		if err := m.alerts(ctx, c.alerts); err != nil {
+			return err
+		}
+		return m.rooms(ctx, c.rooms, c.posts)
 	}); err != nil {
 		return fmt.Errorf("make the targets of %d events of partition %d due: %w", len(records), w.partition, err)
 	}

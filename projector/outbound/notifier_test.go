@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
@@ -74,18 +76,42 @@ func (b *bench) nextCall(t *testing.T, webhook string) outbound.Call {
 // wait for devices meanwhile, and must get none.
 func (b *bench) awaitQuiet(t *testing.T) {
 	t.Helper()
+	if all := b.drain(t, func(outbound.DevicePush) {}); len(all) > 0 {
+		t.Errorf("%d devices were due although all were told", len(all))
+	}
+}
+
+// unordered compares lists as sets.
+var unordered = cmpopts.SortSlices(func(a, b string) bool { return a < b })
+
+// drain takes devices of the app chat and reports them, until the notifier has read
+// everything and nothing is due. It returns those that it took.
+func (b *bench) drain(t *testing.T, report func(p outbound.DevicePush)) []outbound.DevicePush {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	sender := make(chan error, 1)
+	taken := make(chan []outbound.DevicePush, 1)
 	go func() {
-		_, err := b.notifier.NextDevices(ctx, "chat", "fcm", 1)
-		sender <- err
-	}()
-	defer func() {
-		cancel()
-		if err := <-sender; err == nil {
-			t.Error("a device was due although all were told")
+		var all []outbound.DevicePush
+		for {
+			due, err := b.notifier.NextDevices(ctx, "chat", "fcm", 100)
+			if err != nil {
+				taken <- all
+				return
+			}
+			for _, p := range due {
+				report(p)
+			}
+			all = append(all, due...)
 		}
 	}()
+	b.awaitRest(t)
+	cancel()
+	return <-taken
+}
+
+// awaitRest waits until the notifier has read everything and nothing is due.
+func (b *bench) awaitRest(t testing.TB) {
+	t.Helper()
 	b.AwaitFolded(t)
 	projectortest.Until(t, "nothing due", func() bool {
 		for p := range foldtest.Partitions {
@@ -95,13 +121,12 @@ func (b *bench) awaitQuiet(t *testing.T) {
 			}
 		}
 		return len(b.Lines(t, `SELECT user_id FROM badged.devices WHERE due <= clock_timestamp()
-UNION ALL SELECT subject FROM badged.webhook_queue WHERE due <= clock_timestamp()
-UNION ALL SELECT conversation_id FROM badged.room_rounds WHERE changed
+UNION ALL SELECT conversation_id FROM badged.room_rounds WHERE changed AND due <= clock_timestamp() OR began_at IS NOT NULL
 UNION ALL SELECT 'revision' FROM badged.notifier_partitions WHERE after_user IS NOT NULL`)) == 0
 	})
 }
 
-func (b *bench) position(t *testing.T, partition int) events.Position {
+func (b *bench) position(t testing.TB, partition int) events.Position {
 	t.Helper()
 	p, err := events.PositionOf(t.Context(), b.Pool, partition, events.NotifierGroup)
 	if err != nil {

@@ -120,6 +120,67 @@ WITH marked AS (
 )
 SELECT app, platform, count(*) FROM marked GROUP BY app, platform
 
+-- name: find users with devices
+SELECT DISTINCT user_id FROM badged.devices_pNN WHERE user_id = ANY ($1)
+
+-- name: notify
+-- Alerts wait for nothing but what holds the device. Follows the rows that were added.
+, due AS (
+    UPDATE badged.devices_pNN AS d SET due = least(d.due, greatest(clock_timestamp(), d.held_until))
+    FROM (SELECT DISTINCT user_id, device_id FROM added) AS a
+    WHERE d.user_id = a.user_id AND d.device_id = a.device_id
+    RETURNING d.app, d.platform
+)
+SELECT app, platform, count(*) FROM due GROUP BY app, platform
+
+-- name: add alerts
+WITH added AS (
+    INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, title, body, data, queued_at)
+    SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions, a.title, a.body, nullif(a.data, '')::jsonb, a.at
+    FROM unnest($2::text[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
+        AS a (user_id, conversation_id, seq, mentions, title, body, data, at)
+    JOIN badged.devices_pNN AS d ON d.user_id = a.user_id
+    ON CONFLICT DO NOTHING
+    RETURNING user_id, device_id
+){notify}
+
+-- name: add alerts of rooms
+INSERT INTO badged.room_alerts_pNN (partition_id, conversation_id, seq, mentions_all, sender_id, title, body, data, queued_at)
+SELECT $1, a.conversation_id, a.seq, a.mentions_all, a.sender_id, a.title, a.body, nullif(a.data, '')::jsonb, clock_timestamp()
+FROM unnest($2::text[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
+    AS a (sender_id, conversation_id, seq, mentions_all, title, body, data, at)
+ON CONFLICT DO NOTHING
+
+-- name: alerts of the round
+-- Those that were kept before the round through room $1 began.
+badged.room_alerts_pNN AS a
+JOIN badged.room_rounds_pNN AS o ON o.conversation_id = a.conversation_id AND a.queued_at <= o.began_at
+
+-- name: hand out alerts of a room
+WITH added AS (
+    INSERT INTO badged.alerts_pNN (partition_id, user_id, device_id, conversation_id, seq, mentions, title, body, data, queued_at)
+    SELECT $1, d.user_id, d.device_id, a.conversation_id, a.seq, a.mentions_all, a.title, a.body, a.data, a.queued_at
+    FROM {alerts of the round}
+    JOIN badged.devices_pNN AS d ON d.user_id = ANY ($3) AND d.user_id <> a.sender_id
+    WHERE a.conversation_id = $2
+    ON CONFLICT DO NOTHING
+    RETURNING user_id, device_id
+){notify}
+
+-- name: forget alerts of a room
+DELETE FROM badged.room_alerts_pNN AS a USING badged.room_rounds_pNN AS o
+WHERE a.conversation_id = $1 AND o.conversation_id = $1 AND a.queued_at <= o.began_at
+
+-- name: read alerts
+SELECT k.ord, a.conversation_id, a.seq, a.mentions, a.title, a.body, a.data, a.queued_at
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, device_id, ord)
+CROSS JOIN LATERAL (
+    SELECT * FROM badged.alerts_pNN AS a
+    WHERE a.user_id = k.user_id AND a.device_id = k.device_id AND a.settled_at IS NULL
+    ORDER BY a.queued_at, a.seq LIMIT $3
+) AS a
+ORDER BY k.ord, a.queued_at, a.seq
+
 -- name: mark webhooks
 WITH marked AS (
     INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts)

@@ -14,12 +14,19 @@ import (
 // one for the room.
 const MaxPromptMembers = 1000
 
-// rooms makes rounds through the members of rooms due.
-func (m *marking) rooms(ctx context.Context, rooms []string) error {
+// rooms makes rounds through the members of rooms due, and keeps notifications for
+// them.
+func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) error {
 	if len(rooms) == 0 {
 		return nil
 	}
-	_, err := m.tx.Exec(ctx, statements.Of(m.partition, "mark rooms"), m.partition, rooms)
+	if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "mark rooms"), m.partition, rooms); err != nil {
+		return err
+	}
+	if len(posts) == 0 {
+		return nil
+	}
+	_, err := m.tx.Exec(ctx, statements.Of(m.partition, "add alerts of rooms"), append([]any{m.partition}, alertArgs(posts)...)...)
 	return err
 }
 
@@ -82,6 +89,9 @@ func (m *marking) page(ctx context.Context, r *room) error {
 		if err := m.mark(ctx, &m.devices, "mark devices", users); err != nil {
 			return err
 		}
+		if err := m.mark(ctx, new(int64), "hand out alerts of a room", m.partition, r.id, users); err != nil {
+			return err
+		}
 		if !large {
 			if err := m.calling(ctx, BadgeChanged, users); err != nil {
 				return err
@@ -95,6 +105,9 @@ func (m *marking) page(ctx context.Context, r *room) error {
 	pause := time.Duration(0)
 	if large {
 		pause = m.cfg.RoomInterval
+	}
+	if _, err := m.tx.Exec(ctx, statements.Of(m.partition, "forget alerts of a room"), r.id); err != nil {
+		return err
 	}
 	_, err = m.tx.Exec(ctx, statements.Of(m.partition, "end a round"), r.id, pause)
 	return err

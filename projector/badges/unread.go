@@ -1,0 +1,65 @@
+package badges
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+)
+
+// Message is a message for a user.
+type Message struct {
+	UserID, ConversationID string
+	Seq                    int64
+	// Mentions is whether it mentions the user.
+	Mentions bool
+}
+
+// Count returns, for each message, whether the user's total counts it: it is neither
+// read nor recalled, and the level of the conversation does not mute it. All users are
+// in the partition.
+func (r *Reader) Count(ctx context.Context, partition int, messages []Message) ([]bool, error) {
+	users, conversations, seqs := make([]string, len(messages)), make([]string, len(messages)), make([]int64, len(messages))
+	for i, m := range messages {
+		users[i], conversations[i], seqs[i] = m.UserID, m.ConversationID, m.Seq
+	}
+	counts := make([]bool, len(messages))
+	var ord int
+	var level string
+	var live bool // of a room: the message was posted, is not recalled, and is above the read position
+	var isMember bool
+	var unread, own messageSet
+	rows, _ := r.q.Query(ctx, statements.Of(partition, "read messages"), users, conversations, seqs)
+	_, err := pgx.ForEachRow(rows, []any{&ord, &level, &isMember, &live, &unread, &own}, func() error {
+		m := &messages[ord-1]
+		if isMember {
+			live = live && !own.has(m.Seq)
+		} else {
+			live = unread.has(m.Seq)
+		}
+		counts[ord-1] = live && (level == string(events.LevelAll) || level == string(events.LevelMentions) && m.Mentions)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read whether %d messages are unread: %w", len(messages), err)
+	}
+	return counts, nil
+}
+
+// messageSet is a stored set of messages.
+type messageSet struct{ badge.BoundedSet }
+
+// ScanBytes implements pgtype.BytesScanner.
+func (s *messageSet) ScanBytes(stored []byte) (err error) {
+	s.BoundedSet, err = badge.DecodeSet(stored)
+	return err
+}
+
+// has reports whether a message is in the set. Of messages that are only counted it
+// cannot tell, and says yes.
+func (s *messageSet) has(seq int64) bool {
+	return s.Contains(seq) || s.Counted() > 0 && seq >= s.Min() && (len(s.Ranges) == 0 || seq < s.Ranges[0].Lo)
+}

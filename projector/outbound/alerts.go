@@ -1,0 +1,132 @@
+package outbound
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+)
+
+// alertRow is a notification of a message for a user or, if that is the sender, for
+// all other members of a room.
+type alertRow struct {
+	user     string
+	mentions bool
+	at       time.Time
+	data     *events.Data
+}
+
+// delivered adds the notification of a message, if it has one.
+func (c *changes) delivered(d *events.Data, users []string, at time.Time) {
+	if !notifies(d, at) {
+		return
+	}
+	for _, u := range users {
+		if u != d.SenderID {
+			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), at, d})
+		}
+	}
+}
+
+// posted adds the notification of a message to a room, if it has one. Members who are
+// mentioned by name are told at once, like the users of a conversation.
+func (c *changes) posted(d *events.Data, mentioned []string, at time.Time) {
+	if !notifies(d, at) {
+		return
+	}
+	c.posts = append(c.posts, alertRow{d.SenderID, d.MentionsAll, at, d})
+	for _, u := range mentioned {
+		if u != d.SenderID {
+			c.alerts = append(c.alerts, alertRow{u, true, at, d})
+		}
+	}
+}
+
+// notifies reports whether a message has a notification that is not too old.
+func notifies(d *events.Data, at time.Time) bool {
+	return d.Notification.Title+d.Notification.Body != "" && time.Since(at) < maxAlertAge
+}
+
+// alertArgs returns rows as arrays.
+func alertArgs(rows []alertRow) []any {
+	n := len(rows)
+	users, conversations, titles, bodies, data := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	seqs, mentions, at := make([]int64, n), make([]bool, n), make([]time.Time, n)
+	for i, r := range rows {
+		users[i], conversations[i], seqs[i], mentions[i], at[i] = r.user, r.data.ConversationID, r.data.Seq, r.mentions, r.at
+		titles[i], bodies[i] = r.data.Notification.Title, r.data.Notification.Body
+		if len(r.data.Notification.Data) > 0 {
+			text, _ := json.Marshal(r.data.Notification.Data) // strings always can be
+			data[i] = string(text)
+		}
+	}
+	return []any{users, conversations, seqs, mentions, titles, bodies, data, at}
+}
+
+// alerts keeps notifications for the devices of their users, which are then due.
+func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	// A notification may be for 10,000 users, few of whom have devices.
+	users := make([]string, len(rows))
+	for i := range rows {
+		users[i] = rows[i].user
+	}
+	found, _ := m.tx.Query(ctx, statements.Of(m.partition, "find users with devices"), sortedUnique(users))
+	with, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	has := make(map[string]struct{}, len(with))
+	for _, u := range with {
+		has[u] = struct{}{}
+	}
+	rows = slices.DeleteFunc(rows, func(r alertRow) bool { _, ok := has[r.user]; return !ok })
+	if len(rows) == 0 {
+		return nil
+	}
+	return m.mark(ctx, new(int64), "add alerts", append([]any{m.partition}, alertArgs(rows)...)...)
+}
+
+// addAlerts adds to devices the alerts that wait for them, without those of messages
+// that do not count any more.
+func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
+	users, devices := make([]string, len(due)), make([]string, len(due))
+	for i := range due {
+		users[i], devices[i] = due[i].UserID, due[i].DeviceID
+	}
+	var messages []badges.Message
+	var alerts []Alert
+	var places []int
+	var place int
+	var mentions bool
+	var a Alert
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read alerts"), users, devices, MaxAlerts)
+	if _, err := pgx.ForEachRow(rows, []any{&place, &a.ConversationID, &a.Seq, &mentions, &a.Title, &a.Body, &a.Data, &a.QueuedAt}, func() error {
+		messages = append(messages, badges.Message{UserID: users[place-1], ConversationID: a.ConversationID, Seq: a.Seq, Mentions: mentions})
+		alerts, places = append(alerts, a), append(places, place-1)
+		a.Data = nil // the next alert has data of its own
+		return nil
+	}); err != nil || len(alerts) == 0 {
+		return err
+	}
+	count, err := badges.NewReader(tx, n.cfg.Partitions).Count(ctx, partition, messages)
+	if err != nil {
+		return err
+	}
+	for i, a := range alerts {
+		p := &due[places[i]]
+		if count[i] && time.Since(a.QueuedAt) < maxAlertAge {
+			p.Alerts = append(p.Alerts, a)
+		} else {
+			p.dropped = append(p.dropped, a)
+		}
+	}
+	return nil
+}
