@@ -96,6 +96,7 @@ func hold(t *testing.T, database string, partition int) (release func()) {
 // Operations over HTTP take effect and are in the audit trail. Jobs of a
 // killed process become interrupted.
 func TestAdmin(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
 	home := events.PartitionOf("ann", partitions)
@@ -172,6 +173,7 @@ func TestAdmin(t *testing.T) {
 
 // The admin page needs an admin key and the role api.
 func TestAdminPageIsForOperators(t *testing.T) {
+	t.Parallel()
 	p := serve(t, newDatabase(t))
 	if status, _ := asAdmin(t, p, http.MethodGet, "", ""); status != http.StatusNotFound {
 		t.Errorf("without an admin key the page is %d", status)
@@ -263,6 +265,7 @@ func publishLate(t *testing.T, p *process, database string) {
 // The database has dead letters, wrong users, and a transaction that keeps
 // reading the tables of ann's partition, so that their rebuild waits.
 func TestAdminBrowser(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	// Reconciliation would show clients the rows that are corrupted below.
 	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h")

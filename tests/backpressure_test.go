@@ -135,6 +135,7 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 
 // Publishers that wait only for answers get every event in, once.
 func TestFloodOfPublishers(t *testing.T) {
+	t.Parallel()
 	const publishers, requests, each = 24, 3, 400
 	p := serve(t, newDatabase(t), "--max-lag=1s")
 	errs := make(chan error, publishers)

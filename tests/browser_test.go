@@ -10,12 +10,14 @@ import (
 // web/browser has the tests. They leave screenshots in the folder that
 // BADGED_SCREENSHOTS names, if it is set.
 func TestBrowser(t *testing.T) {
+	t.Parallel()
 	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }
 
 // The TypeScript client in pages of its own: tabs, icons, frozen pages, and a
 // proxy that swallows WebSockets.
 func TestSDKBrowser(t *testing.T) {
+	t.Parallel()
 	browse(t, "sdk.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }
 

@@ -188,6 +188,7 @@ WHERE datname = current_database() AND application_name LIKE 'badged projector %
 // versions show that each event was folded once, although frozen instances woke up after others had
 // taken their partitions.
 func TestOwnershipChurn(t *testing.T) {
+	t.Parallel()
 	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
 	f := &fleet{t: t, database: database, redis: redis.URL(), random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
 	f.start()

@@ -30,6 +30,7 @@ func writeLog(t *testing.T, database string, partition int, payload string) {
 // Log entries that cannot be decoded become dead letters with a reason, and
 // can be listed, retried and discarded. They block nothing.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	home := events.PartitionOf("ann", partitions)
@@ -74,6 +75,7 @@ func TestDeadLetters(t *testing.T) {
 
 // `badged log` prints what is folded, also what is no event and no JSON.
 func TestLogCommand(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	home := events.PartitionOf("ann", partitions)
@@ -113,6 +115,7 @@ func TestLogCommand(t *testing.T) {
 // `badged log --follow` prints what is folded, as it is folded, until it is
 // interrupted.
 func TestLogCommandFollows(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	total(t, p, "ann", publish(t, p, delivered("before", 1, `"ann"`)))

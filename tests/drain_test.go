@@ -14,6 +14,7 @@ import (
 // closed yet: confirmed commands are saved, and every client gets what is
 // published meanwhile, at the latest after it reconnects.
 func TestDrainLosesNothing(t *testing.T) {
+	t.Parallel()
 	const n = 6
 	database := newDatabase(t)
 	before := serve(t, database, "--drain-duration=10m") // so that only the first client is closed during the test

@@ -46,6 +46,7 @@ func total(t *testing.T, p *process, user, position string) int64 {
 // A message becomes visible over a connection, in the API and in the CLI, and
 // disappears when it is read.
 func TestFromPublishToBadge(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	one := serve(t, database)
 	throughEverything(t, database, one, one)

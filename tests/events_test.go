@@ -47,6 +47,7 @@ for last_id, frame in listen(last_id):
 `
 
 func TestEventStreamWithPlainHTTP(t *testing.T) {
+	t.Parallel()
 	p := serve(t, newDatabase(t))
 	total(t, p, "eve", p.mustPost(delivered("tea", 1, `"eve"`), delivered("tea", 2, `"eve"`)))
 	cmd := exec.CommandContext(t.Context(), "python3", "-c", listener, strings.TrimPrefix(p.url, "http://"), token(t, "eve"))

@@ -25,6 +25,7 @@ import (
 // when it extends the log's table. It needs no rights and affects no other
 // process. Only Linux can change it while Postgres runs.
 func TestDiskIsFull(t *testing.T) {
+	t.Parallel()
 	pg := pgtest.NewServer(t)
 	database := pg.NewDB(t, pgtest.Template{})
 	must(t, "migrate", "up", "--partitions=1", "--database-url="+database)

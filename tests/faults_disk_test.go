@@ -76,8 +76,10 @@ func TestPostgresIsReadOnly(t *testing.T) {
 	}
 
 	sql(t, pg.URL(), "ALTER DATABASE "+name+" RESET default_transaction_read_only")
-	for status := 0; status != http.StatusAccepted; {
-		status, _, _ = request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`))
+	for range polls(t, "an event that is accepted") {
+		if status, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("c", 2, `"ann"`)); status == http.StatusAccepted {
+			break
+		}
 	}
 	ann.awaitTotal(2)
 	awaitPostgres(t, p, "ok", "")

@@ -115,6 +115,7 @@ func TestFieldCase(t *testing.T) {
 				t.Fatalf("there is no test of: %s (%s)", c.story, c.reports)
 			}
 			told[c.name] = true
+			t.Parallel()
 			c.tell(t)
 		})
 	}

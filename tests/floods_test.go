@@ -8,6 +8,7 @@ import (
 // A client that floods the server is closed with a code that says so, whatever
 // it sends, including input that makes no frames.
 func TestFloods(t *testing.T) {
+	t.Parallel()
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
 	before := residue(t, p)

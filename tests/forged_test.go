@@ -34,6 +34,7 @@ func forge(t *testing.T, redisURL, user, epoch string, version, total int64) {
 // With a key a forged update is never visible, and is counted; signed updates
 // arrive.
 func TestForgedUpdateWithoutTheKey(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	key := strings.Repeat("k", 32)
 	p := roles(t, database, redis, "--bus-key="+key)

@@ -26,6 +26,7 @@ func withFiles(t *testing.T, files int, args ...string) *process {
 // A server with few open files serves authenticated clients while
 // unauthenticated ones hold as many connections as they can get.
 func TestUnauthenticatedConnections(t *testing.T) {
+	t.Parallel()
 	const files, strangers = 300, 400
 	for name, says := range map[string]string{
 		"nothing":                   "",

@@ -32,6 +32,7 @@ FROM generate_series($1::integer, $2::integer, $3::integer) AS seq`, from, to, s
 // segment of a merge of runs, the end of that merge, and as it deletes what was
 // merged. The next one goes on, no event counts twice, and nothing is left behind.
 func TestKilledWhileMergingKeys(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {

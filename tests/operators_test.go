@@ -18,6 +18,7 @@ func ask(t *testing.T, method, url, key string) (status int, header http.Header)
 // Routes for operators are only on the internal listener, and routes for
 // clients and publishers are not.
 func TestInternalListener(t *testing.T) {
+	t.Parallel()
 	const adminKey = "an-admin-key-of-some-length"
 	p := serve(t, newDatabase(t), "--internal-listen=127.0.0.1:0", "--admin-keys=op="+adminKey)
 	_, rest, _ := strings.Cut(p.out.String(), "badged: for operators on ")
@@ -55,6 +56,7 @@ func TestInternalListener(t *testing.T) {
 // Wrong keys are logged without the key, and slow their address down unless it
 // has sent a valid key.
 func TestWrongKeys(t *testing.T) {
+	t.Parallel()
 	const adminKey, wrong = "an-admin-key-of-some-length", "a-guess-that-is-wrong"
 	p := serve(t, newDatabase(t), "--admin-keys=op="+adminKey)
 	admin, badge := p.url+"/admin/v1/partitions", p.url+"/v1/users/ada/badge"
@@ -100,6 +102,7 @@ func TestWrongKeys(t *testing.T) {
 
 // serve prints the same warnings about weak keys as config check.
 func TestServeWarnsAboutWeakKeys(t *testing.T) {
+	t.Parallel()
 	weak := []string{"--admin-keys=op=short,twin=" + publisherKey, "--jwt-keys=k1=HS256:" + strings.Repeat("ab", 16)}
 	p := serve(t, newDatabase(t), append(weak, "--publisher-keys=backend="+publisherKey)...)
 	stdout, _, _ := command(t, append([]string{"config", "check", "--json", "--database-url=x", "--publisher-keys=backend=" + publisherKey}, weak...)...)

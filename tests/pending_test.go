@@ -43,6 +43,7 @@ func (s session) exec(statement string, args ...any) {
 // counted once they commit, and nothing remains of those that are rolled back,
 // also if Postgres is killed while they are pending.
 func TestOpenTransactionsDelayNoBadge(t *testing.T) {
+	t.Parallel()
 	pg := pgtest.NewServer(t)
 	database := pg.NewDB(t, pgtest.Template{})
 	p := serve(t, database, "--reconcile-interval=1s")

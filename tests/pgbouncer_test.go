@@ -89,6 +89,7 @@ func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 
 // With only pool_mode = session set, everything works.
 func TestPgBouncerInSessionMode(t *testing.T) {
+	t.Parallel()
 	database := pgtest.NewDB(t, pgtest.Template{})
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 60")
 	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+through)
@@ -136,6 +137,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 
 // A pooler without a second session is reported too.
 func TestPgBouncerWithOneSession(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 1")
 	if said, code := checkConnect(t, "--database-url="+through); code != 1 || !strings.Contains(said, "no second session of Postgres free for badged") {

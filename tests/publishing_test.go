@@ -11,6 +11,7 @@ import (
 // Each example of docs/publishing publishes one message and rolls back
 // another: only the first changes the badge.
 func TestPublishingExamples(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	printed := regexp.MustCompile(`^message (\d+) is stored and published, position (\d+)

@@ -205,6 +205,7 @@ func told(payload []byte) string {
 // A violation of the WebSocket protocol or of badge.v1 ends the connection
 // with the right close code, and leaves nothing behind.
 func TestProtocolViolations(t *testing.T) {
+	t.Parallel()
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
 	big := `{"t":"ping","x":"` + strings.Repeat("x", 4096) + `"}`
@@ -277,6 +278,7 @@ func TestProtocolViolations(t *testing.T) {
 
 // Unusual but valid frames are accepted.
 func TestUnusualFrames(t *testing.T) {
+	t.Parallel()
 	p := gatewayAlone(t)
 	jwt := token(t, "ann")
 	limit := `{"t":"ping","x":"` + strings.Repeat("x", 4096-len(`{"t":"ping","x":""}`)) + `"}`
@@ -327,6 +329,7 @@ func TestUnusualFrames(t *testing.T) {
 
 // An invalid handshake gets an HTTP answer; an incomplete one gets none.
 func TestInvalidHandshakes(t *testing.T) {
+	t.Parallel()
 	p := gatewayAlone(t)
 	before := residue(t, p)
 	t.Run("cases", func(t *testing.T) {

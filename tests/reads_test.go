@@ -24,6 +24,7 @@ func (p *process) mustCommand(user, frame string) {
 // are behind the log, over WebSocket and HTTP, even for the first message of a
 // conversation.
 func TestReadAheadOfTheTables(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), "--redis-url="+newRedis(t).URL()
 	p := serve(t, database, redis, "--roles=api,gateway")
 	projector := serve(t, database, redis, "--roles=projector")

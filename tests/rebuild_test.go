@@ -25,6 +25,7 @@ UPDATE badged.conversations SET unread = 7 WHERE user_id = $1`
 // A rebuild under running servers reports and corrects wrong rows, and clients
 // get the change.
 func TestRebuild(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	servers := roles(t, database, redis, "--reconcile-interval=1h")
 	ann, bob := connect(t, servers["gateway"].url, "ann"), connect(t, servers["gateway"].url, "bob")
@@ -68,6 +69,7 @@ func TestRebuild(t *testing.T) {
 
 // One user is healed in place, with a greater version of the same epoch.
 func TestRebuildOfAUser(t *testing.T) {
+	t.Parallel()
 	database, redis := newDatabase(t), newRedis(t)
 	servers := roles(t, database, redis, "--reconcile-interval=1h")
 	ann := connect(t, servers["gateway"].url, "ann")
@@ -107,6 +109,7 @@ user "ann" was healed in version 2
 // A rebuild that is killed with -9 changes nothing and the next one continues
 // it. Only one rebuild runs at a time.
 func TestRebuildIsKilled(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	user := "ann"

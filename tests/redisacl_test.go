@@ -47,11 +47,13 @@ func withMinimalUser(t *testing.T, redisURL string) string {
 
 // The documented rights of Redis suffice for serving and for config check.
 func TestRedisUserWithLeastRights(t *testing.T) {
+	t.Parallel()
 	serveWithLeastRights(t, asMinimalUser(t, newRedis(t)))
 }
 
 // As above, in a cluster.
 func TestRedisClusterUserWithLeastRights(t *testing.T) {
+	t.Parallel()
 	cluster, err := privateredis.StartCluster(t.Context(), privateredis.ClusterConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,7 @@ func mayNot(t *testing.T, conn *pgx.Conn, statement string) {
 // on the admin page and the command line. It cannot change the log's past or
 // the audit trail.
 func TestServerRole(t *testing.T) {
+	t.Parallel()
 	database := granted(t)
 	server, reader := as(t, database, "server"), as(t, database, "reader")
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server, "--admin-keys=ops="+adminKey,
@@ -168,6 +169,7 @@ func emptyArchive(t *testing.T) string {
 
 // The role publisher suffices for every way to publish.
 func TestPublisherRole(t *testing.T) {
+	t.Parallel()
 	database := granted(t)
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
 	pool, err := pgxpool.New(t.Context(), as(t, database, "publisher"))
@@ -258,6 +260,7 @@ func TestPublisherRole(t *testing.T) {
 // The role consumer suffices for subscribers, badged's and stock ones, and for
 // nothing else.
 func TestConsumerRole(t *testing.T) {
+	t.Parallel()
 	database := granted(t)
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
 	total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`)))
@@ -313,6 +316,7 @@ func TestConsumerRole(t *testing.T) {
 // A stolen publisher role cannot stop a server or forge badged's own events:
 // anything else that it can store in the log becomes a dead letter.
 func TestPublisherRoleAttacks(t *testing.T) {
+	t.Parallel()
 	database := granted(t)
 	url := as(t, database, "publisher")
 	server := as(t, database, "server")

@@ -149,7 +149,8 @@ func (t tallying) Badges(_ context.Context, users []string, _ int64) ([]pubsub.B
 // Generated traffic of rooms, published over HTTP and into the database, counts as
 // with plain sets, and verify finds nothing.
 func TestGeneratedRooms(t *testing.T) {
-	rooms := traffic.RoomTraffic{Rooms: 20, Members: 300, Messages: 3000, Seed: 7}
+	t.Parallel()
+	rooms := traffic.RoomTraffic{Rooms: 20, Members: 300, Messages: 1000, Seed: 7}
 	want := tallying{roomTally{}}
 	if _, err := traffic.Load(t.Context(), traffic.Config{Rooms: &rooms, Target: want, InFlight: 1}); err != nil {
 		t.Fatal(err)
@@ -180,6 +181,7 @@ func TestGeneratedRooms(t *testing.T) {
 
 // The commands, the SQL and the program of docs/rooms.md do what it says.
 func TestRoomsPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/rooms.md")
 	if err != nil {
 		t.Fatal(err)
@@ -231,6 +233,7 @@ func expectTotals(t *testing.T, p *process, after string, want map[string]int64)
 // A conversation becomes a room without a change of its counts, and then bad input
 // has the outcomes of docs/rooms.md.
 func TestConversationBecomesARoom(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	publishAll := func(all ...string) {

@@ -54,7 +54,7 @@ func previousRelease(t *testing.T) (program string) {
 	unpack(t, sources, dir)
 	program = filepath.Join(dir, "badged-previous")
 	// Without the paths of the temporary directory, Go caches the build.
-	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/badged")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/badged")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the release before: %v\n%s", err, out)
@@ -148,6 +148,7 @@ func (f *fleet) hear(user string, ledger *ledger, instances ...*process) {
 // says, the schema is migrated first. Every instance counts correctly on
 // either schema, and there are no dead letters.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	before := previousRelease(t)
 	database := pgtest.NewServer(t).NewDB(t, pgtest.Template{})
 	if out, err := exec.CommandContext(t.Context(), before, "migrate", "up", fmt.Sprint("--partitions=", partitions), "--database-url="+database).CombinedOutput(); err != nil {

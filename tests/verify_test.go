@@ -32,6 +32,7 @@ func sql(t *testing.T, database, statement string, args ...any) {
 
 // Explanations on the command line and over HTTP, now and at earlier times.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database, "--admin-keys=ops="+adminKey)
 	first := publish(t, p, delivered("lunch", 1, `"ann","bob"`))
@@ -128,6 +129,7 @@ func decode(t *testing.T, text string, into any) {
 // Verification from the command line: while the server runs, and after a row
 // was changed.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
