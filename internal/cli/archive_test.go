@@ -1,8 +1,7 @@
 package cli
 
 import (
-	"errors"
-	"strings"
+	"io"
 	"testing"
 
 	"github.com/badged/badged/projector/archiving"
@@ -32,32 +31,21 @@ func TestArchivePrints(t *testing.T) {
 `,
 		},
 	} {
-		var out strings.Builder
+		var parts []func(io.Writer) error
 		var sum archivedSum
 		for _, p := range tc.partitions {
 			sum.add(p)
-			if p.Files == 0 {
-				continue
-			}
-			if err := tc.cmd.print(&out, p); err != nil {
-				t.Error(err)
-			}
-			if err := tc.cmd.print(full{}, p); !errors.Is(err, errFull) {
-				t.Errorf("where nothing can be written: %v", err)
+			if p.Files > 0 {
+				parts = append(parts, func(w io.Writer) error { return tc.cmd.print(w, p) })
 			}
 		}
-		if err := tc.cmd.finish(&out, sum); err != nil || out.String() != tc.want {
-			t.Errorf("it fails with %v and prints\n%s", err, out.String())
-		}
-		if err := tc.cmd.finish(full{}, sum); !errors.Is(err, errFull) {
-			t.Errorf("where nothing can be written: %v", err)
-		}
+		expectPrinted(t, tc.want, append(parts, func(w io.Writer) error { return tc.cmd.finish(w, sum) })...)
 	}
 }
 
 func TestArchiveUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
-	for args, want := range map[string]string{
+	expectUsage(t, map[string]string{
 		"archive" + db: "missing flags: --before=TIME, --to=DIR",
 		"archive --before=2026-01-31T00:00:00Z" + db:            "missing flags: --to=DIR",
 		"archive --before=2999-01-31T00:00:00Z --to=dir" + db:   "--before must be in the past",
@@ -66,9 +54,5 @@ func TestArchiveUsage(t *testing.T) {
 		"archive --before=2026-01-31T00:00:00Z --to=dir x" + db: "unexpected argument x",
 		"restore" + db:       "missing flags: --from=DIR",
 		"restore --from=dir": "--database-url (BADGED_DATABASE_URL) is required",
-	} {
-		if r := badged(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
-			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
-		}
-	}
+	})
 }

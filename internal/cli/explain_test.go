@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -115,26 +113,10 @@ Events that changed no count:
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			if err := printExplanation(&out, tc.explanation); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
-				t.Errorf("it prints (-want +got):\n%s", diff)
-			}
-			if err := printExplanation(full{}, tc.explanation); !errors.Is(err, errFull) {
-				t.Errorf("where nothing can be written: %v", err)
-			}
+			expectPrinted(t, tc.want, func(w io.Writer) error { return printExplanation(w, tc.explanation) })
 		})
 	}
 }
-
-var errFull = errors.New("no space left")
-
-// full is a writer that fails.
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestUserExplainUsage(t *testing.T) {
 	for _, args := range [][]string{

@@ -1,8 +1,7 @@
 package cli
 
 import (
-	"errors"
-	"strings"
+	"io"
 	"testing"
 
 	"github.com/badged/badged/internal/admin"
@@ -40,32 +39,21 @@ func TestRebuildPrints(t *testing.T) {
 `,
 		},
 	} {
-		var out strings.Builder
+		var parts []func(io.Writer) error
 		var sum admin.Rebuilt
 		for _, p := range tc.partitions {
 			sum.Add(p)
-			if p.DifferentUsers == 0 && !tc.cmd.JSON {
-				continue
-			}
-			if err := tc.cmd.print(&out, p); err != nil {
-				t.Error(err)
-			}
-			if err := tc.cmd.print(full{}, p); !errors.Is(err, errFull) {
-				t.Errorf("where nothing can be written: %v", err)
+			if p.DifferentUsers > 0 || tc.cmd.JSON {
+				parts = append(parts, func(w io.Writer) error { return tc.cmd.print(w, p) })
 			}
 		}
-		if err := tc.cmd.finish(&out, sum); err != nil || out.String() != tc.want {
-			t.Errorf("it fails with %v and prints\n%s", err, out.String())
-		}
-		if err := tc.cmd.finish(full{}, sum); !errors.Is(err, errFull) {
-			t.Errorf("where nothing can be written: %v", err)
-		}
+		expectPrinted(t, tc.want, append(parts, func(w io.Writer) error { return tc.cmd.finish(w, sum) })...)
 	}
 }
 
 func TestRebuildUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
-	for args, want := range map[string]string{
+	expectUsage(t, map[string]string{
 		"rebuild":                               "--database-url (BADGED_DATABASE_URL) is required",
 		"rebuild --user=ann --partition=0" + db: "--user cannot be combined with --partition or --anew",
 		"rebuild --user=ann --anew" + db:        "--user cannot be combined with --partition or --anew",
@@ -75,9 +63,5 @@ func TestRebuildUsage(t *testing.T) {
 		"rebuild --max-load=1.5" + db:           "--max-load must be from 0.01 to 1",
 		"rebuild --max-load=NaN" + db:           "--max-load must be from 0.01 to 1",
 		"rebuild ann" + db:                      "unexpected argument ann",
-	} {
-		if r := badged(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
-			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
-		}
-	}
+	})
 }

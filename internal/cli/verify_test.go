@@ -37,16 +37,12 @@ func TestVerifySummary(t *testing.T) {
 
 func TestVerifyUsage(t *testing.T) {
 	const db = " --database-url=postgres://localhost/chat"
-	for args, want := range map[string]string{
+	expectUsage(t, map[string]string{
 		"verify":                               "--database-url (BADGED_DATABASE_URL) is required",
 		"verify --user=ann --sample=1" + db:    "--user cannot be combined with --sample or --partition",
 		"verify --user=ann --partition=0" + db: "--user cannot be combined with --sample or --partition",
 		"verify --user=" + db:                  "--user must not be empty",
 		"verify --sample=-1" + db:              "--sample must be 1 or more",
 		"verify ann" + db:                      "unexpected argument ann",
-	} {
-		if r := badged(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, want) {
-			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
-		}
-	}
+	})
 }
