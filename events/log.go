@@ -163,6 +163,11 @@ func (r *Rows) Queue(batch *pgx.Batch) int {
 // QueueAt is like Queue, and sets the time at which the rows were appended.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) int {
 	rows := r.rows
+	if len(rows.uuids) == 1 {
+		r.changes.queue(batch)
+		batch.Queue(insertOneAtSQL(Topic(r.Partition)), rows.one(at)...)
+		return rows.size()
+	}
 	return r.queue(batch, insertAtSQL(Topic(r.Partition)), []any{rows.uuids, pgwire.Bytes(rows.payloads), rows.metadata, rows.events, rows.own, at})
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -81,6 +82,13 @@ func insertAtSQL(topic string) string {
 	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, events, own, created_at)
 SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.events, 1), coalesce(m.own, false), $6
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events, unnest($5::boolean[]) AS own) AS m`
+}
+
+// insertOneAtSQL is insertAtSQL for a single message, as most appends have: without
+// arrays, Postgres needs less time.
+func insertOneAtSQL(topic string) string {
+	return `INSERT INTO ` + messagesTable(topic) + ` (uuid, payload, metadata, events, own, created_at)
+VALUES ($1, $2, $3::text::json, $4, $5, $6)`
 }
 
 // InsertQuery implements the watermill-sql schema adapter. No messages are an
@@ -221,6 +229,19 @@ func (r *rows) packed() (*rows, error) {
 		}
 	}
 	return p, nil
+}
+
+// one returns the arguments of insertOneAtSQL for the only message.
+func (r *rows) one(at time.Time) []any {
+	var metadata *string
+	if len(r.metadata) > 0 && r.metadata[0] != "" {
+		metadata = &r.metadata[0]
+	}
+	events := int16(1)
+	if r.events != nil {
+		events = r.events[0]
+	}
+	return []any{[16]byte(r.uuids[0]), []byte(r.payloads[0]), metadata, events, r.isOwn(0), at}
 }
 
 // size returns about how many bytes the arrays take in the Postgres protocol:

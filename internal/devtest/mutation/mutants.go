@@ -303,7 +303,8 @@ var mutants = []mutant{
 		storeFile, "CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id() THEN", "CASE WHEN pg_snapshot_xmax(pg_current_snapshot()) <= pg_current_xact_id() THEN",
 	}}, appended},
 	{"a user without a row is taken for one without conversations", []edit{{storeFile, "AS c WHERE c.user_id = k.user_id)", "AS c WHERE c.user_id = k.user_id AND false)"}}, remembered},
-	{"rows that someone deleted are not missed", []edit{{storeFile, "CASE WHEN n <> COUNT THEN", "CASE WHEN n > COUNT THEN"}}, remembered},
+	{"rows that someone deleted are not missed", []edit{{storeFile, "CASE WHEN n <> cardinality", "CASE WHEN n > cardinality"}}, remembered},
+	{"a row that someone deleted is not missed", []edit{{storeFile, "NOT EXISTS (SELECT FROM updated) THEN", "NOT EXISTS (SELECT FROM updated) AND false THEN"}}, remembered},
 	{"an append folds its events before others in the log", []edit{{
 		storeFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
 	}}, appended},

@@ -144,14 +144,16 @@ func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 		"TABLE", table, "PARTITION", strconv.Itoa(partition), "NAMES", list(names), "COLUMNS", list(read),
 		"STORED", list(stored), "CHANGES", list(changes), "SAME_KEY", strings.Join(same, " AND "),
 	).Replace
-	rows := func(template string) rowsSQL {
-		many, one := strings.NewReplacer("PARAMETERS", list(arrays), "COUNT", "cardinality($1::text[])"), strings.NewReplacer("PARAMETERS", list(values), "COUNT", "1")
-		return rowsSQL{many.Replace(fill(template)), one.Replace(fill(template))}
+	rows := func(many, one string) rowsSQL {
+		return rowsSQL{
+			many: strings.ReplaceAll(fill(statements.Get(many)), "PARAMETERS", list(arrays)),
+			one:  strings.ReplaceAll(fill(statements.Get(one)), "PARAMETERS", list(values)),
+		}
 	}
 	all := fill(statements.Get("read rows"))
 	return TableSQL{
 		name: table, Read: all, ReadUsers: all + "\n" + statements.Get("of users"), Copy: fill(statements.Get("load rows")),
-		insert: rows(statements.Get("insert rows")), update: rows(statements.Get("update rows")),
+		insert: rows("insert rows", "insert rows"), update: rows("update rows", "update a row"),
 	}
 }
 

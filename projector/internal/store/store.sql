@@ -128,8 +128,19 @@ WITH updated AS (
     WHERE SAME_KEY
     RETURNING 1
 )
-SELECT CASE WHEN n <> COUNT THEN badged.refuse_missing(COUNT - n, COUNT) END
+SELECT CASE WHEN n <> cardinality($1::text[]) THEN badged.refuse_missing(cardinality($1::text[]) - n, cardinality($1::text[])) END
 FROM (SELECT count(*) AS n FROM updated) AS updated
+
+-- name: update a row
+-- As update rows, for one row, which is not counted.
+WITH updated AS (
+    UPDATE TABLE AS t
+    SET CHANGES
+    FROM (SELECT PARAMETERS) AS r
+    WHERE SAME_KEY
+    RETURNING 1
+)
+SELECT CASE WHEN NOT EXISTS (SELECT FROM updated) THEN badged.refuse_missing(1, 1) END
 
 -- name: bury a dead letter
 INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, payload, reason, user_ids)
