@@ -260,13 +260,14 @@ func argument[V any](values []V, r *rows) any {
 	return values[0]
 }
 
-// bytesArgument is argument for bytea.
+// bytesArgument is argument for bytea. No values are null also for many rows: for an
+// array that is nil, pgx calls Value, which takes far longer.
 func bytesArgument(values []string, r *rows) any {
 	switch {
-	case r.n > 1:
-		return pgwire.Bytes(values)
 	case len(values) == 0:
 		return nil
+	case r.n > 1:
+		return pgwire.Bytes(values)
 	}
 	return []byte(values[0])
 }
