@@ -50,11 +50,11 @@ func (c *crew) add(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, s)
-	if c.writing < runtime.GOMAXPROCS(0) {
+	switch {
+	case c.writing < runtime.GOMAXPROCS(0):
 		c.writing++
 		go c.write()
-	}
-	if !c.watched {
+	case !c.watched: // all that write may wait for slow clients
 		c.watched = true
 		c.watch()
 	}
