@@ -22,6 +22,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	collectRarely()
 	l, err := app.Listen(ctx, c.Listen)
 	if err != nil {
 		return err
