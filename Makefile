@@ -54,12 +54,24 @@ help: ## list the targets
 build: ## build bin/badged
 	go build -trimpath -o bin/badged ./cmd/badged
 
+# web/dist is embedded, so it is built first. The rest waits for different things
+# and runs at once.
 .PHONY: test
-test: needs web ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
+test: needs ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
+	@.ci/web build
+	@$(MAKE) --no-print-directory -j3 test-go test-folding test-web
+
+.PHONY: test-go test-folding test-web
+test-go:
 	RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
+
+test-folding:
 ifneq ($(filter ./...,$(PKGS)),)
 	go test -count=1 -run '$(FOLDING)' ./projector/internal/store -rapid.checks=$(HISTORIES)
 endif
+
+test-web:
+	@said=$$(.ci/web check 2>&1) || { echo "$$said"; exit 1; }
 
 .PHONY: properties
 properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector

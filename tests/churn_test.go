@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	churn = flag.Duration("churn", 4*time.Second, "how long instances come and go in TestOwnershipChurn")
+	churn = flag.Duration("churn", 2*time.Second, "how long instances come and go in TestOwnershipChurn")
 	// A busy machine cannot guarantee any limit.
 	unowned = flag.Duration("unowned", 0, "how long a partition may be without an owner in TestOwnershipChurn; 0 only measures")
 )
