@@ -20,10 +20,9 @@ import (
 // without effect. The error is an [*InvalidError].
 //
 // Besides the attributes of [Event] it accepts, and ignores, the CloudEvents
-// attributes datacontenttype (which must be JSON), dataschema and subject. A
-// null is the same as absent, as CloudEvents requires of attributes: for each
-// of them, for data itself and for each field of data. An element of an array
-// cannot be null.
+// attributes datacontenttype (which must be JSON), dataschema and subject. An
+// attribute that is null counts as absent, as CloudEvents requires. The same goes
+// for data and for each of its fields, but not for elements of arrays.
 func Decode(b []byte) (Event, error) {
 	if e, ok := decodeQuick(b); ok {
 		return e, nil

@@ -86,9 +86,9 @@ func (quietBus) Join(context.Context, ...pubsub.Address) error  { return nil }
 func (quietBus) Leave(context.Context, ...pubsub.Address) error { return nil }
 func (quietBus) Close() error                                   { return nil }
 
-// A read of the tables counts once the bus had listened to all rooms before it. A gap
-// of the bus makes accounts unknown: the next state of a room is wrong for a sender
-// whose own update was lost.
+// An account is read from the tables again until the bus listened to all rooms before
+// the read. A gap of the bus makes accounts unknown: the next state of a room would be
+// wrong for a sender whose own update was lost.
 func TestAccountsAreReadAgain(t *testing.T) {
 	h := newHub(NewMetrics(nil), new(crew))
 	h.subscription = quietBus{}

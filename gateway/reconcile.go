@@ -76,8 +76,8 @@ func (g *Gateway) measureClock(ctx context.Context) {
 	g.clock.measure(ctx, g.cfg.Badges.Now)
 }
 
-// compare brings clients of users up to date that have missed an update, or hold a
-// state that the tables lack: it was forged, or Postgres has lost the commit.
+// compare brings the clients of users up to date if they have missed an update, or
+// hold a state that the tables lack: it was forged, or Postgres has lost the commit.
 func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	if len(userIDs) == 0 {
 		return

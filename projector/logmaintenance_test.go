@@ -119,8 +119,8 @@ SELECT pg_current_xact_id(), gen_random_uuid(), convert_to(string_agg(md5(random
 	}
 }
 
-// Where the last range filled up before it got an end, nothing is read while
-// others are locked out, and the check is so far ahead as ids of a span.
+// The last range fills up before it gets an end. No statement reads its rows while
+// it locks others out, and the check allows as many ids as a span takes.
 func TestLogRangesOfALongLastRange(t *testing.T) {
 	d := newDatabase(t)
 	d.extend(t, 0)

@@ -143,8 +143,8 @@ func TestRetryAWholeRow(t *testing.T) {
 	}
 }
 
-// An event that an earlier release could not decode, and this one can, stays out of
-// replays where it was put aside, once it is discarded or retried too.
+// An earlier release put an event aside that this one can decode. Replays leave it
+// out at its place, also after it was discarded or retried.
 func TestReplaysAfterDeadLettersAreSettled(t *testing.T) {
 	for name, settle := range map[string]func(*deadletters.Letters, int64) error{
 		"discarded": func(l *deadletters.Letters, id int64) error { _, err := l.Discard(t.Context(), id); return err },

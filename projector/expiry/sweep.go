@@ -90,14 +90,14 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	return limits, nil
 }
 
-// sweepOverlap is how many hours before its progress a sweep looks at again,
-// for late rows that it could not wait for.
+// sweepOverlap is in hours. A sweep begins that long before its progress, since
+// rows may have been late that the one before could not wait for.
 const sweepOverlap = 2
 
-// sweepCategory continues the last sweep of a category, expires conversations
-// whose last delivery was before an hour, and returns how many. folds is false
-// if the batches are not folded: then, and after an error, the next sweep
-// looks at the same rows again.
+// sweepCategory continues the last sweep of a category. It expires conversations
+// whose last delivery was before an hour, and returns their number. folds is false
+// if the batches are not folded. Then, and after an error, the next sweep looks at
+// the same rows again.
 func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
 	swept, err := x.progress(ctx, conn, partition, category)
 	if err != nil {

@@ -331,8 +331,7 @@ func TestRebuildUnderLoad(t *testing.T) {
 		for len(d.Bus.Of(users[0])) == 0 { // so that there is something to copy
 			projectortest.Await(t, d.Bus.Published, "an update")
 		}
-		// A row that nothing else changes, so that no batch writes over it, in a
-		// way that leaves the sums right.
+		// No batch writes over this row, and the sums stay right with it.
 		d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, jsonb_build_object('conversation_id', 'zombie', 'unread', 0, 'marked_unread', false, 'unread_set', NULL, 'mention_set', NULL))).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`, users[0])
 		rebuilt := rebuild(t, d, func(cfg *Config) { cfg.MaxLoad = 0.5 })

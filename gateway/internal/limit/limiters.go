@@ -75,8 +75,8 @@ func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 	return Take(ls.of(key, now).limiter, now)
 }
 
-// Turn is Take for clients that come back when told to: consecutive refusals get
-// different times, so that all find room.
+// Turn is Take for clients that try again after the wait that they get. Consecutive
+// refusals get different waits, so that each client finds room when it returns.
 func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0

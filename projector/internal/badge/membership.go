@@ -25,8 +25,8 @@ type Membership struct {
 	// that mention the user by name, without those in Own and those that mention
 	// everybody.
 	Own, OwnAll BoundedSet
-	// Unmarked are the messages whose marks go with the next write, since the user
-	// has read them.
+	// Unmarked are the messages that the user has read. The next write deletes their
+	// marks.
 	Unmarked []int64
 }
 

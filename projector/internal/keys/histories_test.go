@@ -178,8 +178,8 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// checkStored fails unless the tables have what is wanted of the probed
-// generations, once, and no other pages or filters than those of live runs.
+// checkStored fails unless the tables have each wanted key of the probed
+// generations exactly once, and pages and filters of live runs only.
 func checkStored(t *rapid.T, d *database, want remembered, generation int) {
 	t.Helper()
 	stored := map[int][]Entry{}

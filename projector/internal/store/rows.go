@@ -25,8 +25,8 @@ type UserRow struct {
 	categories, claims       string
 }
 
-// neverJoined is what is carried, null in the table, for a user who was never a
-// member of a room.
+// neverJoined is the value of carried for a user who was never a member of a room.
+// The table has null.
 const neverJoined = -1
 
 // Columns returns the columns of r, whatever it becomes.

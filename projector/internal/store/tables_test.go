@@ -28,8 +28,8 @@ func TestUpdatesNeedSubscribers(t *testing.T) {
 	}
 }
 
-// The estimated size of a statement's arrays is sufficient, and not much too
-// large, for any rows.
+// The arrays of a statement fit into the size that is estimated for them, and fill
+// most of it, whatever the rows.
 func TestArraysFitTheirRoom(t *testing.T) {
 	types := pgtype.NewMap()
 	pgwire.RegisterArrays(types)

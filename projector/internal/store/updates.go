@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Updates are what to publish after a commit: users before rooms, since an update
-// of a member has what the room's does not tell.
+// Updates are published after a commit, users before rooms: the update of a member
+// tells more than that of the room.
 type Updates struct {
 	Users []pubsub.Update
 	Rooms []pubsub.RoomUpdate
