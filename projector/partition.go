@@ -218,6 +218,9 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	r, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)
 	if err != nil {
 		p.failed(err)
+		if batchCtx.Err() != nil {
+			p.shrink(1) // as it is, it would time out again
+		}
 		return false, false, fmt.Errorf("fold %d events after %s: %w", len(page.Records), p.cursor.Position, err)
 	}
 	took := time.Since(start)
@@ -327,11 +330,16 @@ func (p *partition) account(b *store.Batch, r store.Result, took time.Duration) 
 	m.delaySeconds.Observe(max(0, p.projector.clock.now().Sub(b.Oldest)).Seconds())
 }
 
+// shrink halves the size of the next batch, if that is more than least.
+func (p *partition) shrink(least int) {
+	p.size.Events = min(p.size.Events, max(p.size.Events/2, least))
+}
+
 // adapt adapts the size of the next batch to that of the last, of n events.
 func (p *partition) adapt(n int, took time.Duration) {
 	switch {
 	case took > slowBatch:
-		p.size.Events = max(p.size.Events/2, min(smallestRun, p.projector.cfg.MaxBatch))
+		p.shrink(smallestRun)
 	case took < fastBatch && n >= p.size.Events:
 		p.size.Events = min(p.size.Events*2, p.projector.cfg.MaxBatch)
 	}
