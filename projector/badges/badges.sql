@@ -3,7 +3,8 @@
 --
 -- Most users have no memberships of rooms. The first statement about a user tells
 -- whether there are any, and only then does one that knows rooms follow, and its
--- answer counts: beginning to execute it takes longer than the first in all.
+-- answer counts: beginning to execute it takes longer than the first in all. It is
+-- right about every user, so a reader that knows a member leaves the first out.
 --
 -- k is a user, u the row of the user, c a row of badged.conversations, and r the
 -- room of a membership.

@@ -45,6 +45,7 @@ const (
 type Reader struct {
 	q          events.Querier
 	partitions int
+	members    known
 }
 
 // NewReader returns a reader of a database with so many partitions. A pool set
@@ -55,19 +56,28 @@ func NewReader(q events.Querier, partitions int) *Reader {
 
 // Badge returns the badge of a user, all zeros for a user without events.
 func (r *Reader) Badge(ctx context.Context, userID string) (pubsub.Badge, error) {
-	p := events.PartitionOf(userID, r.partitions)
-	b := pubsub.Badge{UserID: userID}
-	var isMember bool
-	err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(append(badgeTargets(&b), &isMember)...)
-	if err == nil && isMember {
-		var m memberships
-		err = r.q.QueryRow(ctx, statements.Of(p, "read the badge of a member"), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
-		m.addTo(&b)
-	}
+	b, err := r.badge(ctx, userID)
 	if err != nil {
 		return pubsub.Badge{}, fmt.Errorf("read the badge of user %q: %w", userID, err)
 	}
 	return b, nil
+}
+
+func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error) {
+	p := events.PartitionOf(userID, r.partitions)
+	b := pubsub.Badge{UserID: userID}
+	if !r.members.has(userID) {
+		var isMember bool
+		err := r.q.QueryRow(ctx, statements.Of(p, "read a badge"), userID, p).Scan(append(badgeTargets(&b), &isMember)...)
+		if err != nil || !isMember {
+			return b, err
+		}
+		r.members.add(userID)
+	}
+	var m memberships
+	err := r.q.QueryRow(ctx, statements.Of(p, "read the badge of a member"), userID, p).Scan(append(badgeTargets(&b), m.targets()...)...)
+	m.addTo(&b)
+	return b, err
 }
 
 // Badges returns the badges of up to MaxBadges users, in the order given.
@@ -288,22 +298,26 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 }
 
 // conversations reads conversations of a user, most recently changed first, with a
-// statement for users without memberships, and with another if there are any.
-func (r *Reader) conversations(ctx context.Context, sql, ofMember string, args ...any) (list []listed, err error) {
-	var isMember bool
-	var carried int64
-	var c conversationRow
-	rows, _ := r.q.Query(ctx, sql, args...)
-	if _, err := pgx.ForEachRow(rows, append([]any{&isMember, &carried}, c.targets()...), func() error {
-		if c.id != nil {
-			list = append(list, listed{c.conversation(carried), *c.version})
+// statement for users without memberships, or with another if there may be any.
+func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string, args ...any) (list []listed, err error) {
+	args = append([]any{userID}, args...)
+	isMember := r.members.has(userID)
+	if !isMember {
+		var carried int64
+		var c conversationRow
+		rows, _ := r.q.Query(ctx, sql, args...)
+		if _, err := pgx.ForEachRow(rows, append([]any{&isMember, &carried}, c.targets()...), func() error {
+			if c.id != nil {
+				list = append(list, listed{c.conversation(carried), *c.version})
+			}
+			return nil
+		}); err != nil {
+			return nil, err
 		}
-		return nil
-	}); err != nil {
-		return nil, err
 	}
 	if isMember {
-		rows, _ = r.q.Query(ctx, ofMember, args...)
+		r.members.add(userID)
+		rows, _ := r.q.Query(ctx, ofMember, args...)
 		all, err := scanMembers(rows, 1)
 		if err != nil {
 			return nil, err

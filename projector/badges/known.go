@@ -1,0 +1,44 @@
+package badges
+
+import (
+	"strings"
+	"sync"
+)
+
+// maxKnown is the most users of whom a reader remembers that they are members: some
+// 10 MB.
+const maxKnown = 100_000
+
+// known are users who are or were members of rooms, as some read has told: about
+// them the statement that tells can be left out. They stay so, and the statement
+// that knows rooms is right about others too. It is safe for concurrent use.
+type known struct {
+	mu  sync.RWMutex
+	ids map[string]struct{}
+}
+
+func (k *known) has(userID string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	_, ok := k.ids[userID]
+	return ok
+}
+
+// add adds a user, in place of any other if there are too many.
+func (k *known) add(userID string) {
+	if k.has(userID) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ids == nil {
+		k.ids = map[string]struct{}{}
+	}
+	if len(k.ids) == maxKnown {
+		for other := range k.ids {
+			delete(k.ids, other)
+			break
+		}
+	}
+	k.ids[strings.Clone(userID)] = struct{}{} // a substring would keep a request in memory
+}
