@@ -112,6 +112,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
+	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
 	$(MAKE) mutate
 
 .PHONY: soak

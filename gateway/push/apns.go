@@ -3,10 +3,14 @@ package push
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/asn1"
 	"encoding/json"
 	"io"
+	"math/big"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,9 +27,9 @@ const (
 )
 
 // APNs refuses provider tokens older than an hour, and more than one new token
-// in 20 minutes.
+// in 20 minutes, whichever process sends it.
 const (
-	providerTokenRenewal  = 50 * time.Minute
+	providerTokenPeriod   = 30 * time.Minute
 	providerTokenInterval = 20 * time.Minute
 )
 
@@ -166,7 +170,10 @@ func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bo
 	case res.StatusCode == http.StatusRequestEntityTooLarge:
 		return Outcome{Verdict: TooLarge, Reason: reason}, false
 	case reason == "ExpiredProviderToken" && a.token != nil:
-		wait := a.token.expire(signed)
+		wait, err := a.token.renew(signed)
+		if err != nil {
+			return fault("the provider token cannot be signed"), false
+		}
 		return Outcome{Verdict: Failed, Reason: reason, After: wait, Pause: wait > 0}, wait == 0
 	case reason == "TooManyProviderTokenUpdates":
 		return Outcome{Verdict: Failed, Reason: reason, After: providerTokenInterval, Pause: true}, false
@@ -178,7 +185,10 @@ func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bo
 	return Outcome{Verdict: Rejected, Reason: reason}, false
 }
 
-// providerToken is the token by which APNs knows the sender.
+// providerToken is the token by which APNs knows the sender. All processes with a
+// key have the same one, also after a restart: it is issued at the full and the
+// half hour, and its signature is deterministic. Were each to have its own, APNs
+// would refuse them as too many.
 type providerToken struct {
 	key           *ecdsa.PrivateKey
 	keyID, teamID string
@@ -189,35 +199,52 @@ type providerToken struct {
 	issued time.Time
 }
 
-// get returns the token, renewed if it is old.
+// get returns the token of the present half hour.
 func (t *providerToken) get() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	if t.signed != "" && now.Sub(t.issued) < providerTokenRenewal {
-		return t.signed, nil
+	// One that replaced an expired token outlasts the end of its half hour.
+	if period := t.now().Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
+		return t.sign(period)
 	}
-	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": t.teamID, "iat": now.Unix()})
+	return t.signed, nil
+}
+
+// sign makes a token. The caller holds mu.
+func (t *providerToken) sign(issued time.Time) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": t.teamID, "iat": issued.Unix()})
 	token.Header["kid"] = t.keyID
-	signed, err := token.SignedString(t.key)
+	text, err := token.SigningString()
 	if err != nil {
 		return "", err
 	}
-	t.signed, t.issued = signed, now
-	return signed, nil
+	digest := sha256.Sum256([]byte(text))
+	der, err := t.key.Sign(nil, digest[:], crypto.SHA256) // without randomness by RFC 6979
+	if err != nil {
+		return "", err
+	}
+	var signature struct{ R, S *big.Int }
+	if _, err := asn1.Unmarshal(der, &signature); err != nil {
+		return "", err
+	}
+	raw := make([]byte, 64) // as JWS wants it
+	signature.R.FillBytes(raw[:32])
+	signature.S.FillBytes(raw[32:])
+	t.signed, t.issued = text+"."+token.EncodeSegment(raw), issued
+	return t.signed, nil
 }
 
-// expire drops a token that APNs calls expired. It returns how long no other
+// renew replaces a token that APNs calls expired. It returns how long no other
 // may be made.
-func (t *providerToken) expire(signed string) time.Duration {
+func (t *providerToken) renew(signed string) (wait time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.signed != signed {
-		return 0 // renewed meanwhile
+		return 0, nil // renewed meanwhile
 	}
 	if wait := providerTokenInterval - t.now().Sub(t.issued); wait > 0 {
-		return wait
+		return wait, nil
 	}
-	t.signed = ""
-	return 0
+	_, err = t.sign(t.now())
+	return 0, err
 }

@@ -311,7 +311,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"platform"}),
 		pauses: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "push", Name: "pauses_total",
-			Help: "Pauses of pushes because a vendor asked for one, refused the settings of an app, or could not be reached.",
+			Help: "Pauses of pushes because a vendor asked for one or refused the settings of an app.",
 		}, []string{"platform"}),
 		inFlight: f.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "push", Name: "in_flight",
@@ -320,6 +320,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	for _, p := range []Platform{APNs, FCM, WebPush, UnifiedPush} {
 		m.pauses.WithLabelValues(string(p))
+		m.seconds.WithLabelValues(string(p))
 		for _, kind := range []string{"silent", "alert"} {
 			m.pushes.WithLabelValues(string(p), kind, string(Sent))
 		}

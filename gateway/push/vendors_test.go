@@ -215,34 +215,57 @@ func TestProviderTokensAreRenewed(t *testing.T) {
 	a := vendors.NewAPNs(t)
 	app := load(t, &a.Vendor, a.Entry())
 	f := fake{&a.Vendor, APNs, app, []byte("0a1b2c3d"), "0a1b2c3d"}
-	now := time.Now()
+	now := time.Date(2026, 3, 2, 9, 10, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	a.Now, app.vendor.(*apns).token.now = clock, clock
 	for _, step := range []struct {
+		at     string
 		name   string
-		after  time.Duration
 		expire bool
 		want   Verdict
 		tokens int
 	}{
-		{"the first push", 0, false, Sent, 1},
-		{"within the hour", 45 * time.Minute, false, Sent, 1},
-		{"before the hour ends", 10 * time.Minute, false, Sent, 2},
-		{"expired at the vendor, but too young to renew", 10 * time.Minute, true, Failed, 2},
-		{"20 minutes after the last", 10 * time.Minute, false, Sent, 3},
-		{"expired at the vendor, and old enough", 30 * time.Minute, true, Sent, 4},
+		{"09:10", "the first push", false, Sent, 1},
+		{"09:29", "within the half hour", false, Sent, 1},
+		{"09:30", "after the half hour", false, Sent, 2},
+		{"09:40", "expired at the vendor, but too young to renew", true, Failed, 2},
+		{"09:50", "20 minutes after the last", false, Sent, 3},
+		{"10:00", "too soon for the next", false, Sent, 3},
+		{"10:30", "after the next half hour", false, Sent, 4},
+		{"10:55", "expired at the vendor, and old enough", true, Sent, 5},
 	} {
-		now = now.Add(step.after)
+		at, err := time.Parse("15:04", step.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = time.Date(2026, 3, 2, at.Hour(), at.Minute(), 0, 0, time.UTC)
 		if step.expire {
 			a.Expire()
 		}
 		got := f.send(t, f.push(1, 1))
 		if got.Verdict != step.want || a.Credentials() != step.tokens {
-			t.Errorf("%s: %+v with %d tokens, want %s with %d", step.name, got, a.Credentials(), step.want, step.tokens)
+			t.Errorf("%s, %s: %+v with %d tokens, want %s with %d", step.at, step.name, got, a.Credentials(), step.want, step.tokens)
 		}
 		if step.want == Failed && (!got.Pause || got.After != 10*time.Minute) {
 			t.Errorf("%s: %+v, want a pause of 10m", step.name, got)
 		}
+	}
+	sound(t, &a.Vendor)
+}
+
+// APNs refuses more than one new token in 20 minutes.
+func TestProcessesShareProviderTokens(t *testing.T) {
+	a := vendors.NewAPNs(t)
+	now := time.Now() // one half hour, also if the test runs into the next
+	for range 3 {
+		f := fake{&a.Vendor, APNs, load(t, &a.Vendor, a.Entry()), []byte("0a1b2c3d"), "0a1b2c3d"}
+		f.app.vendor.(*apns).token.now = func() time.Time { return now }
+		if got := f.send(t, f.push(1, 1)); got.Verdict != Sent {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := a.Credentials(); n != 1 {
+		t.Errorf("%d provider tokens, want 1", n)
 	}
 	sound(t, &a.Vendor)
 }

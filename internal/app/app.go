@@ -185,7 +185,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			return nil, err
 		}
 	}
-	if err := a.openNotifier(ctx); err != nil {
+	if err := a.openNotifier(ctx, given); err != nil {
 		return nil, err
 	}
 	var gate *backpressure.Gate

@@ -10,7 +10,7 @@ import (
 // openNotifier adds what tells devices and webhooks of changed badges, if this
 // process has the role. Senders are stages after the notifier: they stop before it,
 // so that it can store what they have told.
-func (a *App) openNotifier(ctx context.Context) error {
+func (a *App) openNotifier(ctx context.Context, given parsed) error {
 	if !a.cfg.Has(config.RoleNotifier) {
 		return nil
 	}
@@ -27,5 +27,5 @@ func (a *App) openNotifier(ctx context.Context) error {
 	}
 	a.folded = n.Wake
 	a.stage("notifier", n.Run)
-	return nil
+	return a.openPush(n, given.apps, given.box)
 }

@@ -325,8 +325,8 @@ SELECT d.n::double precision, d.oldest, c.n::double precision, c.oldest, coalesc
     ORDER BY e.transaction_id, e."offset" LIMIT 1), 0)::double precision
 FROM (
     SELECT count(*) AS n, coalesce(extract(epoch FROM clock_timestamp() - min(due)), 0)::double precision AS oldest
-    FROM (SELECT due FROM badged.devices_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS some
+    FROM (SELECT due FROM badged.devices_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS waiting
 ) AS d, (
     SELECT count(*) AS n, coalesce(extract(epoch FROM clock_timestamp() - min(due)), 0)::double precision AS oldest
-    FROM (SELECT due FROM badged.webhook_queue_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS some
+    FROM (SELECT due FROM badged.webhook_queue_pNN WHERE due <= clock_timestamp() LIMIT 100000) AS waiting
 ) AS c

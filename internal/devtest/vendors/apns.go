@@ -29,7 +29,7 @@ type APNs struct {
 	keyFile string
 
 	tokens sync.Mutex
-	// Now is the vendor's clock. Set it before the first push.
+	// Now is the clock by which provider tokens are judged. Set it before the first push.
 	Now func() time.Time
 	// issued is when the newest provider token was made; expire refuses it.
 	newest string
@@ -156,7 +156,7 @@ func (a *APNs) read(p *Push, body []byte) (reason string) {
 	priority, kind := h.Get("Apns-Priority"), h.Get("Apns-Push-Type")
 	_, hasAlert := payload.APS["alert"]
 	expires, err := strconv.ParseInt(h.Get("Apns-Expiration"), 10, 64)
-	until := time.Unix(expires, 0).Sub(a.Now())
+	until := time.Until(time.Unix(expires, 0))
 	switch {
 	case h.Get("Apns-Topic") != apnsTopic:
 		return "BadTopic"

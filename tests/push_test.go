@@ -1,0 +1,253 @@
+package tests
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/badged/badged/internal/devtest/vendors"
+)
+
+var pushKills = flag.Int("push-kills", 4, "how often TestPhonesEndRightAcrossKills kills the server")
+
+// closedPhones is a vendor of each kind, with phones.
+type closedPhones struct {
+	apns    *vendors.APNs
+	fcm     *vendors.FCM
+	web     *vendors.WebPush
+	config  string
+	bundle  string // certificates that the server trusts
+	phones  []phoneOf
+	secrets []string
+}
+
+// phoneOf is a phone and the user who has it.
+type phoneOf struct {
+	*vendors.Phone
+	name, user, device string
+}
+
+func newClosedPhones(t *testing.T) *closedPhones {
+	t.Helper()
+	f := &closedPhones{apns: vendors.NewAPNs(t), fcm: vendors.NewFCM(t), web: vendors.NewWebPush(t)}
+	f.config = vendors.WriteConfig(t, map[string]map[string]any{"ios": f.apns.Entry(), "android": f.fcm.Entry(), "web": f.web.Entry()})
+	certificate, err := os.ReadFile(f.web.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.bundle = filepath.Join(t.TempDir(), "bundle.pem")
+	if err := os.WriteFile(f.bundle, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *closedPhones) vendors() map[string]*vendors.Vendor {
+	return map[string]*vendors.Vendor{"apns": &f.apns.Vendor, "fcm": &f.fcm.Vendor, "webpush": &f.web.Vendor}
+}
+
+// serve starts a server that pushes to them.
+func (f *closedPhones) serve(t *testing.T, database string, args ...string) *process {
+	t.Helper()
+	return launch(t, func(c *exec.Cmd) { c.Env = append(c.Env, "SSL_CERT_FILE="+f.bundle) }, append([]string{
+		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url=" + database, "--push-config=" + f.config, "--log-level=debug",
+	}, args...)...)
+}
+
+// register gives a user a phone of each vendor.
+func (f *closedPhones) register(t *testing.T, p *process, user string) {
+	t.Helper()
+	apns, fcm, web := fmt.Sprintf("%x", "apns "+user), "fcm:token-of-"+user, "browser-of-"+user
+	for device, registration := range map[string]any{
+		"iphone":  map[string]string{"platform": "apns", "app": "ios", "token": apns},
+		"android": map[string]string{"platform": "fcm", "app": "android", "token": fcm},
+		"browser": map[string]any{"platform": "webpush", "app": "web", "subscription": f.web.Subscribe(t, web)},
+	} {
+		body, err := json.Marshal(registration)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, _, answer := requestAs(t, token(t, user), http.MethodPut, p.url+"/v1/users/"+user+"/devices/"+device, "application/json", string(body))
+		if status != http.StatusCreated {
+			t.Fatalf("register %s of %s: %d %s", device, user, status, answer)
+		}
+		for _, secret := range []string{apns, fcm, web} {
+			if strings.Contains(answer, secret) {
+				t.Errorf("the answer has the token: %s", answer)
+			}
+		}
+	}
+	f.phones = append(f.phones,
+		phoneOf{f.apns.Phone(apns), "apns", user, "iphone"},
+		phoneOf{f.fcm.Phone(fcm), "fcm", user, "android"},
+		phoneOf{f.web.Phone(web), "webpush", user, "browser"})
+	f.secrets = append(f.secrets, apns, fcm, web)
+}
+
+// awaitNumbers waits until all phones show the totals of the tables.
+func (f *closedPhones) awaitNumbers(t *testing.T, p *process, position string) {
+	t.Helper()
+	want := map[string]int64{}
+	for _, phone := range f.phones {
+		if _, ok := want[phone.user]; !ok {
+			want[phone.user] = total(t, p, phone.user, position)
+		}
+	}
+	var wrong string
+	defer func() {
+		if t.Failed() {
+			t.Log(wrong)
+			for name, v := range f.vendors() {
+				t.Logf("%s: %v", name, v.Violations())
+			}
+			for user := range want {
+				_, _, devices := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/devices", "", "")
+				t.Log(user, devices)
+			}
+		}
+	}()
+	for range polls(t, "all phones to show the totals of the tables") {
+		wrong = ""
+		for _, phone := range f.phones {
+			if n, ok := phone.Number(); !ok || n != want[phone.user] {
+				wrong += fmt.Sprintf("%s of %s shows %d (%t), want %d\n", phone.device, phone.user, n, ok, want[phone.user])
+			}
+		}
+		if wrong == "" {
+			return
+		}
+	}
+}
+
+// check fails the test if a vendor complained, or if a token is in the output of
+// a server.
+func (f *closedPhones) check(t *testing.T, servers ...*process) {
+	t.Helper()
+	for name, v := range f.vendors() {
+		for _, wrong := range v.Violations() {
+			t.Errorf("%s complains: %s", name, wrong)
+		}
+	}
+	for _, p := range servers {
+		text := p.out.String()
+		for _, secret := range f.secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("the log has the token %s", secret)
+			}
+		}
+	}
+}
+
+// Reading on one device clears the others, and an alert brings the number with it.
+func TestClosedPhonesFollow(t *testing.T) {
+	f, database := newClosedPhones(t), newDatabase(t)
+	p := f.serve(t, database, "--outbound-keys=a="+"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	f.register(t, p, "ada")
+	f.awaitNumbers(t, p, "0")
+	f.awaitNumbers(t, p, publish(t, p, event("lunch/1", "message.delivered",
+		`{"conversation_id":"lunch","seq":1,"user_ids":["ada"],"notification":{"title":"Ben","body":"Pizza?","data":{"url":"/lunch"}}}`)))
+	for _, phone := range f.phones {
+		for range polls(t, phone.name+" to show the notification") {
+			if alerts := phone.Alerts(); len(alerts) == 1 {
+				if a := alerts[0]; a.Title != "Ben" || a.Body != "Pizza?" || a.Badged.Number != 1 || a.Badged.Data["url"] != "/lunch" {
+					t.Errorf("%s shows %+v", phone.name, a)
+				}
+				break
+			}
+		}
+	}
+	f.awaitNumbers(t, p, publish(t, p, event("lunch/read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ada"],"up_to_seq":1}`)))
+	for _, phone := range f.phones {
+		if n, _ := phone.Number(); n != 0 {
+			t.Errorf("%s shows %d, want 0", phone.name, n)
+		}
+	}
+	// A vendor that does not know the device any more ends its pushes.
+	f.apns.Script(func(string) *vendors.Fault { return &vendors.Fault{Status: 410, Reason: "Unregistered"} })
+	publish(t, p, delivered("lunch", 2, `"ada"`))
+	for range polls(t, "the iPhone to be gone") {
+		if status, _, _ := request(t, http.MethodGet, p.url+"/v1/users/ada/devices/iphone", "", ""); status == http.StatusNotFound {
+			break
+		}
+	}
+	f.check(t, p)
+}
+
+// The server is killed in the middle of pushes that vendors refuse, lose and
+// deliver without saying so. At the end all phones show the tables' totals.
+func TestPhonesEndRightAcrossKills(t *testing.T) {
+	const users = 8
+	f, database := newClosedPhones(t), newDatabase(t)
+	p := f.serve(t, database)
+	servers := []*process{p}
+	for i := range users {
+		f.register(t, p, fmt.Sprintf("user%d", i))
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	draw := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	faults := []vendors.Fault{
+		{Reset: true, Deliver: true}, {Reset: true}, {Status: 503, Reason: "UNAVAILABLE"}, {GoAway: true},
+		{Status: 500, Reason: "INTERNAL", Deliver: true},
+	}
+	for _, v := range f.vendors() {
+		v.Script(func(string) *vendors.Fault {
+			if draw(8) > 0 {
+				return nil
+			}
+			return &faults[draw(len(faults))]
+		})
+	}
+	position, seq := "0", 0
+	for range *pushKills {
+		came := f.fcm.Came()
+		for range 5 {
+			seq++
+			names := make([]string, 0, users)
+			for i := range users {
+				if draw(3) > 0 || len(names) == 0 {
+					names = append(names, fmt.Sprintf("%q", fmt.Sprintf("user%d", i)))
+				}
+			}
+			all := strings.Join(names, ",")
+			if draw(3) == 0 {
+				position = publish(t, p, event(fmt.Sprintf("read/%d", seq), "conversation.read", fmt.Sprintf(`{"conversation_id":"team","user_ids":[%s],"up_to_seq":%d}`, all, seq)))
+			} else {
+				position = publish(t, p, delivered("team", seq, all))
+			}
+		}
+		select { // pushes are under way
+		case <-came:
+		case <-time.After(patience):
+			t.Fatal("waited in vain for a push")
+		}
+		p.kill()
+		p = f.serve(t, database)
+		servers = append(servers, p)
+	}
+	for _, v := range f.vendors() {
+		v.Script(nil)
+	}
+	f.awaitNumbers(t, p, position)
+	repeats := 0
+	for _, phone := range f.phones {
+		repeats += phone.Repeats()
+	}
+	t.Logf("%d kills, %d pushes, %d of them repeats", *pushKills, len(f.apns.Pushes())+len(f.fcm.Pushes())+len(f.web.Pushes()), repeats)
+	f.check(t, servers...)
+}
