@@ -186,6 +186,14 @@ func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// getDevicesForAdmin is getDevices for operators.
+func (a *API) getDevicesForAdmin(w http.ResponseWriter, r *http.Request) error {
+	if reason := events.CheckID(r.PathValue("user")); reason != "" {
+		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+	}
+	return a.getDevices(w, r)
+}
+
 // deleteDevice ends pushes to a device.
 func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
 	id, err := deviceOf(r)
@@ -256,6 +264,16 @@ func (a *API) deviceRoutes() []describe.Route {
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
 				invalid, forbidden,
+			),
+		}),
+		a.forAdmins(a.getDevicesForAdmin, describe.Route{
+			Method: http.MethodGet, Path: "/admin/v1/users/{user}/devices",
+			Name: "getDevicesForAdmin", Group: GroupAdmin, Summary: "List the devices of a user",
+			Doc:    "The same list, on the listener for operators: what each device was told and when, and why not.",
+			Params: []describe.Param{userParam()},
+			Answers: failures(
+				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
+				invalid,
 			),
 		}),
 		a.forReaders(a.deleteDevice, describe.Route{

@@ -229,6 +229,24 @@ export interface Explanation {
   readonly agrees: boolean;
 }
 
+/** A device that gets pushes. */
+export interface Device {
+  readonly device_id: string;
+  readonly platform: "apns" | "fcm" | "webpush" | "unifiedpush";
+  readonly app: string;
+  readonly environment: "production" | "sandbox";
+  readonly shows: string;
+  /** The part of the token that is no secret. */
+  readonly token: string;
+  readonly registered_at: string;
+  readonly number?: number;
+  readonly told_at?: string;
+  readonly due_at?: string;
+  readonly failures: number;
+  readonly last_error?: string;
+  readonly last_error_at?: string;
+}
+
 /** The parameters of an explanation, as the server names them. */
 export interface Question {
   /** A time in the server's format, to the microsecond. */
@@ -294,6 +312,12 @@ export class Server {
       if (value !== undefined) query.set(name, String(value));
     }
     return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain?${query}`);
+  }
+
+  /** The devices of a user that get pushes. */
+  async devices(user: string): Promise<readonly Device[]> {
+    const path = `v1/users/${encodeURIComponent(user)}/devices`;
+    return (await this.#request<{ devices: Device[] }>("GET", path)).devices;
   }
 
   /** A job by its id, for those too old for the list; undefined if there is none. */

@@ -1,11 +1,12 @@
 import { h, setText } from "../../page/dom.js";
 import { conversationsPanel } from "./conversations.js";
 import { deliveredPanel } from "./delivered.js";
+import { devicesPanel } from "./devices.js";
 import { counted, forInput, when } from "./format.js";
 import { HistoryPanel } from "./history.js";
 import { idText, spacesIn } from "./ids.js";
 import { hashOf, userPlace } from "./place.js";
-import type { Explanation } from "./server.js";
+import type { Device, Explanation } from "./server.js";
 import { disagreementPanel, summaryPanel } from "./summary.js";
 import { uncountedPanel } from "./uncounted.js";
 import type { Page, View } from "./view.js";
@@ -148,12 +149,12 @@ export class Users implements View {
     const asked = this.#asked;
     this.#answer.setAttribute("aria-busy", "true");
     let answer: Explanation | Error;
+    let devices: readonly Device[] = [];
     try {
-      answer = await this.#page.server.explain(user, {
-        ...question,
-        history: true,
-        delivered: DELIVERED,
-      });
+      [answer, devices] = await Promise.all([
+        this.#page.server.explain(user, { ...question, history: true, delivered: DELIVERED }),
+        this.#page.server.devices(user),
+      ]);
     } catch (error) {
       answer = error instanceof Error ? error : new Error(String(error));
     }
@@ -166,7 +167,7 @@ export class Users implements View {
       return;
     }
     this.#setSlider(answer);
-    this.#answer.replaceChildren(...this.#draw(answer, question));
+    this.#answer.replaceChildren(...this.#draw(answer, question, devices));
   }
 
   /** Starts the slider before the first event of the current explanation. */
@@ -195,9 +196,12 @@ export class Users implements View {
   #draw(
     x: Explanation,
     question: { at: string | undefined; conversation: string | undefined },
+    devices: readonly Device[],
   ): HTMLElement[] {
     this.#history = undefined;
     const parts = [summaryPanel(x)];
+    // They are those of now.
+    if (question.at === undefined && devices.length > 0) parts.push(devicesPanel(devices));
     if (!x.agrees) parts.push(disagreementPanel(x, () => void this.#heal(x.user_id)));
     if (x.version === 0) {
       const text = `No event of the log names this user${x.at ? " by then" : ""}.`;

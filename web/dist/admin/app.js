@@ -660,10 +660,10 @@ function sortCols(table2) {
   idxs.sort((i0, i1) => head[i0] - head[i1]);
   let table22 = [];
   for (let i = 0; i < table2.length; i++) {
-    let row4 = table2[i];
+    let row5 = table2[i];
     let row22 = Array(rlen);
     for (let j = 0; j < rlen; j++)
-      row22[j] = row4[idxs[j]];
+      row22[j] = row5[idxs[j]];
     table22.push(row22);
   }
   return table22;
@@ -916,9 +916,9 @@ function genTimeStuffs(ms) {
         let baseYear = splitDate.getFullYear();
         let baseMonth = splitDate.getMonth();
         for (let i = 0; split <= scaleMax; i++) {
-          let next = mkDate(baseYear + yrIncr * i, baseMonth + moIncr * i, 1);
-          let offs = next - tzDate2(roundDec(next * ms, 3));
-          split = roundDec((+next + offs) * ms, 3);
+          let next2 = mkDate(baseYear + yrIncr * i, baseMonth + moIncr * i, 1);
+          let offs = next2 - tzDate2(roundDec(next2 * ms, 3));
+          split = roundDec((+next2 + offs) * ms, 3);
           if (split <= scaleMax)
             splits.push(split);
         }
@@ -2383,11 +2383,11 @@ function uPlot(opts, data, then) {
     if (i == 0 && (multiValLegend || !legend.live || mode == 2))
       return nullNullTuple;
     let cells = [];
-    let row4 = placeTag("tr", LEGEND_SERIES, legendBody, legendBody.childNodes[i]);
-    addClass(row4, s.class);
+    let row5 = placeTag("tr", LEGEND_SERIES, legendBody, legendBody.childNodes[i]);
+    addClass(row5, s.class);
     if (!s.show)
-      addClass(row4, OFF);
-    let label = placeTag("th", null, row4);
+      addClass(row5, OFF);
+    let label = placeTag("th", null, row5);
     if (markers.show) {
       let indic = placeDiv(LEGEND_MARKER, label);
       if (i > 0) {
@@ -2428,11 +2428,11 @@ function uPlot(opts, data, then) {
       }
     }
     for (var key2 in legendCols) {
-      let v = placeTag("td", LEGEND_VALUE, row4);
+      let v = placeTag("td", LEGEND_VALUE, row5);
       v.textContent = "--";
       cells.push(v);
     }
-    return [row4, cells];
+    return [row5, cells];
   }
   const mouseListeners = /* @__PURE__ */ new Map();
   function onMouse(ev, targ, fn, onlyTarg = true) {
@@ -5367,6 +5367,11 @@ var Server = class {
     }
     return this.#request("GET", `v1/users/${encodeURIComponent(user)}/explain?${query2}`);
   }
+  /** The devices of a user that get pushes. */
+  async devices(user) {
+    const path = `v1/users/${encodeURIComponent(user)}/devices`;
+    return (await this.#request("GET", path)).devices;
+  }
   /** A job by its id, for those too old for the list; undefined if there is none. */
   async job(id) {
     for (const kind of ["rebuild", "verification"]) {
@@ -5622,15 +5627,15 @@ function kinds(items, keyOf) {
   }
   return [...groups.values()].map((all) => ({ items: all }));
 }
-function foldedRows(groups, row4, summary) {
+function foldedRows(groups, row5, summary) {
   return groups.flatMap((group) => {
-    const rows = group.items.map(row4);
-    const told2 = rows.length > SHOWN_ALIKE ? summary(group) : void 0;
-    if (told2 === void 0) return rows;
+    const rows = group.items.map(row5);
+    const told3 = rows.length > SHOWN_ALIKE ? summary(group) : void 0;
+    if (told3 === void 0) return rows;
     const button = h(
       "button",
       { class: "unfold", type: "button", "aria-expanded": "false" },
-      told2.text
+      told3.text
     );
     button.addEventListener("click", () => {
       const open = button.getAttribute("aria-expanded") !== "true";
@@ -5641,7 +5646,7 @@ function foldedRows(groups, row4, summary) {
       each.hidden = true;
       each.classList.add("is-folded");
     }
-    return [h("tr", {}, h("td", { class: "nowrap" }, button), ...told2.cells), ...rows];
+    return [h("tr", {}, h("td", { class: "nowrap" }, button), ...told3.cells), ...rows];
   });
 }
 
@@ -5744,6 +5749,42 @@ function fateOf(m) {
 }
 function conversationLink(user, conversation2) {
   return h("a", { href: userPlace(user, { conversation: conversation2 }) }, idText(conversation2));
+}
+
+// admin/src/devices.ts
+function devicesPanel(devices) {
+  return table(
+    "Devices",
+    ["Device", "App", "Token", "Shows", "Was told", "Next push", "Last failure"],
+    h("tbody", {}, ...devices.map(row3))
+  );
+}
+function row3(d) {
+  const app = d.environment === "production" ? d.app : `${d.app}, ${d.environment}`;
+  return h(
+    "tr",
+    {},
+    h("td", { class: "mono" }, idText(d.device_id)),
+    h("td", {}, app, h("span", { class: "soft" }, ` ${d.platform}`)),
+    h("td", { class: "mono" }, d.token),
+    h("td", { class: "mono" }, d.shows),
+    h("td", {}, told2(d)),
+    h("td", { class: "nowrap" }, next(d)),
+    h("td", { class: "wide" }, failure(d))
+  );
+}
+function told2(d) {
+  if (d.number === void 0 || d.told_at === void 0) return "nothing yet";
+  return `${count(d.number)} at ${when(d.told_at)}`;
+}
+function next(d) {
+  if (d.due_at === void 0) return "shows what it should";
+  return Date.parse(d.due_at) <= Date.now() ? "now" : when(d.due_at);
+}
+function failure(d) {
+  if (d.last_error === void 0) return "";
+  const at = d.last_error_at === void 0 ? "" : ` at ${when(d.last_error_at)}`;
+  return `${d.last_error}${at}, ${counted(d.failures, "failure")} in a row`;
 }
 
 // admin/src/steps.ts
@@ -6213,7 +6254,7 @@ function uncountedPanel(x) {
   const kindOf = ({ type = "", why }) => `${type} ${why}`;
   const known = new Map(x.uncounted_kinds.map((kind) => [kindOf(kind), kind.events]));
   const all = x.uncounted.length + x.more_uncounted;
-  const rows = foldedRows(kinds(x.uncounted, kindOf), row3, ({ items }) => {
+  const rows = foldedRows(kinds(x.uncounted, kindOf), row4, ({ items }) => {
     const newest = items[0];
     if (newest === void 0) return void 0;
     const events = known.get(kindOf(newest)) ?? items.length;
@@ -6254,7 +6295,7 @@ var REASONS = {
   already_member: "was a member already",
   no_member: "was no member"
 };
-function row3(e) {
+function row4(e) {
   const about = e.conversation_id === void 0 ? [] : [idText(e.conversation_id), e.seq === void 0 ? "" : ` · ${count(e.seq)}`];
   return h(
     "tr",
@@ -6399,12 +6440,12 @@ var Users = class {
     const asked = this.#asked;
     this.#answer.setAttribute("aria-busy", "true");
     let answer;
+    let devices = [];
     try {
-      answer = await this.#page.server.explain(user, {
-        ...question,
-        history: true,
-        delivered: DELIVERED
-      });
+      [answer, devices] = await Promise.all([
+        this.#page.server.explain(user, { ...question, history: true, delivered: DELIVERED }),
+        this.#page.server.devices(user)
+      ]);
     } catch (error) {
       answer = error instanceof Error ? error : new Error(String(error));
     }
@@ -6417,7 +6458,7 @@ var Users = class {
       return;
     }
     this.#setSlider(answer);
-    this.#answer.replaceChildren(...this.#draw(answer, question));
+    this.#answer.replaceChildren(...this.#draw(answer, question, devices));
   }
   /** Starts the slider before the first event of the current explanation. */
   #setSlider(x) {
@@ -6441,9 +6482,10 @@ var Users = class {
       this.#slider.disabled ? "" : `since ${when(new Date(this.#earliest))}`
     );
   }
-  #draw(x, question) {
+  #draw(x, question, devices) {
     this.#history = void 0;
     const parts = [summaryPanel(x)];
+    if (question.at === void 0 && devices.length > 0) parts.push(devicesPanel(devices));
     if (!x.agrees) parts.push(disagreementPanel(x, () => void this.#heal(x.user_id)));
     if (x.version === 0) {
       const text = `No event of the log names this user${x.at ? " by then" : ""}.`;
