@@ -88,12 +88,12 @@ func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string,
 	if err != nil {
 		return did, err
 	}
-	update, healed, err := v.Heal(ctx, userID)
+	update, version, err := v.Heal(ctx, userID)
 	if err != nil {
 		return did, err
 	}
-	did.Healed, did.Version = healed, update.Version
-	if healed && bus != nil {
+	did.Healed, did.Version = version > 0, version
+	if did.Healed && bus != nil {
 		if err := bus.Publish(ctx, []pubsub.Update{update}); err != nil {
 			return did, fmt.Errorf("user %q is healed, but clients see it only after the next reconciliation: %w", userID, err)
 		}

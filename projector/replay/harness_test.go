@@ -52,11 +52,14 @@ func verifyAll(t testing.TB, d *projectortest.Database, options VerifyOptions) (
 // heal heals a user and reports whether it differed.
 func heal(t testing.TB, d *projectortest.Database, user string) (pubsub.Update, bool) {
 	t.Helper()
-	update, healed, err := NewVerifier(d.Pool, d.Log).Heal(t.Context(), user)
+	update, version, err := NewVerifier(d.Pool, d.Log).Heal(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return update, healed
+	if seen := d.Badge(t, user).Version; version > 0 && seen != version {
+		t.Errorf("%s was healed in version %d, and has version %d", user, version, seen)
+	}
+	return update, version > 0
 }
 
 // explain explains the badge of a user.

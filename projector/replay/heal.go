@@ -57,14 +57,14 @@ const healAttempts = 3
 // errOvertaken is returned if the user got events during the replay.
 var errOvertaken = errors.New("the user got events during the replay")
 
-// Heal makes the rows of a user what the log says, and reports whether they
-// were different. The new version is above all that clients may hold, and
-// update, which the caller must publish, makes them read the state again.
+// Heal makes the rows of a user what the log says. If they were different, version is
+// the new one that clients see, above all that they may hold, and update, which the
+// caller must publish, makes them read the state again. Otherwise version is 0.
 //
 // The projector of the partition waits for the short transaction that writes.
 // For a user with constant events it also waits for the search of the log, and
 // so do all partitions: seconds if the log is long.
-func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, healed bool, err error) {
+func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, version int64, err error) {
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {
 		var log *Replay
@@ -78,25 +78,25 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 			return err
 		})
 		if err == nil {
-			update, healed, err = v.healUser(ctx, partition, userID, log, at)
+			update, version, err = v.healUser(ctx, partition, userID, log, at)
 		}
 		if !errors.Is(err, errOvertaken) {
 			break
 		}
 	}
 	if errors.Is(err, errOvertaken) {
-		update, healed, err = v.healUser(ctx, partition, userID, nil, events.Position{})
+		update, version, err = v.healUser(ctx, partition, userID, nil, events.Position{})
 	}
 	if err != nil {
-		return pubsub.Update{}, false, fmt.Errorf("heal user %q: %w", userID, err)
+		return pubsub.Update{}, 0, fmt.Errorf("heal user %q: %w", userID, err)
 	}
-	return update, healed, nil
+	return update, version, nil
 }
 
 // healUser writes the rows of a user from log, its state by the log up to a
 // position, or if log is nil from a replay. It locks the row of the
 // partition's position, so that no batch runs meanwhile.
-func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, healed bool, err error) {
+func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, version int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
 		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
@@ -114,13 +114,13 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 		} else if changed {
 			return errOvertaken
 		}
-		if healed, err = in.differs(ctx, log, userID); err != nil || !healed {
+		if differs, err := in.differs(ctx, log, userID); err != nil || !differs {
 			return err
 		}
-		update, err = in.write(ctx, log.user(userID), log.Marks())
+		update, version, err = in.write(ctx, log.user(userID), log.Marks())
 		return err
 	})
-	return update, healed && err == nil, err
+	return update, version, err
 }
 
 // mayHaveChanged reports whether the log may have events for a user between a
@@ -156,8 +156,9 @@ func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bo
 }
 
 // write replaces the rows of a user by what the log says, with a version above
-// both. marks are those of the user by the log.
-func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, error) {
+// both, and returns the version that clients see. marks are those of the user by the
+// log.
+func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
 	live := map[string]int64{} // versions of conversations
 	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	var id string
@@ -166,16 +167,16 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 		live[id] = version
 		return nil
 	}); err != nil {
-		return pubsub.Update{}, fmt.Errorf("read the conversations: %w", err)
+		return pubsub.Update{}, 0, fmt.Errorf("read the conversations: %w", err)
 	}
 	var epoch string
 	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the version of a user"), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
-		return pubsub.Update{}, fmt.Errorf("read the user: %w", err)
+		return pubsub.Update{}, 0, fmt.Errorf("read the user: %w", err)
 	}
 
 	before, after, err := in.versionsAhead(ctx, log)
 	if err != nil {
-		return pubsub.Update{}, err
+		return pubsub.Update{}, 0, err
 	}
 	v := HealedVersions{version: max(version+before-after, log.Version) + 1}
 	v.ahead = v.version - log.Version
@@ -207,7 +208,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)
 	batch.Queue(store.ResetExpirySQL, in.Partition)
 	if err := in.Tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return pubsub.Update{}, fmt.Errorf("write: %w", err)
+		return pubsub.Update{}, 0, fmt.Errorf("write: %w", err)
 	}
 	return pubsub.Update{
 		Badge: pubsub.Badge{
@@ -218,7 +219,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 		// No client holds this version, so all read the state again.
 		BaseVersion:   v.version + log.Carried,
 		Conversations: []pubsub.Conversation{},
-	}, nil
+	}, v.version + after, nil
 }
 
 // versionsAhead returns how far the versions that clients see are ahead of that in

@@ -128,20 +128,20 @@ func TestHealIsOvertaken(t *testing.T) {
 	}
 	d.Append(t, foldtest.Deliver("d", 2, foldtest.User(0, 1))) // of somebody else
 	d.Fold(t)
-	if _, healed, err := v.healUser(t.Context(), 0, ann, stale, at); healed || err != nil {
-		t.Errorf("after something happened to another: %v, %v", healed, err)
+	if _, version, err := v.healUser(t.Context(), 0, ann, stale, at); version > 0 || err != nil {
+		t.Errorf("after something happened to another: version %d, %v", version, err)
 	}
 	d.Append(t, foldtest.Deliver("c", 5, ann))
 	d.Fold(t)
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	if _, healed, err := v.healUser(t.Context(), 0, ann, stale, at); healed || !errors.Is(err, errOvertaken) {
-		t.Errorf("after something happened to the user: %v, %v", healed, err)
+	if _, version, err := v.healUser(t.Context(), 0, ann, stale, at); version > 0 || !errors.Is(err, errOvertaken) {
+		t.Errorf("after something happened to the user: version %d, %v", version, err)
 	}
 	if n := d.Badge(t, ann).Total; n != 99 {
 		t.Errorf("the total was set to %d all the same", n)
 	}
-	if update, healed, err := v.healUser(t.Context(), 0, ann, nil, events.Position{}); !healed || err != nil || update.Total != 5 {
-		t.Errorf("with the partition held up: %v, %v, %+v", healed, err, update)
+	if update, version, err := v.healUser(t.Context(), 0, ann, nil, events.Position{}); version == 0 || err != nil || update.Total != 5 {
+		t.Errorf("with the partition held up: %v, %v, %+v", version, err, update)
 	}
 	verifyAll(t, d, VerifyOptions{})
 }
@@ -175,7 +175,7 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.write(t.Context(), log.user(ann), nil); err != nil {
+	if _, _, err := in.write(t.Context(), log.user(ann), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Commit(t.Context()); err != nil {

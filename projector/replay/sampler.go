@@ -154,13 +154,13 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 		if !s.cfg.SelfHeal {
 			continue
 		}
-		update, healed, err := v.Heal(ctx, user)
+		update, version, err := v.Heal(ctx, user)
 		if err != nil {
 			return err
 		}
-		if healed {
+		if version > 0 {
 			s.cfg.Metrics.healed.Inc()
-			s.cfg.Logger.InfoContext(ctx, "the badge of a user was healed", "user", user, "partition", partition, "version", update.Version)
+			s.cfg.Logger.InfoContext(ctx, "the badge of a user was healed", "user", user, "partition", partition, "version", version)
 			s.cfg.Owner.Tell([]pubsub.Update{update})
 		}
 	}
