@@ -87,9 +87,8 @@ UNION ALL
 SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.settled_letters WHERE partition_id = $1
 
 -- name: find a room
--- The directory of rooms is written by publishers: it does not depend on the tables
--- that are verified.
-SELECT EXISTS (SELECT FROM badged.room_partitions WHERE partition_id = $1)
+-- In the directory, which publishers write, or in the table: either may lack rows.
+SELECT EXISTS (SELECT FROM badged.room_partitions WHERE partition_id = $1) OR EXISTS (SELECT FROM badged.rooms_pNN)
 
 -- name: read the rooms of users in the baseline
 SELECT DISTINCT conversation_id FROM badged.conversations_pNN_baseline WHERE user_id = ANY ($1) AND joined IS NOT NULL

@@ -180,6 +180,7 @@ var mutants = []mutant{
 	{"the row of a room is not verified", []edit{{"projector/replay/verifyrooms.go", "		if err := c.compareHeads(ctx, r.Rooms, where, args); err != nil {", "		if err := error(nil); err != nil {"}}, roomsVerified},
 	{"a replay forgets the members of other shares", []edit{{"projector/replay/rooms.go", "			r.room(id).Admit(&e.Data)\n", ""}}, roomsVerified},
 	{"a rebuild forgets closed chunks", []edit{{"projector/rebuild/bulkload.go", "		for _, c := range of.Closed {", "		for _, c := range of.Closed[:0] {"}}, roomsRebuilt},
+	{"the directory of rooms is not verified", []edit{{"projector/replay/verifyrooms.go", "		if _, ok := listed[room.ID]; !ok && room.Exists() {", "		if _, ok := listed[room.ID]; !ok && false {"}}, roomsVerified},
 	{"a rebuild does not compare rooms", []edit{{"projector/rebuild/rooms.go", "	for _, id := range different {", "	for _, id := range different[:0] {"}}, roomsRebuilt},
 	{"a baseline forgets the marks of rooms", []edit{{"projector/replay/rooms.go", "			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})\n", ""}}, roomsArchived},
 	{"a restore forgets in which partitions rooms are", []edit{{"projector/archiving/restore.go", "				r.rooms[e.Data.ConversationID] = struct{}{}\n", ""}}, roomsRestored},
