@@ -16,7 +16,7 @@ import (
 type logCmd struct {
 	config.Database `embed:""`
 	Partition       *int      `help:"Print only this partition." placeholder:"N" env:"-"`
-	User            *string   `help:"Print only events for this user." placeholder:"ID" env:"-"`
+	User            *string   `help:"Print only events for this user, and messages to rooms while the user is a member." placeholder:"ID" env:"-"`
 	Conversation    *string   `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
 	Since           time.Time `help:"Print only events appended at this time, such as 2026-01-31T23:59:59Z, or later." placeholder:"TIME" env:"-"`
 	Until           time.Time `help:"Print only events appended at this time or earlier." placeholder:"TIME" env:"-"`
@@ -85,8 +85,6 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, log.PartitionOf(filter.User), *c.Partition)
 	case c.Partition != nil:
 		filter.Partitions = []int{*c.Partition}
-	case c.User != nil:
-		filter.Partitions = []int{log.PartitionOf(filter.User)}
 	}
 	lines := json.NewEncoder(streams.Out)
 	lines.SetEscapeHTML(false)

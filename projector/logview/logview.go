@@ -7,32 +7,74 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/logread"
 )
 
 // Filter says which events a View has. The zero Filter lets all in.
 type Filter struct {
-	// Partitions are those to read; nil means all.
+	// Partitions are those to read; nil means all, or that of User.
 	Partitions []int
-	// User, if not empty, is one of the users of each event, and Conversation is
-	// its conversation. Events that cannot be decoded have neither.
+	// User, if not empty, is one of the users of each event, or a member of the room
+	// that it is a message of. Conversation, if not empty, is its conversation. Events
+	// that cannot be decoded have neither.
 	User, Conversation string
 	// Since and Until, if not zero, are the first and the last time of appending.
 	Since, Until time.Time
 }
 
 // wants reports whether the filter lets an event in.
-func (f *Filter) wants(r *events.Record) bool {
-	if r.AppendedAt.Before(f.Since) || !f.Until.IsZero() && r.AppendedAt.After(f.Until) {
-		return false
-	}
-	if f.User == "" && f.Conversation == "" {
-		return true
+func (v *View) wants(r *events.Record) bool {
+	f := &v.filter
+	inTime := !r.AppendedAt.Before(f.Since) && (f.Until.IsZero() || !r.AppendedAt.After(f.Until))
+	if f.User == "" && (f.Conversation == "" || !inTime) {
+		return inTime
 	}
 	e, err := events.Decode(r.Payload)
-	return err == nil && (f.User == "" || slices.Contains(e.Data.UserIDs, f.User)) &&
+	return err == nil && (f.User == "" || v.concerns(&e)) && inTime &&
 		(f.Conversation == "" || e.Data.ConversationID == f.Conversation)
+}
+
+// concerns reports whether an event names the user, or is a message to a room that
+// the user is a member of. It follows the user's joins and leaves.
+func (v *View) concerns(e *events.Event) bool {
+	room := e.Data.ConversationID
+	if !slices.Contains(e.Data.UserIDs, v.filter.User) {
+		_, member := v.rooms[room]
+		return member && (e.Type == events.RoomPosted || e.Type == events.RoomRecalled)
+	}
+	if e.Type != events.RoomJoined && e.Type != events.RoomLeft {
+		return true
+	}
+	key := e.Key()
+	if _, repeated := v.had[key]; repeated {
+		return true
+	}
+	v.had[key] = struct{}{}
+	if e.Type == events.RoomJoined {
+		v.rooms[room] = struct{}{}
+	} else {
+		delete(v.rooms, room)
+	}
+	return true
+}
+
+// loadRooms loads the rooms that the user had joined when the log was last cut.
+func (v *View) loadRooms(ctx context.Context) error {
+	v.rooms, v.had = map[string]struct{}{}, map[uuid.UUID]struct{}{}
+	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT conversation_id FROM badged.conversations_p%02d_baseline WHERE user_id = $1 AND joined IS NOT NULL`,
+		v.filter.Partitions[0]), v.filter.User)
+	var room string
+	if _, err := pgx.ForEachRow(rows, []any{&room}, func() error {
+		v.rooms[room] = struct{}{}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the rooms of user %q: %w", v.filter.User, err)
+	}
+	return nil
 }
 
 // View reads what is folded, each event once, in the order of folding. Events
@@ -41,10 +83,17 @@ type View struct {
 	q      events.Querier
 	filter Filter
 	at     map[int]events.Position
+	// rooms are those that the user of the filter is a member of, nil before the first
+	// read, and had the keys of the joins and leaves: a repeated one has no effect.
+	rooms map[string]struct{}
+	had   map[uuid.UUID]struct{}
 }
 
 // New returns a view of a log from its start. It is what q can read of it.
 func New(q events.Querier, log *events.Log, f Filter) *View {
+	if f.User != "" {
+		f.Partitions = []int{log.PartitionOf(f.User)}
+	}
 	if f.Partitions == nil {
 		for p := range log.Partitions() {
 			f.Partitions = append(f.Partitions, p)
@@ -62,6 +111,11 @@ const (
 // Next calls visit with each event that was folded since the last call, one
 // partition after the other. visit must not keep the record.
 func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Record) error) error {
+	if v.filter.User != "" && v.rooms == nil {
+		if err := v.loadRooms(ctx); err != nil {
+			return err
+		}
+	}
 	for _, p := range v.filter.Partitions {
 		end, err := logread.Load(ctx, v.q, p, "")
 		if err != nil {
@@ -74,7 +128,7 @@ func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Rec
 				return err
 			}
 			for i := range records {
-				if !v.filter.wants(&records[i]) {
+				if !v.wants(&records[i]) {
 					continue
 				}
 				if err := visit(p, &records[i]); err != nil {

@@ -2,6 +2,7 @@ package logview
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/archiving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
@@ -70,6 +72,47 @@ func TestFilters(t *testing.T) {
 			wantLines(t, "events", next(t, New(d.Pool, d.Log, tc.filter)), tc.want...)
 		})
 	}
+}
+
+// The events of a user have the messages to rooms between joining and leaving, also
+// if the user joined before the log was cut or before the times that are shown.
+func TestMessagesToRooms(t *testing.T) {
+	d := projectortest.New(t)
+	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
+	in := func(name string, typ events.Type, users ...string) events.Event {
+		return foldtest.Event(name, typ, "room", nil, users...)
+	}
+	post := func(seq int64) events.Event {
+		return foldtest.Event(fmt.Sprint("post ", seq), events.RoomPosted, "room", foldtest.Seq(seq))
+	}
+	d.AppendAgo(t, time.Hour, in("bob", events.RoomJoined, bob), post(1), in("join", events.RoomJoined, ann), post(2),
+		in("leave", events.RoomLeft, ann), in("join", events.RoomJoined, ann), post(3), in("join again", events.RoomJoined, ann))
+	d.Fold(t)
+	line := func(seq int, users string) string { return fmt.Sprintf("0: room %d of %s", seq, users) }
+	withoutIndex := func(v *View) (lines []string) {
+		for _, l := range next(t, v) {
+			before, _, _ := strings.Cut(l, ", index")
+			lines = append(lines, before)
+		}
+		return lines
+	}
+	named := "[" + ann + "]"
+	wantLines(t, "before the cut", withoutIndex(New(d.Pool, d.Log, Filter{User: ann})),
+		line(0, named), line(2, "[]"), line(0, named), line(0, named), line(0, named)) // the second join is a repeat
+	d.EndRange(t, 0)
+	if err := archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Dir: t.TempDir(), Before: time.Now().Add(time.Hour), Archived: func(r archiving.Result) {
+		if r.Partition == 0 && r.Dropped == 0 {
+			t.Errorf("nothing was archived: %s", r.Kept)
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	d.AppendAgo(t, time.Hour, post(4))
+	d.AppendEach(t, foldtest.Event("recall", events.RoomRecalled, "room", foldtest.Seq(2)), foldtest.Event("other", events.RoomPosted, "other", foldtest.Seq(1)),
+		in("leave again", events.RoomLeft, ann), post(5))
+	d.Fold(t)
+	wantLines(t, "behind the cut", withoutIndex(New(d.Pool, d.Log, Filter{User: ann})), line(4, "[]"), line(2, "[]"), line(0, named))
+	wantLines(t, "recent", withoutIndex(New(d.Pool, d.Log, Filter{User: ann, Since: time.Now().Add(-time.Minute)})), line(2, "[]"), line(0, named))
 }
 
 // The next call has what was folded since, late events once too.
