@@ -20,7 +20,7 @@ type FrameInfo struct {
 func ClientFrames() []FrameInfo {
 	return []FrameInfo{
 		{
-			T: frameHello, Of: clientFrame{}, Required: []string{"t"}, Optional: []string{"token", "epoch", "version"},
+			T: frameHello, Of: clientFrame{}, Required: []string{"t"}, Optional: []string{"token", "epoch", "version", "device"},
 			Means:   "The first frame, due within 5 seconds: the token, unless the handshake had it, and the state that the client holds, if any.",
 			Example: `{"t":"hello","epoch":"c9a41196e14f","version":1}`,
 		},

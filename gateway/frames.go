@@ -37,6 +37,7 @@ type clientFrame struct {
 	Token          string          `json:"token" minLength:"1" doc:"A token of the user, a JWT."`
 	Epoch          string          `json:"epoch" doc:"The epoch of the state that the client holds."`
 	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client holds."`
+	Device         string          `json:"device" minLength:"1" maxLength:"128" doc:"The device under which the app is registered for pushes, while the app is in the foreground: it gets none then, and what waits is pushed once the connection ends."`
 	ConversationID string          `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read."`
 	Category       string          `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`

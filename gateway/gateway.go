@@ -114,6 +114,9 @@ type Config struct {
 	// It must not block, and is called concurrently.
 	Trace func(traceParent string, came, written time.Time)
 
+	// Devices learns which devices have their app open. Default: nothing does.
+	Devices Devices
+
 	// Limits default to none.
 	Limits Limits
 
@@ -161,6 +164,8 @@ type Gateway struct {
 
 	// open is closed once Run accepts connections.
 	open chan struct{}
+
+	presence *presence
 
 	// connects limits connections by address, commands by user, over all
 	// transports.
@@ -226,6 +231,7 @@ func New(cfg Config) (*Gateway, error) {
 		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
 	g.hub = newHub(cfg.Metrics, g.crew)
+	g.presence = newPresence(cfg.Devices)
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers. Most
 		// frames of clients are smaller.
@@ -256,6 +262,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { g.reconcile(serving) })
 	running.Go(func() { g.hub.pass(serving) })
+	running.Go(func() {
+		g.presence.run(serving, func(err error) {
+			g.log.WarnContext(serving, "cannot note which devices are connected; they get pushes", "error", err)
+		})
+	})
 	<-ctx.Done()
 	g.drain() // while reconcile serves the connections not closed yet
 	stop()
@@ -327,6 +338,7 @@ func (g *Gateway) claim(s *session, userID string) *closing {
 
 // dismiss forgets a session that has ended.
 func (g *Gateway) dismiss(s *session) {
+	g.presence.leave(s)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if userID := g.sessions[s]; userID != "" {

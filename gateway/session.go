@@ -161,6 +161,7 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 		return refusal
 	}
 	s.userID = s.identity.UserID
+	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeEpoch(f.Epoch) {
 		s.epoch, s.version = f.Epoch, f.Version
 	}

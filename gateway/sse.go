@@ -68,7 +68,7 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 // helloOf returns the hello of a request. A malformed Last-Event-ID counts as no
 // state.
 func helloOf(r *http.Request) clientFrame {
-	hello := clientFrame{T: frameHello}
+	hello := clientFrame{T: frameHello, Device: r.URL.Query().Get("device")}
 	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")
 	if version, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		hello.Epoch, hello.Version = epoch, version

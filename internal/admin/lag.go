@@ -17,13 +17,17 @@ type PartitionLag struct {
 	EventsBehind  int64   `json:"events_behind" doc:"Unfolded events, counted up to a limit."`
 	SecondsBehind float64 `json:"seconds_behind" doc:"The age of the oldest unfolded event."`
 	Owner         string  `json:"owner" doc:"The process that folds the partition; empty if none does."`
+	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which devices and webhooks are told; absent if that is all that is folded, or there are none."`
 }
 
 // NewLag returns lags as operators see them.
 func NewLag(lags []lag.Lag) Lag {
 	l := Lag{Partitions: make([]PartitionLag, len(lags))}
 	for i, p := range lags {
-		l.Partitions[i] = PartitionLag{p.Partition, p.Head.String(), p.Folded.String(), p.Events, p.Age.Seconds(), p.Owner}
+		l.Partitions[i] = PartitionLag{Partition: p.Partition, Head: p.Head.String(), Folded: p.Folded.String(), EventsBehind: p.Events, SecondsBehind: p.Age.Seconds(), Owner: p.Owner}
+		if p.Notifier != nil {
+			l.Partitions[i].Notifier = p.Notifier.String()
+		}
 	}
 	return l
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/gateway"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/projector/outbound"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -57,6 +58,18 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 		return invalidCommand{bad.Events[0].Err}
 	}
 	return err
+}
+
+// connected implements gateway.Devices.
+type connected struct{ targets *outbound.Targets }
+
+// Hold implements gateway.Devices.
+func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease time.Duration) error {
+	names := make([]outbound.DeviceName, len(devices))
+	for i, d := range devices {
+		names[i] = outbound.DeviceName{UserID: d.UserID, DeviceID: d.ID}
+	}
+	return c.targets.HoldDevices(ctx, names, lease)
 }
 
 // commandID returns the event id for a command. Clients choose their keys, so

@@ -225,8 +225,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			trace = a.traces.deliver
 		}
 		g, err := gateway.New(gateway.Config{
-			Trace:  trace,
-			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
+			Trace:   trace,
+			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions())},
+			Badges:  reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
 			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
 			Limits: gateway.Limits{

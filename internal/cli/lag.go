@@ -50,5 +50,13 @@ func (c *lagCmd) Run(ctx context.Context, streams Streams) error {
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t%s\n", l.Partition, l.Head, l.Folded, behind, l.Age.Seconds(), owner)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("print the lag: %w", err)
+	}
+	for _, l := range lags {
+		if l.Notifier != nil {
+			fmt.Fprintf(streams.Out, "Devices and webhooks are told up to %s of partition %d.\n", l.Notifier, l.Partition)
+		}
+	}
+	return nil
 }

@@ -37,6 +37,9 @@ type Lag struct {
 	// Owner is the application_name of the session that owns the partition,
 	// empty if there is none.
 	Owner string `json:"owner"`
+	// Notifier is the position up to which devices and webhooks are told; nil if that
+	// is all that is folded, or there are none.
+	Notifier *events.Position `json:"notifier,omitempty"`
 }
 
 // Waiting describes the unfolded events of one partition.
@@ -118,10 +121,14 @@ func Measure(ctx context.Context, q events.Querier, partitions []int, limit int)
 		l := Lag{Partition: p}
 		var age float64
 		sql := strings.ReplaceAll(statements.Of(p, "measure a partition"), "MOST", strconv.Itoa(limit))
-		err := q.QueryRow(ctx, sql, events.ProjectorGroup, pgsession.LockClass, p).Scan(
-			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner)
+		var told, toldOffset *int64
+		err := q.QueryRow(ctx, sql, events.ProjectorGroup, pgsession.LockClass, p, events.NotifierGroup).Scan(
+			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner, &told, &toldOffset)
 		if err != nil {
 			return nil, fmt.Errorf("measure the lag of partition %d: %w", p, err)
+		}
+		if told != nil {
+			l.Notifier = &events.Position{TransactionID: *told, Offset: *toldOffset}
 		}
 		l.Age = time.Duration(age * float64(time.Second))
 		lags = append(lags, l)

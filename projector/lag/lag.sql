@@ -11,7 +11,8 @@ SELECT f.folded_tx, f.folded_offset, h.head_tx, h.head_offset,
                  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
                    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
                    AND l.classid = $2 AND l.objid = $3
-                 LIMIT 1), '')
+                 LIMIT 1), ''),
+       o.tx, o.position
 FROM (SELECT last_processed_transaction_id AS tx, last_processed_transaction_id::text::bigint AS folded_tx, offset_acked AS folded_offset, pending
       FROM badged.events_pNN_offsets WHERE consumer_group = $1) AS f
 LEFT JOIN LATERAL (SELECT transaction_id::text::bigint AS head_tx, "offset" AS head_offset
@@ -21,3 +22,8 @@ CROSS JOIN LATERAL (SELECT coalesce(sum(events), 0)::bigint AS n, min(created_at
       FROM (SELECT events, created_at, row_number() OVER () = 1 AS first FROM badged.events_pNN
             WHERE (transaction_id, "offset") > (f.tx, f.folded_offset) AND transaction_id >= f.tx
             ORDER BY transaction_id, "offset" LIMIT MOST) AS rest) AS b
+-- The notifier follows the projector where it has targets.
+LEFT JOIN LATERAL (SELECT last_processed_transaction_id::text::bigint AS tx, offset_acked AS position FROM badged.events_pNN_offsets
+      WHERE consumer_group = $4 AND (last_processed_transaction_id, offset_acked) < (f.tx, f.folded_offset)
+        AND (EXISTS (SELECT FROM badged.devices_pNN)
+             OR EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled'))) AS o ON true

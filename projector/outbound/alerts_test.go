@@ -76,11 +76,9 @@ func TestAlertOfWhatDoesNotCountIsDropped(t *testing.T) {
 	} {
 		put(t, b.targets, phone(ada, "phone"))
 		b.tellAll(t)
-		b.stop()
 		b.Append(t, saying("hi", foldtest.Deliver(c.name, 1, ada)))
 		b.Append(t, c.then)
 		b.Fold(t)
-		b.start(t, nil)
 		if diff := cmp.Diff(c.want, b.tellAll(t), unordered); diff != "" {
 			t.Errorf("%s: said (-want +got):\n%s", c.name, diff)
 		}

@@ -1,9 +1,11 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -116,6 +118,38 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 	}
 	if err != nil {
 		return fmt.Errorf("delete device %q of user %q: %w", deviceID, userID, err)
+	}
+	return nil
+}
+
+// DeviceName names a device of a user.
+type DeviceName struct{ UserID, DeviceID string }
+
+// HoldDevices lets nothing be pushed to devices for so long, since their apps are open;
+// 0 ends that. Names of devices that are not registered are ignored.
+func (t *Targets) HoldDevices(ctx context.Context, names []DeviceName, lease time.Duration) error {
+	byPartition := map[int][]DeviceName{}
+	for _, n := range names {
+		p := events.PartitionOf(n.UserID, t.partitions)
+		byPartition[p] = append(byPartition[p], n)
+	}
+	for p, some := range byPartition {
+		// In the order of the index, in which others lock rows.
+		slices.SortFunc(some, func(a, b DeviceName) int {
+			return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.DeviceID, b.DeviceID))
+		})
+		users, devices := make([]string, len(some)), make([]string, len(some))
+		for i, n := range some {
+			users[i], devices[i] = n.UserID, n.DeviceID
+		}
+		statement := "hold connected devices"
+		args := []any{users, devices, lease}
+		if lease == 0 {
+			statement, args = "release devices", args[:2]
+		}
+		if _, err := t.pool.Exec(ctx, statements.Of(p, statement), args...); err != nil {
+			return fmt.Errorf("note that %d devices are connected: %w", len(some), err)
+		}
 	}
 	return nil
 }

@@ -313,3 +313,35 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	b.notifier.CallTold(c)
 	b.awaitQuiet(t)
 }
+
+// Nothing is pushed while the app of a device is open; what waits comes afterwards.
+func TestConnectedDeviceIsHeld(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	put(t, b.targets, phone(ada, "tablet"))
+	b.expectSaid(t, "phone: 0", "tablet: 0")
+	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}, {UserID: ada, DeviceID: "unknown"}, {UserID: foldtest.User(1, 0), DeviceID: "phone"}}
+	if err := b.targets.HoldDevices(t.Context(), names, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
+	b.Fold(t)
+	b.expectSaid(t, `tablet: 1 "Lunch?"`)
+	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
+		t.Errorf("the phone is due at %v", d.Due)
+	}
+	if err := b.targets.HoldDevices(t.Context(), names, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.expectSaid(t, `phone: 1 "Lunch?"`)
+
+	// One that connects while it is due is held too.
+	b.Append(t, foldtest.Deliver("chat", 2, ada))
+	b.Fold(t)
+	projectortest.Until(t, "a due phone", func() bool { return device(t, b.targets, ada, "phone").Due != nil })
+	if err := b.targets.HoldDevices(t.Context(), names, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	b.expectSaid(t, "tablet: 2")
+}

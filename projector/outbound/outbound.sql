@@ -40,6 +40,17 @@ SELECT {device} FROM badged.devices_pNN WHERE user_id = $1 ORDER BY device_id
 -- name: delete a device
 DELETE FROM badged.devices_pNN WHERE user_id = $1 AND device_id = $2
 
+-- name: hold connected devices
+UPDATE badged.devices_pNN AS d
+SET held_until = clock_timestamp() + $3::interval, due = CASE WHEN d.due IS NOT NULL THEN greatest(d.due, clock_timestamp() + $3::interval) END
+FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
+WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
+
+-- name: release devices
+UPDATE badged.devices_pNN AS d SET held_until = NULL, due = CASE WHEN d.due IS NOT NULL THEN clock_timestamp() END
+FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
+WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
+
 -- name: put a webhook
 -- Returns whether it is new.
 INSERT INTO badged.webhooks (name, url, secrets, events, categories, batch, rate, state, generation)

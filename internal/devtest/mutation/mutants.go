@@ -53,6 +53,8 @@ const (
 	busKeysFile = "pubsub/redis_keys.go"
 	clusterFile = "pubsub/redis_cluster.go"
 	listenFile  = "pubsub/redis_listener.go"
+
+	outboundFile = "projector/outbound/outbound.sql"
 )
 
 // The checks of reading, replaying and archiving rooms.
@@ -97,6 +99,8 @@ var (
 	restored    = check{"./events/renumber", "^TestRepairLogWithPendingTransactions$", false}
 	subscribed  = check{"./events", "^TestSubscriber(LeavesOutPendingEvents|UnpacksRows|OutlivesItsSession)$", false}
 	decoded     = check{"./events", "^(TestWaysToDecodeAgree|FuzzDecode)$", true}
+	pushed      = check{"./projector/outbound", "^(TestDeviceIsToldWhatChanged|TestGoneDevice)$", false}
+	notified    = check{"./projector/outbound", "^TestAlert", false}
 	routed      = check{"./events", "^(TestRoom|TestPublishSQLRoutesRoomsLikeGo)", true}
 	inSQL       = check{"./events", "^TestPublishSQL", true}
 	told        = check{"./gateway", "^TestMailboxConverges$", true}
@@ -428,5 +432,13 @@ var mutants = []mutant{
 	{"a publisher that waits for folding keeps its slot", []edit{{"internal/backpressure/gate.go", "		t.Leave()\n		timer", "		timer"}}, pressed},
 	{"a late partition refuses publishers of all partitions", []edit{{"internal/backpressure/gate.go", "id := g.cfg.PartitionOf(user)", "id := g.cfg.PartitionOf(user) * 0"}}, pressed},
 	{"an error hides one with another code", []edit{{"internal/obs/repeats.go", "if n[0] == 'S' {", "if false {"}}, repeating},
+	{"the notifier passes events without making devices due", []edit{{"projector/outbound/mark.go", "if err := m.users(ctx, c.users); err != nil {", "if err := m.users(ctx, nil); err != nil {"}}, pushed},
+	{"a change during a push is lost", []edit{{outboundFile, "WHEN d.changes <> s.changes THEN clock_timestamp() + s.quiet END", "WHEN false THEN clock_timestamp() + s.quiet END"}}, pushed},
+	{"a device that registered again is deleted", []edit{{
+		outboundFile, "AS s (user_id, device_id, generation)\nWHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)",
+		"AS s (user_id, device_id, generation)\nWHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)",
+	}}, pushed},
+	{"a message that was read is notified", []edit{{"projector/badges/unread.go", "live = unread.has(m.Seq)", "live = true"}}, notified},
+	{"a notification is pushed for each copy of the event", []edit{{outboundFile, "SET settled_at = clock_timestamp(), title = '', body = '', data = NULL", "SET settled_at = clock_timestamp(), seq = -a.seq, title = '', body = '', data = NULL"}}, notified},
 	{"a full database takes processes away", []edit{{"internal/obs/health.go", "c.Vital && !errors.As(err, &impaired)", "c.Vital && (!errors.As(err, &impaired) || true)"}}, ready},
 }
