@@ -126,8 +126,7 @@ func ExampleDecode() {
 		"specversion": "1.0", "id": "design-crew/42", "source": "chat", "type": "message.delivered",
 		"data": {"conversation_id": "design-crew", "seq": 0, "user_id": "ada"}
 	}`))
-	var invalid *events.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
 		for _, f := range invalid.Fields {
 			fmt.Println(f.Field, f.Message)
 		}

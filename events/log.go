@@ -57,8 +57,7 @@ const partitionsSQL = `SELECT partitions FROM badged.settings`
 // ErrNotMigrated.
 func notMigrated(err error) error {
 	const undefinedTable, invalidSchemaName = "42P01", "3F000"
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == invalidSchemaName) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == undefinedTable || pgErr.Code == invalidSchemaName) {
 		return fmt.Errorf("%w (%s)", ErrNotMigrated, pgErr.Message)
 	}
 	return err
@@ -273,8 +272,7 @@ func checkAll(evs []Event, own bool) (rooms bool, err error) {
 		if err == nil && !own {
 			err = evs[i].CheckPublished()
 		}
-		var invalid *InvalidError
-		if errors.As(err, &invalid) {
+		if invalid, ok := errors.AsType[*InvalidError](err); ok {
 			bad.Events = append(bad.Events, IndexedError{Index: i, Err: invalid})
 		}
 		rooms = rooms || evs[i].Type.OfRooms()

@@ -50,8 +50,7 @@ const maxIDBytes = 128
 func decodeFrame(b []byte) (clientFrame, error) {
 	var f clientFrame
 	if err := json.Unmarshal(b, &f); err != nil {
-		var typ *json.UnmarshalTypeError
-		if errors.As(err, &typ) && typ.Field != "" {
+		if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typ.Field != "" {
 			return f, fmt.Errorf("field %s must not be a JSON %s", typ.Field, typ.Value)
 		}
 		return f, errors.New("frame is not a JSON object")

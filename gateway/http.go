@@ -28,8 +28,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxFrameBytes))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		answerProblem(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: "a frame may have " + strconv.Itoa(MaxFrameBytes) + " bytes"})
 		return
 	}

@@ -159,8 +159,7 @@ func (s *session) do(tasks task) (sync bool, err error) {
 
 // fail ends the session after a frame could not be written.
 func (s *session) fail(err error) {
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		s.end(closing{code: CloseSlow, reason: "the connection is too slow"})
 		return
 	}

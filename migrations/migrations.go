@@ -114,8 +114,7 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 func applyAll(ctx context.Context, provider *goose.Provider, waits []time.Duration, retrying func(error, time.Duration)) (applied []Migration, err error) {
 	for {
 		results, err := provider.Up(ctx)
-		var partial *goose.PartialError
-		if errors.As(err, &partial) {
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 			results = partial.Applied
 		}
 		for _, r := range results {

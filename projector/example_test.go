@@ -100,8 +100,7 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 	}
 	d.UserIDs = []string{userID}
 	_, err := c.log.Append(ctx, events.Event{ID: userID + "/" + key, Source: "my-app", Type: t, Data: d})
-	var bad *events.BatchError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalid{bad.Events[0].Err}
 	}
 	return err

@@ -46,8 +46,7 @@ const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 func (p *partition) extendLog(ctx context.Context) error {
 	for more := true; more; {
 		err := p.projector.cfg.Pool.QueryRow(ctx, extendLogSQL, p.id, rangeSpan, leastRange).Scan(&more)
-		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && pgErr.Code == pgsession.LockNotAvailable {
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
 			return nil // not urgent: the range takes events meanwhile
 		}
 		if err != nil {

@@ -115,8 +115,7 @@ func (k *redisLink) receive() (any, error) {
 	if cause := context.Cause(k.ctx); cause != nil {
 		return nil, cause
 	}
-	var netErr net.Error
-	if errors.As(err, &netErr) && netErr.Timeout() {
+	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		return nil, fmt.Errorf("silent for %v: %w", k.silence, err)
 	}
 	return nil, fmt.Errorf("receive: %w", err)

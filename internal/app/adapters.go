@@ -53,8 +53,7 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 		return err
 	}
 	_, err = c.publisher.Append(ctx, events.Event{ID: id, Source: commandSource, Type: t, Data: d})
-	var bad *events.BatchError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalidCommand{bad.Events[0].Err}
 	}
 	return err

@@ -188,8 +188,7 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	r.Header.Set("Accept", "application/jwk-set+json, application/json")
 	res, err := s.client.Do(r)
 	if err != nil {
-		var asked *url.Error
-		if errors.As(err, &asked) && asked.Timeout() {
+		if asked, ok := errors.AsType[*url.Error](err); ok && asked.Timeout() {
 			return nil, errors.New("no answer in time")
 		}
 		for _, refused := range []error{errInsecureRedirect, errManyRedirects} {

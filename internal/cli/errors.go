@@ -53,8 +53,7 @@ func usageError(err error) error {
 // usageHint names the help of the command that err is about.
 func usageHint(err error) string {
 	help := "badged"
-	var parseErr *kong.ParseError
-	if errors.As(err, &parseErr) && parseErr.Context != nil && parseErr.Context.Selected() != nil {
+	if parseErr, ok := errors.AsType[*kong.ParseError](err); ok && parseErr.Context != nil && parseErr.Context.Selected() != nil {
 		help = parseErr.Context.Selected().FullPath()
 	}
 	return "Run `" + help + " --help` for what there is."

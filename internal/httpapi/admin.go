@@ -106,8 +106,7 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, question)
-	var archived *replay.ArchivedError
-	if errors.As(err, &archived) {
+	if archived, ok := errors.AsType[*replay.ArchivedError](err); ok {
 		return &problem{Status: http.StatusBadRequest, Detail: "events appended until " + archived.Until.UTC().Format(time.RFC3339) + " are archived: give a later time, or ask `badged user explain` with the archive"}
 	}
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 )
 
 func statusOf(err error) int {
-	var p *problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem](err); ok {
 		return p.Status
 	}
 	return http.StatusOK

@@ -60,8 +60,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 		return behind(err)
 	}
 	receipt, err := a.cfg.Appender.Append(r.Context(), evs...)
-	var bad *events.BatchError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalidEvents(bad.Events)
 	}
 	if err != nil {
@@ -205,16 +204,14 @@ func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
 		if err == nil {
 			err = e.CheckPublished()
 		}
-		var invalid *events.InvalidError
-		if errors.As(err, &invalid) {
+		if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
 			bad = append(bad, events.IndexedError{Index: n - 1, Err: invalid})
 		} else {
 			evs = append(evs, e)
 		}
 		return len(bad) < maxBadEvents
 	})
-	var broken *events.InvalidError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*events.InvalidError](err); ok {
 		bad = append(bad, events.IndexedError{Index: n, Err: broken})
 	}
 	switch {

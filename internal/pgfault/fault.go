@@ -31,8 +31,7 @@ const (
 // Of returns the fault behind an error of a statement or a connection, or None
 // if the statement itself is at fault.
 func Of(err error) Fault {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return OfCode(pg.Code)
 	}
 	var connect *pgconn.ConnectError

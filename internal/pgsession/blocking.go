@@ -76,6 +76,6 @@ func NextLockPause(last time.Duration) time.Duration {
 
 // IsLocked reports whether an error means that a lock is not available.
 func IsLocked(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == LockNotAvailable || pgErr.Code == deadlockDetected)
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == LockNotAvailable || pgErr.Code == deadlockDetected)
 }

@@ -303,8 +303,7 @@ const codeFenced = "BD001"
 
 // Outcome returns err as ErrFenced if the fence of a batch failed.
 func Outcome(err error) error {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == codeFenced {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeFenced {
 		return ErrFenced
 	}
 	return err
