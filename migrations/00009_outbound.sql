@@ -177,3 +177,21 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+
+-- Every way to bury a letter tells webhooks.
+-- +goose StatementBegin
+CREATE FUNCTION badged.tell_of_dead_letters() RETURNS trigger
+    LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO badged.webhook_queue (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
+    SELECT b.partition_id, w.name, 'deadletter.buried', b.id::text, clock_timestamp(), clock_timestamp(), 1, 0
+    FROM buried AS b, badged.webhooks AS w
+    WHERE 'deadletter.buried' = ANY (w.events) AND w.state <> 'disabled';
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER tell_of_dead_letters AFTER INSERT ON badged.dead_letters
+    REFERENCING NEW TABLE AS buried FOR EACH STATEMENT EXECUTE FUNCTION badged.tell_of_dead_letters();

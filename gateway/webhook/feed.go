@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/sony/gobreaker/v2"
+	"github.com/sony/gobreaker"
 	"golang.org/x/time/rate"
 )
 
@@ -35,7 +35,7 @@ type feed struct {
 	out chan<- *message.Message
 	// breaker refuses calls after tripAfter failures in a row, and then lets one
 	// pass at a time until one succeeds.
-	breaker *gobreaker.CircuitBreaker[struct{}]
+	breaker *gobreaker.CircuitBreaker
 	limit   *rate.Limiter
 	// slots bounds the calls in progress.
 	slots chan struct{}
@@ -81,7 +81,7 @@ func newFeed(s *Sender, w Webhook, out chan<- *message.Message) *feed {
 	f := &feed{
 		Sender: s, out: out, changed: make(chan struct{}, 1), slots: make(chan struct{}, s.cfg.Calls),
 		limit: rate.NewLimiter(rate.Inf, 1),
-		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		breaker: gobreaker.NewCircuitBreaker(gobreaker.Settings{
 			Timeout:     recovery,
 			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
 		}),
@@ -200,12 +200,12 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 		all = append(all, c)
 	}
 	for _, c := range changes {
-		data, isNews, err := news(w, &c)
+		data, isNews, err := f.news(w, &c)
 		switch {
 		case err != nil:
 			f.cannotTell(ctx, w, err, c)
 		case !isNews:
-			f.cfg.Queue.Told(c)
+			f.cfg.Queue.Told(c, c.Again)
 		case c.Attempts > 0:
 			add([]Change{c}, []event{eventOf(f.cfg.Caller.Origin, w.Name, c, data)})
 		default:
@@ -271,7 +271,7 @@ func (f *feed) hold(c *call, after time.Duration) {
 // succeeded reports a call that the endpoint accepted.
 func (f *feed) succeeded(ctx context.Context, c *call) {
 	for _, change := range c.changes {
-		f.cfg.Queue.Told(change)
+		f.cfg.Queue.Told(change, change.Again)
 	}
 	f.cfg.Metrics.events.WithLabelValues(c.webhook.Name).Add(float64(len(c.changes)))
 	now := time.Now()
@@ -313,7 +313,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
 		switch {
 		case c.answer.Status == http.StatusGone:
-			w.State, moved = Disabled, true
+			w.State, w.Step, moved = Disabled, len(ladder)+1, true
 		case moved:
 			w.Step = max(w.Step+1, attempts)
 			wait, more := waitAfter(w.Step)
@@ -386,9 +386,9 @@ func (s *Sender) handle(msg *message.Message) error {
 // webhook is open.
 func breaking(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) (produced []*message.Message, err error) {
-		_, err = callOf(msg).breaker.Execute(func() (struct{}, error) {
+		_, err = callOf(msg).breaker.Execute(func() (any, error) {
 			produced, err = h(msg)
-			return struct{}{}, err
+			return nil, err
 		})
 		return produced, err
 	}

@@ -78,7 +78,7 @@ func (q *queue) put(webhook string, c Change) {
 		q.rows[webhook][c.Subject] = r
 	}
 	r.Badge, r.Room, r.again = c.Badge, c.Room, r.taken
-	if r.due.IsZero() || r.due.After(time.Now()) && r.Attempts == 0 {
+	if r.due.IsZero() || r.due.After(time.Now()) {
 		r.due = time.Now()
 	}
 	q.signal()
@@ -144,8 +144,13 @@ func (q *queue) back(c Change, change func(r *queued)) {
 	}
 }
 
-func (q *queue) Told(c Change) {
-	q.back(c, func(r *queued) { r.Told, r.due, r.Attempts = c.Tell, time.Time{}, 0 })
+func (q *queue) Told(c Change, again time.Duration) {
+	q.back(c, func(r *queued) {
+		r.Told, r.due, r.Attempts = c.Tell, time.Time{}, 0
+		if again > 0 {
+			r.due = time.Now().Add(again)
+		}
+	})
 }
 
 func (q *queue) Retry(c Change, after time.Duration) {

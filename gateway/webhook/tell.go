@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/badged/badged/pubsub"
 )
@@ -41,8 +42,8 @@ func same(a, b *int64) bool {
 }
 
 // news decides whether a webhook has to be told a change, and returns the data
-// of the event. It sets c.Tell.
-func news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
+// of the event. It sets c.Tell and c.Again.
+func (s *Sender) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == BadgeChanged && c.Badge != nil:
 		knows := knowledgeOf(c.Badge, w.Categories)
@@ -56,13 +57,19 @@ func news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 			return nil, false, fmt.Errorf("encode what the endpoint knows: %w", err)
 		}
 		data, err = json.Marshal(c.Badge)
-		// An endpoint with a filter that was told nothing knows that its categories
-		// are empty.
-		return data, !knows.equal(known) && (c.Told != nil || w.Categories == nil || len(knows.Categories) > 0), err
+		return data, c.Told == nil || !knows.equal(known), err
 	case c.Type == RoomChanged && c.Room != nil:
 		data, err = json.Marshal(c.Room)
 		c.Tell = c.Told
 		return data, w.Categories == nil || slices.Contains(w.Categories, c.Room.Category), err
+	case c.Type == UnreadReminder && c.Badge != nil:
+		return s.remind(w, c, time.Now())
+	case c.Type == DriftFound && c.Badge != nil:
+		data, err = json.Marshal(c.Badge)
+		return data, true, err
+	case c.Type == DeadletterBuried:
+		data, err = json.Marshal(c.Letter)
+		return data, c.Letter != nil, err // an operator was faster
 	}
 	return nil, false, fmt.Errorf("%s of %q has nothing to tell", c.Type, c.Subject)
 }

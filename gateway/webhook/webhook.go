@@ -93,10 +93,15 @@ type Change struct {
 	Badge *pubsub.Badge
 	// Room is the room now, if the subject is one.
 	Room *Room
-	// Told is what Tell was in the last call; nil if there was none.
+	// Letter is the dead letter, if the subject is one that is still there.
+	Letter *DeadLetter
+	// Told is what Tell was in the last call; nil if that is not known.
 	Told json.RawMessage
 	// Tell is what the endpoint knows after the call. The sender sets it.
 	Tell json.RawMessage
+	// Again is when the change is due again after it was told, even if nothing
+	// changes; 0 for never. The sender sets it.
+	Again time.Duration
 	// Ref is the queue's own.
 	Ref any
 }
@@ -112,6 +117,15 @@ type Room struct {
 	Members int64 `json:"members"`
 }
 
+// DeadLetter is an event that could not be folded.
+type DeadLetter struct {
+	ID        int64     `json:"id"`
+	Partition int       `json:"partition"`
+	Position  string    `json:"position"`
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
+}
+
 // Queue hands out what webhooks have to be told. It is safe for concurrent use.
 type Queue interface {
 	// Next takes up to limit changes that are due for a webhook. It waits until
@@ -119,9 +133,9 @@ type Queue interface {
 	// call of Told, Retry or Hold, which do not block; until then it is not
 	// taken again.
 	Next(ctx context.Context, webhook string, limit int) ([]Change, error)
-	// Told reports that a webhook was told a change, or need not be told. What
-	// changed since is due again.
-	Told(c Change)
+	// Told reports that a webhook was told a change, or need not be told. It is due
+	// again when it changes, and after a time unless that is 0.
+	Told(c Change, again time.Duration)
 	// Retry reports that a change was not told, and is due again after a time.
 	Retry(c Change, after time.Duration)
 	// Hold gives back a change that was not tried, due again after a time.
@@ -147,6 +161,9 @@ type Config struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
+	// RemindAfter is, by category, how long something must have been unread for
+	// an unread.reminder. Other categories have none.
+	RemindAfter map[string]time.Duration
 	// Calls is the most calls to a webhook at a time. Default 32.
 	Calls int
 	// RefreshInterval is how often webhooks are read. Default 1s.

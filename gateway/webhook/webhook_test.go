@@ -216,7 +216,7 @@ func TestGoneDisables(t *testing.T) {
 		if n := len(e.all()); n != 1 {
 			t.Errorf("%d calls, want 1", n)
 		}
-		if w := q.webhook("crm"); w.State != Disabled || !strings.Contains(w.LastError, "410 Gone") {
+		if w := q.webhook("crm"); w.State != Disabled || w.Step == 0 || !strings.Contains(w.LastError, "410 Gone") {
 			t.Errorf("the webhook is %+v", w)
 		}
 		stop()
@@ -355,19 +355,85 @@ func TestWhatIsNews(t *testing.T) {
 		{"a category of the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 2, 0), true},
 		{"a category beyond the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 1, 1), false},
 		{"a category of the filter is cleared", []string{"chat"}, one(1, 1, 1, 0), one(2, 0, 0, 0), true},
-		{"never told, and nothing in the filter", []string{"chat"}, nil, one(1, 1, 0, 1), false},
+		{"told nothing that is known", []string{"chat"}, nil, one(1, 1, 0, 1), true},
 	} {
-		w := Webhook{Categories: c.filter}
+		w, s := Webhook{Categories: c.filter}, &Sender{}
 		if c.told != nil {
-			if _, _, err := news(w, c.told); err != nil {
+			if _, _, err := s.news(w, c.told); err != nil {
 				t.Fatal(err)
 			}
 			c.now.Told = c.told.Tell
 		}
-		if _, got, err := news(w, c.now); err != nil || got != c.want {
+		if _, got, err := s.news(w, c.now); err != nil || got != c.want {
 			t.Errorf("%s: news %v, %v, want %v", c.name, got, err, c.want)
 		}
 	}
+}
+
+// A user is reminded once of each stretch in which a category was unread.
+func TestReminders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "mail", URL: "https://mail.example/hook"})
+		e := newEndpoints(t)
+		_, stop := start(t, q, e, slowRefresh, func(cfg *Config) {
+			cfg.RemindAfter = map[string]time.Duration{"chat": time.Hour, "*": 24 * time.Hour}
+		})
+		version := int64(0)
+		set := func(categories map[string]int64) {
+			version++
+			b := badge("ada", version, 0)
+			b.Categories = categories
+			q.put("mail", Change{Type: UnreadReminder, Subject: "ada", Badge: b})
+		}
+		began := time.Now()
+		var got []string
+		seen := 0
+		look := func() {
+			synctest.Wait()
+			for _, c := range e.all()[seen:] {
+				seen++
+				var data reminder
+				if err := json.Unmarshal(c.events[0].Data, &data); err != nil {
+					t.Fatal(err)
+				}
+				for _, category := range slices.Sorted(maps.Keys(data.UnreadSince)) {
+					got = append(got, fmt.Sprintf("%s at %s since %s", category, c.at.Sub(began).Round(time.Minute), data.UnreadSince[category].Sub(began).Round(time.Minute)))
+				}
+			}
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			look()
+			if !slices.Equal(got, want) {
+				t.Errorf("reminders %q, want %q", got, want)
+			}
+			got = nil
+		}
+		set(map[string]int64{"chat": 1})
+		time.Sleep(30 * time.Minute)
+		set(map[string]int64{"chat": 2, "likes": 1})
+		time.Sleep(29 * time.Minute)
+		expect()
+		time.Sleep(2 * time.Minute)
+		expect("chat at 1h0m0s since 0s")
+		set(map[string]int64{"chat": 3, "likes": 1}) // the same stretch
+		time.Sleep(5 * time.Hour)
+		expect()
+		set(map[string]int64{"likes": 1}) // chat is read
+		time.Sleep(54 * time.Minute)      // 6h55m
+		set(map[string]int64{"chat": 1, "likes": 1})
+		time.Sleep(time.Hour + time.Minute)
+		expect("chat at 7h55m0s since 6h55m0s")
+		time.Sleep(24 * time.Hour)
+		expect("likes at 24h30m0s since 30m0s")
+		set(map[string]int64{})
+		set(map[string]int64{"chat": 1})
+		time.Sleep(30 * time.Minute)
+		set(map[string]int64{}) // read in time
+		time.Sleep(48 * time.Hour)
+		expect()
+		stop()
+	})
 }
 
 // A stopped sender finishes its calls, and gives back what it took.

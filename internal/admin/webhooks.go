@@ -85,20 +85,26 @@ type EndpointError struct{ Err error }
 
 func (e *EndpointError) Error() string { return "url: " + e.Err.Error() }
 
-// Webhooks implements the operations on webhooks. Changes are recorded in the
-// audit trail, without secrets. It is safe for concurrent use.
-type Webhooks struct {
-	pool         *pgxpool.Pool
-	targets      *outbound.Targets
-	box          *seal.Box
-	caller       WebhookCaller
-	allowPrivate bool
+// WebhooksConfig configures the operations on webhooks. All pointers and the
+// caller are required.
+type WebhooksConfig struct {
+	Pool    *pgxpool.Pool
+	Targets *outbound.Targets
+	// Box seals secrets.
+	Box    *seal.Box
+	Caller WebhookCaller
+	// AllowPrivate permits endpoints in private networks.
+	AllowPrivate bool
+	// Reminders permits unread.reminder: the server knows after how long to remind.
+	Reminders bool
 }
 
+// Webhooks implements the operations on webhooks. Changes are recorded in the
+// audit trail, without secrets. It is safe for concurrent use.
+type Webhooks struct{ cfg WebhooksConfig }
+
 // NewWebhooks returns the operations on the webhooks of a database.
-func NewWebhooks(pool *pgxpool.Pool, targets *outbound.Targets, box *seal.Box, caller WebhookCaller, allowPrivate bool) *Webhooks {
-	return &Webhooks{pool, targets, box, caller, allowPrivate}
-}
+func NewWebhooks(cfg WebhooksConfig) *Webhooks { return &Webhooks{cfg} }
 
 var webhookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
@@ -114,7 +120,7 @@ func (s *Webhooks) check(name string, settings *WebhookSettings) (secrets [][]by
 	}
 	if len(settings.URL) > maxWebhookURL {
 		wrong("url must have at most %d bytes", maxWebhookURL)
-	} else if reason := egress.CheckURL(settings.URL, s.allowPrivate); reason != "" {
+	} else if reason := egress.CheckURL(settings.URL, s.cfg.AllowPrivate); reason != "" {
 		wrong("url %s", reason)
 	}
 	if len(settings.Secrets) > maxWebhookSecrets {
@@ -136,6 +142,8 @@ func (s *Webhooks) check(name string, settings *WebhookSettings) (secrets [][]by
 			wrong("events[%d] must be one of %s", i, strings.Join(webhookEvents, ", "))
 		case slices.Contains(settings.Events[:i], event):
 			wrong("events[%d] is named twice", i)
+		case event == outbound.UnreadReminder && !s.cfg.Reminders:
+			wrong("events[%d]: the server has no --remind-after, so it reminds of nothing", i)
 		}
 	}
 	if len(settings.Categories) > maxWebhookCategories {
@@ -204,7 +212,7 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 	if err != nil {
 		return Webhook{}, false, err
 	}
-	old, err := s.targets.Webhook(ctx, name)
+	old, err := s.cfg.Targets.Webhook(ctx, name)
 	isNew := errors.Is(err, outbound.ErrNotFound)
 	if err != nil && !isNew {
 		return Webhook{}, false, err
@@ -219,22 +227,22 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 		given = [][]byte{generated}
 	}
 	for _, secret := range given {
-		put.Secrets = append(put.Secrets, s.box.Seal(secret, webhookContext(name)))
+		put.Secrets = append(put.Secrets, s.cfg.Box.Seal(secret, webhookContext(name)))
 	}
 	if len(given) == 0 {
 		put.Secrets = old.Secrets
 	}
 	shown, _, _ := strings.Cut(settings.URL, "?")
 	arguments := putWebhook{name, shown, put.Events, put.Categories, put.Batch, settings.State, len(given)}
-	err = Audited(ctx, s.pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
+	err = Audited(ctx, s.cfg.Pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
 		if put.State == outbound.Active && (isNew || old.URL != put.URL || old.State != outbound.Active) {
-			if put.Rate, err = s.caller.Handshake(ctx, put.URL); err != nil {
+			if put.Rate, err = s.cfg.Caller.Handshake(ctx, put.URL); err != nil {
 				return nil, &EndpointError{err}
 			}
 		} else if old.URL != put.URL {
 			put.Rate = 0
 		}
-		if created, err = s.targets.PutWebhook(ctx, put); err != nil {
+		if created, err = s.cfg.Targets.PutWebhook(ctx, put); err != nil {
 			return nil, err
 		}
 		w, err = s.Get(ctx, name)
@@ -248,7 +256,7 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 
 // Get returns a webhook.
 func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
-	w, err := s.targets.Webhook(ctx, name)
+	w, err := s.cfg.Targets.Webhook(ctx, name)
 	if errors.Is(err, outbound.ErrNotFound) {
 		return Webhook{}, ErrNoWebhook
 	}
@@ -257,7 +265,7 @@ func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
 
 // List returns all webhooks, by name.
 func (s *Webhooks) List(ctx context.Context) ([]Webhook, error) {
-	stored, err := s.targets.Webhooks(ctx)
+	stored, err := s.cfg.Targets.Webhooks(ctx)
 	all := make([]Webhook, len(stored))
 	for i, w := range stored {
 		all[i] = shownWebhook(w)
@@ -267,8 +275,8 @@ func (s *Webhooks) List(ctx context.Context) ([]Webhook, error) {
 
 // Delete deletes a webhook with all that it was not told.
 func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
-	return Audited(ctx, s.pool, by, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
-		err := s.targets.DeleteWebhook(ctx, name)
+	return Audited(ctx, s.cfg.Pool, by, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		err := s.cfg.Targets.DeleteWebhook(ctx, name)
 		if errors.Is(err, outbound.ErrNotFound) {
 			err = ErrNoWebhook
 		}
@@ -283,19 +291,19 @@ type namedWebhook struct {
 
 // Test makes a test call, in any state of the webhook.
 func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result WebhookTest, err error) {
-	err = Audited(ctx, s.pool, by, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
-		w, err := s.targets.Webhook(ctx, name)
+	err = Audited(ctx, s.cfg.Pool, by, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		w, err := s.cfg.Targets.Webhook(ctx, name)
 		if errors.Is(err, outbound.ErrNotFound) {
 			return nil, ErrNoWebhook
 		}
 		if err != nil {
 			return nil, err
 		}
-		secrets, err := OpenWebhook(s.box, w)
+		secrets, err := OpenWebhook(s.cfg.Box, w)
 		if err != nil {
 			return nil, err
 		}
-		result = s.caller.Test(ctx, w.Name, w.URL, secrets, w.Batch)
+		result = s.cfg.Caller.Test(ctx, w.Name, w.URL, secrets, w.Batch)
 		return result, nil
 	})
 	return result, err

@@ -41,7 +41,7 @@ func newWebhooks(t *testing.T) (*database, *caller, *admin.Webhooks, *seal.Box) 
 		t.Fatal(err)
 	}
 	c := &caller{}
-	return d, c, admin.NewWebhooks(d.pool, outbound.NewTargets(d.pool, d.log.Partitions()), box, c, false), box
+	return d, c, admin.NewWebhooks(admin.WebhooksConfig{Pool: d.pool, Targets: outbound.NewTargets(d.pool, d.log.Partitions()), Box: box, Caller: c}), box
 }
 
 const aSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -153,6 +153,7 @@ func TestWebhookSettingsAreChecked(t *testing.T) {
 		{"crm", admin.WebhookSettings{URL: "https://10.1.2.3/hook", Events: drift}, "url belongs to a private network"},
 		{"crm", admin.WebhookSettings{URL: url + strings.Repeat("x", 3000), Events: drift}, "url must have at most 2048 bytes"},
 		{"crm", admin.WebhookSettings{URL: url, Events: []string{"badge.changed", "badge.change", "badge.changed"}}, "events[1] must be one of badge.changed, unread.reminder, deadletter.buried, drift.found; events[2] is named twice"},
+		{"crm", admin.WebhookSettings{URL: url, Events: []string{"unread.reminder"}}, "events[0]: the server has no --remind-after, so it reminds of nothing"},
 		{"crm", admin.WebhookSettings{URL: url, Events: drift, Batch: 101}, "batch must be from 1 to 100"},
 		{"crm", admin.WebhookSettings{URL: url, Events: drift, Batch: -1}, "batch must be from 1 to 100"},
 		{"crm", admin.WebhookSettings{URL: url, Events: drift, State: "on"}, "state must be active, paused or disabled"},

@@ -202,10 +202,14 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	requests := obs.NewHTTPMetrics(a.registry)
 	a.stage("http", a.serve)
 	if cfg.Has(config.RoleAPI) {
+		var webhooks httpapi.Webhooks
+		if operations != nil {
+			webhooks = a.webhookOperations(serving, given.box)
+		}
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
 			Explainer:  replay.NewExplainer(serving, a.eventLog),
-			Operations: operations,
+			Operations: operations, Webhooks: webhooks,
 			Devices:    devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
 			Publishers: given.publishers, Admins: given.admins, Logger: log, Registerer: a.registry,
 			ClientOf: func(r *http.Request) netip.Prefix {

@@ -27,5 +27,8 @@ func (a *App) openNotifier(ctx context.Context, given parsed) error {
 	}
 	a.folded = n.Wake
 	a.stage("notifier", n.Run)
-	return a.openPush(n, given.apps, given.box)
+	if err := a.openPush(n, given.apps, given.box); err != nil {
+		return err
+	}
+	return a.openWebhooks(pool, n, given.box)
 }

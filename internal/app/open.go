@@ -114,6 +114,7 @@ func (a *App) openVerifying(pool *pgxpool.Pool, p *projector.Projector) error {
 	s, err := replay.NewSampler(replay.SamplerConfig{
 		Pool: pool, Log: a.eventLog, Owner: p, Logger: a.log, Metrics: replay.NewSamplerMetrics(a.registry),
 		Interval: a.cfg.VerifyInterval, Users: a.cfg.VerifySample, SelfHeal: a.cfg.SelfHeal,
+		Found: a.driftTeller(pool),
 	})
 	if err != nil {
 		return err

@@ -95,6 +95,7 @@ type Server struct {
 	DrainTimeout      time.Duration `help:"How long connections may take to close, and requests to finish, when the server stops." default:"5s"`
 	Migrate           bool          `help:"Run pending migrations first."`
 	Outbound          `embed:""`
+	Webhooks          `embed:""`
 	Tracing           `embed:""`
 }
 
@@ -153,7 +154,7 @@ func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 // Validate implements kong's validation. It reports all mistakes at
 // once.
 func (s *Server) Validate() error {
-	errs := []error{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate()}
+	errs := []error{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate(), s.Webhooks.Validate()}
 	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 {
 		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: publishing needs a key"))
 	}

@@ -30,7 +30,7 @@ func server(change func(*config.Server)) *config.Server {
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
 		PublisherKeys:     []string{"chat=secret"},
 		ReconcileInterval: time.Second, DrainTimeout: time.Second,
-		DedupWindow: time.Hour, RoomPushInterval: time.Minute,
+		DedupWindow: time.Hour, RoomPushInterval: time.Minute, Webhooks: config.Webhooks{WebhooksOrigin: "badged"},
 	}
 	change(s)
 	return s
@@ -94,6 +94,10 @@ func TestServerValidate(t *testing.T) {
 		{"expire too soon", func(s *config.Server) { s.Expire = []string{"chat=59m59s"} }, `"chat=59m59s": must be at least 1h`},
 		{"expire before now", func(s *config.Server) { s.Expire = []string{"chat=-168h"} }, `"chat=-168h": must be at least 1h`},
 		{"expire twice", func(s *config.Server) { s.Expire = []string{"chat=168h", "chat=24h"} }, `category "chat" appears twice`},
+		{"remind after a day", func(s *config.Server) { s.RemindAfter = []string{"chat=24h", "*=1s"} }, ""},
+		{"remind at once", func(s *config.Server) { s.RemindAfter = []string{"chat=999ms"} }, `--remind-after (BADGED_REMIND_AFTER): "chat=999ms": must be at least 1s`},
+		{"remind whenever", func(s *config.Server) { s.RemindAfter = []string{"chat"} }, `"chat": want CATEGORY=DURATION`},
+		{"no origin of webhooks", func(s *config.Server) { s.WebhooksOrigin = "https://badged.example/" }, `--webhooks-origin: "https://badged.example/" is not a DNS name`},
 		{"no pause between pushes to a room", func(s *config.Server) { s.RoomPushInterval = 0 }, "--room-push-interval must be more than 0s"},
 		{"a negative time to close connections", func(s *config.Server) { s.DrainDuration = -time.Second }, "--drain-duration must be 0s (all at once) or more"},
 		{"no time to drain", func(s *config.Server) { s.DrainTimeout = 0 }, "--drain-timeout must be more than 0s"},

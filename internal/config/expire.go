@@ -13,23 +13,34 @@ import (
 // ExpireAfter returns after how long conversations expire, by category. It is
 // empty by default. Its error reports all mistakes.
 func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
-	limits := make(map[string]time.Duration, len(s.Expire))
+	return durationsByCategory("--expire (BADGED_EXPIRE)", s.Expire, func(after time.Duration) string {
+		if after < expiry.MinExpireAfter {
+			return "must be at least 1h, since the time of deliveries is kept by the hour"
+		}
+		return ""
+	})
+}
+
+// durationsByCategory parses the items CATEGORY=DURATION of a setting. check
+// returns what is wrong with a duration, or "".
+func durationsByCategory(setting string, items []string, check func(time.Duration) string) (map[string]time.Duration, error) {
+	all := make(map[string]time.Duration, len(items))
 	var errs []error
-	for _, item := range s.Expire {
-		category, after, err := parseExpire(item)
-		if _, twice := limits[category]; err == nil && twice {
+	for _, item := range items {
+		category, d, err := durationOfCategory(item, check)
+		if _, twice := all[category]; err == nil && twice {
 			err = fmt.Errorf("category %q appears twice", category)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--expire (BADGED_EXPIRE): %w", err))
+			errs = append(errs, fmt.Errorf("%s: %w", setting, err))
 			continue
 		}
-		limits[category] = after
+		all[category] = d
 	}
-	return limits, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
-func parseExpire(item string) (category string, after time.Duration, err error) {
+func durationOfCategory(item string, check func(time.Duration) string) (category string, d time.Duration, err error) {
 	i := strings.LastIndexByte(item, '=') // a category may hold one
 	if i < 0 {
 		return "", 0, fmt.Errorf("%q: want CATEGORY=DURATION, such as chat=168h", item)
@@ -38,11 +49,11 @@ func parseExpire(item string) (category string, after time.Duration, err error) 
 	if reason := events.CheckCategory(category); reason != "" {
 		return "", 0, fmt.Errorf("%q: the category %s", item, reason)
 	}
-	if after, err = time.ParseDuration(item[i+1:]); err != nil {
+	if d, err = time.ParseDuration(item[i+1:]); err != nil {
 		return "", 0, fmt.Errorf("%q: want a duration in hours after the %q, such as 168h for a week", item, "=")
 	}
-	if after < expiry.MinExpireAfter {
-		return "", 0, fmt.Errorf("%q: must be at least 1h, since the time of deliveries is kept by the hour", item)
+	if reason := check(d); reason != "" {
+		return "", 0, fmt.Errorf("%q: %s", item, reason)
 	}
-	return category, after, nil
+	return category, d, nil
 }

@@ -68,7 +68,8 @@ func TestFile(t *testing.T) {
 		CacheMiB: 256, VerifyInterval: time.Minute, VerifySample: 10,
 		MaxLag: 30 * time.Second, ReconcileInterval: 90 * time.Second, RoomPushInterval: time.Minute, DrainDuration: 2 * time.Second, DrainTimeout: 5 * time.Second,
 		DedupWindow: 48 * time.Hour, Expire: []string{"chat=168h", "likes=24h"}, Migrate: true,
-		Tracing: config.Tracing{TraceSample: 0.01},
+		Webhooks: config.Webhooks{WebhooksOrigin: "badged"},
+		Tracing:  config.Tracing{TraceSample: 0.01},
 	}
 	for name, file := range map[string]string{
 		"YAML": `

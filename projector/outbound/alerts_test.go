@@ -171,7 +171,7 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 		t.Errorf("the call of the room: %+v, %+v", c, c.Room)
 	}
 	c.Tell = []byte(`{"last_seq": 1}`)
-	b.notifier.CallTold(c)
+	b.notifier.CallTold(c, 0)
 
 	b.Append(t, post("hall", 2, func(d *events.Data) { d.MentionedUserIDs = []string{eve} }))
 	b.Fold(t)

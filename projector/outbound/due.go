@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,6 +64,8 @@ type Call struct {
 	Badge *pubsub.Badge
 	// Room is the state of the room, if the subject is one.
 	Room *RoomState
+	// Letter is the dead letter, if the subject is one that is still there.
+	Letter *DeadLetter
 	// Told is what Tell was in the last call; nil if that is not known.
 	Told json.RawMessage
 	// Tell is set by the sender to what the endpoint knows after the call.
@@ -75,6 +78,15 @@ type RoomState struct {
 	// Changes is the version of the room in the partition, and Members how many
 	// members it has there.
 	Changes, LastSeq, Members int64
+}
+
+// DeadLetter is what a webhook is told of an event that could not be folded.
+type DeadLetter struct {
+	ID        int64
+	Partition int
+	Position  string
+	Reason    string
+	At        time.Time
 }
 
 func (p *DevicePush) lane() lane { return lane{p.App, p.Platform} }
@@ -229,12 +241,17 @@ func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, part
 		return nil, err
 	}
 	var users, rooms []string
+	var letters []int64
 	for i := range due {
 		switch due[i].Type {
 		case BadgeChanged, UnreadReminder, DriftFound:
 			users = append(users, due[i].Subject)
 		case RoomChanged:
 			rooms = append(rooms, due[i].Subject)
+		case DeadletterBuried:
+			if id, err := strconv.ParseInt(due[i].Subject, 10, 64); err == nil {
+				letters = append(letters, id)
+			}
 		}
 	}
 	badgeOf, err := n.badgesOf(ctx, tx, users)
@@ -245,13 +262,40 @@ func (n *Notifier) dueCalls(ctx context.Context, tx pgx.Tx, webhook string, part
 	if err != nil {
 		return nil, err
 	}
+	letterOf, err := n.lettersOf(ctx, tx, letters)
+	if err != nil {
+		return nil, err
+	}
 	for i := range due {
-		due[i].Badge, due[i].Room = badgeOf[due[i].Subject], nil
-		if due[i].Type == RoomChanged {
-			due[i].Badge, due[i].Room = nil, roomOf[due[i].Subject]
+		switch c := &due[i]; c.Type {
+		case RoomChanged:
+			c.Room = roomOf[c.Subject]
+		case DeadletterBuried:
+			c.Letter = letterOf[c.Subject]
+		default:
+			c.Badge = badgeOf[c.Subject]
 		}
 	}
 	return due, nil
+}
+
+// lettersOf returns dead letters by their ids.
+func (n *Notifier) lettersOf(ctx context.Context, tx pgx.Tx, ids []int64) (map[string]*DeadLetter, error) {
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	of := make(map[string]*DeadLetter, len(ids))
+	var l DeadLetter
+	var transaction string
+	var offset int64
+	rows, _ := tx.Query(ctx, statements.Get("read dead letters"), ids)
+	_, err := pgx.ForEachRow(rows, []any{&l.ID, &l.Partition, &transaction, &offset, &l.Reason, &l.At}, func() error {
+		letter := l
+		letter.Position = fmt.Sprintf("%s/%d", transaction, offset)
+		of[strconv.FormatInt(l.ID, 10)] = &letter
+		return nil
+	})
+	return of, err
 }
 
 func (n *Notifier) badgesOf(ctx context.Context, tx pgx.Tx, users []string) (map[string]*pubsub.Badge, error) {

@@ -119,12 +119,18 @@ func (m *marking) users(ctx context.Context, users []string) error {
 	if err := m.mark(ctx, &m.devices, "mark devices", users); err != nil {
 		return err
 	}
-	return m.calling(ctx, BadgeChanged, users)
+	return m.calling(ctx, aboutUsers, users)
 }
 
-// calling makes subjects due for the webhooks that want badges.
-func (m *marking) calling(ctx context.Context, eventType string, subjects []string) error {
-	return m.mark(ctx, &m.calls, "mark webhooks", m.partition, eventType, subjects)
+// What webhooks are told when a user, or a room, changes.
+var (
+	aboutUsers = []string{BadgeChanged, UnreadReminder}
+	aboutRooms = []string{RoomChanged}
+)
+
+// calling makes subjects due for the webhooks that want to be told of them.
+func (m *marking) calling(ctx context.Context, types, subjects []string) error {
+	return m.mark(ctx, &m.calls, "mark webhooks", m.partition, types, subjects)
 }
 
 // mark runs a statement that makes targets due and returns how many by lane.

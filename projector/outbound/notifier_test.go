@@ -300,7 +300,7 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	projectortest.Until(t, "a change of the call", func() bool {
 		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.webhook_queue`, c.Changes)[0] == "true"
 	})
-	b.notifier.CallTold(c)
+	b.notifier.CallTold(c, 0)
 	c = b.nextCall(t, "crm")
 	if c.Badge.Total != 2 || string(c.Told) != `{"total": 1}` {
 		t.Fatalf("the second call: %+v", c)
@@ -310,7 +310,7 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	if c.Attempts != 1 {
 		t.Errorf("after a failure it had %d attempts", c.Attempts)
 	}
-	b.notifier.CallTold(c)
+	b.notifier.CallTold(c, 0)
 	b.awaitQuiet(t)
 }
 

@@ -93,13 +93,16 @@ ON CONFLICT (webhook, type, subject) DO UPDATE
 SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at END,
     due = least(q.due, excluded.due), changes = q.changes + 1
 
+-- name: tells of users
+events && ARRAY['badge.changed', 'unread.reminder'] AND state <> 'disabled'
+
 -- name: read the standing
 -- $1 is the partition, $2 the consumer group of the projector, and $3 that of the
 -- notifier.
 SELECT f.last_processed_transaction_id::text::bigint, f.offset_acked, f.pending::text[]::bigint[],
     o.last_processed_transaction_id::text::bigint, o.offset_acked, f.revision, n.revision, n.after_user,
     EXISTS (SELECT FROM badged.devices_pNN),
-    EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled'),
+    EXISTS (SELECT FROM badged.webhooks WHERE {tells of users}),
     EXISTS (SELECT FROM badged.room_rounds_pNN WHERE due <= clock_timestamp())
 FROM badged.events_pNN_offsets AS f, badged.events_pNN_offsets AS o, badged.notifier_partitions AS n
 WHERE f.consumer_group = $2 AND o.consumer_group = $3 AND n.partition_id = $1
@@ -116,7 +119,7 @@ UPDATE badged.notifier_partitions SET revision = $2, after_user = $3 WHERE parti
 -- name: page through the users of targets
 SELECT user_id FROM badged.devices_pNN WHERE user_id > $1
 UNION
-SELECT subject FROM badged.webhook_queue_pNN WHERE type = 'badge.changed' AND subject > $1
+SELECT subject FROM badged.webhook_queue_pNN WHERE type IN ('badge.changed', 'unread.reminder') AND subject > $1
 ORDER BY 1 LIMIT $2
 
 -- name: from then on
@@ -193,11 +196,12 @@ CROSS JOIN LATERAL (
 ORDER BY k.ord, a.queued_at, a.seq
 
 -- name: mark webhooks
+-- Rooms are told to webhooks that want badges.
 WITH marked AS (
     INSERT INTO badged.webhook_queue_pNN AS q (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
-    SELECT $1, w.name, $2, s.subject, clock_timestamp(), clock_timestamp(), 1, 0
-    FROM badged.webhooks AS w, unnest($3::text[]) AS s (subject)
-    WHERE 'badge.changed' = ANY (w.events) AND w.state <> 'disabled'
+    SELECT $1, w.name, t.type, s.subject, clock_timestamp(), clock_timestamp(), 1, 0
+    FROM badged.webhooks AS w, unnest($2::text[]) AS t (type), unnest($3::text[]) AS s (subject)
+    WHERE CASE t.type WHEN 'room.changed' THEN 'badge.changed' ELSE t.type END = ANY (w.events) AND w.state <> 'disabled'
     ON CONFLICT (webhook, type, subject) DO UPDATE
     SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at END,
         due = least(q.due, excluded.due), changes = q.changes + 1
@@ -229,7 +233,7 @@ UPDATE badged.room_rounds_pNN SET began_at = clock_timestamp(), changed = false,
 SELECT c.user_id
 FROM badged.conversations_pNN AS c
 WHERE c.conversation_id = $1 AND c.joined IS NOT NULL AND c.user_id > $2 AND c.level <> 'none'
-  AND (NOT $4 AND EXISTS (SELECT FROM badged.webhooks WHERE 'badge.changed' = ANY (events) AND state <> 'disabled')
+  AND (NOT $4 AND EXISTS (SELECT FROM badged.webhooks WHERE {tells of users})
        OR EXISTS (SELECT FROM badged.devices_pNN AS d WHERE d.user_id = c.user_id))
 ORDER BY c.user_id LIMIT $3
 
@@ -255,7 +259,7 @@ WHERE d.app = $1 AND d.platform = $2 AND d.due <= clock_timestamp()
 ORDER BY d.due LIMIT $5
 
 -- name: read due calls
-SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, CASE WHEN q.due > $5 AND q.attempts = 0 THEN q.told END
+SELECT q.type, q.subject, q.changes, q.attempts, q.queued_at, CASE WHEN q.type = 'unread.reminder' OR q.due > $5 AND q.attempts = 0 THEN q.told END
 FROM badged.webhook_queue_pNN AS q
 WHERE q.webhook = $1 AND q.due <= clock_timestamp()
   AND (q.type, q.subject) NOT IN (SELECT t.t, t.s FROM unnest($2::text[], $3::text[]) AS t (t, s))
@@ -265,6 +269,9 @@ ORDER BY q.due LIMIT $4
 SELECT r.conversation_id, r.category, p.epoch, r.changes, r.last_seq, r.members
 FROM badged.rooms_pNN AS r, badged.partitions AS p
 WHERE p.partition_id = $1 AND r.conversation_id = ANY ($2)
+
+-- name: read dead letters
+SELECT id, partition_id, transaction_id::text, "offset", reason, created_at FROM badged.dead_letters WHERE id = ANY ($1)
 
 -- name: settle alerts
 UPDATE badged.alerts_pNN AS a SET settled_at = clock_timestamp(), title = '', body = '', data = NULL
@@ -311,13 +318,16 @@ WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.genera
 -- name: delete told calls
 -- Those of other types have no number that is told.
 DELETE FROM badged.webhook_queue_pNN AS q
-USING unnest($2::text[], $3::text[], $4::bigint[]) AS s (type, subject, changes)
-WHERE q.webhook = $1 AND (q.type, q.subject, q.changes) = (s.type, s.subject, s.changes) AND q.type NOT IN ('badge.changed', 'room.changed')
+USING unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS s (type, subject, changes, told)
+WHERE q.webhook = $1 AND (q.type, q.subject, q.changes) = (s.type, s.subject, s.changes)
+  AND (q.type NOT IN ('badge.changed', 'room.changed', 'unread.reminder') OR q.type = 'unread.reminder' AND s.told = '')
 
 -- name: store told calls
 UPDATE badged.webhook_queue_pNN AS q
-SET told = nullif(s.told, '')::jsonb, attempts = 0, due = CASE WHEN q.changes <> s.changes THEN clock_timestamp() END, queued_at = CASE WHEN q.changes <> s.changes THEN clock_timestamp() ELSE q.queued_at END
-FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS s (type, subject, changes, told)
+SET told = nullif(s.told, '')::jsonb, attempts = 0,
+    due = clock_timestamp() + CASE WHEN q.changes <> s.changes THEN interval '0' ELSE nullif(s.again, interval '0') END,
+    queued_at = CASE WHEN q.changes <> s.changes THEN clock_timestamp() ELSE q.queued_at END
+FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::interval[]) AS s (type, subject, changes, told, again)
 WHERE q.webhook = $1 AND (q.type, q.subject) = (s.type, s.subject)
 
 -- name: store calls that were not made

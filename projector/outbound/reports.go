@@ -106,8 +106,10 @@ func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
 // CallTold reports that a webhook was told c.Tell of a subject, or need not be told
-// if that is c.Told.
-func (n *Notifier) CallTold(c Call) { n.reports.add(report{kind: callTold, call: c}) }
+// if that is c.Told. The subject is due again after some time; 0 is when it changes.
+func (n *Notifier) CallTold(c Call, again time.Duration) {
+	n.reports.add(report{kind: callTold, call: c, after: again})
+}
 
 // CallRetry reports that a subject was not told, and is due again after some time.
 func (n *Notifier) CallRetry(c Call, after time.Duration) {
@@ -233,8 +235,8 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	case reportGone:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "delete devices that are gone"), first, last, generations)
 	case callTold:
-		if _, err = tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, first, last, changes); err == nil {
-			_, err = tx.Exec(ctx, statements.Of(b.partition, "store told calls"), b.lane.name, first, last, changes, texts)
+		if _, err = tx.Exec(ctx, statements.Of(b.partition, "delete told calls"), b.lane.name, first, last, changes, texts); err == nil {
+			_, err = tx.Exec(ctx, statements.Of(b.partition, "store told calls"), b.lane.name, first, last, changes, texts, after)
 		}
 	case callRetry, callHold:
 		attempts := 0

@@ -73,7 +73,7 @@ func (m *marking) page(ctx context.Context, r *room) error {
 			return err
 		}
 		if large {
-			if err := m.calling(ctx, RoomChanged, []string{r.id}); err != nil {
+			if err := m.calling(ctx, aboutRooms, []string{r.id}); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (m *marking) page(ctx context.Context, r *room) error {
 			return err
 		}
 		if !large {
-			if err := m.calling(ctx, BadgeChanged, users); err != nil {
+			if err := m.calling(ctx, aboutUsers, users); err != nil {
 				return err
 			}
 		}

@@ -165,3 +165,44 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("the queue still has %q", got)
 	}
 }
+
+// A letter is queued in the transaction that buries it, for webhooks that want it.
+func TestBuriedLettersAreQueued(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	for name, eventType := range map[string]string{"ops": outbound.DeadletterBuried, "crm": outbound.DriftFound} {
+		if _, err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
+			Name: name, URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{eventType}, Batch: 1, State: outbound.Active,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason)
+SELECT 1, '7', n, gen_random_uuid(), 'broken' FROM generate_series(1, 2) AS n`)
+	want := []string{"ops deadletter.buried 1 in 1", "ops deadletter.buried 2 in 1"}
+	if got := d.Lines(t, `SELECT format('%s %s %s in %s', webhook, type, subject, partition_id) FROM badged.webhook_queue ORDER BY subject`); !cmp.Equal(want, got) {
+		t.Errorf("the queue has %q, want %q", got, want)
+	}
+}
+
+// A webhook that becomes active is tried at once, whatever its changes wait for.
+func TestActiveWebhookIsTriedAtOnce(t *testing.T) {
+	d := projectortest.New(t)
+	targets := outbound.NewTargets(d.Pool, foldtest.Partitions)
+	w := outbound.WebhookSettings{Name: "ops", URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{outbound.DriftFound}, Batch: 1}
+	for _, state := range []outbound.State{outbound.Paused, outbound.Active} {
+		w.State = state
+		if _, err := targets.PutWebhook(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if state == outbound.Paused {
+			if err := targets.Enqueue(t.Context(), 0, outbound.DriftFound, "ada"); err != nil {
+				t.Fatal(err)
+			}
+			d.Exec(t, `UPDATE badged.webhook_queue SET due = now() + interval '1 day', attempts = 11`)
+		}
+	}
+	if got := d.Lines(t, `SELECT format('%s %s', due <= clock_timestamp(), attempts) FROM badged.webhook_queue`); !cmp.Equal([]string{"t 0"}, got) {
+		t.Errorf("due and attempts are %q", got)
+	}
+}

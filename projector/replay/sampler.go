@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,6 +49,9 @@ type SamplerConfig struct {
 	// Users is the most users of one sample; fewer if the log of the partition
 	// is long. Default 10, at most 16.
 	Users int
+	// Found is called with the users of a partition whose badges differ from the
+	// log, before any is healed. Default: nothing.
+	Found func(ctx context.Context, partition int, users []string)
 	// SelfHeal heals a user if a sample finds a difference.
 	SelfHeal bool
 }
@@ -67,6 +72,9 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewSamplerMetrics(nil)
+	}
+	if cfg.Found == nil {
+		cfg.Found = func(context.Context, int, []string) {}
 	}
 	if cfg.Users <= 0 {
 		cfg.Users = 10
@@ -148,6 +156,9 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 	s.cfg.Metrics.mismatches.Add(float64(len(wrong) + len(rooms)))
 	for room, differences := range rooms {
 		s.cfg.Logger.ErrorContext(ctx, "a room differs from the log, and so do the badges of its members; rebuild the partition", "room", room, "partition", partition, "differences", firstDifferences(differences))
+	}
+	if len(wrong) > 0 {
+		s.cfg.Found(ctx, partition, slices.Sorted(maps.Keys(wrong)))
 	}
 	for user, differences := range wrong {
 		s.cfg.Logger.ErrorContext(ctx, "the badge of a user differs from the log", "user", user, "partition", partition, "differences", firstDifferences(differences))

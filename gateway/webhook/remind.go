@@ -1,0 +1,81 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// OtherCategories, as a key of Config.RemindAfter, stands for every category
+// that is not a key itself.
+const OtherCategories = "*"
+
+// stretch is a time in which a category of a user had something unread.
+type stretch struct {
+	Since time.Time `json:"since"`
+	// Told is set once the endpoint was reminded. It is not reminded again before
+	// everything was read.
+	Told bool `json:"told,omitempty"`
+}
+
+// reminder is the data of unread.reminder: the badge, and since when each
+// category that the event is about has had something unread.
+type reminder struct {
+	UserID      string               `json:"user_id"`
+	Epoch       string               `json:"epoch"`
+	Version     int64                `json:"version"`
+	Total       int64                `json:"total"`
+	Mentions    int64                `json:"mentions"`
+	Categories  map[string]int64     `json:"categories"`
+	UnreadSince map[string]time.Time `json:"unread_since"`
+}
+
+// remind decides whether an endpoint is reminded of what a user did not read. It
+// sets c.Tell to the stretches of the user's categories, and c.Again to the time
+// until one is long enough.
+func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessage, tell bool, err error) {
+	known := map[string]stretch{}
+	if c.Told != nil {
+		if err := json.Unmarshal(c.Told, &known); err != nil {
+			return nil, false, fmt.Errorf("decode what was unread: %w", err)
+		}
+	}
+	b := c.Badge
+	event := reminder{b.UserID, b.Epoch, b.Version, b.Total, b.Mentions, b.Categories, map[string]time.Time{}}
+	stretches := map[string]stretch{}
+	for category, n := range b.Categories {
+		after, ok := s.cfg.RemindAfter[category]
+		if !ok {
+			after, ok = s.cfg.RemindAfter[OtherCategories]
+		}
+		if n == 0 || !ok || w.Categories != nil && !slices.Contains(w.Categories, category) {
+			continue
+		}
+		u, ok := known[category]
+		if !ok {
+			// Of the first change this says when; later ones are looked at at once.
+			u.Since = now
+			if c.Told == nil {
+				u.Since = c.QueuedAt
+			}
+		}
+		switch left := u.Since.Add(after).Sub(now); {
+		case u.Told:
+		case left <= 0:
+			u.Told = true
+			event.UnreadSince[category] = u.Since.UTC()
+		case c.Again == 0 || left < c.Again:
+			c.Again = left
+		}
+		stretches[category] = u
+	}
+	c.Tell = nil
+	if len(stretches) > 0 {
+		if c.Tell, err = json.Marshal(stretches); err != nil {
+			return nil, false, fmt.Errorf("encode what is unread: %w", err)
+		}
+	}
+	data, err = json.Marshal(event)
+	return data, len(event.UnreadSince) > 0, err
+}

@@ -1,0 +1,179 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/gateway/webhook"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/egress"
+	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/seal"
+	"github.com/badged/badged/projector/outbound"
+)
+
+// webhookCaller returns what calls the endpoints of webhooks.
+func (a *App) webhookCaller() *webhook.Caller {
+	return &webhook.Caller{Client: egress.NewClient(egress.Config{AllowPrivate: a.cfg.WebhooksAllowPrivate}), Origin: a.cfg.WebhooksOrigin}
+}
+
+// webhookOperations returns the operations of admins on webhooks.
+func (a *App) webhookOperations(pool *pgxpool.Pool, box *seal.Box) httpapi.Webhooks {
+	targets := outbound.NewTargets(pool, a.eventLog.Partitions())
+	return admin.NewWebhooks(admin.WebhooksConfig{
+		Pool: pool, Targets: targets, Box: box, Caller: operatorCalls{a.webhookCaller()},
+		AllowPrivate: a.cfg.WebhooksAllowPrivate, Reminders: len(a.cfg.RemindAfter) > 0,
+	})
+}
+
+// openWebhooks adds the sender of webhooks, which a notifier feeds.
+func (a *App) openWebhooks(pool *pgxpool.Pool, n *outbound.Notifier, box *seal.Box) error {
+	remindAfter, err := a.cfg.RemindAfterByCategory()
+	if err != nil {
+		return err
+	}
+	sender, err := webhook.New(webhook.Config{
+		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.eventLog.Partitions()), box, a.log},
+		Caller: a.webhookCaller(), RemindAfter: remindAfter,
+		Logger: a.log, Metrics: webhook.NewMetrics(a.registry),
+	})
+	if err != nil {
+		return err
+	}
+	a.stage("webhooks", sender.Run)
+	return nil
+}
+
+// operatorCalls implements admin.WebhookCaller.
+type operatorCalls struct{ *webhook.Caller }
+
+// Test implements admin.WebhookCaller.
+func (c operatorCalls) Test(ctx context.Context, name, url string, secrets [][]byte, batch int) admin.WebhookTest {
+	answer := c.Caller.Test(ctx, webhook.Webhook{Name: name, URL: url, Secrets: secrets, Batch: batch})
+	result := admin.WebhookTest{Status: answer.Status, DurationSeconds: answer.Duration.Seconds()}
+	if answer.Err != nil {
+		result.Error = answer.Err.Error()
+	}
+	return result
+}
+
+// webhookQueue implements webhook.Queue.
+type webhookQueue struct{ notifier *outbound.Notifier }
+
+// Next implements webhook.Queue.
+func (q webhookQueue) Next(ctx context.Context, name string, limit int) ([]webhook.Change, error) {
+	calls, err := q.notifier.NextCalls(ctx, name, limit)
+	changes := make([]webhook.Change, len(calls))
+	for i, c := range calls {
+		changes[i] = webhook.Change{
+			Partition: c.Partition, Type: c.Type, Subject: c.Subject, QueuedAt: c.QueuedAt, Attempts: c.Attempts,
+			Badge: c.Badge, Told: c.Told, Ref: c,
+		}
+		if c.Room != nil {
+			changes[i].Room = &webhook.Room{
+				ConversationID: c.Room.ConversationID, Category: c.Room.Category, Epoch: c.Room.Epoch,
+				Version: c.Room.Changes, LastSeq: c.Room.LastSeq, Members: c.Room.Members,
+			}
+		}
+		if c.Letter != nil {
+			changes[i].Letter = (*webhook.DeadLetter)(c.Letter)
+		}
+	}
+	return changes, err
+}
+
+// callOf returns the call that a change was made of.
+func callOf(c webhook.Change) outbound.Call {
+	call, _ := c.Ref.(outbound.Call)
+	call.Tell = c.Tell
+	return call
+}
+
+// Told implements webhook.Queue.
+func (q webhookQueue) Told(c webhook.Change, again time.Duration) {
+	q.notifier.CallTold(callOf(c), again)
+}
+
+// Retry implements webhook.Queue.
+func (q webhookQueue) Retry(c webhook.Change, after time.Duration) {
+	q.notifier.CallRetry(callOf(c), after)
+}
+
+// Hold implements webhook.Queue.
+func (q webhookQueue) Hold(c webhook.Change, after time.Duration) {
+	q.notifier.CallHold(callOf(c), after)
+}
+
+// webhookStore implements webhook.Store.
+type webhookStore struct {
+	targets *outbound.Targets
+	box     *seal.Box
+	log     *slog.Logger
+}
+
+// Webhooks implements webhook.Store. A webhook whose secrets cannot be opened is
+// left out: its calls could not be signed.
+func (s *webhookStore) Webhooks(ctx context.Context) ([]webhook.Webhook, error) {
+	stored, err := s.targets.Webhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []webhook.Webhook
+	for _, w := range stored {
+		secrets, err := admin.OpenWebhook(s.box, w)
+		if err != nil {
+			s.log.ErrorContext(ctx, "a webhook is not called; give its key in --outbound-keys, or set its secrets again", "webhook", w.Name, "error", err)
+			continue
+		}
+		all = append(all, webhook.Webhook{
+			Name: w.Name, Generation: w.Generation, URL: w.URL, Secrets: secrets, Categories: w.Categories,
+			Batch: w.Batch, Rate: w.Rate, State: webhook.State(w.State),
+			Ladder: webhook.Ladder{
+				Step: w.Step, Due: value(w.Due), FailingSince: value(w.FailingSince),
+				LastSuccessAt: value(w.LastSuccessAt), LastFailureAt: value(w.LastFailureAt),
+				LastStatus: value(w.LastStatus), LastError: value(w.LastError),
+			},
+		})
+	}
+	return all, nil
+}
+
+// Record implements webhook.Store.
+func (s *webhookStore) Record(ctx context.Context, w webhook.Webhook) error {
+	return s.targets.RecordCall(ctx, w.Name, w.Generation, outbound.State(w.State), outbound.Ladder{
+		Step: w.Step, Due: pointer(w.Due), FailingSince: pointer(w.FailingSince),
+		LastSuccessAt: pointer(w.LastSuccessAt), LastFailureAt: pointer(w.LastFailureAt),
+		LastStatus: pointer(w.LastStatus), LastError: pointer(w.LastError),
+	})
+}
+
+// value returns what p points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// pointer is the reverse of value.
+func pointer[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// driftTeller returns what tells webhooks of users whose badges differ from the
+// log.
+func (a *App) driftTeller(pool *pgxpool.Pool) func(ctx context.Context, partition int, users []string) {
+	targets := outbound.NewTargets(pool, a.eventLog.Partitions())
+	return func(ctx context.Context, partition int, users []string) {
+		if err := targets.Enqueue(ctx, partition, outbound.DriftFound, users...); err != nil {
+			a.log.WarnContext(ctx, "cannot tell webhooks of drift", "error", err)
+		}
+	}
+}

@@ -1,0 +1,364 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// hookCall is a verified call of an endpoint.
+type hookCall struct {
+	id    string
+	event struct {
+		ID, Type, Subject string
+		Data              struct {
+			Version, Total int64
+			UnreadSince    map[string]time.Time `json:"unread_since"`
+			Reason         string
+		}
+	}
+}
+
+// endpoint is a receiver over TLS that verifies calls. Answer may be replaced
+// before it is called.
+type endpoint struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer func(call int) int // status
+	n      int
+	calls  chan hookCall
+}
+
+func newEndpoint(t *testing.T) *endpoint {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhook(hookSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &endpoint{calls: make(chan hookCall, 1000), answer: func(int) int { return http.StatusNoContent }}
+	e.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // badged was killed
+		}
+		if err := verifier.Verify(body, r.Header); err != nil {
+			t.Errorf("the endpoint cannot verify a call: %v", err)
+		}
+		c := hookCall{id: r.Header.Get("webhook-id")}
+		if err := json.Unmarshal(body, &c.event); err != nil || c.event.ID != c.id {
+			t.Errorf("a call %s has the body %s: %v", c.id, body, err)
+		}
+		e.mu.Lock()
+		status := e.answer(e.n)
+		e.n++
+		e.mu.Unlock()
+		e.calls <- c
+		if status == 0 { // no answer before the caller is gone
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *endpoint) set(answer func(call int) int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer, e.n = answer, 0
+}
+
+// next returns the next call.
+func (e *endpoint) next(t *testing.T) hookCall {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	select {
+	case c := <-e.calls:
+		return c
+	case <-ctx.Done():
+		t.Fatal("no call in a minute")
+		return hookCall{}
+	}
+}
+
+// trusting makes a server trust the certificates of endpoints.
+func trusting(t *testing.T, e *endpoint) func(*exec.Cmd) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(file, certificatePEM(e), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+file) }
+}
+
+func certificatePEM(e *endpoint) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})
+}
+
+// operator sends a request with the key of an admin and returns the answer.
+func operator(t *testing.T, p *process, method, path, body string, want int) string {
+	t.Helper()
+	status, _, answer := requestAs(t, adminKey, method, p.url+"/admin/v1/webhooks/"+path, "application/json", body)
+	if status != want {
+		t.Errorf("%s %s: %d %s, want %d", method, path, status, answer, want)
+	}
+	return answer
+}
+
+// hookServer starts a server that calls endpoints on this machine.
+func hookServer(t *testing.T, database string, e *endpoint, args ...string) *process {
+	t.Helper()
+	trust := trusting(t, e)
+	return launch(t, func(cmd *exec.Cmd) {
+		trust(cmd)
+		cmd.Env = append(cmd.Env, "BADGED_ADMIN_KEYS=ops="+adminKey)
+	}, append([]string{"serve", "--listen=127.0.0.1:0", "--database-url=" + database, "--webhooks-allow-private"}, args...)...)
+}
+
+func hookSettings(e *endpoint, events string) string {
+	return fmt.Sprintf(`{"url":%q,"events":[%s],"secrets":[%q]}`, e.URL+"/hook?token=s3cret", events, hookSecret)
+}
+
+func TestWebhooksFollowBadges(t *testing.T) {
+	e := newEndpoint(t)
+	p := hookServer(t, newDatabase(t), e)
+	operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusCreated)
+	if answer := operator(t, p, http.MethodPost, "crm/test", "", http.StatusOK); !strings.Contains(answer, `"status":204`) {
+		t.Errorf("the test call answered %s", answer)
+	}
+	if c := e.next(t); c.event.Type != "webhook.test" {
+		t.Errorf("the test call has the type %s", c.event.Type)
+	}
+	publish(t, p, delivered("lunch", 1, `"ada"`))
+	if c := e.next(t); c.event.Type != "badge.changed" || c.event.Subject != "ada" || c.event.Data.Total != 1 {
+		t.Errorf("the first call is %+v", c)
+	}
+	publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ada"],"up_to_seq":1}`))
+	if c := e.next(t); c.event.Data.Total != 0 || c.event.Data.Version != 2 {
+		t.Errorf("after the read the call is %+v", c)
+	}
+
+	// What changes while it is paused is told once it is active again.
+	paused := strings.Replace(hookSettings(e, `"badge.changed"`), "{", `{"state":"paused",`, 1)
+	operator(t, p, http.MethodPut, "crm", paused, http.StatusOK)
+	for seq := range 3 {
+		publish(t, p, delivered("lunch", seq+2, `"ada"`))
+	}
+	operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusOK)
+	for c := e.next(t); c.event.Data.Total != 3; c = e.next(t) {
+		if c.event.Data.Total > 3 {
+			t.Fatalf("resumed, the call is %+v", c)
+		}
+	}
+	operator(t, p, http.MethodDelete, "crm", "", http.StatusNoContent)
+	operator(t, p, http.MethodGet, "crm", "", http.StatusNotFound)
+	if err := p.stop(); err != nil {
+		t.Errorf("the server did not end cleanly: %v", err)
+	}
+	if out := p.out.String(); strings.Contains(out, "s3cret") || strings.Contains(out, "whsec") {
+		t.Errorf("the log has a secret:\n%s", out)
+	}
+}
+
+// A server that dies while an endpoint handles a call makes the same call again,
+// and then tells what changed since.
+func TestWebhookCallSurvivesAKill(t *testing.T) {
+	database := newDatabase(t)
+	e := newEndpoint(t)
+	p := hookServer(t, database, e)
+	operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusCreated)
+	e.set(func(int) int { return 0 })
+	publish(t, p, delivered("lunch", 1, `"ada"`))
+	first := e.next(t)
+	p.kill()
+	e.set(func(int) int { return http.StatusNoContent })
+	p = hookServer(t, database, e)
+	if again := e.next(t); again.id != first.id || again.event.Data.Total != 1 {
+		t.Errorf("the repeated call is %+v, want %+v", again, first)
+	}
+
+	e.set(func(int) int { return 0 })
+	publish(t, p, delivered("lunch", 2, `"ada"`))
+	publish(t, p, delivered("lunch", 3, `"ada"`))
+	e.next(t)
+	p.kill()
+	e.set(func(int) int { return http.StatusNoContent })
+	hookServer(t, database, e)
+	for c := e.next(t); c.event.Data.Total != 3; c = e.next(t) {
+		if c.id == first.id {
+			t.Errorf("a call that was recorded came again: %+v", c)
+		}
+	}
+}
+
+// A webhook whose endpoint is down holds up no other.
+func TestDeadEndpointDelaysNoOther(t *testing.T) {
+	e := newEndpoint(t)
+	database := newDatabase(t)
+	p := hookServer(t, database, e)
+	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // never accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dead.Close() }()
+	operator(t, p, http.MethodPut, "dead", strings.Replace(hookSettings(e, `"badge.changed"`), "{", `{"state":"paused",`, 1), http.StatusCreated)
+	operator(t, p, http.MethodPut, "alive", hookSettings(e, `"badge.changed"`), http.StatusCreated)
+	execute(t, connectTo(t, database), fmt.Sprintf(`UPDATE badged.webhooks SET url = 'https://%s/', state = 'active' WHERE name = 'dead'`, dead.Addr()))
+	users := map[string]bool{}
+	for i := range 100 {
+		publish(t, p, delivered("lunch", i+1, fmt.Sprintf(`"user %d"`, i)))
+	}
+	for len(users) < 100 {
+		users[e.next(t).event.Subject] = true
+	}
+}
+
+// Reminders come once of each stretch in which something was unread.
+func TestWebhookReminds(t *testing.T) {
+	e := newEndpoint(t)
+	p := hookServer(t, newDatabase(t), e, "--remind-after=*=1s")
+	operator(t, p, http.MethodPut, "mail", hookSettings(e, `"unread.reminder"`), http.StatusCreated)
+	publish(t, p, delivered("lunch", 1, `"ada"`))
+	first := e.next(t)
+	if since := first.event.Data.UnreadSince; first.event.Type != "unread.reminder" || len(since) != 1 || time.Since(since["default"]) < time.Second && time.Since(since["chat"]) < time.Second {
+		t.Errorf("the reminder is %+v", first)
+	}
+	publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ada"],"up_to_seq":1}`))
+	// Of another user, which comes after what the read caused.
+	publish(t, p, delivered("lunch", 2, `"ben"`))
+	if c := e.next(t); c.event.Subject != "ben" {
+		t.Errorf("the second reminder is %+v", c)
+	}
+}
+
+// Dead letters are told.
+func TestWebhookHearsOfDeadLetters(t *testing.T) {
+	e := newEndpoint(t)
+	database := newDatabase(t)
+	p := hookServer(t, database, e)
+	operator(t, p, http.MethodPut, "ops", hookSettings(e, `"deadletter.buried"`), http.StatusCreated)
+	execute(t, connectTo(t, database), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '7', 1, gen_random_uuid(), 'it is broken')`)
+	if c := e.next(t); c.event.Type != "deadletter.buried" || c.event.Data.Reason != "it is broken" {
+		t.Errorf("the call is %+v", c)
+	}
+}
+
+// Endpoints in private networks, with wrong certificates or without consent are
+// refused when they are named.
+func TestWebhooksAreRefusedAtOnce(t *testing.T) {
+	e := newEndpoint(t)
+	database := newDatabase(t)
+	admin := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "BADGED_ADMIN_KEYS=ops="+adminKey) }
+	strict := launch(t, admin, "serve", "--listen=127.0.0.1:0", "--database-url="+database)
+	for url, want := range map[string]string{
+		e.URL: "belongs to this machine",
+		strings.Replace(e.URL, "127.0.0.1", "localhost", 1): "it belongs to this machine",
+		"https://169.254.169.254/latest":                    "belongs to cloud metadata",
+		"http://hooks.example/":                             "must begin with https://",
+	} {
+		status, _, answer := requestAs(t, adminKey, http.MethodPut, strict.url+"/admin/v1/webhooks/crm", "application/json", fmt.Sprintf(`{"url":%q,"events":["drift.found"]}`, url))
+		if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s, want %q", url, status, answer, want)
+		}
+	}
+	// This server does not know who signed the certificate of the endpoint.
+	distrusting := launch(t, admin, "serve", "--listen=127.0.0.1:0", "--database-url="+database, "--webhooks-allow-private")
+	if answer := operator(t, distrusting, http.MethodPut, "crm", hookSettings(e, `"drift.found"`), http.StatusUnprocessableEntity); !strings.Contains(answer, "certificate") || strings.Contains(answer, "s3cret") {
+		t.Errorf("a wrong certificate answered %s", answer)
+	}
+}
+
+// Each example of docs/webhooks verifies the calls of a server, and refuses
+// forged ones.
+func TestReceivingExamples(t *testing.T) {
+	e := newEndpoint(t) // only for its certificate
+	p := hookServer(t, newDatabase(t), e)
+	printed := regexp.MustCompile(`^msg_[0-9a-f]{32} \{.*"type":"badge.changed","subject":"ada".*"total":(\d+).*\}$`)
+	for i, example := range []struct {
+		language string
+		command  []string
+	}{
+		{"Go", []string{"go", "run", "../docs/webhooks/go"}},
+		{"Python", []string{"python3", "../docs/webhooks/python/receive.py"}},
+		{"Node", []string{"node", "../docs/webhooks/node/receive.mjs"}},
+		{"Java", []string{"java", "../docs/webhooks/java/Receive.java"}},
+	} {
+		free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := free.Addr().String()
+		_ = free.Close()
+		_, port, _ := net.SplitHostPort(address)
+		cmd := exec.CommandContext(t.Context(), example.command[0], example.command[1:]...)
+		cmd.Env = environment("PORT="+port, "WEBHOOK_SECRET="+hookSecret)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts another process
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range polls(t, example.language+" listens") {
+			if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address); err == nil {
+				_ = conn.Close()
+				break
+			}
+		}
+		settings := fmt.Sprintf(`{"url":"http://%s/","events":["badge.changed"],"secrets":[%q]}`, address, hookSecret)
+		operator(t, p, http.MethodPut, "example", settings, map[bool]int{true: http.StatusCreated, false: http.StatusOK}[i == 0])
+		forged, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged.Header.Set("webhook-id", "msg_1")
+		forged.Header.Set("webhook-timestamp", fmt.Sprint(time.Now().Unix()))
+		forged.Header.Set("webhook-signature", "v1,MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+		res, err := http.DefaultClient.Do(forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s answered a forged call with %d, want 401", example.language, res.StatusCode)
+		}
+		publish(t, p, delivered("lunch", i+1, `"ada"`))
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() {
+			t.Fatalf("%s printed nothing: %v", example.language, lines.Err())
+		}
+		if said := printed.FindStringSubmatch(lines.Text()); said == nil || said[1] != fmt.Sprint(i+1) {
+			t.Errorf("%s printed %q", example.language, lines.Text())
+		}
+		_ = cmd.Cancel()
+		_ = cmd.Wait() // it was killed
+	}
+}
