@@ -23,7 +23,7 @@ func (d *Demo) postMessage(w http.ResponseWriter, r *http.Request) {
 	if !d.decode(w, r, &in, "the message cannot be read") {
 		return
 	}
-	to, err := findRoom(in.ConversationID)
+	to, err := findConversation(in.ConversationID)
 	text := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(in.Text, "\x00", ""), ""))
 	switch {
 	case err != nil:
@@ -56,7 +56,7 @@ func (d *Demo) postRecall(w http.ResponseWriter, r *http.Request) {
 	if !d.decode(w, r, &in, "the recall cannot be read") {
 		return
 	}
-	from, err := findRoom(in.ConversationID)
+	from, err := findConversation(in.ConversationID)
 	if err != nil {
 		d.refuse(w, err.Error())
 		return
@@ -83,7 +83,7 @@ func (d *Demo) postLevel(w http.ResponseWriter, r *http.Request) {
 	if !d.decode(w, r, &in, "the level cannot be read") {
 		return
 	}
-	of, err := findRoom(in.ConversationID)
+	of, err := findConversation(in.ConversationID)
 	switch {
 	case err != nil:
 		d.refuse(w, err.Error())

@@ -13,14 +13,14 @@ type person struct {
 	Color  string `json:"color"`
 }
 
-// room is one of the conversations of the demo.
-type room struct {
+// conversation is one of the conversations of the demo.
+type conversation struct {
 	ConversationID string   `json:"conversation_id"`
 	Name           string   `json:"name"`
 	Kind           string   `json:"kind"` // direct, group or feed
 	Members        []string `json:"members"`
 	Category       string   `json:"category"`
-	// weight is how often the simulation talks in this room.
+	// weight is how often the simulation talks here.
 	weight int
 	lines  []string
 }
@@ -38,10 +38,10 @@ func people() []person {
 // bot sends messages of the system.
 const bot = "release-bot"
 
-// rooms returns the conversations of the demo.
-func rooms() []room {
+// conversations returns the conversations of the demo.
+func conversations() []conversation {
 	all := []string{"ada", "ben", "chloe", "dev"}
-	return []room{
+	return []conversation{
 		{"design-crew", "Design crew", "group", all, "chat", 6, []string{
 			"Morning! Who is in today?",
 			"I moved the spacing tokens to 4 px steps",

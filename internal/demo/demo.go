@@ -140,24 +140,24 @@ func (d *Demo) Run(ctx context.Context) error {
 
 // talk sends a random message.
 func (d *Demo) talk(ctx context.Context) error {
-	all := rooms()
+	all := conversations()
 	weight := 0
-	for _, r := range all {
-		weight += r.weight
+	for _, c := range all {
+		weight += c.weight
 	}
 	pick := rand.N(weight) //nolint:gosec // chatter
-	i := slices.IndexFunc(all, func(r room) bool { pick -= r.weight; return pick < 0 })
-	r := all[i]
-	text := r.lines[rand.N(len(r.lines))] //nolint:gosec // chatter
+	i := slices.IndexFunc(all, func(c conversation) bool { pick -= c.weight; return pick < 0 })
+	c := all[i]
+	text := c.lines[rand.N(len(c.lines))] //nolint:gosec // chatter
 	sender := bot
-	if r.Kind != "feed" {
+	if c.Kind != "feed" {
 		// A sender does not mention itself.
-		candidates := slices.DeleteFunc(slices.Clone(r.Members), func(id string) bool {
-			return slices.Contains(mentionedIn(text, r.Members), id)
+		candidates := slices.DeleteFunc(slices.Clone(c.Members), func(id string) bool {
+			return slices.Contains(mentionedIn(text, c.Members), id)
 		})
 		sender = candidates[rand.N(len(candidates))] //nolint:gosec // chatter
 	}
-	m, err := d.store.send(ctx, r, sender, text)
+	m, err := d.store.send(ctx, c, sender, text)
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := struct {
 		Users         []withToken `json:"users"`
-		Conversations []room      `json:"conversations"`
-	}{Conversations: rooms()}
+		Conversations []conversation      `json:"conversations"`
+	}{Conversations: conversations()}
 	for _, p := range people() {
 		token, err := d.cfg.Tokens.Sign(p.UserID, tokenTTL, time.Now())
 		if err != nil {

@@ -43,8 +43,8 @@ func TestUsers(t *testing.T) {
 	if cache := w.Header().Get("Cache-Control"); cache != "no-store" {
 		t.Errorf("Cache-Control = %q: tokens end", cache)
 	}
-	if len(got.Users) != len(people()) || len(got.Conversations) != len(rooms()) {
-		t.Errorf("%d users in %d conversations, want %d in %d", len(got.Users), len(got.Conversations), len(people()), len(rooms()))
+	if len(got.Users) != len(people()) || len(got.Conversations) != len(conversations()) {
+		t.Errorf("%d users in %d conversations, want %d in %d", len(got.Users), len(got.Conversations), len(people()), len(conversations()))
 	}
 	known := map[string]bool{}
 	for _, u := range got.Users {

@@ -269,13 +269,13 @@ func TestTalk(t *testing.T) {
 		t.Errorf("%d messages, want most of 40", len(messages))
 	}
 	for _, m := range messages {
-		r := mustRoom(t, m.ConversationID)
+		c := mustConversation(t, m.ConversationID)
 		isMember := false
-		for _, id := range r.Members {
+		for _, id := range c.Members {
 			isMember = isMember || id == m.SenderID
 		}
-		if isMember != (r.Kind != "feed") || !isMember && m.SenderID != bot {
-			t.Errorf("%s talks in %s", m.SenderID, r.ConversationID)
+		if isMember != (c.Kind != "feed") || !isMember && m.SenderID != bot {
+			t.Errorf("%s talks in %s", m.SenderID, c.ConversationID)
 		}
 		for _, id := range m.MentionedUserIDs {
 			if id == m.SenderID {

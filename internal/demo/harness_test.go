@@ -153,20 +153,20 @@ func (f *fixture) published(t *testing.T) map[string]events.Event {
 	return all
 }
 
-// mustRoom returns a room by its id.
-func mustRoom(t *testing.T, id string) room {
+// mustConversation returns a conversation by its id.
+func mustConversation(t *testing.T, id string) conversation {
 	t.Helper()
-	r, err := findRoom(id)
+	c, err := findConversation(id)
 	if err != nil {
 		t.Fatalf("%s: %v", id, err)
 	}
-	return r
+	return c
 }
 
 // mustSend sends a message and returns it.
-func (f *fixture) mustSend(t *testing.T, roomID, senderID, text string) message {
+func (f *fixture) mustSend(t *testing.T, conversationID, senderID, text string) message {
 	t.Helper()
-	m, err := f.store.send(t.Context(), mustRoom(t, roomID), senderID, text)
+	m, err := f.store.send(t.Context(), mustConversation(t, conversationID), senderID, text)
 	if err != nil {
 		t.Fatal(err)
 	}

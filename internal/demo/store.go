@@ -59,8 +59,8 @@ func (s *store) create(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, storeSchema); err != nil {
 		return fmt.Errorf("create the tables of the demo: %w", err)
 	}
-	for _, r := range rooms() {
-		if _, err := s.pool.Exec(ctx, `INSERT INTO demo.conversations VALUES ($1, 0) ON CONFLICT DO NOTHING`, r.ConversationID); err != nil {
+	for _, c := range conversations() {
+		if _, err := s.pool.Exec(ctx, `INSERT INTO demo.conversations VALUES ($1, 0) ON CONFLICT DO NOTHING`, c.ConversationID); err != nil {
 			return fmt.Errorf("create the conversations of the demo: %w", err)
 		}
 	}
@@ -96,10 +96,10 @@ func (s *store) publish(ctx context.Context, evs []events.Event) error {
 // send stores a message and publishes its delivery in one transaction, as a
 // chat backend would: both or neither take effect. A sender has read the
 // messages before.
-func (s *store) send(ctx context.Context, r room, senderID, text string) (message, error) {
+func (s *store) send(ctx context.Context, c conversation, senderID, text string) (message, error) {
 	m := message{
-		ConversationID: r.ConversationID, SenderID: senderID, Text: text,
-		MentionedUserIDs: mentionedIn(text, without(r.Members, senderID)),
+		ConversationID: c.ConversationID, SenderID: senderID, Text: text,
+		MentionedUserIDs: mentionedIn(text, without(c.Members, senderID)),
 	}
 	if m.MentionedUserIDs == nil {
 		m.MentionedUserIDs = []string{}
@@ -126,8 +126,8 @@ RETURNING seq, sent_at`, m.ConversationID, m.SenderID, m.Text, m.MentionedUserID
 		evs = append(evs, events.Event{
 			ID: id, Source: eventSource, Type: events.MessageDelivered, Time: m.Time,
 			Data: events.Data{
-				ConversationID: m.ConversationID, Seq: m.Seq, SenderID: senderID, Category: r.Category,
-				UserIDs: without(r.Members, senderID), MentionedUserIDs: m.MentionedUserIDs,
+				ConversationID: m.ConversationID, Seq: m.Seq, SenderID: senderID, Category: c.Category,
+				UserIDs: without(c.Members, senderID), MentionedUserIDs: m.MentionedUserIDs,
 			},
 		})
 		receipt, err = s.log.Publish(ctx, tx, evs...)
@@ -145,8 +145,8 @@ var errNotRecalled = errors.New("there is no such message of this sender, or it 
 
 // recall deletes the text of a message and publishes its recall, in one
 // transaction.
-func (s *store) recall(ctx context.Context, r room, senderID string, seq int64) (message, error) {
-	m := message{ConversationID: r.ConversationID, Seq: seq, SenderID: senderID, Recalled: true}
+func (s *store) recall(ctx context.Context, c conversation, senderID string, seq int64) (message, error) {
+	m := message{ConversationID: c.ConversationID, Seq: seq, SenderID: senderID, Recalled: true}
 	var receipt events.Receipt
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `UPDATE demo.messages SET recalled = true, text = ''
@@ -160,7 +160,7 @@ RETURNING mentioned_user_ids, sent_at`, m.ConversationID, m.Seq, m.SenderID).Sca
 		}
 		receipt, err = s.log.Publish(ctx, tx, events.Event{
 			ID: fmt.Sprintf("%s/%d/recalled", m.ConversationID, m.Seq), Source: eventSource, Type: events.MessageRecalled,
-			Data: events.Data{ConversationID: m.ConversationID, Seq: m.Seq, UserIDs: without(r.Members, senderID)},
+			Data: events.Data{ConversationID: m.ConversationID, Seq: m.Seq, UserIDs: without(c.Members, senderID)},
 		})
 		return err
 	})
@@ -196,14 +196,14 @@ ORDER BY sent_at, seq`)
 	})
 }
 
-// errNoSuchRoom is returned for an unknown conversation.
-var errNoSuchRoom = errors.New("there is no such conversation")
+// errNoSuchConversation is returned for an unknown conversation.
+var errNoSuchConversation = errors.New("there is no such conversation")
 
-func findRoom(conversationID string) (room, error) {
-	for _, r := range rooms() {
-		if r.ConversationID == conversationID {
-			return r, nil
+func findConversation(conversationID string) (conversation, error) {
+	for _, c := range conversations() {
+		if c.ConversationID == conversationID {
+			return c, nil
 		}
 	}
-	return room{}, errNoSuchRoom
+	return conversation{}, errNoSuchConversation
 }

@@ -62,14 +62,14 @@ func TestSendIsAllOrNothing(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		// spoil makes sending to a room fail.
-		spoil func(t *testing.T, f *fixture, r *room)
+		spoil func(t *testing.T, f *fixture, c *conversation)
 	}{
-		{"no such conversation", func(_ *testing.T, _ *fixture, r *room) { r.ConversationID = "nowhere" }},
-		{"the log refuses after the message is stored", func(t *testing.T, f *fixture, r *room) {
-			r.ConversationID = "\x01"
-			f.exec(t, `INSERT INTO demo.conversations VALUES ($1, 0)`, r.ConversationID)
+		{"no such conversation", func(_ *testing.T, _ *fixture, c *conversation) { c.ConversationID = "nowhere" }},
+		{"the log refuses after the message is stored", func(t *testing.T, f *fixture, c *conversation) {
+			c.ConversationID = "\x01"
+			f.exec(t, `INSERT INTO demo.conversations VALUES ($1, 0)`, c.ConversationID)
 		}},
-		{"the commit fails after both", func(t *testing.T, f *fixture, _ *room) {
+		{"the commit fails after both", func(t *testing.T, f *fixture, _ *conversation) {
 			f.exec(t, `CREATE FUNCTION demo.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'`)
 			f.exec(t, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON demo.messages
 				DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION demo.refuse()`)
@@ -79,9 +79,9 @@ func TestSendIsAllOrNothing(t *testing.T) {
 			f := newFixture(t)
 			before := f.published(t)
 			f.wakes.take()
-			r := mustRoom(t, "design-crew")
-			test.spoil(t, f, &r)
-			if m, err := f.store.send(t.Context(), r, "ada", "Morning!"); err == nil {
+			c := mustConversation(t, "design-crew")
+			test.spoil(t, f, &c)
+			if m, err := f.store.send(t.Context(), c, "ada", "Morning!"); err == nil {
 				t.Fatalf("sent %+v", m)
 			}
 			if n := f.count(t, `SELECT count(*) FROM demo.messages`); n != 0 {
@@ -153,25 +153,25 @@ func TestRestartKeepsMessages(t *testing.T) {
 	}
 }
 
-func TestPeopleAndRooms(t *testing.T) {
-	for _, r := range rooms() {
+func TestPeopleAndConversations(t *testing.T) {
+	for _, c := range conversations() {
 		e := events.Event{
 			ID: "1", Source: eventSource, Type: events.MessageDelivered,
-			Data: events.Data{ConversationID: r.ConversationID, Seq: 1, UserIDs: r.Members, Category: r.Category},
+			Data: events.Data{ConversationID: c.ConversationID, Seq: 1, UserIDs: c.Members, Category: c.Category},
 		}
 		if err := e.Validate(); err != nil {
-			t.Errorf("%s: %v", r.ConversationID, err)
+			t.Errorf("%s: %v", c.ConversationID, err)
 		}
-		if r.weight < 1 || len(r.lines) == 0 {
-			t.Errorf("%s: no person talks here", r.ConversationID)
+		if c.weight < 1 || len(c.lines) == 0 {
+			t.Errorf("%s: no person talks here", c.ConversationID)
 		}
-		for _, line := range r.lines {
+		for _, line := range c.lines {
 			if len(line) > maxTextBytes {
-				t.Errorf("%s: %q is too long for the demo", r.ConversationID, line)
+				t.Errorf("%s: %q is too long for the demo", c.ConversationID, line)
 			}
 			for _, m := range mention.FindAllString(line, -1) {
-				if len(mentionedIn(m, r.Members)) != 1 {
-					t.Errorf("%s: %q mentions %s, who is not a member", r.ConversationID, line, m)
+				if len(mentionedIn(m, c.Members)) != 1 {
+					t.Errorf("%s: %q mentions %s, who is not a member", c.ConversationID, line, m)
 				}
 			}
 		}

@@ -152,7 +152,7 @@ func summarize(e *events.Event) string {
 	for i, id := range d.UserIDs {
 		names[i] = personName(id)
 	}
-	who, where := strings.Join(names, ", "), roomName(d.ConversationID)
+	who, where := strings.Join(names, ", "), conversationName(d.ConversationID)
 	switch e.Type {
 	case events.MessageDelivered:
 		if sender := personName(d.SenderID); sender != d.SenderID {
@@ -191,11 +191,11 @@ func personName(id string) string {
 	return id
 }
 
-// roomName returns the name of a conversation of the demo, or the id of
+// conversationName returns the name of a conversation of the demo, or the id of
 // another.
-func roomName(id string) string {
-	if r, err := findRoom(id); err == nil {
-		return r.Name
+func conversationName(id string) string {
+	if c, err := findConversation(id); err == nil {
+		return c.Name
 	}
 	return id
 }
