@@ -15,15 +15,26 @@ type person struct {
 
 // conversation is one of the conversations of the demo.
 type conversation struct {
-	ConversationID string   `json:"conversation_id"`
-	Name           string   `json:"name"`
-	Kind           string   `json:"kind"` // direct, group or feed
-	Members        []string `json:"members"`
-	Category       string   `json:"category"`
-	// weight is how often the simulation talks here.
+	ConversationID string `json:"conversation_id"`
+	Name           string `json:"name"`
+	Kind           string `json:"kind"` // direct, group, feed or room
+	// Members are the people in it. A room has guests besides.
+	Members  []string `json:"members"`
+	Category string   `json:"category"`
+	// Late is set if phones show the conversation with its first message.
+	Late bool `json:"late,omitempty"`
+	// weight is how often the simulation talks here, 0 for never.
 	weight int
 	lines  []string
 }
+
+const (
+	// townHall is the room.
+	townHall = "town-hall"
+	// copied is a conversation that gets a message of the town hall to the same users,
+	// to compare what that costs.
+	copied = "town-hall-copy"
+)
 
 // people returns the people of the demo.
 func people() []person {
@@ -41,8 +52,9 @@ const bot = "release-bot"
 // conversations returns the conversations of the demo.
 func conversations() []conversation {
 	all := []string{"ada", "ben", "chloe", "dev"}
+	hosts := []string{"ada", "ben"}
 	return []conversation{
-		{"design-crew", "Design crew", "group", all, "chat", 6, []string{
+		{"design-crew", "Design crew", "group", all, "chat", false, 6, []string{
 			"Morning! Who is in today?",
 			"I moved the spacing tokens to 4 px steps",
 			"@Ada can you look at the new icon?",
@@ -52,20 +64,25 @@ func conversations() []conversation {
 			"Looks great on my phone",
 			"Can we talk about the empty state tomorrow?",
 		}},
-		{"lunch", "Lunch & coffee", "group", []string{"ada", "ben", "chloe"}, "chat", 3, []string{
+		{townHall, "Town hall", "room", hosts, "chat", false, 0, []string{
+			"Doors are open", "The keynote starts in five minutes", "Can everybody hear me?", "The slides are online",
+			"@Ada you are on next", "Questions, please", "@Ben could you share the numbers?", "Thanks for coming 👏",
+		}},
+		{copied, "Town hall (group)", "feed", hosts, "chat", true, 0, []string{"The same, to each member"}},
+		{"lunch", "Lunch & coffee", "group", []string{"ada", "ben", "chloe"}, "chat", false, 3, []string{
 			"Lunch at 12:30?", "The ramen place again, please", "I'm in", "Coffee machine is alive again ☕", "Ten minutes",
 		}},
-		{"ada-ben", "Ada and Ben", "direct", []string{"ada", "ben"}, "chat", 3, []string{
+		{"ada-ben", "Ada and Ben", "direct", []string{"ada", "ben"}, "chat", false, 3, []string{
 			"Got a minute?", "Sure", "Pushed the fix, can you look?", "Thanks, that was it", "👍", "Call you after the stand-up",
 		}},
-		{"chloe-dev", "Chloé and Dev", "direct", []string{"chloe", "dev"}, "chat", 3, []string{
+		{"chloe-dev", "Chloé and Dev", "direct", []string{"chloe", "dev"}, "chat", false, 3, []string{
 			"Did the numbers add up?", "To the last one", "How was the talk?", "Let me check and come back to you", "🙌",
 		}},
-		{"random", "Random", "group", all, "chat", 2, []string{
+		{"random", "Random", "group", all, "chat", false, 2, []string{
 			"Has anyone seen my charger? It is the white one with the very long cable",
 			"There is cake in the kitchen 🍰", "@Dev your cat is on camera", "Friday quiz at five",
 		}},
-		{"releases", "System notices", "feed", all, "system", 1, []string{
+		{"releases", "System notices", "feed", all, "system", false, 1, []string{
 			"Version 4.2 is out: faster search", "New sign-in from Lisbon", "Your export is ready", "Scheduled maintenance on Sunday, 02:00 UTC",
 		}},
 	}

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,8 @@ type Demo struct {
 	// running says whether the simulated people talk.
 	running atomic.Bool
 	long    longTransaction
+	crowd   *crowd
+	meter   *meter
 	mux     *http.ServeMux
 }
 
@@ -75,11 +78,24 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	if err := d.store.create(ctx); err != nil {
 		return nil, err
 	}
+	guests, err := d.store.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.meter = newMeter(d.store, cfg.Pool, cfg.Log)
+	d.crowd = &crowd{
+		store: d.store, isFolded: d.meter.isFolded, show: d.feed.crowd, logger: cfg.Logger, asked: make(chan struct{}, 1),
+		state: crowdState{Members: guests + hosts, Target: guests + hosts},
+	}
+	d.meter.crowd = d.crowd
 	d.mux.HandleFunc("GET /demo/users", d.getUsers)
 	d.mux.HandleFunc("GET /demo/feed", d.getFeed)
 	d.mux.HandleFunc("POST /demo/messages", d.postMessage)
 	d.mux.HandleFunc("POST /demo/recalls", d.postRecall)
 	d.mux.HandleFunc("POST /demo/levels", d.postLevel)
+	d.mux.HandleFunc("GET /demo/room", d.getRoom)
+	d.mux.HandleFunc("POST /demo/room", d.postRoom)
+	d.mux.HandleFunc("POST /demo/room/messages", d.postRoomMessages)
 	d.mux.HandleFunc("GET /demo/changes", d.getChanges)
 	d.mux.HandleFunc("GET /demo/bus", d.getBus)
 	d.mux.HandleFunc("POST /demo/bus", d.postBus)
@@ -103,6 +119,9 @@ func (d *Demo) Run(ctx context.Context) error {
 			d.cfg.Logger.WarnContext(ctx, "the transaction of the page did not end cleanly", "error", err)
 		}
 	}()
+	var resizing sync.WaitGroup
+	defer resizing.Wait()
+	resizing.Go(func() { d.crowd.run(ctx) })
 	look := time.NewTicker(tailPause)
 	defer look.Stop()
 	talk := time.NewTimer(talkPause)
@@ -171,8 +190,8 @@ func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
 		Token string `json:"token"`
 	}
 	answer := struct {
-		Users         []withToken `json:"users"`
-		Conversations []conversation      `json:"conversations"`
+		Users         []withToken    `json:"users"`
+		Conversations []conversation `json:"conversations"`
 	}{Conversations: conversations()}
 	for _, p := range people() {
 		token, err := d.cfg.Tokens.Sign(p.UserID, tokenTTL, time.Now())

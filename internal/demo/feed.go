@@ -52,6 +52,8 @@ func (f *feed) link(l linkState) { f.send(frame("link", l)) }
 
 func (f *feed) transaction(s transactionState) { f.send(frame("transaction", s)) }
 
+func (f *feed) crowd(s crowdState) { f.send(frame("room", s)) }
+
 func (f *feed) entry(e entry) {
 	b := frame("log", e)
 	f.mu.Lock()

@@ -16,8 +16,10 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
 )
@@ -35,12 +37,20 @@ func migrated() pgtest.Template {
 type wakes struct {
 	mu         sync.Mutex
 	partitions []int
+	// projector is woken too, unless it is nil.
+	projector *projector.Projector
 }
 
 func (w *wakes) wake(partitions []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.partitions = append(w.partitions, partitions...)
+	if w.projector == nil {
+		return
+	}
+	for _, p := range partitions {
+		w.projector.Wake(p)
+	}
 }
 
 // take returns the partitions woken since the last call.
@@ -98,6 +108,17 @@ func fixtureOn(t *testing.T, url string) *fixture {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// fold runs a projector until the test ends.
+func (f *fixture) fold(t *testing.T) {
+	t.Helper()
+	d := projectortest.Open(t, f.pool.Config().ConnString())
+	p := d.Start(t, nil).Projector
+	eventually(t, "all partitions have an owner", func() bool { return len(p.OwnedPartitions()) == partitions })
+	f.wakes.mu.Lock()
+	defer f.wakes.mu.Unlock()
+	f.wakes.projector = p
 }
 
 // exec runs a statement.

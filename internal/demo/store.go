@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,17 +53,23 @@ CREATE TABLE IF NOT EXISTS demo.messages (
     PRIMARY KEY (conversation_id, seq)
 );
 ALTER TABLE demo.messages ADD COLUMN IF NOT EXISTS recalled boolean NOT NULL DEFAULT false;
-CREATE INDEX IF NOT EXISTS messages_sent_at ON demo.messages (sent_at)`
+CREATE INDEX IF NOT EXISTS messages_sent_at ON demo.messages (sent_at);
+CREATE TABLE IF NOT EXISTS demo.rooms (
+    conversation_id text PRIMARY KEY,
+    guests          integer NOT NULL
+)`
 
 // create creates the tables if they are missing.
 func (s *store) create(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, storeSchema); err != nil {
 		return fmt.Errorf("create the tables of the demo: %w", err)
 	}
+	var ids []string
 	for _, c := range conversations() {
-		if _, err := s.pool.Exec(ctx, `INSERT INTO demo.conversations VALUES ($1, 0) ON CONFLICT DO NOTHING`, c.ConversationID); err != nil {
-			return fmt.Errorf("create the conversations of the demo: %w", err)
-		}
+		ids = append(ids, c.ConversationID)
+	}
+	if _, err := s.pool.Exec(ctx, `INSERT INTO demo.conversations SELECT unnest($1::text[]), 0 ON CONFLICT DO NOTHING`, ids); err != nil {
+		return fmt.Errorf("create the conversations of the demo: %w", err)
 	}
 	// Some people do not get every message counted. The ids are fixed, so a
 	// repetition has no effect.
@@ -93,10 +100,16 @@ func (s *store) publish(ctx context.Context, evs []events.Event) error {
 	return nil
 }
 
-// send stores a message and publishes its delivery in one transaction, as a
-// chat backend would: both or neither take effect. A sender has read the
-// messages before.
+// send sends a message to the people in a conversation, or to the members of a
+// room. A sender has read the messages before.
 func (s *store) send(ctx context.Context, c conversation, senderID, text string) (message, error) {
+	m, _, err := s.sendTo(ctx, c, c.Members, senderID, text)
+	return m, err
+}
+
+// sendTo stores a message and publishes it in one transaction, as a chat backend
+// would: both or neither take effect. A room ignores the users.
+func (s *store) sendTo(ctx context.Context, c conversation, users []string, senderID, text string) (message, events.Receipt, error) {
 	m := message{
 		ConversationID: c.ConversationID, SenderID: senderID, Text: text,
 		MentionedUserIDs: mentionedIn(text, without(c.Members, senderID)),
@@ -115,29 +128,40 @@ RETURNING seq, sent_at`, m.ConversationID, m.SenderID, m.Text, m.MentionedUserID
 		if err != nil {
 			return fmt.Errorf("store the message: %w", err)
 		}
-		id := fmt.Sprintf("%s/%d", m.ConversationID, m.Seq)
-		var evs []events.Event
-		if senderID != bot && m.Seq > 1 {
-			evs = append(evs, events.Event{
-				ID: id + "/read", Source: eventSource, Type: events.ConversationRead, Time: m.Time,
-				Data: events.Data{ConversationID: m.ConversationID, UserIDs: []string{senderID}, UpToSeq: m.Seq - 1},
-			})
-		}
-		evs = append(evs, events.Event{
-			ID: id, Source: eventSource, Type: events.MessageDelivered, Time: m.Time,
-			Data: events.Data{
-				ConversationID: m.ConversationID, Seq: m.Seq, SenderID: senderID, Category: c.Category,
-				UserIDs: without(c.Members, senderID), MentionedUserIDs: m.MentionedUserIDs,
-			},
-		})
-		receipt, err = s.log.Publish(ctx, tx, evs...)
+		receipt, err = s.log.Publish(ctx, tx, eventsOf(c, &m, users)...)
 		return err
 	})
 	if err != nil {
-		return message{}, err
+		return message{}, events.Receipt{}, err
 	}
 	s.wake(receipt.Partitions)
-	return m, nil
+	return m, receipt, nil
+}
+
+// eventsOf returns the events of a message: the read of its sender, and the
+// delivery to the users, or to the members of a room.
+func eventsOf(c conversation, m *message, users []string) []events.Event {
+	event := func(suffix string, t events.Type, d events.Data) events.Event {
+		d.ConversationID = m.ConversationID
+		return events.Event{ID: fmt.Sprintf("%s/%d%s", m.ConversationID, m.Seq, suffix), Source: eventSource, Type: t, Time: m.Time, Data: d}
+	}
+	var all []events.Event
+	if slices.Contains(c.Members, m.SenderID) && m.Seq > 1 {
+		all = append(all, event("/read", events.ConversationRead, events.Data{UserIDs: []string{m.SenderID}, UpToSeq: m.Seq - 1}))
+	}
+	content := events.Data{Seq: m.Seq, SenderID: m.SenderID, Category: c.Category, MentionedUserIDs: m.MentionedUserIDs}
+	if c.Kind == "room" {
+		return append(all, event("", events.RoomPosted, content))
+	}
+	suffix := ""
+	for some := range slices.Chunk(without(users, m.SenderID), events.MaxUsers) {
+		content.UserIDs = some
+		all = append(all, event(suffix, events.MessageDelivered, content))
+		// The people, who may be mentioned, are in the first event.
+		content.MentionedUserIDs = nil
+		suffix = fmt.Sprintf("/%d", len(all))
+	}
+	return all
 }
 
 // errNotRecalled is returned if a sender has no such message to recall.
@@ -158,10 +182,14 @@ RETURNING mentioned_user_ids, sent_at`, m.ConversationID, m.Seq, m.SenderID).Sca
 		if err != nil {
 			return fmt.Errorf("recall the message: %w", err)
 		}
-		receipt, err = s.log.Publish(ctx, tx, events.Event{
+		recall := events.Event{
 			ID: fmt.Sprintf("%s/%d/recalled", m.ConversationID, m.Seq), Source: eventSource, Type: events.MessageRecalled,
 			Data: events.Data{ConversationID: m.ConversationID, Seq: m.Seq, UserIDs: without(c.Members, senderID)},
-		})
+		}
+		if c.Kind == "room" {
+			recall.Type, recall.Data.UserIDs = events.RoomRecalled, nil
+		}
+		receipt, err = s.log.Publish(ctx, tx, recall)
 		return err
 	})
 	if err != nil {

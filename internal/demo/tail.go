@@ -22,10 +22,14 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users are the users of the event.
+	// Users are the users of the event: the people of the demo, and some others. For
+	// a message of a room they are the people in it.
 	Users []string `json:"users"`
+	// Others is how many more users the event has.
+	Others int `json:"others,omitempty"`
 
-	key string
+	key   string
+	event events.Event
 }
 
 // tail reads the end of the log across partitions. A message to a group is in
@@ -52,6 +56,8 @@ const (
 	moreEntries  = 500
 	// rowsKept is how many rows the tail remembers at least.
 	rowsKept = 10 * moreEntries
+	// othersShown is how many users an entry shows besides the people.
+	othersShown = 3
 )
 
 // next returns the entries appended since the last call, at most the latest
@@ -116,13 +122,20 @@ func merged(entries []entry) []entry {
 	places := map[string]int{}
 	for _, e := range entries {
 		i, known := places[e.key]
-		again := func(user string) bool { return slices.Contains(all[i].Users, user) }
-		if known && !slices.ContainsFunc(e.Users, again) {
-			all[i].Users = append(all[i].Users, e.Users...)
+		users := e.event.Data.UserIDs
+		// The first tells: each part of an event has users of its own.
+		again := known && len(users) > 0 && slices.Contains(all[i].event.Data.UserIDs, users[0])
+		if known && !again {
+			all[i].event.Data.UserIDs = append(all[i].event.Data.UserIDs, users...)
 			continue
 		}
 		places[e.key] = len(all)
 		all = append(all, e)
+	}
+	for i := range all {
+		if all[i].Type != "" {
+			all[i].describe()
+		}
 	}
 	return all
 }
@@ -139,36 +152,53 @@ func newEntry(at events.Place, payload []byte) entry {
 	if err != nil {
 		return notUnderstood(at, err)
 	}
-	e := entry{Position: at.String()}
+	e := entry{Position: at.String(), key: ev.Key().String(), event: ev}
 	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
-	e.Summary, e.key, e.Users = summarize(&ev), ev.Key().String(), ev.Data.UserIDs
 	return e
+}
+
+// describe sets what depends on all parts of the event.
+func (e *entry) describe() {
+	d := &e.event.Data
+	e.Summary, e.Users = summarize(&e.event), []string{}
+	for _, p := range people() {
+		if slices.Contains(d.UserIDs, p.UserID) {
+			e.Users = append(e.Users, p.UserID)
+		}
+	}
+	if e.event.Type == events.RoomPosted || e.event.Type == events.RoomRecalled {
+		if c, err := findConversation(d.ConversationID); err == nil {
+			e.Users = without(c.Members, d.SenderID)
+		}
+		return
+	}
+	others := slices.DeleteFunc(d.UserIDs, func(id string) bool { return slices.Contains(e.Users, id) })
+	shown := min(len(others), othersShown)
+	e.Users, e.Others = append(e.Users, others[:shown]...), len(others)-shown
 }
 
 // summarize describes an event in a few words, with the demo's names.
 func summarize(e *events.Event) string {
 	d := &e.Data
-	names := make([]string, len(d.UserIDs))
-	for i, id := range d.UserIDs {
-		names[i] = personName(id)
-	}
-	who, where := strings.Join(names, ", "), conversationName(d.ConversationID)
+	who, where := listed(d.UserIDs), conversationName(d.ConversationID)
 	switch e.Type {
-	case events.MessageDelivered:
+	case events.MessageDelivered, events.RoomPosted:
 		if sender := personName(d.SenderID); sender != d.SenderID {
 			return fmt.Sprintf("%s wrote message %d in %s", sender, d.Seq, where)
 		}
 		return fmt.Sprintf("Message %d in %s", d.Seq, where)
 	case events.ConversationRead:
 		return fmt.Sprintf("%s read %s up to %d", who, where, d.UpToSeq)
-	case events.MessageRecalled:
+	case events.MessageRecalled, events.RoomRecalled:
 		return fmt.Sprintf("Message %d in %s recalled", d.Seq, where)
 	case events.ConversationMarkedUnread:
 		return fmt.Sprintf("%s marked %s unread", who, where)
 	case events.ConversationLevelSet:
 		return fmt.Sprintf("%s set %s to %s", who, where, d.Level)
-	case events.ConversationLeft:
+	case events.ConversationLeft, events.RoomLeft:
 		return fmt.Sprintf("%s left %s", who, where)
+	case events.RoomJoined:
+		return fmt.Sprintf("%s joined %s", who, where)
 	case events.UserReadAll:
 		if d.Category != "" {
 			return fmt.Sprintf("%s read all of %s", who, d.Category)
@@ -180,9 +210,25 @@ func summarize(e *events.Event) string {
 	return string(e.Type)
 }
 
-// personName returns the name of a user of the demo, or the id of another
+// listed names users, or tells how many there are.
+func listed(ids []string) string {
+	const most = 5
+	if len(ids) > most {
+		return fmt.Sprintf("%d users", len(ids))
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = personName(id)
+	}
+	return strings.Join(names, ", ")
+}
+
+// personName returns the name of a person or guest of the demo, or the id of another
 // user.
 func personName(id string) string {
+	if number, ok := strings.CutPrefix(id, guestPrefix); ok {
+		return "Guest " + number
+	}
 	for _, p := range people() {
 		if p.UserID == id {
 			return p.Name

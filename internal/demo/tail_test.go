@@ -72,6 +72,25 @@ func TestTailShowsAMovedGroupMessageOnce(t *testing.T) {
 	}
 }
 
+// An entry has the people of an event and some of its other users, and one of a
+// room the people in it.
+func TestTailShowsAFewOfManyUsers(t *testing.T) {
+	f := newFixture(t)
+	end := &tail{pool: f.pool, partitions: partitions}
+	read(t, end, 4)
+	if _, _, err := f.store.resize(t.Context(), 2000, stepSize); err != nil {
+		t.Fatal(err)
+	}
+	f.mustSend(t, townHall, "ada", "Hello")
+	entries := read(t, end, 2)
+	if e := entries[0]; e.Summary != "1997 users joined Town hall" || len(e.Users) != othersShown || e.Others != 1997-othersShown {
+		t.Errorf("the entry is %+v", e)
+	}
+	if e := entries[1]; e.Summary != "Ada wrote message 1 in Town hall" || !slices.Equal(e.Users, []string{"ben"}) || e.Others != 0 {
+		t.Errorf("the entry is %+v", e)
+	}
+}
+
 func TestTailStartsNearTheEnd(t *testing.T) {
 	f := newFixture(t)
 	for range 40 {
@@ -160,6 +179,10 @@ func TestSummaries(t *testing.T) {
 		{events.Event{Type: events.ConversationLeft, Data: events.Data{ConversationID: "lunch", UserIDs: users}}, "Ada, Ben left Lunch & coffee"},
 		{events.Event{Type: events.UserReadAll, Data: events.Data{UserIDs: users}}, "Ada, Ben read everything"},
 		{events.Event{Type: events.UserReadAll, Data: events.Data{Category: "updates", UserIDs: users}}, "Ada, Ben read all of updates"},
+		{events.Event{Type: events.RoomPosted, Data: events.Data{Seq: 7, ConversationID: townHall, SenderID: "guest-12"}}, "Guest 12 wrote message 7 in Town hall"},
+		{events.Event{Type: events.RoomRecalled, Data: events.Data{Seq: 7, ConversationID: townHall}}, "Message 7 in Town hall recalled"},
+		{events.Event{Type: events.RoomJoined, Data: events.Data{ConversationID: townHall, UserIDs: users}}, "Ada, Ben joined Town hall"},
+		{events.Event{Type: events.RoomLeft, Data: events.Data{ConversationID: townHall, UserIDs: guestIDs(0, 6)}}, "6 users left Town hall"},
 		{events.Event{Type: events.ConversationExpired, Data: events.Data{UpToSeq: 7, ConversationID: "lunch", UserIDs: users}}, "Lunch & coffee up to 7 expired for Ada, Ben"},
 	} {
 		if got := summarize(&test.event); got != test.want {

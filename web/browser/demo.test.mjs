@@ -211,6 +211,147 @@ test("an event shows the badges that it changed, and why others did not change",
   assert.deepEqual(demo.complaints, []);
 });
 
+/** The panel of the room, and what the test does with it. */
+function roomOf(demo) {
+  const panel = demo.page.locator("#room");
+  return {
+    panel,
+    slider: panel.getByRole("slider", { name: "Members of the town hall" }),
+    has: (members) => panel.locator(".room-members").getByText(members, { exact: true }).waitFor(),
+    says: (text) => panel.getByRole("status").getByText(text).waitFor(),
+    /** Presses a button, and waits until what it began has ended. */
+    async press(name) {
+      await panel.getByRole("button", { name, exact: true }).click();
+      await panel.locator(".room-button:enabled").first().waitFor();
+    },
+    /** Rows of a message to the room and to a group, and their milliseconds. */
+    async costs() {
+      const texts = await panel.locator("tbody td").allInnerTexts();
+      return texts.map((text) => Number.parseFloat(text.replace(",", "")));
+    },
+  };
+}
+
+test("a message to the room costs the same for many members", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const room = roomOf(demo);
+  await room.has("5");
+  await room.says("Ada, Ben and 3 guests");
+  await room.press("Post");
+  const [fewRows] = await room.costs();
+
+  // The first answer comes when the slider has moved on, and does not move it back.
+  let release;
+  const released = new Promise((resolve) => {
+    release = resolve;
+  });
+  let answers = 0;
+  await demo.page.route("**/demo/room", async (route) => {
+    const response = await route.fetch();
+    if (answers++ === 0) await released;
+    await route.fulfill({ response });
+  });
+  await room.slider.focus();
+  await demo.page.keyboard.press("End");
+  await room.says("guests are joining");
+  await shoot(demo.page, "room-joining");
+  await demo.page.keyboard.press("ArrowLeft");
+  const answered = demo.page.waitForEvent("requestfinished", (r) =>
+    r.postData()?.includes("100000"),
+  );
+  release();
+  await answered;
+  // The phones stay live meanwhile.
+  await server.send("ada-ben", "ada", "Are you coming?");
+  await demo.total("ben", 2);
+  for (let presses = 0; presses < 4; presses++) await demo.page.keyboard.press("ArrowLeft");
+  await room.has("2,000");
+  await room.says("Ada, Ben and 1,998 guests");
+
+  await room.press("Post");
+  await demo.total("ada", 2);
+  const [rows, , ms] = await room.costs();
+  assert(rows > 4 && rows < 40 && Math.abs(rows - fewRows) < 10, `${fewRows}, then ${rows} rows`);
+  assert(ms > 0);
+  await room.panel.getByText("not measured").waitFor();
+  await room.press("Send to a group");
+  await demo.row("ada", "Town hall (group)").waitFor();
+  await demo.total("ada", 3);
+  const [, copiedRows, , copiedMs] = await room.costs();
+  assert(copiedRows >= 2 * 1999 && copiedRows < 2 * 1999 + 100, `${copiedRows} rows`);
+  assert(copiedMs > 0);
+  // An event of the room shows the people whom it changed.
+  const event = demo.page.locator(".event", { hasText: "wrote message 2 in Town hall" });
+  await event.getByRole("button").click();
+  const ben = event.locator(".change", { hasText: "Ben" });
+  await ben.getByText("Town hall: 1 → 2 unread").waitFor();
+
+  // People write, read and recall there as in other conversations.
+  const phone = demo.phone("ben");
+  await demo.row("ben", "Town hall").click();
+  await demo.total("ben", 2);
+  await phone.getByRole("textbox").fill("Hello everybody");
+  await phone.getByRole("button", { name: "Send" }).click();
+  await demo.total("ada", 4);
+  await phone.getByRole("button", { name: "Recall the message Hello everybody" }).click();
+  await demo.total("ada", 3);
+  await phone.getByRole("button", { name: "Back to" }).click();
+
+  await room.press("Post 20");
+  await room.says("The last of 20 messages was on a phone after");
+  await demo.total("ada", 23);
+  await shoot(demo.page, "room");
+
+  await room.slider.focus();
+  await demo.page.keyboard.press("Home");
+  await room.has("5");
+  assert.deepEqual(demo.complaints, []);
+});
+
+test("the room says that the database or the server is away, and recovers", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const room = roomOf(demo);
+  await room.slider.focus();
+  await demo.page.keyboard.press("End");
+  await room.says("guests are joining");
+  server.crashDatabase();
+  await room.says("The database does not answer. The demo tries again.");
+  await shoot(demo.page, "room-trouble");
+  await demo.page.keyboard.press("Home");
+  await room.says("Ada, Ben and 3 guests");
+
+  await server.stop();
+  await room.says("The demo does not answer. The page tries again.");
+  await room.slider.focus();
+  await demo.page.keyboard.press("End");
+  await demo.page.waitForFunction(() => document.querySelector(".room-slider").value === "0");
+  await server.start();
+  await room.says("Ada, Ben and 3 guests");
+  await demo.online(4);
+  await room.press("Post");
+  await demo.total("ada", 1);
+});
+
+test("without a phone, the room says that no phone got a message", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const room = roomOf(demo);
+  for (const user of ["ada", "ben"]) {
+    await demo.phone(user).getByText("Online", { exact: true }).click();
+    await demo.phone(user).getByText("Offline", { exact: true }).first().waitFor();
+  }
+  await room.press("Post");
+  await room.says("Sent, and no phone got it: take that of Ada or Ben online");
+  const [rows, , ms] = await room.costs();
+  assert(rows > 4 && Number.isNaN(ms), `${rows} rows, ${ms} ms`);
+  for (const user of ["ada", "ben"]) {
+    await demo.phone(user).getByText("Online", { exact: true }).click();
+    await demo.total(user, 1);
+  }
+});
+
 test("while the bus is cut, outdated numbers are marked, and recover", async () => {
   const demo = await Demo.open(context, server.url);
   await readEverything(demo);

@@ -1,6 +1,6 @@
 // Starts, stops and calls `badged demo` for the browser tests.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -61,6 +61,15 @@ export class Server {
 
   send(conversation_id, sender_id, text) {
     return this.post("messages", { conversation_id, sender_id, text });
+  }
+
+  /** Kills a process of Postgres, which then ends all connections and recovers. */
+  crashDatabase() {
+    const [postmaster] = readFileSync(join(dataDir, "pgdata", "postmaster.pid"), "utf8").split(
+      "\n",
+    );
+    const children = execFileSync("pgrep", ["-P", postmaster], { encoding: "utf8" });
+    process.kill(Number(children.trim().split("\n").at(-1)), "SIGKILL");
   }
 
   /** A token that expires in `seconds`; in the past if negative. */

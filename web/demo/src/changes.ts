@@ -28,8 +28,11 @@ export class Changes {
       void this.#ask(event, users);
       return;
     }
+    const more = event.others ? ` and ${event.others} others` : "";
     const others = event.users.join(", ") || "no user";
-    this.element.append(h("p", { class: "changes-note" }, `Concerns ${others}: no phone here.`));
+    this.element.append(
+      h("p", { class: "changes-note" }, `Concerns ${others}${more}: no phone here.`),
+    );
   }
 
   close(): void {

@@ -8,8 +8,10 @@ import type { Message } from "./server.js";
 export interface Topic {
   readonly id: string;
   readonly title: string;
-  readonly kind: "group" | "direct" | "feed";
+  readonly kind: "group" | "direct" | "feed" | "room";
   readonly category: string;
+  /** Shown with its first message. */
+  readonly late: boolean;
   /** The color of the other user of a direct conversation. */
   readonly color: string | undefined;
 }
@@ -56,6 +58,7 @@ export class ConversationList {
     state: (topic: Topic) => RowState,
   ): void {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
+    this.#filter();
     this.#tabs?.update(total, categories);
   }
 
@@ -65,9 +68,11 @@ export class ConversationList {
   }
 
   #filter(): void {
-    for (const { id, category } of this.#topics) {
+    for (const { id, category, late } of this.#topics) {
       const row = this.#rows.get(id);
-      if (row) row.element.hidden = this.#category !== undefined && category !== this.#category;
+      if (row === undefined) continue;
+      const chosen = this.#category === undefined || category === this.#category;
+      row.element.hidden = !chosen || (late && !row.hasMessages);
     }
   }
 }
@@ -75,6 +80,7 @@ export class ConversationList {
 class Row {
   readonly element: HTMLLIElement;
   readonly button: HTMLButtonElement;
+  hasMessages = false;
   readonly #preview = h("span", { class: "row-preview" });
   readonly #time = h("span", { class: "row-time" });
   readonly #marks = h("span", { class: "row-marks" });
@@ -104,6 +110,7 @@ class Row {
   }
 
   update({ conversation, last, preview }: RowState): void {
+    this.hasMessages = conversation !== undefined;
     setText(this.#preview, preview);
     setText(this.#time, last ? ago(new Date(last.time)) : "");
 

@@ -5,6 +5,7 @@ import { Chat } from "./chat.js";
 import { EventLog } from "./log.js";
 import { People } from "./people.js";
 import { Phone } from "./phone.js";
+import { RoomPanel } from "./room.js";
 import { type Cast, DemoServer } from "./server.js";
 import { StaleWatch } from "./stale.js";
 import { TransactionButton } from "./transaction.js";
@@ -50,6 +51,7 @@ function start(cast: Cast): void {
     for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
   });
   showOnPage(phones);
+  const room = new RoomPanel(find("#room"), cast, phones, server);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
   stage.replaceChildren(...phones.map(({ element }) => element));
@@ -63,6 +65,7 @@ function start(cast: Cast): void {
       void syncSimulation();
       void bus.sync();
       void transaction.sync();
+      void room.sync();
       if (lost) void reloadIfRecast(cast);
       lost = false;
     },
@@ -70,6 +73,7 @@ function start(cast: Cast): void {
       feedIsOpen = false;
       lost = true;
       play.disabled = true;
+      room.showLost();
       showLive(phones);
     },
     onMessage(message) {
@@ -78,6 +82,7 @@ function start(cast: Cast): void {
     onLogged: (event) => log.add(event),
     onLink: (state) => bus.show(state),
     onTransaction: (state) => transaction.show(state),
+    onCrowd: (state) => room.show(state),
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();

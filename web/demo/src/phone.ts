@@ -5,7 +5,7 @@ import { icon } from "./icons.js";
 import { ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";
 import { Reader } from "./reader.js";
-import type { Cast, DemoServer, Message, User } from "./server.js";
+import { type Cast, type DemoServer, type Message, nameOf, type User } from "./server.js";
 import { Thread } from "./thread.js";
 
 // Least time between announcements of a phone's badge to screen readers, unless
@@ -174,8 +174,8 @@ export class Phone {
   #preview({ kind }: Topic, { sender_id, text, recalled }: Message): string {
     if (recalled) return "Message recalled";
     if (sender_id === this.user.user_id) return `You: ${text}`;
-    if (kind !== "group") return text;
-    return `${this.#users.get(sender_id)?.name ?? sender_id}: ${text}`;
+    if (kind !== "group" && kind !== "room") return text;
+    return `${nameOf(sender_id, this.#users)}: ${text}`;
   }
 
   #setOnline(online: boolean): void {
@@ -407,7 +407,7 @@ class Announcer {
 function topicsOf(user: User, { users, conversations }: Cast): Topic[] {
   return conversations
     .filter(({ members }) => members.includes(user.user_id))
-    .map(({ conversation_id, name, kind, members, category }) => {
+    .map(({ conversation_id, name, kind, members, category, late }) => {
       const other =
         kind === "direct"
           ? users.find(({ user_id }) => user_id !== user.user_id && members.includes(user_id))
@@ -417,6 +417,7 @@ function topicsOf(user: User, { users, conversations }: Cast): Topic[] {
         title: other?.name ?? name,
         kind,
         category,
+        late: late ?? false,
         color: other?.color,
       };
     });

@@ -11,9 +11,12 @@ export interface User {
 export interface ChatConversation {
   readonly conversation_id: string;
   readonly name: string;
-  readonly kind: "group" | "direct" | "feed";
+  readonly kind: "group" | "direct" | "feed" | "room";
+  /** The people in it. A room has guests besides. */
   readonly members: readonly string[];
   readonly category: string;
+  /** Shown with its first message. */
+  readonly late?: boolean;
 }
 
 export interface Cast {
@@ -40,8 +43,10 @@ export interface LoggedEvent {
   readonly id: string;
   readonly summary: string;
   readonly time: string;
-  /** The users that it affects. */
+  /** The users that it affects, or some of them. */
   readonly users: readonly string[];
+  /** How many more users it affects. */
+  readonly others?: number;
 }
 
 /** The effect of an event on the badge of a user. */
@@ -80,6 +85,24 @@ export interface TransactionState {
   readonly transaction_id: number;
 }
 
+/** How many members the room has, and is to have. */
+export interface CrowdState {
+  readonly members: number;
+  readonly target: number;
+  /** Why it takes longer, if it does. */
+  readonly trouble?: string;
+}
+
+/** What a message cost. */
+export interface Cost {
+  /** The message, or the last of several. */
+  readonly seq: number;
+  /** The members when it was sent. */
+  readonly members: number;
+  /** The rows that badged wrote for it; 0 for several messages. */
+  readonly rows: number;
+}
+
 export interface FeedListener {
   onOpen(): void;
   onLost(): void;
@@ -87,6 +110,12 @@ export interface FeedListener {
   onLogged(event: LoggedEvent): void;
   onLink(state: LinkState): void;
   onTransaction(state: TransactionState): void;
+  onCrowd(state: CrowdState): void;
+}
+
+/** The name of a user of the demo. Guests of the room have numbers. */
+export function nameOf(userId: string, users: ReadonlyMap<string, User>): string {
+  return users.get(userId)?.name ?? userId.replace(/^guest-/, "Guest ");
 }
 
 const RETRY_MS = 2_000;
@@ -166,6 +195,20 @@ export class DemoServer {
     return request("POST", "demo/transaction", { open_ms: openMs });
   }
 
+  crowd(): Promise<CrowdState> {
+    return request("GET", "demo/room");
+  }
+
+  /** Lets guests join or leave until the room has so many members. */
+  setMembers(members: number): Promise<CrowdState> {
+    return request("POST", "demo/room", { members });
+  }
+
+  /** Sends messages to the room, or to a group of the same users. */
+  sendToAll(conversationId: string, messages: number): Promise<Cost> {
+    return request("POST", "demo/room/messages", { conversation_id: conversationId, messages });
+  }
+
   async isRunning(): Promise<boolean> {
     return (await request<{ running: boolean }>("GET", "demo/simulation")).running;
   }
@@ -188,6 +231,7 @@ export class DemoServer {
     source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
     source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
     source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
+    source.addEventListener("room", ({ data }) => listener.onCrowd(JSON.parse(data)));
   }
 }
 

@@ -2,7 +2,7 @@ import type { Level, Seq } from "@badged/sdk";
 import { clock, h, oncePerFrame, setText, spoken } from "../../page/dom.js";
 import { icon } from "./icons.js";
 import type { Topic } from "./list.js";
-import type { Message, User } from "./server.js";
+import { type Message, nameOf, type User } from "./server.js";
 
 /** The levels in the order of the button, with their names. */
 const LEVELS = [
@@ -201,7 +201,7 @@ export class Thread {
     const { owner, users, topic, firstUnreadSeq } = this.#options;
     const sender = users.get(message.sender_id);
     const own = message.sender_id === owner.user_id;
-    const name = sender?.name ?? message.sender_id;
+    const name = nameOf(message.sender_id, users);
     const starts = before?.sender_id !== message.sender_id;
 
     const bubble = h("div", {

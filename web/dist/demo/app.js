@@ -1915,8 +1915,11 @@ var Changes = class {
       void this.#ask(event, users);
       return;
     }
+    const more = event.others ? ` and ${event.others} others` : "";
     const others = event.users.join(", ") || "no user";
-    this.element.append(h("p", { class: "changes-note" }, `Concerns ${others}: no phone here.`));
+    this.element.append(
+      h("p", { class: "changes-note" }, `Concerns ${others}${more}: no phone here.`)
+    );
   }
   close() {
     this.#closed = true;
@@ -2118,6 +2121,7 @@ var PATHS = {
   muted: "M6 9a6 6 0 0 1 9-5.2M18 11c0 4 2 5 2 5H8M4 16s2-1 2-5M10 20a2 2 0 0 0 4 0M3 3l18 18",
   mention: "M16 12a4 4 0 1 1-8 0 4 4 0 0 1 8 0zM16 8v5a2.5 2.5 0 0 0 5 0v-1a9 9 0 1 0-3.6 7.2",
   recall: "M9 14L4 9l5-5M4 9h9a6 6 0 0 1 0 12h-2",
+  room: "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM2.5 20a6.5 6.5 0 0 1 13 0M16 4.2a3.5 3.5 0 0 1 0 6.6M18 14.2a6.5 6.5 0 0 1 3.5 5.8",
   send: "M12 20V5M5 12l7-7 7 7",
   unread: "M12 12m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0"
 };
@@ -2175,6 +2179,7 @@ var ConversationList = class {
   }
   update(total, categories, state) {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
+    this.#filter();
     this.#tabs?.update(total, categories);
   }
   /** Focuses a row, for example after its conversation was closed. */
@@ -2182,15 +2187,18 @@ var ConversationList = class {
     this.#rows.get(topic.id)?.button.focus();
   }
   #filter() {
-    for (const { id, category } of this.#topics) {
+    for (const { id, category, late } of this.#topics) {
       const row = this.#rows.get(id);
-      if (row) row.element.hidden = this.#category !== void 0 && category !== this.#category;
+      if (row === void 0) continue;
+      const chosen = this.#category === void 0 || category === this.#category;
+      row.element.hidden = !chosen || late && !row.hasMessages;
     }
   }
 };
 var Row = class {
   element;
   button;
+  hasMessages = false;
   #preview = h("span", { class: "row-preview" });
   #time = h("span", { class: "row-time" });
   #marks = h("span", { class: "row-marks" });
@@ -2218,6 +2226,7 @@ var Row = class {
     this.element = h("li", {}, this.button);
   }
   update({ conversation, last, preview }) {
+    this.hasMessages = conversation !== void 0;
     setText(this.#preview, preview);
     setText(this.#time, last ? ago(new Date(last.time)) : "");
     const { unread = 0, mentions = 0, level = "all", markedUnread = false } = conversation ?? {};
@@ -2331,6 +2340,119 @@ var Reader = class {
     });
   }
 };
+
+// demo/src/server.ts
+function nameOf(userId, users) {
+  return users.get(userId)?.name ?? userId.replace(/^guest-/, "Guest ");
+}
+var RETRY_MS3 = 2e3;
+var DemoServer = class {
+  #cast;
+  /** The users and their conversations. Concurrent calls share an answer. */
+  cast() {
+    this.#cast ??= request("GET", "demo/users").finally(() => {
+      this.#cast = void 0;
+    });
+    return this.#cast;
+  }
+  /** A fresh token of a user. */
+  async token(userId) {
+    const { users } = await this.cast();
+    const user = users.find(({ user_id }) => user_id === userId);
+    if (user === void 0)
+      throw new Error(`the demo no longer has the user ${userId}: reload the page`);
+    return user.token;
+  }
+  async send(conversationId, senderId, text) {
+    await request("POST", "demo/messages", {
+      conversation_id: conversationId,
+      sender_id: senderId,
+      text
+    });
+  }
+  async recall({ conversation_id, sender_id, seq }) {
+    await request("POST", "demo/recalls", { conversation_id, sender_id, seq });
+  }
+  async setLevel(conversationId, userId, level) {
+    await request("POST", "demo/levels", {
+      conversation_id: conversationId,
+      user_id: userId,
+      level
+    });
+  }
+  /** What an event changed. Users whose partition has not folded it yet are missing. */
+  async changes(event, users) {
+    const query = new URLSearchParams([
+      ["source", event.source],
+      ["id", event.id],
+      ["transaction", event.position.split("/")[0] ?? ""],
+      ...users.map((user) => ["user", user])
+    ]);
+    return (await request("GET", `demo/changes?${query}`)).changes;
+  }
+  /** The badge of a user in the tables, read without the bus. */
+  badge(user) {
+    return request("GET", `v1/users/${user.user_id}/badge`, void 0, user.token);
+  }
+  link() {
+    return request("GET", "demo/bus");
+  }
+  /** Cuts the bus link for a while; 0 restores it. */
+  cutLink(cutMs) {
+    return request("POST", "demo/bus", { cut_ms: cutMs });
+  }
+  transaction() {
+    return request("GET", "demo/transaction");
+  }
+  /** Opens a transaction and leaves it open for a while; 0 ends it. */
+  openTransaction(openMs) {
+    return request("POST", "demo/transaction", { open_ms: openMs });
+  }
+  crowd() {
+    return request("GET", "demo/room");
+  }
+  /** Lets guests join or leave until the room has so many members. */
+  setMembers(members) {
+    return request("POST", "demo/room", { members });
+  }
+  /** Sends messages to the room, or to a group of the same users. */
+  sendToAll(conversationId, messages) {
+    return request("POST", "demo/room/messages", { conversation_id: conversationId, messages });
+  }
+  async isRunning() {
+    return (await request("GET", "demo/simulation")).running;
+  }
+  async setRunning(running) {
+    return (await request("POST", "demo/simulation", { running })).running;
+  }
+  /** Follows the chat and the log while the page is open. */
+  follow(listener) {
+    const source = new EventSource("demo/feed");
+    source.onopen = () => listener.onOpen();
+    source.onerror = () => {
+      listener.onLost();
+      if (source.readyState !== EventSource.CLOSED) return;
+      setTimeout(() => this.follow(listener), RETRY_MS3);
+    };
+    source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
+    source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
+    source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
+    source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
+    source.addEventListener("room", ({ data }) => listener.onCrowd(JSON.parse(data)));
+  }
+};
+async function request(method, path, body, token) {
+  const response = await fetch(path, {
+    method,
+    ...body && { body: JSON.stringify(body) },
+    headers: {
+      ...body && { "Content-Type": "application/json" },
+      ...token && { Authorization: `Bearer ${token}` }
+    }
+  });
+  if (!response.ok) throw new Error(`${method} ${path}: status ${response.status}`);
+  return response.json();
+}
 
 // demo/src/thread.ts
 var LEVELS = [
@@ -2493,7 +2615,7 @@ var Thread = class {
     const { owner, users, topic, firstUnreadSeq } = this.#options;
     const sender = users.get(message.sender_id);
     const own = message.sender_id === owner.user_id;
-    const name = sender?.name ?? message.sender_id;
+    const name = nameOf(message.sender_id, users);
     const starts = before?.sender_id !== message.sender_id;
     const bubble = h("div", {
       class: `message${own ? " is-own" : ""}${starts ? " is-first" : ""}`,
@@ -2727,8 +2849,8 @@ var Phone = class {
   #preview({ kind }, { sender_id, text, recalled }) {
     if (recalled) return "Message recalled";
     if (sender_id === this.user.user_id) return `You: ${text}`;
-    if (kind !== "group") return text;
-    return `${this.#users.get(sender_id)?.name ?? sender_id}: ${text}`;
+    if (kind !== "group" && kind !== "room") return text;
+    return `${nameOf(sender_id, this.#users)}: ${text}`;
   }
   #setOnline(online) {
     this.#announcer.hurry();
@@ -2929,115 +3051,317 @@ var Announcer = class {
   }
 };
 function topicsOf(user, { users, conversations }) {
-  return conversations.filter(({ members }) => members.includes(user.user_id)).map(({ conversation_id, name, kind, members, category }) => {
+  return conversations.filter(({ members }) => members.includes(user.user_id)).map(({ conversation_id, name, kind, members, category, late }) => {
     const other = kind === "direct" ? users.find(({ user_id }) => user_id !== user.user_id && members.includes(user_id)) : void 0;
     return {
       id: conversation_id,
       title: other?.name ?? name,
       kind,
       category,
+      late: late ?? false,
       color: other?.color
     };
   });
 }
 
-// demo/src/server.ts
-var RETRY_MS3 = 2e3;
-var DemoServer = class {
-  #cast;
-  /** The users and their conversations. Concurrent calls share an answer. */
-  cast() {
-    this.#cast ??= request("GET", "demo/users").finally(() => {
-      this.#cast = void 0;
+// demo/src/arrivals.ts
+var KEPT3 = 100;
+var Arrivals = class {
+  #known = /* @__PURE__ */ new Map();
+  #waiting = /* @__PURE__ */ new Set();
+  /** Notes that a phone has a conversation up to a message. */
+  note(conversationId, seq, at) {
+    const known = this.#known.get(conversationId) ?? [];
+    if (seq <= (known.at(-1)?.seq ?? 0)) return;
+    this.#known.set(conversationId, [...known, { seq, at }].slice(-KEPT3));
+    for (const look of this.#waiting) look();
+  }
+  /** When a message or a later one arrived; undefined if none does in time. */
+  async of(conversationId, seq, patienceMs) {
+    const find2 = () => this.#known.get(conversationId)?.find((arrival) => arrival.seq >= seq)?.at;
+    return find2() ?? await this.#wait(find2, patienceMs);
+  }
+  #wait(find2, patienceMs) {
+    return new Promise((resolve) => {
+      const look = () => {
+        const at = find2();
+        if (at !== void 0) end(at);
+      };
+      const end = (at) => {
+        clearTimeout(timer);
+        this.#waiting.delete(look);
+        resolve(at);
+      };
+      const timer = setTimeout(() => end(void 0), patienceMs);
+      this.#waiting.add(look);
     });
-    return this.#cast;
-  }
-  /** A fresh token of a user. */
-  async token(userId) {
-    const { users } = await this.cast();
-    const user = users.find(({ user_id }) => user_id === userId);
-    if (user === void 0)
-      throw new Error(`the demo no longer has the user ${userId}: reload the page`);
-    return user.token;
-  }
-  async send(conversationId, senderId, text) {
-    await request("POST", "demo/messages", {
-      conversation_id: conversationId,
-      sender_id: senderId,
-      text
-    });
-  }
-  async recall({ conversation_id, sender_id, seq }) {
-    await request("POST", "demo/recalls", { conversation_id, sender_id, seq });
-  }
-  async setLevel(conversationId, userId, level) {
-    await request("POST", "demo/levels", {
-      conversation_id: conversationId,
-      user_id: userId,
-      level
-    });
-  }
-  /** What an event changed. Users whose partition has not folded it yet are missing. */
-  async changes(event, users) {
-    const query = new URLSearchParams([
-      ["source", event.source],
-      ["id", event.id],
-      ["transaction", event.position.split("/")[0] ?? ""],
-      ...users.map((user) => ["user", user])
-    ]);
-    return (await request("GET", `demo/changes?${query}`)).changes;
-  }
-  /** The badge of a user in the tables, read without the bus. */
-  badge(user) {
-    return request("GET", `v1/users/${user.user_id}/badge`, void 0, user.token);
-  }
-  link() {
-    return request("GET", "demo/bus");
-  }
-  /** Cuts the bus link for a while; 0 restores it. */
-  cutLink(cutMs) {
-    return request("POST", "demo/bus", { cut_ms: cutMs });
-  }
-  transaction() {
-    return request("GET", "demo/transaction");
-  }
-  /** Opens a transaction and leaves it open for a while; 0 ends it. */
-  openTransaction(openMs) {
-    return request("POST", "demo/transaction", { open_ms: openMs });
-  }
-  async isRunning() {
-    return (await request("GET", "demo/simulation")).running;
-  }
-  async setRunning(running) {
-    return (await request("POST", "demo/simulation", { running })).running;
-  }
-  /** Follows the chat and the log while the page is open. */
-  follow(listener) {
-    const source = new EventSource("demo/feed");
-    source.onopen = () => listener.onOpen();
-    source.onerror = () => {
-      listener.onLost();
-      if (source.readyState !== EventSource.CLOSED) return;
-      setTimeout(() => this.follow(listener), RETRY_MS3);
-    };
-    source.addEventListener("message", ({ data }) => listener.onMessage(JSON.parse(data)));
-    source.addEventListener("log", ({ data }) => listener.onLogged(JSON.parse(data)));
-    source.addEventListener("link", ({ data }) => listener.onLink(JSON.parse(data)));
-    source.addEventListener("transaction", ({ data }) => listener.onTransaction(JSON.parse(data)));
   }
 };
-async function request(method, path, body, token) {
-  const response = await fetch(path, {
-    method,
-    ...body && { body: JSON.stringify(body) },
-    headers: {
-      ...body && { "Content-Type": "application/json" },
-      ...token && { Authorization: `Bearer ${token}` }
-    }
-  });
-  if (!response.ok) throw new Error(`${method} ${path}: status ${response.status}`);
-  return response.json();
+
+// demo/src/sizes.ts
+var SIZES = [
+  5,
+  10,
+  20,
+  50,
+  100,
+  200,
+  500,
+  1e3,
+  2e3,
+  5e3,
+  1e4,
+  2e4,
+  5e4,
+  1e5
+];
+var MOST = SIZES.length - 1;
+function sizeAt(place) {
+  return SIZES[Math.min(Math.max(Math.round(place), 0), MOST)];
 }
+function placeOf(members) {
+  const above = SIZES.findIndex((size) => size >= members);
+  if (above < 0) return MOST;
+  const [low, high] = [SIZES[above - 1], SIZES[above]];
+  if (low === void 0 || high === void 0) return 0;
+  return above - 1 + Math.log(members / low) / Math.log(high / low);
+}
+var numbers = new Intl.NumberFormat("en");
+function thousands(n) {
+  return numbers.format(n);
+}
+function duration(ms) {
+  if (ms >= 1e4) return `${(ms / 1e3).toFixed(1)} s`;
+  return `${ms < 1 ? ms.toFixed(1) : thousands(Math.round(ms))} ms`;
+}
+function share(n, most) {
+  return n <= 1 ? 0.02 : Math.min(1, Math.max(0.02, Math.log(n) / Math.log(most)));
+}
+
+// demo/src/room.ts
+var ROOM = "town-hall";
+var GROUP = "town-hall-copy";
+var BURST = 20;
+var PATIENCE_MS = 2e4;
+var MOST2 = 3e5;
+var UNREACHABLE = "The demo does not answer. The page tries again.";
+var RoomPanel = class {
+  #element;
+  #server;
+  #phones;
+  #arrivals = new Arrivals();
+  #members = h("strong", { class: "room-members" }, "–");
+  #slider = h("input", {
+    type: "range",
+    class: "room-slider",
+    min: "0",
+    max: String(SIZES.length - 1),
+    step: "1",
+    "aria-label": "Members of the town hall",
+    disabled: true
+  });
+  #status = h("p", { class: "room-status", role: "status" });
+  #room = new Column();
+  #group = new Column();
+  #buttons;
+  #state;
+  #lost = true;
+  #sending = false;
+  /** What the last action has to say. */
+  #told;
+  /** The slider is being moved: it shows what it would set. */
+  #moving = false;
+  /** The size that was asked for last, until the server has confirmed it. */
+  #asked;
+  constructor(element, cast, phones, server2) {
+    this.#element = element;
+    this.#server = server2;
+    const inIt = cast.conversations.find((c) => c.conversation_id === ROOM)?.members ?? [];
+    this.#phones = phones.filter(({ user }) => inIt.includes(user.user_id));
+    for (const { client } of this.#phones) {
+      client.on(
+        "conversation",
+        ({ conversationId, lastSeq }) => this.#arrivals.note(conversationId, lastSeq, performance.now())
+      );
+    }
+    this.#slider.addEventListener("input", () => {
+      this.#moving = true;
+      this.#draw();
+    });
+    this.#slider.addEventListener("change", () => void this.#resize());
+    const button = (text, action) => {
+      const element2 = h("button", { class: "room-button", type: "button" }, text);
+      element2.addEventListener("click", () => void this.#run(action));
+      return element2;
+    };
+    this.#buttons = [
+      button("Post", () => this.#measure(ROOM, this.#room)),
+      button(`Post ${BURST}`, () => this.#sendMany()),
+      button("Send to a group", () => {
+        this.#tell("Delivering the message to each member…");
+        return this.#measure(GROUP, this.#group);
+      })
+    ];
+    element.querySelector("h2")?.after(
+      h("p", { class: "room-count" }, this.#members, " members"),
+      this.#slider,
+      this.#status,
+      h("div", { class: "room-buttons" }, ...this.#buttons),
+      h(
+        "table",
+        { class: "cost" },
+        h("caption", {}, "What a message costs"),
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("td"),
+            h("th", { scope: "col" }, "Room", this.#room.members),
+            h("th", { scope: "col" }, "Group", this.#group.members)
+          )
+        ),
+        h(
+          "tbody",
+          {},
+          ...["rows", "time"].map(
+            (what) => h(
+              "tr",
+              {},
+              h("th", { scope: "row" }, what === "rows" ? "Rows written" : "Click to phone"),
+              this.#room[what].element,
+              this.#group[what].element
+            )
+          )
+        )
+      )
+    );
+    element.removeAttribute("aria-busy");
+    this.#draw();
+  }
+  /** Fetches the state of the room. */
+  async sync() {
+    const state = await this.#server.crowd().catch(() => void 0);
+    if (state !== void 0) this.show(state);
+  }
+  show(state) {
+    if (this.#lost) this.#told = void 0;
+    this.#lost = false;
+    this.#state = state;
+    if (state.target === this.#asked) this.#asked = void 0;
+    this.#draw();
+  }
+  /** Shows that the server cannot be reached. */
+  showLost() {
+    this.#lost = true;
+    this.#moving = false;
+    this.#draw();
+  }
+  #draw() {
+    const state = this.#state;
+    if (state !== void 0) {
+      setText(this.#members, thousands(state.members));
+      const target = this.#asked ?? state.target;
+      if (!this.#moving) this.#slider.value = String(Math.round(placeOf(target)));
+      const filled = placeOf(state.members) / (SIZES.length - 1);
+      this.#slider.style.setProperty("--filled", filled.toFixed(4));
+    }
+    this.#slider.setAttribute("aria-valuetext", `${thousands(this.#wanted)} members`);
+    if (state !== void 0) this.#slider.disabled = false;
+    for (const button of this.#buttons) button.disabled = this.#lost || this.#sending;
+    const trouble = this.#lost && state !== void 0 ? UNREACHABLE : state?.trouble;
+    this.#element.classList.toggle("is-troubled", trouble !== void 0);
+    setText(this.#status, trouble ?? this.#describe());
+  }
+  /** The size that the slider shows. */
+  get #wanted() {
+    return sizeAt(this.#slider.valueAsNumber);
+  }
+  #describe() {
+    if (this.#state === void 0) return "";
+    const { members, target } = this.#state;
+    if (this.#moving) return `Release for ${thousands(this.#wanted)} members`;
+    if (members < target) return `${thousands(target - members)} guests are joining`;
+    if (members > target) return `${thousands(members - target)} guests are leaving`;
+    if (this.#told !== void 0) return this.#told;
+    const names = this.#phones.map(({ user }) => user.name);
+    return `${names.join(", ")} and ${thousands(members - names.length)} guests`;
+  }
+  async #resize() {
+    const members = this.#wanted;
+    this.#moving = false;
+    this.#asked = members;
+    this.#told = void 0;
+    try {
+      this.show(await this.#server.setMembers(members));
+    } catch {
+      if (this.#asked === members) this.#asked = void 0;
+      this.#tell("The demo did not take the new size. Move the slider again.");
+    }
+  }
+  /** Runs the action of a button, one at a time, and shows the text that it returns. */
+  async #run(action) {
+    this.#sending = true;
+    this.#tell("Sending…");
+    let text;
+    try {
+      text = await action();
+    } catch {
+      text = "Not sent, or not counted yet: the database does not answer. Try again.";
+    }
+    this.#sending = false;
+    this.#tell(text);
+  }
+  #tell(text) {
+    this.#told = text;
+    this.#draw();
+  }
+  /** Sends a message and shows what it cost. */
+  async #measure(conversationId, column) {
+    const began = performance.now();
+    const { seq, members, rows } = await this.#server.sendToAll(conversationId, 1);
+    const arrived = await this.#arrival(conversationId, seq);
+    column.show(members, rows, arrived === void 0 ? void 0 : arrived - began);
+    return arrived === void 0 ? this.#noPhone : void 0;
+  }
+  async #sendMany() {
+    const began = performance.now();
+    const { seq } = await this.#server.sendToAll(ROOM, BURST);
+    const arrived = await this.#arrival(ROOM, seq);
+    if (arrived === void 0) return this.#noPhone;
+    return `The last of ${BURST} messages was on a phone after ${duration(arrived - began)}`;
+  }
+  /** When a message was on one of the phones of the room; undefined if it does not come. */
+  async #arrival(conversationId, seq) {
+    const isOnline = this.#phones.some(({ client }) => client.status.state === "online");
+    return isOnline ? this.#arrivals.of(conversationId, seq, PATIENCE_MS) : void 0;
+  }
+  get #noPhone() {
+    const names = this.#phones.map(({ user }) => user.name);
+    return `Sent, and no phone got it: take that of ${names.join(" or ")} online`;
+  }
+};
+var Column = class {
+  /** The number of members when it was measured. */
+  members = h("span", { class: "cost-members" }, "not measured");
+  rows = new Cell();
+  time = new Cell();
+  show(members, rows, ms) {
+    setText(this.members, `of ${thousands(members)}`);
+    this.rows.show(thousands(rows), rows);
+    if (ms === void 0) this.time.show("–", 0);
+    else this.time.show(duration(ms), ms);
+  }
+};
+var Cell = class {
+  #number = h("span", {}, "–");
+  element = h("td", {}, this.#number);
+  show(text, size) {
+    setText(this.#number, text);
+    this.element.style.setProperty("--share", share(size, MOST2).toFixed(3));
+  }
+};
 
 // demo/src/stale.ts
 var LOOK_MS = 300;
@@ -3078,10 +3402,10 @@ var StaleWatch = class {
     this.#behind.delete(phone);
     if (status.state !== "online") return;
     phone.showCaughtUp();
-    const numbers = before === badge.total ? `at ${before}` : `${before} → ${badge.total}`;
+    const numbers2 = before === badge.total ? `at ${before}` : `${before} → ${badge.total}`;
     this.#log.note(
       `${phone.user.name} caught up`,
-      `${numbers}, by reconciliation: no update had come`
+      `${numbers2}, by reconciliation: no update had come`
     );
   }
 };
@@ -3166,6 +3490,7 @@ function start(cast) {
     for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
   });
   showOnPage(phones);
+  const room = new RoomPanel(find("#room"), cast, phones, server);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
   stage.replaceChildren(...phones.map(({ element }) => element));
@@ -3178,6 +3503,7 @@ function start(cast) {
       void syncSimulation();
       void bus.sync();
       void transaction.sync();
+      void room.sync();
       if (lost) void reloadIfRecast(cast);
       lost = false;
     },
@@ -3185,6 +3511,7 @@ function start(cast) {
       feedIsOpen = false;
       lost = true;
       play.disabled = true;
+      room.showLost();
       showLive(phones);
     },
     onMessage(message) {
@@ -3192,7 +3519,8 @@ function start(cast) {
     },
     onLogged: (event) => log.add(event),
     onLink: (state) => bus.show(state),
-    onTransaction: (state) => transaction.show(state)
+    onTransaction: (state) => transaction.show(state),
+    onCrowd: (state) => room.show(state)
   });
   setInterval(() => {
     for (const phone of phones) phone.refresh();

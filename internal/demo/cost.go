@@ -1,0 +1,188 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+)
+
+// meter sends messages to the room, or to its members one by one, and measures
+// what a message costs.
+type meter struct {
+	store  *store
+	reader *badges.Reader
+	crowd  *crowd
+	// everywhere are users of all partitions.
+	everywhere []string
+	// one lets the messages of pages come one after the other, so that none is
+	// measured with another.
+	one sync.Mutex
+}
+
+// newMeter returns a meter for a room.
+func newMeter(s *store, pool *pgxpool.Pool, log *events.Log) *meter {
+	m := &meter{store: s, reader: badges.NewReader(pool, log.Partitions())}
+	missing := log.Partitions()
+	for n, seen := 1, map[int]bool{}; missing > 0; n++ {
+		if id := guestID(n); !seen[log.PartitionOf(id)] {
+			seen[log.PartitionOf(id)] = true
+			m.everywhere = append(m.everywhere, id)
+			missing--
+		}
+	}
+	return m
+}
+
+// isFolded reports whether all badges include everything up to a transaction.
+func (m *meter) isFolded(ctx context.Context, transactionID int64) (bool, error) {
+	return m.reader.Folded(ctx, m.everywhere, transactionID)
+}
+
+// cost is what a message cost.
+type cost struct {
+	// Seq is that of the message, or of the last of several.
+	Seq int64 `json:"seq"`
+	// Members are those of the room when it was sent.
+	Members int `json:"members"`
+	// Rows are those of badged's tables that exist, or have another content, because
+	// of the message; 0 for several messages, since the last may have changed what
+	// the former changed.
+	Rows int `json:"rows"`
+}
+
+// send sends messages from guests of the room, and returns when badges include
+// them. It calls sent for each message that is published.
+func (m *meter) send(ctx context.Context, to conversation, messages int, sent func(message)) (cost, error) {
+	m.one.Lock()
+	defer m.one.Unlock()
+	c := cost{Members: m.crowd.now().Members}
+	users := to.Members
+	if to.ConversationID == copied {
+		users = append(slices.Clone(users), guestIDs(0, c.Members-hosts)...)
+	}
+	var receipt events.Receipt
+	for range messages {
+		sender := guestID(1 + rand.N(c.Members-hosts)) //nolint:gosec // chatter
+		text := to.lines[rand.N(len(to.lines))]        //nolint:gosec // chatter
+		msg, r, err := m.store.sendTo(ctx, to, users, sender, text)
+		if err != nil {
+			return cost{}, err
+		}
+		sent(msg)
+		receipt, c.Seq = r, msg.Seq
+	}
+	if err := awaitFolded(ctx, m.isFolded, receipt.TransactionID); err != nil {
+		return cost{}, err
+	}
+	if messages > 1 {
+		return c, nil
+	}
+	var err error
+	c.Rows, err = m.store.rowsOf(ctx, to, c.Seq, receipt)
+	return c, err
+}
+
+// The transactions that have folded a message: they wrote the row of the room in
+// each partition, or those of the conversation of each user.
+const foldedBySQL = `SELECT xmin::text FROM badged.rooms WHERE conversation_id = $1
+UNION SELECT xmin::text FROM badged.conversations WHERE conversation_id = $1 AND joined IS NULL AND last_seq = $2`
+
+// The tables of badged but those of the log.
+const tablesSQL = `SELECT oid::regclass::text FROM pg_class
+WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND (relname !~ '^events_' OR relname ~ '_offsets$')`
+
+// rowsOf counts the rows that a message has written: those that its transaction
+// appended to the log, and those of all other tables that the transactions wrote
+// which folded it. Each row names the transaction that wrote it. The rows of the
+// chat backend itself do not count.
+func (s *store) rowsOf(ctx context.Context, c conversation, seq int64, receipt events.Receipt) (n int, err error) {
+	var by, tables []string
+	if by, err = s.texts(ctx, foldedBySQL, c.ConversationID, seq); err == nil {
+		tables, err = s.texts(ctx, tablesSQL)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count the rows of a message: %w", err)
+	}
+	query := `SELECT 0`
+	for _, p := range receipt.Partitions {
+		query += ` + (SELECT count(*) FROM badged.` + events.Topic(p) + ` WHERE transaction_id = $1::bigint::text::xid8)`
+	}
+	for _, table := range tables {
+		query += ` + (SELECT count(*) FROM ` + table + ` WHERE xmin = ANY ($2::text[]::xid[]))`
+	}
+	if err := s.pool.QueryRow(ctx, query, receipt.TransactionID, by).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the rows of a message: %w", err)
+	}
+	return n, nil
+}
+
+// texts returns the rows of a query, each a text.
+func (s *store) texts(ctx context.Context, query string, args ...any) ([]string, error) {
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+const (
+	// maxBurst is the most messages that a page can send at once.
+	maxBurst = 50
+	// sendTimeout is long enough for a group of 100,000 on a busy machine.
+	sendTimeout = time.Minute
+)
+
+func (d *Demo) getRoom(w http.ResponseWriter, _ *http.Request) {
+	d.answer(w, http.StatusOK, d.crowd.now())
+}
+
+func (d *Demo) postRoom(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Members int `json:"members"`
+	}
+	if !d.decode(w, r, &in, "want {\"members\": 1000}") {
+		return
+	}
+	if in.Members < fewestMembers || in.Members > mostMembers {
+		d.refuse(w, fmt.Sprintf("members is %d to %d", fewestMembers, mostMembers))
+		return
+	}
+	d.answer(w, http.StatusOK, d.crowd.ask(in.Members))
+}
+
+func (d *Demo) postRoomMessages(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		ConversationID string `json:"conversation_id"`
+		Messages       int    `json:"messages"`
+	}
+	if !d.decode(w, r, &in, "want {\"conversation_id\": \"town-hall\", \"messages\": 1}") {
+		return
+	}
+	to, err := findConversation(in.ConversationID)
+	switch {
+	case err != nil || to.ConversationID != townHall && to.ConversationID != copied:
+		d.refuse(w, "the conversation is town-hall or town-hall-copy")
+		return
+	case in.Messages < 1 || in.Messages > maxBurst:
+		d.refuse(w, fmt.Sprintf("messages is 1 to %d", maxBurst))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), sendTimeout)
+	defer cancel()
+	c, err := d.meter.send(ctx, to, in.Messages, d.feed.message)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.answer(w, http.StatusOK, c)
+}

@@ -1,0 +1,238 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+)
+
+// crowd changes the number of members of the room to what a page asked for.
+type crowd struct {
+	store *store
+	// isFolded reports whether all badges include everything up to a transaction.
+	isFolded func(ctx context.Context, transactionID int64) (bool, error)
+	// show sends the state to the pages.
+	show   func(crowdState)
+	logger *slog.Logger
+	// asked has a value if the target has changed.
+	asked chan struct{}
+	// published is the last transaction with members who joined or left.
+	published int64
+
+	mu    sync.Mutex
+	state crowdState
+}
+
+// crowdState is how many members the room has, and is to have.
+type crowdState struct {
+	Members int `json:"members"`
+	Target  int `json:"target"`
+	// Trouble is why it takes longer, for people; empty if nothing is wrong.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+const (
+	// hosts is how many people are members of the room. The others are guests.
+	hosts = 2
+	// fewestMembers leave guests who send messages.
+	fewestMembers = 5
+	mostMembers   = 100_000
+	// stepSize is how many guests join or leave in one transaction. The next step
+	// waits until the badges of everybody include it, so that those of the phones are
+	// never far behind.
+	stepSize = 5_000
+	// stepTimeout is long even for a busy machine.
+	stepTimeout = 10 * time.Second
+	// retryPause separates attempts while the database does not answer.
+	retryPause = time.Second
+)
+
+// errBehind is returned if badges do not include what was published.
+var errBehind = errors.New("badges are behind")
+
+// guestID returns the user id of a guest. Guests join in the order of their numbers,
+// from 1, and leave in the opposite order.
+func guestID(number int) string { return guestPrefix + strconv.Itoa(number) }
+
+const guestPrefix = "guest-"
+
+// guestIDs returns the ids of the guests above a number, up to another.
+func guestIDs(above, upTo int) []string {
+	ids := make([]string, 0, upTo-above)
+	for n := above + 1; n <= upTo; n++ {
+		ids = append(ids, guestID(n))
+	}
+	return ids
+}
+
+// ask sets the number of members that the room is to have.
+func (c *crowd) ask(members int) crowdState {
+	s := c.update(func(s *crowdState) { s.Target = members })
+	select {
+	case c.asked <- struct{}{}:
+	default: // the loop looks at the target before it waits again
+	}
+	return s
+}
+
+func (c *crowd) now() crowdState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// update changes the state and shows it.
+func (c *crowd) update(change func(*crowdState)) crowdState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.state)
+	c.show(c.state)
+	return c.state
+}
+
+// run follows the target until ctx is done.
+func (c *crowd) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.asked:
+		}
+		for s := c.now(); (s.Members != s.Target || s.Trouble != "") && ctx.Err() == nil; s = c.now() {
+			if err := c.step(ctx, s.Target); err != nil && ctx.Err() == nil {
+				c.report(ctx, err)
+				c.pause(ctx)
+			}
+		}
+	}
+}
+
+// step lets some guests join or leave, and waits until badges include that.
+func (c *crowd) step(ctx context.Context, target int) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	guests, receipt, err := c.store.resize(ctx, target-hosts, stepSize)
+	if err != nil {
+		return err
+	}
+	c.published = max(c.published, receipt.TransactionID)
+	if err := awaitFolded(ctx, c.isFolded, c.published); err != nil {
+		return err
+	}
+	c.update(func(s *crowdState) { s.Members, s.Trouble = guests+hosts, "" })
+	return nil
+}
+
+// report shows and logs why a step failed, once for all attempts.
+func (c *crowd) report(ctx context.Context, err error) {
+	trouble := "The database does not answer. The demo tries again."
+	if errors.Is(err, errBehind) {
+		trouble = "Badges are behind. The demo waits for them."
+	}
+	if c.now().Trouble == trouble {
+		return
+	}
+	c.logger.WarnContext(ctx, "the room could not be resized; trying again", "error", err)
+	c.update(func(s *crowdState) { s.Trouble = trouble })
+}
+
+// pause waits before the next attempt.
+func (c *crowd) pause(ctx context.Context) {
+	timer := time.NewTimer(retryPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// awaitFolded waits until badges include a transaction.
+func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (bool, error), transactionID int64) error {
+	const longest = 50 * time.Millisecond
+	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
+		folded, err := isFolded(ctx, transactionID)
+		if err != nil || folded {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: transaction %d: %w", errBehind, transactionID, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// open creates the room with its first members, unless it exists, and returns its
+// number of guests.
+func (s *store) open(ctx context.Context) (guests int, err error) {
+	var receipt events.Receipt
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		made, err := tx.Exec(ctx, `INSERT INTO demo.rooms VALUES ($1, $2) ON CONFLICT DO NOTHING`, townHall, fewestMembers-hosts)
+		if err != nil {
+			return err
+		}
+		if made.RowsAffected() == 0 {
+			return tx.QueryRow(ctx, `SELECT guests FROM demo.rooms WHERE conversation_id = $1`, townHall).Scan(&guests)
+		}
+		room, err := findConversation(townHall)
+		if err != nil {
+			return err
+		}
+		guests = fewestMembers - hosts
+		receipt, err = s.log.Publish(ctx, tx, membersChange(events.RoomJoined, append(guestIDs(0, guests), room.Members...)))
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("open the room of the demo: %w", err)
+	}
+	s.wake(receipt.Partitions)
+	return guests, nil
+}
+
+// resize lets guests join or leave the room until it has so many, at most some at
+// once, and returns how many it has. It goes by the tables: whether a commit whose
+// answer was lost took effect is known there alone.
+func (s *store) resize(ctx context.Context, target, most int) (guests int, receipt events.Receipt, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var former int
+		err := tx.QueryRow(ctx, `SELECT guests FROM demo.rooms WHERE conversation_id = $1 FOR UPDATE`, townHall).Scan(&former)
+		if err != nil {
+			return fmt.Errorf("read the number of guests: %w", err)
+		}
+		guests = former + max(-most, min(target-former, most))
+		if guests == former {
+			return nil
+		}
+		if _, err := tx.Exec(ctx, `UPDATE demo.rooms SET guests = $2 WHERE conversation_id = $1`, townHall, guests); err != nil {
+			return fmt.Errorf("store the number of guests: %w", err)
+		}
+		t, some := events.RoomJoined, guestIDs(min(former, guests), max(former, guests))
+		if guests < former {
+			t = events.RoomLeft
+		}
+		receipt, err = s.log.Publish(ctx, tx, membersChange(t, some))
+		return err
+	})
+	if err != nil {
+		return 0, events.Receipt{}, fmt.Errorf("resize the room: %w", err)
+	}
+	s.wake(receipt.Partitions)
+	return guests, receipt, nil
+}
+
+// membersChange returns the event with which users join or leave the room.
+func membersChange(t events.Type, users []string) events.Event {
+	return events.Event{
+		ID: string(t) + "/" + rand.Text(), Source: eventSource, Type: t,
+		Data: events.Data{ConversationID: townHall, UserIDs: users},
+	}
+}
