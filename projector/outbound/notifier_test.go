@@ -2,10 +2,13 @@ package outbound_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
@@ -188,6 +191,28 @@ func TestDeviceIsToldWhatChanged(t *testing.T) {
 	})
 	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
 		t.Errorf("within its quiet time it is due at %v", d.Due)
+	}
+}
+
+func TestWhatIsDueIsMeasured(t *testing.T) {
+	b := newBench(t)
+	b.stop()
+	registry := prometheus.NewRegistry()
+	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.Metrics = outbound.NewMetrics(registry) })
+	b.Append(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
+	b.Fold(t)
+	put(t, b.targets, phone(foldtest.User(0, 0), "phone"))
+	b.next(t)
+	if err := b.notifier.Measure(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	want := `# HELP badged_notifier_due Rows that are due now, at most 100000 in a partition, by target and partition that this process owns.
+# TYPE badged_notifier_due gauge
+badged_notifier_due{partition="0",target="device"} 1
+badged_notifier_due{partition="0",target="webhook"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "badged_notifier_due"); err != nil {
+		t.Error(err)
 	}
 }
 
