@@ -70,7 +70,10 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Name: "stream", Group: groupClients, Summary: "Follow a badge by server-sent events",
 			Doc:    "For networks that break WebSockets. Each event is a frame of `/asyncapi.json`; its `id` is the version of the state.",
 			Access: []string{httpapi.UserAccess},
-			Params: []describe.Param{{In: "header", Name: "Last-Event-ID", Doc: "The `id` of the last event that had one: the version that the client holds.", Example: "c9a41196e14f:1"}},
+			Params: []describe.Param{
+				{In: "header", Name: "Last-Event-ID", Doc: "The `id` of the last event that had one: the version that the client holds.", Example: "c9a41196e14f:1"},
+				{In: "query", Name: "device", Doc: "As `device` of the frame `hello`: the device under which the app is registered for pushes.", Example: "phone"},
+			},
 			Answers: []describe.Answer{
 				{Status: http.StatusOK, Doc: "The state, then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
 				unauthorized, limited, away,

@@ -162,8 +162,8 @@ function decodeConversation(json) {
     version: fields.count("version")
   };
 }
-function encodeHello(held) {
-  return JSON.stringify({ t: "hello", epoch: held?.epoch, version: held?.version });
+function encodeHello(held, device) {
+  return JSON.stringify({ t: "hello", epoch: held?.epoch, version: held?.version, device });
 }
 function encodeCommand(command) {
   const { t, id } = command;
@@ -348,7 +348,7 @@ var Connection = class {
     this.#release("client stopped");
   }
   async #open() {
-    const { open, token, held } = this.#options;
+    const { open, token, held, device } = this.#options;
     let credential;
     try {
       credential = await token(false);
@@ -366,7 +366,7 @@ var Connection = class {
     }
     this.#socket = socket;
     socket.onopen = () => {
-      if (!this.#ended) socket.send(encodeHello(held()));
+      if (!this.#ended) socket.send(encodeHello(held(), device));
     };
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code, reason }) => this.#end(code, reason || reasonOf(code));
@@ -495,9 +495,10 @@ var EventStream = class {
   close() {
     this.#abort.abort();
   }
-  async #listen({ epoch, version }) {
+  async #listen({ epoch, version, device }) {
+    const query = device === void 0 ? "" : `?device=${encodeURIComponent(device)}`;
     try {
-      const response = await this.#fetch(`${this.#base}v1/sse`, {
+      const response = await this.#fetch(`${this.#base}v1/sse${query}`, {
         headers: {
           Accept: "text/event-stream",
           Authorization: this.#authorization,
@@ -728,7 +729,7 @@ var Link = class {
     this.start();
   }
   #open(streams) {
-    const { environment, base, token, held, onState, onAnswer } = this.#options;
+    const { environment, base, token, held, device, onState, onAnswer } = this.#options;
     const { WebSocket, fetch: fetch2, clock: clock2, random } = environment;
     const connection = new Connection({
       open: (credential) => {
@@ -745,6 +746,7 @@ var Link = class {
       // async turns a throw into a rejection.
       token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
       held,
+      device,
       onState: (frame) => {
         if (this.#connection === void 0) this.#choose(connection, streams);
         return onState(frame);
@@ -1332,6 +1334,7 @@ var Badged = class {
       maxBackoffMs: options.maxBackoffMs ?? 3e4,
       fallback: options.fallback ?? true,
       held: () => this.#state.view.badge,
+      device: options.device,
       onState: (frame) => this.#receive(frame),
       onAnswer: (answer) => this.#outbox.answer(answer),
       onStatus: (status) => this.#lose(status)

@@ -17,6 +17,11 @@ export interface BadgedOptions extends Partial<Environment> {
      * neither, because several users may share a browser.
      */
     readonly user?: string;
+    /**
+     * The device under which the app is registered for pushes. While it is connected
+     * nothing is pushed to the device: close the client when the app is not visible.
+     */
+    readonly device?: string;
     /** Upper bound of the random pause after the first failure; default 500. */
     readonly minBackoffMs?: number;
     /** Longest pause, unless the server asks for a longer one; default 30,000. */

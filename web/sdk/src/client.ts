@@ -33,6 +33,11 @@ export interface BadgedOptions extends Partial<Environment> {
    * neither, because several users may share a browser.
    */
   readonly user?: string;
+  /**
+   * The device under which the app is registered for pushes. While it is connected
+   * nothing is pushed to the device: close the client when the app is not visible.
+   */
+  readonly device?: string;
   /** Upper bound of the random pause after the first failure; default 500. */
   readonly minBackoffMs?: number;
   /** Longest pause, unless the server asks for a longer one; default 30,000. */
@@ -121,6 +126,7 @@ export class Badged {
       maxBackoffMs: options.maxBackoffMs ?? 30_000,
       fallback: options.fallback ?? true,
       held: () => this.#state.view.badge,
+      device: options.device,
       onState: (frame) => this.#receive(frame),
       onAnswer: (answer) => this.#outbox.answer(answer),
       onStatus: (status) => this.#lose(status),

@@ -46,6 +46,8 @@ export interface ConnectionOptions {
   readonly token: (fresh: boolean) => Promise<string>;
   /** Returns the badge that `hello` resumes from. */
   readonly held: () => Badge | undefined;
+  /** The device for `hello`. */
+  readonly device?: string | undefined;
   /** Called with each state frame. Returns false if the frame does not apply to the held state. */
   readonly onState: (frame: StateFrame) => boolean;
   readonly onAnswer: (answer: Answer) => void;
@@ -101,7 +103,7 @@ export class Connection {
   }
 
   async #open(): Promise<void> {
-    const { open, token, held } = this.#options;
+    const { open, token, held, device } = this.#options;
     let credential: string;
     try {
       credential = await token(false);
@@ -120,7 +122,7 @@ export class Connection {
     }
     this.#socket = socket;
     socket.onopen = () => {
-      if (!this.#ended) socket.send(encodeHello(held()));
+      if (!this.#ended) socket.send(encodeHello(held(), device));
     };
     socket.onmessage = ({ data }: { data: unknown }) => this.#receive(data);
     socket.onclose = ({ code, reason }: { code: number; reason: string }) =>

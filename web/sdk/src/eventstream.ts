@@ -17,6 +17,7 @@ interface ClientFrame {
   readonly id?: string;
   readonly epoch?: string;
   readonly version?: number;
+  readonly device?: string;
 }
 
 /**
@@ -55,9 +56,10 @@ export class EventStream implements WebSocketLike {
     this.#abort.abort();
   }
 
-  async #listen({ epoch, version }: ClientFrame): Promise<void> {
+  async #listen({ epoch, version, device }: ClientFrame): Promise<void> {
+    const query = device === undefined ? "" : `?device=${encodeURIComponent(device)}`;
     try {
-      const response = await this.#fetch(`${this.#base}v1/sse`, {
+      const response = await this.#fetch(`${this.#base}v1/sse${query}`, {
         headers: {
           Accept: "text/event-stream",
           Authorization: this.#authorization,

@@ -163,9 +163,9 @@ function decodeConversation(json: unknown): Conversation {
   };
 }
 
-/** The first frame, with the held epoch and version if there are any. @internal */
-export function encodeHello(held: Badge | undefined): string {
-  return JSON.stringify({ t: "hello", epoch: held?.epoch, version: held?.version });
+/** The first frame, with the held epoch and version and the device if there are any. @internal */
+export function encodeHello(held: Badge | undefined, device?: string): string {
+  return JSON.stringify({ t: "hello", epoch: held?.epoch, version: held?.version, device });
 }
 
 /** @internal */

@@ -37,7 +37,8 @@ export type Status =
   | ({ readonly state: "refused" } & Ending);
 
 /** @internal */
-export interface LinkOptions extends Pick<ConnectionOptions, "held" | "onState" | "onAnswer"> {
+export interface LinkOptions
+  extends Pick<ConnectionOptions, "held" | "device" | "onState" | "onAnswer"> {
   readonly environment: Environment;
   /** The http(s) URL of the server, with a slash at its end. */
   readonly base: string;
@@ -135,7 +136,7 @@ export class Link {
   }
 
   #open(streams: boolean): void {
-    const { environment, base, token, held, onState, onAnswer } = this.#options;
+    const { environment, base, token, held, device, onState, onAnswer } = this.#options;
     const { WebSocket, fetch, clock, random } = environment;
     const connection = new Connection({
       open: (credential) => {
@@ -153,6 +154,7 @@ export class Link {
       // async turns a throw into a rejection.
       token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
       held,
+      device,
       onState: (frame) => {
         if (this.#connection === undefined) this.#choose(connection, streams);
         return onState(frame);

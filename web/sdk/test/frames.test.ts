@@ -36,6 +36,7 @@ describe("golden frames", () => {
 
   test("client frames are encoded byte for byte", () => {
     assert.equal(encodeHello(undefined), golden("hello-first"));
+    assert.deepEqual(JSON.parse(encodeHello(undefined, "phone")), { t: "hello", device: "phone" });
     assert.equal(encodeHello(decodeState("snapshot").badge), golden("hello-resume"));
     const commands: [string, Command][] = [
       [
