@@ -67,12 +67,18 @@ func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 		if err != nil {
 			return Session, oneSession(ctx, second, err)
 		}
-		again, err := backend(ctx, one)
-		if err != nil {
-			return Session, err
-		}
-		if its == first || again != first {
+		if its == first {
 			return Session, ErrShared
+		}
+		// Twice, since a pooler may alternate between two sessions.
+		for range 2 {
+			again, err := backend(ctx, one)
+			if err != nil {
+				return Session, err
+			}
+			if again != first {
+				return Session, ErrShared
+			}
 		}
 	}
 	return Session, nil
