@@ -40,7 +40,9 @@ func TestPresence(t *testing.T) {
 		if got := <-heard; got != want {
 			t.Errorf("heard %+v, want %+v", got, want)
 		}
-		<-failed
+		if err := <-failed; err == nil {
+			t.Error("the failure is not told")
+		}
 	}
 	phone := Device{"ada", "phone"}
 	first, second, nameless, bad := new(session), new(session), new(session), new(session)

@@ -35,7 +35,7 @@ func (s screens) show(p outbound.DevicePush) {
 // as if the sender had been killed before or after it told the device.
 func (b *bench) send(t *testing.T, seed uint64, shown screens) (unreported bool) {
 	t.Helper()
-	draw := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // draws outcomes
+	draw := rand.New(rand.NewPCG(seed, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	for range 3 {
