@@ -370,6 +370,34 @@ func TestWhatIsNews(t *testing.T) {
 	}
 }
 
+// Letters and drift are told as they are; a letter that an operator removed is
+// not.
+func TestLettersAndDrift(t *testing.T) {
+	s := &Sender{}
+	for _, c := range []struct {
+		change Change
+		want   string // the data; "" for no event
+	}{
+		{
+			Change{Type: DeadletterBuried, Subject: "7", Letter: &DeadLetter{7, 3, "746/5", "invalid event", time.Unix(0, 0).UTC()}},
+			`{"id":7,"partition":3,"position":"746/5","reason":"invalid event","at":"1970-01-01T00:00:00Z"}`,
+		},
+		{Change{Type: DeadletterBuried, Subject: "7"}, ""},
+		{
+			Change{Type: DriftFound, Subject: "ada", Badge: badge("ada", 2, 5)},
+			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"categories":{"chat":5}}`,
+		},
+	} {
+		data, tell, err := s.news(Webhook{}, &c.change)
+		if err != nil || tell != (c.want != "") || tell && string(data) != c.want {
+			t.Errorf("%s: %s, %v, %v, want %s", c.change.Type, data, tell, err, c.want)
+		}
+	}
+	if _, _, err := s.news(Webhook{}, &Change{Type: BadgeChanged, Subject: "ada"}); err == nil {
+		t.Error("a change without a badge is told")
+	}
+}
+
 // A user is reminded once of each stretch in which a category was unread.
 func TestReminders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,8 @@ package replay
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/pubsub"
 )
@@ -135,13 +139,20 @@ func TestSamplerHeals(t *testing.T) {
 	r := prometheus.NewRegistry()
 	d.StopFolding()
 	p := d.Start(t, nil)
-	s, err := NewSampler(SamplerConfig{Pool: d.Pool, Log: d.Log, Owner: p, Interval: time.Millisecond, SelfHeal: true, Metrics: NewSamplerMetrics(r)})
+	wrong := make(chan string, 1)
+	s, err := NewSampler(SamplerConfig{
+		Pool: d.Pool, Log: d.Log, Owner: p, Interval: time.Millisecond, SelfHeal: true, Metrics: NewSamplerMetrics(r),
+		Found: func(_ context.Context, partition int, users []string) { wrong <- fmt.Sprint(partition, users) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	projectortest.Run(t, s.Run)
 	for len(d.Bus.Of(ann)) < 2 {
 		projectortest.Await(t, d.Bus.Published, "an update")
+	}
+	if got, want := <-wrong, fmt.Sprint(events.PartitionOf(ann, foldtest.Partitions), []string{ann}); got != want {
+		t.Errorf("found %s, want %s", got, want)
 	}
 	if updates := d.Bus.Of(ann); len(updates) != 2 || updates[1].Version <= before.Version {
 		t.Errorf("version %d was followed by %+v", before.Version, updates)
