@@ -3,7 +3,7 @@
 // size of the SDK.
 
 import { spawnSync } from "node:child_process";
-import { copyFileSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -55,13 +55,17 @@ async function measure() {
   return bytes > SDK_LIMIT_BYTES ? 1 : 0;
 }
 
-/** Builds a page from its folder: src/main.ts, css/app.css and index.html. */
+/** Builds a page from its folder: src/main.ts, src/worker.ts if it has one, css/app.css and index.html. */
 async function buildPage(name) {
   await build({
     ...common,
     entryPoints: { app: `${name}/src/main.ts` },
     outdir: `dist/${name}`,
   });
+  const worker = `${name}/src/worker.ts`;
+  if (existsSync(worker)) {
+    await build({ ...common, entryPoints: { worker }, outdir: `dist/${name}`, format: "iife" });
+  }
   await build({
     ...common,
     entryPoints: { app: `${name}/css/app.css` },

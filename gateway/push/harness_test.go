@@ -24,7 +24,7 @@ func client(v *vendors.Vendor) func(bool) *http.Client {
 }
 
 // load returns the only app of a configuration.
-func load(t *testing.T, v *vendors.Vendor, entry map[string]any) *App {
+func load(t testing.TB, v *vendors.Vendor, entry map[string]any) *App {
 	t.Helper()
 	apps, err := LoadApps(vendors.WriteConfig(t, map[string]map[string]any{"chat": entry}), client(v))
 	if err != nil {
@@ -44,7 +44,7 @@ type fake struct {
 }
 
 // fakes starts every vendor.
-func fakes(t *testing.T) []fake {
+func fakes(t testing.TB) []fake {
 	t.Helper()
 	a, f, w, u := vendors.NewAPNs(t), vendors.NewFCM(t), vendors.NewWebPush(t), vendors.NewWebPush(t)
 	unified := u.Entry()
@@ -57,7 +57,7 @@ func fakes(t *testing.T) []fake {
 	}
 }
 
-func subscriptionOf(t *testing.T, w *vendors.WebPush) []byte {
+func subscriptionOf(t testing.TB, w *vendors.WebPush) []byte {
 	t.Helper()
 	text, err := json.Marshal(w.Subscribe(t, "browser"))
 	if err != nil {

@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	// routeInFlight is the most pushes of one route in flight: half of the app's,
-	// so that one push service that hangs leaves the others as much.
-	routeInFlight = inFlight / 2
+	// slowInFlight is the most pushes in flight of a route that is slow: half of
+	// the app's, so that a push service that hangs leaves the others as much. A
+	// route is slow if its last answer took slowAnswer, or is so long ago.
+	slowInFlight = inFlight / 2
+	slowAnswer   = time.Second
 	// busyHold is how long a device waits whose route has that many.
 	busyHold = time.Second
 	// A route rests after so many failures in a row without an answer, longer
@@ -35,6 +37,10 @@ type route struct {
 	until    time.Time
 	inFlight int
 	failures int
+	// answered is when the last answer came, or when the first push was sent.
+	answered time.Time
+	// slow is that answer's.
+	slow bool
 }
 
 func newRoutes() *routes { return &routes{byName: map[string]*route{}} }
@@ -47,21 +53,21 @@ func (rs *routes) enter(name string) (wait time.Duration) {
 	if wait := time.Until(r.until); wait > 0 {
 		return wait
 	}
-	if r.inFlight >= routeInFlight {
+	if r.inFlight >= slowInFlight && (r.slow || time.Since(r.answered) > slowAnswer) {
 		return busyHold
 	}
 	r.inFlight++
 	return 0
 }
 
-// leave counts what became of a push.
-func (rs *routes) leave(name string, outcome Outcome) {
+// leave counts what became of a push, and how long it took.
+func (rs *routes) leave(name string, outcome Outcome, took time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r := rs.get(name)
 	r.inFlight--
 	if !outcome.Unreachable {
-		r.failures = 0
+		r.failures, r.answered, r.slow = 0, time.Now(), took > slowAnswer
 	} else if r.failures++; r.failures >= unreachable && time.Now().After(r.until) {
 		r.until = time.Now().Add(backoff(r.failures-unreachable, unreachableRest, unreachableLast))
 	}
@@ -116,7 +122,7 @@ func (rs *routes) get(name string) *route {
 			}
 		}
 	}
-	r = &route{}
+	r = &route{answered: time.Now()}
 	rs.byName[name] = r
 	return r
 }

@@ -201,8 +201,9 @@ func (s *Sender) handle(ctx context.Context, app *App, due Due) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
+	sent := time.Now()
 	outcome := s.tell(ctx, app, &due)
-	routes.leave(route, outcome)
+	routes.leave(route, outcome, time.Since(sent))
 	if outcome.Pause {
 		s.pause(ctx, app, route, outcome)
 	}

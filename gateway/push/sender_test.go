@@ -193,7 +193,7 @@ func TestUnreachableRoutesRest(t *testing.T) {
 		if wait := rs.enter("push.example"); wait != 0 {
 			t.Fatalf("rests after %d failures", i)
 		}
-		rs.leave("push.example", Outcome{Verdict: Failed, Unreachable: true})
+		rs.leave("push.example", Outcome{Verdict: Failed, Unreachable: true}, pushTimeout)
 	}
 	if wait := rs.enter("push.example"); wait < unreachableRest/2 {
 		t.Errorf("rests for %s after %d failures in a row", wait, unreachable)
@@ -201,24 +201,35 @@ func TestUnreachableRoutesRest(t *testing.T) {
 	if wait := rs.enter("other.example"); wait != 0 {
 		t.Errorf("another route rests for %s", wait)
 	}
-	rs.leave("other.example", Outcome{Verdict: Sent})
+	rs.leave("other.example", Outcome{Verdict: Sent}, time.Millisecond)
 	if len(rs.byName) != 1 {
 		t.Errorf("%d routes are remembered, want 1", len(rs.byName))
 	}
 }
 
-func TestOneRouteLeavesRoomForOthers(t *testing.T) {
+func TestASlowRouteLeavesRoomForOthers(t *testing.T) {
 	rs := newRoutes()
-	for range routeInFlight {
-		if wait := rs.enter("slow.example"); wait != 0 {
-			t.Fatalf("holds for %s", wait)
+	for range slowInFlight + 1 {
+		if wait := rs.enter("example"); wait != 0 {
+			t.Fatalf("a fast route waits for %s", wait)
 		}
 	}
-	if wait := rs.enter("slow.example"); wait != busyHold {
-		t.Errorf("waits %s with %d in flight, want %s", wait, routeInFlight, busyHold)
+	rs.leave("example", Outcome{Verdict: Sent}, 2*slowAnswer)
+	if wait := rs.enter("example"); wait != busyHold {
+		t.Errorf("a slow route with %d in flight waits %s, want %s", slowInFlight, wait, busyHold)
 	}
 	if wait := rs.enter("other.example"); wait != 0 {
 		t.Errorf("another route waits %s", wait)
+	}
+	rs.leave("example", Outcome{Verdict: Sent}, time.Millisecond)
+	for range 2 {
+		if wait := rs.enter("example"); wait != 0 {
+			t.Errorf("a route that is fast again waits %s", wait)
+		}
+	}
+	rs.byName["example"].answered = time.Now().Add(-2 * slowAnswer)
+	if wait := rs.enter("example"); wait != busyHold {
+		t.Errorf("a route without answers waits %s, want %s", wait, busyHold)
 	}
 }
 

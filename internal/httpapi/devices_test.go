@@ -83,8 +83,12 @@ func TestDevicesBelongToTheirUser(t *testing.T) {
 			auth   string
 			status int
 		}{
-			{adaToken, route.ok}, {publisherKey, 0}, {adminKey, 0},
-			{benToken, 403}, {oldToken, 401}, {"a-wrong-key", 401},
+			{adaToken, route.ok},
+			{publisherKey, 0},
+			{adminKey, 0},
+			{benToken, 403},
+			{oldToken, 401},
+			{"a-wrong-key", 401},
 		} {
 			got := send(t, api, deviceRequest(t, route.method, route.path, tt.auth, body))
 			if tt.status == 0 && got.status >= 300 || tt.status != 0 && got.status != tt.status {

@@ -80,6 +80,51 @@ test("title, favicon and app show the total of the phone in use", async () => {
   assert.equal(await demo.page.evaluate(() => globalThis.appBadges.at(-1)), 0);
 });
 
+test("a push sets the badge of the app by its service worker", async () => {
+  const started = context.waitForEvent("serviceworker");
+  const demo = await Demo.open(context, server.url);
+  const worker = await started;
+  // The browser without windows ends a worker that sets the badge: it has no icons.
+  await worker.evaluate(() => {
+    globalThis.badges = [];
+    for (const name of ["setAppBadge", "clearAppBadge"]) {
+      Object.defineProperty(navigator, name, {
+        value: async (number = 0) => globalThis.badges.push(number),
+      });
+    }
+  });
+  const devTools = await context.newCDPSession(demo.page);
+  const registered = new Promise((resolve) => {
+    devTools.on("ServiceWorker.workerRegistrationUpdated", ({ registrations }) => {
+      const ours = registrations.find(({ scopeURL }) => scopeURL.startsWith(server.url));
+      if (ours) resolve(ours.registrationId);
+    });
+  });
+  await devTools.send("ServiceWorker.enable");
+  const registrationId = await registered;
+  const push = (epoch, version, number) =>
+    devTools.send("ServiceWorker.deliverPushMessage", {
+      origin: new URL(server.url).origin,
+      registrationId,
+      data: JSON.stringify({ badged: { epoch, version, number } }),
+    });
+  const shows = async (...badges) => {
+    for (;;) {
+      const got = await worker.evaluate(() => globalThis.badges);
+      if (got.length >= badges.length) return assert.deepEqual(got, badges);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+  await push("a", 7, 3);
+  await shows(3);
+  await push("a", 6, 9); // late
+  await push("a", 7, 3); // again
+  await push("a", 8, 0);
+  await shows(3, 0);
+  await push("b", 1, 5);
+  await shows(3, 0, 5);
+});
+
 test("two tabs share the connections, and the second takes over from the first", async () => {
   const first = await Demo.open(context, server.url);
   await readEverything(first);

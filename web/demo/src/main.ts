@@ -144,4 +144,7 @@ play.addEventListener("click", async () => {
   showSimulation(await server.setRunning(wanted).catch(() => undefined));
 });
 
+// Without one, as on plain http, the icon changes only while the page is open.
+void navigator.serviceWorker?.register("worker.js").catch(console.warn);
+
 start(await firstCast());

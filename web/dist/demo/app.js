@@ -1679,8 +1679,8 @@ function showInTitle(client) {
   return follow(client, (total) => show(formatCount(total)));
 }
 function showOnApp(client) {
-  const { navigator } = globalThis;
-  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {
+  const { navigator: navigator2 } = globalThis;
+  return follow(client, (total) => void navigator2?.setAppBadge?.(total).catch(() => {
   }));
 }
 function showOnFavicon(client, options = {}) {
@@ -3575,4 +3575,5 @@ play.addEventListener("click", async () => {
   const wanted = play.dataset.running !== "true";
   showSimulation(await server.setRunning(wanted).catch(() => void 0));
 });
+void navigator.serviceWorker?.register("worker.js").catch(console.warn);
 start(await firstCast());
