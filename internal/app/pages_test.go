@@ -97,5 +97,7 @@ func eventsPage() []byte {
 		p.Fields(httpapi.EventDataOf(t))
 		p.Example(eventExample(t))
 	}
+	p.Heading(2, "Notification")
+	p.Fields(events.Notification{})
 	return p.Bytes()
 }

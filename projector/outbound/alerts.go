@@ -91,7 +91,7 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return m.mark(ctx, new(int64), "add alerts", append([]any{m.partition}, alertArgs(rows)...)...)
+	return m.mark(ctx, new(int64), statements.Of(m.partition, "add alerts"), append([]any{m.partition}, alertArgs(rows)...)...)
 }
 
 // addAlerts adds to devices the alerts that wait for them, without those of messages

@@ -142,12 +142,11 @@ func (t *Targets) HoldDevices(ctx context.Context, names []DeviceName, lease tim
 		for i, n := range some {
 			users[i], devices[i] = n.UserID, n.DeviceID
 		}
-		statement := "hold connected devices"
-		args := []any{users, devices, lease}
+		sql, args := statements.Of(p, "hold connected devices"), []any{users, devices, lease}
 		if lease == 0 {
-			statement, args = "release devices", args[:2]
+			sql, args = statements.Of(p, "release devices"), args[:2]
 		}
-		if _, err := t.pool.Exec(ctx, statements.Of(p, statement), args...); err != nil {
+		if _, err := t.pool.Exec(ctx, sql, args...); err != nil {
 			return fmt.Errorf("note that %d devices are connected: %w", len(some), err)
 		}
 	}

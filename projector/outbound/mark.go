@@ -116,7 +116,7 @@ func (m *marking) users(ctx context.Context, users []string) error {
 	if len(users) == 0 {
 		return nil
 	}
-	if err := m.mark(ctx, &m.devices, "mark devices", users); err != nil {
+	if err := m.mark(ctx, &m.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
 		return err
 	}
 	return m.calling(ctx, aboutUsers, users)
@@ -130,14 +130,14 @@ var (
 
 // calling makes subjects due for the webhooks that want to be told of them.
 func (m *marking) calling(ctx context.Context, types, subjects []string) error {
-	return m.mark(ctx, &m.calls, "mark webhooks", m.partition, types, subjects)
+	return m.mark(ctx, &m.calls, statements.Of(m.partition, "mark webhooks"), m.partition, types, subjects)
 }
 
 // mark runs a statement that makes targets due and returns how many by lane.
-func (m *marking) mark(ctx context.Context, total *int64, statement string, args ...any) error {
+func (m *marking) mark(ctx context.Context, total *int64, sql string, args ...any) error {
 	var l lane
 	var n int64
-	rows, _ := m.tx.Query(ctx, statements.Of(m.partition, statement), args...)
+	rows, _ := m.tx.Query(ctx, sql, args...)
 	_, err := pgx.ForEachRow(rows, []any{&l.name, &l.platform, &n}, func() error {
 		m.touched[l] = struct{}{}
 		*total += n

@@ -146,14 +146,15 @@ func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 	).Replace
 	rows := func(many, one string) rowsSQL {
 		return rowsSQL{
-			many: strings.ReplaceAll(fill(statements.Get(many)), "PARAMETERS", list(arrays)),
-			one:  strings.ReplaceAll(fill(statements.Get(one)), "PARAMETERS", list(values)),
+			many: strings.ReplaceAll(fill(many), "PARAMETERS", list(arrays)),
+			one:  strings.ReplaceAll(fill(one), "PARAMETERS", list(values)),
 		}
 	}
 	all := fill(statements.Get("read rows"))
 	return TableSQL{
 		name: table, Read: all, ReadUsers: all + "\n" + statements.Get("of users"), Copy: fill(statements.Get("load rows")),
-		insert: rows("insert rows", "insert rows"), update: rows("update rows", "update a row"),
+		insert: rows(statements.Get("insert rows"), statements.Get("insert rows")),
+		update: rows(statements.Get("update rows"), statements.Get("update a row")),
 	}
 }
 
