@@ -15,6 +15,8 @@ import (
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/internal/seal"
+	"github.com/badged/badged/projector/outbound"
 )
 
 // documented is a metric of docs/metrics.md or of a server.
@@ -114,6 +116,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	cfg.RedisURL, cfg.JWKSURL, cfg.Expire = redis.URL(), keySet.URL, []string{"*=1h"}
 	s := run(t, open(t, cfg))
 	s.get(t, "/v1/users/ada/badge") // adds a value to the histogram by route
+	callWebhook(t, s)               // adds one to that by webhook
 
 	docs, registered := documentedMetrics(t), registeredMetrics(t, s.registry)
 	families, err := s.registry.Gather()
@@ -164,6 +167,33 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Errorf("%s (-docs/metrics.md +server):\n%s", name, diff)
 		}
 	}
+}
+
+// callWebhook waits until a call of a webhook has failed.
+func callWebhook(t *testing.T, s *server) {
+	t.Helper()
+	targets := outbound.NewTargets(s.Pool(), s.Log().Partitions())
+	if _, err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
+		Name: "crm", URL: "https://127.0.0.1/", Secrets: [][]byte{new(seal.Box).Seal([]byte("secret"), "")},
+		Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := targets.Enqueue(t.Context(), s.Log().PartitionOf("ada"), outbound.DriftFound, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the call of the webhook is measured", func() bool {
+		families, err := s.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "badged_webhook_call_seconds" {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // checkUnit checks that the unit in a name matches the page.
