@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// slowInFlight is the most pushes in flight of a route that is slow: half of
+	// slowInFlight is the most pushes in flight of a push service that is slow: half of
 	// the app's, so that a push service that hangs leaves the others as much. A
 	// route is slow if its last answer took slowAnswer, or is so long ago.
 	slowInFlight = inFlight / 2
@@ -27,6 +27,9 @@ const (
 // routes are the routes of an app that have pushes in flight, rest, or failed
 // last. It is safe for concurrent use.
 type routes struct {
+	// slowLimit is the most pushes in flight of a slow route.
+	slowLimit int
+
 	mu     sync.Mutex
 	byName map[string]*route
 	// all is until when everything rests.
@@ -43,7 +46,15 @@ type route struct {
 	slow bool
 }
 
-func newRoutes() *routes { return &routes{byName: map[string]*route{}} }
+// newRoutes returns the routes of an app. APNs and FCM have no other vendor beside
+// them that would need room.
+func newRoutes(p Platform) *routes {
+	rs := &routes{slowLimit: inFlight, byName: map[string]*route{}}
+	if p == WebPush || p == UnifiedPush {
+		rs.slowLimit = slowInFlight
+	}
+	return rs
+}
 
 // enter counts a push, unless it returns for how long the route rests.
 func (rs *routes) enter(name string) (wait time.Duration) {
@@ -53,7 +64,7 @@ func (rs *routes) enter(name string) (wait time.Duration) {
 	if wait := time.Until(r.until); wait > 0 {
 		return wait
 	}
-	if r.inFlight >= slowInFlight && (r.slow || time.Since(r.answered) > slowAnswer) {
+	if r.inFlight >= rs.slowLimit && (r.slow || time.Since(r.answered) > slowAnswer) {
 		return busyHold
 	}
 	r.inFlight++

@@ -90,8 +90,8 @@ func NewSender(cfg Config) (*Sender, error) {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	s := &Sender{cfg: cfg, log: cfg.Logger, routes: map[string]*routes{}}
-	for name := range cfg.Apps {
-		s.routes[name] = newRoutes()
+	for name, app := range cfg.Apps {
+		s.routes[name] = newRoutes(app.Platform)
 	}
 	return s, nil
 }

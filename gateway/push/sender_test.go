@@ -188,7 +188,7 @@ func (b both) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestUnreachableRoutesRest(t *testing.T) {
-	rs := newRoutes()
+	rs := newRoutes(WebPush)
 	for i := range unreachable {
 		if wait := rs.enter("push.example"); wait != 0 {
 			t.Fatalf("rests after %d failures", i)
@@ -208,7 +208,7 @@ func TestUnreachableRoutesRest(t *testing.T) {
 }
 
 func TestASlowRouteLeavesRoomForOthers(t *testing.T) {
-	rs := newRoutes()
+	rs := newRoutes(WebPush)
 	for range slowInFlight + 1 {
 		if wait := rs.enter("example"); wait != 0 {
 			t.Fatalf("a fast route waits for %s", wait)
