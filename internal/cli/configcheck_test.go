@@ -28,7 +28,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Errorf("good settings: exit code %d, stderr %s", r.code, r.err)
 	}
 	for _, want := range []string{
-		"SETTING ", "\ndatabase-url          postgres://badged:***@db.example/chat ", "\ndrain-timeout         5s ", " default\n", " flag\n",
+		"SETTING ", "\ndatabase-url            postgres://badged:***@db.example/chat ", "\ndrain-timeout           5s ", " default\n", " flag\n",
 	} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("it does not print %q:\n%s", want, r.out)
