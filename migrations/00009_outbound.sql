@@ -39,8 +39,8 @@ CREATE TABLE badged.devices (
     shows           text        NOT NULL,
     told_epoch      text,
     last_error      text,
-    -- The token or subscription, sealed if a key is configured, and its SHA-256: a
-    -- token belongs to one user.
+    -- The token or subscription, sealed if a key is configured, and the SHA-256 of what
+    -- it reaches, which belongs to one user.
     token           bytea       NOT NULL,
     fingerprint     bytea       NOT NULL
 ) PARTITION BY LIST (partition_id);
@@ -193,5 +193,6 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+REVOKE ALL ON FUNCTION badged.tell_of_dead_letters() FROM PUBLIC;
 CREATE TRIGGER tell_of_dead_letters AFTER INSERT ON badged.dead_letters
     REFERENCING NEW TABLE AS buried FOR EACH STATEMENT EXECUTE FUNCTION badged.tell_of_dead_letters();

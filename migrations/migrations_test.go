@@ -119,15 +119,15 @@ func TestUpMakesEveryTable(t *testing.T) {
 	}
 }
 
-// Each partition of the log has a row for the projector from the start: its
-// fence is an update, which would find nothing to move.
-func TestUpGivesTheProjectorAPosition(t *testing.T) {
+// Each partition of the log has rows for the projector and the notifier from the
+// start: their fences are updates, which would find nothing to move.
+func TestUpGivesReadersAPosition(t *testing.T) {
 	cfg := emptyDatabase(t)
 	up(t, cfg, 2)
 	for _, topic := range []string{"events_p00", "events_p01"} {
 		got := column(t, cfg, `SELECT consumer_group || ' at ' || last_processed_transaction_id || '/' || offset_acked
-FROM badged.`+topic+`_offsets`)
-		if diff := cmp.Diff([]string{"projector at 0/0"}, got); diff != "" {
+FROM badged.`+topic+`_offsets ORDER BY 1`)
+		if diff := cmp.Diff([]string{"badged_notifier at 0/0", "projector at 0/0"}, got); diff != "" {
 			t.Errorf("positions in %s (-want +got):\n%s", topic, diff)
 		}
 	}

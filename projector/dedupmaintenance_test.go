@@ -132,7 +132,7 @@ func TestKilledAsAGenerationBegins(t *testing.T) {
 		{"after the generation is written", `AFTER INSERT ON badged.dedup_generations`},
 	}
 	for _, f := range append(places, slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
-		return strings.Contains(f.place, "dead letter")
+		return strings.Contains(f.trigger, "dead_letter") || strings.Contains(f.trigger, "room") // the batch has neither
 	})...) {
 		for _, merged := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, merged %t", f.place, merged), func(t *testing.T) {

@@ -260,7 +260,7 @@ func restores() map[string]func(t *testing.T, from *pgtest.Server, fromURL strin
 					sql = append(sql, line)
 				}
 			}
-			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges, badged.log_identity;\n"
+			empty := "TRUNCATE badged.partitions, badged.dedup_generations, badged.log_ranges, badged.log_identity, badged.notifier_partitions;\n"
 			for p := range foldtest.Partitions {
 				empty += fmt.Sprintf("TRUNCATE badged.%s_offsets;\n", events.Topic(p))
 			}

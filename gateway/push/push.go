@@ -4,7 +4,6 @@ package push
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -86,6 +85,9 @@ type Outcome struct {
 	Pause bool
 	// Unreachable says that there was no answer.
 	Unreachable bool
+	// Err says why there was none. It is for operators: users could learn from it what
+	// the server's network has, since they name the endpoints of subscriptions.
+	Err error
 	// Since is when the vendor found that the device was gone, if it says so.
 	Since time.Time
 }
@@ -148,10 +150,7 @@ func failed(err error) Outcome {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return Outcome{Verdict: Failed, Reason: "Timeout", Unreachable: true}
-	}
-	return Outcome{Verdict: Failed, Reason: err.Error(), Unreachable: true}
+	return Outcome{Verdict: Failed, Reason: "Unreachable", Unreachable: true, Err: err}
 }
 
 // faultPause is how long an app rests whose settings the vendor refuses.
@@ -210,14 +209,30 @@ func (p Platform) CheckToken(token []byte) string {
 		}
 	case WebPush, UnifiedPush:
 		var s subscription
-		if err := strict(token, &s); err != nil {
-			return err.Error()
+		if strict(token, &s) != nil {
+			return "must be an object with endpoint and keys, as a browser's toJSON gives it"
 		}
 		return s.check()
 	default:
 		return "is of an unknown platform"
 	}
 	return ""
+}
+
+// AddressOf returns what a token that CheckToken accepts reaches, in the one form that
+// all spellings of the token have.
+func (p Platform) AddressOf(token []byte) string {
+	switch p {
+	case APNs:
+		return strings.ToLower(string(token))
+	case WebPush, UnifiedPush:
+		var s subscription
+		if json.Unmarshal(token, &s) == nil {
+			return s.Endpoint
+		}
+	case FCM:
+	}
+	return string(token)
 }
 
 var (

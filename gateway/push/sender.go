@@ -254,7 +254,7 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, outcome Outcome)
 	}
 	if outcome.Verdict != Sent {
 		s.log.DebugContext(ctx, "a push was not sent", "app", app.Name, "user", due.UserID, "device", due.DeviceID,
-			"outcome", outcome.Verdict, "reason", outcome.Reason)
+			"outcome", outcome.Verdict, "reason", outcome.Reason, "error", outcome.Err)
 	}
 	switch outcome.Verdict {
 	case Sent:

@@ -42,7 +42,7 @@ const maxEndpoint = 2048
 func (s *subscription) check() string {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || len(s.Endpoint) > maxEndpoint || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return "endpoint must be a URL of at most 2048 characters"
+		return "endpoint must be an http or https URL of at most 2048 characters"
 	}
 	point, err := decodeKey(s.Keys.P256DH)
 	if err == nil {

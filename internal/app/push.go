@@ -132,11 +132,11 @@ func (d devices) Put(ctx context.Context, r httpapi.DeviceRegistration) (created
 		return false, &httpapi.DeviceError{Field: field, Message: wrong}
 	}
 	if field == "subscription" {
-		if wrong := egress.CheckURL(endpointOf(r.Token), app.AllowPrivate); wrong != "" {
+		if wrong := egress.CheckURL(app.Platform.AddressOf(r.Token), app.AllowPrivate); wrong != "" {
 			return false, &httpapi.DeviceError{Field: "subscription.endpoint", Message: wrong}
 		}
 	}
-	fingerprint := sha256.Sum256(r.Token)
+	fingerprint := sha256.Sum256([]byte(app.Platform.AddressOf(r.Token)))
 	return d.targets.PutDevice(ctx, outbound.Registration{
 		UserID: r.UserID, DeviceID: r.DeviceID, App: r.App, Platform: r.Platform, Environment: r.Environment, Shows: r.Shows,
 		Token: d.box.Seal(r.Token, tokenPlace(r.UserID, r.DeviceID)), Fingerprint: fingerprint[:],

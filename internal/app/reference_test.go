@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -225,7 +226,8 @@ func TestServerAnswersAsDescribed(t *testing.T) {
 			request.Header.Set("Content-Type", contentType)
 			a := send(t, request)
 			openAPI.CheckAnswer(t, r.Method, r.Path, a.status, a.header, []byte(a.body))
-			if a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed {
+			described := slices.ContainsFunc(r.Answers, func(answer describe.Answer) bool { return answer.Status == a.status })
+			if (a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed) && !described {
 				t.Errorf("%s is answered with %d %s", r.Pattern(), a.status, a.body)
 			}
 		}

@@ -61,7 +61,7 @@ type Device struct {
 	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When that was."`
 	DueAt        *time.Time `json:"due_at,omitempty" doc:"When it is told next; absent if it shows what it should."`
 	Failures     int        `json:"failures" minimum:"0" doc:"Pushes that failed since the last that was sent."`
-	LastError    *string    `json:"last_error,omitempty" doc:"Why the last push was not sent, in the vendor's word."`
+	LastError    *string    `json:"last_error,omitempty" doc:"Why the last push was not sent, in the vendor's word; Unreachable if it did not answer."`
 	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When that was."`
 }
 

@@ -37,6 +37,8 @@ BEGIN
         EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.jobs FROM %I', role_name);
         -- They have tokens, secrets and the text of messages.
         EXECUTE format('REVOKE ALL ON badged.devices, badged.alerts, badged.room_alerts, badged.webhooks FROM %I', role_name);
+        -- For the lag of the notifier.
+        EXECUTE format('GRANT SELECT (events, state) ON badged.webhooks TO %I', role_name);
     END IF;
 
     FOR partition IN
@@ -64,6 +66,7 @@ BEGIN
         END IF;
         IF kind = 'reader' THEN
             EXECUTE format('REVOKE ALL ON badged.%I, badged.%I, badged.%I FROM %I', 'devices_' || partition, 'alerts_' || partition, 'room_alerts_' || partition, role_name);
+            EXECUTE format('GRANT SELECT (user_id) ON badged.%I TO %I', 'devices_' || partition, role_name);
         END IF;
     END LOOP;
 

@@ -28,7 +28,7 @@ type Registration struct {
 	Shows string
 	// Token is the token or the subscription, sealed or not. It is a secret.
 	Token []byte
-	// Fingerprint is the SHA-256 of the token before it was sealed.
+	// Fingerprint is a SHA-256 that all spellings of the token share.
 	Fingerprint []byte
 }
 
@@ -41,7 +41,8 @@ type Device struct {
 	// Due is when its number may have to be told; nil if it need not be.
 	Due *time.Time
 	// Told is the number that it was last told, by which version of which epoch, and
-	// when; nil if it was told nothing since it was registered.
+	// when; nil if it was told nothing since it was registered. Told is also nil if
+	// the app was open since: what it shows then is not known.
 	Told, ToldVersion *int64
 	ToldEpoch         *string
 	ToldAt            *time.Time

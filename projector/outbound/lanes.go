@@ -181,20 +181,23 @@ func claim[T any](ctx context.Context, n *Notifier, l lane, take func(partition 
 		}
 		rows, err := take(partition, taken)
 		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
+		case len(rows) > 0: // also if ctx is done: they are the caller's now
+			return rows, nil
 		case err != nil:
+			n.lanes.look(partition, map[lane]struct{}{l: {}})
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			n.metrics.failed.Inc()
 			n.log.WarnContext(ctx, "cannot read what is due, will try again", "partition", partition, "error", err, "in", backoff)
-			n.lanes.look(partition, map[lane]struct{}{l: {}})
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			case <-time.After(backoff):
 			}
 			backoff = min(2*backoff, lastBackoff)
-		case len(rows) > 0:
-			return rows, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
 		}
 	}
 }

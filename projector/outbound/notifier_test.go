@@ -119,7 +119,8 @@ func (b *bench) awaitRest(t testing.TB) {
 	projectortest.Until(t, "nothing due", func() bool {
 		for p := range foldtest.Partitions {
 			folded, read := b.Position(t, p), b.position(t, p)
-			if read.Before(folded) {
+			if read.Before(folded) || len(b.Lines(t, `SELECT 'revised' FROM badged.`+events.Topic(p)+`_offsets AS f JOIN badged.notifier_partitions AS n ON n.partition_id = $1
+WHERE f.consumer_group = $2 AND n.revision <> f.revision`, p, events.ProjectorGroup)) > 0 {
 				return false
 			}
 		}
@@ -369,4 +370,92 @@ func TestConnectedDeviceIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expectSaid(t, "tablet: 2")
+}
+
+// An app that is open shows numbers that no push has told. Afterwards the device must
+// be told also the number that it was told before.
+func TestNumberAfterTheAppWasOpenIsNotKnown(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	b.Append(t, foldtest.Deliver("chat", 1, ada))
+	b.Fold(t)
+	sent := b.next(t)
+	for sent.Number != 1 {
+		b.notifier.DeviceTold(sent, 0)
+		sent = b.next(t)
+	}
+	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
+	hold := func(lease time.Duration) {
+		if err := b.targets.HoldDevices(t.Context(), names, lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(time.Hour)
+	b.notifier.DeviceTold(sent, 0) // what comes after it, through the socket, is newer
+	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").ToldAt != nil })
+	b.Append(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(1), ada), foldtest.Deliver("chat", 2, ada))
+	b.Fold(t)
+	projectortest.Until(t, "a due phone", func() bool { return device(t, b.targets, ada, "phone").Due != nil })
+	hold(0)
+	expectNumber(t, b.next(t), ada, 1)
+}
+
+// An app that closes ends neither the interval of silent pushes nor the wait after a
+// failure.
+func TestClosingTheAppEndsNoOtherWait(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
+	openAndClose := func() {
+		for _, lease := range []time.Duration{time.Minute, 0} {
+			if err := b.targets.HoldDevices(t.Context(), names, lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expectWait := func(after string) {
+		projectortest.Until(t, "a due phone", func() bool { return device(t, b.targets, ada, "phone").Due != nil })
+		openAndClose()
+		if d := device(t, b.targets, ada, "phone"); time.Until(*d.Due) < 50*time.Minute {
+			t.Errorf("after %s the phone is due at %v", after, d.Due)
+		}
+	}
+	put(t, b.targets, phone(ada, "phone"))
+	b.notifier.DeviceTold(b.next(t), time.Hour)
+	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").Due == nil })
+	b.Append(t, foldtest.Deliver("chat", 1, ada))
+	b.Fold(t)
+	expectWait("a silent push")
+	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 2, ada)))
+	b.Fold(t)
+	openAndClose()
+	p := b.next(t)
+	expectNumber(t, p, ada, 2)
+	b.notifier.DeviceRetry(p, time.Hour, "DeviceTokenNotForTopic")
+	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").Attempts == 1 })
+	expectWait("a failure")
+
+	// The app registers again: it may have mended what failed.
+	put(t, b.targets, phone(ada, "phone"))
+	expectNumber(t, b.next(t), ada, 2)
+}
+
+// ending is a context that ends while a statement runs, too late to stop it.
+type ending struct{ context.Context } //nolint:containedctx // it is a context
+
+func (ending) Err() error { return context.Canceled }
+
+// A call that ends while it takes devices returns them, or leaves them to others.
+func TestEndingCallLosesNoDevice(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	due, err := b.notifier.NextDevices(ending{t.Context()}, "chat", "fcm", 1)
+	if err != nil {
+		due = append(due, b.next(t))
+	}
+	expectNumber(t, due[0], ada, 0)
+	b.notifier.DeviceTold(due[0], 0)
+	b.awaitQuiet(t)
 }

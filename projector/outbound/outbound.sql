@@ -17,7 +17,8 @@ SET app = excluded.app, platform = excluded.platform, environment = excluded.env
     token = excluded.token, fingerprint = excluded.fingerprint, generation = excluded.generation, registered_at = excluded.registered_at,
     attempts = 0, last_error = NULL, last_error_at = NULL,
     (due, told, told_version, told_epoch, told_at, quiet_until, held_until) = (
-        SELECT s.* FROM (SELECT d.due, d.told, d.told_version, d.told_epoch, d.told_at, d.quiet_until, d.held_until) AS s
+        SELECT s.* FROM (SELECT CASE WHEN d.attempts = 0 THEN d.due ELSE excluded.due END,
+            d.told, d.told_version, d.told_epoch, d.told_at, d.quiet_until, CASE WHEN d.attempts = 0 THEN d.held_until END) AS s
         WHERE (d.app, d.platform, d.environment, d.shows, d.fingerprint)
             = (excluded.app, excluded.platform, excluded.environment, excluded.shows, excluded.fingerprint)
         UNION ALL
@@ -40,14 +41,25 @@ SELECT {device} FROM badged.devices_pNN WHERE user_id = $1 ORDER BY device_id
 -- name: delete a device
 DELETE FROM badged.devices_pNN WHERE user_id = $1 AND device_id = $2
 
+-- name: has an alert
+EXISTS (SELECT FROM badged.alerts_pNN AS a WHERE a.user_id = d.user_id AND a.device_id = d.device_id AND a.settled_at IS NULL)
+
 -- name: hold connected devices
+-- An app that is open shows the number itself: what the device shows afterwards is not
+-- known.
 UPDATE badged.devices_pNN AS d
-SET held_until = clock_timestamp() + $3::interval, due = CASE WHEN d.due IS NOT NULL THEN greatest(d.due, clock_timestamp() + $3::interval) END
+SET held_until = greatest(d.held_until, clock_timestamp() + $3::interval), told = NULL,
+    due = CASE WHEN d.due IS NOT NULL THEN greatest(d.due, clock_timestamp() + $3::interval) END
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
 -- name: release devices
-UPDATE badged.devices_pNN AS d SET held_until = NULL, due = CASE WHEN d.due IS NOT NULL THEN clock_timestamp() END
+-- From what holds them because they are connected, but not from the wait after a
+-- failure.
+UPDATE badged.devices_pNN AS d
+SET held_until = CASE WHEN d.attempts > 0 THEN d.held_until END,
+    due = CASE WHEN d.due IS NOT NULL THEN greatest(clock_timestamp(),
+        CASE WHEN d.attempts > 0 THEN d.held_until END, CASE WHEN NOT {has an alert} THEN d.quiet_until END) END
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
@@ -278,15 +290,15 @@ UPDATE badged.alerts_pNN AS a SET settled_at = clock_timestamp(), title = '', bo
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS s (user_id, device_id, conversation_id, seq)
 WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_id, s.conversation_id, s.seq)
 
--- name: has an alert
-EXISTS (SELECT FROM badged.alerts_pNN AS a WHERE a.user_id = d.user_id AND a.device_id = d.device_id AND a.settled_at IS NULL)
-
 -- name: store told devices
--- What changed since the device was taken is due.
+-- What changed since the device was taken is due. If its app was opened meanwhile, that
+-- shows newer numbers.
 UPDATE badged.devices_pNN AS d
-SET told_epoch = s.epoch, told_version = s.version, told = s.number, told_at = clock_timestamp(),
-    quiet_until = clock_timestamp() + s.quiet, held_until = NULL, attempts = 0, last_error = NULL, last_error_at = NULL,
-    due = CASE WHEN {has an alert} THEN clock_timestamp() WHEN d.changes <> s.changes THEN clock_timestamp() + s.quiet END
+SET told_epoch = s.epoch, told_version = s.version, told_at = clock_timestamp(),
+    told = CASE WHEN d.attempts > 0 OR d.held_until IS NULL OR d.held_until <= clock_timestamp() THEN s.number END,
+    quiet_until = clock_timestamp() + s.quiet, held_until = CASE WHEN d.attempts = 0 THEN d.held_until END, attempts = 0, last_error = NULL, last_error_at = NULL,
+    due = CASE WHEN {has an alert} THEN greatest(clock_timestamp(), CASE WHEN d.attempts = 0 THEN d.held_until END)
+        WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet, CASE WHEN d.attempts = 0 THEN d.held_until END) END
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::interval[])
     AS s (user_id, device_id, generation, changes, epoch, version, number, quiet)
 WHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)

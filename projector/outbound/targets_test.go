@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -55,13 +56,19 @@ func TestDevices(t *testing.T) {
 	}
 
 	// Apps register at each start: that makes nothing due.
-	d.Exec(t, `UPDATE badged.devices SET due = NULL, told = 3, told_epoch = 'e', told_version = 7, told_at = now(), attempts = 2, last_error = 'x'`)
+	d.Exec(t, `UPDATE badged.devices SET due = NULL, told = 3, told_epoch = 'e', told_version = 7, told_at = now()`)
 	if put(t, targets, phone("ada", "phone")) {
 		t.Error("a device that registers again is new")
 	}
 	again := device(t, targets, "ada", "phone")
-	if again.Due != nil || again.Told == nil || *again.Told != 3 || again.Attempts != 0 || again.LastError != nil || again.Generation <= first.Generation {
+	if again.Due != nil || again.Told == nil || *again.Told != 3 || again.Generation <= first.Generation {
 		t.Errorf("after the same registration: %+v", again)
+	}
+	// What failed is tried at once.
+	d.Exec(t, `UPDATE badged.devices SET due = now() + interval '1h', held_until = now() + interval '1h', attempts = 2, last_error = 'x'`)
+	put(t, targets, phone("ada", "phone"))
+	if now := device(t, targets, "ada", "phone"); now.Due == nil || time.Until(*now.Due) > 0 || now.HeldUntil != nil || now.Attempts != 0 || now.LastError != nil {
+		t.Errorf("after a registration behind failures: %+v", now)
 	}
 	other := phone("ada", "phone")
 	other.Shows = outbound.ShowsMentions
