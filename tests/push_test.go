@@ -202,7 +202,10 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 		return random.IntN(n)
 	}
 	faults := []vendors.Fault{
-		{Reset: true, Deliver: true}, {Reset: true}, {Status: 503, Reason: "UNAVAILABLE"}, {GoAway: true},
+		{Reset: true, Deliver: true},
+		{Reset: true},
+		{Status: 503, Reason: "UNAVAILABLE"},
+		{GoAway: true},
 		{Status: 500, Reason: "INTERNAL", Deliver: true},
 	}
 	for _, v := range f.vendors() {

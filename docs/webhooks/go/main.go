@@ -4,7 +4,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"os"
 	"time"
@@ -13,9 +12,16 @@ import (
 )
 
 func main() {
+	if err := receive(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func receive() error {
 	verifier, err := standardwebhooks.NewWebhook(os.Getenv("WEBHOOK_SECRET"))
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	server := http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadTimeout: 10 * time.Second}
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,5 +43,5 @@ func main() {
 		fmt.Printf("%s %s\n", r.Header.Get("webhook-id"), body)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	log.Fatal(server.ListenAndServe())
+	return server.ListenAndServe()
 }

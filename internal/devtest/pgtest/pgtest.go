@@ -203,7 +203,7 @@ func start(ctx context.Context) (*Server, error) {
 	}
 	s := &Server{Server: pg, templates: make(map[string]*build)}
 	if s.copying, err = copying(ctx, pg.URL()); err != nil {
-		return nil, errors.Join(err, s.stop())
+		return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
 	}
 	return s, nil
 }
