@@ -92,8 +92,10 @@ SELECT {webhook} FROM badged.webhooks ORDER BY name
 DELETE FROM badged.webhooks WHERE name = $1
 
 -- name: record a call
+-- Only an operator makes a webhook active again. A process that has not heard yet
+-- that it was stopped does not.
 UPDATE badged.webhooks
-SET state = $3, step = $4, due = $5, failing_since = $6, last_success_at = $7, last_failure_at = $8, last_status = $9, last_error = $10
+SET state = CASE state WHEN 'active' THEN $3 ELSE state END, step = $4, due = $5, failing_since = $6, last_success_at = $7, last_failure_at = $8, last_status = $9, last_error = $10
 WHERE name = $1 AND generation = $2
 
 -- name: enqueue subjects

@@ -141,6 +141,10 @@ func TestWebhooks(t *testing.T) {
 	if err := targets.RecordCall(t.Context(), "crm", got.Generation-1, outbound.Disabled, outbound.Ladder{}); err != nil {
 		t.Fatal(err)
 	}
+	// Another process, which has not heard yet that the webhook is paused.
+	if err := targets.RecordCall(t.Context(), "crm", got.Generation, outbound.Active, failed); err != nil {
+		t.Fatal(err)
+	}
 	all, err := targets.Webhooks(t.Context())
 	if err != nil || len(all) != 1 || all[0].State != outbound.Paused {
 		t.Fatalf("after a call failed: %+v, %v", all, err)

@@ -132,7 +132,8 @@ func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
 }
 
 // RecordCall stores what became of a call: where the webhook is on its ladder, and
-// its state. It does nothing if the settings have changed since generation.
+// its state, unless the webhook is paused or disabled already. It does nothing if the
+// settings have changed since generation.
 func (t *Targets) RecordCall(ctx context.Context, name string, generation int64, state State, l Ladder) error {
 	_, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
 		l.Step, l.Due, l.FailingSince, l.LastSuccessAt, l.LastFailureAt, l.LastStatus, l.LastError)
