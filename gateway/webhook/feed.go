@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +24,12 @@ const tripAfter = 5
 // of the ladder, which decides when an endpoint is tried again.
 const recovery = time.Second
 
-// recordInterval is how often calls are recorded that do not move a webhook on
-// its ladder.
+// probes is of how many changes the one is chosen that is called first after a
+// wait.
+const probes = 16
+
+// recordInterval is how often successes are recorded that do not move a webhook
+// on its ladder.
 const recordInterval = 5 * time.Second
 
 // recordTimeout is far more than recording takes in a healthy database.
@@ -46,9 +52,16 @@ type feed struct {
 	webhook Webhook
 	// calling is the number of calls that were begun and not reported.
 	calling int
+	// rounds are the steps of the ladder that passed since the first failure: the
+	// step at which the webhook begins to wait once the breaker opens. The last
+	// of them lasts until roundEnds; more failures until then count as one.
+	rounds    int
+	roundEnds time.Time
 	// recordedAt is when the webhook was last recorded; recordings are under way.
 	recordedAt time.Time
 	recordings int
+	// unrecorded is set while a failure waits to be recorded.
+	unrecorded bool
 	// recording admits one recording at a time, so that the newest is the last.
 	recording sync.Mutex
 }
@@ -56,8 +69,10 @@ type feed struct {
 // call is a call of a webhook. Its message carries it in its context.
 type call struct {
 	*feed
-	// webhook is as it was when the call began.
+	// webhook has the settings for which the body was made, and the ladder as it
+	// was when the call began.
 	webhook Webhook
+	began   time.Time
 	changes []Change
 	id      string
 	kind    string // Content-Type
@@ -90,14 +105,19 @@ func newFeed(s *Sender, w Webhook, out chan<- *message.Message) *feed {
 	return f
 }
 
-// update sets the webhook as it was read from the store, at or after a time.
-func (f *feed) update(w Webhook, readAt time.Time) {
+// update sets the webhook as it was read from the store, at or after a time. It
+// returns whether a failure is to be recorded.
+func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 	f.mu.Lock()
-	// What this process recorded since is newer.
-	if w.Generation == f.webhook.Generation && (f.recordings > 0 || f.recordedAt.After(readAt)) {
+	// What this process recorded since, or will record, is newer.
+	switch {
+	case w.Generation != f.webhook.Generation:
+		f.unrecorded = false
+	case f.unrecorded || f.recordings > 0 || f.recordedAt.After(readAt):
 		w.Ladder, w.State = f.webhook.Ladder, f.webhook.State
 	}
 	f.webhook = w
+	unrecorded = f.unrecorded && f.recordings == 0
 	f.mu.Unlock()
 	limit := rate.Inf
 	if w.Rate > 0 {
@@ -105,6 +125,7 @@ func (f *feed) update(w Webhook, readAt time.Time) {
 	}
 	f.limit.SetLimit(limit)
 	f.signal()
+	return unrecorded
 }
 
 func (f *feed) signal() {
@@ -118,17 +139,31 @@ func (f *feed) signal() {
 // context is calling.
 func (f *feed) run(ctx, calling context.Context) {
 	var running sync.WaitGroup
-	defer running.Wait()
+	defer func() {
+		running.Wait()
+		f.mu.Lock()
+		unrecorded := f.unrecorded
+		f.mu.Unlock()
+		if unrecorded {
+			f.record(calling, true)
+		}
+	}()
 	for ctx.Err() == nil {
 		w, limit, wait := f.turn()
 		if limit == 0 || wait > 0 {
 			f.rest(ctx, wait)
 			continue
 		}
-		changes, err := f.cfg.Queue.Next(ctx, w.Name, limit)
+		take := limit
+		if w.Step > 0 {
+			take = probes
+		}
+		changes, err := f.cfg.Queue.Next(ctx, w.Name, take)
 		if err != nil {
 			return // ctx is done
 		}
+		// An event that the endpoint cannot take would not tell whether it is back.
+		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Attempts, b.Attempts) })
 		// The webhook may have failed since Next began to wait.
 		if w, limit, wait = f.turn(); wait > 0 {
 			limit = 0
@@ -244,6 +279,13 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 		f.hold(c, 0)
 		return
 	}
+	// The webhook may have failed since the call began to wait for its turn.
+	w, _, wait := f.turn()
+	if wait > 0 || w.State != Active {
+		f.hold(c, max(wait, recovery))
+		return
+	}
+	c.webhook.Ladder, c.began = w.Ladder, time.Now()
 	msg := message.NewMessageWithContext(context.WithValue(calling, callKey{}, c), c.id, c.body)
 	f.out <- msg
 	select {
@@ -306,7 +348,11 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	if same {
 		first = w.FailingSince.IsZero()
 		if first {
-			w.FailingSince = now
+			w.FailingSince, f.rounds, f.roundEnds = now, 0, time.Time{}
+		}
+		if !c.began.Before(f.roundEnds) {
+			f.rounds++
+			f.roundEnds = now.Add(shortestWait(f.rounds))
 		}
 		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
 		// Calls that were in progress together move the webhook once.
@@ -315,7 +361,9 @@ func (f *feed) failed(ctx context.Context, c *call) {
 		case c.answer.Status == http.StatusGone:
 			w.State, w.Step, moved = Disabled, len(ladder)+1, true
 		case moved:
-			w.Step = max(w.Step+1, attempts)
+			if w.Step++; w.Step == 1 {
+				w.Step = f.rounds
+			}
 			wait, more := waitAfter(w.Step)
 			if w.Due = now.Add(max(wait, asked)); !more {
 				w.State = Paused
@@ -324,6 +372,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 			moved = true
 			w.Due = now.Add(max(asked, w.Due.Sub(now)))
 		}
+		f.unrecorded = true
 	}
 	is := *w
 	f.mu.Unlock()
@@ -345,11 +394,12 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	f.record(ctx, moved)
 }
 
-// record stores the webhook, if it moved on its ladder or was not recorded for a
-// while.
-func (f *feed) record(ctx context.Context, moved bool) {
+// record stores the webhook, if this is urgent or it was not recorded for a while.
+// Failures that are not recorded here are recorded at the next refresh, so that
+// many of them are few recordings.
+func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Lock()
-	if !moved && time.Since(f.recordedAt) < recordInterval {
+	if !urgent && time.Since(f.recordedAt) < recordInterval {
 		f.mu.Unlock()
 		return
 	}
@@ -361,6 +411,8 @@ func (f *feed) record(ctx context.Context, moved bool) {
 	defer f.recording.Unlock()
 	f.mu.Lock()
 	w := f.webhook
+	hasFailed := f.unrecorded
+	f.unrecorded = false
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -368,6 +420,9 @@ func (f *feed) record(ctx context.Context, moved bool) {
 	f.mu.Lock()
 	f.recordings--
 	f.recordedAt = time.Now()
+	if err != nil && w.Generation == f.webhook.Generation {
+		f.unrecorded = f.unrecorded || hasFailed || urgent
+	}
 	f.mu.Unlock()
 	if err != nil {
 		f.storeFailed(ctx, "cannot record the state of a webhook", err)

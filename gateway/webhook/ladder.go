@@ -23,7 +23,13 @@ const maxRetryAfter = 24 * time.Hour
 func waitAfter(failures int) (wait time.Duration, more bool) {
 	more = failures <= len(ladder)
 	wait = ladder[min(failures, len(ladder))-1]
-	return wait - wait/10 + rand.N(wait/5+1), more //nolint:gosec // spreads load, guards nothing
+	return shortestWait(failures) + rand.N(wait/5+1), more //nolint:gosec // spreads load, guards nothing
+}
+
+// shortestWait returns the least that waitAfter returns.
+func shortestWait(failures int) time.Duration {
+	wait := ladder[min(failures, len(ladder))-1]
+	return wait - wait/10
 }
 
 // retryAfter returns how long an answer asks to wait; 0 if it does not.

@@ -62,7 +62,9 @@ func (s *subscriber) feedAll(ctx context.Context, out chan<- *message.Message) {
 				f, isRunning := feeds[w.Name]
 				switch {
 				case isRunning && w.State == Active:
-					f.update(w, readAt)
+					if f.update(w, readAt) {
+						running.Go(func() { f.record(calling, true) })
+					}
 				case isRunning:
 					f.stop()
 					delete(feeds, w.Name)

@@ -146,8 +146,8 @@ type Queue interface {
 type Store interface {
 	// Webhooks returns all webhooks.
 	Webhooks(ctx context.Context) ([]Webhook, error)
-	// Record stores the state and the ladder of a webhook, unless its generation
-	// is another.
+	// Record stores the ladder of a webhook, and its state unless it is paused or
+	// disabled already. It does nothing if the generation is another.
 	Record(ctx context.Context, w Webhook) error
 }
 

@@ -161,6 +161,151 @@ func TestOneBadEventHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// However many calls fail together or one after the other, the ladder of the
+// webhook counts rounds: what fails for a moment waits for the first step.
+func TestStepsAreRounds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		took time.Duration // by a call
+		gap  time.Duration // between changes
+	}{
+		{"together", 100 * time.Millisecond, 0},
+		{"one after the other", time.Millisecond, 10 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+				e := newEndpoints(t)
+				e.answer = func(r received) (*http.Response, error) {
+					r.sleep(c.took)
+					return status(http.StatusInternalServerError)
+				}
+				_, stop := start(t, q, e)
+				for i := range 40 {
+					q.put("crm", Change{Type: BadgeChanged, Subject: fmt.Sprint("user ", i), Badge: badge("ada", 1, 1), Attempts: i % 12})
+					time.Sleep(c.gap)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if w := q.webhook("crm"); w.Step != 1 || w.State != Active || w.Due.Sub(w.FailingSince) > 6*time.Second {
+					t.Errorf("after a moment of failures the webhook is %+v", w)
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if w := q.webhook("crm"); w.Step != 2 || w.Due.Sub(w.LastFailureAt) > 34*time.Second {
+					t.Errorf("after the call at the first step the webhook is %+v", w)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// Calls that wait for their turn are not made once the webhook waits.
+func TestWaitingCallsAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Rate: 60})
+		e := newEndpoints(t)
+		e.answer = func(received) (*http.Response, error) { return status(http.StatusInternalServerError) }
+		for i := range 32 {
+			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
+		}
+		_, stop := start(t, q, e)
+		time.Sleep(8 * time.Second) // five calls, and less than the first step
+		synctest.Wait()
+		if n := len(e.all()); n != tripAfter {
+			t.Errorf("%d calls, want %d", n, tripAfter)
+		}
+		stop()
+	})
+}
+
+// An event that the endpoint cannot take does not keep a webhook from finding out
+// that the endpoint works again.
+func TestBadEventIsNotTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		began := time.Now()
+		e.answer = func(r received) (*http.Response, error) {
+			if time.Since(began) < time.Second || strings.Contains(string(r.body), "poison") {
+				return status(http.StatusBadRequest)
+			}
+			return nil, nil //nolint:nilnil // the default answer
+		}
+		_, stop := start(t, q, e)
+		for i := range 5 {
+			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
+		}
+		q.put("crm", Change{Type: BadgeChanged, Subject: "poison", Badge: badge("poison", 1, 1), Attempts: 10})
+		for i := range int64(45) { // until after the second step
+			time.Sleep(time.Second)
+			q.badge("crm", "poison", i+2, i)
+		}
+		synctest.Wait()
+		told := map[string]bool{}
+		for _, c := range e.all() {
+			if c.at.Sub(began) >= time.Second {
+				told[c.events[0].Subject] = true
+			}
+		}
+		for i := range 5 {
+			if user := fmt.Sprint("user ", i); !told[user] {
+				t.Errorf("%s was not told in 45 s", user)
+			}
+		}
+		stop()
+	})
+}
+
+// A failure is recorded soon, also if no other call follows and after others were
+// recorded just before.
+func TestFailuresAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		e.answer = func(r received) (*http.Response, error) {
+			if r.events[0].Subject == "ada" {
+				return nil, nil //nolint:nilnil // the default answer
+			}
+			return status(http.StatusFound)
+		}
+		_, stop := start(t, q, e)
+		q.badge("crm", "ada", 1, 1)
+		<-e.came
+		q.badge("crm", "ben", 1, 1)
+		<-e.came
+		failedAt := time.Now()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if w := q.webhook("crm"); w.LastStatus != http.StatusFound || w.LastError == "" || !w.FailingSince.Equal(failedAt) {
+			t.Errorf("two seconds after a failure the webhook is %+v", w)
+		}
+		q.mu.Lock()
+		q.failing = errDown
+		q.mu.Unlock()
+		q.badge("crm", "eve", 1, 1)
+		<-e.came
+		failedAt = time.Now()
+		time.Sleep(1200 * time.Millisecond) // a refresh
+		q.mu.Lock()
+		q.failing = nil
+		q.mu.Unlock()
+		time.Sleep(1200 * time.Millisecond) // less than until the events are tried again
+		synctest.Wait()
+		if w := q.webhook("crm"); !w.LastFailureAt.Equal(failedAt) {
+			t.Errorf("the failure that could not be recorded at first is not recorded: %+v", w)
+		}
+		q.badge("crm", "fay", 1, 1)
+		<-e.came
+		failedAt = time.Now()
+		stop()
+		if w := q.webhook("crm"); !w.LastFailureAt.Equal(failedAt) {
+			t.Errorf("the failure before the sender stopped is not recorded: %+v", w)
+		}
+	})
+}
+
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
