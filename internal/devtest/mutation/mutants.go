@@ -433,7 +433,7 @@ var mutants = []mutant{
 	{"a late partition refuses publishers of all partitions", []edit{{"internal/backpressure/gate.go", "id := g.cfg.PartitionOf(user)", "id := g.cfg.PartitionOf(user) * 0"}}, pressed},
 	{"an error hides one with another code", []edit{{"internal/obs/repeats.go", "if n[0] == 'S' {", "if false {"}}, repeating},
 	{"the notifier passes events without making devices due", []edit{{"projector/outbound/mark.go", "if err := m.users(ctx, c.users); err != nil {", "if err := m.users(ctx, nil); err != nil {"}}, pushed},
-	{"a change during a push is lost", []edit{{outboundFile, "WHEN d.changes <> s.changes THEN clock_timestamp() + s.quiet END", "WHEN false THEN clock_timestamp() + s.quiet END"}}, pushed},
+	{"a change during a push is lost", []edit{{outboundFile, "WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet,", "WHEN false THEN greatest(clock_timestamp() + s.quiet,"}}, pushed},
 	{"a device that registered again is deleted", []edit{{
 		outboundFile, "AS s (user_id, device_id, generation)\nWHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)",
 		"AS s (user_id, device_id, generation)\nWHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)",
