@@ -125,8 +125,12 @@ func (q *memoryQueue) Told(d Due, quiet time.Duration) {
 }
 
 // Retry implements Queue.
-func (q *memoryQueue) Retry(d Due, after time.Duration, reason string) {
+func (q *memoryQueue) Retry(d Due, sent int, after time.Duration, reason string) {
 	q.settle(d, func(device *memoryDevice, _ memoryRow) {
+		if sent > 0 {
+			device.failures = 0
+			device.due.Alerts = device.due.Alerts[sent:]
+		}
 		device.failures++
 		device.isDue = !q.patient
 		q.waits = append(q.waits, memoryWait{"retry", reason, after})

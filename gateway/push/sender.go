@@ -35,11 +35,12 @@ type Queue interface {
 	// is one; its only error is that of ctx. Each is reported by one of the other
 	// methods, which do not block; until then it is not taken again.
 	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
-	// Told reports that a device was told its number and its alerts. For so long
-	// after it only alerts are due.
+	// Told reports that a device was told its number and d.Alerts, from which the
+	// sender may have cut the last. For so long after it only alerts are due.
 	Told(d Due, quiet time.Duration)
-	// Retry reports a failure. The device is due again after some time.
-	Retry(d Due, after time.Duration, reason string)
+	// Retry reports a failure after so many alerts were sent, oldest first, which
+	// told the device its number. The device is due again after some time.
+	Retry(d Due, sent int, after time.Duration, reason string)
 	// Hold reports that a device is not told now, but after some time.
 	Hold(d Due, after time.Duration)
 	// Gone deletes a device, unless it was registered again.
@@ -184,61 +185,63 @@ func (s *subscriber) deliver(ctx context.Context, out chan<- *message.Message) {
 				select {
 				case <-m.Acked():
 				case <-m.Nacked(): // the handler panicked
-					queue.Retry(due, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
+					queue.Retry(due, 0, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
 				}
 			}()
 		}
 	}
 }
 
+// held is the verdict of a push that was not sent because its route rests.
+const held Verdict = "held"
+
 // handle tells one device.
 func (s *Sender) handle(ctx context.Context, app *App, due Due) {
-	routes := s.routes[app.Name]
-	route := app.vendor.route(&due.Push)
-	if wait := routes.enter(route); wait > 0 {
-		s.cfg.Queue.Hold(due, spread(wait))
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
-	defer cancel()
-	sent := time.Now()
-	outcome := s.tell(ctx, app, &due)
-	routes.leave(route, outcome, time.Since(sent))
-	if outcome.Pause {
-		s.pause(ctx, app, route, outcome)
-	}
-	s.report(ctx, app, due, outcome)
+	sent, outcome := s.tell(ctx, app, &due)
+	s.report(ctx, app, due, sent, outcome)
 }
 
 // tell sends the alerts of a device, or the number alone. It returns the first
-// outcome that is not a success.
-func (s *Sender) tell(ctx context.Context, app *App, due *Due) Outcome {
-	told := false
+// outcome that is not a success, and how many alerts are done before it: the last
+// of them was sent.
+func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outcome) {
+	route := app.vendor.route(&due.Push)
 	for i := range due.Alerts {
 		p := due.Push
 		p.Alert = &due.Alerts[i]
-		switch outcome := s.send(ctx, app, &p, due.DueAt); outcome.Verdict {
+		switch outcome := s.send(ctx, app, route, &p, due.DueAt); outcome.Verdict {
 		case Sent:
-			told = true
+			sent = i + 1
 		case TooLarge: // the number goes alone
 		default:
-			return outcome
+			return sent, outcome
 		}
 	}
-	if told || !app.silent {
-		return Outcome{Verdict: Sent}
+	if sent > 0 || !app.silent {
+		return sent, Outcome{Verdict: Sent}
 	}
-	return s.send(ctx, app, &due.Push, due.DueAt)
+	return 0, s.send(ctx, app, route, &due.Push, due.DueAt)
 }
 
-func (s *Sender) send(ctx context.Context, app *App, p *Push, due time.Time) Outcome {
+// send sends a push, unless its route rests.
+func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due time.Time) Outcome {
+	if wait := s.routes[app.Name].enter(route); wait > 0 {
+		return Outcome{Verdict: held, After: wait}
+	}
 	kind := "silent"
 	if p.Alert != nil {
 		kind = "alert"
 	}
+	sending, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
 	s.cfg.Metrics.inFlight.Inc()
-	outcome := app.vendor.send(ctx, p)
+	start := time.Now()
+	outcome := app.vendor.send(sending, p)
 	s.cfg.Metrics.inFlight.Dec()
+	s.routes[app.Name].leave(route, outcome, time.Since(start))
+	if outcome.Pause {
+		s.pause(ctx, app, route, outcome)
+	}
 	s.cfg.Metrics.pushes.WithLabelValues(string(app.Platform), kind, string(outcome.Verdict)).Inc()
 	if outcome.Verdict == Sent && !due.IsZero() {
 		s.cfg.Metrics.seconds.WithLabelValues(string(app.Platform)).Observe(max(0, time.Since(due).Seconds()))
@@ -247,24 +250,35 @@ func (s *Sender) send(ctx context.Context, app *App, p *Push, due time.Time) Out
 }
 
 // report tells the queue what became of a device.
-func (s *Sender) report(ctx context.Context, app *App, due Due, outcome Outcome) {
+func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcome Outcome) {
 	queue := s.cfg.Queue
 	if outcome.Verdict == Gone && !outcome.Since.IsZero() && due.RegisteredAt.After(outcome.Since) {
 		outcome = Outcome{Verdict: Rejected, Reason: outcome.Reason + " before it was registered"}
 	}
-	if outcome.Verdict != Sent {
+	if outcome.Verdict != Sent && outcome.Verdict != held {
 		s.log.DebugContext(ctx, "a push was not sent", "app", app.Name, "user", due.UserID, "device", due.DeviceID,
 			"outcome", outcome.Verdict, "reason", outcome.Reason, "error", outcome.Err)
+	}
+	failures := due.Attempts
+	if sent > 0 {
+		failures = 0
 	}
 	switch outcome.Verdict {
 	case Sent:
 		queue.Told(due, app.interval)
+	case held:
+		if sent == 0 {
+			queue.Hold(due, spread(outcome.After))
+			return
+		}
+		due.Alerts = due.Alerts[:sent] // the others are due at once, and are held then
+		queue.Told(due, app.interval)
 	case Gone:
 		queue.Gone(due, outcome.Reason)
 	case Failed:
-		queue.Retry(due, max(spread(outcome.After), backoff(due.Attempts, firstBackoff, lastBackoff)), outcome.Reason)
+		queue.Retry(due, sent, max(spread(outcome.After), backoff(failures, firstBackoff, lastBackoff)), outcome.Reason)
 	case Rejected, TooLarge:
-		queue.Retry(due, backoff(due.Attempts, rejectedFirst, rejectedLatest), outcome.Reason)
+		queue.Retry(due, sent, backoff(failures, rejectedFirst, rejectedLatest), outcome.Reason)
 	}
 }
 

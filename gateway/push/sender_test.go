@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
@@ -261,6 +263,116 @@ func TestPanicsAreRetries(t *testing.T) {
 	await(t, q, "the report", func() bool { return len(q.waits) > 0 })
 	if got := q.waits[0]; got.kind != "retry" || got.reason != "internal error" {
 		t.Errorf("reports %+v", got)
+	}
+}
+
+// attempts is a vendor of a test: it notes the alerts that it was sent, and answers them by
+// a function.
+type attempts struct {
+	answer func(ctx context.Context, p *Push) Outcome
+
+	mu   sync.Mutex
+	sent []string // user and seq of those that were accepted
+}
+
+func (a *attempts) route(*Push) string { return "" }
+
+func (a *attempts) send(ctx context.Context, p *Push) Outcome {
+	outcome := a.answer(ctx, p)
+	if outcome.Verdict == Sent {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.sent = append(a.sent, fmt.Sprint(p.UserID, " ", p.Alert.Seq))
+	}
+	return outcome
+}
+
+// alertsOf returns so many alerts of a user, and what attempts notes of them in order.
+func alertsOf(user string, n int64) (alerts []Alert, sent []string) {
+	for seq := range n {
+		alerts = append(alerts, Alert{ConversationID: "lunch", Seq: seq + 1, Body: "Pizza?"})
+		sent = append(sent, fmt.Sprint(user, " ", seq+1))
+	}
+	return alerts, sent
+}
+
+// A device with many alerts gets each once and in order, also from a vendor that is
+// slow or fails now and then.
+func TestEachAlertIsSentOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer func(ctx context.Context, p *Push, try int) Outcome
+	}{
+		{"a slow vendor", func(ctx context.Context, _ *Push, _ int) Outcome {
+			select {
+			case <-time.After(pushTimeout / 2):
+				return Outcome{Verdict: Sent}
+			case <-ctx.Done():
+				return failed(ctx.Err())
+			}
+		}},
+		{"a vendor that fails", func(_ context.Context, p *Push, try int) Outcome {
+			if p.Alert.Seq%4 == 0 && try == 1 {
+				return Outcome{Verdict: Failed, Reason: "InternalServerError"}
+			}
+			return Outcome{Verdict: Sent}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, tries := newQueue(), map[int64]int{}
+				q.patient = tt.name == "a slow vendor" // nothing may fail
+				a := &attempts{answer: func(ctx context.Context, p *Push) Outcome {
+					tries[p.Alert.Seq]++ // one device has one push in flight
+					return tt.answer(ctx, p, tries[p.Alert.Seq])
+				}}
+				app := &App{Name: "chat", Platform: FCM, silent: true, vendor: a}
+				defer run(t, Config{Apps: Apps{"chat": app}, Queue: q})()
+				alerts, want := alertsOf("ada", 20)
+				q.set("phone", Push{UserID: "ada", App: "chat", Token: []byte("token")}, alerts...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				q.wait(ctx, q.idle)
+				if diff := cmp.Diff(want, a.sent); diff != "" {
+					t.Errorf("alerts (-want +got):\n%s", diff)
+				}
+				for _, w := range q.waits {
+					if w.kind == "retry" && w.after > 2*firstBackoff {
+						t.Errorf("waits %s after a failure behind a success", w.after)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A pause that begins while alerts of a device are sent holds the rest of them.
+func TestAPauseHoldsTheNextAlert(t *testing.T) {
+	q := newQueue()
+	q.patient = true
+	came, paused := make(chan struct{}), make(chan struct{})
+	a := &attempts{answer: func(_ context.Context, p *Push) Outcome {
+		if p.UserID == "ben" {
+			return Outcome{Verdict: Failed, Reason: "TooManyRequests", After: time.Minute, Pause: true}
+		}
+		close(came)
+		<-paused
+		return Outcome{Verdict: Sent}
+	}}
+	app := &App{Name: "chat", Platform: APNs, silent: true, vendor: a}
+	defer run(t, Config{Apps: Apps{"chat": app}, Queue: q})()
+	alerts, sent := alertsOf("ada", 3)
+	q.set("ada's", Push{UserID: "ada", App: "chat"}, alerts...)
+	<-came
+	q.set("ben's", Push{UserID: "ben", App: "chat"}, alerts[0])
+	await(t, q, "the pause", func() bool { return len(q.waits) > 0 })
+	close(paused)
+	await(t, q, "the hold", func() bool { return q.waits[len(q.waits)-1].kind == "hold" })
+	if diff := cmp.Diff(sent[:1], a.sent); diff != "" {
+		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+	if left := q.devices["ada's"].due.Alerts; len(left) != 2 || left[0].Seq != 2 {
+		t.Errorf("%v are left, want the second and the third", left)
 	}
 }
 

@@ -60,7 +60,7 @@ func (q pushQueue) Next(ctx context.Context, app string, platform push.Platform,
 		for _, p := range taken {
 			token, err := q.box.Open(p.Token, tokenPlace(p.UserID, p.DeviceID))
 			if err != nil {
-				q.notifier.DeviceRetry(p, sealedRetry, "--outbound-keys: "+err.Error())
+				q.notifier.DeviceRetry(p, 0, sealedRetry, "--outbound-keys: "+err.Error())
 				continue
 			}
 			all = append(all, dueOf(p, token))
@@ -87,6 +87,7 @@ func dueOf(p outbound.DevicePush, token []byte) push.Due {
 
 func rowOf(d push.Due) outbound.DevicePush {
 	p, _ := d.Row.(outbound.DevicePush)
+	p.Alerts = p.Alerts[:len(d.Alerts)]
 	return p
 }
 
@@ -94,8 +95,8 @@ func rowOf(d push.Due) outbound.DevicePush {
 func (q pushQueue) Told(d push.Due, quiet time.Duration) { q.notifier.DeviceTold(rowOf(d), quiet) }
 
 // Retry implements push.Queue.
-func (q pushQueue) Retry(d push.Due, after time.Duration, reason string) {
-	q.notifier.DeviceRetry(rowOf(d), after, reason)
+func (q pushQueue) Retry(d push.Due, sent int, after time.Duration, reason string) {
+	q.notifier.DeviceRetry(rowOf(d), sent, after, reason)
 }
 
 // Hold implements push.Queue.

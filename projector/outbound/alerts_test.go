@@ -88,6 +88,33 @@ func TestAlertOfWhatDoesNotCountIsDropped(t *testing.T) {
 	b.expectSaid(t, `phone: 2 "you"`)
 }
 
+// Alerts that were told before one failed are not told again.
+func TestFailureKeepsWhatWasTold(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	b.expectSaid(t, "phone: 0")
+	for seq := range int64(3) {
+		b.Append(t, saying(fmt.Sprint("message ", seq+1), foldtest.Deliver("chat", seq+1, ada)))
+	}
+	b.Fold(t)
+	projectortest.Until(t, "three alerts", func() bool { return len(b.Lines(t, `SELECT seq::text FROM badged.alerts`)) == 3 })
+	p := b.next(t)
+	if len(p.Alerts) != 3 {
+		t.Fatalf("alerts: %+v", p.Alerts)
+	}
+	b.notifier.DeviceRetry(p, 2, 0, "the vendor is down")
+	again := b.next(t)
+	if len(again.Alerts) != 1 || again.Alerts[0].Body != "message 3" || again.Attempts != 1 || again.Told != nil {
+		t.Errorf("after a failure: %+v", again)
+	}
+	if d := device(t, b.targets, ada, "phone"); *d.Told != 3 || d.Attempts != 1 || *d.LastError != "the vendor is down" {
+		t.Errorf("after a failure: %+v", d)
+	}
+	b.notifier.DeviceTold(again, 0)
+	b.expectSaid(t)
+}
+
 func TestSenderIsNotNotified(t *testing.T) {
 	b := newBench(t)
 	ada, ben := foldtest.User(0, 0), foldtest.User(0, 1)

@@ -174,7 +174,7 @@ func TestDeviceIsToldWhatChanged(t *testing.T) {
 	third := b.next(t)
 	expectNumber(t, third, ada, 3)
 
-	b.notifier.DeviceRetry(third, 0, "the vendor is down")
+	b.notifier.DeviceRetry(third, 0, 0, "the vendor is down")
 	again := b.next(t)
 	expectNumber(t, again, ada, 3)
 	if again.Attempts != 1 || again.Told != nil {
@@ -253,7 +253,7 @@ func TestPushesThatMayHaveComeAreFollowed(t *testing.T) {
 		ends func(t *testing.T, b *bench, p outbound.DevicePush)
 	}{
 		{"it failed", func(_ *testing.T, b *bench, p outbound.DevicePush) {
-			b.notifier.DeviceRetry(p, 0, "the connection broke")
+			b.notifier.DeviceRetry(p, 0, 0, "the connection broke")
 		}},
 		{"its sender was killed", func(t *testing.T, b *bench, _ outbound.DevicePush) {
 			b.stop()
@@ -432,7 +432,7 @@ func TestClosingTheAppEndsNoOtherWait(t *testing.T) {
 	openAndClose()
 	p := b.next(t)
 	expectNumber(t, p, ada, 2)
-	b.notifier.DeviceRetry(p, time.Hour, "DeviceTokenNotForTopic")
+	b.notifier.DeviceRetry(p, 0, time.Hour, "DeviceTokenNotForTopic")
 	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").Attempts == 1 })
 	expectWait("a failure")
 

@@ -46,7 +46,7 @@ func (b *bench) send(t *testing.T, seed uint64, shown screens) (unreported bool)
 		for _, p := range due {
 			switch draw.IntN(8) {
 			case 0:
-				b.notifier.DeviceRetry(p, 0, "the vendor is down")
+				b.notifier.DeviceRetry(p, 0, 0, "the vendor is down")
 			case 1:
 				b.notifier.DeviceHold(p, 0)
 			case 2:

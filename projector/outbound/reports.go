@@ -89,9 +89,11 @@ func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 	n.reports.add(report{kind: reportTold, device: p, after: quiet})
 }
 
-// DeviceRetry reports that a push failed. The device is due again after some time, or
-// when it is registered with another token.
-func (n *Notifier) DeviceRetry(p DevicePush, after time.Duration, reason string) {
+// DeviceRetry reports that a push failed after so many of the alerts were told, oldest
+// first, and with them the number. The device is due again after some time, or when it
+// is registered with another token.
+func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {
+	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
 }
 
@@ -214,6 +216,8 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
 		if b.kind == reportTold {
 			texts[i] = d.Badge.Epoch
+		}
+		if b.kind == reportTold || b.kind == reportRetry {
 			alerts.add(d, d.Alerts)
 		}
 		alerts.add(d, d.dropped)
@@ -229,6 +233,17 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	case reportSame:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that need not be told"), first, last, generations, changes)
 	case reportRetry:
+		// What was told before the failure is stored as told.
+		told := slices.Clone(some)
+		for i := range told {
+			told[i].kind, told[i].after = reportTold, 0
+		}
+		told = slices.DeleteFunc(told, func(r report) bool { return len(r.device.Alerts) == 0 })
+		if len(told) > 0 {
+			if err := storeBatch(ctx, tx, batch{b.partition, reportTold, b.lane}, told); err != nil {
+				return err
+			}
+		}
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that were not told"), first, last, generations, after, texts)
 	case reportHold:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "hold devices"), first, last, generations, after)
