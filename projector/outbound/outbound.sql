@@ -298,7 +298,7 @@ WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_
 UPDATE badged.devices_pNN AS d
 SET told_epoch = s.epoch, told_version = s.version, told_at = clock_timestamp(),
     told = CASE WHEN d.attempts > 0 OR d.held_until IS NULL OR d.held_until <= clock_timestamp() THEN s.number END,
-    quiet_until = clock_timestamp() + s.quiet, held_until = CASE WHEN d.attempts = 0 THEN d.held_until END, attempts = 0, last_error = NULL, last_error_at = NULL,
+    quiet_until = greatest(d.quiet_until, clock_timestamp() + s.quiet), held_until = CASE WHEN d.attempts = 0 THEN d.held_until END, attempts = 0, last_error = NULL, last_error_at = NULL,
     due = CASE WHEN {has an alert} THEN greatest(clock_timestamp(), CASE WHEN d.attempts = 0 THEN d.held_until END)
         WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet, CASE WHEN d.attempts = 0 THEN d.held_until END) END
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::interval[])
