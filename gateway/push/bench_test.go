@@ -39,8 +39,10 @@ func (e *endless) Told(Due, time.Duration) {
 }
 
 func (e *endless) Retry(d Due, _ int, _ time.Duration, reason string) { e.failed(reason); e.Told(d, 0) }
-func (e *endless) Hold(d Due, _ time.Duration)                        { e.held.Add(1); e.Told(d, 0) }
-func (e *endless) Gone(d Due, reason string)                          { e.failed(reason); e.Told(d, 0) }
+
+func (e *endless) Hold(d Due, _ time.Duration) { e.held.Add(1); e.Told(d, 0) }
+
+func (e *endless) Gone(d Due, reason string) { e.failed(reason); e.Told(d, 0) }
 
 // processorTime returns that of this process.
 func processorTime(b *testing.B) time.Duration {
