@@ -49,6 +49,7 @@ func TestFilters(t *testing.T) {
 	d.Append(t, foldtest.Deliver("c", 2, ann))
 	d.InsertPayload(t, `{}`)
 	d.Fold(t)
+	d.StopFolding()
 	d.Append(t, foldtest.Deliver("c", 3, ann)) // is not folded
 	line := func(partition int, conversation string, seq int, user string, index int) string {
 		return fmt.Sprintf("%d: %s %d of [%s], index %d", partition, conversation, seq, user, index)
