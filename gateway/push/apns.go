@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -50,11 +51,12 @@ type apns struct {
 // newAPNsTransport returns a transport that keeps a connection to each server,
 // as Apple asks, and opens another only while all streams of the first are in
 // use. It follows GOAWAY, and notices a dead connection by pings.
-func newAPNsTransport(config *tls.Config) *http.Transport {
+func newAPNsTransport(config *tls.Config) http.RoundTripper {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
-	return &http.Transport{
+	return newInTurn(&http.Transport{
 		Proxy:           http.ProxyFromEnvironment,
+		DialContext:     (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSClientConfig: config,
 		Protocols:       protocols,
 		HTTP2: &http.HTTP2Config{
@@ -63,7 +65,7 @@ func newAPNsTransport(config *tls.Config) *http.Transport {
 		},
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     time.Hour,
-	}
+	})
 }
 
 func (a *apns) route(p *Push) string { return p.Environment }

@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,10 +203,11 @@ func TestAPNsMovesToAnotherConnectionAfterGOAWAY(t *testing.T) {
 	}
 }
 
+// However many pushes wait, one connection is dialled: Apple takes many at once for an
+// attack.
 func TestAPNsKeepsOneConnection(t *testing.T) {
 	a := vendors.NewAPNs(t)
-	app := load(t, &a.Vendor, a.Entry())
-	f := fake{&a.Vendor, APNs, app, []byte("0a1b2c3d"), "0a1b2c3d"}
+	f := fake{&a.Vendor, APNs, load(t, &a.Vendor, a.Entry()), []byte("0a1b2c3d"), "0a1b2c3d"}
 	var mu sync.Mutex
 	connections := map[string]bool{}
 	inner := a.Server.Config.Handler
@@ -214,19 +217,46 @@ func TestAPNsKeepsOneConnection(t *testing.T) {
 		mu.Unlock()
 		inner.ServeHTTP(w, r)
 	})
-	push := func(i int64) {
-		if got := f.send(t, f.push(i, i)); got.Verdict != Sent {
-			t.Errorf("push %d: %+v", i, got)
+	var dialled atomic.Int64
+	track := a.Server.Config.ConnState
+	a.Server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			dialled.Add(1)
 		}
+		track(conn, state)
 	}
-	push(0)
-	var all sync.WaitGroup
-	for i := range int64(200) { // fewer than the streams of one connection
-		all.Go(func() { push(i + 1) })
+	version := int64(0)
+	atOnce := func(n int) {
+		var all sync.WaitGroup
+		for range n {
+			version++
+			p := f.push(version, version)
+			all.Go(func() {
+				if got := f.send(t, p); got.Verdict != Sent {
+					t.Errorf("push %d: %+v", p.Version, got)
+				}
+			})
+		}
+		all.Wait()
 	}
-	all.Wait()
-	if len(connections) != 1 {
-		t.Errorf("%d connections, want 1", len(connections))
+	for _, step := range []struct {
+		name   string
+		before func()
+	}{
+		{"at the start", func() {}},
+		{"after a GOAWAY", func() {
+			f.Script(vendors.Once(vendors.Fault{GoAway: true}))
+			atOnce(1)
+		}},
+		{"after a break", f.Server.CloseClientConnections},
+	} {
+		step.before()
+		dialled.Store(0)
+		clear(connections)
+		atOnce(200) // fewer than the streams of one connection
+		if d, n := dialled.Load(), len(connections); d > 1 || n != 1 {
+			t.Errorf("%s: pushes used %d connections, and %d were dialled", step.name, n, d)
+		}
 	}
 	if n := a.Credentials(); n != 1 {
 		t.Errorf("%d provider tokens, want 1", n)
