@@ -168,7 +168,7 @@ func TestJoiningReadsUpToTheLastMessage(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name  string
-		calls [][]events.Event // of which each is folded before the next
+		calls [][]events.Event // each is folded before the next
 	}{
 		{"the first has read less", [][]events.Event{
 			{joined("c", foldtest.User(0, 0)), posted("c", 3)},

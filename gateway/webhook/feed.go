@@ -257,7 +257,7 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 	return all
 }
 
-// cannotTell puts off changes of which no event can be made.
+// cannotTell puts off changes for which no event can be made.
 func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
 	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
 	for _, c := range changes {

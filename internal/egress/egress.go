@@ -167,7 +167,7 @@ func (b *bounded) CloseIdleConnections() {
 	}
 }
 
-// boundedBody is a body of which left bytes can still be read.
+// boundedBody is a body with a limit: left is how many more bytes can be read.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

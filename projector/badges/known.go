@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// maxKnown is the most users of whom a reader remembers that they are members: some
-// 10 MB.
+// maxKnown is how many members a reader remembers at most, in some 10 MB.
 const maxKnown = 100_000
 
-// known are users who are or were members of rooms, as some read has told: about
-// them the statement that tells can be left out. They stay so, and the statement
-// that knows rooms is right about others too. It is safe for concurrent use.
+// known are users that an earlier read has found to be, or to have been, members of
+// rooms. For them a reader leaves out the statement that finds this out. That stays
+// right: nothing undoes it, and the statement for members is right for others too. It
+// is safe for concurrent use.
 type known struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}

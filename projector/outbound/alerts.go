@@ -73,7 +73,7 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	// A notification may be for 10,000 users, few of whom have devices.
+	// A notification may be for 10,000 users, but few of them have devices.
 	users := make([]string, len(rows))
 	for i := range rows {
 		users[i] = rows[i].user

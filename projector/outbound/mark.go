@@ -12,7 +12,7 @@ import (
 
 // changes are what a page of events may have changed.
 type changes struct {
-	// users are those named, and rooms those of which every member may have changed.
+	// users are those that events name. Every member of rooms may have changed.
 	users, rooms []string
 	// alerts are notifications of messages for users, and posts those for all members
 	// of rooms.

@@ -436,7 +436,7 @@ func TestClosingTheAppEndsNoOtherWait(t *testing.T) {
 	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").Attempts == 1 })
 	expectWait("a failure")
 
-	// The app registers again: it may have mended what failed.
+	// The app registers again: the cause of the failure may be gone.
 	put(t, b.targets, phone(ada, "phone"))
 	expectNumber(t, b.next(t), ada, 2)
 }
