@@ -188,6 +188,14 @@ func measureAll(ctx context.Context, o options, log progress) (_ *report, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rig.close(ctx)) }()
+	for _, other := range []struct {
+		binary  *string
+		program string
+	}{{&o.scale.baseline, programServer}, {&o.scale.centrifugo, programFan}} {
+		if *other.binary, err = underName(rig.dir, *other.binary, other.program); err != nil {
+			return nil, err
+		}
+	}
 	rep := &report{Date: began.UTC().Truncate(time.Second), Setting: rig.setting, Rounds: o.scale.rounds, Duration: o.scale.duration.Seconds(), Short: o.scale.small}
 	for _, c := range o.scenarios {
 		rep.Results = append(rep.Results, c.run(ctx, rig, o.scale))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -91,5 +92,31 @@ func TestCPUMeasures(t *testing.T) {
 func TestReadMemory(t *testing.T) {
 	if bytes := readMemory()[programClient]; bytes < 1<<20 {
 		t.Errorf("this process has %d bytes in memory", bytes)
+	}
+}
+
+// Another binary of badged counts as badged, however its file is named.
+func TestBinariesOfAnyNameAreMeasured(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := underName(t.TempDir(), shell, programServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := exec.CommandContext(t.Context(), binary, "-c", "read line")
+	if _, err := process.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if readMemory()[programServer] == 0 {
+		t.Errorf("%s is not measured as %s", binary, programServer)
+	}
+	process.Process.Kill() //nolint:errcheck // Wait reports how it ended
+	if err := process.Wait(); err == nil {
+		t.Error("the process ended before it was killed")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -144,4 +145,25 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
+}
+
+// underName returns a path at which the binary has the name of its program, since
+// processor time and memory are read by the names of processes. The binary "" stays
+// "".
+func underName(dir, binary, program string) (string, error) {
+	if binary == "" || filepath.Base(binary) == program {
+		return binary, nil
+	}
+	binary, err := filepath.Abs(binary)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", binary, err)
+	}
+	if dir, err = os.MkdirTemp(dir, "other-"); err != nil {
+		return "", fmt.Errorf("make a directory for %s: %w", binary, err)
+	}
+	named := filepath.Join(dir, program)
+	if err := os.Symlink(binary, named); err != nil {
+		return "", fmt.Errorf("give %s the name %s: %w", binary, program, err)
+	}
+	return named, nil
 }
