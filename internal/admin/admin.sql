@@ -16,6 +16,35 @@ FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result
 WHERE coalesce(newer, 0) < $3
 ORDER BY id DESC
 
+-- name: read the head of the audit trail
+SELECT records, head, pruned, coalesce(pruned_head, '') FROM badged.audit_chain
+
+-- name: walk the audit trail
+SELECT number, hash, 'begin', id, at, who, via, action, arguments::text, NULL, NULL FROM badged.audit
+UNION ALL
+SELECT number, hash, 'end', audit_id, ended_at, NULL, NULL, NULL, NULL, result::text, error FROM badged.audit_ends
+ORDER BY number, 3
+
+-- name: lock the audit trail
+SELECT records, pruned FROM badged.audit_chain FOR UPDATE
+
+-- name: find the records to prune
+-- The last of the records at the start that are all older.
+SELECT coalesce(min(number) - 1, $2) FROM (
+    SELECT number FROM badged.audit WHERE at >= $1 UNION ALL SELECT number FROM badged.audit_ends WHERE ended_at >= $1
+) AS newer
+
+-- name: find an action that is pruned in part
+SELECT coalesce(min(a.number) - 1, -1) FROM badged.audit AS a JOIN badged.audit_ends AS e ON e.audit_id = a.id WHERE a.number <= $1 AND e.number > $1
+
+-- name: move the start of the audit trail
+UPDATE badged.audit_chain SET pruned = $1, pruned_head = (
+    SELECT hash FROM badged.audit WHERE number = $1 UNION ALL SELECT hash FROM badged.audit_ends WHERE number = $1
+) RETURNING pruned_head
+
+-- name: prune the audit trail
+DELETE FROM badged.audit WHERE number <= $1
+
 -- name: interrupt jobs without a lock
 -- A job that ends by itself does so before it releases its lock, which the
 -- statement finds out when it locks the row.

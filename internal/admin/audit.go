@@ -112,8 +112,8 @@ func jsonText(v any) (*string, error) {
 // Audit returns up to limit actions with an id below before, newest first; 0
 // means no bound. It returns fewer if they exceed deadletters.MaxPageBytes
 // together, and none only after the oldest.
-func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
-	rows, _ := s.pool.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
+func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
+	rows, _ := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)
 		e.At = e.At.UTC()
@@ -126,4 +126,9 @@ func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, 
 		return nil, fmt.Errorf("read the audit trail: %w", err)
 	}
 	return entries, nil
+}
+
+// Audit returns a page of the audit trail; see [Audit].
+func (s *Service) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
+	return Audit(ctx, s.pool, before, limit)
 }

@@ -140,6 +140,9 @@ func TestUsage(t *testing.T) {
 		{"load without a key", "load file --url=http://localhost", "load: --url requires --publisher-key (BADGED_PUBLISHER_KEY)", "load"},
 		{"a token without a key", "token ada", "token: --jwt-keys (BADGED_JWT_KEYS) is required: the token is signed with its first HS256 key", "token"},
 		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},
+		{"half a head", "audit verify --count=3 " + db, "audit verify: --count and --head belong together", "audit verify"},
+		{"a head that is none", "audit verify --count=3 --head=abc " + db, "audit verify: --head must be 64 hexadecimal digits", "audit verify"},
+		{"pruning what may be under way", "audit prune --before=2999-01-01T00:00:00Z " + db, "audit prune: --before must be at least a day ago", "audit prune"},
 		{"a configuration file that is not there", "lag --config=/nowhere/badged.yaml", "open /nowhere/badged.yaml: no such file or directory", "lag"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

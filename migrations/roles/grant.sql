@@ -34,7 +34,7 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.partition_of(text) TO %I', role_name);
     END IF;
     IF kind = 'reader' THEN
-        EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.jobs FROM %I', role_name);
+        EXECUTE format('REVOKE ALL ON badged.audit, badged.audit_ends, badged.audit_chain, badged.jobs FROM %I', role_name);
         -- They have tokens, secrets and the text of messages.
         EXECUTE format('REVOKE ALL ON badged.devices, badged.alerts, badged.room_alerts, badged.webhooks FROM %I', role_name);
         -- For the lag of the notifier.

@@ -1,0 +1,288 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// AuditHead names a record of the audit trail. An operator who keeps one outside
+// of the database can later tell whether the trail up to it is still the same.
+type AuditHead struct {
+	// Count is the number of the record: how many there were with it.
+	Count int64 `json:"count"`
+	// Head is its hash, in hexadecimal.
+	Head string `json:"head"`
+}
+
+// AuditVerified is the result of a verification of the audit trail.
+type AuditVerified struct {
+	// AuditHead is the last record. It is that before the fault if there is one.
+	AuditHead
+	// Records is how many records were verified, Pruned how many before them were
+	// pruned.
+	Records int64 `json:"records"`
+	Pruned  int64 `json:"pruned"`
+	// Fault is nil if the trail is as it was written.
+	Fault *AuditFault `json:"fault,omitempty"`
+}
+
+// AuditFault is the first record of the trail that is not as it was written.
+type AuditFault struct {
+	// Record is its number.
+	Record int64 `json:"record"`
+	// Kind is changed, removed or inserted.
+	Kind   string `json:"kind"`
+	Detail string `json:"detail"`
+}
+
+// Error implements error.
+func (f *AuditFault) Error() string {
+	return fmt.Sprintf("record %d of the audit trail was %s: %s", f.Record, f.Kind, f.Detail)
+}
+
+// The kinds of faults.
+const (
+	recordChanged  = "changed"
+	recordRemoved  = "removed"
+	recordInserted = "inserted"
+)
+
+// auditRecord is a beginning or an end of an action, as it is stored.
+type auditRecord struct {
+	number int64
+	hash   []byte
+	kind   string // begin or end
+	id     int64  // of the action
+	at     time.Time
+
+	who, via, action, arguments *string // of a beginning
+	result, failed              *string // of an end
+}
+
+// String names the record in a message.
+func (r auditRecord) String() string {
+	if r.action == nil {
+		return fmt.Sprintf("the end of action %d", r.id)
+	}
+	return fmt.Sprintf("action %d, %s", r.id, *r.action)
+}
+
+// link returns the hash of the record behind one with the hash before. It is that
+// of badged.chain_audit.
+func (r auditRecord) link(before []byte) []byte {
+	id, at := strconv.FormatInt(r.id, 10), strconv.FormatInt(r.at.UnixMicro(), 10)
+	fields := []*string{&r.kind, &id, &at, r.who, r.via, r.action, r.arguments}
+	if r.kind == "end" {
+		fields = []*string{&r.kind, &id, &at, r.result, r.failed}
+	}
+	var text strings.Builder
+	for _, f := range fields {
+		if f == nil {
+			text.WriteByte('-')
+			continue
+		}
+		fmt.Fprintf(&text, "%d:%s", len(*f), *f)
+	}
+	digest := sha256.Sum256([]byte(text.String()))
+	hash := sha256.Sum256(append(bytes.Clone(before), digest[:]...))
+	return hash[:]
+}
+
+// auditWalk compares the records with their hashes, one after the other.
+type auditWalk struct {
+	// records is how many there should be, and head the hash of the last.
+	records int64
+	head    []byte
+	number  int64 // of the last record that was compared
+	hash    []byte
+	kept    AuditHead
+	// start is the number and hash of the last record that was pruned. Prunings are
+	// the actions that prune, announced whether one of them says so.
+	start     AuditHead
+	prunings  map[int64]bool
+	announced bool
+}
+
+// add compares the next record.
+func (w *auditWalk) add(r auditRecord) *AuditFault {
+	switch {
+	case r.number > w.records:
+		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s is more than the %d records that were written", r, w.records)}
+	case r.number <= w.number:
+		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s has a number that the trail has passed", r)}
+	case r.number > w.number+1:
+		return missing(w.number+1, r.number-1, fmt.Sprintf("%s follows", r))
+	case !bytes.Equal(r.hash, r.link(w.hash)):
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not match its hash. If its hash was changed too, so may have been the record before it", r)}
+	case r.number == w.kept.Count && hex.EncodeToString(r.hash) != w.kept.Head:
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s is not the one of the given head: it or a record before it was changed, and the hashes were computed again", r)}
+	}
+	w.number, w.hash = r.number, r.hash
+	w.observe(r)
+	return nil
+}
+
+// observe remembers whether a record says that the records up to the start were
+// pruned.
+func (w *auditWalk) observe(r auditRecord) {
+	if r.action != nil && *r.action == auditPruneAction {
+		w.prunings[r.id] = true
+	}
+	if !w.prunings[r.id] || r.result == nil {
+		return
+	}
+	var said AuditHead
+	if json.Unmarshal([]byte(*r.result), &said) == nil && said == w.start {
+		w.announced = true
+	}
+}
+
+// end compares the last record with the head of the chain, and the start and the
+// kept head with the records.
+func (w *auditWalk) end() *AuditFault {
+	switch {
+	case w.number < w.records:
+		return missing(w.number+1, w.records, fmt.Sprintf("%d records were written", w.records))
+	case w.records > 0 && !bytes.Equal(w.hash, w.head):
+		return &AuditFault{w.number, recordChanged, "it is not the one that was written last"}
+	case w.start.Count > 0 && !w.announced:
+		return missing(1, w.start.Count, "no record says that they were pruned")
+	case w.kept.Count > w.number:
+		return missing(w.number+1, w.kept.Count, fmt.Sprintf("the given head has %d records", w.kept.Count))
+	case w.kept.Count == w.start.Count && w.kept != w.start && w.kept.Count > 0:
+		return &AuditFault{w.kept.Count, recordChanged, "it was pruned, and is not the one of the given head: it or a record before it was changed before"}
+	}
+	return nil
+}
+
+func missing(first, last int64, why string) *AuditFault {
+	if first < last {
+		why = fmt.Sprintf("records %d to %d are missing; %s", first, last, why)
+	} else {
+		why = "it is missing; " + why
+	}
+	return &AuditFault{first, recordRemoved, why}
+}
+
+// errFaultFound ends a walk.
+var errFaultFound = errors.New("the trail has a fault")
+
+// VerifyAudit compares every record of the audit trail with the chain of hashes.
+// kept, if its count is not 0, is a head from an earlier verification. db must
+// see one snapshot: a transaction that is repeatable read.
+//
+// A chain shows neither that records at its end were removed together with the
+// head, nor that everything from some record on was written anew, unless a
+// kept head tells. An error means that the trail could not be verified; a fault
+// is in the result.
+func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, error) {
+	var (
+		records, pruned  int64
+		head, prunedHead []byte
+	)
+	err := db.QueryRow(ctx, statements.Get("read the head of the audit trail")).Scan(&records, &head, &pruned, &prunedHead)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return AuditVerified{}, fmt.Errorf("read the head of the audit trail: %w", err)
+	}
+	if 0 < kept.Count && kept.Count < pruned {
+		return AuditVerified{}, fmt.Errorf("the given head is record %d, and the records up to %d were pruned since: keep a newer one", kept.Count, pruned)
+	}
+	w := &auditWalk{
+		records: records, head: head, number: pruned, hash: make([]byte, sha256.Size), kept: kept,
+		start: AuditHead{pruned, hex.EncodeToString(prunedHead)}, prunings: map[int64]bool{},
+	}
+	if pruned > 0 {
+		w.hash = prunedHead
+	}
+	var fault *AuditFault
+	var r auditRecord
+	rows, _ := db.Query(ctx, statements.Get("walk the audit trail"))
+	_, err = pgx.ForEachRow(rows, []any{&r.number, &r.hash, &r.kind, &r.id, &r.at, &r.who, &r.via, &r.action, &r.arguments, &r.result, &r.failed}, func() error {
+		if fault = w.add(r); fault != nil {
+			return errFaultFound
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFaultFound) {
+		return AuditVerified{}, fmt.Errorf("read the audit trail: %w", err)
+	}
+	if fault == nil {
+		fault = w.end()
+	}
+	return AuditVerified{
+		AuditHead: AuditHead{w.number, hex.EncodeToString(w.hash)},
+		Records:   w.number - pruned, Pruned: pruned, Fault: fault,
+	}, nil
+}
+
+// auditPruneAction is the action of [PruneAudit] in the trail.
+const auditPruneAction = "audit.prune"
+
+// pruneArguments are the arguments of a pruning in the trail.
+type pruneArguments struct {
+	Before time.Time `json:"before"`
+}
+
+// ErrNothingToPrune is returned if no record is old enough.
+var ErrNothingToPrune = errors.New("no record at the start of the audit trail is that old")
+
+// PruneAudit deletes the records at the start of the trail that are older than
+// before, and returns the last of them, or [ErrNothingToPrune]. An action is
+// deleted as a whole. The record of the pruning, in the same transaction, has the
+// hash from which the remaining chain is verified.
+//
+// A trail with a fault is not pruned: that could remove the evidence.
+func PruneAudit(ctx context.Context, db interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}, by Operator, before time.Time) (start AuditHead, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		return Audited(ctx, tx, by, auditPruneAction, pruneArguments{before.UTC()}, func(ctx context.Context) (any, error) {
+			start, err = pruneAudit(ctx, tx, before)
+			return start, err
+		})
+	})
+	return start, err
+}
+
+func pruneAudit(ctx context.Context, tx pgx.Tx, before time.Time) (AuditHead, error) {
+	var records, pruned, last int64
+	if err := tx.QueryRow(ctx, statements.Get("lock the audit trail")).Scan(&records, &pruned); err != nil {
+		return AuditHead{}, fmt.Errorf("lock the audit trail: %w", err)
+	}
+	switch v, err := VerifyAudit(ctx, tx, AuditHead{}); {
+	case err != nil:
+		return AuditHead{}, err
+	case v.Fault != nil:
+		return AuditHead{}, v.Fault
+	}
+	if err := tx.QueryRow(ctx, statements.Get("find the records to prune"), before, records).Scan(&last); err != nil {
+		return AuditHead{}, fmt.Errorf("find the records to prune: %w", err)
+	}
+	for lower := last; lower >= 0; {
+		last = lower
+		if err := tx.QueryRow(ctx, statements.Get("find an action that is pruned in part"), last).Scan(&lower); err != nil {
+			return AuditHead{}, fmt.Errorf("find the records to prune: %w", err)
+		}
+	}
+	if last <= pruned {
+		return AuditHead{}, ErrNothingToPrune
+	}
+	var head []byte
+	if err := tx.QueryRow(ctx, statements.Get("move the start of the audit trail"), last).Scan(&head); err != nil {
+		return AuditHead{}, fmt.Errorf("move the start of the audit trail: %w", err)
+	}
+	if _, err := tx.Exec(ctx, statements.Get("prune the audit trail"), last); err != nil {
+		return AuditHead{}, fmt.Errorf("prune the audit trail: %w", err)
+	}
+	return AuditHead{last, hex.EncodeToString(head)}, nil
+}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/progress"
+)
+
+// auditCmd is `badged audit`.
+type auditCmd struct {
+	List   auditListCmd   `cmd:"" help:"Show the newest actions of operators."`
+	Verify auditVerifyCmd `cmd:"" help:"Check that no record of the audit trail was changed, removed or inserted."`
+	Prune  auditPruneCmd  `cmd:"" help:"Delete old records of the audit trail, so that the others can still be verified."`
+}
+
+type auditListCmd struct {
+	config.Database `embed:""`
+	Limit           int   `help:"Show at most so many actions." default:"50" placeholder:"N" env:"-"`
+	Before          int64 `help:"Show only actions with an id below this one." placeholder:"ID" env:"-"`
+	JSON            bool  `name:"json" help:"Print JSON, a line for each action." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *auditListCmd) Validate() error {
+	errs := []error{c.Database.Validate()}
+	if c.Limit < 1 {
+		errs = append(errs, errors.New("--limit must be 1 or more"))
+	}
+	if c.Before < 0 {
+		errs = append(errs, errors.New("--before must be the id of an action"))
+	}
+	return errors.Join(errs...)
+}
+
+// auditPage is how many actions are read at once.
+const auditPage = 500
+
+// Run prints actions, newest first.
+func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
+	pool, _, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	lines := json.NewEncoder(streams.Out)
+	if !c.JSON {
+		fmt.Fprintln(table, "ID\tAT\tWHO\tVIA\tACTION\tARGUMENTS\tEND")
+	}
+	before := c.Before
+	for left := c.Limit; left > 0; {
+		page, err := admin.Audit(ctx, pool, before, min(left, auditPage))
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, e := range page {
+			before = e.ID
+			if !c.JSON {
+				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, stamp(e.At), e.Who, e.Via, e.Action, brief(string(e.Arguments)), brief(endOf(e)))
+			} else if err := lines.Encode(e); err != nil {
+				return err
+			}
+		}
+		left -= len(page)
+	}
+	return table.Flush()
+}
+
+// endOf returns how an action ended.
+func endOf(e admin.Entry) string {
+	switch {
+	case e.EndedAt == nil:
+		return "none"
+	case e.Error != nil:
+		return "failed: " + *e.Error
+	case len(e.Result) > 0:
+		return "done: " + string(e.Result)
+	}
+	return "done"
+}
+
+// brief cuts a text that is too long for a table, and joins its lines.
+func brief(text string) string {
+	const longest = 80
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > longest {
+		return string(runes[:longest]) + "…"
+	}
+	return string(runes)
+}
+
+type auditVerifyCmd struct {
+	config.Database `embed:""`
+	Count           int64  `help:"With --head: the count that an earlier verification printed." placeholder:"N" env:"-"`
+	Head            string `help:"With --count: the head that it printed. Fails unless the trail still has that record." placeholder:"HASH" env:"-"`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *auditVerifyCmd) Validate() error {
+	errs := []error{c.Database.Validate()}
+	if (c.Count == 0) != (c.Head == "") {
+		errs = append(errs, errors.New("--count and --head belong together"))
+	}
+	if c.Count < 0 {
+		errs = append(errs, errors.New("--count must be 1 or more"))
+	}
+	if b, err := hex.DecodeString(c.Head); c.Head != "" && (err != nil || len(b) != 32) {
+		errs = append(errs, errors.New("--head must be 64 hexadecimal digits"))
+	}
+	return errors.Join(errs...)
+}
+
+// Run verifies the audit trail. It fails if there is a fault.
+func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
+	pool, _, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var v admin.AuditVerified
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error {
+		v, err = admin.VerifyAudit(ctx, tx, admin.AuditHead{Count: c.Count, Head: strings.ToLower(c.Head)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(streams.Out, v)
+	} else if v.Fault == nil {
+		err = printVerifiedAudit(streams, v)
+	}
+	if err == nil && v.Fault != nil {
+		return v.Fault
+	}
+	return err
+}
+
+func printVerifiedAudit(streams Streams, v admin.AuditVerified) error {
+	pruned := ""
+	if v.Pruned > 0 {
+		pruned = fmt.Sprintf("; %s before them pruned", progress.Count(v.Pruned))
+	}
+	_, err := fmt.Fprintf(streams.Out, "%s verified: none was changed, removed or inserted%s\n", counted(v.Records, "record"), pruned)
+	if err == nil && v.Count > 0 {
+		_, err = fmt.Fprintf(streams.Out, "--count=%d --head=%s\n", v.Count, v.Head)
+	}
+	return err
+}
+
+type auditPruneCmd struct {
+	config.Database `embed:""`
+	Before          time.Time `help:"Delete records from before this time, such as 2026-01-31T00:00:00Z; at least a day ago." required:"" placeholder:"TIME" env:"-"`
+}
+
+// pruneAge is the least age of records that are pruned: the end of an action that
+// is under way must find its beginning.
+const pruneAge = 24 * time.Hour
+
+// Validate implements kong's validation.
+func (c *auditPruneCmd) Validate() error {
+	errs := []error{c.Database.Validate()}
+	if time.Since(c.Before) < pruneAge {
+		errs = append(errs, errors.New("--before must be at least a day ago"))
+	}
+	return errors.Join(errs...)
+}
+
+// Run prunes the audit trail.
+func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
+	pool, _, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	start, err := admin.PruneAudit(ctx, pool, admin.OSUser(), c.Before)
+	if errors.Is(err, admin.ErrNothingToPrune) {
+		_, err = fmt.Fprintln(streams.Out, "nothing to do:", err)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(streams.Out, "the audit trail begins behind record %d now\n--count=%d --head=%s\n", start.Count, start.Count, start.Head)
+	return err
+}

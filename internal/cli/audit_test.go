@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// The audit trail is listed and verified, also against a head that was kept, and
+// a record that is changed in SQL is named.
+func TestAudit(t *testing.T) {
+	url := pgtest.NewDB(t, migrated())
+	database := "--database-url=" + url
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := mustDo(t, "audit", "verify", database); out != "0 records verified: none was changed, removed or inserted\n" {
+		t.Errorf("an empty trail: %s", out)
+	}
+	badged(t, "deadletters", "discard", "7", database) // there is none, which is recorded too
+	exec(`INSERT INTO badged.audit (at, who, via, action, arguments) VALUES ('2026-01-31', 'ops', 'api', 'rebuild.start', '{"partition":3}')`)
+
+	list := mustDo(t, "audit", "list", database)
+	if lines := strings.Split(list, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "ID  AT ") ||
+		!strings.Contains(lines[1], `2026-01-31T00:00:00.000Z  ops`) || !strings.HasSuffix(lines[1], `rebuild.start        {"partition":3}  none`) ||
+		!strings.Contains(lines[2], `deadletters.discard  {"id":7}         failed: `) {
+		t.Errorf("the list is:\n%s", list)
+	}
+	var entry struct{ ID int64 }
+	if err := json.Unmarshal([]byte(mustDo(t, "audit", "list", "--json", "--before=2", "--limit=1", database)), &entry); err != nil || entry.ID != 1 {
+		t.Errorf("before action 2 there is %+v, %v", entry, err)
+	}
+
+	out, kept, _ := strings.Cut(mustDo(t, "audit", "verify", database), "\n")
+	if out != "3 records verified: none was changed, removed or inserted" || !strings.HasPrefix(kept, "--count=3 --head=") {
+		t.Fatalf("it prints %s\n%s", out, kept)
+	}
+	again := append([]string{"audit", "verify", database}, strings.Fields(kept)...)
+	mustDo(t, again...)
+
+	exec(`UPDATE badged.audit SET arguments = '{"partition":2}' WHERE action = 'rebuild.start'`)
+	r := badged(t, "audit", "verify", database)
+	const fault = "record 3 of the audit trail was changed: action 2, rebuild.start does not match its hash"
+	if r.code != exitFailed || r.out != "" || !strings.HasPrefix(r.err, "badged: "+fault) {
+		t.Errorf("a changed record: exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+	r = badged(t, "audit", "verify", "--json", database)
+	var verified struct {
+		Count int64
+		Fault struct {
+			Record int64
+			Kind   string
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &verified); err != nil || r.code != exitFailed || verified.Count != 2 || verified.Fault.Record != 3 || verified.Fault.Kind != "changed" {
+		t.Errorf("as JSON: exit code %d, %+v, %v", r.code, verified, err)
+	}
+
+	exec(`UPDATE badged.audit SET arguments = '{"partition":3}' WHERE action = 'rebuild.start'`)
+	exec(`DELETE FROM badged.audit WHERE id = 2; UPDATE badged.audit_chain SET records = 2, head = (SELECT hash FROM badged.audit_ends WHERE number = 2)`)
+	mustDo(t, "audit", "verify", database)
+	if r := badged(t, again...); r.code != exitFailed || !strings.Contains(r.err, "record 3 of the audit trail was removed: it is missing; the given head has 3 records") {
+		t.Errorf("the end is removed with the head: exit code %d, %s", r.code, r.err)
+	}
+	if out := mustDo(t, "audit", "prune", "--before=2000-01-01T00:00:00Z", database); !strings.HasPrefix(out, "nothing to do: ") {
+		t.Errorf("pruning nothing prints %s", out)
+	}
+}
