@@ -114,7 +114,7 @@ func CloseCodes() []CodeInfo {
 		asTold  = "reconnect after `reconnect_ms`"
 	)
 	return []CodeInfo{
-		{CloseBadToken, "bad token", "the token is missing or bad", never + "; get another token"},
+		{CloseBadToken, "bad token", "the token is missing, bad or revoked", never + "; get another token"},
 		{CloseProtocol, "protocol error", "a missing, late, invalid or second `hello`, a binary frame, or a frame that is not a JSON object", never + "; fix the client"},
 		{CloseForbidden, "forbidden", "`auth` with a token of another user", never},
 		{CloseNoProtocol, "no common subprotocol", "the subprotocol `badge.v1` was not offered", never + "; fix the client"},
@@ -125,7 +125,7 @@ func CloseCodes() []CodeInfo {
 		{CloseDraining, "draining", "the server is going away", asTold},
 		{CloseNoPong, "no pong", "the client did not answer pings", "reconnect"},
 		{CloseTokenExpired, "token expired", "the token has expired", "reconnect with a fresh one"},
-		{CloseResync, "resync", "the state cannot be read or the token cannot be verified right now", asTold},
+		{CloseResync, "resync", "the state cannot be read or the token cannot be verified right now, or the backend has disconnected the user", asTold},
 		{1007, "invalid text", "a frame that is not UTF-8", "fix the client"},
 		{1009, "too large", "a frame larger than 4 KiB", "fix the client"},
 	}

@@ -74,6 +74,8 @@ type Identity struct {
 	UserID string
 	// ExpiresAt is when the token expires, which ends the connection.
 	ExpiresAt time.Time
+	// IssuedAt is zero if the token does not say when it was issued.
+	IssuedAt time.Time
 }
 
 // ErrTokenExpired is wrapped by the error of an [Authenticator] if a token was
@@ -116,6 +118,9 @@ type Config struct {
 
 	// Devices learns which devices have their app open. Default: nothing does.
 	Devices Devices
+
+	// Revocations tells which tokens are revoked. Default: none are.
+	Revocations Revocations
 
 	// Limits default to none.
 	Limits Limits
@@ -231,6 +236,9 @@ func New(cfg Config) (*Gateway, error) {
 		commands: limit.NewLimiters[string](cfg.Limits.Commands),
 	}
 	g.hub = newHub(cfg.Metrics, g.crew)
+	if cfg.Revocations != nil {
+		g.hub.look = cfg.Revocations.Look
+	}
 	g.presence = newPresence(cfg.Devices)
 	g.upgrader = websocket.Upgrader{
 		// An idle connection keeps its read buffer, and shares write buffers. Most

@@ -19,6 +19,8 @@ type hub struct {
 	crew  *crew
 	// gap holds a token after updates may have been lost.
 	gap chan struct{}
+	// look is called when the bus says that connections of a user are to end.
+	look func()
 	// subscription is set before the first session joins.
 	subscription pubsub.Subscription
 }
@@ -38,11 +40,15 @@ type interest struct {
 }
 
 func newHub(metrics *Metrics, crew *crew) *hub {
-	return &hub{users: map[string]*interest{}, rooms: newRooms(metrics), crew: crew, gap: make(chan struct{}, 1)}
+	return &hub{users: map[string]*interest{}, rooms: newRooms(metrics), crew: crew, gap: make(chan struct{}, 1), look: func() {}}
 }
 
 // HandleUpdate implements pubsub.Handler.
 func (h *hub) HandleUpdate(u *pubsub.Update) {
+	if u.Ended {
+		h.look()
+		return
+	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	in, ok := h.users[u.UserID]

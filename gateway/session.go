@@ -160,6 +160,11 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
 		return refusal
 	}
+	// From here on Disconnect finds the session. It may have come since the token was
+	// verified.
+	if s.gateway.revoked(s.identity) {
+		return tokenRevoked()
+	}
 	s.userID = s.identity.UserID
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeEpoch(f.Epoch) {

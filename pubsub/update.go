@@ -61,6 +61,9 @@ type Update struct {
 	// the memberships out. So they are final only for a user without any. What
 	// ended memberships have added to the version stays in it.
 	Memberships []Membership `json:"memberships,omitempty"`
+	// Ended says that the user's connections are to end. Only UserID and Partition
+	// are set then. Whether it is true, and of which tokens, is in the tables.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // Address returns where the update is published.

@@ -25,6 +25,7 @@ import (
 	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/revocation"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/outbound"
@@ -65,6 +66,10 @@ type App struct {
 	inbound *inbound.Metrics
 	// folded is called with a partition after each batch of the projector.
 	folded func(partition int)
+	// revocations knows which tokens are revoked; ended is called with the users whose
+	// connections are to end.
+	revocations *revocation.List
+	ended       func(userIDs []string)
 	// opening is closed once the gateway accepts connections; nil without one.
 	opening <-chan struct{}
 }
@@ -86,7 +91,7 @@ func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *Ap
 // Open connects to the database and assembles the server, which Run serves on
 // l. Call Close afterwards, also after Run; it does not close l.
 func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
-	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), folded: func(int) {}}
+	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), folded: func(int) {}, ended: func([]string) {}}
 	a.faults = pgfault.NewWatch(a.registry)
 	a.operators = a.mux
 	for _, change := range options {
@@ -108,7 +113,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if a.tokens, err = auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Registerer: a.registry}); err != nil {
+	a.revocations = revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, Logger: log, Registerer: a.registry})
+	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
+		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Revoked: a.revocations.Revoked, Registerer: a.registry,
+	}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}
 
@@ -134,6 +142,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log.",
 	}).Set(float64(a.eventLog.Partitions()))
 	if err := a.openBus(); err != nil {
+		return nil, err
+	}
+	if err := a.openRevocations(ctx, serving); err != nil {
 		return nil, err
 	}
 	a.publisher = newPublisher(a.eventLog, a.bus, a.registry, log)
@@ -208,8 +219,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		api, err := httpapi.New(httpapi.Config{
 			Appender: a.publisher, Gate: gate, Badges: reader, Tokens: a.tokens,
-			Explainer:  replay.NewExplainer(serving, a.eventLog),
-			Operations: operations, Webhooks: webhooks,
+			Explainer:   replay.NewExplainer(serving, a.eventLog),
+			Disconnects: disconnects{a.revocations, a.bus, a.eventLog.PartitionOf, log},
+			Operations:  operations, Webhooks: webhooks,
 			Devices:    devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
 			Publishers: given.publishers, Admins: given.admins, Logger: log, Registerer: a.registry,
 			ClientOf: func(r *http.Request) netip.Prefix {
@@ -230,8 +242,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		g, err := gateway.New(gateway.Config{
 			Trace:   trace,
-			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions())},
-			Badges:  reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
+			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions())}, Revocations: revocations{a.revocations},
+			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
 			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),
 			Limits: gateway.Limits{
@@ -244,6 +256,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		if err != nil {
 			return nil, err
 		}
+		a.ended = g.Disconnect
 		routes := gatewayRoutes(g, given.allowOrigin)
 		for i, r := range routes {
 			if r.Path == "/v1/commands" { // the others last as long as their connection

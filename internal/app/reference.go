@@ -33,12 +33,14 @@ func api() describe.API {
 		Groups: []describe.Group{
 			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
 			{Name: httpapi.GroupBadges, Doc: "For senders of push notifications, and for apps."},
+			{Name: httpapi.GroupDevices, Doc: "For apps, and for operators."},
+			{Name: httpapi.GroupTokens, Doc: "For chat backends, to sign users out."},
 			{Name: groupClients, Doc: "For apps. Served by processes with the role gateway."},
 			{Name: httpapi.GroupAdmin, Doc: "For operators."},
 			{Name: groupOperate, Doc: "For monitoring. Served by every process."},
 		},
 		Access: []describe.Access{
-			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, and reading the badge of any user."},
+			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, reading the badge of any user, and disconnecting users."},
 			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`: allows everything."},
 			userAccess(),
 		},

@@ -47,7 +47,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			`data: {"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"categories":{},"conversations":[]}` + "\n\n: ping\n\n"
 	)
 	again := []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before the next attempt.", Required: true, Example: "1"}}
-	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "The token is missing, invalid or expired; `detail` says which.", expired)
+	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "The token is missing, invalid, revoked or expired; `detail` says which.", expired)
 	limited := describe.Problem(http.StatusTooManyRequests, gateway.Refusal{}, "Too many requests: wait at least `Retry-After` seconds.", tooMany)
 	away := describe.Problem(http.StatusServiceUnavailable, gateway.Refusal{}, "Unavailable: try again after `Retry-After` seconds.", draining)
 	limited.Headers, away.Headers = again, again

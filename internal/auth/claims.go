@@ -19,6 +19,8 @@ type claims struct {
 	subject, issuer    string
 	audience           jwt.ClaimStrings
 	expires, notBefore *jwt.NumericDate
+	// issued is zero if the token does not say when it was issued, or not as a time.
+	issued time.Time
 }
 
 // claimError reports an invalid claim. It is safe to show.
@@ -75,6 +77,10 @@ func (c *claims) set(claim string, value jsontext.Value) (err error) {
 		c.expires, err = timeOf(claim, value)
 	case "nbf":
 		c.notBefore, err = timeOf(claim, value)
+	case "iat":
+		if issued, wrong := timeOf(claim, value); wrong == nil {
+			c.issued = issued.Time
+		}
 	}
 	return err
 }

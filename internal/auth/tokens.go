@@ -28,6 +28,9 @@ type TokenConfig struct {
 	// empty.
 	Audience string
 	Issuer   string
+	// Revoked reports whether tokens of a user that were issued at a time are
+	// revoked; the time is zero if a token does not say. Nil means that none are.
+	Revoked func(userID string, issuedAt time.Time) bool
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
 }
@@ -62,7 +65,7 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	t := &Tokens{cfg: cfg, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
 	}, []string{"result"})}
-	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenBad} {
+	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenRevoked, tokenBad} {
 		t.verified.WithLabelValues(result)
 	}
 	for i, spec := range cfg.Keys {
@@ -135,6 +138,8 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 type Identity struct {
 	UserID    string
 	ExpiresAt time.Time
+	// IssuedAt is zero if the token does not say when it was issued.
+	IssuedAt time.Time
 }
 
 // Results of authentication, as metric labels.
@@ -142,6 +147,7 @@ const (
 	tokenGood    = "ok"
 	tokenExpired = "expired"
 	tokenKeyAway = "key_away"
+	tokenRevoked = "revoked"
 	tokenBad     = "bad"
 )
 
@@ -156,6 +162,8 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 		result = tokenExpired
 	case errors.Is(err, ErrKeysAway):
 		result = tokenKeyAway
+	case errors.Is(err, ErrRevoked):
+		result = tokenRevoked
 	case err != nil:
 		result = tokenBad
 	}
@@ -175,8 +183,14 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
-	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time}, nil
+	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {
+		return Identity{}, ErrRevoked
+	}
+	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued}, nil
 }
+
+// ErrRevoked is returned for a token that was valid until it was revoked.
+var ErrRevoked = errors.New("bad token: it was revoked")
 
 // ErrExpired is returned for a token that was valid until it expired.
 var ErrExpired = errors.New("bad token: it has expired")

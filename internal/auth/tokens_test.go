@@ -242,9 +242,13 @@ func TestTokens(t *testing.T) {
 
 func TestTokensAreCountedByResult(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Registerer: registry})
+	tokens := mustTokens(t, auth.TokenConfig{
+		Keys: []string{"h=HS256:" + secret}, Registerer: registry,
+		Revoked: func(_ string, issuedAt time.Time) bool { return issuedAt.Equal(time.Unix(1, 0)) },
+	})
 	for _, token := range []string{
 		sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(secret)),
+		sign(t, jwt.SigningMethodHS256, "h", claimsOf(jwt.MapClaims{"iat": 1}), []byte(secret)),
 		sign(t, jwt.SigningMethodHS256, "h", claimsOf(jwt.MapClaims{"exp": 1}), []byte(secret)),
 		sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(otherSecret)),
 		"nothing",
@@ -257,9 +261,32 @@ badged_auth_tokens_total{result="bad"} 2
 badged_auth_tokens_total{result="expired"} 1
 badged_auth_tokens_total{result="key_away"} 0
 badged_auth_tokens_total{result="ok"} 1
+badged_auth_tokens_total{result="revoked"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRevokedTokens(t *testing.T) {
+	var asked []string
+	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Revoked: func(userID string, issuedAt time.Time) bool {
+		asked = append(asked, userID)
+		return issuedAt.Before(time.Unix(1000, 0))
+	}})
+	for iat, want := range map[any]time.Time{1000: time.Unix(1000, 0), 1000.25: time.Unix(1000, 25e7), 999: {}, 0: {}, "yesterday": {}, nil: {}} {
+		extra := jwt.MapClaims{"iat": iat}
+		if iat == nil {
+			extra = nil
+		}
+		id, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(extra), []byte(secret)))
+		if want.IsZero() && !errors.Is(err, auth.ErrRevoked) || !want.IsZero() && (err != nil || !id.IssuedAt.Equal(want)) {
+			t.Errorf("iat %v: issued at %s, error %v", iat, id.IssuedAt, err)
+		}
+	}
+	asked = nil
+	if _, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(otherSecret))); errors.Is(err, auth.ErrRevoked) || asked != nil {
+		t.Errorf("a forged token learns what is revoked: %v", err)
 	}
 }
 

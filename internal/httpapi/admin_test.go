@@ -38,7 +38,7 @@ func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
 		o, w = &operations{}, &webhooks{}
 	}
 	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: &fakeDevices{}, Explainer: e, Operations: o, Webhooks: w,
+		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: &fakeDevices{}, Disconnects: &fakeDisconnects{}, Explainer: e, Operations: o, Webhooks: w,
 		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
 		Logger: slog.New(slog.DiscardHandler),
 	})

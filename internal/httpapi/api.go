@@ -50,6 +50,8 @@ type Config struct {
 	// Explainer answers /admin/v1/users/{user}/explain. Nil leaves out the
 	// route.
 	Explainer Explainer
+	// Disconnects answers POST /v1/users/{user}/disconnect. Nil leaves out the route.
+	Disconnects Disconnects
 	// Devices registers devices for pushes. Nil leaves out the routes.
 	Devices Devices
 	// Operations answers the other routes under /admin/v1/. Nil leaves them
@@ -97,6 +99,9 @@ func New(cfg Config) (*API, error) {
 		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
 	}
 	routes := a.routes()
+	if cfg.Disconnects != nil {
+		routes = append(routes, a.disconnectRoutes()...)
+	}
 	if cfg.Devices != nil {
 		routes = append(routes, a.deviceRoutes()...)
 	}

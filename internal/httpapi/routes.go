@@ -22,6 +22,7 @@ const (
 	GroupPublish = "Publish"
 	GroupBadges  = "Badges"
 	GroupDevices = "Devices"
+	GroupTokens  = "Tokens"
 	GroupAdmin   = "Admin"
 )
 
@@ -31,7 +32,7 @@ const tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for
 // Routes describes every route of an API. Do not call their handlers.
 func Routes() []describe.Route {
 	a := new(API)
-	return slices.Concat(a.routes(), a.deviceRoutes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes())
+	return slices.Concat(a.routes(), a.disconnectRoutes(), a.deviceRoutes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes())
 }
 
 // routes returns the routes for publishers, push senders and apps.

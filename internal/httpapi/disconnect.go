@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/describe"
+)
+
+// Disconnects ends the connections of users and revokes their tokens.
+type Disconnects interface {
+	// Disconnect ends the connections of a user, and revokes the tokens issued before
+	// a moment unless that is zero. It returns the moment that holds, the latest that
+	// was given for this user, or zero. When it returns nil, that is durable.
+	Disconnect(ctx context.Context, userID string, revokeBefore time.Time) (time.Time, error)
+}
+
+// disconnectBody says what else to do than to end connections.
+type disconnectBody struct {
+	Revoke       bool   `json:"revoke,omitempty" doc:"Revoke all tokens of the user that were issued until now."`
+	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this moment, which must not be in the future."`
+}
+
+// disconnectAnswer is the answer to a disconnectBody.
+type disconnectAnswer struct {
+	UserID        string     `json:"user_id" doc:"The user."`
+	RevokedBefore *time.Time `json:"revoked_before,omitempty" doc:"Tokens of the user that were issued before are refused: the latest moment of all such requests. Absent if no token is revoked."`
+}
+
+// futureLeeway is how far the clock of a backend may be ahead. A moment in the future
+// would revoke tokens that are not issued yet.
+const futureLeeway = 5 * time.Second
+
+// disconnect ends the connections of a user.
+func (a *API) disconnect(w http.ResponseWriter, r *http.Request) error {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return badRequest("user id " + reason)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	before, err := revokedBy(body, time.Now())
+	if err != nil {
+		return err
+	}
+	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), user, before)
+	if err != nil {
+		return err
+	}
+	answer := disconnectAnswer{UserID: user}
+	if !holds.IsZero() {
+		holds = holds.UTC()
+		answer.RevokedBefore = &holds
+	}
+	writeJSON(w, http.StatusAccepted, "application/json", answer)
+	return nil
+}
+
+// revokedBy returns the moment before which a request revokes tokens, or zero if it
+// revokes none.
+func revokedBy(body []byte, now time.Time) (time.Time, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return time.Time{}, nil
+	}
+	var b disconnectBody
+	if err := decodeStrict(body, &b); err != nil {
+		return time.Time{}, badRequest(err.Error())
+	}
+	switch {
+	case b.Revoke && b.RevokeBefore != "":
+		return time.Time{}, badRequest("give revoke or revoke_before, not both")
+	case b.Revoke:
+		return now, nil
+	case b.RevokeBefore == "":
+		return time.Time{}, nil
+	}
+	before, err := time.Parse(time.RFC3339, b.RevokeBefore)
+	if err != nil {
+		return time.Time{}, badRequest("revoke_before must be a time such as 2026-01-31T23:59:59Z")
+	}
+	if before.After(now.Add(futureLeeway)) {
+		return time.Time{}, badRequest("revoke_before must not be in the future: tokens that are issued until then would be refused")
+	}
+	return before, nil
+}
+
+// disconnectRoutes returns the route that signs users out.
+func (a *API) disconnectRoutes() []describe.Route {
+	const (
+		revoke  = `{"revoke":true}`
+		revoked = `{"user_id":"ada","revoked_before":"2026-03-02T09:30:00.512833Z"}`
+		future  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"revoke_before must not be in the future: tokens that are issued until then would be refused"}`
+	)
+	return []describe.Route{
+		a.forPublishers(a.disconnect, describe.Route{
+			Method: http.MethodPost, Path: "/v1/users/{user}/disconnect",
+			Name: "disconnectUser", Group: GroupTokens, Summary: "Disconnect a user, and revoke tokens",
+			Doc:    "Within a second all gateways close the connections of the user, and refuse tokens that are revoked. An empty body, or `{}`, revokes none: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and none takes back an earlier one.",
+			Params: []describe.Param{userParam()},
+			Body:   []describe.Content{{MediaType: "application/json", Of: disconnectBody{}, Example: revoke}},
+			Answers: failures(
+				describe.Answer{Status: http.StatusAccepted, Doc: "It is durable, and takes effect within a second.", Content: describe.JSON(disconnectAnswer{}, revoked)},
+				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", future),
+				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+			),
+		}),
+	}
+}

@@ -1,0 +1,18 @@
+-- Revoked tokens and users to disconnect.
+
+-- name: end
+-- The lock of the counter's row is held until the commit, so numbers commit in order.
+WITH counted AS (UPDATE badged.revocation_counter SET last = last + 1 RETURNING last)
+INSERT INTO badged.revocations AS r (user_id, seq, revoked_before, ended_at)
+SELECT $1, last, $2, now() FROM counted
+ON CONFLICT (user_id) DO UPDATE SET
+    seq = excluded.seq, ended_at = excluded.ended_at,
+    revoked_before = greatest(r.revoked_before, excluded.revoked_before) -- ignores null
+RETURNING revoked_before
+
+-- name: read what is new
+SELECT c.last, r.seq, r.user_id, r.revoked_before
+FROM badged.revocation_counter AS c LEFT JOIN badged.revocations AS r ON r.seq > $1
+
+-- name: forget
+DELETE FROM badged.revocations WHERE revoked_before IS NULL AND ended_at < now() - make_interval(secs => $1)

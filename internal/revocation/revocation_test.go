@@ -1,0 +1,235 @@
+package revocation_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/revocation"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+func newPool(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), pgtest.NewDB(t, schematest.Migrated(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// process is what a process knows.
+type process struct {
+	*revocation.List
+	// ended has the users whose connections are to end.
+	ended chan string
+}
+
+// load returns a process that has read the table once.
+func load(t *testing.T, pool *pgxpool.Pool) *process {
+	t.Helper()
+	p := &process{ended: make(chan string, 1000)}
+	p.List = revocation.New(revocation.Config{Ended: func(userIDs []string) {
+		for _, id := range userIDs {
+			p.ended <- id
+		}
+	}})
+	if err := p.Load(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	for len(p.ended) > 0 { // of earlier processes
+		<-p.ended
+	}
+	return p
+}
+
+// run is load for a process that keeps up with the table.
+func run(t *testing.T, pool *pgxpool.Pool) *process {
+	t.Helper()
+	p := load(t, pool)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return p
+}
+
+// end ends the connections of a user and returns the moment that holds.
+func (p *process) end(t *testing.T, userID string, before time.Time) time.Time {
+	t.Helper()
+	holds, err := p.End(t.Context(), userID, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return holds
+}
+
+// await returns when a process was told to end the connections of a user.
+func (p *process) await(t *testing.T, userID string) {
+	t.Helper()
+	if got := <-p.ended; got != userID {
+		t.Fatalf("the connections of %s are to end, want %s", got, userID)
+	}
+}
+
+func execute(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+func TestEveryProcessLearnsWithoutAMessage(t *testing.T) {
+	pool := newPool(t)
+	here, there := load(t, pool), run(t, pool)
+	if holds := here.end(t, "ann", noon); !holds.Equal(noon) {
+		t.Errorf("tokens of before %s are revoked", holds)
+	}
+	there.await(t, "ann")
+	later := load(t, pool) // a process that was restarted
+	for name, p := range map[string]*process{"here": here, "there": there, "later": later} {
+		for _, tt := range []struct {
+			userID string
+			issued time.Time
+			want   bool
+		}{
+			{"ann", noon.Add(-time.Second), true},
+			{"ann", noon, false},
+			{"ann", time.Time{}, true}, // the token does not say
+			{"bob", noon.Add(-time.Second), false},
+			{"bob", time.Time{}, false},
+		} {
+			if got := p.Revoked(tt.userID, tt.issued); got != tt.want {
+				t.Errorf("%s: a token of %s issued at %s is revoked: %t", name, tt.userID, tt.issued, got)
+			}
+		}
+	}
+}
+
+func TestRevocationsAreNeverTakenBack(t *testing.T) {
+	pool := newPool(t)
+	p := load(t, pool)
+	if holds := p.end(t, "ann", time.Time{}); !holds.IsZero() || p.Revoked("ann", time.Time{}) {
+		t.Errorf("ending connections revokes tokens of before %s", holds)
+	}
+	p.end(t, "ann", noon)
+	for _, before := range []time.Time{noon.Add(-time.Hour), {}} {
+		if holds := p.end(t, "ann", before); !holds.Equal(noon) {
+			t.Errorf("after noon, %s: tokens of before %s are revoked", before, holds)
+		}
+	}
+	for range 4 {
+		p.await(t, "ann")
+	}
+	if !load(t, pool).Revoked("ann", noon.Add(-time.Second)) {
+		t.Error("a later process accepts a revoked token")
+	}
+}
+
+// Requests at the same time commit in any order, and no process misses one.
+func TestConcurrentRequests(t *testing.T) {
+	pool := newPool(t)
+	here, there := load(t, pool), run(t, pool)
+	const requests = 100
+	var all sync.WaitGroup
+	for i := range requests {
+		all.Go(func() {
+			if _, err := here.End(context.WithoutCancel(t.Context()), fmt.Sprint("user ", i), noon); err != nil {
+				t.Error(err)
+			}
+			there.Look()
+		})
+	}
+	all.Wait()
+	told := map[string]bool{}
+	for range requests {
+		told[<-there.ended] = true
+	}
+	if len(told) != requests {
+		t.Errorf("%d of %d users are told", len(told), requests)
+	}
+}
+
+// A backup that was restored has given fewer numbers than the process has read.
+func TestRestoredDatabase(t *testing.T) {
+	pool := newPool(t)
+	p := run(t, pool)
+	for _, id := range []string{"ann", "bob", "cat"} {
+		p.end(t, id, noon)
+		p.await(t, id)
+	}
+	execute(t, pool, `WITH deleted AS (DELETE FROM badged.revocations) UPDATE badged.revocation_counter SET last = 0`)
+	load(t, pool).end(t, "dan", noon)
+	p.await(t, "dan")
+	if p.Revoked("ann", time.Time{}) {
+		t.Error("a revocation that the database has lost is in force")
+	}
+}
+
+// A read that failed may have been of another database: the next takes every row.
+func TestReadsAfterAFailure(t *testing.T) {
+	pool := newPool(t)
+	p := load(t, pool)
+	p.end(t, "ann", noon)
+	p.await(t, "ann")
+	execute(t, pool, `ALTER TABLE badged.revocations RENAME TO away`)
+	if err := p.Load(t.Context(), pool); err == nil {
+		t.Fatal("a table that is away can be read")
+	}
+	if !p.Revoked("ann", time.Time{}) {
+		t.Error("what was revoked is forgotten while the table cannot be read")
+	}
+	execute(t, pool, `ALTER TABLE badged.away RENAME TO revocations`)
+	execute(t, pool, `UPDATE badged.revocations SET user_id = 'bob'`) // the same numbers, other rows
+	if err := p.Load(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	if p.Revoked("ann", time.Time{}) || !p.Revoked("bob", time.Time{}) {
+		t.Error("only new rows were read")
+	}
+}
+
+func TestForget(t *testing.T) {
+	pool := newPool(t)
+	p := load(t, pool)
+	p.end(t, "ann", noon)
+	p.end(t, "bob", time.Time{})
+	p.end(t, "cat", time.Time{})
+	execute(t, pool, `UPDATE badged.revocations SET ended_at = ended_at - interval '2 hours' WHERE user_id <> 'cat'`)
+	if err := p.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := pool.Query(t.Context(), `SELECT user_id FROM badged.revocations ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var left []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, id)
+	}
+	if !slices.Equal(left, []string{"ann", "cat"}) {
+		t.Errorf("the rows of %v are left", left)
+	}
+}

@@ -1,0 +1,98 @@
+package tests
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// issued returns a token that was issued at a time.
+func issued(t *testing.T, user string, at time.Time) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "iat": at.Unix(), "exp": time.Now().Add(time.Hour).Unix()})
+	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
+	token.Header["kid"] = kid
+	signed, err := token.SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// disconnect asks a process to disconnect a user.
+func disconnect(t *testing.T, p *process, user, body string) {
+	t.Helper()
+	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/users/"+user+"/disconnect", "application/json", body); status != http.StatusAccepted {
+		t.Fatalf("disconnect: %d %s", status, answer)
+	}
+}
+
+// A stolen token stops working on every gateway, and stays so: with Redis, without it,
+// and in a process that starts later.
+func TestRevokedTokens(t *testing.T) {
+	t.Parallel()
+	database, redis := newDatabase(t), newRedis(t)
+	more := []string{"--redis-url=" + redis.URL()}
+	api := serve(t, database, append(more, "--roles=api,projector")...)
+	gateways := []*process{serve(t, database, append(more, "--roles=gateway")...), serve(t, database, append(more, "--roles=gateway")...)}
+
+	now := time.Now()
+	for _, tt := range []struct {
+		user, when string
+		before     func()
+	}{
+		{"ann", "with Redis", func() {}},
+		{"bob", "without Redis", redis.Kill},
+	} {
+		stolen, fresh := issued(t, tt.user, now.Add(-time.Hour)), issued(t, tt.user, now)
+		var thieves, owners, others []*client
+		for _, g := range gateways {
+			thieves = append(thieves, connectWith(t, g.url, stolen))
+			owners = append(owners, connectWith(t, g.url, fresh))
+			others = append(others, connect(t, g.url, "cat"))
+		}
+		for _, c := range slices.Concat(thieves, owners, others) {
+			c.awaitTotal(0)
+		}
+		tt.before()
+		disconnect(t, api, tt.user, `{"revoke_before":"`+now.Add(-time.Minute).Format(time.RFC3339)+`"}`)
+		for i, g := range gateways {
+			if code := thieves[i].awaitEnd(); code != 4001 {
+				t.Errorf("gateway %d %s: the thief's connection ended with %d", i, tt.when, code)
+			}
+			if code := owners[i].awaitEnd(); code != 4203 {
+				t.Errorf("gateway %d %s: the owner's connection ended with %d", i, tt.when, code)
+			}
+			refuses(t, g, stolen)
+			connectWith(t, g.url, fresh).awaitTotal(0)
+			others[i].say(`{"t":"read_all","id":7}`)
+			others[i].await("an answer", func() bool { return others[i].answers[7] == "ok" })
+		}
+		badge := api.url + "/v1/users/" + tt.user + "/badge"
+		if status, _, answer := requestAs(t, stolen, http.MethodGet, badge, "", ""); status != http.StatusUnauthorized {
+			t.Errorf("%s a revoked token reads the badge: %d %s", tt.when, status, answer)
+		}
+		if status, _, answer := requestAs(t, fresh, http.MethodGet, badge, "", ""); status != http.StatusOK {
+			t.Errorf("%s a token that was issued later does not read the badge: %d %s", tt.when, status, answer)
+		}
+	}
+	refuses(t, serve(t, database, append(more, "--roles=gateway")...), issued(t, "ann", now.Add(-time.Hour)))
+}
+
+// refuses fails unless a gateway refuses a revoked token everywhere.
+func refuses(t *testing.T, p *process, jwt string) {
+	t.Helper()
+	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4001 {
+		t.Errorf("a connection with a revoked token ends with %d", code)
+	}
+	for _, request := range []struct{ method, path, body string }{{http.MethodGet, "/v1/sse", ""}, {http.MethodPost, "/v1/commands", `{"t":"read_all"}`}} {
+		status, _, answer := requestAs(t, jwt, request.method, p.url+request.path, "application/json", request.body)
+		if status != http.StatusUnauthorized || !strings.Contains(answer, "it was revoked") {
+			t.Errorf("%s with a revoked token is answered with %d %s", request.path, status, answer)
+		}
+	}
+}
