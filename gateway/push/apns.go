@@ -49,8 +49,9 @@ type apns struct {
 }
 
 // newAPNsTransport returns a transport that keeps a connection to each server,
-// as Apple asks, and opens another only while all streams of the first are in
-// use. It follows GOAWAY, and notices a dead connection by pings.
+// as Apple asks: pushes wait while all its streams are in use, of which Apple
+// grants one at first and then a thousand. It follows GOAWAY, and notices a dead
+// connection by pings.
 func newAPNsTransport(config *tls.Config) http.RoundTripper {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -60,8 +61,9 @@ func newAPNsTransport(config *tls.Config) http.RoundTripper {
 		TLSClientConfig: config,
 		Protocols:       protocols,
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: 30 * time.Second,
-			PingTimeout:     10 * time.Second,
+			StrictMaxConcurrentRequests: true,
+			SendPingTimeout:             30 * time.Second,
+			PingTimeout:                 10 * time.Second,
 		},
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     time.Hour,

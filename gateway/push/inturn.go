@@ -3,13 +3,14 @@ package push
 import (
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 )
 
 // inTurn lets the requests to a server take their connections one after the other.
 // While a connection is up that takes no time, and it is shared. While there is none,
 // the first request dials, and the others wait for that connection: net/http by itself
-// would dial one for each.
+// would dial one for each, and again one for each that a GOAWAY lets it repeat.
 type inTurn struct {
 	next http.RoundTripper
 
@@ -22,8 +23,32 @@ func newInTurn(next http.RoundTripper) *inTurn {
 	return &inTurn{next: next, turns: map[string]chan struct{}{}}
 }
 
+// maxTries is how often a request is tried that servers do not process.
+const maxTries = 5
+
 // RoundTrip implements http.RoundTripper.
 func (t *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		res, err := t.roundTrip(req)
+		if err == nil || req.GetBody == nil || try == maxTries || !isUnprocessed(err) {
+			return res, err
+		}
+		body, bodyErr := req.GetBody()
+		if bodyErr != nil {
+			return nil, err
+		}
+		req = req.WithContext(req.Context()) // a copy
+		req.Body = body
+	}
+}
+
+// isUnprocessed reports whether a server has not processed a request, so that it can be
+// repeated. Net/http has no type for that. It would repeat the request by itself, not in
+// its turn, if it could read the body again.
+func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "cannot retry err [") }
+
+// roundTrip tries a request once.
+func (t *inTurn) roundTrip(req *http.Request) (*http.Response, error) {
 	turn := t.of(req.URL.Host)
 	ctx := req.Context()
 	select {
@@ -33,8 +58,10 @@ func (t *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	end := sync.OnceFunc(func() { <-turn })
 	defer end() // it may have got no connection
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { end() }})
-	return t.next.RoundTrip(req.WithContext(ctx))
+	// Until then the connection may turn out to be one that ends, and another is taken.
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: end}))
+	req.GetBody = nil
+	return t.next.RoundTrip(req)
 }
 
 func (t *inTurn) of(server string) chan struct{} {
