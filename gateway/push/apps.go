@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // vendor sends pushes to the devices of one app. It is safe for concurrent use.
@@ -74,6 +76,9 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, err
 	if err := json.Unmarshal(text, &entries); err != nil {
 		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app: %w", file, at(text, err))
 	}
+	if err := checkNames(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
 	apps := Apps{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
@@ -91,9 +96,29 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client) (Apps, err
 func at(text []byte, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n")), err)
+		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
 	}
 	return err
+}
+
+// lineOf returns the line of a byte, counted from 1.
+func lineOf(text []byte, offset int64) int {
+	return 1 + bytes.Count(text[:min(int(offset), len(text))], []byte("\n"))
+}
+
+// checkNames returns an error if an app is named twice, or a field of one: a map and
+// encoding/json would take the last.
+func checkNames(text []byte) error {
+	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
+	repeated, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok || !errors.Is(err, jsontext.ErrDuplicateName) {
+		return nil // other mistakes are reported by what decodes
+	}
+	line, path := lineOf(text, repeated.ByteOffset), slices.Collect(repeated.JSONPointer.Tokens())
+	if len(path) == 1 {
+		return fmt.Errorf("line %d: app %q is named twice", line, path[0])
+	}
+	return fmt.Errorf("line %d: app %q: %s: is given twice", line, path[0], strings.Join(path[1:], "."))
 }
 
 // common are the settings of all platforms.

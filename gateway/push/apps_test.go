@@ -101,9 +101,11 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 func TestMistakesNameTheirPlace(t *testing.T) {
 	dir := t.TempDir()
 	for name, tt := range map[string]struct{ text, want string }{
-		"syntax":     {"{\n\"ios\": {\"platform\": \"apns\",}\n}", "line 2: invalid character"},
-		"not a list": {"[]", "want a JSON object"},
-		"two apps":   {`{"a b":{"platform":"fcm"},"ios":{"platform":"hms"}}`, `app "ios": platform: "hms"`},
+		"syntax":              {"{\n\"ios\": {\"platform\": \"apns\",}\n}", "line 2: invalid character"},
+		"not a list":          {"[]", "want a JSON object"},
+		"an app named twice":  {"{\n\"web\": {\"platform\": \"hms\"},\n\"web\": {\"platform\": \"webpush\"}\n}", `line 3: app "web" is named twice`},
+		"a field given twice": {"{\n\"ios\": {\"platform\": \"apns\",\n\"platform\": \"fcm\"}\n}", `line 3: app "ios": platform: is given twice`},
+		"two apps":            {`{"a b":{"platform":"fcm"},"ios":{"platform":"hms"}}`, `app "ios": platform: "hms"`},
 	} {
 		file := filepath.Join(dir, "push.json")
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {

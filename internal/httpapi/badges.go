@@ -183,7 +183,7 @@ next:
 }
 
 // decodeStrict reads a JSON object into v and refuses fields that v does not
-// have. Its errors are safe to show.
+// have, and fields that are given twice. Its errors are safe to show.
 func decodeStrict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -193,6 +193,9 @@ func decodeStrict(b []byte, v any) error {
 	case err == nil:
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("unexpected data after the JSON object")
+		}
+		if field := repeatedField(b); field != "" {
+			return errors.New(field + " is given twice")
 		}
 		return nil
 	case errors.Is(err, io.EOF):
