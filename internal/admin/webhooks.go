@@ -31,7 +31,7 @@ type WebhookSettings struct {
 	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"What signs calls: whsec_ and 24 to 64 bytes in base64. All of them sign, so that a receiver can change from one to the next. Without any, those of before stay, and a new webhook gets one."`
 	Events     []string `json:"events" minItems:"1" doc:"What is told: badge.changed, unread.reminder, deadletter.buried, drift.found. badge.changed includes room.changed."`
 	Categories []string `json:"categories,omitempty" maxItems:"100" doc:"Tell only changes of the numbers of these categories. All by default."`
-	Batch      int      `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The most events of a call; 1 by default. With more, the body of each call is a list."`
+	Batch      *int     `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The most events of a call; 1 by default. With more, the body of each call is a list."`
 	State      string   `json:"state,omitempty" enum:"active,paused,disabled" doc:"Whether it is called; active by default. What changes while it is paused is told when it is active again; what changes while it is disabled is not."`
 }
 
@@ -45,6 +45,7 @@ type Webhook struct {
 	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The most events of a call."`
 	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"The most calls a minute that the endpoint permitted in the handshake, of each process; absent for no limit."`
 	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether it is called. After the last step of the ladder of retries it is paused, after an answer of 410 disabled."`
+	DueEvents     int64      `json:"due_events" minimum:"0" doc:"Events that are due now, also while it is paused; counted up to 10000."`
 	Step          int        `json:"step" minimum:"0" doc:"The step on the ladder of retries; 0 while calls succeed."`
 	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"When it is called again; absent while calls succeed."`
 	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The first failure since the last success; absent while calls succeed."`
@@ -159,11 +160,11 @@ func (s *Webhooks) check(name string, settings *WebhookSettings) (secrets [][]by
 	if len(settings.Categories) == 0 {
 		settings.Categories = nil // all
 	}
-	if settings.Batch == 0 {
-		settings.Batch = 1
+	if settings.Batch == nil {
+		settings.Batch = new(1)
 	}
-	if settings.Batch < 1 || settings.Batch > maxWebhookBatch {
-		wrong("batch must be from 1 to %d", maxWebhookBatch)
+	if n := *settings.Batch; n < 1 || n > maxWebhookBatch {
+		wrong("batch must be from 1 to %d, is %d", maxWebhookBatch, n)
 	}
 	switch outbound.State(settings.State) {
 	case "":
@@ -219,7 +220,7 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 	}
 	put := outbound.WebhookSettings{
 		Name: name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
-		Batch: settings.Batch, State: outbound.State(settings.State), Rate: old.Rate,
+		Batch: *settings.Batch, State: outbound.State(settings.State), Rate: old.Rate,
 	}
 	var generated []byte
 	if len(given) == 0 && isNew {
@@ -260,17 +261,41 @@ func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
 	if errors.Is(err, outbound.ErrNotFound) {
 		return Webhook{}, ErrNoWebhook
 	}
-	return shownWebhook(w), err
+	if err != nil {
+		return Webhook{}, err
+	}
+	all, err := s.shown(ctx, w)
+	if err != nil {
+		return Webhook{}, err
+	}
+	return all[0], nil
 }
 
 // List returns all webhooks, by name.
 func (s *Webhooks) List(ctx context.Context) ([]Webhook, error) {
 	stored, err := s.cfg.Targets.Webhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.shown(ctx, stored...)
+}
+
+// shown returns what operators see of webhooks.
+func (s *Webhooks) shown(ctx context.Context, stored ...outbound.Webhook) ([]Webhook, error) {
+	names := make([]string, len(stored))
+	for i := range stored {
+		names[i] = stored[i].Name
+	}
+	due, err := s.cfg.Targets.DueEvents(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]Webhook, len(stored))
 	for i, w := range stored {
 		all[i] = shownWebhook(w)
+		all[i].DueEvents = due[w.Name]
 	}
-	return all, err
+	return all, nil
 }
 
 // Delete deletes a webhook with all that it was not told.
@@ -309,7 +334,7 @@ func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result W
 	return result, err
 }
 
-// shownWebhook returns what operators see of a webhook.
+// shownWebhook returns what operators see of a webhook, without what is due.
 func shownWebhook(w outbound.Webhook) Webhook {
 	shown := Webhook{
 		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Step: w.Step,

@@ -73,7 +73,7 @@ func TestWebhookHasASecret(t *testing.T) {
 	}
 
 	// Settings without secrets keep it; those with some replace it.
-	settings.Batch = 100
+	settings.Batch = new(100)
 	kept, created, err := webhooks.Put(t.Context(), admin.OSUser(), "crm", settings)
 	if err != nil || created || kept.Secrets != nil || kept.Batch != 100 {
 		t.Errorf("replaced: %+v, %v, %v", kept, created, err)
@@ -154,8 +154,8 @@ func TestWebhookSettingsAreChecked(t *testing.T) {
 		{"crm", admin.WebhookSettings{URL: url + strings.Repeat("x", 3000), Events: drift}, "url must have at most 2048 bytes"},
 		{"crm", admin.WebhookSettings{URL: url, Events: []string{"badge.changed", "badge.change", "badge.changed"}}, "events[1] must be one of badge.changed, unread.reminder, deadletter.buried, drift.found; events[2] is named twice"},
 		{"crm", admin.WebhookSettings{URL: url, Events: []string{"unread.reminder"}}, "events[0]: the server has no --remind-after, so it reminds of nothing"},
-		{"crm", admin.WebhookSettings{URL: url, Events: drift, Batch: 101}, "batch must be from 1 to 100"},
-		{"crm", admin.WebhookSettings{URL: url, Events: drift, Batch: -1}, "batch must be from 1 to 100"},
+		{"crm", admin.WebhookSettings{URL: url, Events: drift, Batch: new(101)}, "batch must be from 1 to 100, is 101"},
+		{"crm", admin.WebhookSettings{URL: url, Events: drift, Batch: new(0)}, "batch must be from 1 to 100, is 0"},
 		{"crm", admin.WebhookSettings{URL: url, Events: drift, State: "on"}, "state must be active, paused or disabled"},
 		{"crm", admin.WebhookSettings{URL: url, Events: drift, Categories: []string{"chat", "a\x00b", "chat"}}, "categories[1] must not hold control characters; categories[2] is named twice"},
 		{"crm", admin.WebhookSettings{URL: url, Events: drift, Secrets: []string{aSecret, "secret", "whsec_###", "whsec_c2hvcnQ="}}, "secrets[1] must begin with whsec_; secrets[2] must be base64 after whsec_; secrets[3] must have 24 to 64 bytes, has 5"},

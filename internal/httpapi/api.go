@@ -77,6 +77,8 @@ type API struct {
 	mux *http.ServeMux
 	// publisherTries and adminTries slow attempts to guess keys.
 	publisherTries, adminTries *attempts
+	// deviceRequests slows users who register devices again and again.
+	deviceRequests *userLimits
 	// methods are the methods that any route has, in order.
 	methods []string
 }
@@ -97,6 +99,7 @@ func New(cfg Config) (*API, error) {
 		cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(),
 		publisherTries: newAttempts("publisher", publisherTries, cfg.Logger, counts),
 		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
+		deviceRequests: newUserLimits(),
 	}
 	routes := a.routes()
 	if cfg.Disconnects != nil {
@@ -166,46 +169,54 @@ func (a *API) publisher(h handler) http.HandlerFunc {
 	}
 }
 
-// reader admits publishers, admins and the user whose state it is.
-func (a *API) reader(h handler) http.HandlerFunc {
+// reader admits publishers, admins and the user whose state it is. Limits are for
+// users; nil is none.
+func (a *API) reader(limits *userLimits, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := a.mayRead(r); err != nil {
-			a.fail(w, r, err)
-			return
+		isUser, err := a.mayRead(r)
+		if err == nil {
+			inbound.Vouch(r.Context())
 		}
-		inbound.Vouch(r.Context())
-		if err := h(w, r); err != nil {
+		if err == nil && isUser && limits != nil {
+			err = limits.check(r.PathValue("user"))
+		}
+		if err == nil {
+			err = h(w, r)
+		}
+		if err != nil {
 			a.fail(w, r, err)
 		}
 	}
 }
 
-func (a *API) mayRead(r *http.Request) error {
+// mayRead returns an error unless the request may read the state of its user. isUser
+// is whether it has the user's own token.
+func (a *API) mayRead(r *http.Request) (isUser bool, err error) {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
-		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+		return false, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
 	}
 	secret, err := bearer(r)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if strings.Count(secret, ".") != 2 { // not shaped like a JWT
-		return a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "neither a publisher's key nor a user's token")
+		return false, a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "neither a publisher's key nor a user's token")
 	}
 	if a.hasKey(secret) {
-		return nil
+		return false, nil
 	}
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
 	if errors.Is(err, auth.ErrKeysAway) {
-		return &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+		return false, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
 	}
 	if err != nil {
-		return unauthorized(err.Error())
+		return false, unauthorized(err.Error())
 	}
 	if id.UserID != user {
-		return &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
+		return false, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
 	}
-	return nil
+	return true, nil
 }
 
 func (a *API) hasKey(secret string) bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -153,6 +154,9 @@ func deviceOf(r *http.Request) (string, error) {
 	if reason := events.CheckID(id); reason != "" {
 		return "", &problem{Status: http.StatusBadRequest, Detail: "device id " + reason}
 	}
+	if strings.TrimSpace(id) == "" {
+		return "", &problem{Status: http.StatusBadRequest, Detail: "device id must not be blank"}
+	}
 	return id, nil
 }
 
@@ -225,14 +229,17 @@ func (a *API) deviceRoutes() []describe.Route {
 		badApp = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"app \"ipad\" is not in the push configuration of the server"}`
 		none   = `{"type":"about:blank","title":"Not Found","status":404,"detail":"the user has no such device"}`
 		full   = `{"type":"about:blank","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
+		often  = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many requests with this user's token; repeat the request after Retry-After"}`
 		others = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 	)
 	id := describe.Param{In: "path", Name: "device", Doc: "The device: an id that the app makes once and keeps.", Of: idSchema(), Example: "phone"}
 	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", others)
 	invalid := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", "")
 	notFound := describe.Problem(http.StatusNotFound, problem{}, "The user has no such device.", none)
+	limited := describe.Problem(http.StatusTooManyRequests, problem{}, fmt.Sprintf("The user's token was used too often for devices: a user may make %d requests at once and %d a second to each process. Repeat the request after `Retry-After`.", userBurst, userRequests), often)
+	limited.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
 	return []describe.Route{
-		a.forReaders(a.putDevice, describe.Route{
+		a.forDevices(a.putDevice, describe.Route{
 			Method: http.MethodPut, Path: "/v1/users/{user}/devices/{device}",
 			Name: "putDevice", Group: GroupDevices, Summary: "Register a device for pushes",
 			Doc:    "Register it each time the app starts, and when its token changes. A new or changed device is told its number at once. A token belongs to one device: others that have it are deleted. A user has at most 100 devices.",
@@ -246,24 +253,25 @@ func (a *API) deviceRoutes() []describe.Route {
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices.", full),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				limited,
 			),
 		}),
-		a.forReaders(a.getDevice, describe.Route{
+		a.forDevices(a.getDevice, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/devices/{device}",
 			Name: "getDevice", Group: GroupDevices, Summary: "Read a device",
 			Params: []describe.Param{userParam(), id},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The device.", Content: describe.JSON(Device{}, device)},
-				invalid, forbidden, notFound,
+				invalid, forbidden, notFound, limited,
 			),
 		}),
-		a.forReaders(a.getDevices, describe.Route{
+		a.forDevices(a.getDevices, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/devices",
 			Name: "getDevices", Group: GroupDevices, Summary: "List the devices of a user",
 			Params: []describe.Param{userParam()},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
-				invalid, forbidden,
+				invalid, forbidden, limited,
 			),
 		}),
 		a.forAdmins(a.getDevicesForAdmin, describe.Route{
@@ -276,14 +284,14 @@ func (a *API) deviceRoutes() []describe.Route {
 				invalid,
 			),
 		}),
-		a.forReaders(a.deleteDevice, describe.Route{
+		a.forDevices(a.deleteDevice, describe.Route{
 			Method: http.MethodDelete, Path: "/v1/users/{user}/devices/{device}",
 			Name: "deleteDevice", Group: GroupDevices, Summary: "End pushes to a device",
 			Doc:    "When a user signs out, delete the device with the user's token.",
 			Params: []describe.Param{userParam(), id},
 			Answers: failures(
 				describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted, with what was due for it."},
-				invalid, forbidden, notFound,
+				invalid, forbidden, notFound, limited,
 			),
 		}),
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,6 +109,9 @@ func TestRegistrations(t *testing.T) {
 		{"a subscription", `{"platform":"webpush","app":"web","subscription": ` + strings.ReplaceAll(subscription, ":", ": ") + `,"shows":"mentions"}`, "webpush web production mentions " + strings.ReplaceAll(subscription, "https:", "https: ")},
 		{"nothing", ``, "400 the body is empty"},
 		{"a field too many", `{"platform":"apns","app":"ios","token":"0a1b","badge":1}`, `400 unknown field "badge"`},
+		{"a field given twice", `{"platform":"apns","app":"ios","token":"0a1b","app":"ipad"}`, `400 app is given twice`},
+		{"a field in two cases", `{"platform":"apns","app":"ios","token":"0a1b","APP":"ipad"}`, `400 APP is given twice`},
+		{"a subscription with a key given twice", `{"platform":"webpush","app":"web","subscription":{"endpoint":"https://push.example/1","keys":{"auth":"x","auth":"y"}}}`, `400 subscription.keys.auth is given twice`},
 		{"no token", `{"platform":"apns","app":"ios"}`, "400 give token (apns, fcm) or subscription (webpush, unifiedpush)"},
 		{"both", `{"platform":"webpush","app":"web","token":"0a1b","subscription":` + subscription + `}`, "400 give token (apns, fcm) or subscription (webpush, unifiedpush)"},
 		{"a subscription for APNs", `{"platform":"apns","app":"ios","subscription":` + subscription + `}`, "400 apns and fcm have a token, webpush and unifiedpush have a subscription"},
@@ -146,6 +150,62 @@ func TestRefusedRegistrations(t *testing.T) {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
+}
+
+// An id of nothing but white space is what a client sends that has none.
+func TestBlankDeviceIDs(t *testing.T) {
+	api, f := deviceAPI(t)
+	for _, method := range []string{"PUT", "GET", "DELETE"} {
+		for _, id := range []string{"%20", "%20%20", "%C2%A0"} {
+			r := deviceRequest(t, method, "/v1/users/ada/devices/"+id, adaToken, `{"platform":"apns","app":"ios","token":"0a1b"}`)
+			if got := send(t, api, r).story(t); got != "400 device id must not be blank" {
+				t.Errorf("%s %s: %q", method, id, got)
+			}
+		}
+	}
+	if len(f.put) > 0 {
+		t.Errorf("registered %v", f.put)
+	}
+}
+
+// An app in a loop is slowed, and neither the publisher nor another user is.
+func TestUsersAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, _ := deviceAPI(t)
+		const body = `{"platform":"apns","app":"ios","token":"0a1b2c3d"}`
+		put := func(auth, user string) answer {
+			return send(t, api, deviceRequest(t, "PUT", "/v1/users/"+user+"/devices/phone", auth, body))
+		}
+		n := 0
+		for n < 100 && put(adaToken, "ada").status < 300 {
+			n++
+		}
+		if n != 20 {
+			t.Errorf("%d registrations at once, want 20", n)
+		}
+		for _, method := range []string{"PUT", "GET", "DELETE"} {
+			got := send(t, api, deviceRequest(t, method, "/v1/users/ada/devices/phone", adaToken, body))
+			if want := "429 too many requests with this user's token; repeat the request after Retry-After"; got.story(t) != want || got.header.Get("Retry-After") != "1" {
+				t.Errorf("%s: %q after %q", method, got.story(t), got.header.Get("Retry-After"))
+			}
+		}
+		if got := put(publisherKey, "ada").status; got != 200 {
+			t.Errorf("the publisher gets %d", got)
+		}
+		if got := send(t, api, deviceRequest(t, "GET", "/v1/users/ben/devices", benToken, "")).status; got != 200 {
+			t.Errorf("another user gets %d", got)
+		}
+		if got := send(t, api, deviceRequest(t, "GET", "/v1/users/ada/badge", adaToken, "")).status; got != 200 {
+			t.Errorf("the same user gets %d for the badge", got)
+		}
+		time.Sleep(time.Second) // of the bubble
+		if got := put(adaToken, "ada").status; got != 200 {
+			t.Errorf("a second later the status is %d", got)
+		}
+		if got := put(adaToken, "ada").status; got != 429 {
+			t.Errorf("and one more gets %d", got)
+		}
+	})
 }
 
 func TestUnknownDevices(t *testing.T) {

@@ -180,7 +180,13 @@ func (a *API) forPublishers(h handler, r describe.Route) describe.Route {
 // forReaders restricts a route to publishers, admins and the user whose state it
 // is.
 func (a *API) forReaders(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = []string{PublisherAccess, AdminAccess, UserAccess}, a.reader(h)
+	r.Access, r.Handler = []string{PublisherAccess, AdminAccess, UserAccess}, a.reader(nil, h)
+	return r
+}
+
+// forDevices is forReaders with a limit for users.
+func (a *API) forDevices(h handler, r describe.Route) describe.Route {
+	r.Access, r.Handler = []string{PublisherAccess, AdminAccess, UserAccess}, a.reader(a.deviceRequests, h)
 	return r
 }
 

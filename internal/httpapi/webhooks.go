@@ -29,9 +29,9 @@ func (a *API) webhookRoutes() []describe.Route {
 		settings = `{"url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100}`
 		common   = `"name":"crm","url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100`
 		stamps   = `"created_at":"2026-11-21T09:40:54Z","updated_at":"2026-11-21T09:40:54Z"`
-		working  = `{` + common + `,"state":"active","step":0,"last_success_at":"2026-11-21T10:02:11Z","last_status":204,` + stamps + `}`
-		made     = `{` + common + `,"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"state":"active","step":0,` + stamps + `}`
-		failing  = `{` + common + `,"state":"active","step":4,"next_call_at":"2026-11-21T10:12:54Z","failing_since":"2026-11-21T10:00:11Z","last_failure_at":"2026-11-21T10:02:54Z","last_status":503,"last_error":"the endpoint answered 503 Service Unavailable",` + stamps + `}`
+		working  = `{` + common + `,"state":"active","due_events":0,"step":0,"last_success_at":"2026-11-21T10:02:11Z","last_status":204,` + stamps + `}`
+		made     = `{` + common + `,"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"state":"active","due_events":0,"step":0,` + stamps + `}`
+		failing  = `{` + common + `,"state":"active","due_events":118,"step":4,"next_call_at":"2026-11-21T10:12:54Z","failing_since":"2026-11-21T10:00:11Z","last_failure_at":"2026-11-21T10:02:54Z","last_status":503,"last_error":"the endpoint answered 503 Service Unavailable",` + stamps + `}`
 	)
 	name := []describe.Param{{In: "path", Name: "name", Doc: "The name: lower-case letters, digits, dashes and underscores, at most 63.", Example: "crm"}}
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown.", "")
@@ -57,7 +57,7 @@ func (a *API) webhookRoutes() []describe.Route {
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(admin.Webhook{}, working)},
 				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook, with the secret if none was given.", Content: describe.JSON(admin.Webhook{}, made)},
-				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"about:blank","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100"}`),
+				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"about:blank","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
 				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The endpoint cannot be reached, is in a private network, has a wrong certificate, or refuses webhooks.", `{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"url: the endpoint refuses webhooks: it allows another origin than badged"}`),

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,7 +38,8 @@ func (w *webhooks) Get(_ context.Context, name string) (admin.Webhook, error) {
 }
 
 func (w *webhooks) Put(ctx context.Context, by admin.Operator, name string, s admin.WebhookSettings) (admin.Webhook, bool, error) {
-	return aWebhook(name), w.created, errors.Join(w.ask("%s %s puts %s: %+v", by.Via, by.Name, name, s), ctx.Err())
+	text, err := json.Marshal(s)
+	return aWebhook(name), w.created, errors.Join(w.ask("%s %s puts %s: %s", by.Via, by.Name, name, text), err, ctx.Err())
 }
 
 func (w *webhooks) Delete(_ context.Context, by admin.Operator, name string) error {
@@ -63,7 +65,7 @@ func newWebhookAPI(t *testing.T, w httpapi.Webhooks) *httpapi.API {
 func TestWebhookRoutes(t *testing.T) {
 	w := &webhooks{}
 	api := newWebhookAPI(t, w)
-	const put = `{"url":"https://crm.example/","events":["drift.found"],"secrets":["whsec_x"],"categories":["chat"],"batch":7,"state":"paused"}`
+	const put = `{"url":"https://crm.example/","secrets":["whsec_x"],"events":["drift.found"],"categories":["chat"],"batch":7,"state":"paused"}`
 	for _, c := range []struct {
 		method, path, body string
 		created            bool
@@ -74,11 +76,13 @@ func TestWebhookRoutes(t *testing.T) {
 		{method: "GET", path: "", status: 200, asked: "list", says: `{"webhooks":[]}`},
 		{method: "GET", path: "/crm", status: 200, asked: "get crm", says: `"name":"crm"`},
 		{method: "GET", path: "/crm", err: admin.ErrNoWebhook, status: 404, asked: "get crm", says: "there is no such webhook"},
-		{method: "PUT", path: "/crm", body: put, created: true, status: 201, asked: "api ops puts crm: {URL:https://crm.example/ Secrets:[whsec_x] Events:[drift.found] Categories:[chat] Batch:7 State:paused}", says: `"name":"crm"`},
+		{method: "PUT", path: "/crm", body: put, created: true, status: 201, asked: "api ops puts crm: " + put, says: `"name":"crm"`},
 		{method: "PUT", path: "/crm", body: put, status: 200, says: `"name":"crm"`},
 		{method: "PUT", path: "/crm", body: put, err: &admin.InvalidWebhookError{Problems: []string{"url has no host", "batch must be from 1 to 100"}}, status: 400, says: "url has no host; batch must be from 1 to 100"},
 		{method: "PUT", path: "/crm", body: `{"ulr":""}`, status: 400, says: `unknown field \"ulr\"`},
 		{method: "PUT", path: "/crm", body: `{"batch":"many"}`, status: 400, says: "batch must not be a JSON string"},
+		{method: "PUT", path: "/crm", body: `{"url":"https://crm.example/","batch":0}`, created: true, status: 201, asked: `api ops puts crm: {"url":"https://crm.example/","events":null,"batch":0}`},
+		{method: "PUT", path: "/crm", body: `{"url":"https://crm.example/","url":"https://other.example/"}`, status: 400, says: "url is given twice"},
 		{method: "PUT", path: "/crm", status: 400, says: "the body is empty"},
 		{method: "PUT", path: "/crm", body: put, err: &admin.EndpointError{Err: errors.New("no answer in time")}, status: 422, says: "url: no answer in time"},
 		{method: "DELETE", path: "/crm", status: 204, asked: "api ops deletes crm"},

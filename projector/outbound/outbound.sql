@@ -88,6 +88,13 @@ SELECT {webhook} FROM badged.webhooks WHERE name = $1
 -- name: list webhooks
 SELECT {webhook} FROM badged.webhooks ORDER BY name
 
+-- name: count due events
+-- At most $2 for each of the webhooks $1.
+SELECT w.name, (SELECT count(*) FROM (
+    SELECT FROM badged.webhook_queue AS q WHERE q.webhook = w.name AND q.due <= clock_timestamp() LIMIT $2
+) AS due)
+FROM unnest($1::text[]) AS w (name)
+
 -- name: delete a webhook
 DELETE FROM badged.webhooks WHERE name = $1
 

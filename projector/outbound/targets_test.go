@@ -3,6 +3,7 @@ package outbound_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -165,6 +166,13 @@ func TestWebhooks(t *testing.T) {
 	want := []string{"crm drift.found ada, 2 changes"}
 	if got := d.Lines(t, `SELECT format('%s %s %s, %s changes', webhook, type, subject, changes) FROM badged.webhook_queue`); !cmp.Equal(want, got) {
 		t.Errorf("the queue has %q, want %q", got, want)
+	}
+	if due, err := targets.DueEvents(t.Context(), "crm", "other"); err != nil || !maps.Equal(due, map[string]int64{"crm": 1, "other": 0}) {
+		t.Errorf("due are %v, %v", due, err)
+	}
+	d.Exec(t, `UPDATE badged.webhook_queue SET due = clock_timestamp() + interval '1 hour'`)
+	if due, err := targets.DueEvents(t.Context(), "crm"); err != nil || due["crm"] != 0 {
+		t.Errorf("in an hour due are %v, %v", due, err)
 	}
 	if err := targets.DeleteWebhook(t.Context(), "crm"); err != nil {
 		t.Fatal(err)

@@ -118,6 +118,24 @@ func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
 	return webhooks, nil
 }
 
+// MaxDue is up to how many due events DueEvents counts.
+const MaxDue = 10_000
+
+// DueEvents returns how many events are due for webhooks, at most [MaxDue] for each.
+func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]int64, error) {
+	all := make(map[string]int64, len(names))
+	var name string
+	var n int64
+	rows, _ := t.pool.Query(ctx, statements.Get("count due events"), names, MaxDue)
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+		all[name] = n
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("count what is due for webhooks: %w", err)
+	}
+	return all, nil
+}
+
 // DeleteWebhook deletes a webhook with what is queued for it, or returns
 // [ErrNotFound].
 func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
