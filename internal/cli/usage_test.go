@@ -75,6 +75,7 @@ func TestHelpHidesSecrets(t *testing.T) {
 		"BADGED_PUBLISHER_KEYS": "chat=" + secret,
 		"BADGED_PUBLISHER_KEY":  secret,
 		"BADGED_ADMIN_KEYS":     "ops=" + secret,
+		"BADGED_ADMIN_KEY":      secret,
 	} {
 		t.Setenv(name, value)
 	}
@@ -143,6 +144,7 @@ func TestUsage(t *testing.T) {
 		{"half a head", "audit verify --count=3 " + db, "audit verify: --count and --head belong together", "audit verify"},
 		{"a head that is none", "audit verify --count=3 --head=abc " + db, "audit verify: --head must be 64 hexadecimal digits", "audit verify"},
 		{"pruning what may be under way", "audit prune --before=2999-01-01T00:00:00Z " + db, "audit prune: --before must be at least a day ago", "audit prune"},
+		{"an assistant that writes without a key", "mcp --allow-writes " + db, "mcp: --allow-writes requires --url (BADGED_URL); --allow-writes requires --admin-key (BADGED_ADMIN_KEY)", "mcp"},
 		{"a configuration file that is not there", "lag --config=/nowhere/badged.yaml", "open /nowhere/badged.yaml: no such file or directory", "lag"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/badged/badged/internal/assistant"
+	"github.com/badged/badged/internal/config"
+)
+
+// mcpCmd is `badged mcp`.
+type mcpCmd struct {
+	config.Database `embed:""`
+	AllowWrites     bool   `help:"Also offer tools that retry and discard dead letters. Requires --url and --admin-key." env:"-"`
+	URL             string `name:"url" help:"A running server whose admin API makes the changes, with --allow-writes." placeholder:"URL"`
+	AdminKey        string `help:"Secret of an admin, with --allow-writes; the audit trail has its name." placeholder:"SECRET"`
+}
+
+// Validate implements kong's validation.
+func (c *mcpCmd) Validate() error {
+	errs := []error{c.Database.Validate()}
+	if c.AllowWrites && c.URL == "" {
+		errs = append(errs, errors.New("--allow-writes requires --url (BADGED_URL)"))
+	}
+	if c.AllowWrites && c.AdminKey == "" {
+		errs = append(errs, errors.New("--allow-writes requires --admin-key (BADGED_ADMIN_KEY)"))
+	}
+	return errors.Join(errs...)
+}
+
+// Run answers an assistant on the standard streams until it closes them.
+func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
+	cfg := assistant.Config{}
+	if c.AllowWrites {
+		operator, err := assistant.NewOperator(c.URL, c.AdminKey)
+		if err != nil {
+			return fmt.Errorf("--url: %w", err)
+		}
+		defer operator.Close()
+		cfg.Operator = operator
+	}
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	cfg.Pool, cfg.Log = pool, log
+	in, ok := streams.In.(io.ReadCloser)
+	if !ok {
+		in = io.NopCloser(streams.In)
+	}
+	return assistant.New(cfg).Run(ctx, in, openWriter{streams.Out})
+}
+
+// openWriter is a writer that stays open: standard output belongs to the process.
+type openWriter struct{ io.Writer }
+
+// Close implements io.Closer.
+func (openWriter) Close() error { return nil }
