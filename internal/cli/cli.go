@@ -40,6 +40,7 @@ type commands struct {
 	Settings    configCmd      `cmd:"" name:"config" help:"Check settings."`
 	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
 	Load        loadCmd        `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`
+	Import      importCmd      `cmd:"" help:"Publish the states of users of another system, and compare the badges with them."`
 	User        userCmd        `cmd:"" help:"Show or explain the badge of a user."`
 	Lag         lagCmd         `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
 	Log         logCmd         `cmd:"" help:"Print the events of the log, a line of JSON for each."`

@@ -71,6 +71,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"deadletters discard": {"deadletters", "discard", "--all"},
 		"repair-log":          {"repair-log"},
 		"load":                {"load", file, "--quiet"},
+		"import":              {"import", file, "--quiet"},
 		"serve":               {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }

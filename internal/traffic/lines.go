@@ -17,34 +17,35 @@ const byteOrderMark = "\ufeff"
 
 var errLineTooLong = fmt.Errorf("is longer than %d MiB", maxLineBytes>>20)
 
-// lines reads lines that end in LF; the last one need not.
-type lines struct {
+// Lines reads lines that end in LF; the last one need not.
+type Lines struct {
 	r *bufio.Reader
-	// number is the number of the last line, or of the line with the error,
+	// Number is the number of the last line, or of the line with the error,
 	// from 1.
-	number int
+	Number int
 	long   []byte // a line that did not fit into r's buffer
 }
 
-func newLines(r io.Reader) *lines {
-	return &lines{r: bufio.NewReaderSize(r, 64<<10)}
+// NewLines returns the lines of r.
+func NewLines(r io.Reader) *Lines {
+	return &Lines{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// next returns the next line with its end, valid until the next call, or
+// Next returns the next line with its end, valid until the next call, or
 // io.EOF after the last one.
-func (l *lines) next() ([]byte, error) {
-	l.number++
+func (l *Lines) Next() ([]byte, error) {
+	l.Number++
 	line, err := l.read()
 	if err != nil {
 		return nil, err
 	}
-	if l.number == 1 {
+	if l.Number == 1 {
 		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 	}
 	return line, nil
 }
 
-func (l *lines) read() ([]byte, error) {
+func (l *Lines) read() ([]byte, error) {
 	l.long = l.long[:0]
 	for {
 		part, err := l.r.ReadSlice('\n')

@@ -126,7 +126,7 @@ type loader struct {
 	cfg     Config
 	began   time.Time
 	meter   *progress.Meter
-	retrier *retrier
+	retrier *Retrier
 
 	// users are the users that the events name, in order of appearance; seen
 	// holds the same users. Only the goroutine that reads the file uses them.
@@ -145,7 +145,7 @@ func newLoader(cfg Config) *loader {
 		cfg:     cfg,
 		began:   cfg.clock.now(),
 		meter:   m,
-		retrier: &retrier{clock: cfg.clock, giveUpAfter: cfg.GiveUpAfter, note: m.Note},
+		retrier: &Retrier{clock: cfg.clock, giveUpAfter: cfg.GiveUpAfter, note: m.Note},
 		seen:    map[string]struct{}{},
 		summary: Summary{File: cfg.name()},
 	}
@@ -176,11 +176,11 @@ func (c *Config) open(ctx context.Context) (*records, error) {
 		g := newRoomGenerator(*c.Rooms)
 		return &records{io.NopCloser(nil), c.name(), g.Next, int64(c.Rooms.Messages), func() int64 { return int64(g.messages) }}, nil
 	}
-	src, err := openSource(ctx, c.File, c.Stdin)
+	src, err := OpenFile(ctx, c.File, c.Stdin)
 	if err != nil {
 		return nil, err
 	}
-	return &records{src, src.name, NewReader(src.name, src).Next, src.size, src.offset}, nil
+	return &records{src, src.Name, NewReader(src.Name, src).Next, src.Size, src.Offset}, nil
 }
 
 // publish reads the traffic and appends all of it.
@@ -260,7 +260,7 @@ func (l *loader) meet(b batch) {
 // then.
 func (l *loader) append(ctx context.Context, file string, b batch, offset int64) error {
 	var position int64
-	err := l.retrier.do(ctx, func(ctx context.Context) (err error) {
+	err := l.retrier.Do(ctx, func(ctx context.Context) (err error) {
 		position, err = l.cfg.Target.Append(ctx, b.events)
 		return err
 	})
@@ -290,11 +290,11 @@ const maxMilestones = 64
 func (l *loader) settle(ctx context.Context) error {
 	// Waiting for one position after another shows progress, and so tells a
 	// busy projector from one that does not run.
-	milestones := spread(l.positions, maxMilestones)
+	milestones := Spread(l.positions, maxMilestones)
 	sample := l.users[:min(len(l.users), MaxBadges)]
 	l.meter.Begin("fold", int64(len(milestones)), false)
 	for i, position := range milestones {
-		err := l.retrier.do(ctx, func(ctx context.Context) error {
+		err := l.retrier.Do(ctx, func(ctx context.Context) error {
 			_, err := l.cfg.Target.Badges(ctx, sample, position)
 			return err
 		})
@@ -306,7 +306,7 @@ func (l *loader) settle(ctx context.Context) error {
 	var sums Summary
 	last := milestones[len(milestones)-1]
 	for users := range slices.Chunk(l.users, MaxBadges) {
-		err := l.retrier.do(ctx, func(ctx context.Context) error {
+		err := l.retrier.Do(ctx, func(ctx context.Context) error {
 			badges, err := l.cfg.Target.Badges(ctx, users, last)
 			if err != nil {
 				return err
@@ -332,9 +332,9 @@ func (l *loader) settle(ctx context.Context) error {
 	return nil
 }
 
-// spread returns up to n of the positions, ascending and evenly spaced. The
+// Spread returns up to n of the positions, ascending and evenly spaced. The
 // greatest is always included.
-func spread(positions []int64, n int) []int64 {
+func Spread(positions []int64, n int) []int64 {
 	sorted := slices.Compact(slices.Sorted(slices.Values(positions)))
 	if len(sorted) <= n {
 		return sorted

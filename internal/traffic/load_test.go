@@ -340,8 +340,8 @@ func TestSpread(t *testing.T) {
 		{[]int64{6, 5, 4, 3, 2, 1}, 3, []int64{2, 4, 6}},
 		{[]int64{5, 4, 3, 2, 1}, 2, []int64{2, 5}},
 	} {
-		if got := spread(tt.positions, tt.n); !cmp.Equal(got, tt.want) {
-			t.Errorf("spread(%v, %d) = %v, want %v", tt.positions, tt.n, got, tt.want)
+		if got := Spread(tt.positions, tt.n); !cmp.Equal(got, tt.want) {
+			t.Errorf("Spread(%v, %d) = %v, want %v", tt.positions, tt.n, got, tt.want)
 		}
 	}
 }

@@ -62,7 +62,7 @@ type Record struct {
 // skipped. Memory grows with the number of conversations, not of lines.
 type Reader struct {
 	file    string
-	lines   *lines
+	lines   *Lines
 	parse   func(line []byte) error // nil before the first line
 	mapping *mapping
 	pending []Record
@@ -71,7 +71,7 @@ type Reader struct {
 
 // NewReader returns a reader of r. Errors name the file as file.
 func NewReader(file string, r io.Reader) *Reader {
-	return &Reader{file: file, lines: newLines(r), mapping: newMapping()}
+	return &Reader{file: file, lines: NewLines(r), mapping: newMapping()}
 }
 
 // Next returns the next event, or io.EOF after the last one. Any other error
@@ -93,7 +93,7 @@ func (r *Reader) Next() (Record, error) {
 
 // readLine adds the events of the next line to pending.
 func (r *Reader) readLine() error {
-	line, err := r.lines.next()
+	line, err := r.lines.Next()
 	if errors.Is(err, io.EOF) {
 		if r.parse == nil {
 			return fmt.Errorf("read %s: %w", r.file, errEmpty)
@@ -104,7 +104,7 @@ func (r *Reader) readLine() error {
 		err = r.parseLine(line)
 	}
 	if err != nil {
-		return &LineError{File: r.file, Line: r.lines.number, Err: err}
+		return &LineError{File: r.file, Line: r.lines.Number, Err: err}
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (r *Reader) parseMessage(line []byte) error {
 	if len(fields) != 3 {
 		return fmt.Errorf("want SRC DST UNIXTS, found %d fields", len(fields))
 	}
-	m := message{line: r.lines.number, src: string(fields[0]), dst: string(fields[1])}
+	m := message{line: r.lines.Number, src: string(fields[0]), dst: string(fields[1])}
 	if reason := events.CheckID(m.src); reason != "" {
 		return fmt.Errorf("SRC %s", reason)
 	}
@@ -168,7 +168,7 @@ func (r *Reader) parseMessage(line []byte) error {
 }
 
 func (r *Reader) add(e events.Event, line []byte) {
-	r.pending = append(r.pending, Record{Event: e, Line: r.lines.number, Size: len(line)})
+	r.pending = append(r.pending, Record{Event: e, Line: r.lines.Number, Size: len(line)})
 }
 
 // maxUnixSeconds is the end of the year 9999, the latest time of an event.

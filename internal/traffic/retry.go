@@ -38,9 +38,9 @@ func (systemClock) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retrier repeats calls that fail temporarily. All calls of a load share one:
+// Retrier repeats calls that fail temporarily. All calls of a load share one:
 // while any of them succeeds there is progress, and none gives up.
-type retrier struct {
+type Retrier struct {
 	clock clock
 	// giveUpAfter is how long to retry without progress.
 	giveUpAfter time.Duration
@@ -52,9 +52,15 @@ type retrier struct {
 	outage   bool
 }
 
-// do calls f until it succeeds, fails permanently, ctx ends, or no call has
+// NewRetrier returns a retrier that gives up after a minute without progress. note
+// tells the user when an outage begins or ends.
+func NewRetrier(note func(string)) *Retrier {
+	return &Retrier{clock: systemClock{}, giveUpAfter: defaultGiveUpAfter, note: note}
+}
+
+// Do calls f until it succeeds, fails permanently, ctx ends, or no call has
 // succeeded for giveUpAfter.
-func (r *retrier) do(ctx context.Context, f func(context.Context) error) error {
+func (r *Retrier) Do(ctx context.Context, f func(context.Context) error) error {
 	began := r.clock.now() // idle time before this call does not count
 	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
 		if err := ctx.Err(); err != nil {
@@ -84,7 +90,7 @@ func (r *retrier) do(ctx context.Context, f func(context.Context) error) error {
 
 // waitAfter returns the wait before the next attempt; ok is false if a retry
 // cannot help.
-func (r *retrier) waitAfter(err error, delay time.Duration) (wait time.Duration, ok bool) {
+func (r *Retrier) waitAfter(err error, delay time.Duration) (wait time.Duration, ok bool) {
 	if errors.Is(err, ErrNotFolded) {
 		return foldPoll, true
 	}
@@ -96,7 +102,7 @@ func (r *retrier) waitAfter(err error, delay time.Duration) (wait time.Duration,
 	return max(delay, transient.After), true
 }
 
-func (r *retrier) stuckFor(began time.Time) time.Duration {
+func (r *Retrier) stuckFor(began time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := began
@@ -106,7 +112,7 @@ func (r *retrier) stuckFor(began time.Time) time.Duration {
 	return r.clock.now().Sub(since)
 }
 
-func (r *retrier) succeeded() {
+func (r *Retrier) succeeded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.progress = r.clock.now()
@@ -116,7 +122,7 @@ func (r *retrier) succeeded() {
 	}
 }
 
-func (r *retrier) failed(err error) {
+func (r *Retrier) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.outage {

@@ -11,9 +11,9 @@ import (
 
 var errDown = errors.New("down")
 
-func newTestRetrier(clock clock) (*retrier, *[]string) {
+func newTestRetrier(clock clock) (*Retrier, *[]string) {
 	var notes []string
-	return &retrier{clock: clock, giveUpAfter: time.Minute, note: func(s string) { notes = append(notes, s) }}, &notes
+	return &Retrier{clock: clock, giveUpAfter: time.Minute, note: func(s string) { notes = append(notes, s) }}, &notes
 }
 
 // failTimes returns a call that fails n times.
@@ -29,7 +29,7 @@ func failTimes(n int, err error) func(context.Context) error {
 func TestRetryBacksOff(t *testing.T) {
 	clock := newTestClock()
 	r, notes := newTestRetrier(clock)
-	if err := r.do(t.Context(), failTimes(8, &TransientError{Err: errDown})); err != nil {
+	if err := r.Do(t.Context(), failTimes(8, &TransientError{Err: errDown})); err != nil {
 		t.Fatal(err)
 	}
 	const ms = time.Millisecond
@@ -45,7 +45,7 @@ func TestRetryBacksOff(t *testing.T) {
 func TestRetryWaitsAsLongAsAsked(t *testing.T) {
 	clock := newTestClock()
 	r, _ := newTestRetrier(clock)
-	if err := r.do(t.Context(), failTimes(2, &TransientError{Err: errDown, After: 7 * time.Second})); err != nil {
+	if err := r.Do(t.Context(), failTimes(2, &TransientError{Err: errDown, After: 7 * time.Second})); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]time.Duration{7 * time.Second, 7 * time.Second}, clock.slept); diff != "" {
@@ -56,7 +56,7 @@ func TestRetryWaitsAsLongAsAsked(t *testing.T) {
 func TestRetryPollsUntilFolded(t *testing.T) {
 	clock := newTestClock()
 	r, notes := newTestRetrier(clock)
-	if err := r.do(t.Context(), failTimes(3, ErrNotFolded)); err != nil {
+	if err := r.Do(t.Context(), failTimes(3, ErrNotFolded)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]time.Duration{foldPoll, foldPoll, foldPoll}, clock.slept); diff != "" {
@@ -70,7 +70,7 @@ func TestRetryPollsUntilFolded(t *testing.T) {
 func TestRetryGivesUpWithoutProgress(t *testing.T) {
 	clock := newTestClock()
 	r, _ := newTestRetrier(clock)
-	err := r.do(t.Context(), failTimes(1000, &TransientError{Err: errDown}))
+	err := r.Do(t.Context(), failTimes(1000, &TransientError{Err: errDown}))
 	if !errors.Is(err, errDown) || err.Error() != "gave up after 1m0s without progress: down" {
 		t.Errorf("error is %v", err)
 	}
@@ -87,7 +87,7 @@ func TestRetryGoesOnWhileAnotherCallSucceeds(t *testing.T) {
 	clock := newTestClock()
 	r, _ := newTestRetrier(clock)
 	clock.onSleep = func() { r.succeeded() }
-	if err := r.do(t.Context(), failTimes(100, &TransientError{Err: errDown})); err != nil {
+	if err := r.Do(t.Context(), failTimes(100, &TransientError{Err: errDown})); err != nil {
 		t.Error(err)
 	}
 }
@@ -97,7 +97,7 @@ func TestRetryDoesNotCountIdleTime(t *testing.T) {
 	r, _ := newTestRetrier(clock)
 	r.succeeded()
 	clock.pass(time.Hour)
-	if err := r.do(t.Context(), failTimes(3, &TransientError{Err: errDown})); err != nil {
+	if err := r.Do(t.Context(), failTimes(3, &TransientError{Err: errDown})); err != nil {
 		t.Error(err)
 	}
 }
@@ -106,7 +106,7 @@ func TestRetryStops(t *testing.T) {
 	t.Run("at an error that does not pass", func(t *testing.T) {
 		clock := newTestClock()
 		r, _ := newTestRetrier(clock)
-		if err := r.do(t.Context(), failTimes(1, errDown)); !errors.Is(err, errDown) || len(clock.slept) > 0 {
+		if err := r.Do(t.Context(), failTimes(1, errDown)); !errors.Is(err, errDown) || len(clock.slept) > 0 {
 			t.Errorf("error is %v after %d waits", err, len(clock.slept))
 		}
 	})
@@ -115,7 +115,7 @@ func TestRetryStops(t *testing.T) {
 		clock := newTestClock()
 		clock.onSleep = cancel
 		r, _ := newTestRetrier(clock)
-		err := r.do(ctx, failTimes(1000, &TransientError{Err: errDown}))
+		err := r.Do(ctx, failTimes(1000, &TransientError{Err: errDown}))
 		if !errors.Is(err, context.Canceled) || len(clock.slept) != 1 {
 			t.Errorf("error is %v after %d waits", err, len(clock.slept))
 		}
@@ -124,7 +124,7 @@ func TestRetryStops(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r, _ := newTestRetrier(newTestClock())
-		err := r.do(ctx, func(context.Context) error { t.Error("called"); return nil })
+		err := r.Do(ctx, func(context.Context) error { t.Error("called"); return nil })
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error is %v", err)
 		}

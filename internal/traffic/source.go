@@ -29,23 +29,23 @@ func nameOf(path string) string {
 // --long` writes and `zstd -d` accepts by default.
 const maxZstdWindow = 128 << 20
 
-// source is a traffic file as a stream of bytes, decompressed.
-type source struct {
-	// name is the file's name in messages.
-	name string
-	// size is the file's size in bytes as stored; 0 if unknown, as for a pipe.
-	size int64
+// File is a file as a stream of bytes, decompressed.
+type File struct {
+	// Name is the file's name in messages.
+	Name string
+	// Size is the file's size in bytes as stored; 0 if unknown, as for a pipe.
+	Size int64
 
 	stored  storedReader
 	content io.Reader
 	closers []func() error
 }
 
-// openSource opens the traffic file at path, or stdin for "-", and
+// OpenFile opens the file at path, or stdin for "-", and
 // decompresses files with the suffix .gz or .zst. When ctx ends, reads fail
 // with its error, even one that waits for a pipe.
-func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, err error) {
-	s := &source{name: nameOf(path), stored: storedReader{ended: ctx.Err}}
+func OpenFile(ctx context.Context, path string, stdin io.Reader) (_ *File, err error) {
+	s := &File{Name: nameOf(path), stored: storedReader{ended: ctx.Err}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -57,26 +57,26 @@ func openSource(ctx context.Context, path string, stdin io.Reader) (_ *source, e
 		return nil, err
 	}
 	if err := s.decompress(filepath.Ext(path)); err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.name, err)
+		return nil, fmt.Errorf("read %s: %w", s.Name, err)
 	}
 	return s, nil
 }
 
-func (s *source) openFile(ctx context.Context, path string) error {
+func (s *File) openFile(ctx context.Context, path string) error {
 	f, err := os.Open(path) //nolint:gosec // the file that the user named
 	if err != nil {
-		return fmt.Errorf("open traffic file: %w", err)
+		return fmt.Errorf("open the file: %w", err)
 	}
 	s.closers = append(s.closers, ignoreClosed(f.Close))
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("open traffic file: %w", err)
+		return fmt.Errorf("open the file: %w", err)
 	}
 	if info.IsDir() {
-		return fmt.Errorf("open traffic file: %s is a directory", path)
+		return fmt.Errorf("open the file: %s is a directory", path)
 	}
 	if info.Mode().IsRegular() {
-		s.size = info.Size()
+		s.Size = info.Size()
 	}
 	stop := context.AfterFunc(ctx, func() { _ = f.Close() }) // ends a read that waits for a pipe
 	s.closers = append(s.closers, func() error { stop(); return nil })
@@ -86,10 +86,10 @@ func (s *source) openFile(ctx context.Context, path string) error {
 
 // openStdin reads stdin through a pipe, because a read of a terminal cannot be
 // cancelled. After ctx ends, the copying goroutine stays until its read returns.
-func (s *source) openStdin(ctx context.Context, stdin io.Reader) {
+func (s *File) openStdin(ctx context.Context, stdin io.Reader) {
 	if f, ok := stdin.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			s.size = info.Size()
+			s.Size = info.Size()
 		}
 	}
 	out, in := io.Pipe()
@@ -103,7 +103,7 @@ func (s *source) openStdin(ctx context.Context, stdin io.Reader) {
 }
 
 // decompress sets content by the file's suffix.
-func (s *source) decompress(suffix string) error {
+func (s *File) decompress(suffix string) error {
 	switch suffix {
 	case ".gz":
 		z, err := gzip.NewReader(bufio.NewReader(&s.stored))
@@ -128,17 +128,17 @@ func (s *source) decompress(suffix string) error {
 	return nil
 }
 
-// Read reads the decompressed traffic.
-func (s *source) Read(p []byte) (int, error) {
+// Read reads the decompressed file.
+func (s *File) Read(p []byte) (int, error) {
 	n, err := s.content.Read(p)
 	return n, describeRead(err)
 }
 
-// offset returns how many bytes of the stored file have been read.
-func (s *source) offset() int64 { return s.stored.n.Load() }
+// Offset returns how many bytes of the stored file have been read.
+func (s *File) Offset() int64 { return s.stored.n.Load() }
 
 // Close closes the layers in reverse order.
-func (s *source) Close() error {
+func (s *File) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i]())

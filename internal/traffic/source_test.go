@@ -48,7 +48,7 @@ func TestSource(t *testing.T) {
 		{"zstd", "t.txt.zst", zst},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			src, err := openSource(t.Context(), writeFile(t, tt.file, tt.stored), nil)
+			src, err := OpenFile(t.Context(), writeFile(t, tt.file, tt.stored), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,8 +59,8 @@ func TestSource(t *testing.T) {
 			if string(got) != content {
 				t.Errorf("read %d bytes, want the %d written", len(got), len(content))
 			}
-			if n := int64(len(tt.stored)); src.size != n || src.offset() != n {
-				t.Errorf("read %d of %d bytes, want all %d", src.offset(), src.size, n)
+			if n := int64(len(tt.stored)); src.Size != n || src.Offset() != n {
+				t.Errorf("read %d of %d bytes, want all %d", src.Offset(), src.Size, n)
 			}
 			if err := src.Close(); err != nil {
 				t.Error(err)
@@ -89,10 +89,10 @@ func TestSource(t *testing.T) {
 
 func TestSourceThatCannotBeOpened(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := openSource(t.Context(), missing, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if _, err := OpenFile(t.Context(), missing, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := openSource(t.Context(), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := OpenFile(t.Context(), t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -103,13 +103,13 @@ func TestSourceStdinTellsTheSizeOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	src, err := openSource(t.Context(), "-", f)
+	src, err := OpenFile(t.Context(), "-", f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := io.ReadAll(src)
-	if err != nil || string(got) != "a b 1\n" || src.size != 6 {
-		t.Errorf("read %q of %d bytes, %v", got, src.size, err)
+	if err != nil || string(got) != "a b 1\n" || src.Size != 6 {
+		t.Errorf("read %q of %d bytes, %v", got, src.Size, err)
 	}
 	if err := src.Close(); err != nil {
 		t.Error(err)
@@ -126,7 +126,7 @@ func TestSourceReadsEndWithTheContext(t *testing.T) {
 func checkReadEnds(t *testing.T, path string, stdin io.Reader) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	src, err := openSource(ctx, path, stdin)
+	src, err := OpenFile(ctx, path, stdin)
 	if err != nil {
 		t.Fatal(err)
 	}

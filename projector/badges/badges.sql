@@ -266,6 +266,18 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 -- name: read the head
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1
 
+-- name: read stored
+-- Conversations of users with their messages. OFFSET 0 keeps each a lookup by its key,
+-- however many are asked for.
+SELECT k.ord, c.*
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (user_id, conversation_id, ord)
+CROSS JOIN LATERAL (
+    SELECT c.joined IS NOT NULL AS is_member, {conversation}, c.unread_set, c.mention_set
+    FROM badged.conversations_pNN AS c
+    WHERE c.user_id = k.user_id AND c.conversation_id = k.conversation_id
+    OFFSET 0
+) AS c
+
 -- name: read messages
 -- Whether a message of a room is above the read position and posted, and the sets that
 -- tell the rest. A message up to r.since is in the first chunk that ends behind it.

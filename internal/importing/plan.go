@@ -1,0 +1,207 @@
+package importing
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/badges"
+)
+
+// Source is the CloudEvents source of the events.
+const Source = "badged/import"
+
+// change is what one event does to each of its users. Rows that need the same change
+// share an event, and its id derives from the change alone: an event counts once for
+// each user, however rows are grouped and however often they are imported.
+type change struct {
+	kind           events.Type
+	conversationID string
+	seq            int64 // the read position of a read; 0 for levels
+	category       string
+	mentioned      bool
+	level          events.Level
+	// since tells changes apart that may be made again later: for a level the version of
+	// the row that has another one, for a mark the last message.
+	since int64
+}
+
+// id returns the id of the event.
+func (c *change) id() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s\x00%t\x00%s\x00%d",
+		c.kind, c.conversationID, c.seq, c.category, c.mentioned, c.level, c.since))
+	return string(c.kind) + "-" + hex.EncodeToString(sum[:16])
+}
+
+func (c *change) event(users []string) events.Event {
+	e := events.Event{
+		ID: c.id(), Source: Source, Type: c.kind,
+		Data: events.Data{ConversationID: c.conversationID, UserIDs: users, Level: c.level},
+	}
+	switch c.kind {
+	case events.ConversationRead:
+		e.Data.UpToSeq = c.seq
+	case events.MessageDelivered:
+		e.Data.Seq, e.Data.Category = c.seq, c.category
+		if c.mentioned {
+			e.Data.MentionedUserIDs = users
+		}
+	case events.MessageRecalled:
+		e.Data.Seq = c.seq
+	}
+	return e
+}
+
+// stages are the types in the order in which they are published. No message counts for
+// a moment that was read or muted, and a mark comes behind the read that would end it.
+var stages = [...]events.Type{
+	events.ConversationLevelSet, events.ConversationRead, events.MessageRecalled,
+	events.MessageDelivered, events.ConversationMarkedUnread,
+}
+
+// plan collects the changes of rows.
+type plan struct {
+	users map[change][]string
+	order [len(stages)][]change
+}
+
+func newPlan() *plan { return &plan{users: map[change][]string{}} }
+
+func (p *plan) add(stage int, c change, user string) {
+	c.kind = stages[stage]
+	users, ok := p.users[c]
+	if !ok {
+		p.order[stage] = append(p.order[stage], c)
+	}
+	p.users[c] = append(users, user)
+}
+
+// row adds what the tables lack of a row. It adds nothing for the member of a room, whose
+// messages are those of the room.
+func (p *plan) row(r *Row, now *badges.Stored) {
+	if now.Member {
+		return
+	}
+	base := change{conversationID: r.ConversationID}
+	if now.Level != string(r.Level) {
+		c := base
+		c.level, c.since = r.Level, now.Version
+		p.add(0, c, r.UserID)
+	}
+	if r.ReadSeq > now.ReadSeq {
+		c := base
+		c.seq = r.ReadSeq
+		p.add(1, c, r.UserID)
+	}
+	for _, seq := range r.Unread {
+		mentioned := r.mentions(seq)
+		if seq <= now.ReadSeq || now.IsUnread(seq) && (!mentioned || now.IsMention(seq)) && !r.renames(seq, now) {
+			continue
+		}
+		p.deliver(r, seq, mentioned)
+	}
+	if !r.lastUnread() && (r.LastSeq > now.LastSeq || r.renames(r.LastSeq, now)) {
+		if r.LastSeq > max(r.ReadSeq, now.ReadSeq, now.LastSeq) {
+			// It is above the read position and does not count: the user's own message, or
+			// one that is gone.
+			c := base
+			c.seq = r.LastSeq
+			p.add(2, c, r.UserID)
+		}
+		p.deliver(r, r.LastSeq, false)
+	}
+	if r.MarkedUnread && r.ReadSeq >= now.ReadSeq && (!now.MarkedUnread || r.ReadSeq > now.ReadSeq) {
+		c := base
+		c.seq, c.since = r.ReadSeq, r.LastSeq
+		p.add(4, c, r.UserID)
+	}
+}
+
+// deliver adds the delivery of a message.
+func (p *plan) deliver(r *Row, seq int64, mentioned bool) {
+	p.add(3, change{conversationID: r.ConversationID, seq: seq, category: r.Category, mentioned: mentioned}, r.UserID)
+}
+
+// renames reports whether a message is the last one, of another category than the row.
+func (r *Row) renames(seq int64, now *badges.Stored) bool {
+	return seq == r.LastSeq && seq > 0 && seq == now.LastSeq && r.Category != now.Category
+}
+
+// events returns the events in the order of stages.
+func (p *plan) events() []events.Event {
+	evs := make([]events.Event, 0, len(p.users))
+	for _, changes := range p.order {
+		for i := range changes {
+			evs = append(evs, changes[i].event(p.users[changes[i]]))
+		}
+	}
+	return evs
+}
+
+// Difference is a field of a row that differs from the tables.
+type Difference struct {
+	File           string `json:"file"`
+	Line           int    `json:"line"`
+	UserID         string `json:"user_id"`
+	ConversationID string `json:"conversation_id"`
+	// Field is a field of rows, "unread" or "mentions" for numbers of messages,
+	// "first_unread_seq", or "room".
+	Field string `json:"field"`
+	// Want is the value of the file, Have that of badged.
+	Want string `json:"file_value"`
+	Have string `json:"badged_value"`
+}
+
+// String describes d in a line.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s:%d: user %q, conversation %q: %s is %s in the file, %s in badged",
+		d.File, d.Line, d.UserID, d.ConversationID, d.Field, d.Want, d.Have)
+}
+
+// differences returns the fields of a row that differ from the tables.
+func (r *Row) differences(file string, now *badges.Stored) (all []Difference) {
+	differ := func(field, want, have string) {
+		if want != have {
+			all = append(all, Difference{file, r.Line, r.UserID, r.ConversationID, field, want, have})
+		}
+	}
+	number := func(field string, want, have int64) {
+		differ(field, strconv.FormatInt(want, 10), strconv.FormatInt(have, 10))
+	}
+	if now.Member {
+		differ("room", "no", "the user is a member")
+		return all
+	}
+	first := int64(0)
+	if len(r.Unread) > 0 {
+		first = r.Unread[0]
+	}
+	number("last_seq", r.LastSeq, now.LastSeq)
+	number("read_seq", r.ReadSeq, now.ReadSeq)
+	number("unread", int64(len(r.Unread)), now.Unread)
+	number("mentions", int64(len(r.Mentions)), now.Mentions)
+	number("first_unread_seq", first, now.FirstUnreadSeq)
+	differ("level", string(r.Level), now.Level)
+	differ("marked_unread", strconv.FormatBool(r.MarkedUnread), strconv.FormatBool(now.MarkedUnread))
+	if r.LastSeq > 0 { // without a message there is no category
+		differ("category", r.Category, now.Category)
+	}
+	if len(all) > 0 {
+		return all
+	}
+	for _, seq := range r.Unread {
+		if !now.IsUnread(seq) {
+			differ("unread_seqs", strconv.FormatInt(seq, 10)+" is unread", "not")
+			break
+		}
+	}
+	for _, seq := range r.Mentions {
+		if !now.IsMention(seq) {
+			differ("mentions_seqs", strconv.FormatInt(seq, 10)+" mentions the user", "not")
+			break
+		}
+	}
+	return all
+}

@@ -1,0 +1,142 @@
+// Package importing turns the states of users in another system into events: where each
+// user has read to in each conversation, and what is unread. It publishes what the
+// tables lack and reports what differs.
+//
+// [Row] is one state, [Reader] reads them from a file, plan.go has the events of rows,
+// and [Import] does a whole import.
+package importing
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/badged/badged/events"
+)
+
+// MaxUnread is the most unread messages of a row: each is an event, which users of the
+// same conversation share.
+const MaxUnread = 10_000
+
+// Row is the state of a conversation for a user.
+type Row struct {
+	// Line is the line of the file, from 1.
+	Line                   int
+	UserID, ConversationID string
+	// LastSeq is the last message of the conversation, 0 for none, and ReadSeq the last
+	// that the user has read, 0 for none.
+	LastSeq, ReadSeq int64
+	Level            events.Level
+	Category         string
+	// Unread are the unread messages, ascending, and Mentions those of them that mention
+	// the user.
+	Unread, Mentions []int64
+	// MarkedUnread is set if the user marked the conversation as unread.
+	MarkedUnread bool
+}
+
+// FieldError is what is wrong with a field of a row.
+type FieldError struct {
+	Field, Reason string
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+func wrong(field, format string, args ...any) error {
+	return &FieldError{field, fmt.Sprintf(format, args...)}
+}
+
+// complete checks a row and fills in what it leaves out: the level, the category, and
+// the unread messages, if the row does not list them.
+func (r *Row) complete(listed bool) error {
+	if r.Level == "" {
+		r.Level = events.LevelAll
+	}
+	if r.Category == "" {
+		r.Category = events.DefaultCategory
+	}
+	if err := r.checkNames(); err != nil {
+		return err
+	}
+	if r.LastSeq < 0 {
+		return wrong("last_seq", "must be 0 or more, is %d", r.LastSeq)
+	}
+	if r.ReadSeq < 0 {
+		return wrong("read_seq", "must be 0 or more, is %d", r.ReadSeq)
+	}
+	if !listed {
+		if err := r.assumeUnread(); err != nil {
+			return err
+		}
+	}
+	return r.checkMessages()
+}
+
+func (r *Row) checkNames() error {
+	if reason := events.CheckID(r.UserID); reason != "" {
+		return wrong("user_id", "%s", reason)
+	}
+	if reason := events.CheckID(r.ConversationID); reason != "" {
+		return wrong("conversation_id", "%s", reason)
+	}
+	if reason := events.CheckCategory(r.Category); reason != "" {
+		return wrong("category", "%s", reason)
+	}
+	switch r.Level {
+	case events.LevelAll, events.LevelMentions, events.LevelNone:
+		return nil
+	}
+	return wrong("level", "must be all, mentions or none, is %.40q", r.Level)
+}
+
+// assumeUnread makes every message after the read position unread.
+func (r *Row) assumeUnread() error {
+	n := r.LastSeq - r.ReadSeq
+	if n <= 0 {
+		return nil
+	}
+	if n > MaxUnread {
+		return wrong("last_seq", "%d messages after read_seq %d would be unread, at most %d may be: list them in unread_seqs, or raise read_seq", n, r.ReadSeq, MaxUnread)
+	}
+	r.Unread = make([]int64, n)
+	for i := range r.Unread {
+		r.Unread[i] = r.ReadSeq + 1 + int64(i)
+	}
+	return nil
+}
+
+func (r *Row) checkMessages() error {
+	slices.Sort(r.Unread)
+	r.Unread = slices.Compact(r.Unread)
+	slices.Sort(r.Mentions)
+	r.Mentions = slices.Compact(r.Mentions)
+	if n := len(r.Unread); n > 0 {
+		switch {
+		case n > MaxUnread:
+			return tooMany("unread_seqs")
+		case r.Unread[0] <= r.ReadSeq:
+			return wrong("unread_seqs", "%d is not above read_seq %d", r.Unread[0], r.ReadSeq)
+		case r.Unread[n-1] > r.LastSeq:
+			return wrong("unread_seqs", "%d is above last_seq %d", r.Unread[n-1], r.LastSeq)
+		}
+	}
+	for _, seq := range r.Mentions {
+		if _, ok := slices.BinarySearch(r.Unread, seq); !ok {
+			return wrong("mentions_seqs", "%d is not among the unread messages", seq)
+		}
+	}
+	return nil
+}
+
+func tooMany(field string) error {
+	return wrong(field, "more than %d messages: leave out the oldest, and raise read_seq above them", MaxUnread)
+}
+
+// mentions reports whether an unread message mentions the user.
+func (r *Row) mentions(seq int64) bool {
+	_, ok := slices.BinarySearch(r.Mentions, seq)
+	return ok
+}
+
+// lastUnread reports whether the last message is unread.
+func (r *Row) lastUnread() bool { return len(r.Unread) > 0 && r.Unread[len(r.Unread)-1] == r.LastSeq }

@@ -1,0 +1,76 @@
+package badges
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/pubsub"
+)
+
+// Key names a conversation of a user.
+type Key struct{ UserID, ConversationID string }
+
+// Stored is a conversation of a user as the tables have it.
+type Stored struct {
+	pubsub.Conversation
+	// Member is set if the conversation is a room and the user a member. Then the
+	// numbers of Conversation are not set: they follow from the room.
+	Member bool
+
+	unread, mentions messageSet
+}
+
+// IsUnread reports whether a message is unread. Of messages that are only counted it
+// cannot tell, and says yes.
+func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
+
+// IsMention reports whether a message is unread and mentions the user, as IsUnread does.
+func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
+
+// Stored returns the conversations of users, in the order of keys. One without a row is
+// as new. Those of one partition are from one snapshot.
+func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
+	found := make([]Stored, len(keys))
+	places := make([][]int, r.partitions) // in keys, by partition
+	for i, k := range keys {
+		found[i].ConversationID, found[i].Level, found[i].Category = k.ConversationID, string(events.LevelAll), events.DefaultCategory
+		p := events.PartitionOf(k.UserID, r.partitions)
+		places[p] = append(places[p], i)
+	}
+	for p, places := range places {
+		if len(places) == 0 {
+			continue
+		}
+		if err := r.storedIn(ctx, p, places, keys, found); err != nil {
+			return nil, fmt.Errorf("read %d conversations of partition %d: %w", len(places), p, err)
+		}
+	}
+	return found, nil
+}
+
+// storedIn reads the conversations at places of keys into found.
+func (r *Reader) storedIn(ctx context.Context, partition int, places []int, keys []Key, found []Stored) error {
+	users, conversations := make([]string, len(places)), make([]string, len(places))
+	for i, place := range places {
+		users[i], conversations[i] = keys[place].UserID, keys[place].ConversationID
+	}
+	var (
+		ord              int
+		isMember         bool
+		c                conversationRow
+		unread, mentions messageSet
+	)
+	rows, _ := r.q.Query(ctx, statements.Of(partition, "read stored"), users, conversations)
+	_, err := pgx.ForEachRow(rows, slices.Concat([]any{&ord, &isMember}, c.targets(), []any{&unread, &mentions}), func() error {
+		s := &found[places[ord-1]]
+		if s.Member = isMember; !isMember {
+			s.Conversation, s.unread, s.mentions = c.conversation(0), unread, mentions
+		}
+		return nil
+	})
+	return err
+}
