@@ -32,7 +32,7 @@ type folding struct {
 }
 
 func (f folding) Badges(ctx context.Context, users []string, position int64) ([]pubsub.Badge, error) {
-	f.d.Fold(f.t)
+	f.d.Fold(f.t) //nolint:contextcheck // the projector runs until the test ends
 	return f.DatabaseTarget.Badges(ctx, users, position)
 }
 
