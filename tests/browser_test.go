@@ -21,6 +21,13 @@ func TestSDKBrowser(t *testing.T) {
 	browse(t, "sdk.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
 }
 
+// The packages for React, Vue and pages without a framework: rendered on a server,
+// taken over in the browser, and live.
+func TestPackagesBrowser(t *testing.T) {
+	t.Parallel()
+	browse(t, "packages.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+dataDir(t))
+}
+
 // browse runs a suite of web/browser.
 func browse(t *testing.T, suite string, environment ...string) {
 	t.Helper()

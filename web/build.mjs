@@ -1,9 +1,18 @@
-// Builds the SDK and the pages into dist, which is committed: `node build.mjs`.
+// Builds the packages and the pages into dist, which is committed: `node build.mjs`.
 // With --test it bundles and runs the tests instead; with --size it checks the
-// size of the SDK.
+// sizes of the packages.
 
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,9 +21,13 @@ import { build } from "esbuild";
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
-const SDK_LIMIT_BYTES = 10 * 1024;
+/** The npm packages, each in a folder of its name, and the largest size gzipped. */
+const PACKAGES = { sdk: 11 * 1024, react: 3 * 1024, vue: 3 * 1024, element: 3 * 1024 };
 
-/** Settings of all bundles. tsconfig.json resolves the SDK for the pages. */
+/** What the packages expect beside them: their peer dependencies. */
+const external = ["@badged/sdk", "react", "vue"];
+
+/** Settings of all bundles. tsconfig.json resolves the packages for the pages. */
 const common = {
   bundle: true,
   format: "esm",
@@ -23,36 +36,74 @@ const common = {
   logLevel: "warning",
 };
 
-const sdk = { ...common, entryPoints: ["sdk/src/index.ts"] };
-
 /** For pages without a bundler: `<script src="badged.min.js">`, then `new badged.Badged(…)`. */
-const forPages = { ...sdk, format: "iife", globalName: "badged", minify: true };
+const forPages = { format: "iife", globalName: "badged", minify: true };
 
 if (process.argv.includes("--test")) process.exit(await test());
 if (process.argv.includes("--size")) process.exit(await measure());
 
 rmSync("dist", { recursive: true, force: true });
-await buildSDK();
+await buildPackages();
 await buildPage("demo");
 await buildPage("admin");
 copyFileSync("node_modules/uplot/LICENSE", "dist/admin/uplot-LICENSE.txt");
 
-/** Builds the npm package, which is published from dist/sdk. */
-async function buildSDK() {
-  await build({ ...sdk, outfile: "dist/sdk/index.js" });
-  await build({ ...forPages, outfile: "dist/sdk/badged.min.js" });
-  run("tsc", "-p", "tsconfig.declarations.json");
-  for (const file of ["sdk/package.json", "sdk/README.md", "../LICENSE"]) {
-    copyFileSync(file, join("dist/sdk", basename(file)));
+/** Builds the npm packages, which are published from dist/NAME. */
+async function buildPackages() {
+  for (const name of Object.keys(PACKAGES)) await buildPackage(name);
+  const out = mkdtempSync(join(tmpdir(), "badged-web-"));
+  run("tsc", "-p", "tsconfig.declarations.json", "--outDir", out);
+  for (const name of Object.keys(PACKAGES)) {
+    const from = join(out, name, "src");
+    for (const file of readdirSync(from)) {
+      // Node takes the types in the folder of the CommonJS build for those of CommonJS.
+      for (const to of [`dist/${name}`, `dist/${name}/cjs`]) {
+        copyFileSync(join(from, file), join(to, file));
+      }
+    }
+  }
+  rmSync(out, { recursive: true });
+}
+
+async function buildPackage(name) {
+  const folder = `dist/${name}`;
+  // The package has its sources, so that its source maps need not repeat them.
+  cpSync(`${name}/src`, `${folder}/src`, { recursive: true });
+  const options = {
+    ...common,
+    entryPoints: [`${folder}/src/index.ts`],
+    sourcemap: true,
+    sourcesContent: false,
+  };
+  await build({ ...options, external, outfile: `${folder}/index.js` });
+  await build({ ...options, external, format: "cjs", outfile: `${folder}/cjs/index.js` });
+  writeFileSync(`${folder}/cjs/package.json`, '{ "type": "commonjs" }\n');
+  if (name === "sdk") {
+    await build({ ...options, ...forPages, outfile: `${folder}/badged.min.js` });
+  }
+  for (const file of [`${name}/package.json`, `${name}/README.md`, "../LICENSE"]) {
+    copyFileSync(file, join(folder, basename(file)));
   }
 }
 
-/** Prints the size of the minified SDK. Returns the exit code: 1 if it is too large. */
+/** Prints the sizes of the packages. Returns the exit code: 1 if one is too large. */
 async function measure() {
-  const { outputFiles } = await build({ ...forPages, write: false });
-  const bytes = gzipSync(outputFiles[0].contents, { level: 9 }).length;
-  console.log(`SDK: ${bytes} bytes gzipped, limit ${SDK_LIMIT_BYTES}`);
-  return bytes > SDK_LIMIT_BYTES ? 1 : 0;
+  let status = 0;
+  for (const [name, limit] of Object.entries(PACKAGES)) {
+    const options = {
+      ...common,
+      entryPoints: [`${name}/src/index.ts`],
+      minify: true,
+      write: false,
+    };
+    const { outputFiles } = await build(
+      name === "sdk" ? { ...options, ...forPages } : { ...options, external },
+    );
+    const bytes = gzipSync(outputFiles[0].contents, { level: 9 }).length;
+    console.log(`${name}: ${bytes} bytes minified and gzipped, limit ${limit}`);
+    if (bytes > limit) status = 1;
+  }
+  return status;
 }
 
 /** Builds a page from its folder: src/main.ts, src/worker.ts if it has one, css/app.css and index.html. */
@@ -78,19 +129,25 @@ async function buildPage(name) {
 
 /** Runs the tests of all folders. Returns the exit code. */
 async function test() {
-  const out = mkdtempSync(join(tmpdir(), "badged-web-"));
+  // Here the bundles find the packages that stay outside of them.
+  mkdirSync("node_modules/.tests", { recursive: true });
+  const out = mkdtempSync("node_modules/.tests/");
   try {
     await build({
       ...common,
-      entryPoints: ["sdk/test", "demo/test", "admin/test"].flatMap((folder) =>
-        readdirSync(folder)
-          .filter((file) => file.endsWith(".test.ts"))
-          .map((file) => `${folder}/${file}`),
-      ),
+      entryPoints: [...Object.keys(PACKAGES), "demo", "admin"]
+        .map((name) => `${name}/test`)
+        .filter((folder) => existsSync(folder))
+        .flatMap((folder) =>
+          readdirSync(folder)
+            .filter((file) => file.endsWith(".test.ts"))
+            .map((file) => `${folder}/${file}`),
+        ),
       outbase: ".",
       outdir: out,
       outExtension: { ".js": ".mjs" },
       platform: "node",
+      external: ["esbuild", "react", "react-dom", "vue"],
       sourcemap: "inline",
     });
     const files = readdirSync(out, { recursive: true })

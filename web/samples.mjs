@@ -7,7 +7,10 @@ import { fileURLToPath } from "node:url";
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
-const PAGES = ["../docs/clients-web.md", "sdk/README.md"];
+const PAGES = [
+  "../docs/clients-web.md",
+  ...["sdk", "react", "vue", "element"].map((name) => `${name}/README.md`),
+];
 // In node_modules, so that it is neither linted nor committed. tsconfig.samples.json names it too.
 const FOLDER = "node_modules/.samples";
 

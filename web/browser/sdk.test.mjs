@@ -3,10 +3,9 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import http from "node:http";
-import net from "node:net";
 import { after, afterEach, before, beforeEach, test } from "node:test";
 import { launch, newContext } from "./chromium.mjs";
+import { Front } from "./front.mjs";
 import { Server } from "./server.mjs";
 
 const server = new Server();
@@ -17,74 +16,24 @@ let front;
 let context;
 let errors;
 
-/** A proxy in front of the server that also serves test pages, so that they have its origin. */
-class Front {
-  /** The URLs of unanswered upgrades; undefined if it forwards upgrades. */
-  swallowed;
-  /** The response to a request that blocks a page, as if the browser had frozen it. */
-  held = new Promise((resolve) => {
-    this.hold = resolve;
-  });
-  #sockets = new Set();
-  #http = http.createServer((request, response) => this.#answer(request, response));
-
-  async start() {
-    this.#http.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
-    this.#http.on("connection", (socket) => {
-      this.#sockets.add(socket);
-      socket.on("error", () => {});
-      socket.on("close", () => this.#sockets.delete(socket));
-    });
-    await new Promise((resolve) => this.#http.listen(0, "127.0.0.1", resolve));
-    this.url = `http://127.0.0.1:${this.#http.address().port}`;
+/** Serves the pages of these tests; false for any other path. */
+function servePage({ url }, response) {
+  if (url === "/icon.svg") {
+    response.writeHead(200, { "Content-Type": "image/svg+xml" }).end(icon);
+  } else if (url === "/badged.min.js") {
+    response.writeHead(200, { "Content-Type": "text/javascript" }).end(script);
+  } else if (url === "/badge-token") {
+    response.end(server.token("ada", 3_600));
+  } else if (url === "/sample") {
+    const [, sample] = readFileSync("../docs/clients-web.md", "utf8").match(/```html\n(.*?)```/s);
+    const html = sample.replace("https://badges.example.com", front.url);
+    response.writeHead(200, { "Content-Type": "text/html" }).end(html);
+  } else if (url.startsWith("/try")) {
+    response.writeHead(200, { "Content-Type": "text/html" }).end(pageFor(url));
+  } else {
+    return false;
   }
-
-  stop() {
-    this.#http.close();
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  #answer(request, response) {
-    const { method, headers, url } = request;
-    if (url === "/icon.svg") {
-      response.writeHead(200, { "Content-Type": "image/svg+xml" }).end(icon);
-    } else if (url === "/badged.min.js") {
-      response.writeHead(200, { "Content-Type": "text/javascript" }).end(script);
-    } else if (url === "/badge-token") {
-      response.end(server.token("ada", 3_600));
-    } else if (url === "/sample") {
-      const [, sample] = readFileSync("../docs/clients-web.md", "utf8").match(/```html\n(.*?)```/s);
-      const html = sample.replace("https://badges.example.com", this.url);
-      response.writeHead(200, { "Content-Type": "text/html" }).end(html);
-    } else if (url === "/hold") {
-      this.hold(response);
-    } else if (url.startsWith("/try")) {
-      response.writeHead(200, { "Content-Type": "text/html" }).end(pageFor(url));
-    } else {
-      const onward = http.request(`${server.url}${url}`, { method, headers }, (answer) => {
-        response.writeHead(answer.statusCode, answer.headers);
-        answer.pipe(response);
-      });
-      onward.on("error", () => response.destroy());
-      response.on("close", () => onward.destroy());
-      request.pipe(onward);
-    }
-  }
-
-  #upgrade({ method, url, rawHeaders }, socket, head) {
-    if (this.swallowed !== undefined) {
-      this.swallowed.push(url);
-      return;
-    }
-    const { hostname, port } = new URL(server.url);
-    const onward = net.connect(Number(port), hostname);
-    onward.on("error", () => socket.destroy());
-    socket.on("close", () => onward.destroy());
-    const lines = rawHeaders.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-    onward.write(`${method} ${url} HTTP/1.1\r\n${lines.join("")}\r\n`);
-    onward.write(head);
-    onward.pipe(socket).pipe(onward);
-  }
+  return true;
 }
 
 /** A page with a client for ada in the global `client`. */
@@ -115,7 +64,7 @@ after(async () => {
 
 beforeEach(async () => {
   errors = [];
-  front = new Front();
+  front = new Front(server, servePage);
   await front.start();
   context = await newContext(browser);
 });
@@ -278,6 +227,49 @@ test("while disconnected a read shows at once and stays in waiting", async () =>
   await page.evaluate(() => client.start());
   await page.waitForFunction(() => client.waiting.length === 0);
   assert.equal(await page.evaluate(() => client.badge.total), 0);
+});
+
+test("an open conversation is read while its page is visible and has the focus, not otherwise", async () => {
+  const page = await open();
+  await readEverything(page);
+  await page.evaluate(() => {
+    opened = client.open("ada-ben");
+  });
+  const readUpTo = (seq) =>
+    page.waitForFunction((seq) => client.conversations.get("ada-ben")?.readSeq === seq, seq);
+  const seen = await server.send("ada-ben", "ben", "Do you see this?");
+  await readUpTo(seen.seq);
+
+  // In a browser without windows every page is visible and has the focus.
+  const away = [
+    () => {
+      document.hasFocus = () => false;
+    },
+    () => {
+      Object.defineProperty(document, "visibilityState", { value: "hidden", configurable: true });
+    },
+  ];
+  for (const leave of away) {
+    await page.evaluate(leave);
+    const { seq } = await server.send("ada-ben", "ben", "And this?");
+    await total(page, 1);
+    // A read of the open conversation would reach the server before this one.
+    await page.evaluate((seq) => client.read("ada-ben", seq), seen.seq);
+    assert.equal(await page.evaluate(() => client.badge.total), 1);
+    await page.evaluate(() => {
+      const hidden = document.visibilityState === "hidden";
+      delete document.hasFocus;
+      delete document.visibilityState;
+      if (hidden) document.dispatchEvent(new Event("visibilitychange"));
+      else window.dispatchEvent(new Event("focus"));
+    });
+    await readUpTo(seq);
+    await total(page, 0);
+  }
+
+  await page.evaluate(() => opened.close());
+  await server.send("ada-ben", "ben", "Closed");
+  await total(page, 1);
 });
 
 test("the sample page of the documentation works, and ignores refusals", async () => {

@@ -1,10 +1,9 @@
-import { Badged, formatCount, type Seq, type Status } from "@badged/sdk";
+import { Badged, formatCount, type OpenConversation, type Seq, type Status } from "@badged/sdk";
 import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "../../page/dom.js";
 import type { Chat } from "./chat.js";
 import { icon } from "./icons.js";
 import { ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";
-import { Reader } from "./reader.js";
 import { type Cast, type DemoServer, type Message, nameOf, type User } from "./server.js";
 import { Thread } from "./thread.js";
 
@@ -41,13 +40,14 @@ export class Phone {
   readonly #options: PhoneOptions;
   readonly #users: ReadonlyMap<string, User>;
   readonly #topics: readonly Topic[];
-  readonly #reader: Reader;
   readonly #list: ConversationList;
   readonly #screen: HTMLElement;
   readonly #home: Home;
   readonly #switch: HTMLInputElement;
   readonly #announcer = new Announcer();
   #thread: Thread | undefined;
+  /** Reads the conversation of the thread. */
+  #reading: OpenConversation | undefined;
   /** The total in the tables, if the phone does not have it yet. */
   #behind: number | undefined;
   /** The chat that the phone shows while it is offline. */
@@ -64,7 +64,6 @@ export class Phone {
       user: user.user_id,
       token: () => server.token(user.user_id),
     });
-    this.#reader = new Reader(this.client);
 
     this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
     this.#screen = h("div", { class: "app" }, this.#list.element);
@@ -100,13 +99,9 @@ export class Phone {
     this.element.style.setProperty("--user", user.color);
 
     this.client.on("total", () => this.refresh());
-    this.client.on("conversation", () => {
-      this.#reader.check();
-      this.refresh();
-    });
+    this.client.on("conversation", () => this.refresh());
     this.client.on("status", ({ state }) => {
       if (state === "refused") this.#switch.checked = false;
-      if (state === "online") this.#reader.check();
       this.refresh();
     });
     this.client.start();
@@ -116,7 +111,7 @@ export class Phone {
   readonly refresh = oncePerFrame(() => {
     this.#updateThread();
     // Before the status is drawn: it may add pending commands.
-    this.#showToReader();
+    this.#read();
     const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
     this.#home.update(status, status.state === "online" ? 0 : waiting.length);
@@ -209,7 +204,7 @@ export class Phone {
       onLevel: (level) =>
         void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {}),
       onMarkUnread: () => this.#markUnread(topic),
-      onScroll: () => this.#showToReader(),
+      onScroll: () => this.#read(),
     });
     this.#updateThread();
     this.#list.element.inert = true;
@@ -224,7 +219,8 @@ export class Phone {
   }
 
   #close(topic: Topic): void {
-    this.#reader.show(undefined);
+    this.#reading?.close();
+    this.#reading = undefined;
     this.#thread?.element.remove();
     this.#thread = undefined;
     this.#list.element.inert = false;
@@ -240,7 +236,8 @@ export class Phone {
     this.refresh();
   }
 
-  #showToReader(): void {
+  /** Tells the client how far the open conversation is on the screen. */
+  #read(): void {
     if (this.#thread === undefined) return;
     const { id } = this.#thread.topic;
     let seq: Seq | undefined = this.#thread.newestShown;
@@ -249,7 +246,9 @@ export class Phone {
       // all that the thread can show.
       seq = this.client.conversations.get(id)?.lastSeq;
     }
-    this.#reader.show(seq === undefined ? undefined : { conversationId: id, seq });
+    if (seq === undefined) return;
+    if (this.#reading === undefined) this.#reading = this.client.open(id, { upToSeq: seq });
+    else this.#reading.show(seq);
   }
 }
 

@@ -35,8 +35,9 @@ function defaultEnvironment() {
   const scope = globalThis;
   return {
     WebSocket: scope.WebSocket ?? null,
-    // Browsers throw if fetch is called with another receiver.
-    fetch: scope.fetch?.bind(scope) ?? null,
+    // Browsers throw if fetch is called with another receiver. That of React Native
+    // cannot read a stream.
+    fetch: (scope.ReadableStream && scope.fetch?.bind(scope)) ?? null,
     clock: systemClock,
     random: Math.random,
     storage: localStorageIfAllowed(),
@@ -61,6 +62,11 @@ var browserPage = {
   onLeave: (call) => listen([
     [window, "pagehide", call],
     [document, "visibilitychange", () => document.visibilityState === "hidden" && call()]
+  ]),
+  attended: () => document.visibilityState === "visible" && document.hasFocus(),
+  onAttend: (call) => listen([
+    [window, "focus", call],
+    [document, "visibilitychange", call]
   ])
 };
 function listen(all) {
@@ -977,7 +983,7 @@ function about(command) {
 }
 function randomId() {
   return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) => {
-    const [random = 0] = crypto.getRandomValues(new Uint8Array(1));
+    const random = globalThis.crypto?.getRandomValues(new Uint8Array(1))[0] ?? Math.random() * 256;
     return (Number(digit) ^ random & 15 >> Number(digit) / 4).toString(16);
   });
 }
@@ -1021,7 +1027,12 @@ function foresee(conversation, command) {
 function distance(from, to) {
   return Number(BigInt(to) - BigInt(from));
 }
-function partOf({ level, unread, mentions, markedUnread }) {
+function partOf({
+  level,
+  unread,
+  mentions,
+  markedUnread
+}) {
   if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
   if (level === "mentions") return mentions;
   return level === "none" ? 0 : void 0;
@@ -1045,6 +1056,72 @@ function reflects(conversation, command, since) {
   if (command.t === "mark_unread") return conversation.markedUnread || later;
   if (command.t !== "read") return true;
   return conversation.readSeq >= command.upToSeq && (!conversation.markedUnread || later);
+}
+
+// sdk/src/reading.ts
+var PAUSE_MS = 250;
+var Reading = class {
+  #options;
+  #ignoreClient;
+  #ignorePage;
+  #upToSeq;
+  /** The last read, and the version of the conversation that it was sent for. */
+  #sent = "";
+  /** The user has looked at it. A mark that appears later is for the next visit. */
+  #seen = false;
+  #closed = false;
+  #cancelPause;
+  constructor(options) {
+    const { client, page, conversationId, upToSeq } = options;
+    this.#options = options;
+    this.#upToSeq = seqOf(upToSeq);
+    this.#ignoreClient = client.on("conversation", (changed) => {
+      if (changed.conversationId === conversationId) this.#check();
+    });
+    this.#ignorePage = page?.onAttend(() => {
+      if (this.#cancelPause === void 0) this.#pause();
+    });
+    this.#check();
+  }
+  get conversationId() {
+    return this.#options.conversationId;
+  }
+  show(upToSeq) {
+    this.#upToSeq = seqOf(upToSeq);
+    this.#check();
+  }
+  close() {
+    this.#closed = true;
+    this.#ignoreClient();
+    this.#ignorePage?.();
+    this.#cancelPause?.();
+    this.#options.onClose();
+  }
+  #check() {
+    const { client, page, conversationId } = this.#options;
+    if (this.#closed || this.#cancelPause || page?.attended() === false) return;
+    const conversation = client.conversations.get(conversationId);
+    if (conversation === void 0) return;
+    const { unread, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
+    const upToSeq = this.#upToSeq ?? lastSeq;
+    const endsMark = markedUnread && !this.#seen;
+    this.#seen = true;
+    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
+    const sent = `${upToSeq} at ${version}`;
+    if (sent === this.#sent) return;
+    this.#sent = sent;
+    this.#pause();
+    void client.read(conversationId, upToSeq);
+  }
+  #pause() {
+    this.#cancelPause = this.#options.clock.after(PAUSE_MS, () => {
+      this.#cancelPause = void 0;
+      this.#check();
+    });
+  }
+};
+function seqOf(value) {
+  return value === void 0 ? void 0 : toSeq(value);
 }
 
 // sdk/src/settling.ts
@@ -1308,6 +1385,8 @@ var Badged = class {
   #follows = false;
   #ignorePage = () => {
   };
+  /** The conversations on the screen. */
+  #open = /* @__PURE__ */ new Set();
   /** @throws TypeError if the URL is invalid. */
   constructor(options) {
     const base = baseURL(options.url);
@@ -1462,10 +1541,36 @@ var Badged = class {
     return heed(this.#outbox.add(command, reads), options);
   }
   /**
+   * The conversation is on the screen. Until `close`, the client reads it while
+   * the page is visible and has the focus, up to the last message delivered or
+   * shown; what arrives meanwhile is read when the user is back.
+   *
+   * {@link Badged.markUnread} in this client ends it too: the user wants to come
+   * back to the conversation. A mark set elsewhere ends at the next `open`.
+   *
+   * @throws RangeError if `upToSeq` is not a seq.
+   */
+  open(conversationId, options = {}) {
+    const { page, clock: clock2 } = this.#environment;
+    const reading = new Reading({
+      ...options,
+      client: this,
+      conversationId,
+      page,
+      clock: clock2,
+      onClose: () => this.#open.delete(reading)
+    });
+    this.#open.add(reading);
+    return reading;
+  }
+  /**
    * Makes the conversation count at least 1 until the next read. The promise
    * behaves as in {@link Badged.read}.
    */
   markUnread(conversationId, options) {
+    for (const reading of this.#open) {
+      if (reading.conversationId === conversationId) reading.close();
+    }
     return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
   }
   /** This tab becomes the leader. */
@@ -1654,14 +1759,10 @@ function readUpTo(conversationId, upToSeq) {
   return { t: "read", id: randomId(), conversationId, upToSeq };
 }
 function baseURL(text) {
-  const url = new URL(text);
-  url.protocol = url.protocol.replace(/^ws/, "http");
-  if (!/^https?:$/.test(url.protocol))
-    throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
-  url.pathname = url.pathname.replace(/\/?$/, "/");
-  url.search = "";
-  url.hash = "";
-  return url.href;
+  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  const [, origin = "", path = ""] = parts;
+  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
 }
 
 // sdk/src/display.ts
@@ -2314,36 +2415,6 @@ function ago(then) {
   return `${Math.floor(seconds / 86400)}d`;
 }
 
-// demo/src/reader.ts
-var Reader = class {
-  #client;
-  #shown;
-  /** By conversation, the last read and the state that it was sent for. */
-  #said = /* @__PURE__ */ new Map();
-  constructor(client) {
-    this.#client = client;
-  }
-  /** Sets what is on the screen; undefined if no conversation is open. */
-  show(shown) {
-    this.#shown = shown;
-    this.check();
-  }
-  /** Checks again. Call it when the client's state may have changed. */
-  check() {
-    if (this.#shown === void 0) return;
-    const { conversationId, seq } = this.#shown;
-    const conversation = this.#client.conversations.get(conversationId);
-    if (conversation === void 0) return;
-    const { unread, markedUnread, firstUnreadSeq, version } = conversation;
-    if (unread > 0 ? firstUnreadSeq > seq : !markedUnread) return;
-    const saying = `${seq} at ${version}`;
-    if (this.#said.get(conversationId) === saying) return;
-    this.#said.set(conversationId, saying);
-    this.#client.read(conversationId, seq).catch(() => {
-    });
-  }
-};
-
 // demo/src/server.ts
 function nameOf(userId, users) {
   return users.get(userId)?.name ?? userId.replace(/^guest-/, "Guest ");
@@ -2732,13 +2803,14 @@ var Phone = class {
   #options;
   #users;
   #topics;
-  #reader;
   #list;
   #screen;
   #home;
   #switch;
   #announcer = new Announcer();
   #thread;
+  /** Reads the conversation of the thread. */
+  #reading;
   /** The total in the tables, if the phone does not have it yet. */
   #behind;
   /** The chat that the phone shows while it is offline. */
@@ -2754,7 +2826,6 @@ var Phone = class {
       user: user.user_id,
       token: () => server2.token(user.user_id)
     });
-    this.#reader = new Reader(this.client);
     this.#list = new ConversationList(this.#topics, user.name, (topic) => this.#open(topic));
     this.#screen = h("div", { class: "app" }, this.#list.element);
     this.#home = new Home(user);
@@ -2788,13 +2859,9 @@ var Phone = class {
     );
     this.element.style.setProperty("--user", user.color);
     this.client.on("total", () => this.refresh());
-    this.client.on("conversation", () => {
-      this.#reader.check();
-      this.refresh();
-    });
+    this.client.on("conversation", () => this.refresh());
     this.client.on("status", ({ state }) => {
       if (state === "refused") this.#switch.checked = false;
-      if (state === "online") this.#reader.check();
       this.refresh();
     });
     this.client.start();
@@ -2802,7 +2869,7 @@ var Phone = class {
   /** Draws the changes before the next paint. */
   refresh = oncePerFrame(() => {
     this.#updateThread();
-    this.#showToReader();
+    this.#read();
     const { badge, conversations, status, more, waiting } = this.client;
     this.element.dataset.status = status.state;
     this.#home.update(status, status.state === "online" ? 0 : waiting.length);
@@ -2885,7 +2952,7 @@ var Phone = class {
       onLevel: (level) => void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {
       }),
       onMarkUnread: () => this.#markUnread(topic),
-      onScroll: () => this.#showToReader()
+      onScroll: () => this.#read()
     });
     this.#updateThread();
     this.#list.element.inert = true;
@@ -2899,7 +2966,8 @@ var Phone = class {
     this.refresh();
   }
   #close(topic) {
-    this.#reader.show(void 0);
+    this.#reading?.close();
+    this.#reading = void 0;
     this.#thread?.element.remove();
     this.#thread = void 0;
     this.#list.element.inert = false;
@@ -2913,14 +2981,17 @@ var Phone = class {
     });
     this.refresh();
   }
-  #showToReader() {
+  /** Tells the client how far the open conversation is on the screen. */
+  #read() {
     if (this.#thread === void 0) return;
     const { id } = this.#thread.topic;
     let seq = this.#thread.newestShown;
     if (seq === void 0 && this.#messages(id).length === 0) {
       seq = this.client.conversations.get(id)?.lastSeq;
     }
-    this.#reader.show(seq === void 0 ? void 0 : { conversationId: id, seq });
+    if (seq === void 0) return;
+    if (this.#reading === void 0) this.#reading = this.client.open(id, { upToSeq: seq });
+    else this.#reading.show(seq);
   }
 };
 var Home = class {

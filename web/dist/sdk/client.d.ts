@@ -1,6 +1,7 @@
 import { type Environment } from "./environment.js";
 import { type Badge, type Command, type Conversation } from "./frames.js";
 import { type Status, type TokenRequest } from "./link.js";
+import { type OpenConversation, type OpenOptions } from "./reading.js";
 import { type Seq } from "./seq.js";
 /** Options of a client, and replacements for parts of its {@link Environment}. */
 export interface BadgedOptions extends Partial<Environment> {
@@ -107,6 +108,17 @@ export declare class Badged {
      * in {@link Badged.read}.
      */
     readAll(category?: string, options?: WaitOptions): Promise<void>;
+    /**
+     * The conversation is on the screen. Until `close`, the client reads it while
+     * the page is visible and has the focus, up to the last message delivered or
+     * shown; what arrives meanwhile is read when the user is back.
+     *
+     * {@link Badged.markUnread} in this client ends it too: the user wants to come
+     * back to the conversation. A mark set elsewhere ends at the next `open`.
+     *
+     * @throws RangeError if `upToSeq` is not a seq.
+     */
+    open(conversationId: string, options?: OpenOptions): OpenConversation;
     /**
      * Makes the conversation count at least 1 until the next read. The promise
      * behaves as in {@link Badged.read}.

@@ -1,4 +1,13 @@
 import type { Badged } from "./client.js";
+/** What a badge counts: everything, a category, or a conversation. */
+export interface Part {
+    readonly category?: string | undefined;
+    readonly conversation?: string | undefined;
+}
+/** The count of a part: what it adds to the total. */
+export declare function countOf(client: Badged, { category, conversation }?: Part): number;
+/** Calls when the count of a part may have changed. The returned function ends it. */
+export declare function onCount(client: Badged, { conversation }: Part, call: () => void): () => void;
 /**
  * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
  */

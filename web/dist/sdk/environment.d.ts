@@ -23,12 +23,19 @@ export interface Clock {
 }
 /** The part of `localStorage` that this client uses. Methods may throw. */
 export type StorageLike = Pick<Storage, "getItem" | "setItem" | "removeItem">;
-/** Events of the page. Each method returns the function that removes the callback. */
+/**
+ * The page, or the app on a phone. Each `on…` method returns the function that
+ * removes the callback.
+ */
 export interface Page {
     /** Calls when the page becomes visible or the network comes back. */
     onReturn(call: () => void): () => void;
     /** Calls when the page is hidden or left. */
     onLeave(call: () => void): () => void;
+    /** Whether the user looks at the page: it is visible and has the focus. */
+    attended(): boolean;
+    /** Calls when {@link Page.attended} may have become true. */
+    onAttend(call: () => void): () => void;
 }
 /** The part of the standard `BroadcastChannel` that this client uses. */
 export interface ChannelLike {
@@ -60,7 +67,7 @@ export interface Environment {
      * come first; default `localStorage`.
      */
     readonly storage: StorageLike | null;
-    /** Default: based on `online`, `pageshow`, `pagehide` and `visibilitychange`. */
+    /** Default: based on `online`, `pageshow`, `pagehide`, `focus` and `visibilitychange`. */
     readonly page: Page | null;
     /** Needed, with `BroadcastChannel`, to share one connection among tabs. */
     readonly locks: LocksLike | null;

@@ -1,4 +1,4 @@
-// sdk/src/emitter.ts
+// dist/sdk/src/emitter.ts
 var Emitter = class {
   #listeners = /* @__PURE__ */ new Map();
   /** Returns the function that removes the listener. */
@@ -22,7 +22,7 @@ var Emitter = class {
   }
 };
 
-// sdk/src/environment.ts
+// dist/sdk/src/environment.ts
 var systemClock = {
   now: () => performance.now(),
   date: () => Date.now(),
@@ -35,8 +35,9 @@ function defaultEnvironment() {
   const scope = globalThis;
   return {
     WebSocket: scope.WebSocket ?? null,
-    // Browsers throw if fetch is called with another receiver.
-    fetch: scope.fetch?.bind(scope) ?? null,
+    // Browsers throw if fetch is called with another receiver. That of React Native
+    // cannot read a stream.
+    fetch: (scope.ReadableStream && scope.fetch?.bind(scope)) ?? null,
     clock: systemClock,
     random: Math.random,
     storage: localStorageIfAllowed(),
@@ -61,6 +62,11 @@ var browserPage = {
   onLeave: (call) => listen([
     [window, "pagehide", call],
     [document, "visibilitychange", () => document.visibilityState === "hidden" && call()]
+  ]),
+  attended: () => document.visibilityState === "visible" && document.hasFocus(),
+  onAttend: (call) => listen([
+    [window, "focus", call],
+    [document, "visibilitychange", call]
   ])
 };
 function listen(all) {
@@ -70,7 +76,7 @@ function listen(all) {
   };
 }
 
-// sdk/src/seq.ts
+// dist/sdk/src/seq.ts
 var MAX = 2n ** 63n - 1n;
 function toSeq(value) {
   if (typeof value === "number") {
@@ -96,7 +102,7 @@ function parseExact(text) {
   return JSON.parse(quoted);
 }
 
-// sdk/src/frames.ts
+// dist/sdk/src/frames.ts
 var PROTOCOL = "badge.v1";
 var FrameError = class extends Error {
   name = "FrameError";
@@ -253,7 +259,7 @@ function isCount(value) {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-// sdk/src/backoff.ts
+// dist/sdk/src/backoff.ts
 var MAX_HINT_MS = 36e5;
 var Backoff = class {
   #minMs;
@@ -277,7 +283,7 @@ var Backoff = class {
   }
 };
 
-// sdk/src/closing.ts
+// dist/sdk/src/closing.ts
 var CloseCode = {
   BadToken: 4001,
   ProtocolError: 4002,
@@ -301,7 +307,7 @@ function reasonOf(code) {
   return name.replace(/\B[A-Z]/g, " $&").toLowerCase();
 }
 
-// sdk/src/connection.ts
+// dist/sdk/src/connection.ts
 var PONG_TIMEOUT_MS = 1e4;
 var CONNECT_TIMEOUT_MS = 15e3;
 var PING_MS = 25e3;
@@ -463,7 +469,7 @@ function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
 
-// sdk/src/eventstream.ts
+// dist/sdk/src/eventstream.ts
 var RETRY_MS = 1500;
 var FINAL = {
   400: "invalid",
@@ -575,7 +581,7 @@ async function readProblem(response) {
   return { ...problem, retryMs: Math.trunc(problem?.retry_ms ?? seconds * 1e3) || 0 };
 }
 
-// sdk/src/storage.ts
+// dist/sdk/src/storage.ts
 var SAVE_MS = 1e3;
 var StorageEntry = class {
   #storage;
@@ -651,7 +657,7 @@ var Storage = class {
   }
 };
 
-// sdk/src/link.ts
+// dist/sdk/src/link.ts
 var LASTING_MS = 1e4;
 var MAX_UNHEARD = 2;
 var RIVAL_MS = 3e3;
@@ -812,7 +818,7 @@ var Link = class {
   }
 };
 
-// sdk/src/outbox.ts
+// dist/sdk/src/outbox.ts
 var MAX_IN_FLIGHT = 32;
 var MAX_RETRY_MS = 36e5;
 var BadgedError = class extends Error {
@@ -977,12 +983,12 @@ function about(command) {
 }
 function randomId() {
   return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) => {
-    const [random = 0] = crypto.getRandomValues(new Uint8Array(1));
+    const random = globalThis.crypto?.getRandomValues(new Uint8Array(1))[0] ?? Math.random() * 256;
     return (Number(digit) ^ random & 15 >> Number(digit) / 4).toString(16);
   });
 }
 
-// sdk/src/overlay.ts
+// dist/sdk/src/overlay.ts
 function overlay(state, commands) {
   if (state.badge === void 0 || commands.length === 0) return state;
   const conversations = new Map(state.conversations);
@@ -1021,7 +1027,12 @@ function foresee(conversation, command) {
 function distance(from, to) {
   return Number(BigInt(to) - BigInt(from));
 }
-function partOf({ level, unread, mentions, markedUnread }) {
+function partOf({
+  level,
+  unread,
+  mentions,
+  markedUnread
+}) {
   if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
   if (level === "mentions") return mentions;
   return level === "none" ? 0 : void 0;
@@ -1047,7 +1058,73 @@ function reflects(conversation, command, since) {
   return conversation.readSeq >= command.upToSeq && (!conversation.markedUnread || later);
 }
 
-// sdk/src/settling.ts
+// dist/sdk/src/reading.ts
+var PAUSE_MS = 250;
+var Reading = class {
+  #options;
+  #ignoreClient;
+  #ignorePage;
+  #upToSeq;
+  /** The last read, and the version of the conversation that it was sent for. */
+  #sent = "";
+  /** The user has looked at it. A mark that appears later is for the next visit. */
+  #seen = false;
+  #closed = false;
+  #cancelPause;
+  constructor(options) {
+    const { client, page, conversationId, upToSeq } = options;
+    this.#options = options;
+    this.#upToSeq = seqOf(upToSeq);
+    this.#ignoreClient = client.on("conversation", (changed) => {
+      if (changed.conversationId === conversationId) this.#check();
+    });
+    this.#ignorePage = page?.onAttend(() => {
+      if (this.#cancelPause === void 0) this.#pause();
+    });
+    this.#check();
+  }
+  get conversationId() {
+    return this.#options.conversationId;
+  }
+  show(upToSeq) {
+    this.#upToSeq = seqOf(upToSeq);
+    this.#check();
+  }
+  close() {
+    this.#closed = true;
+    this.#ignoreClient();
+    this.#ignorePage?.();
+    this.#cancelPause?.();
+    this.#options.onClose();
+  }
+  #check() {
+    const { client, page, conversationId } = this.#options;
+    if (this.#closed || this.#cancelPause || page?.attended() === false) return;
+    const conversation = client.conversations.get(conversationId);
+    if (conversation === void 0) return;
+    const { unread, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
+    const upToSeq = this.#upToSeq ?? lastSeq;
+    const endsMark = markedUnread && !this.#seen;
+    this.#seen = true;
+    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
+    const sent = `${upToSeq} at ${version}`;
+    if (sent === this.#sent) return;
+    this.#sent = sent;
+    this.#pause();
+    void client.read(conversationId, upToSeq);
+  }
+  #pause() {
+    this.#cancelPause = this.#options.clock.after(PAUSE_MS, () => {
+      this.#cancelPause = void 0;
+      this.#check();
+    });
+  }
+};
+function seqOf(value) {
+  return value === void 0 ? void 0 : toSeq(value);
+}
+
+// dist/sdk/src/settling.ts
 var SETTLE_MS = 3e4;
 var Settling = class {
   #clock;
@@ -1087,7 +1164,7 @@ var Settling = class {
   }
 };
 
-// sdk/src/state.ts
+// dist/sdk/src/state.ts
 var MAX_STORED = 1e3;
 var NOTHING = { badge: void 0, conversations: /* @__PURE__ */ new Map(), more: false };
 var State = class {
@@ -1185,7 +1262,7 @@ function sameNumbers(a, b) {
   return a.total === b.total && a.mentions === b.mentions && names.length === Object.keys(b.categories).length && names.every((name) => a.categories[name] === b.categories[name]);
 }
 
-// sdk/src/tabs.ts
+// dist/sdk/src/tabs.ts
 var WATCH_MS = 4e3;
 var MAX_MISSED = 2;
 var Tabs = class {
@@ -1281,7 +1358,7 @@ var Tabs = class {
   }
 };
 
-// sdk/src/client.ts
+// dist/sdk/src/client.ts
 var NONE = { waiting: [], merged: [], settling: [] };
 var Badged = class {
   #emitter = new Emitter();
@@ -1308,6 +1385,8 @@ var Badged = class {
   #follows = false;
   #ignorePage = () => {
   };
+  /** The conversations on the screen. */
+  #open = /* @__PURE__ */ new Set();
   /** @throws TypeError if the URL is invalid. */
   constructor(options) {
     const base = baseURL(options.url);
@@ -1462,10 +1541,36 @@ var Badged = class {
     return heed(this.#outbox.add(command, reads), options);
   }
   /**
+   * The conversation is on the screen. Until `close`, the client reads it while
+   * the page is visible and has the focus, up to the last message delivered or
+   * shown; what arrives meanwhile is read when the user is back.
+   *
+   * {@link Badged.markUnread} in this client ends it too: the user wants to come
+   * back to the conversation. A mark set elsewhere ends at the next `open`.
+   *
+   * @throws RangeError if `upToSeq` is not a seq.
+   */
+  open(conversationId, options = {}) {
+    const { page, clock } = this.#environment;
+    const reading = new Reading({
+      ...options,
+      client: this,
+      conversationId,
+      page,
+      clock,
+      onClose: () => this.#open.delete(reading)
+    });
+    this.#open.add(reading);
+    return reading;
+  }
+  /**
    * Makes the conversation count at least 1 until the next read. The promise
    * behaves as in {@link Badged.read}.
    */
   markUnread(conversationId, options) {
+    for (const reading of this.#open) {
+      if (reading.conversationId === conversationId) reading.close();
+    }
     return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
   }
   /** This tab becomes the leader. */
@@ -1654,17 +1759,28 @@ function readUpTo(conversationId, upToSeq) {
   return { t: "read", id: randomId(), conversationId, upToSeq };
 }
 function baseURL(text) {
-  const url = new URL(text);
-  url.protocol = url.protocol.replace(/^ws/, "http");
-  if (!/^https?:$/.test(url.protocol))
-    throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
-  url.pathname = url.pathname.replace(/\/?$/, "/");
-  url.search = "";
-  url.hash = "";
-  return url.href;
+  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  const [, origin = "", path = ""] = parts;
+  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
 }
 
-// sdk/src/display.ts
+// dist/sdk/src/display.ts
+function countOf(client, { category, conversation } = {}) {
+  const { badge, conversations } = client;
+  if (conversation !== void 0) {
+    const state = conversations.get(conversation);
+    return (state && partOf(state)) ?? 0;
+  }
+  if (category === void 0) return badge?.total ?? 0;
+  return badge !== void 0 && Object.hasOwn(badge.categories, category) ? badge.categories[category] ?? 0 : 0;
+}
+function onCount(client, { conversation }, call) {
+  if (conversation === void 0) return client.on("total", call);
+  return client.on("conversation", ({ conversationId }) => {
+    if (conversationId === conversation) call();
+  });
+}
 function formatCount(count, most = 99) {
   if (count <= 0) return "";
   return count > most ? `${most}+` : String(count);
@@ -1737,13 +1853,33 @@ function follow(client, show) {
     show(0);
   };
 }
+
+// dist/sdk/src/native.ts
+function appStatePage(appState) {
+  const on = (active, call) => {
+    const subscription = appState.addEventListener("change", (state) => {
+      if (state === "active" === active) call();
+    });
+    return () => subscription.remove();
+  };
+  return {
+    onReturn: (call) => on(true, call),
+    onLeave: (call) => on(false, call),
+    attended: () => appState.currentState === "active",
+    onAttend: (call) => on(true, call)
+  };
+}
 export {
   Badged,
   BadgedError,
   CloseCode,
+  appStatePage,
+  countOf,
   formatCount,
+  onCount,
   showInTitle,
   showOnApp,
   showOnFavicon,
   toSeq
 };
+//# sourceMappingURL=index.js.map

@@ -10,6 +10,7 @@ import {
 import { Link, type Status, type TokenRequest } from "./link.js";
 import { type BadgedError, Outbox, quiet, randomId } from "./outbox.js";
 import { overlay } from "./overlay.js";
+import { type OpenConversation, type OpenOptions, Reading } from "./reading.js";
 import { type Seq, toSeq } from "./seq.js";
 import { Settling } from "./settling.js";
 import { difference, listed, NOTHING, State } from "./state.js";
@@ -98,6 +99,8 @@ export class Badged {
   /** Another tab leads, and has answered. */
   #follows = false;
   #ignorePage = () => {};
+  /** The conversations on the screen. */
+  readonly #open = new Set<Reading>();
 
   /** @throws TypeError if the URL is invalid. */
   constructor(options: BadgedOptions) {
@@ -275,10 +278,37 @@ export class Badged {
   }
 
   /**
+   * The conversation is on the screen. Until `close`, the client reads it while
+   * the page is visible and has the focus, up to the last message delivered or
+   * shown; what arrives meanwhile is read when the user is back.
+   *
+   * {@link Badged.markUnread} in this client ends it too: the user wants to come
+   * back to the conversation. A mark set elsewhere ends at the next `open`.
+   *
+   * @throws RangeError if `upToSeq` is not a seq.
+   */
+  open(conversationId: string, options: OpenOptions = {}): OpenConversation {
+    const { page, clock } = this.#environment;
+    const reading: Reading = new Reading({
+      ...options,
+      client: this,
+      conversationId,
+      page,
+      clock,
+      onClose: () => this.#open.delete(reading),
+    });
+    this.#open.add(reading);
+    return reading;
+  }
+
+  /**
    * Makes the conversation count at least 1 until the next read. The promise
    * behaves as in {@link Badged.read}.
    */
   markUnread(conversationId: string, options?: WaitOptions): Promise<void> {
+    for (const reading of this.#open) {
+      if (reading.conversationId === conversationId) reading.close();
+    }
     return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
   }
 
@@ -492,14 +522,13 @@ function readUpTo(conversationId: string, upToSeq: Seq): Command {
   return { t: "read", id: randomId(), conversationId, upToSeq };
 }
 
-/** The http(s) URL of the server, with a slash at its end. */
+/**
+ * The http(s) URL of the server, with a slash at its end. It uses no setters of
+ * `URL`: those of React Native throw.
+ */
 function baseURL(text: string): string {
-  const url = new URL(text);
-  url.protocol = url.protocol.replace(/^ws/, "http");
-  if (!/^https?:$/.test(url.protocol))
-    throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
-  url.pathname = url.pathname.replace(/\/?$/, "/");
-  url.search = "";
-  url.hash = "";
-  return url.href;
+  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  const [, origin = "", path = ""] = parts;
+  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
 }

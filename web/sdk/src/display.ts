@@ -1,4 +1,32 @@
 import type { Badged } from "./client.js";
+import { partOf } from "./overlay.js";
+
+/** What a badge counts: everything, a category, or a conversation. */
+export interface Part {
+  readonly category?: string | undefined;
+  readonly conversation?: string | undefined;
+}
+
+/** The count of a part: what it adds to the total. */
+export function countOf(client: Badged, { category, conversation }: Part = {}): number {
+  const { badge, conversations } = client;
+  if (conversation !== undefined) {
+    const state = conversations.get(conversation);
+    return (state && partOf(state)) ?? 0;
+  }
+  if (category === undefined) return badge?.total ?? 0;
+  return badge !== undefined && Object.hasOwn(badge.categories, category)
+    ? (badge.categories[category] ?? 0)
+    : 0;
+}
+
+/** Calls when the count of a part may have changed. The returned function ends it. */
+export function onCount(client: Badged, { conversation }: Part, call: () => void): () => void {
+  if (conversation === undefined) return client.on("total", call);
+  return client.on("conversation", ({ conversationId }) => {
+    if (conversationId === conversation) call();
+  });
+}
 
 /**
  * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).

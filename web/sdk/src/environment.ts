@@ -27,12 +27,19 @@ export interface Clock {
 /** The part of `localStorage` that this client uses. Methods may throw. */
 export type StorageLike = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
-/** Events of the page. Each method returns the function that removes the callback. */
+/**
+ * The page, or the app on a phone. Each `on…` method returns the function that
+ * removes the callback.
+ */
 export interface Page {
   /** Calls when the page becomes visible or the network comes back. */
   onReturn(call: () => void): () => void;
   /** Calls when the page is hidden or left. */
   onLeave(call: () => void): () => void;
+  /** Whether the user looks at the page: it is visible and has the focus. */
+  attended(): boolean;
+  /** Calls when {@link Page.attended} may have become true. */
+  onAttend(call: () => void): () => void;
 }
 
 /** The part of the standard `BroadcastChannel` that this client uses. */
@@ -68,7 +75,7 @@ export interface Environment {
    * come first; default `localStorage`.
    */
   readonly storage: StorageLike | null;
-  /** Default: based on `online`, `pageshow`, `pagehide` and `visibilitychange`. */
+  /** Default: based on `online`, `pageshow`, `pagehide`, `focus` and `visibilitychange`. */
   readonly page: Page | null;
   /** Needed, with `BroadcastChannel`, to share one connection among tabs. */
   readonly locks: LocksLike | null;
@@ -90,8 +97,9 @@ export function defaultEnvironment(): Environment {
   const scope = globalThis;
   return {
     WebSocket: scope.WebSocket ?? null,
-    // Browsers throw if fetch is called with another receiver.
-    fetch: scope.fetch?.bind(scope) ?? null,
+    // Browsers throw if fetch is called with another receiver. That of React Native
+    // cannot read a stream.
+    fetch: (scope.ReadableStream && scope.fetch?.bind(scope)) ?? null,
     clock: systemClock,
     random: Math.random,
     storage: localStorageIfAllowed(),
@@ -121,6 +129,12 @@ const browserPage: Page = {
     listen([
       [window, "pagehide", call],
       [document, "visibilitychange", () => document.visibilityState === "hidden" && call()],
+    ]),
+  attended: () => document.visibilityState === "visible" && document.hasFocus(),
+  onAttend: (call) =>
+    listen([
+      [window, "focus", call],
+      [document, "visibilitychange", call],
     ]),
 };
 

@@ -6,8 +6,11 @@
 export { Badged, type BadgedEvents, type BadgedOptions, type WaitOptions } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export {
+  countOf,
   type FaviconOptions,
   formatCount,
+  onCount,
+  type Part,
   showInTitle,
   showOnApp,
   showOnFavicon,
@@ -24,5 +27,7 @@ export type {
 } from "./environment.js";
 export type { Badge, Command, Conversation, Level } from "./frames.js";
 export type { Status, TokenRequest } from "./link.js";
+export { type AppStateLike, appStatePage } from "./native.js";
 export { BadgedError } from "./outbox.js";
+export type { OpenConversation, OpenOptions } from "./reading.js";
 export { type Seq, toSeq } from "./seq.js";

@@ -226,10 +226,15 @@ function about(command: Command): string | undefined {
   return command.t === "read_all" ? undefined : command.conversationId;
 }
 
-/** A random UUID; `crypto.randomUUID` is missing on pages without TLS. @internal */
+/**
+ * A random UUID; `crypto.randomUUID` is missing on pages without TLS, and React
+ * Native has no `crypto`. It must be unique among the commands of a user, not secret.
+ *
+ * @internal
+ */
 export function randomId(): string {
   return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) => {
-    const [random = 0] = crypto.getRandomValues(new Uint8Array(1));
+    const random = globalThis.crypto?.getRandomValues(new Uint8Array(1))[0] ?? Math.random() * 256;
     // The 8 is the UUID variant: its upper two bits stay.
     return (Number(digit) ^ (random & (15 >> (Number(digit) / 4)))).toString(16);
   });

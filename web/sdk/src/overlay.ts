@@ -55,8 +55,13 @@ function distance(from: Seq, to: Seq): number {
   return Number(BigInt(to) - BigInt(from));
 }
 
-/** What a conversation adds to the total; undefined for an unknown level. */
-function partOf({ level, unread, mentions, markedUnread }: Conversation): number | undefined {
+/** What a conversation adds to the total; undefined for an unknown level. @internal */
+export function partOf({
+  level,
+  unread,
+  mentions,
+  markedUnread,
+}: Conversation): number | undefined {
   if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
   if (level === "mentions") return mentions;
   return level === "none" ? 0 : undefined;

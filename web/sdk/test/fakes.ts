@@ -144,6 +144,8 @@ export class FakeStorage implements StorageLike {
 export class FakePage implements Page {
   readonly returning = new Set<() => void>();
   readonly leaving = new Set<() => void>();
+  readonly attending = new Set<() => void>();
+  looking = true;
 
   onReturn(call: () => void): () => void {
     this.returning.add(call);
@@ -153,6 +155,21 @@ export class FakePage implements Page {
   onLeave(call: () => void): () => void {
     this.leaving.add(call);
     return () => this.leaving.delete(call);
+  }
+
+  attended(): boolean {
+    return this.looking;
+  }
+
+  onAttend(call: () => void): () => void {
+    this.attending.add(call);
+    return () => this.attending.delete(call);
+  }
+
+  /** The user looks at the page, or looks away. */
+  look(looking: boolean): void {
+    this.looking = looking;
+    for (const call of this.attending) call();
   }
 
   comeBack(): void {

@@ -1,0 +1,36 @@
+/**
+ * The custom element `<badged-count>`: the live unread badge of one user.
+ *
+ * @packageDocumentation
+ */
+import { type Badged } from "@badged/sdk";
+declare const Base: {
+    new (): HTMLElement;
+    prototype: HTMLElement;
+};
+/**
+ * Shows a count, and is hidden at 0. Attributes: `category` or `conversation`
+ * limit what it counts, `most` (default 99) is the largest count shown as it
+ * is, and in `label` (default `{count} unread`) is what screen readers say.
+ */
+export declare class BadgedCount extends Base {
+    #private;
+    static readonly observedAttributes: string[];
+    /** The client; default that of {@link defineBadgedCount}. */
+    get client(): Badged | undefined;
+    set client(client: Badged | undefined);
+    connectedCallback(): void;
+    disconnectedCallback(): void;
+    attributeChangedCallback(): void;
+}
+/**
+ * Defines `<badged-count>`, and gives its elements a client. Call it again with
+ * another client after the user has changed. It does nothing on a server.
+ */
+export declare function defineBadgedCount(client?: Badged): void;
+declare global {
+    interface HTMLElementTagNameMap {
+        "badged-count": BadgedCount;
+    }
+}
+export {};

@@ -1,0 +1,45 @@
+/**
+ * Hooks and components for the live unread badge of one user.
+ *
+ * @packageDocumentation
+ */
+import { Badged, type BadgedOptions, type Badge as BadgeState, type Conversation, type Part, type Seq, type Status } from "@badged/sdk";
+import { type ComponentPropsWithoutRef, type ReactNode } from "react";
+/** Either a client, which you start and stop, or the options of one. */
+export type BadgeProviderProps = {
+    readonly client: Badged;
+    readonly children?: ReactNode;
+} | (BadgedOptions & {
+    readonly client?: undefined;
+    readonly children?: ReactNode;
+});
+/**
+ * Provides a client to the components in it. It makes one from its options,
+ * starts it in the browser, and stops it when it is removed. A new `url`, `user`
+ * or `device` makes another client; `token` may be a new function in each render.
+ */
+export declare function BadgeProvider(props: BadgeProviderProps): ReactNode;
+/** The client of the {@link BadgeProvider} around the component. */
+export declare function useBadgeClient(): Badged;
+/** The total, the mentions and the categories; all zero before the first state. */
+export declare function useBadge(): BadgeState;
+/** The state of the connection. */
+export declare function useStatus(): Status;
+/** Options of {@link useConversation}. */
+export interface ConversationOptions {
+    /** The conversation is on the screen: read it while the user looks; default false. */
+    readonly open?: boolean | undefined;
+    /** With `open`: the newest message that the user can see; default the last one delivered. */
+    readonly upToSeq?: Seq | string | undefined;
+}
+/** A conversation; undefined if the client does not have it. */
+export declare function useConversation(id: string, { open, upToSeq }?: ConversationOptions): Conversation | undefined;
+/** Props of {@link Badge}; the others go to the `span`. */
+export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "children">, Part {
+    /** The largest count that is shown as it is; default 99. */
+    readonly most?: number | undefined;
+    /** What screen readers say; default `7 unread`. */
+    readonly label?: ((count: number) => string) | undefined;
+}
+/** The count of everything, a category or a conversation; nothing at 0. */
+export declare function Badge({ category, conversation, most, label, ...rest }: BadgeProps): ReactNode;

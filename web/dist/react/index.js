@@ -1,0 +1,119 @@
+// dist/react/src/index.ts
+import {
+  Badged,
+  countOf,
+  formatCount,
+  onCount
+} from "@badged/sdk";
+import {
+  createContext,
+  createElement,
+  useCallback,
+  useContext,
+  useEffect,
+  useMemo,
+  useRef,
+  useSyncExternalStore
+} from "react";
+var Context = createContext(void 0);
+var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+var STOPPED = { state: "stopped" };
+function BadgeProvider(props) {
+  const {
+    client: given,
+    children,
+    ...options
+  } = props;
+  const { url = "", user, device, token } = options;
+  const latest = useRef(token);
+  useEffect(() => {
+    latest.current = token;
+  });
+  const own = useMemo(() => {
+    if (given !== void 0) return void 0;
+    const newest = (request) => {
+      if (latest.current === void 0) throw new TypeError("BadgeProvider has no token");
+      return latest.current(request);
+    };
+    return new Badged({ ...options, url, token: newest });
+  }, [given, url, user, device]);
+  useEffect(() => {
+    own?.start();
+    return () => own?.stop();
+  }, [own]);
+  return createElement(Context.Provider, { value: given ?? own }, children);
+}
+function useBadgeClient() {
+  const client = useContext(Context);
+  if (client === void 0) throw new Error("no BadgeProvider around this component");
+  return client;
+}
+function useBadge() {
+  const client = useBadgeClient();
+  const subscribe = useCallback((call) => client.on("total", call), [client]);
+  return useSyncExternalStore(
+    subscribe,
+    () => client.badge ?? NOTHING,
+    () => NOTHING
+  );
+}
+function useStatus() {
+  const client = useBadgeClient();
+  const subscribe = useCallback((call) => client.on("status", call), [client]);
+  return useSyncExternalStore(
+    subscribe,
+    () => client.status,
+    () => STOPPED
+  );
+}
+function useConversation(id, { open = false, upToSeq } = {}) {
+  const client = useBadgeClient();
+  const subscribe = useCallback(
+    (call) => onCount(client, { conversation: id }, call),
+    [client, id]
+  );
+  const shown = useRef(void 0);
+  useEffect(() => {
+    if (!open) return;
+    const opened = client.open(id, { upToSeq });
+    shown.current = opened;
+    return () => {
+      opened.close();
+      shown.current = void 0;
+    };
+  }, [client, id, open]);
+  useEffect(() => shown.current?.show(upToSeq), [upToSeq]);
+  return useSyncExternalStore(
+    subscribe,
+    () => client.conversations.get(id),
+    () => void 0
+  );
+}
+function Badge({ category, conversation, most, label, ...rest }) {
+  const client = useBadgeClient();
+  const subscribe = useCallback(
+    (call) => onCount(client, { conversation }, call),
+    [client, conversation]
+  );
+  const count = useSyncExternalStore(
+    subscribe,
+    () => countOf(client, { category, conversation }),
+    () => 0
+  );
+  if (count <= 0) return null;
+  const said = label?.(count) ?? `${count} unread`;
+  return createElement(
+    "span",
+    { role: "img", "aria-label": said, ...rest },
+    formatCount(count, most)
+  );
+}
+export {
+  Badge,
+  BadgeProvider,
+  useBadge,
+  useBadgeClient,
+  useConversation,
+  useStatus
+};
+//# sourceMappingURL=index.js.map

@@ -1,0 +1,41 @@
+import type { Badged } from "./client.js";
+/** What a badge counts: everything, a category, or a conversation. */
+export interface Part {
+    readonly category?: string | undefined;
+    readonly conversation?: string | undefined;
+}
+/** The count of a part: what it adds to the total. */
+export declare function countOf(client: Badged, { category, conversation }?: Part): number;
+/** Calls when the count of a part may have changed. The returned function ends it. */
+export declare function onCount(client: Badged, { conversation }: Part, call: () => void): () => void;
+/**
+ * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
+ */
+export declare function formatCount(count: number, most?: number): string;
+/**
+ * Shows the total in front of the page's title, as in `(3) Inbox`, until the
+ * returned function is called. If the page sets a new title, the count returns
+ * at the next change of the total.
+ */
+export declare function showInTitle(client: Badged): () => void;
+/**
+ * Shows the total on the icon of an installed web app, in the dock or on the
+ * home screen, until the returned function is called. Does nothing in browsers
+ * without the Badging API. iOS requires the permission for notifications.
+ */
+export declare function showOnApp(client: Badged): () => void;
+/** Options of {@link showOnFavicon}. */
+export interface FaviconOptions {
+    /** URL of the icon to draw on; default the page's icon. */
+    readonly icon?: string;
+    /** CSS color of the badge; default red. */
+    readonly color?: string;
+    /** CSS color of the count; default white. */
+    readonly textColor?: string;
+}
+/**
+ * Draws the total on the page's icon until the returned function is called.
+ * The Content-Security-Policy must allow `img-src data:`, and the icon must
+ * have the page's origin.
+ */
+export declare function showOnFavicon(client: Badged, options?: FaviconOptions): () => void;

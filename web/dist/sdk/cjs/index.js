@@ -1,0 +1,1908 @@
+"use strict";
+var __defProp = Object.defineProperty;
+var __getOwnPropDesc = Object.getOwnPropertyDescriptor;
+var __getOwnPropNames = Object.getOwnPropertyNames;
+var __hasOwnProp = Object.prototype.hasOwnProperty;
+var __export = (target, all) => {
+  for (var name in all)
+    __defProp(target, name, { get: all[name], enumerable: true });
+};
+var __copyProps = (to, from, except, desc) => {
+  if (from && typeof from === "object" || typeof from === "function") {
+    for (let key of __getOwnPropNames(from))
+      if (!__hasOwnProp.call(to, key) && key !== except)
+        __defProp(to, key, { get: () => from[key], enumerable: !(desc = __getOwnPropDesc(from, key)) || desc.enumerable });
+  }
+  return to;
+};
+var __toCommonJS = (mod) => __copyProps(__defProp({}, "__esModule", { value: true }), mod);
+
+// dist/sdk/src/index.ts
+var index_exports = {};
+__export(index_exports, {
+  Badged: () => Badged,
+  BadgedError: () => BadgedError,
+  CloseCode: () => CloseCode,
+  appStatePage: () => appStatePage,
+  countOf: () => countOf,
+  formatCount: () => formatCount,
+  onCount: () => onCount,
+  showInTitle: () => showInTitle,
+  showOnApp: () => showOnApp,
+  showOnFavicon: () => showOnFavicon,
+  toSeq: () => toSeq
+});
+module.exports = __toCommonJS(index_exports);
+
+// dist/sdk/src/emitter.ts
+var Emitter = class {
+  #listeners = /* @__PURE__ */ new Map();
+  /** Returns the function that removes the listener. */
+  on(event, listener) {
+    const listeners = this.#listeners.get(event) ?? /* @__PURE__ */ new Set();
+    this.#listeners.set(event, listeners);
+    const entry = (value) => listener(value);
+    listeners.add(entry);
+    return () => listeners.delete(entry);
+  }
+  emit(event, value) {
+    for (const listener of [...this.#listeners.get(event) ?? []]) {
+      try {
+        listener(value);
+      } catch (error) {
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    }
+  }
+};
+
+// dist/sdk/src/environment.ts
+var systemClock = {
+  now: () => performance.now(),
+  date: () => Date.now(),
+  after(delayMs, call) {
+    const timer = setTimeout(call, delayMs);
+    return () => clearTimeout(timer);
+  }
+};
+function defaultEnvironment() {
+  const scope = globalThis;
+  return {
+    WebSocket: scope.WebSocket ?? null,
+    // Browsers throw if fetch is called with another receiver. That of React Native
+    // cannot read a stream.
+    fetch: (scope.ReadableStream && scope.fetch?.bind(scope)) ?? null,
+    clock: systemClock,
+    random: Math.random,
+    storage: localStorageIfAllowed(),
+    page: scope.document ? browserPage : null,
+    locks: scope.navigator?.locks ?? null,
+    BroadcastChannel: scope.BroadcastChannel ?? null
+  };
+}
+function localStorageIfAllowed() {
+  try {
+    return (globalThis.document && globalThis.localStorage) ?? null;
+  } catch {
+    return null;
+  }
+}
+var browserPage = {
+  onReturn: (call) => listen([
+    [window, "online", call],
+    [window, "pageshow", call],
+    [document, "visibilitychange", () => document.visibilityState === "visible" && call()]
+  ]),
+  onLeave: (call) => listen([
+    [window, "pagehide", call],
+    [document, "visibilitychange", () => document.visibilityState === "hidden" && call()]
+  ]),
+  attended: () => document.visibilityState === "visible" && document.hasFocus(),
+  onAttend: (call) => listen([
+    [window, "focus", call],
+    [document, "visibilitychange", call]
+  ])
+};
+function listen(all) {
+  for (const [target, name, call] of all) target.addEventListener(name, call);
+  return () => {
+    for (const [target, name, call] of all) target.removeEventListener(name, call);
+  };
+}
+
+// dist/sdk/src/seq.ts
+var MAX = 2n ** 63n - 1n;
+function toSeq(value) {
+  if (typeof value === "number") {
+    if (Number.isSafeInteger(value) && value >= 0) return value;
+    throw new RangeError(
+      `seq ${value} is not an integer from 0 to 2^53 - 1; pass larger ones as a bigint or a string of digits`
+    );
+  }
+  if (typeof value === "string" && !/^\d{1,19}$/.test(value)) {
+    throw new RangeError(`seq ${JSON.stringify(value.slice(0, 40))} is not a string of digits`);
+  }
+  const exact = BigInt(value);
+  if (exact < 0n || exact > MAX) throw new RangeError(`seq ${exact} is not from 0 to 2^63 - 1`);
+  return exact <= Number.MAX_SAFE_INTEGER ? Number(exact) : exact;
+}
+var TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+function parseExact(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const quoted = text.replace(
+    TOKEN,
+    (token) => /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token
+  );
+  return JSON.parse(quoted);
+}
+
+// dist/sdk/src/frames.ts
+var PROTOCOL = "badge.v1";
+var FrameError = class extends Error {
+  name = "FrameError";
+};
+function decodeFrame(text) {
+  let json;
+  try {
+    json = parseExact(text);
+  } catch {
+    throw new FrameError("frame is not JSON");
+  }
+  const frame = new Fields(json, "frame");
+  const t = frame.string("t");
+  switch (t) {
+    case "snapshot":
+    case "changes":
+      return {
+        t,
+        badge: {
+          epoch: frame.string("epoch"),
+          version: frame.count("version"),
+          total: frame.count("total"),
+          mentions: frame.count("mentions"),
+          categories: frame.counts("categories")
+        },
+        conversations: frame.list("conversations").map(decodeConversation),
+        more: frame.boolean("more", false),
+        pingMs: frame.count("ping_ms", 0),
+        expiresAt: frame.time("expires_at")
+      };
+    case "ok":
+      return { t, id: frame.id(), expiresAt: frame.time("expires_at") };
+    case "error":
+      return {
+        t,
+        id: frame.id(),
+        code: frame.string("code"),
+        message: frame.string("message"),
+        retryMs: frame.count("retry_ms", 0)
+      };
+    case "ping":
+    case "pong":
+      return { t };
+    case "bye":
+      return { t, code: frame.count("code"), reconnectMs: frame.count("reconnect_ms", 0) };
+    default:
+      return void 0;
+  }
+}
+function decodeConversation(json) {
+  const fields = new Fields(json, "conversation");
+  return {
+    conversationId: fields.string("conversation_id"),
+    unread: fields.count("unread"),
+    mentions: fields.count("mentions"),
+    firstUnreadSeq: fields.seq("first_unread_seq"),
+    readSeq: fields.seq("read_seq"),
+    lastSeq: fields.seq("last_seq"),
+    level: fields.string("level"),
+    category: fields.string("category"),
+    markedUnread: fields.boolean("marked_unread"),
+    left: fields.boolean("left", false),
+    version: fields.count("version")
+  };
+}
+function encodeHello(held, device) {
+  return JSON.stringify({ t: "hello", epoch: held?.epoch, version: held?.version, device });
+}
+function encodeCommand(command) {
+  const { t, id } = command;
+  switch (t) {
+    case "read":
+      return `{"t":"read","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)},"up_to_seq":${command.upToSeq}}`;
+    case "read_all":
+      return JSON.stringify({ t, id, category: command.category });
+    case "mark_unread":
+      return JSON.stringify({ t, id, conversation_id: command.conversationId });
+  }
+}
+function encodeAuth(id, token) {
+  return JSON.stringify({ t: "auth", id, token });
+}
+function encodeSnapshot({ badge, conversations, more }) {
+  const listed2 = conversations.map(
+    (conversation) => Object.fromEntries(
+      Object.entries(conversation).map(([name, value]) => [
+        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+        value
+      ])
+    )
+  );
+  return stringify({ t: "snapshot", ...badge, conversations: listed2, more });
+}
+function stringify(value) {
+  return JSON.stringify(value, (_, part) => typeof part === "bigint" ? String(part) : part);
+}
+var PING = '{"t":"ping"}';
+var PONG = '{"t":"pong"}';
+var Fields = class {
+  #json;
+  #name;
+  constructor(json, name) {
+    if (typeof json !== "object" || json === null || Array.isArray(json)) {
+      throw new FrameError(`${name} is not an object`);
+    }
+    this.#json = json;
+    this.#name = name;
+  }
+  string(field, absent) {
+    const value = this.#json[field] ?? absent;
+    return typeof value === "string" ? value : this.#refuse(field, "a string");
+  }
+  /** The id of the command that the frame answers; empty if absent. */
+  id() {
+    const { id } = this.#json;
+    return typeof id === "number" ? String(id) : this.string("id", "");
+  }
+  /** Milliseconds since 1970; 0 if the field is absent or not a time. */
+  time(field) {
+    return Date.parse(String(this.#json[field])) || 0;
+  }
+  boolean(field, absent) {
+    const value = this.#json[field] ?? absent;
+    return typeof value === "boolean" ? value : this.#refuse(field, "a boolean");
+  }
+  count(field, absent) {
+    const value = this.#json[field] ?? absent;
+    return isCount(value) ? value : this.#refuse(field, "a count");
+  }
+  counts(field) {
+    const value = this.#json[field];
+    if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
+      return this.#refuse(field, "an object of counts");
+    }
+    return Object.assign(/* @__PURE__ */ Object.create(null), value);
+  }
+  list(field) {
+    const value = this.#json[field];
+    return Array.isArray(value) ? value : this.#refuse(field, "an array");
+  }
+  seq(field) {
+    const value = this.#json[field];
+    try {
+      return toSeq(value);
+    } catch {
+      return this.#refuse(field, "a seq");
+    }
+  }
+  #refuse(field, wanted) {
+    throw new FrameError(`${field} of ${this.#name} is not ${wanted}`);
+  }
+};
+function isCount(value) {
+  return Number.isSafeInteger(value) && value >= 0;
+}
+
+// dist/sdk/src/backoff.ts
+var MAX_HINT_MS = 36e5;
+var Backoff = class {
+  #minMs;
+  #maxMs;
+  #random;
+  #failures = 0;
+  /** The first pause is below `minMs`. The bound doubles each time, up to `maxMs`. */
+  constructor(minMs, maxMs, random) {
+    this.#minMs = minMs;
+    this.#maxMs = maxMs;
+    this.#random = random;
+  }
+  /** The next pause in milliseconds, at least the `hintMs` of the server. */
+  next(hintMs) {
+    const bound = Math.min(this.#maxMs, this.#minMs * 2 ** this.#failures++);
+    return Math.min(hintMs, MAX_HINT_MS) + Math.floor(this.#random() * bound);
+  }
+  /** Starts over. Call it after a connection that lasted. */
+  reset() {
+    this.#failures = 0;
+  }
+};
+
+// dist/sdk/src/closing.ts
+var CloseCode = {
+  BadToken: 4001,
+  ProtocolError: 4002,
+  Forbidden: 4003,
+  NoCommonSubprotocol: 4004,
+  OverCapacity: 4100,
+  RateLimited: 4101,
+  TooManyConnections: 4102,
+  TooSlow: 4103,
+  Draining: 4200,
+  NoPong: 4201,
+  TokenExpired: 4202,
+  Resync: 4203
+};
+function isRefusal(code) {
+  return code >= CloseCode.BadToken && code <= CloseCode.NoCommonSubprotocol;
+}
+function reasonOf(code) {
+  const name = Object.entries(CloseCode).find(([, known]) => known === code)?.[0];
+  if (name === void 0) return code === 1006 ? "connection lost" : `close code ${code}`;
+  return name.replace(/\B[A-Z]/g, " $&").toLowerCase();
+}
+
+// dist/sdk/src/connection.ts
+var PONG_TIMEOUT_MS = 1e4;
+var CONNECT_TIMEOUT_MS = 15e3;
+var PING_MS = 25e3;
+var MAX_PING_MS = 36e5;
+var MAX_TIMER_MS = 2 ** 31 - 1;
+var AUTH_ID = "auth";
+var WRONG_CLOCK_REFRESH_MS = 6e4;
+var Connection = class {
+  #options;
+  #socket;
+  #ended = false;
+  #pingMs = PING_MS;
+  #onlineSince;
+  #cancelDeadline;
+  #cancelPing = () => {
+  };
+  #cancelRefresh = () => {
+  };
+  constructor(options) {
+    this.#options = options;
+    this.#cancelDeadline = options.clock.after(
+      CONNECT_TIMEOUT_MS,
+      () => this.#end(0, "timeout: no state from the server")
+    );
+    void this.#open();
+  }
+  /** Milliseconds since the first state arrived; 0 before. */
+  get onlineMs() {
+    return this.#onlineSince === void 0 ? 0 : this.#options.clock.now() - this.#onlineSince;
+  }
+  /** Sends a frame. Call it only after the first state arrived. */
+  send(frame) {
+    this.#socket?.send(frame);
+  }
+  /** Pings at once, to find out whether the connection survived a sleep. */
+  probe() {
+    if (this.#onlineSince === void 0 || !this.#options.pings) return;
+    this.#cancelPing();
+    this.#cancelDeadline();
+    this.#ping();
+  }
+  /** Closes the connection without calling `onEnd`. */
+  close() {
+    this.#release("client stopped");
+  }
+  async #open() {
+    const { open, token, held, device } = this.#options;
+    let credential;
+    try {
+      credential = await token(false);
+    } catch (error) {
+      this.#end(0, `no token: ${messageOf(error)}`);
+      return;
+    }
+    if (this.#ended) return;
+    let socket;
+    try {
+      socket = open(credential);
+    } catch (error) {
+      this.#end(0, `cannot connect: ${messageOf(error)}`);
+      return;
+    }
+    this.#socket = socket;
+    socket.onopen = () => {
+      if (!this.#ended) socket.send(encodeHello(held(), device));
+    };
+    socket.onmessage = ({ data }) => this.#receive(data);
+    socket.onclose = ({ code, reason }) => this.#end(code, reason || reasonOf(code));
+    socket.onerror = () => {
+    };
+  }
+  #receive(data) {
+    if (this.#ended) return;
+    let frame;
+    try {
+      if (typeof data !== "string") throw new TypeError("frame is not text");
+      frame = decodeFrame(data);
+    } catch (error) {
+      this.#end(0, `protocol error: ${messageOf(error)}`);
+      return;
+    }
+    if (this.#onlineSince !== void 0) {
+      this.#cancelDeadline();
+      if (!this.#options.pings) this.#expectFrame(2.5 * this.#pingMs);
+    }
+    switch (frame?.t) {
+      case "snapshot":
+      case "changes":
+        this.#receiveState(frame);
+        break;
+      case "ok":
+      case "error":
+        if (frame.id !== AUTH_ID) this.#options.onAnswer(frame);
+        else if (frame.t === "ok") this.#refreshBefore(frame.expiresAt);
+        break;
+      case "ping":
+        this.send(PONG);
+        break;
+      case "bye":
+        this.#end(frame.code, reasonOf(frame.code), frame.reconnectMs);
+        break;
+    }
+  }
+  #receiveState(frame) {
+    if (frame.pingMs > 0) this.#pingMs = Math.min(frame.pingMs, MAX_PING_MS);
+    if (this.#onlineSince === void 0) {
+      this.#onlineSince = this.#options.clock.now();
+      this.#cancelDeadline();
+      if (this.#options.pings) this.#schedulePing();
+      else this.#expectFrame(2.5 * this.#pingMs);
+      this.#refreshBefore(frame.expiresAt);
+    }
+    if (!this.#options.onState(frame)) this.#end(0, "protocol error: changes of another epoch");
+  }
+  #schedulePing() {
+    this.#cancelPing = this.#options.clock.after(this.#pingMs, () => this.#ping());
+  }
+  #ping() {
+    this.send(PING);
+    this.#expectFrame(Math.min(PONG_TIMEOUT_MS, this.#pingMs));
+    this.#schedulePing();
+  }
+  #expectFrame(timeoutMs) {
+    this.#cancelDeadline = this.#options.clock.after(
+      timeoutMs,
+      () => this.#end(0, "timeout: no frame from the server")
+    );
+  }
+  /**
+   * Schedules a fresh token for 75 to 85 % of the time left, at random, so that
+   * clients do not renew together. If that fails, the server closes the
+   * connection, and the next one starts with a fresh token.
+   */
+  #refreshBefore(expiresAt) {
+    const { clock, random, token, pings } = this.#options;
+    if (expiresAt === 0 || !pings) return;
+    const leftMs = expiresAt - clock.date();
+    const delayMs = leftMs > 0 ? leftMs * (0.75 + random() / 10) : WRONG_CLOCK_REFRESH_MS;
+    this.#cancelRefresh = clock.after(Math.min(delayMs, MAX_TIMER_MS), async () => {
+      const fresh = await token(true).catch(() => void 0);
+      if (fresh !== void 0 && !this.#ended) this.send(encodeAuth(AUTH_ID, fresh));
+    });
+  }
+  #end(code, reason, reconnectMs = 0) {
+    const unheard = this.#socket !== void 0 && this.#onlineSince === void 0 && code < CloseCode.BadToken;
+    if (this.#release(reason)) this.#options.onEnd({ code, reason, reconnectMs, unheard });
+  }
+  #release(reason) {
+    if (this.#ended) return false;
+    this.#ended = true;
+    this.#cancelDeadline();
+    this.#cancelPing();
+    this.#cancelRefresh();
+    this.#socket?.close(1e3, reason.replace(/[^ -~]/g, "?").slice(0, 123));
+    return true;
+  }
+};
+function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+// dist/sdk/src/eventstream.ts
+var RETRY_MS = 1500;
+var FINAL = {
+  400: "invalid",
+  404: "not_found",
+  413: "invalid",
+  422: "invalid"
+};
+var EventStream = class {
+  onopen = null;
+  onmessage = null;
+  onclose = null;
+  onerror = null;
+  #fetch;
+  #base;
+  #authorization;
+  #abort = new AbortController();
+  /** `base` is the URL of the server, with a slash at its end. */
+  constructor(fetcher, base, token) {
+    this.#fetch = fetcher;
+    this.#base = base;
+    this.#authorization = `Bearer ${token}`;
+    queueMicrotask(() => this.onopen?.({}));
+  }
+  send(data) {
+    const frame = JSON.parse(data);
+    if (frame.t === "hello") void this.#listen(frame);
+    else if (frame.id !== void 0 && frame.t !== "auth") void this.#post(frame.id, data);
+  }
+  close() {
+    this.#abort.abort();
+  }
+  async #listen({ epoch, version, device }) {
+    const query = device === void 0 ? "" : `?device=${encodeURIComponent(device)}`;
+    try {
+      const response = await this.#fetch(`${this.#base}v1/sse${query}`, {
+        headers: {
+          Accept: "text/event-stream",
+          Authorization: this.#authorization,
+          ...epoch === void 0 ? {} : { "Last-Event-ID": `${epoch}:${version}` }
+        },
+        cache: "no-store",
+        signal: this.#abort.signal
+      });
+      if (!response.ok || response.body === null) {
+        const { retryMs } = await readProblem(response);
+        this.#tell({ t: "bye", code: closeCode(response.status), reconnect_ms: retryMs });
+        return;
+      }
+      await this.#read(response.body);
+    } catch {
+    }
+    this.onclose?.({ code: 1006, reason: "" });
+  }
+  async #read(body) {
+    const reader = body.getReader();
+    const decoder = new TextDecoder();
+    let text = "";
+    for (; ; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      text += decoder.decode(value, { stream: true });
+      const events = text.split(/\r?\n\r?\n/);
+      text = events.pop() ?? "";
+      for (const event of events) {
+        const data = event.match(/^data:.*/gm)?.map((line) => line.slice(5).trim());
+        this.#tell(data?.join("\n") ?? PING);
+      }
+    }
+  }
+  async #post(id, body) {
+    let refusal = { code: "unavailable", message: "no answer", retryMs: RETRY_MS };
+    try {
+      const response = await this.#fetch(`${this.#base}v1/commands`, {
+        method: "POST",
+        headers: { Authorization: this.#authorization, "Content-Type": "application/json" },
+        body,
+        signal: this.#abort.signal
+      });
+      if (response.ok) {
+        this.#tell(await response.text());
+        return;
+      }
+      const { code: code2, detail, retryMs: retryMs2 } = await readProblem(response);
+      const final = detail !== void 0 && retryMs2 === 0 ? FINAL[response.status] : void 0;
+      refusal = {
+        code: code2 ?? final ?? refusal.code,
+        message: detail ?? refusal.message,
+        retryMs: final === void 0 ? retryMs2 || RETRY_MS : 0
+      };
+    } catch {
+    }
+    const { code, message, retryMs } = refusal;
+    this.#tell({ t: "error", id, code, message, retry_ms: retryMs });
+  }
+  #tell(frame) {
+    if (this.#abort.signal.aborted) return;
+    const data = typeof frame === "string" ? frame : JSON.stringify(frame);
+    this.onmessage?.({ data });
+  }
+};
+function closeCode(status) {
+  if (status === 401) return 4202;
+  if (status === 403) return 4003;
+  return status === 429 || status === 503 ? 4100 : 1006;
+}
+async function readProblem(response) {
+  const problem = await response.json().catch(() => void 0);
+  const seconds = Number(response.headers.get("Retry-After"));
+  return { ...problem, retryMs: Math.trunc(problem?.retry_ms ?? seconds * 1e3) || 0 };
+}
+
+// dist/sdk/src/storage.ts
+var SAVE_MS = 1e3;
+var StorageEntry = class {
+  #storage;
+  #key;
+  constructor(storage, key) {
+    this.#storage = storage;
+    this.#key = key;
+  }
+  read(parse) {
+    try {
+      const text = this.#storage?.getItem(this.#key);
+      return text ? parse(text) : void 0;
+    } catch {
+      return void 0;
+    }
+  }
+  write(text) {
+    try {
+      if (text === void 0) this.#storage?.removeItem(this.#key);
+      else this.#storage?.setItem(this.#key, text);
+    } catch {
+    }
+  }
+};
+var Storage = class {
+  #environment;
+  #snapshot;
+  #state;
+  #commands;
+  #cancelSave;
+  /** Without a name it stores nothing. */
+  constructor(name, environment, snapshot) {
+    const storage = name === void 0 ? null : environment.storage;
+    this.#environment = environment;
+    this.#snapshot = snapshot;
+    this.#state = new StorageEntry(storage, `${name} state`);
+    this.#commands = new StorageEntry(storage, `${name} commands`);
+  }
+  loadState() {
+    return this.#state.read((text) => {
+      const frame = decodeFrame(text);
+      return frame?.t === "snapshot" ? frame : void 0;
+    });
+  }
+  loadCommands() {
+    const commands = this.#commands.read(
+      (text) => JSON.parse(text).map(
+        (command) => command.t === "read" ? { ...command, upToSeq: toSeq(command.upToSeq) } : command
+      )
+    );
+    return commands ?? [];
+  }
+  /** Writes the state within SAVE_MS. */
+  saveState() {
+    this.#cancelSave ??= this.#environment.clock.after(SAVE_MS, () => this.flush());
+  }
+  saveCommands(commands) {
+    this.#commands.write(commands.length > 0 ? stringify(commands) : void 0);
+  }
+  /** Writes a state that saveState scheduled at once. */
+  flush() {
+    if (this.#cancelSave === void 0) return;
+    this.#cancelSave();
+    this.#cancelSave = void 0;
+    const frame = this.#snapshot();
+    if (frame !== void 0) this.#state.write(encodeSnapshot(frame));
+  }
+  forget() {
+    this.#cancelSave?.();
+    this.#cancelSave = void 0;
+    this.#state.write(void 0);
+    this.#commands.write(void 0);
+  }
+};
+
+// dist/sdk/src/link.ts
+var LASTING_MS = 1e4;
+var MAX_UNHEARD = 2;
+var RIVAL_MS = 3e3;
+var RIVAL_PROVEN_MS = 1e4;
+var REMEMBER_MS = 36e5;
+var Link = class {
+  #options;
+  #backoff;
+  #entry;
+  /** Until when event streams are tried first, in milliseconds since 1970. */
+  #streamsUntil;
+  /** The connections of this attempt that have delivered no state yet. */
+  #rivals = /* @__PURE__ */ new Set();
+  #connection;
+  #tokenExpired = false;
+  /** A WebSocket has delivered a state. */
+  #proven = false;
+  /** Unheard connections since the last state. */
+  #unheard = 0;
+  #mayHurry = false;
+  #cancelRetry = () => {
+  };
+  #cancelRival = () => {
+  };
+  /** Starts the other transport; undefined if there is none or it has started. */
+  #tryOther;
+  constructor(options) {
+    this.#options = options;
+    const { minBackoffMs, maxBackoffMs, environment, base } = options;
+    this.#backoff = new Backoff(minBackoffMs, maxBackoffMs, environment.random);
+    this.#entry = new StorageEntry(environment.storage, `badged ${base} streams until`);
+    this.#streamsUntil = this.#entry.read(Number) || 0;
+  }
+  /** Connects. After a call, stop or a refusal must come before the next. */
+  start() {
+    const { environment, fallback, onStatus } = this.#options;
+    const { clock, fetch } = environment;
+    this.#mayHurry = false;
+    const both = fallback && fetch !== null;
+    const streams = both && this.#prefersStreams;
+    this.#open(streams);
+    if (both) {
+      this.#tryOther = () => {
+        this.#cancelRival();
+        this.#tryOther = void 0;
+        this.#open(!streams);
+      };
+      const delayMs = this.#proven ? RIVAL_PROVEN_MS : RIVAL_MS;
+      this.#cancelRival = clock.after(delayMs, this.#tryOther);
+    }
+    onStatus({ state: "connecting" });
+  }
+  stop() {
+    this.#mayHurry = false;
+    this.#cancelRetry();
+    this.#abandon();
+    this.#backoff.reset();
+  }
+  /** Removes what it stored in the browser. */
+  forget() {
+    this.#remember(false);
+  }
+  /** Sends a frame. Call it only while online. */
+  send(frame) {
+    this.#connection?.send(frame);
+  }
+  /**
+   * The user or the network is back: checks the connection, or skips the rest
+   * of the pause unless the server asked for it.
+   */
+  hurry() {
+    this.#connection?.probe();
+    if (!this.#mayHurry) return;
+    this.#cancelRetry();
+    this.start();
+  }
+  #open(streams) {
+    const { environment, base, token, held, device, onState, onAnswer } = this.#options;
+    const { WebSocket, fetch, clock, random } = environment;
+    const connection = new Connection({
+      open: (credential) => {
+        if (streams && fetch !== null) return new EventStream(fetch, base, credential);
+        if (WebSocket === null) throw new TypeError("no WebSocket: set the option WebSocket");
+        return new WebSocket(`${base.replace(/^http/, "ws")}v1/ws`, [
+          PROTOCOL,
+          `bearer.${credential}`
+        ]);
+      },
+      pings: !streams,
+      clock,
+      random,
+      // async turns a throw into a rejection.
+      token: async (fresh) => token({ expired: fresh || this.#tokenExpired }),
+      held,
+      device,
+      onState: (frame) => {
+        if (this.#connection === void 0) this.#choose(connection, streams);
+        return onState(frame);
+      },
+      onAnswer,
+      onEnd: (ended) => this.#end(connection, ended)
+    });
+    this.#rivals.add(connection);
+  }
+  /** Keeps the connection that delivered the first state, and ends the other. */
+  #choose(connection, streams) {
+    this.#rivals.delete(connection);
+    this.#abandon();
+    this.#connection = connection;
+    this.#tokenExpired = false;
+    this.#unheard = 0;
+    if (!streams) this.#proven = true;
+    this.#remember(streams);
+  }
+  /** Ends all connections of this attempt. */
+  #abandon() {
+    this.#cancelRival();
+    this.#tryOther = void 0;
+    for (const rival of this.#rivals) rival.close();
+    this.#rivals.clear();
+    this.#connection?.close();
+    this.#connection = void 0;
+  }
+  get #prefersStreams() {
+    const leftMs = this.#streamsUntil - this.#options.environment.clock.date();
+    return leftMs > 0 && leftMs <= REMEMBER_MS;
+  }
+  #remember(streams) {
+    if (streams ? this.#prefersStreams : this.#streamsUntil === 0) return;
+    this.#streamsUntil = streams ? this.#options.environment.clock.date() + REMEMBER_MS : 0;
+    this.#entry.write(streams ? String(this.#streamsUntil) : void 0);
+  }
+  #end(connection, ended) {
+    this.#rivals.delete(connection);
+    if (ended.unheard) {
+      if (this.#rivals.size > 0) return;
+      if (++this.#unheard >= MAX_UNHEARD && this.#tryOther !== void 0) {
+        this.#tryOther();
+        return;
+      }
+    }
+    this.#abandon();
+    this.#reconnect(connection, ended);
+  }
+  #reconnect(connection, { code, reason, reconnectMs }) {
+    const { onStatus, environment } = this.#options;
+    if (code === CloseCode.TokenExpired) this.#tokenExpired = true;
+    if (connection.onlineMs >= LASTING_MS) this.#backoff.reset();
+    if (isRefusal(code)) {
+      this.#backoff.reset();
+      onStatus({ state: "refused", code, reason });
+      return;
+    }
+    const retryMs = this.#backoff.next(reconnectMs);
+    this.#mayHurry = reconnectMs === 0;
+    this.#cancelRetry = environment.clock.after(retryMs, () => this.start());
+    onStatus({ state: "waiting", retryMs, code, reason });
+  }
+};
+
+// dist/sdk/src/outbox.ts
+var MAX_IN_FLIGHT = 32;
+var MAX_RETRY_MS = 36e5;
+var BadgedError = class extends Error {
+  name = "BadgedError";
+  /** The error code of the server, or `forgotten` after {@link Badged.forget}. */
+  code;
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+};
+var Outbox = class {
+  #options;
+  #entries = [];
+  #send;
+  #relayed = false;
+  constructor(options) {
+    this.#options = options;
+  }
+  /** The pending commands, in order, with each `read_all` as the reads that it stands for. */
+  get commands() {
+    return this.#entries.flatMap(
+      ({ command, reads }) => command.t === "read_all" ? reads : command
+    );
+  }
+  /** The ids of the pending commands that merged into others. */
+  get merged() {
+    return this.#entries.flatMap(({ merged }) => merged);
+  }
+  /**
+   * Adds a command, and resolves once it is durable. A command that is already
+   * pending, or that merges into one not yet sent, settles together with it.
+   * `reads` are the reads that a `read_all` stands for.
+   */
+  add(command, reads = []) {
+    const { settled } = this.#take(command, reads);
+    this.#options.onChange();
+    this.#flush();
+    return settled;
+  }
+  /** Adds commands, and resolves once all are durable. */
+  addAll(commands) {
+    const all = Promise.all(commands.map((command) => this.#take(command, []).settled));
+    this.#options.onChange();
+    this.#flush();
+    return quiet(all.then(() => {
+    }));
+  }
+  /**
+   * A connection is available: sends everything, in order. With `relayed`, the
+   * recipient is an outbox too, which keeps the order itself: it gets every
+   * command at once, and keeps it even if this tab closes.
+   */
+  open(send, relayed = false) {
+    this.#send = send;
+    this.#relayed = relayed;
+    for (const entry of this.#entries) entry.busy = false;
+    this.#flush();
+  }
+  /**
+   * The connection is lost, and with it the answers. A `read_all` sent later
+   * would read messages that the user has not seen, so its reads replace it.
+   */
+  close() {
+    this.#send = void 0;
+    const entries = this.#entries;
+    this.#entries = [];
+    for (const entry of entries) {
+      if (entry.command.t !== "read_all") {
+        this.#entries.push(entry);
+        continue;
+      }
+      const all = entry.reads.map((read) => this.#append(read, []).settled);
+      void Promise.all(all).then(entry.resolve, entry.reject);
+    }
+    this.#options.onChange();
+  }
+  answer(answer) {
+    const entry = this.#entries.find(({ command }) => command.id === answer.id);
+    if (entry === void 0) return;
+    if (answer.t === "error" && answer.retryMs > 0) {
+      const { tries } = entry;
+      this.#options.clock.after(Math.min(answer.retryMs, MAX_RETRY_MS), () => {
+        if (entry.tries === tries) entry.busy = false;
+        this.#flush();
+      });
+      return;
+    }
+    this.#entries = this.#entries.filter((other) => other !== entry);
+    if (answer.t === "ok") {
+      for (const accepted of [entry.command, ...entry.reads]) this.#options.onAccept(accepted);
+      entry.resolve();
+    } else entry.reject(new BadgedError(answer.code, answer.message));
+    this.#options.onChange();
+    this.#flush();
+  }
+  /** Drops all commands and rejects their promises. */
+  clear() {
+    const entries = this.#entries;
+    this.#entries = [];
+    for (const { reject } of entries)
+      reject(new BadgedError("forgotten", "forget() dropped the command"));
+    this.#options.onChange();
+  }
+  #take(command, reads) {
+    const known = this.#entries.find(({ command: { id } }) => id === command.id);
+    return known ?? this.#merge(command) ?? this.#append(command, reads);
+  }
+  /** Merges the command into the last entry of its conversation, if possible. */
+  #merge(command) {
+    if (command.t === "read_all") return void 0;
+    const last = this.#entries.filter(({ command: other }) => [void 0, about(command)].includes(about(other))).at(-1);
+    if (last === void 0 || last.tries > 0 || last.command.t !== command.t) return void 0;
+    if (command.t === "read" && last.command.t === "read" && command.upToSeq > last.command.upToSeq) {
+      last.merged.push(last.command.id);
+      last.command = command;
+    } else {
+      last.merged.push(command.id);
+    }
+    return last;
+  }
+  #append(command, reads) {
+    let resolve = () => {
+    };
+    let reject = (_) => {
+    };
+    const settled = quiet(
+      new Promise((yes, no) => {
+        resolve = yes;
+        reject = no;
+      })
+    );
+    const entry = { command, reads, merged: [], tries: 0, busy: false, settled, resolve, reject };
+    this.#entries.push(entry);
+    return entry;
+  }
+  #flush() {
+    const ahead = /* @__PURE__ */ new Set();
+    for (const entry of [...this.#entries]) {
+      if (this.#send === void 0) return;
+      if (!this.#relayed) {
+        if (ahead.size >= MAX_IN_FLIGHT) return;
+        const id = about(entry.command);
+        const blocked = ahead.has(void 0) || ahead.has(id) || id === void 0 && ahead.size > 0;
+        ahead.add(id);
+        if (blocked) continue;
+      }
+      if (entry.busy) continue;
+      entry.busy = true;
+      entry.tries++;
+      this.#send(entry.command, entry.reads);
+    }
+  }
+};
+function quiet(promise) {
+  promise.catch(() => {
+  });
+  return promise;
+}
+function about(command) {
+  return command.t === "read_all" ? void 0 : command.conversationId;
+}
+function randomId() {
+  return "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) => {
+    const random = globalThis.crypto?.getRandomValues(new Uint8Array(1))[0] ?? Math.random() * 256;
+    return (Number(digit) ^ random & 15 >> Number(digit) / 4).toString(16);
+  });
+}
+
+// dist/sdk/src/overlay.ts
+function overlay(state, commands) {
+  if (state.badge === void 0 || commands.length === 0) return state;
+  const conversations = new Map(state.conversations);
+  let badge = state.badge;
+  for (const command of commands) {
+    if (command.t === "read_all") continue;
+    const before = conversations.get(command.conversationId);
+    if (before === void 0 || partOf(before) === void 0) continue;
+    const after = foresee(before, command);
+    conversations.set(command.conversationId, after);
+    badge = adjust(badge, before, after);
+  }
+  return { ...state, badge, conversations };
+}
+function foresee(conversation, command) {
+  if (command.t === "mark_unread") return { ...conversation, markedUnread: true };
+  if (command.t !== "read") return conversation;
+  const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
+  const { upToSeq } = command;
+  if (upToSeq >= lastSeq) {
+    const read2 = { unread: 0, mentions: 0, firstUnreadSeq: 0, markedUnread: false };
+    return { ...conversation, ...read2, readSeq: readSeq > lastSeq ? readSeq : lastSeq };
+  }
+  if (upToSeq < readSeq) return conversation;
+  const read = { ...conversation, readSeq: upToSeq, markedUnread: false };
+  if (unread === 0 || upToSeq < firstUnreadSeq) return read;
+  if (distance(firstUnreadSeq, lastSeq) + 1 !== unread) return conversation;
+  const left = distance(upToSeq, lastSeq);
+  return {
+    ...read,
+    unread: left,
+    mentions: Math.min(mentions, left),
+    firstUnreadSeq: toSeq(BigInt(upToSeq) + 1n)
+  };
+}
+function distance(from, to) {
+  return Number(BigInt(to) - BigInt(from));
+}
+function partOf({
+  level,
+  unread,
+  mentions,
+  markedUnread
+}) {
+  if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
+  if (level === "mentions") return mentions;
+  return level === "none" ? 0 : void 0;
+}
+function adjust(badge, before, after) {
+  const by = (partOf(after) ?? 0) - (partOf(before) ?? 0);
+  const { category, level } = before;
+  const categories = Object.assign(/* @__PURE__ */ Object.create(null), badge.categories);
+  const part = (categories[category] ?? 0) + by;
+  if (part > 0) categories[category] = part;
+  else delete categories[category];
+  return {
+    ...badge,
+    total: badge.total + by,
+    mentions: badge.mentions + (level === "none" ? 0 : after.mentions - before.mentions),
+    categories
+  };
+}
+function reflects(conversation, command, since) {
+  const later = conversation.version > since;
+  if (command.t === "mark_unread") return conversation.markedUnread || later;
+  if (command.t !== "read") return true;
+  return conversation.readSeq >= command.upToSeq && (!conversation.markedUnread || later);
+}
+
+// dist/sdk/src/reading.ts
+var PAUSE_MS = 250;
+var Reading = class {
+  #options;
+  #ignoreClient;
+  #ignorePage;
+  #upToSeq;
+  /** The last read, and the version of the conversation that it was sent for. */
+  #sent = "";
+  /** The user has looked at it. A mark that appears later is for the next visit. */
+  #seen = false;
+  #closed = false;
+  #cancelPause;
+  constructor(options) {
+    const { client, page, conversationId, upToSeq } = options;
+    this.#options = options;
+    this.#upToSeq = seqOf(upToSeq);
+    this.#ignoreClient = client.on("conversation", (changed) => {
+      if (changed.conversationId === conversationId) this.#check();
+    });
+    this.#ignorePage = page?.onAttend(() => {
+      if (this.#cancelPause === void 0) this.#pause();
+    });
+    this.#check();
+  }
+  get conversationId() {
+    return this.#options.conversationId;
+  }
+  show(upToSeq) {
+    this.#upToSeq = seqOf(upToSeq);
+    this.#check();
+  }
+  close() {
+    this.#closed = true;
+    this.#ignoreClient();
+    this.#ignorePage?.();
+    this.#cancelPause?.();
+    this.#options.onClose();
+  }
+  #check() {
+    const { client, page, conversationId } = this.#options;
+    if (this.#closed || this.#cancelPause || page?.attended() === false) return;
+    const conversation = client.conversations.get(conversationId);
+    if (conversation === void 0) return;
+    const { unread, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
+    const upToSeq = this.#upToSeq ?? lastSeq;
+    const endsMark = markedUnread && !this.#seen;
+    this.#seen = true;
+    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
+    const sent = `${upToSeq} at ${version}`;
+    if (sent === this.#sent) return;
+    this.#sent = sent;
+    this.#pause();
+    void client.read(conversationId, upToSeq);
+  }
+  #pause() {
+    this.#cancelPause = this.#options.clock.after(PAUSE_MS, () => {
+      this.#cancelPause = void 0;
+      this.#check();
+    });
+  }
+};
+function seqOf(value) {
+  return value === void 0 ? void 0 : toSeq(value);
+}
+
+// dist/sdk/src/settling.ts
+var SETTLE_MS = 3e4;
+var Settling = class {
+  #clock;
+  #onLate;
+  #entries = /* @__PURE__ */ new Map();
+  /** `onLate` is called when a command is dropped after SETTLE_MS. */
+  constructor(clock, onLate) {
+    this.#clock = clock;
+    this.#onLate = onLate;
+  }
+  get commands() {
+    return [...this.#entries.values()].map(({ command }) => command);
+  }
+  add(command, since) {
+    if (command.t === "read_all") return;
+    const { conversationId } = command;
+    this.#drop(conversationId);
+    const cancel = this.#clock.after(SETTLE_MS, () => {
+      this.#drop(conversationId);
+      this.#onLate();
+    });
+    this.#entries.set(conversationId, { command, since, cancel });
+  }
+  /** Drops the commands that a state of the server reflects. */
+  settle({ conversations }) {
+    for (const [id, { command, since }] of this.#entries) {
+      const conversation = conversations.get(id);
+      if (conversation !== void 0 && reflects(conversation, command, since)) this.#drop(id);
+    }
+  }
+  clear() {
+    for (const id of [...this.#entries.keys()]) this.#drop(id);
+  }
+  #drop(id) {
+    this.#entries.get(id)?.cancel();
+    this.#entries.delete(id);
+  }
+};
+
+// dist/sdk/src/state.ts
+var MAX_STORED = 1e3;
+var NOTHING = { badge: void 0, conversations: /* @__PURE__ */ new Map(), more: false };
+var State = class {
+  #view = NOTHING;
+  get view() {
+    return this.#view;
+  }
+  /**
+   * The state as a frame, with the conversations that a snapshot of the server
+   * lists, at most MAX_STORED. Undefined before the first snapshot.
+   */
+  get snapshot() {
+    const { badge, conversations, more } = this.#view;
+    if (badge === void 0) return void 0;
+    const shown = [...conversations.values()].filter(
+      ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "all")
+    );
+    const kept = shown.length > MAX_STORED ? shown.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown;
+    return {
+      t: "snapshot",
+      badge,
+      conversations: kept,
+      more: more || kept.length < shown.length,
+      pingMs: 0,
+      expiresAt: 0
+    };
+  }
+  /**
+   * Applies a snapshot always, and changes if they are newer and of the same
+   * epoch.
+   */
+  apply(frame) {
+    const { badge, conversations, more } = this.#view;
+    if (frame.t === "snapshot") {
+      this.#view = {
+        badge: frame.badge,
+        conversations: new Map(frame.conversations.map((c) => [c.conversationId, c])),
+        more: frame.more
+      };
+      return "applied";
+    }
+    if (badge?.epoch !== frame.badge.epoch) return "foreign";
+    if (frame.badge.version <= badge.version) return "stale";
+    const merged = new Map(conversations);
+    for (const conversation of frame.conversations) {
+      const { conversationId, version } = conversation;
+      if (version > (merged.get(conversationId)?.version ?? -1))
+        merged.set(conversationId, conversation);
+    }
+    this.#view = { badge: frame.badge, conversations: merged, more };
+    return "applied";
+  }
+};
+function listed(conversations) {
+  const staying = [...conversations].filter(([, { left }]) => !left);
+  return staying.length === conversations.size ? conversations : new Map(staying);
+}
+function difference(before, after) {
+  const conversations = /* @__PURE__ */ new Map();
+  const changed = [];
+  for (const [id, conversation] of after.conversations) {
+    const held = before.conversations.get(id);
+    const same = held !== void 0 && sameConversation(held, conversation);
+    conversations.set(id, same ? held : conversation);
+    if (!same) changed.push(conversation);
+  }
+  for (const [id, held] of before.conversations) {
+    if (conversations.has(id)) continue;
+    const level = after.more ? held.level : "all";
+    const empty = {
+      ...held,
+      unread: 0,
+      mentions: 0,
+      firstUnreadSeq: 0,
+      markedUnread: false,
+      level
+    };
+    if (!sameConversation(held, empty)) changed.push(empty);
+  }
+  const { badge, more } = after;
+  const told = badge ?? (before.badge && { ...before.badge, total: 0, mentions: 0, categories: {} });
+  const unchanged = before.badge && told && sameNumbers(before.badge, told);
+  return {
+    view: { badge, conversations, more },
+    conversations: changed,
+    badge: unchanged ? void 0 : told
+  };
+}
+function sameConversation(a, b) {
+  const names = Object.keys(a);
+  return a === b || names.every((name) => a[name] === b[name]);
+}
+function sameNumbers(a, b) {
+  const names = Object.keys(a.categories);
+  return a.total === b.total && a.mentions === b.mentions && names.length === Object.keys(b.categories).length && names.every((name) => a.categories[name] === b.categories[name]);
+}
+
+// dist/sdk/src/tabs.ts
+var WATCH_MS = 4e3;
+var MAX_MISSED = 2;
+var Tabs = class {
+  #name;
+  #environment;
+  #options;
+  #channel;
+  #leads = false;
+  #missed = 0;
+  /** Cancels the request for the lock, or releases it. */
+  #turn = new AbortController();
+  #cancelWatch = () => {
+  };
+  /** Without a name, or without locks and channels, every tab leads. */
+  constructor(name, environment, options) {
+    this.#name = name;
+    this.#environment = environment;
+    this.#options = options;
+  }
+  get leads() {
+    return this.#leads;
+  }
+  join() {
+    this.leave();
+    const { locks, BroadcastChannel } = this.#environment;
+    if (this.#name === void 0 || locks === null || BroadcastChannel === null) {
+      this.#lead();
+      return;
+    }
+    const channel = new BroadcastChannel(this.#name);
+    channel.onmessage = ({ data }) => {
+      if (["status", "state", "pending", "answer"].includes(data.m)) this.#missed = 0;
+      this.#options.onMessage(data);
+    };
+    this.#channel = channel;
+    this.#request(this.#name, locks, false);
+    this.#watch(this.#name, locks);
+  }
+  /** Lets another tab lead, but still receives messages. */
+  yield() {
+    this.#leads = false;
+    this.#cancelWatch();
+    this.#turn.abort();
+  }
+  /** Lets another tab lead, and receives no more messages. */
+  leave() {
+    this.yield();
+    this.#channel?.close();
+    this.#channel = void 0;
+  }
+  post(message) {
+    this.#channel?.postMessage(message);
+  }
+  #request(name, locks, steal) {
+    const turn = new AbortController();
+    this.#turn = turn;
+    const { signal } = turn;
+    const until = new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+    locks.request(name, steal ? { steal } : { signal }, () => {
+      if (!signal.aborted) this.#lead();
+      return until;
+    }).catch(() => {
+      if (signal.aborted) return;
+      this.#leads = false;
+      this.#request(name, locks, false);
+      this.#watch(name, locks);
+      this.#options.onDepose();
+    });
+  }
+  /** Checks the leader periodically, and takes over if it does not answer. */
+  #watch(name, locks) {
+    const { clock, random } = this.#environment;
+    this.#missed = 0;
+    const ask = () => {
+      if (this.#missed >= MAX_MISSED) {
+        this.#turn.abort();
+        this.#request(name, locks, true);
+        return;
+      }
+      this.#missed++;
+      this.post({ m: "watch" });
+      wait();
+    };
+    const wait = () => {
+      this.#cancelWatch = clock.after(WATCH_MS * (1 + random() / 4), ask);
+    };
+    wait();
+  }
+  #lead() {
+    this.#cancelWatch();
+    this.#leads = true;
+    this.#options.onLead();
+  }
+};
+
+// dist/sdk/src/client.ts
+var NONE = { waiting: [], merged: [], settling: [] };
+var Badged = class {
+  #emitter = new Emitter();
+  #environment;
+  #storage;
+  #outbox;
+  #settling;
+  #link;
+  #tabs;
+  /** The server's state. */
+  #state = new State();
+  /** The pending commands of other tabs or of the last visit. */
+  #others = NONE;
+  /** The server's state with the pending commands applied. */
+  #view = NOTHING;
+  /** The view that listeners know. */
+  #told = NOTHING;
+  /** The ids of the waiting, settling and merged commands that listeners know. */
+  #toldPending = ["", "", ""];
+  #status = { state: "stopped" };
+  #untold = [];
+  #telling = false;
+  /** Another tab leads, and has answered. */
+  #follows = false;
+  #ignorePage = () => {
+  };
+  /** The conversations on the screen. */
+  #open = /* @__PURE__ */ new Set();
+  /** @throws TypeError if the URL is invalid. */
+  constructor(options) {
+    const base = baseURL(options.url);
+    const environment = { ...defaultEnvironment(), ...options };
+    const name = options.user === void 0 ? void 0 : `badged ${base} ${options.user}`;
+    this.#environment = environment;
+    this.#storage = new Storage(name, environment, () => this.#state.snapshot);
+    this.#settling = new Settling(environment.clock, () => this.#refresh());
+    this.#outbox = new Outbox({
+      clock: environment.clock,
+      onAccept: (command) => {
+        if (!this.#follows) this.#settle(command);
+      },
+      onChange: () => {
+        if (this.#tabs.leads) this.#storage.saveCommands(this.#outbox.commands);
+        this.#refresh();
+      }
+    });
+    this.#link = new Link({
+      environment,
+      base,
+      token: options.token,
+      minBackoffMs: options.minBackoffMs ?? 500,
+      maxBackoffMs: options.maxBackoffMs ?? 3e4,
+      fallback: options.fallback ?? true,
+      held: () => this.#state.view.badge,
+      device: options.device,
+      onState: (frame) => this.#receive(frame),
+      onAnswer: (answer) => this.#outbox.answer(answer),
+      onStatus: (status) => this.#lose(status)
+    });
+    this.#tabs = new Tabs(name, environment, {
+      onLead: () => this.#lead(),
+      onDepose: () => this.#depose(),
+      onMessage: (message) => this.#hear(message)
+    });
+    const kept = this.#storage.loadState();
+    if (kept !== void 0) this.#state.apply(kept);
+    this.#others = { ...NONE, waiting: this.#storage.loadCommands() };
+    this.#look();
+  }
+  /** The badge with pending commands applied; undefined before the first state. */
+  get badge() {
+    return this.#view.badge;
+  }
+  /** By id, the conversations that the server has listed, without those that the user left. */
+  get conversations() {
+    return listed(this.#view.conversations);
+  }
+  /**
+   * The user has more non-empty conversations than the server sends at once. Page
+   * through the HTTP API for them. The total counts them.
+   */
+  get more() {
+    return this.#view.more;
+  }
+  get status() {
+    return this.#status;
+  }
+  /**
+   * The commands of all tabs that are not yet durable on the server, in order. A
+   * {@link Badged.readAll} appears as the reads that it stands for.
+   */
+  get waiting() {
+    return this.#pending.waiting;
+  }
+  /** Calls the listener at every such event. The returned function removes it. */
+  on(event, listener) {
+    return this.#emitter.on(event, listener);
+  }
+  /**
+   * Connects, and stays connected until `stop` or a refusal. Emits the stored
+   * state of the last visit at once. Without a WebSocket, as in server-side
+   * rendering, it does nothing.
+   */
+  start() {
+    const { state } = this.#status;
+    if (state !== "stopped" && state !== "refused") return;
+    if (this.#environment.WebSocket === null) return;
+    this.#refresh();
+    const { page } = this.#environment;
+    const ignoreReturn = page?.onReturn(() => this.#tabs.leads && this.#link.hurry());
+    const ignoreLeave = page?.onLeave(() => this.#storage.flush());
+    this.#ignorePage = () => {
+      ignoreReturn?.();
+      ignoreLeave?.();
+    };
+    this.#tabs.join();
+    if (!this.#tabs.leads) {
+      this.#setStatus({ state: "connecting" });
+      this.#tabs.post({ m: "hello" });
+    }
+  }
+  /** Disconnects. The state and the pending commands stay for the next `start`. */
+  stop() {
+    if (this.#status.state === "stopped") return;
+    this.#link.stop();
+    this.#rest();
+    this.#tabs.leave();
+    this.#setStatus({ state: "stopped" });
+  }
+  /**
+   * Stops all tabs of the user, drops the pending commands, and removes all that
+   * is stored in the browser. Call it when the user signs out. Listeners receive
+   * a total of 0.
+   */
+  forget() {
+    this.#tabs.post({ m: "forget" });
+    this.#forget();
+  }
+  #forget() {
+    this.stop();
+    this.#tabs.leave();
+    this.#told = this.#view;
+    this.#state = new State();
+    this.#others = NONE;
+    this.#settling.clear();
+    this.#outbox.clear();
+    this.#storage.forget();
+    this.#link.forget();
+    this.#refresh();
+  }
+  /**
+   * Marks a conversation as read up to a message. The numbers change at once. The
+   * promise resolves once the read is durable on the server. While disconnected
+   * it stays pending without limit, unless `options` has a signal.
+   *
+   * It rejects with a {@link BadgedError} if the server refuses the read or
+   * `forget` drops it, which need not be handled, and with a RangeError if
+   * `upToSeq` is not a seq.
+   */
+  read(conversationId, upToSeq, options) {
+    let command;
+    try {
+      command = readUpTo(conversationId, toSeq(upToSeq));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return heed(this.#outbox.add(command), options);
+  }
+  /**
+   * Marks everything, or everything of a category, as read. While disconnected
+   * this covers what the client holds: later messages, and conversations that it
+   * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
+   * in {@link Badged.read}.
+   */
+  readAll(category, options) {
+    const reads = [...this.conversations.values()].filter(({ unread, markedUnread }) => unread > 0 || markedUnread).filter((conversation) => category === void 0 || conversation.category === category).map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
+    if (this.#status.state !== "online") return heed(this.#outbox.addAll(reads), options);
+    const all = { t: "read_all", id: randomId() };
+    const command = category === void 0 ? all : { ...all, category };
+    return heed(this.#outbox.add(command, reads), options);
+  }
+  /**
+   * The conversation is on the screen. Until `close`, the client reads it while
+   * the page is visible and has the focus, up to the last message delivered or
+   * shown; what arrives meanwhile is read when the user is back.
+   *
+   * {@link Badged.markUnread} in this client ends it too: the user wants to come
+   * back to the conversation. A mark set elsewhere ends at the next `open`.
+   *
+   * @throws RangeError if `upToSeq` is not a seq.
+   */
+  open(conversationId, options = {}) {
+    const { page, clock } = this.#environment;
+    const reading = new Reading({
+      ...options,
+      client: this,
+      conversationId,
+      page,
+      clock,
+      onClose: () => this.#open.delete(reading)
+    });
+    this.#open.add(reading);
+    return reading;
+  }
+  /**
+   * Makes the conversation count at least 1 until the next read. The promise
+   * behaves as in {@link Badged.read}.
+   */
+  markUnread(conversationId, options) {
+    for (const reading of this.#open) {
+      if (reading.conversationId === conversationId) reading.close();
+    }
+    return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
+  }
+  /** This tab becomes the leader. */
+  #lead() {
+    this.#follows = false;
+    const left = this.#storage.loadCommands();
+    this.#outbox.close();
+    void this.#outbox.addAll(left);
+    for (const command of this.#others.settling) this.#settle(command);
+    this.#others = NONE;
+    this.#tabs.post({ m: "status", status: { state: "connecting" }, elected: true });
+    this.#link.start();
+  }
+  #settle(command) {
+    this.#settling.add(command, this.#state.view.badge?.version ?? 0);
+  }
+  /** Another tab has become the leader because this one was frozen. */
+  #depose() {
+    this.#link.stop();
+    this.#outbox.close();
+    this.#settling.clear();
+    this.#setStatus({ state: "connecting" });
+    this.#tabs.post({ m: "hello" });
+  }
+  /** Undoes `start`, but stays in touch with the other tabs. */
+  #rest() {
+    this.#storage.flush();
+    this.#ignorePage();
+    this.#follows = false;
+    this.#settling.clear();
+    this.#outbox.close();
+  }
+  /** Applies a state frame of the server; false if it does not apply. */
+  #receive(frame) {
+    const base = this.#state.view.badge?.version ?? 0;
+    const applied = this.#state.apply(frame);
+    if (applied === "foreign") return false;
+    if (applied === "applied") {
+      this.#storage.saveState();
+      this.#tabs.post({ m: "state", frame, base });
+    }
+    if (this.#status.state === "online") {
+      this.#refresh();
+    } else {
+      this.#outbox.open((command) => this.#link.send(encodeCommand(command)));
+      this.#setStatus({ state: "online" });
+    }
+    return true;
+  }
+  /** The connection is lost or refused. */
+  #lose(status) {
+    this.#outbox.close();
+    if (status.state === "refused") {
+      this.#rest();
+      this.#tabs.yield();
+    }
+    this.#setStatus(status);
+  }
+  /** Handles a message of another tab. */
+  #hear(message) {
+    const { leads } = this.#tabs;
+    if (message.m === "forget") this.#forget();
+    else if (this.#status.state === "refused") return;
+    else if (message.m === "hello" || message.m === "watch" || message.m === "command") {
+      if (leads) this.#serve(message);
+    } else if (!leads) {
+      this.#follow(message);
+    }
+  }
+  #serve(message) {
+    if (message.m === "command") {
+      const { id } = message.command;
+      this.#outbox.add(message.command, message.reads).then(
+        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
+        ({ code, message: message2 }) => this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message: message2, retryMs: 0 } })
+      );
+      return;
+    }
+    if (message.m === "hello") {
+      const frame = this.#state.snapshot;
+      if (frame !== void 0) this.#tabs.post({ m: "state", frame });
+      this.#tabs.post({ m: "pending", ...this.#pending });
+    }
+    this.#tabs.post({ m: "status", status: this.#status, elected: false });
+  }
+  #follow(message) {
+    if (message.m === "answer") {
+      this.#outbox.answer(message.answer);
+    } else if (message.m === "pending") {
+      this.#others = message;
+      this.#refresh();
+    } else if (message.m === "status") {
+      if (message.elected || !this.#follows) {
+        this.#follows = true;
+        this.#others = NONE;
+        this.#outbox.close();
+        this.#outbox.open(
+          (command, reads) => this.#tabs.post({ m: "command", command, reads }),
+          true
+        );
+      }
+      this.#setStatus(message.status);
+    } else {
+      this.#copy(message);
+    }
+  }
+  /** Applies a state of the leader. */
+  #copy({ frame, base }) {
+    const held = this.#state.view.badge;
+    const sameEpoch = held?.epoch === frame.badge.epoch;
+    if (base === void 0 && sameEpoch && frame.badge.version <= held.version) return;
+    const complete = frame.t === "snapshot" || sameEpoch && held.version >= (base ?? 0);
+    const applied = complete ? this.#state.apply(frame) : "foreign";
+    if (applied === "foreign") this.#tabs.post({ m: "hello" });
+    else this.#refresh();
+  }
+  /** The commands known to this tab that the server's state does not reflect. */
+  get #pending() {
+    const { waiting, merged, settling } = this.#others;
+    const known = /* @__PURE__ */ new Set([...merged, ...[...waiting, ...settling].map(({ id }) => id)]);
+    return {
+      merged: [...merged, ...this.#outbox.merged],
+      waiting: [...waiting, ...this.#outbox.commands.filter(({ id }) => !known.has(id))],
+      settling: [...settling, ...this.#settling.commands]
+    };
+  }
+  /** Recomputes the view. */
+  #look() {
+    this.#settling.settle(this.#state.view);
+    const { waiting, settling } = this.#pending;
+    const next = overlay(this.#state.view, [...settling, ...waiting]);
+    this.#view = difference(this.#view, next).view;
+  }
+  /**
+   * Recomputes the view and calls the listeners. Changes that listeners make are
+   * emitted afterwards, by the same call.
+   */
+  #refresh() {
+    if (this.#telling) return;
+    this.#telling = true;
+    let changed = true;
+    while (changed) {
+      this.#look();
+      const statuses = this.#untold.splice(0);
+      const { conversations, badge } = difference(this.#told, this.#view);
+      this.#told = this.#view;
+      for (const status of statuses) this.#emitter.emit("status", status);
+      for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
+      if (badge !== void 0) this.#emitter.emit("total", badge);
+      const moved = this.#tellPending();
+      changed = moved || statuses.length + conversations.length > 0 || badge !== void 0;
+    }
+    this.#telling = false;
+  }
+  #tellPending() {
+    const pending = this.#pending;
+    const idsOf = (commands) => commands.map(({ id }) => id).join(" ");
+    const [waiting, settling] = [idsOf(pending.waiting), idsOf(pending.settling)];
+    const merged = pending.merged.join(" ");
+    const [toldWaiting, toldSettling, toldMerged] = this.#toldPending;
+    if (waiting === toldWaiting && settling === toldSettling && merged === toldMerged) return false;
+    this.#toldPending = [waiting, settling, merged];
+    if (this.#tabs.leads) this.#tabs.post({ m: "pending", ...pending });
+    if (waiting !== toldWaiting) this.#emitter.emit("waiting", pending.waiting);
+    return true;
+  }
+  #setStatus(status) {
+    this.#status = status;
+    this.#untold.push(status);
+    if (this.#tabs.leads) this.#tabs.post({ m: "status", status, elected: false });
+    this.#refresh();
+  }
+};
+function heed(promise, { signal } = {}) {
+  if (signal === void 0) return promise;
+  return quiet(
+    new Promise((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      if (signal.aborted) stop();
+      signal.addEventListener("abort", stop, { once: true });
+      promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    })
+  );
+}
+function readUpTo(conversationId, upToSeq) {
+  return { t: "read", id: randomId(), conversationId, upToSeq };
+}
+function baseURL(text) {
+  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  const [, origin = "", path = ""] = parts;
+  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
+}
+
+// dist/sdk/src/display.ts
+function countOf(client, { category, conversation } = {}) {
+  const { badge, conversations } = client;
+  if (conversation !== void 0) {
+    const state = conversations.get(conversation);
+    return (state && partOf(state)) ?? 0;
+  }
+  if (category === void 0) return badge?.total ?? 0;
+  return badge !== void 0 && Object.hasOwn(badge.categories, category) ? badge.categories[category] ?? 0 : 0;
+}
+function onCount(client, { conversation }, call) {
+  if (conversation === void 0) return client.on("total", call);
+  return client.on("conversation", ({ conversationId }) => {
+    if (conversationId === conversation) call();
+  });
+}
+function formatCount(count, most = 99) {
+  if (count <= 0) return "";
+  return count > most ? `${most}+` : String(count);
+}
+function showInTitle(client) {
+  if (!globalThis.document) return () => {
+  };
+  const show = (count) => {
+    const title = document.title.replace(/^\(\d+\+?\) /, "");
+    document.title = count === "" ? title : `(${count}) ${title}`;
+  };
+  return follow(client, (total) => show(formatCount(total)));
+}
+function showOnApp(client) {
+  const { navigator } = globalThis;
+  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {
+  }));
+}
+function showOnFavicon(client, options = {}) {
+  if (!globalThis.document) return () => {
+  };
+  const link = document.querySelector('link[rel~="icon"]') ?? document.head.appendChild(Object.assign(document.createElement("link"), { rel: "icon" }));
+  const { dataset } = link;
+  dataset.badgedHref ??= link.getAttribute("href") ?? "";
+  dataset.badgedType ??= link.type;
+  const { badgedHref: href, badgedType: type } = dataset;
+  const image = new Image();
+  image.src = options.icon ?? (href || "/favicon.ico");
+  let latest = "";
+  const show = async (count) => {
+    latest = count;
+    if (count === "") {
+      link.type = type;
+      link.setAttribute("href", href);
+      return;
+    }
+    await image.decode().catch(() => {
+    });
+    if (count !== latest) return;
+    link.type = "image/png";
+    link.href = drawFavicon(image, count, options);
+  };
+  return follow(client, (total) => void show(formatCount(total)));
+}
+var SIDE = 64;
+function drawFavicon(image, count, options) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = SIDE;
+  const context = canvas.getContext("2d");
+  if (context === null) return image.src;
+  if (image.naturalWidth > 0) context.drawImage(image, 0, 0, SIDE, SIDE);
+  context.font = "bold 34px system-ui, sans-serif";
+  const height = 42;
+  const width = Math.min(SIDE, Math.max(height, context.measureText(count).width + 18));
+  context.fillStyle = options.color ?? "#e5251b";
+  context.beginPath();
+  context.roundRect(SIDE - width, SIDE - height, width, height, height / 2);
+  context.fill();
+  context.fillStyle = options.textColor ?? "#fff";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(count, SIDE - width / 2, SIDE - height / 2 + 2, width - 8);
+  return canvas.toDataURL();
+}
+function follow(client, show) {
+  show(client.badge?.total ?? 0);
+  const stop = client.on("total", ({ total }) => show(total));
+  return () => {
+    stop();
+    show(0);
+  };
+}
+
+// dist/sdk/src/native.ts
+function appStatePage(appState) {
+  const on = (active, call) => {
+    const subscription = appState.addEventListener("change", (state) => {
+      if (state === "active" === active) call();
+    });
+    return () => subscription.remove();
+  };
+  return {
+    onReturn: (call) => on(true, call),
+    onLeave: (call) => on(false, call),
+    attended: () => appState.currentState === "active",
+    onAttend: (call) => on(true, call)
+  };
+}
+//# sourceMappingURL=index.js.map

@@ -1,0 +1,534 @@
+import { Emitter } from "./emitter.js";
+import { defaultEnvironment, type Environment } from "./environment.js";
+import {
+  type Badge,
+  type Command,
+  type Conversation,
+  encodeCommand,
+  type StateFrame,
+} from "./frames.js";
+import { Link, type Status, type TokenRequest } from "./link.js";
+import { type BadgedError, Outbox, quiet, randomId } from "./outbox.js";
+import { overlay } from "./overlay.js";
+import { type OpenConversation, type OpenOptions, Reading } from "./reading.js";
+import { type Seq, toSeq } from "./seq.js";
+import { Settling } from "./settling.js";
+import { difference, listed, NOTHING, State } from "./state.js";
+import { Storage } from "./storage.js";
+import { type Pending, type TabMessage, Tabs } from "./tabs.js";
+
+const NONE: Pending = { waiting: [], merged: [], settling: [] };
+
+/** Options of a client, and replacements for parts of its {@link Environment}. */
+export interface BadgedOptions extends Partial<Environment> {
+  /** The URL of the server: `https://badges.example.com`, with its path if it has one. */
+  readonly url: string;
+  /**
+   * Returns a token of the user. Called before every connection, and before the
+   * current token expires. If it rejects, the client tries again later.
+   */
+  readonly token: (request: TokenRequest) => Promise<string>;
+  /**
+   * Any name for the user of the tokens. With it the client stores the last
+   * state in the browser, and the tabs of the user share one connection. Default:
+   * neither, because several users may share a browser.
+   */
+  readonly user?: string;
+  /**
+   * The device under which the app is registered for pushes. While it is connected
+   * nothing is pushed to the device: close the client when the app is not visible.
+   */
+  readonly device?: string;
+  /** Upper bound of the random pause after the first failure; default 500. */
+  readonly minBackoffMs?: number;
+  /** Longest pause, unless the server asks for a longer one; default 30,000. */
+  readonly maxBackoffMs?: number;
+  /** Whether to fall back to server-sent events if WebSockets fail; default true. */
+  readonly fallback?: boolean;
+}
+
+/** The events of a client, with the value that listeners receive. */
+export interface BadgedEvents {
+  /** The total, the mentions or a category changed, or the first state arrived. */
+  total: Badge;
+  /** A conversation changed. An emptied one has zero counts. */
+  conversation: Conversation;
+  status: Status;
+  /** {@link Badged.waiting} changed. */
+  waiting: readonly Command[];
+}
+
+/** Options of a command. */
+export interface WaitOptions {
+  /** Rejects the promise with the signal's reason. The command itself stays. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * The live badge of the one user that the tokens name. It keeps its state while
+ * disconnected and across `stop` and `start`, and then asks only for what
+ * changed.
+ *
+ * Commands change the numbers at once, in all tabs. The change is undone if the
+ * server refuses the command.
+ *
+ * Events fire after the whole state has changed, so listeners always see
+ * numbers that agree.
+ */
+export class Badged {
+  readonly #emitter = new Emitter<BadgedEvents>();
+  readonly #environment: Environment;
+  readonly #storage: Storage;
+  readonly #outbox: Outbox;
+  readonly #settling: Settling;
+  readonly #link: Link;
+  readonly #tabs: Tabs;
+  /** The server's state. */
+  #state = new State();
+  /** The pending commands of other tabs or of the last visit. */
+  #others = NONE;
+  /** The server's state with the pending commands applied. */
+  #view = NOTHING;
+  /** The view that listeners know. */
+  #told = NOTHING;
+  /** The ids of the waiting, settling and merged commands that listeners know. */
+  #toldPending = ["", "", ""];
+  #status: Status = { state: "stopped" };
+  #untold: Status[] = [];
+  #telling = false;
+  /** Another tab leads, and has answered. */
+  #follows = false;
+  #ignorePage = () => {};
+  /** The conversations on the screen. */
+  readonly #open = new Set<Reading>();
+
+  /** @throws TypeError if the URL is invalid. */
+  constructor(options: BadgedOptions) {
+    const base = baseURL(options.url);
+    const environment = { ...defaultEnvironment(), ...options };
+    const name = options.user === undefined ? undefined : `badged ${base} ${options.user}`;
+    this.#environment = environment;
+    this.#storage = new Storage(name, environment, () => this.#state.snapshot);
+    this.#settling = new Settling(environment.clock, () => this.#refresh());
+    this.#outbox = new Outbox({
+      clock: environment.clock,
+      onAccept: (command) => {
+        // A follower learns from the leader what is settling.
+        if (!this.#follows) this.#settle(command);
+      },
+      onChange: () => {
+        if (this.#tabs.leads) this.#storage.saveCommands(this.#outbox.commands);
+        this.#refresh();
+      },
+    });
+    this.#link = new Link({
+      environment,
+      base,
+      token: options.token,
+      minBackoffMs: options.minBackoffMs ?? 500,
+      maxBackoffMs: options.maxBackoffMs ?? 30_000,
+      fallback: options.fallback ?? true,
+      held: () => this.#state.view.badge,
+      device: options.device,
+      onState: (frame) => this.#receive(frame),
+      onAnswer: (answer) => this.#outbox.answer(answer),
+      onStatus: (status) => this.#lose(status),
+    });
+    this.#tabs = new Tabs(name, environment, {
+      onLead: () => this.#lead(),
+      onDepose: () => this.#depose(),
+      onMessage: (message) => this.#hear(message),
+    });
+    const kept = this.#storage.loadState();
+    if (kept !== undefined) this.#state.apply(kept);
+    this.#others = { ...NONE, waiting: this.#storage.loadCommands() };
+    this.#look();
+  }
+
+  /** The badge with pending commands applied; undefined before the first state. */
+  get badge(): Badge | undefined {
+    return this.#view.badge;
+  }
+
+  /** By id, the conversations that the server has listed, without those that the user left. */
+  get conversations(): ReadonlyMap<string, Conversation> {
+    return listed(this.#view.conversations);
+  }
+
+  /**
+   * The user has more non-empty conversations than the server sends at once. Page
+   * through the HTTP API for them. The total counts them.
+   */
+  get more(): boolean {
+    return this.#view.more;
+  }
+
+  get status(): Status {
+    return this.#status;
+  }
+
+  /**
+   * The commands of all tabs that are not yet durable on the server, in order. A
+   * {@link Badged.readAll} appears as the reads that it stands for.
+   */
+  get waiting(): readonly Command[] {
+    return this.#pending.waiting;
+  }
+
+  /** Calls the listener at every such event. The returned function removes it. */
+  on<Name extends keyof BadgedEvents>(
+    event: Name,
+    listener: (value: BadgedEvents[Name]) => void,
+  ): () => void {
+    return this.#emitter.on(event, listener);
+  }
+
+  /**
+   * Connects, and stays connected until `stop` or a refusal. Emits the stored
+   * state of the last visit at once. Without a WebSocket, as in server-side
+   * rendering, it does nothing.
+   */
+  start(): void {
+    const { state } = this.#status;
+    if (state !== "stopped" && state !== "refused") return;
+    if (this.#environment.WebSocket === null) return;
+    this.#refresh();
+
+    const { page } = this.#environment;
+    const ignoreReturn = page?.onReturn(() => this.#tabs.leads && this.#link.hurry());
+    const ignoreLeave = page?.onLeave(() => this.#storage.flush());
+    this.#ignorePage = () => {
+      ignoreReturn?.();
+      ignoreLeave?.();
+    };
+    this.#tabs.join();
+    if (!this.#tabs.leads) {
+      this.#setStatus({ state: "connecting" });
+      this.#tabs.post({ m: "hello" });
+    }
+  }
+
+  /** Disconnects. The state and the pending commands stay for the next `start`. */
+  stop(): void {
+    if (this.#status.state === "stopped") return;
+    this.#link.stop();
+    this.#rest();
+    this.#tabs.leave();
+    this.#setStatus({ state: "stopped" });
+  }
+
+  /**
+   * Stops all tabs of the user, drops the pending commands, and removes all that
+   * is stored in the browser. Call it when the user signs out. Listeners receive
+   * a total of 0.
+   */
+  forget(): void {
+    this.#tabs.post({ m: "forget" });
+    this.#forget();
+  }
+
+  #forget(): void {
+    this.stop();
+    this.#tabs.leave();
+    // Listeners also get zeros for a stored state that was never emitted.
+    this.#told = this.#view;
+    this.#state = new State();
+    this.#others = NONE;
+    this.#settling.clear();
+    this.#outbox.clear();
+    this.#storage.forget();
+    this.#link.forget();
+    this.#refresh();
+  }
+
+  /**
+   * Marks a conversation as read up to a message. The numbers change at once. The
+   * promise resolves once the read is durable on the server. While disconnected
+   * it stays pending without limit, unless `options` has a signal.
+   *
+   * It rejects with a {@link BadgedError} if the server refuses the read or
+   * `forget` drops it, which need not be handled, and with a RangeError if
+   * `upToSeq` is not a seq.
+   */
+  read(conversationId: string, upToSeq: Seq | string, options?: WaitOptions): Promise<void> {
+    let command: Command;
+    try {
+      command = readUpTo(conversationId, toSeq(upToSeq));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return heed(this.#outbox.add(command), options);
+  }
+
+  /**
+   * Marks everything, or everything of a category, as read. While disconnected
+   * this covers what the client holds: later messages, and conversations that it
+   * does not hold (see {@link Badged.more}), stay unread. The promise behaves as
+   * in {@link Badged.read}.
+   */
+  readAll(category?: string, options?: WaitOptions): Promise<void> {
+    const reads = [...this.conversations.values()]
+      .filter(({ unread, markedUnread }) => unread > 0 || markedUnread)
+      .filter((conversation) => category === undefined || conversation.category === category)
+      .map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
+    if (this.#status.state !== "online") return heed(this.#outbox.addAll(reads), options);
+    const all = { t: "read_all", id: randomId() } as const;
+    const command = category === undefined ? all : { ...all, category };
+    return heed(this.#outbox.add(command, reads), options);
+  }
+
+  /**
+   * The conversation is on the screen. Until `close`, the client reads it while
+   * the page is visible and has the focus, up to the last message delivered or
+   * shown; what arrives meanwhile is read when the user is back.
+   *
+   * {@link Badged.markUnread} in this client ends it too: the user wants to come
+   * back to the conversation. A mark set elsewhere ends at the next `open`.
+   *
+   * @throws RangeError if `upToSeq` is not a seq.
+   */
+  open(conversationId: string, options: OpenOptions = {}): OpenConversation {
+    const { page, clock } = this.#environment;
+    const reading: Reading = new Reading({
+      ...options,
+      client: this,
+      conversationId,
+      page,
+      clock,
+      onClose: () => this.#open.delete(reading),
+    });
+    this.#open.add(reading);
+    return reading;
+  }
+
+  /**
+   * Makes the conversation count at least 1 until the next read. The promise
+   * behaves as in {@link Badged.read}.
+   */
+  markUnread(conversationId: string, options?: WaitOptions): Promise<void> {
+    for (const reading of this.#open) {
+      if (reading.conversationId === conversationId) reading.close();
+    }
+    return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
+  }
+
+  /** This tab becomes the leader. */
+  #lead(): void {
+    this.#follows = false;
+    // Commands of other tabs and of the last visit. Load them first: close overwrites them.
+    const left = this.#storage.loadCommands();
+    this.#outbox.close();
+    void this.#outbox.addAll(left);
+    for (const command of this.#others.settling) this.#settle(command);
+    this.#others = NONE;
+    this.#tabs.post({ m: "status", status: { state: "connecting" }, elected: true });
+    this.#link.start();
+  }
+
+  #settle(command: Command): void {
+    this.#settling.add(command, this.#state.view.badge?.version ?? 0);
+  }
+
+  /** Another tab has become the leader because this one was frozen. */
+  #depose(): void {
+    this.#link.stop();
+    this.#outbox.close();
+    this.#settling.clear();
+    this.#setStatus({ state: "connecting" });
+    this.#tabs.post({ m: "hello" });
+  }
+
+  /** Undoes `start`, but stays in touch with the other tabs. */
+  #rest(): void {
+    this.#storage.flush();
+    this.#ignorePage();
+    this.#follows = false;
+    this.#settling.clear();
+    this.#outbox.close();
+  }
+
+  /** Applies a state frame of the server; false if it does not apply. */
+  #receive(frame: StateFrame): boolean {
+    const base = this.#state.view.badge?.version ?? 0;
+    const applied = this.#state.apply(frame);
+    if (applied === "foreign") return false;
+
+    if (applied === "applied") {
+      this.#storage.saveState();
+      this.#tabs.post({ m: "state", frame, base });
+    }
+    if (this.#status.state === "online") {
+      this.#refresh();
+    } else {
+      this.#outbox.open((command) => this.#link.send(encodeCommand(command)));
+      this.#setStatus({ state: "online" });
+    }
+    return true;
+  }
+
+  /** The connection is lost or refused. */
+  #lose(status: Status): void {
+    this.#outbox.close();
+    if (status.state === "refused") {
+      this.#rest();
+      // A follower may have a better token: let it lead. This tab still
+      // receives `forget`.
+      this.#tabs.yield();
+    }
+    this.#setStatus(status);
+  }
+
+  /** Handles a message of another tab. */
+  #hear(message: TabMessage): void {
+    const { leads } = this.#tabs;
+    if (message.m === "forget") this.#forget();
+    else if (this.#status.state === "refused") return;
+    else if (message.m === "hello" || message.m === "watch" || message.m === "command") {
+      if (leads) this.#serve(message);
+    } else if (!leads) {
+      this.#follow(message);
+    }
+  }
+
+  #serve(message: Extract<TabMessage, { m: "hello" | "watch" | "command" }>): void {
+    if (message.m === "command") {
+      const { id } = message.command;
+      this.#outbox.add(message.command, message.reads).then(
+        () => this.#tabs.post({ m: "answer", answer: { t: "ok", id, expiresAt: 0 } }),
+        ({ code, message }: BadgedError) =>
+          this.#tabs.post({ m: "answer", answer: { t: "error", id, code, message, retryMs: 0 } }),
+      );
+      return;
+    }
+    if (message.m === "hello") {
+      const frame = this.#state.snapshot;
+      if (frame !== undefined) this.#tabs.post({ m: "state", frame });
+      this.#tabs.post({ m: "pending", ...this.#pending });
+    }
+    this.#tabs.post({ m: "status", status: this.#status, elected: false });
+  }
+
+  #follow(message: Exclude<TabMessage, { m: "hello" | "watch" | "command" | "forget" }>): void {
+    if (message.m === "answer") {
+      this.#outbox.answer(message.answer);
+    } else if (message.m === "pending") {
+      this.#others = message;
+      this.#refresh();
+    } else if (message.m === "status") {
+      if (message.elected || !this.#follows) {
+        this.#follows = true;
+        this.#others = NONE;
+        this.#outbox.close();
+        this.#outbox.open(
+          (command, reads) => this.#tabs.post({ m: "command", command, reads }),
+          true,
+        );
+      }
+      this.#setStatus(message.status);
+    } else {
+      this.#copy(message);
+    }
+  }
+
+  /** Applies a state of the leader. */
+  #copy({ frame, base }: Extract<TabMessage, { m: "state" }>): void {
+    const held = this.#state.view.badge;
+    const sameEpoch = held?.epoch === frame.badge.epoch;
+    // It answers another tab, or comes from a former leader.
+    if (base === undefined && sameEpoch && frame.badge.version <= held.version) return;
+    const complete = frame.t === "snapshot" || (sameEpoch && held.version >= (base ?? 0));
+    const applied = complete ? this.#state.apply(frame) : "foreign";
+    if (applied === "foreign") this.#tabs.post({ m: "hello" });
+    else this.#refresh();
+  }
+
+  /** The commands known to this tab that the server's state does not reflect. */
+  get #pending(): Pending {
+    const { waiting, merged, settling } = this.#others;
+    // The leader determines the order of commands from several tabs.
+    const known = new Set([...merged, ...[...waiting, ...settling].map(({ id }) => id)]);
+    return {
+      merged: [...merged, ...this.#outbox.merged],
+      waiting: [...waiting, ...this.#outbox.commands.filter(({ id }) => !known.has(id))],
+      settling: [...settling, ...this.#settling.commands],
+    };
+  }
+
+  /** Recomputes the view. */
+  #look(): void {
+    this.#settling.settle(this.#state.view);
+    const { waiting, settling } = this.#pending;
+    const next = overlay(this.#state.view, [...settling, ...waiting]);
+    this.#view = difference(this.#view, next).view;
+  }
+
+  /**
+   * Recomputes the view and calls the listeners. Changes that listeners make are
+   * emitted afterwards, by the same call.
+   */
+  #refresh(): void {
+    if (this.#telling) return;
+    this.#telling = true;
+    let changed = true;
+    while (changed) {
+      this.#look();
+      const statuses = this.#untold.splice(0);
+      const { conversations, badge } = difference(this.#told, this.#view);
+      this.#told = this.#view;
+      for (const status of statuses) this.#emitter.emit("status", status);
+      for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
+      if (badge !== undefined) this.#emitter.emit("total", badge);
+      const moved = this.#tellPending();
+      changed = moved || statuses.length + conversations.length > 0 || badge !== undefined;
+    }
+    this.#telling = false;
+  }
+
+  #tellPending(): boolean {
+    const pending = this.#pending;
+    const idsOf = (commands: readonly Command[]) => commands.map(({ id }) => id).join(" ");
+    const [waiting, settling] = [idsOf(pending.waiting), idsOf(pending.settling)];
+    const merged = pending.merged.join(" ");
+    const [toldWaiting, toldSettling, toldMerged] = this.#toldPending;
+    if (waiting === toldWaiting && settling === toldSettling && merged === toldMerged) return false;
+    this.#toldPending = [waiting, settling, merged];
+    if (this.#tabs.leads) this.#tabs.post({ m: "pending", ...pending });
+    if (waiting !== toldWaiting) this.#emitter.emit("waiting", pending.waiting);
+    return true;
+  }
+
+  #setStatus(status: Status): void {
+    this.#status = status;
+    this.#untold.push(status);
+    if (this.#tabs.leads) this.#tabs.post({ m: "status", status, elected: false });
+    this.#refresh();
+  }
+}
+
+/** Settles like the promise, or rejects with the signal's reason if that comes first. */
+function heed(promise: Promise<void>, { signal }: WaitOptions = {}): Promise<void> {
+  if (signal === undefined) return promise;
+  return quiet(
+    new Promise<void>((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      if (signal.aborted) stop();
+      signal.addEventListener("abort", stop, { once: true });
+      promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    }),
+  );
+}
+
+function readUpTo(conversationId: string, upToSeq: Seq): Command {
+  return { t: "read", id: randomId(), conversationId, upToSeq };
+}
+
+/**
+ * The http(s) URL of the server, with a slash at its end. It uses no setters of
+ * `URL`: those of React Native throw.
+ */
+function baseURL(text: string): string {
+  const parts = /^(?:http|ws)(s?:\/\/[^/?#\s]+)([^?#]*)/i.exec(text.trim());
+  if (parts === null) throw new TypeError(`URL ${text} is neither http(s) nor ws(s)`);
+  const [, origin = "", path = ""] = parts;
+  return `http${origin.toLowerCase()}${path.replace(/\/?$/, "/")}`;
+}

@@ -1,0 +1,140 @@
+import type { Badged } from "./client.js";
+import { partOf } from "./overlay.js";
+
+/** What a badge counts: everything, a category, or a conversation. */
+export interface Part {
+  readonly category?: string | undefined;
+  readonly conversation?: string | undefined;
+}
+
+/** The count of a part: what it adds to the total. */
+export function countOf(client: Badged, { category, conversation }: Part = {}): number {
+  const { badge, conversations } = client;
+  if (conversation !== undefined) {
+    const state = conversations.get(conversation);
+    return (state && partOf(state)) ?? 0;
+  }
+  if (category === undefined) return badge?.total ?? 0;
+  return badge !== undefined && Object.hasOwn(badge.categories, category)
+    ? (badge.categories[category] ?? 0)
+    : 0;
+}
+
+/** Calls when the count of a part may have changed. The returned function ends it. */
+export function onCount(client: Badged, { conversation }: Part, call: () => void): () => void {
+  if (conversation === undefined) return client.on("total", call);
+  return client.on("conversation", ({ conversationId }) => {
+    if (conversationId === conversation) call();
+  });
+}
+
+/**
+ * Formats a count for a badge: empty for 0, and `99+` above `most` (default 99).
+ */
+export function formatCount(count: number, most = 99): string {
+  if (count <= 0) return "";
+  return count > most ? `${most}+` : String(count);
+}
+
+/**
+ * Shows the total in front of the page's title, as in `(3) Inbox`, until the
+ * returned function is called. If the page sets a new title, the count returns
+ * at the next change of the total.
+ */
+export function showInTitle(client: Badged): () => void {
+  if (!globalThis.document) return () => {};
+  const show = (count: string) => {
+    const title = document.title.replace(/^\(\d+\+?\) /, "");
+    document.title = count === "" ? title : `(${count}) ${title}`;
+  };
+  return follow(client, (total) => show(formatCount(total)));
+}
+
+/**
+ * Shows the total on the icon of an installed web app, in the dock or on the
+ * home screen, until the returned function is called. Does nothing in browsers
+ * without the Badging API. iOS requires the permission for notifications.
+ */
+export function showOnApp(client: Badged): () => void {
+  // setAppBadge is missing in some browsers, and rejects if the app is not installed.
+  const { navigator } = globalThis;
+  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {}));
+}
+
+/** Options of {@link showOnFavicon}. */
+export interface FaviconOptions {
+  /** URL of the icon to draw on; default the page's icon. */
+  readonly icon?: string;
+  /** CSS color of the badge; default red. */
+  readonly color?: string;
+  /** CSS color of the count; default white. */
+  readonly textColor?: string;
+}
+
+/**
+ * Draws the total on the page's icon until the returned function is called.
+ * The Content-Security-Policy must allow `img-src data:`, and the icon must
+ * have the page's origin.
+ */
+export function showOnFavicon(client: Badged, options: FaviconOptions = {}): () => void {
+  if (!globalThis.document) return () => {};
+  const link =
+    document.querySelector<HTMLLinkElement>('link[rel~="icon"]') ??
+    document.head.appendChild(Object.assign(document.createElement("link"), { rel: "icon" }));
+  // An earlier call may have drawn on the icon already: remember the original.
+  const { dataset } = link;
+  dataset.badgedHref ??= link.getAttribute("href") ?? "";
+  dataset.badgedType ??= link.type;
+  const { badgedHref: href, badgedType: type } = dataset;
+  const image = new Image();
+  image.src = options.icon ?? (href || "/favicon.ico");
+
+  let latest = "";
+  const show = async (count: string) => {
+    latest = count;
+    if (count === "") {
+      link.type = type;
+      link.setAttribute("href", href);
+      return;
+    }
+    // If the icon does not load, draw the badge alone.
+    await image.decode().catch(() => {});
+    if (count !== latest) return;
+    link.type = "image/png";
+    link.href = drawFavicon(image, count, options);
+  };
+  return follow(client, (total) => void show(formatCount(total)));
+}
+
+const SIDE = 64;
+
+function drawFavicon(image: HTMLImageElement, count: string, options: FaviconOptions): string {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = SIDE;
+  const context = canvas.getContext("2d");
+  if (context === null) return image.src;
+  if (image.naturalWidth > 0) context.drawImage(image, 0, 0, SIDE, SIDE);
+
+  context.font = "bold 34px system-ui, sans-serif";
+  const height = 42;
+  const width = Math.min(SIDE, Math.max(height, context.measureText(count).width + 18));
+  context.fillStyle = options.color ?? "#e5251b";
+  context.beginPath();
+  context.roundRect(SIDE - width, SIDE - height, width, height, height / 2);
+  context.fill();
+  context.fillStyle = options.textColor ?? "#fff";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(count, SIDE - width / 2, SIDE - height / 2 + 2, width - 8);
+  return canvas.toDataURL();
+}
+
+/** Calls `show` with the total now and at every change, and with 0 at the end. */
+function follow(client: Badged, show: (total: number) => void): () => void {
+  show(client.badge?.total ?? 0);
+  const stop = client.on("total", ({ total }) => show(total));
+  return () => {
+    stop();
+    show(0);
+  };
+}

@@ -1,0 +1,61 @@
+/**
+ * A plugin, composables and a component for the live unread badge of one user.
+ *
+ * @packageDocumentation
+ */
+import { Badged, type BadgedOptions, type Badge as BadgeState, type Conversation, type Seq, type Status } from "@badged/sdk";
+import { type App, type MaybeRefOrGetter, type Ref } from "vue";
+/**
+ * Makes the plugin: `app.use(createBadges({ url, user, token }))`. Its client
+ * starts when the first component that shows something of it is mounted, and
+ * stops with the app. A client that you pass is yours to start and stop.
+ */
+export declare function createBadges(given: Badged | BadgedOptions): {
+    readonly client: Badged;
+    install(app: App): void;
+};
+/** The client of the plugin. */
+export declare function useBadgeClient(): Badged;
+/** The total, the mentions and the categories; all zero before the first state. */
+export declare function useBadge(): Readonly<Ref<BadgeState>>;
+/** The state of the connection. */
+export declare function useStatus(): Readonly<Ref<Status>>;
+/** Options of {@link useConversation}. */
+export interface ConversationOptions {
+    /** The conversation is on the screen: read it while the user looks; default false. */
+    readonly open?: MaybeRefOrGetter<boolean | undefined>;
+    /** With `open`: the newest message that the user can see; default the last one delivered. */
+    readonly upToSeq?: MaybeRefOrGetter<Seq | string | undefined>;
+}
+/** A conversation; undefined if the client does not have it. */
+export declare function useConversation(id: MaybeRefOrGetter<string>, { open, upToSeq }?: ConversationOptions): Readonly<Ref<Conversation | undefined>>;
+/** The count of everything, a category or a conversation; nothing at 0. */
+export declare const Badge: import("vue").DefineComponent<import("vue").ExtractPropTypes<{
+    category: StringConstructor;
+    conversation: StringConstructor;
+    /** The largest count that is shown as it is. */
+    most: {
+        type: NumberConstructor;
+        default: number;
+    };
+    /** What screen readers say. */
+    label: {
+        type: () => (count: number) => string;
+    };
+}>, () => import("vue").VNode<import("vue").RendererNode, import("vue").RendererElement, {
+    [key: string]: any;
+}> | null, {}, {}, {}, import("vue").ComponentOptionsMixin, import("vue").ComponentOptionsMixin, {}, string, import("vue").PublicProps, Readonly<import("vue").ExtractPropTypes<{
+    category: StringConstructor;
+    conversation: StringConstructor;
+    /** The largest count that is shown as it is. */
+    most: {
+        type: NumberConstructor;
+        default: number;
+    };
+    /** What screen readers say. */
+    label: {
+        type: () => (count: number) => string;
+    };
+}>> & Readonly<{}>, {
+    most: number;
+}, {}, {}, {}, string, import("vue").ComponentProvideOptions, true, {}, any>;

@@ -1,0 +1,133 @@
+// dist/vue/src/index.ts
+import {
+  Badged,
+  countOf,
+  formatCount,
+  onCount
+} from "@badged/sdk";
+import {
+  defineComponent,
+  h,
+  inject,
+  onMounted,
+  onUnmounted,
+  shallowRef,
+  toValue,
+  watch
+} from "vue";
+var KEY = /* @__PURE__ */ Symbol("badged");
+var own = /* @__PURE__ */ new WeakSet();
+var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+function createBadges(given) {
+  const client = given instanceof Badged ? given : new Badged(given);
+  return {
+    client,
+    install(app) {
+      app.provide(KEY, client);
+      if (client === given) return;
+      own.add(client);
+      app.onUnmount(() => client.stop());
+    }
+  };
+}
+function useBadgeClient() {
+  const client = inject(KEY, void 0);
+  if (client === void 0) throw new Error("no plugin: call app.use(createBadges(…))");
+  return client;
+}
+function follow(before, read, subscribe, ...sources) {
+  const client = useBadgeClient();
+  const value = shallowRef(before);
+  let end = () => {
+  };
+  onMounted(() => {
+    watch(
+      sources.map((source) => () => toValue(source)),
+      () => {
+        end();
+        const update = () => {
+          value.value = read(client);
+        };
+        end = subscribe(client, update);
+        update();
+      },
+      { immediate: true }
+    );
+    if (own.has(client) && client.status.state === "stopped") client.start();
+  });
+  onUnmounted(() => end());
+  return value;
+}
+function useBadge() {
+  return follow(
+    NOTHING,
+    (client) => client.badge ?? NOTHING,
+    (client, call) => client.on("total", call)
+  );
+}
+function useStatus() {
+  return follow(
+    { state: "stopped" },
+    (client) => client.status,
+    (client, call) => client.on("status", call)
+  );
+}
+function useConversation(id, { open, upToSeq } = {}) {
+  const client = useBadgeClient();
+  let shown;
+  onMounted(() => {
+    watch(
+      [() => toValue(id), () => toValue(open)],
+      ([id2, open2]) => {
+        shown?.close();
+        shown = open2 ? client.open(id2, { upToSeq: toValue(upToSeq) }) : void 0;
+      },
+      { immediate: true }
+    );
+    watch(
+      () => toValue(upToSeq),
+      (seq) => shown?.show(seq)
+    );
+  });
+  onUnmounted(() => shown?.close());
+  return follow(
+    void 0,
+    (client2) => client2.conversations.get(toValue(id)),
+    (client2, call) => onCount(client2, { conversation: toValue(id) }, call),
+    id
+  );
+}
+var Badge = defineComponent({
+  name: "UnreadBadge",
+  props: {
+    category: String,
+    conversation: String,
+    /** The largest count that is shown as it is. */
+    most: { type: Number, default: 99 },
+    /** What screen readers say. */
+    label: { type: Function }
+  },
+  setup(props) {
+    const count = follow(
+      0,
+      (client) => countOf(client, props),
+      (client, call) => onCount(client, props, call),
+      () => props.category,
+      () => props.conversation
+    );
+    return () => count.value > 0 ? h(
+      "span",
+      { role: "img", "aria-label": props.label?.(count.value) ?? `${count.value} unread` },
+      formatCount(count.value, props.most)
+    ) : null;
+  }
+});
+export {
+  Badge,
+  createBadges,
+  useBadge,
+  useBadgeClient,
+  useConversation,
+  useStatus
+};
+//# sourceMappingURL=index.js.map
