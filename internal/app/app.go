@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pgfault"
 	"github.com/badged/badged/internal/revocation"
@@ -47,6 +48,7 @@ type App struct {
 	bus       pubsub.Bus
 	publisher *publisher
 	tokens    *auth.Tokens
+	keys      *keyring.Ring
 	// tracing and traces are nil without tracing.
 	tracing *obs.Tracing
 	traces  *traces
@@ -103,7 +105,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 	}()
 	// Settings first: checking them needs no connection.
-	given, errs := parse(cfg)
+	given, errs := parse(cfg, log, a.registry)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -158,11 +160,13 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		// Not vital: tokens signed with cached keys still verify.
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
 	}
+	a.keys = given.keys
+	a.stage("keys", a.keys.Run)
 	reader := badges.NewReader(serving, a.eventLog.Partitions())
 	if err := a.openSampler(serving); err != nil {
 		return nil, err
 	}
-	operations, err := a.openOperations(serving, given.admins)
+	operations, err := a.openOperations(serving, given.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +226,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Explainer:   replay.NewExplainer(serving, a.eventLog),
 			Disconnects: disconnects{a.revocations, a.bus, a.eventLog.PartitionOf, log},
 			Operations:  operations, Webhooks: webhooks,
-			Devices:    devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
-			Publishers: given.publishers, Admins: given.admins, Logger: log, Registerer: a.registry,
+			Devices: devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
+			Keys:    given.keys, Logger: log, Registerer: a.registry,
 			ClientOf: func(r *http.Request) netip.Prefix {
 				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit
 				return client
@@ -296,6 +300,9 @@ func (a *App) Pool() *pgxpool.Pool { return a.pools[0] }
 
 // Tokens returns the signer and verifier of users' tokens.
 func (a *App) Tokens() *auth.Tokens { return a.tokens }
+
+// Reload loads the files again that may change while the server runs.
+func (a *App) Reload(ctx context.Context) { a.keys.Reload(ctx) }
 
 // Handle adds a route. It must be called before Run.
 func (a *App) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }

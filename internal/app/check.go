@@ -2,12 +2,16 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/gateway/push"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/seal"
 	"github.com/badged/badged/pubsub"
 )
@@ -15,7 +19,7 @@ import (
 // Check returns the errors that Open or Listen would return for settings, as
 // far as they can be found without connecting.
 func Check(cfg config.Server) []error {
-	_, errs := parse(cfg)
+	_, errs := parse(cfg, nil, nil)
 	if _, err := auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys}); err != nil {
 		errs = append(errs, fmt.Errorf("--jwt-keys: %w", err))
 	}
@@ -49,22 +53,21 @@ func Check(cfg config.Server) []error {
 
 // parsed are settings in the form that the parts need.
 type parsed struct {
-	publishers, admins auth.Keys
-	allowOrigin        func(*http.Request) bool
+	keys        *keyring.Ring
+	allowOrigin func(*http.Request) bool
 	// apps are those that get pushes; box encrypts secrets in the tables.
 	apps push.Apps
 	box  *seal.Box
 }
 
 // parse parses settings without connecting, and returns all errors.
-func parse(cfg config.Server) (p parsed, errs []error) {
+func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
+	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry}
+	if cfg.Has(config.RoleAPI) { // the other roles need no key, and may lack the file
+		keys.File = cfg.KeysFile
+	}
+	p.keys, errs = keyring.New(keys)
 	var err error
-	if p.publishers, err = auth.ParseKeys(cfg.PublisherKeys); err != nil {
-		errs = append(errs, fmt.Errorf("--publisher-keys: %w", err))
-	}
-	if p.admins, err = auth.ParseKeys(cfg.AdminKeys); err != nil {
-		errs = append(errs, fmt.Errorf("--admin-keys: %w", err))
-	}
 	if p.allowOrigin, err = originCheck(cfg.AllowedOrigins); err != nil {
 		errs = append(errs, fmt.Errorf("--allowed-origins: %w", err))
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/web"
 )
 
@@ -38,9 +38,9 @@ func (a *App) openSampler(pool *pgxpool.Pool) error {
 }
 
 // openOperations adds the admin page and its service. It returns nil if there
-// are no admin keys or this process lacks the role api.
-func (a *App) openOperations(pool *pgxpool.Pool, admins auth.Keys) (httpapi.Operations, error) {
-	if admins.Len() == 0 || !a.cfg.Has(config.RoleAPI) {
+// can be no admin keys or this process lacks the role api.
+func (a *App) openOperations(pool *pgxpool.Pool, keys *keyring.Ring) (httpapi.Operations, error) {
+	if !keys.HasAdmins() || !a.cfg.Has(config.RoleAPI) {
 		return nil, nil //nolint:nilnil // no operations
 	}
 	runner, err := admin.NewRunner(admin.RunnerConfig{

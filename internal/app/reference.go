@@ -40,8 +40,9 @@ func api() describe.API {
 			{Name: groupOperate, Doc: "For monitoring. Served by every process."},
 		},
 		Access: []describe.Access{
-			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, reading the badge of any user, and disconnecting users."},
-			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`: allows everything."},
+			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, reading the badge of any user, and disconnecting users. Or one of the kind `publisher` in `--keys-file`, which may be limited to sources, types and users, and allows reading and disconnecting only where the file says so."},
+			{Name: httpapi.ReaderAccess, Doc: "A key of the kind `reader` in `--keys-file`: allows reading badges, perhaps of some users only."},
+			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`, or of the kind `admin` in `--keys-file`: allows everything."},
 			userAccess(),
 		},
 		Routes: all,

@@ -1,3 +1,4 @@
+// Package auth authenticates users by signed tokens.
 package auth
 
 import (

@@ -52,6 +52,7 @@ type commands struct {
 	Audit       auditCmd       `cmd:"" help:"List, verify or prune the audit trail."`
 	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Answer an assistant over the Model Context Protocol, on standard input and output."`
 	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`
+	Keys        keysCmd        `cmd:"" help:"Make keys of publishers, readers and admins."`
 	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
 	Ready       readyCmd       `cmd:"" help:"Check that a running server can serve: the health check of containers."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/badged/badged/internal/app"
 	"github.com/badged/badged/internal/config"
@@ -23,6 +26,9 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	collectRarely()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // without this it ends the process
+	defer signal.Stop(hangups)
 	l, err := app.Listen(ctx, c.Listen)
 	if err != nil {
 		return err
@@ -42,6 +48,16 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer a.Close()
+	a.Stage("reload", func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hangups:
+				a.Reload(ctx)
+			}
+		}
+	})
 	for _, risk := range c.KeyRisks() {
 		log.WarnContext(ctx, risk)
 	}

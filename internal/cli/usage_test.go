@@ -98,7 +98,7 @@ func TestUsage(t *testing.T) {
 		jwt      = "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef"
 		publish  = "--publisher-keys=chat=secret"
 		needURL  = "--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat"
-		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: publishing needs a key"
+		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api: publishing needs a key"
 		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens"
 	)
 	for _, test := range []struct{ name, args, want, help string }{

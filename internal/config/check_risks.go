@@ -85,7 +85,7 @@ func (s *Server) risks() []string {
 	warn(len(s.Expire) > 0 && !s.Has(RoleProjector), "--expire has no effect without the role projector")
 	warn(s.DrainTimeout > 12*time.Second, "--drain-timeout %s: a stop may take twice as long; give it more than that before it is killed (Kubernetes: terminationGracePeriodSeconds, 30 s by default)", s.DrainTimeout)
 	warn(api && s.MaxLag == 0, "--max-lag 0s: publishing is never refused, however far folding falls behind")
-	warn(api && len(s.AdminKeys) == 0, "no --admin-keys: /admin/v1/ is unusable")
+	warn(api && len(s.AdminKeys) == 0 && s.KeysFile == "", "neither --admin-keys nor --keys-file: /admin/v1/ is unusable")
 	return risks
 }
 

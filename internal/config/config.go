@@ -80,6 +80,7 @@ type Server struct {
 	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier; comma-separated." default:"api,projector,gateway,notifier" enum:"api,projector,gateway,notifier"`
 	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
 	AdminKeys         []string `help:"Keys of operators, who may do everything, in the same form." placeholder:"NAME=KEY"`
+	KeysFile          string   `help:"YAML or JSON file of publishers', readers' and admins' keys with what each may do; watched, and loaded again on SIGHUP." placeholder:"FILE"`
 	AllowedOrigins    []string `help:"Origins of browser pages that may connect, such as https://chat.example; * allows any. Default: the server's own." placeholder:"ORIGIN"`
 	Limits            `embed:""`
 	MaxLag            time.Duration `help:"How far folding may fall behind before publishing over HTTP is refused with 429 and Retry-After; 0 for no limit." default:"30s"`
@@ -155,8 +156,8 @@ func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 // once.
 func (s *Server) Validate() error {
 	errs := []error{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate(), s.Webhooks.Validate()}
-	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 {
-		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api: publishing needs a key"))
+	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 && s.KeysFile == "" {
+		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api: publishing needs a key"))
 	}
 	if s.Has(RoleGateway) && len(s.JWTKeys) == 0 && s.JWKSURL == "" {
 		errs = append(errs, errors.New("--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens"))

@@ -63,7 +63,7 @@ func TestServerValidate(t *testing.T) {
 			only(config.RoleGateway)(s)
 			s.RedisURL, s.PublisherKeys = redis, nil
 		}, ""},
-		{"the API without publisher keys", func(s *config.Server) { s.PublisherKeys = nil }, "--publisher-keys (BADGED_PUBLISHER_KEYS) is required with the role api"},
+		{"the API without publisher keys", func(s *config.Server) { s.PublisherKeys = nil }, "--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api"},
 		{"an admin key is no publisher key", func(s *config.Server) {
 			s.PublisherKeys, s.AdminKeys = nil, []string{"ops=secret"}
 		}, "--publisher-keys"},

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/describe"
-	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -63,35 +61,6 @@ func (a *API) adminRoutes() []describe.Route {
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", ""),
 			),
 		}),
-	}
-}
-
-// admin admits admins.
-func (a *API) admin(h handler) http.HandlerFunc {
-	return a.operator(func(w http.ResponseWriter, r *http.Request, _ admin.Operator) error { return h(w, r) })
-}
-
-// operatorHandler is a handler that receives the operator.
-type operatorHandler func(w http.ResponseWriter, r *http.Request, by admin.Operator) error
-
-// operator admits admins and passes on which one it is.
-func (a *API) operator(h operatorHandler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		secret, err := bearer(r)
-		by := admin.Operator{Via: admin.ViaAPI}
-		if err == nil {
-			err = a.adminTries.check(r.Context(), a.cfg.ClientOf(r), func() (ok bool) {
-				by.Name, ok = a.cfg.Admins.Check(secret)
-				return ok
-			}, "the key is not one of an admin")
-		}
-		if err == nil {
-			inbound.Vouch(r.Context())
-			err = h(w, r, by)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
 	}
 }
 

@@ -39,7 +39,7 @@ func newAdminAPI(t *testing.T, e httpapi.Explainer) *httpapi.API {
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: &fakeDevices{}, Disconnects: &fakeDisconnects{}, Explainer: e, Operations: o, Webhooks: w,
-		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
+		Keys:   mustKeys(t, "ops="+adminKey),
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -94,7 +94,10 @@ func TestExplainParameters(t *testing.T) {
 func TestExplainIsForAdmins(t *testing.T) {
 	e := &explainer{}
 	api := newAdminAPI(t, e)
-	for _, key := range []string{publisherKey, adaToken, "wrong", adminKey + "x"} {
+	if got, want := explain(t, api, publisherKey, "ada/explain").story(t), notAdmins; got != want {
+		t.Errorf("with a publisher's key: %s", got)
+	}
+	for _, key := range []string{adaToken, "wrong", adminKey + "x"} {
 		if got, want := explain(t, api, key, "ada/explain").story(t), "401 the key is not one of an admin"; got != want {
 			t.Errorf("with %s: %s", key, got)
 		}

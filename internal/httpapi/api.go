@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/backpressure"
-	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -59,8 +59,8 @@ type Config struct {
 	Operations Operations
 	// Webhooks answers /admin/v1/webhooks. Nil leaves out the routes.
 	Webhooks Webhooks
-	// Publishers may publish and read any badge; Admins may do everything.
-	Publishers, Admins auth.Keys
+	// Keys are the API keys. Nil has none.
+	Keys *keyring.Ring
 	// ClientOf returns the client address of a request. By default all requests
 	// count as one client.
 	ClientOf func(r *http.Request) netip.Prefix
@@ -151,88 +151,3 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 
 // handler handles a request. Only *problem errors are shown to the client.
 type handler func(w http.ResponseWriter, r *http.Request) error
-
-// publisher admits publishers and admins.
-func (a *API) publisher(h handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		secret, err := bearer(r)
-		if err == nil {
-			err = a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "the key is not one of a publisher")
-		}
-		if err == nil {
-			inbound.Vouch(r.Context())
-			err = h(w, r)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
-	}
-}
-
-// reader admits publishers, admins and the user whose state it is. Limits are for
-// users; nil is none.
-func (a *API) reader(limits *userLimits, h handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		isUser, err := a.mayRead(r)
-		if err == nil {
-			inbound.Vouch(r.Context())
-		}
-		if err == nil && isUser && limits != nil {
-			err = limits.check(r.PathValue("user"))
-		}
-		if err == nil {
-			err = h(w, r)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
-	}
-}
-
-// mayRead returns an error unless the request may read the state of its user. isUser
-// is whether it has the user's own token.
-func (a *API) mayRead(r *http.Request) (isUser bool, err error) {
-	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return false, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
-	}
-	secret, err := bearer(r)
-	if err != nil {
-		return false, err
-	}
-	if strings.Count(secret, ".") != 2 { // not shaped like a JWT
-		return false, a.publisherTries.check(r.Context(), a.cfg.ClientOf(r), func() bool { return a.hasKey(secret) }, "neither a publisher's key nor a user's token")
-	}
-	if a.hasKey(secret) {
-		return false, nil
-	}
-	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
-	if errors.Is(err, auth.ErrKeysAway) {
-		return false, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
-	}
-	if err != nil {
-		return false, unauthorized(err.Error())
-	}
-	if id.UserID != user {
-		return false, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
-	}
-	return true, nil
-}
-
-func (a *API) hasKey(secret string) bool {
-	_, publisher := a.cfg.Publishers.Check(secret)
-	_, admin := a.cfg.Admins.Check(secret)
-	return publisher || admin
-}
-
-func bearer(r *http.Request) (string, error) {
-	scheme, secret, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	if secret = strings.TrimSpace(secret); !ok || !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return "", unauthorized("give a key or token in the header Authorization: Bearer …")
-	}
-	return secret, nil
-}
-
-func unauthorized(detail string) error {
-	return &problem{Status: http.StatusUnauthorized, Detail: detail}
-}

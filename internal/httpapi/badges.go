@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -58,7 +59,7 @@ type badgesAnswer struct {
 }
 
 // queryBadges answers with the badges of many users, in the order given.
-func (a *API) queryBadges(w http.ResponseWriter, r *http.Request) error {
+func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	body, err := readBody(w, r)
 	if err != nil {
 		return err
@@ -74,6 +75,9 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request) error {
 		if reason := events.CheckID(id); reason != "" {
 			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids[%d] %s", i, reason)}
 		}
+	}
+	if err := key.CheckRead(q.UserIDs...); err != nil {
+		return keyProblem(err)
 	}
 	if err := a.await(r.Context(), q.UserIDs, q.AtLeast, q.Timeout); err != nil {
 		return err

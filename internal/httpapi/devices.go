@@ -239,7 +239,7 @@ func (a *API) deviceRoutes() []describe.Route {
 	limited := describe.Problem(http.StatusTooManyRequests, problem{}, fmt.Sprintf("The user's token was used too often for devices: a user may make %d requests at once and %d a second to each process. Repeat the request after `Retry-After`.", userBurst, userRequests), often)
 	limited.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
 	return []describe.Route{
-		a.forDevices(a.putDevice, describe.Route{
+		a.forOwners(a.putDevice, describe.Route{
 			Method: http.MethodPut, Path: "/v1/users/{user}/devices/{device}",
 			Name: "putDevice", Group: GroupDevices, Summary: "Register a device for pushes",
 			Doc:    "Register it each time the app starts, and when its token changes. A new or changed device is told its number at once. A token belongs to one device: others that have it are deleted. A user has at most 100 devices.",
@@ -256,7 +256,7 @@ func (a *API) deviceRoutes() []describe.Route {
 				limited,
 			),
 		}),
-		a.forDevices(a.getDevice, describe.Route{
+		a.forOwners(a.getDevice, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/devices/{device}",
 			Name: "getDevice", Group: GroupDevices, Summary: "Read a device",
 			Params: []describe.Param{userParam(), id},
@@ -265,7 +265,7 @@ func (a *API) deviceRoutes() []describe.Route {
 				invalid, forbidden, notFound, limited,
 			),
 		}),
-		a.forDevices(a.getDevices, describe.Route{
+		a.forOwners(a.getDevices, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/devices",
 			Name: "getDevices", Group: GroupDevices, Summary: "List the devices of a user",
 			Params: []describe.Param{userParam()},
@@ -284,7 +284,7 @@ func (a *API) deviceRoutes() []describe.Route {
 				invalid,
 			),
 		}),
-		a.forDevices(a.deleteDevice, describe.Route{
+		a.forOwners(a.deleteDevice, describe.Route{
 			Method: http.MethodDelete, Path: "/v1/users/{user}/devices/{device}",
 			Name: "deleteDevice", Group: GroupDevices, Summary: "End pushes to a device",
 			Doc:    "When a user signs out, delete the device with the user's token.",

@@ -53,7 +53,7 @@ func deviceAPI(t *testing.T) (*httpapi.API, *fakeDevices) {
 	f := &fakeDevices{}
 	api, err := httpapi.New(httpapi.Config{
 		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: f,
-		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
+		Keys: mustKeys(t, "ops="+adminKey),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/keyring"
 )
 
 // Disconnects ends the connections of users and revokes their tokens.
@@ -35,10 +36,13 @@ type disconnectAnswer struct {
 const futureLeeway = 5 * time.Second
 
 // disconnect ends the connections of a user.
-func (a *API) disconnect(w http.ResponseWriter, r *http.Request) error {
+func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
 		return badRequest("user id " + reason)
+	}
+	if err := key.CheckDisconnect(user); err != nil {
+		return keyProblem(err)
 	}
 	if _, err := queryOf(r); err != nil {
 		return err
@@ -100,7 +104,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 		future  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"revoke_before must not be in the future: tokens that are issued until then would be refused"}`
 	)
 	return []describe.Route{
-		a.forPublishers(a.disconnect, describe.Route{
+		a.forDisconnecting(a.disconnect, describe.Route{
 			Method: http.MethodPost, Path: "/v1/users/{user}/disconnect",
 			Name: "disconnectUser", Group: GroupTokens, Summary: "Disconnect a user, and revoke tokens",
 			Doc:    "Within a second all gateways close the connections of the user, and refuse tokens that are revoked. An empty body, or `{}`, revokes none: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and none takes back an earlier one.",

@@ -52,7 +52,7 @@ func TestDisconnect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fakeDisconnects{}
 			api, err := httpapi.New(httpapi.Config{
-				Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Disconnects: f, Publishers: mustKeys(t, "chat="+publisherKey),
+				Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Disconnects: f, Keys: mustKeys(t),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/badged/badged/internal/describe/describetest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
+	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -141,7 +142,7 @@ func newAPI(t *testing.T, a httpapi.Appender, b httpapi.Badges, log *slog.Logger
 	t.Helper()
 	api, err := httpapi.New(httpapi.Config{
 		Appender: a, Badges: b, Tokens: tokens{},
-		Publishers: mustKeys(t, "chat="+publisherKey), Admins: mustKeys(t, "ops="+adminKey),
+		Keys:   mustKeys(t, "ops="+adminKey),
 		Logger: log,
 	})
 	if err != nil {
@@ -150,11 +151,12 @@ func newAPI(t *testing.T, a httpapi.Appender, b httpapi.Badges, log *slog.Logger
 	return api
 }
 
-func mustKeys(t *testing.T, specs ...string) auth.Keys {
+// mustKeys returns the publisher's key and those of admins.
+func mustKeys(t *testing.T, admins ...string) *keyring.Ring {
 	t.Helper()
-	keys, err := auth.ParseKeys(specs)
-	if err != nil {
-		t.Fatal(err)
+	keys, errs := keyring.New(keyring.Config{Publishers: []string{"chat=" + publisherKey}, Admins: admins})
+	if len(errs) > 0 {
+		t.Fatal(errs)
 	}
 	return keys
 }

@@ -151,7 +151,7 @@ const actionTimeout = 30 * time.Second
 // action completes even if the client is gone, so that the audit trail records
 // its result.
 func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
-	r.Access = []string{AdminAccess}
+	r.Access = operating.schemes()
 	r.Handler = a.operator(func(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 		defer cancel()

@@ -68,7 +68,16 @@ func unavailable(f pgfault.Fault) *problem {
 
 // invalidEvents describes the bad events.
 func invalidEvents(bad []events.IndexedError) error {
-	p := &problem{Status: http.StatusBadRequest, Detail: "some events are invalid; nothing was stored"}
+	return eventsProblem(http.StatusBadRequest, "some events are invalid; nothing was stored", bad)
+}
+
+// forbiddenEvents describes the events that a key may not publish.
+func forbiddenEvents(key string, refused []events.IndexedError) error {
+	return eventsProblem(http.StatusForbidden, "the key "+key+" may not publish some of these events; nothing was stored", refused)
+}
+
+func eventsProblem(status int, detail string, bad []events.IndexedError) error {
+	p := &problem{Status: status, Detail: detail}
 	for _, e := range bad {
 		for _, f := range e.Err.Fields {
 			p.Errors = append(p.Errors, eventProblem{Index: e.Index, Field: f.Field, Message: f.Message})

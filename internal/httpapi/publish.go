@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/keyring"
 )
 
 // Limits of one request.
@@ -37,7 +38,7 @@ type accepted struct {
 
 // postEvents appends one event, a JSON array of events or JSON lines, all or
 // none.
-func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
+func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {
 		return err
@@ -45,6 +46,9 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
 		return err
+	}
+	if err := key.Ready(); err != nil {
+		return keyProblem(err)
 	}
 	// Decoding competes with folding for the processor too.
 	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
@@ -56,16 +60,26 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if refused := key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
+		return forbiddenEvents(key.Name, refused)
+	}
 	if err := ticket.Admit(r.Context(), evs); err != nil {
 		return behind(err)
 	}
+	if err := key.Spend(len(evs)); err != nil {
+		return keyProblem(err)
+	}
 	receipt, err := a.cfg.Appender.Append(r.Context(), evs...)
+	if err != nil {
+		key.Return(len(evs))
+	}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalidEvents(bad.Events)
 	}
 	if err != nil {
 		return err
 	}
+	key.Published(len(evs))
 	w.Header().Set(PositionHeader, strconv.FormatInt(receipt.TransactionID, 10))
 	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
 	return nil

@@ -13,6 +13,7 @@ import (
 // The security schemes of the routes.
 const (
 	PublisherAccess = "publisherKey"
+	ReaderAccess    = "readerKey"
 	AdminAccess     = "adminKey"
 	UserAccess      = "userToken"
 )
@@ -46,10 +47,11 @@ func (a *API) routes() []describe.Route {
 		badEvents   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
 		notFolded   = `{"type":"about:blank","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
 		notTheUsers = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
+		notTheKeys  = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the key crm may not publish some of these events; nothing was stored","errors":[{"index":1,"field":"source","message":"\"chat\" is not a source of the key crm, which has crm/*"}]}`
 		foldsBehind = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"badges of users of this request are 31s behind; nothing was stored, publish it again after Retry-After"}`
 		tooManyOnes = `{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"the body has more than 10000 events; nothing was stored"}`
 	)
-	late := describe.Problem(http.StatusTooManyRequests, problem{}, "Folding is further behind than `--max-lag` for users of this request; nothing was stored. Publish it again after `Retry-After`.", foldsBehind)
+	late := describe.Problem(http.StatusTooManyRequests, problem{}, "Folding is further behind than `--max-lag` for users of this request, or the key is over its rate or its quota; nothing was stored. Publish it again after `Retry-After`.", foldsBehind)
 	late.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before publishing again.", Required: true, Example: "2"}}
 	event := Event()
 	list := describe.List{Of: event, MinItems: 1, MaxItems: MaxEvents}
@@ -74,6 +76,7 @@ func (a *API) routes() []describe.Route {
 					Content: describe.JSON(accepted{}, `{"accepted":2}`),
 				},
 				describe.Problem(http.StatusBadRequest, problem{}, "Nothing was stored. `errors` names up to 100 bad events by their index in the request, and up to 20 fields of each.", badEvents),
+				describe.Problem(http.StatusForbidden, problem{}, "Nothing was stored. `errors` names up to 100 events that the key may not publish, with the field that it is about.", notTheKeys),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow+" Nothing was stored.", ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB or 10,000 events; nothing was stored.", tooManyOnes),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, "The `Content-Type` is not supported.", ""),
@@ -111,7 +114,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
 			),
 		}),
-		a.forPublishers(a.queryBadges, describe.Route{
+		a.forKeys(a.queryBadges, describe.Route{
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
 			Doc:  "For senders of push notifications.",
@@ -150,6 +153,7 @@ func idSchema() *describe.Schema {
 func failures(own ...describe.Answer) []describe.Answer {
 	const (
 		noKey    = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`
+		notThis  = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the key chat is a publisher's, and may not use the routes of admins"}`
 		failed   = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"internal error; the server has logged it"}`
 		slowed   = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this key was not checked"}`
 		database = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request; repeated events count once"}`
@@ -160,38 +164,15 @@ func failures(own ...describe.Answer) []describe.Answer {
 	away.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
 	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address; this one was not checked. Repeat the request after `Retry-After`.", slowed)
 	slow.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
-	if i := slices.IndexFunc(own, func(a describe.Answer) bool { return a.Status == slow.Status }); i >= 0 {
-		own[i].Doc += " " + slow.Doc
-	} else {
-		own = append(own, slow)
+	for _, common := range []describe.Answer{slow, describe.Problem(http.StatusForbidden, problem{}, "The key is of another kind, or not for this: `detail` says what it may not do.", notThis)} {
+		if i := slices.IndexFunc(own, func(a describe.Answer) bool { return a.Status == common.Status }); i >= 0 {
+			own[i].Doc += " " + common.Doc
+		} else {
+			own = append(own, common)
+		}
 	}
 	all := append(own, unauthorized, away,
 		describe.Problem(http.StatusInternalServerError, problem{}, "The request failed; the server's log has the error.", failed))
 	slices.SortStableFunc(all, func(a, b describe.Answer) int { return a.Status - b.Status })
 	return all
-}
-
-// forPublishers restricts a route to publishers and admins.
-func (a *API) forPublishers(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = []string{PublisherAccess, AdminAccess}, a.publisher(h)
-	return r
-}
-
-// forReaders restricts a route to publishers, admins and the user whose state it
-// is.
-func (a *API) forReaders(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = []string{PublisherAccess, AdminAccess, UserAccess}, a.reader(nil, h)
-	return r
-}
-
-// forDevices is forReaders with a limit for users.
-func (a *API) forDevices(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = []string{PublisherAccess, AdminAccess, UserAccess}, a.reader(a.deviceRequests, h)
-	return r
-}
-
-// forAdmins restricts a route to admins.
-func (a *API) forAdmins(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = []string{AdminAccess}, a.admin(h)
-	return r
 }

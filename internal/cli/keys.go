@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/badged/badged/internal/keyring"
+)
+
+// keysCmd is `badged keys`.
+type keysCmd struct {
+	Hash keysHashCmd `cmd:"" help:"Read a secret from standard input and print the hash that --keys-file, --publisher-keys and --admin-keys take."`
+	New  keysNewCmd  `cmd:"" help:"Make a secret and print the entry of its key for --keys-file; the secret goes to standard error, once."`
+}
+
+// keysHashCmd is `badged keys hash`.
+type keysHashCmd struct{}
+
+// minSecretBytes is the least length of a secret that cannot be guessed.
+const minSecretBytes = 16
+
+// maxSecretBytes is more than a header takes.
+const maxSecretBytes = 32 << 10
+
+// Run prints the hash.
+func (keysHashCmd) Run(_ context.Context, streams Streams) error {
+	b, err := io.ReadAll(io.LimitReader(streams.In, maxSecretBytes+1))
+	if err != nil {
+		return fmt.Errorf("read the secret: %w", err)
+	}
+	secret := strings.TrimRight(string(b), "\r\n")
+	switch {
+	case secret == "":
+		return errors.New("standard input has no secret: openssl rand -hex 32 | tee secret | badged keys hash")
+	case len(secret) < minSecretBytes:
+		return fmt.Errorf("the secret has %d bytes and may be guessed: give at least %d", len(secret), minSecretBytes)
+	case len(b) > maxSecretBytes || strings.TrimSpace(secret) != secret || strings.ContainsAny(secret, "\r\n\x00"):
+		return fmt.Errorf("a secret is one line of at most %d bytes, without spaces at its ends: it is sent in a header", maxSecretBytes)
+	}
+	_, err = fmt.Fprintln(streams.Out, keyring.Hash(secret))
+	return err
+}
+
+// keysNewCmd is `badged keys new`.
+type keysNewCmd struct {
+	Name string       `arg:"" help:"Name of the key, as metrics, logs and the audit trail show it."`
+	Kind keyring.Kind `help:"Kind of the key: publisher, reader or admin." default:"publisher" enum:"publisher,reader,admin" env:"-"`
+}
+
+// secretPrefix lets scanners for leaked secrets find those of badged.
+const secretPrefix = "badged_"
+
+// Validate implements kong's validation.
+func (c *keysNewCmd) Validate() error {
+	if !keyring.ValidName(c.Name) {
+		return errors.New("the name must be letters, digits, dots, dashes and underscores, at most 63, and begin with a letter or digit")
+	}
+	return nil
+}
+
+// Run prints the entry and the secret.
+func (c *keysNewCmd) Run(_ context.Context, streams Streams) error {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails
+	secret := secretPrefix + base64.RawURLEncoding.EncodeToString(random)
+	if _, err := fmt.Fprintf(streams.Out, "  - name: %s\n    kind: %s\n    secret: %s\n", c.Name, c.Kind, keyring.Hash(secret)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(streams.Err, "badged: the secret of %s, which is shown only now:\n%s\n", c.Name, secret)
+	return err
+}

@@ -1,0 +1,251 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/auth"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/keyring"
+)
+
+// access is what a route admits.
+type access struct {
+	// act is what the route does, as in "the key chat may not …".
+	act string
+	// kinds are the kinds of keys.
+	kinds []keyring.Kind
+	// user is set if the route also admits the token of the user in its path.
+	user bool
+}
+
+// The accesses of routes.
+var (
+	publishing = access{act: "publish", kinds: []keyring.Kind{keyring.Publisher, keyring.Admin}}
+	reading    = access{act: "read badges", kinds: []keyring.Kind{keyring.Publisher, keyring.Reader, keyring.Admin}}
+	readingOne = access{act: "read badges", kinds: reading.kinds, user: true}
+	// A device is told the badge, so it takes as much to register one as to read.
+	owning        = access{act: "use the devices of users", kinds: publishing.kinds, user: true}
+	disconnecting = access{act: "disconnect users", kinds: publishing.kinds}
+	operating     = access{act: "use the routes of admins", kinds: []keyring.Kind{keyring.Admin}}
+)
+
+// schemes returns the names of the security schemes.
+func (s access) schemes() []string {
+	of := map[keyring.Kind]string{keyring.Publisher: PublisherAccess, keyring.Reader: ReaderAccess, keyring.Admin: AdminAccess}
+	var names []string
+	for _, kind := range s.kinds {
+		names = append(names, of[kind])
+	}
+	if s.user {
+		names = append(names, UserAccess)
+	}
+	return names
+}
+
+// keyHandler is a handler that receives the key of the request.
+type keyHandler func(w http.ResponseWriter, r *http.Request, key *keyring.Key) error
+
+// forPublishers restricts a route to keys that may publish.
+func (a *API) forPublishers(h keyHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = publishing.schemes(), a.withKey(publishing, h)
+	return r
+}
+
+// forKeys restricts a route to keys that may read. The handler checks of which
+// users.
+func (a *API) forKeys(h keyHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = reading.schemes(), a.withKey(reading, h)
+	return r
+}
+
+// forDisconnecting restricts a route to keys that may disconnect users. The handler
+// checks of which.
+func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = disconnecting.schemes(), a.withKey(disconnecting, h)
+	return r
+}
+
+// forReaders restricts a route to keys that may read the badge of the user in the
+// path, and that user.
+func (a *API) forReaders(h handler, r describe.Route) describe.Route {
+	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, nil, h)
+	return r
+}
+
+// forOwners restricts a route to that user, whose requests it limits, and keys of publishers and admins that
+// may read the user's badge.
+func (a *API) forOwners(h handler, r describe.Route) describe.Route {
+	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, h)
+	return r
+}
+
+// forAdmins restricts a route to admins.
+func (a *API) forAdmins(h handler, r describe.Route) describe.Route {
+	r.Access, r.Handler = operating.schemes(), a.admin(h)
+	return r
+}
+
+// withKey admits keys and passes on which one it is.
+func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		secret, err := bearer(r)
+		var key *keyring.Key
+		if err == nil {
+			key, err = a.keyOf(r, s, secret, "the key is not one of a publisher")
+		}
+		if err == nil {
+			inbound.Vouch(r.Context())
+			err = h(w, r, key)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+// ofUser admits keys that may read the badge of the user in the path, and that
+// user. Limits are for users; nil is none.
+func (a *API) ofUser(s access, limits *userLimits, h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		isUser, err := a.mayRead(r, s)
+		if err == nil {
+			inbound.Vouch(r.Context())
+		}
+		if err == nil && isUser && limits != nil {
+			err = limits.check(r.PathValue("user"))
+		}
+		if err == nil {
+			err = h(w, r)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+// mayRead returns an error unless the request may read the state of its user. isUser
+// is whether it has the user's own token.
+func (a *API) mayRead(r *http.Request, s access) (isUser bool, err error) {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return false, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+	}
+	secret, err := bearer(r)
+	if err != nil {
+		return false, err
+	}
+	var key *keyring.Key
+	if strings.Count(secret, ".") != 2 { // not shaped like a JWT
+		key, err = a.keyOf(r, s, secret, "neither a publisher's key nor a user's token")
+	} else if found, valid := a.cfg.Keys.Find(secret); found != nil {
+		key, err = found, admitted(s, found, valid, nil)
+	}
+	if err != nil {
+		return false, err
+	}
+	if key != nil {
+		return false, keyProblem(key.CheckRead(user))
+	}
+	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
+	if errors.Is(err, auth.ErrKeysAway) {
+		return false, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+	}
+	if err != nil {
+		return false, unauthorized(err.Error())
+	}
+	if id.UserID != user {
+		return false, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
+	}
+	return true, nil
+}
+
+// admin admits admins.
+func (a *API) admin(h handler) http.HandlerFunc {
+	return a.operator(func(w http.ResponseWriter, r *http.Request, _ admin.Operator) error { return h(w, r) })
+}
+
+// operatorHandler is a handler that receives the operator.
+type operatorHandler func(w http.ResponseWriter, r *http.Request, by admin.Operator) error
+
+// operator admits admins and passes on which one it is.
+func (a *API) operator(h operatorHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		secret, err := bearer(r)
+		var key *keyring.Key
+		if err == nil {
+			key, err = a.keyOf(r, operating, secret, "the key is not one of an admin")
+		}
+		if err == nil {
+			inbound.Vouch(r.Context())
+			err = h(w, r, admin.Operator{Name: key.Name, Via: admin.ViaAPI})
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+// keyOf returns the key with a secret if the route admits it. wrong describes a
+// secret that no key has.
+func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
+	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
+	if forAdmins {
+		tries = a.adminTries
+	}
+	var key *keyring.Key
+	var valid bool
+	err := tries.check(r.Context(), a.cfg.ClientOf(r), func() bool {
+		key, valid = a.cfg.Keys.Find(secret)
+		// Another key must not let its address guess those of admins.
+		return valid && (!forAdmins || key.Kind == keyring.Admin)
+	}, wrong)
+	if key != nil {
+		err = admitted(s, key, valid, err)
+	}
+	return key, err
+}
+
+// admitted returns why a route does not admit a known key, or err.
+func admitted(s access, key *keyring.Key, valid bool, err error) error {
+	if !valid {
+		return unauthorized(fmt.Sprintf("the key %s has expired", key.Name))
+	}
+	if denied := key.CheckKind(s.act, s.kinds...); denied != nil {
+		return keyProblem(denied)
+	}
+	return err
+}
+
+// keyProblem turns a refusal of a key into an answer.
+func keyProblem(err error) error {
+	if denied, ok := errors.AsType[*keyring.DeniedError](err); ok {
+		return &problem{Status: http.StatusForbidden, Detail: denied.Error()}
+	}
+	if over, ok := errors.AsType[*keyring.LimitError](err); ok {
+		return &problem{
+			Status: http.StatusTooManyRequests, Detail: over.Error() + "; nothing was stored, publish it again after Retry-After",
+			retryAfter: strconv.Itoa(int(math.Ceil(over.RetryAfter.Seconds()))),
+		}
+	}
+	return err
+}
+
+func bearer(r *http.Request) (string, error) {
+	scheme, secret, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if secret = strings.TrimSpace(secret); !ok || !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return "", unauthorized("give a key or token in the header Authorization: Bearer …")
+	}
+	return secret, nil
+}
+
+func unauthorized(detail string) error {
+	return &problem{Status: http.StatusUnauthorized, Detail: detail}
+}

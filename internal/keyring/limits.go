@@ -1,0 +1,122 @@
+package keyring
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// usage is what was done with a key. It stays when the file is loaded again, so
+// that a reload refills nothing.
+type usage struct {
+	kind, name       string
+	requests, events prometheus.Counter
+	metrics          *metrics
+
+	mu sync.Mutex
+	// allowance is how many events may be published now, as of at. It is negative
+	// after a large request, which is let through whole and paid off afterwards.
+	allowance float64
+	at        time.Time
+	// published is how many events were published on day, in days since 1970.
+	published, day int64
+}
+
+func newUsage(k *Key, m *metrics) *usage {
+	kind := string(k.Kind)
+	return &usage{
+		kind: kind, name: k.Name, metrics: m,
+		requests: m.requests.WithLabelValues(kind, k.Name), events: m.events.WithLabelValues(kind, k.Name),
+	}
+}
+
+// saved is for how long an unused rate is saved up.
+const saved = 10 * time.Second
+
+// LimitError is returned if a key publishes more than it may. It is safe to show.
+type LimitError struct {
+	Message string
+	// RetryAfter is when the request may be repeated; always more than 0.
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *LimitError) Error() string { return e.Message }
+
+// Ready fails with a *LimitError if the key may not publish a single event now. It
+// spares a refused request the decoding.
+func (k *Key) Ready() error { return k.spend(1, false) }
+
+// Spend takes n events from the rate and the quota. It fails with a *LimitError, or
+// with a *DeniedError if there are more events than a day's quota, and then takes
+// nothing.
+func (k *Key) Spend(n int) error { return k.spend(n, true) }
+
+func (k *Key) spend(n int, take bool) error {
+	if k.rate == 0 && k.quota == 0 {
+		return nil
+	}
+	if k.quota > 0 && int64(n) > k.quota {
+		return k.deny(OverQuota, "may publish %d events a day, and these are %d", k.quota, n)
+	}
+	u := k.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := k.now()
+	if day := now.Unix() / secondsOfDay; day != u.day {
+		u.day, u.published = day, 0
+	}
+	if k.quota > 0 && u.published+int64(n) > k.quota {
+		u.refuse(OverQuota)
+		return &LimitError{
+			fmt.Sprintf("the key %s may publish %d events a day, and has published %d", k.Name, k.quota, u.published),
+			time.Unix((u.day+1)*secondsOfDay, 0).Sub(now),
+		}
+	}
+	if k.rate > 0 {
+		most := max(1, k.rate*saved.Seconds())
+		if u.at.IsZero() {
+			u.allowance, u.at = most, now
+		}
+		u.allowance = min(most, u.allowance+k.rate*max(0, now.Sub(u.at).Seconds()))
+		u.at = now
+		if u.allowance < 1 {
+			u.refuse(OverRate)
+			wait := math.Min((1-u.allowance)/k.rate, secondsOfDay)
+			return &LimitError{
+				fmt.Sprintf("the key %s may publish %g events a second", k.Name, k.rate),
+				max(time.Millisecond, time.Duration(wait*float64(time.Second))),
+			}
+		}
+	}
+	if take {
+		u.published += int64(n)
+		u.allowance -= float64(n)
+	}
+	return nil
+}
+
+const secondsOfDay = 24 * 60 * 60
+
+// Return gives back events that were spent and could not be stored.
+func (k *Key) Return(n int) {
+	if k.rate == 0 && k.quota == 0 {
+		return
+	}
+	u := k.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.allowance += float64(n)
+	u.published = max(0, u.published-int64(n))
+}
+
+// Published counts events that were stored.
+func (k *Key) Published(n int) { k.usage.events.Add(float64(n)) }
+
+// refuse counts a refused request.
+func (u *usage) refuse(reason Reason) {
+	u.metrics.refused.WithLabelValues(u.kind, u.name, string(reason)).Inc()
+}

@@ -1,0 +1,127 @@
+package tests
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/badged/badged/internal/keyring"
+)
+
+// writeKeys writes a file of keys, in place.
+func writeKeys(t *testing.T, file string, keys ...string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte("keys:\n"+strings.Join(keys, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keyEntry is an entry of a file of keys, with the name as the secret.
+func keyEntry(name, kind, more string) string {
+	return "- {name: " + name + ", kind: " + kind + ", secret: " + keyring.Hash(name) + more + "}\n"
+}
+
+// messageFrom is an event of a source.
+func messageFrom(source, id string) string {
+	return `{"specversion":"1.0","id":"` + id + `","source":"` + source + `","type":"message.delivered","data":{"conversation_id":"` + id + `","seq":1,"user_ids":["ada"]}}`
+}
+
+// The drill of docs/operations.md: the key of a publisher leaks. It is found by its
+// name, revoked without a restart, and what it published is listed and taken back,
+// while others go on.
+func TestALeakedKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	crm, chat, push := keyEntry("crm", "publisher", ", sources: [crm]"), keyEntry("chat", "publisher", ", sources: [chat]"), keyEntry("push", "reader", "")
+	writeKeys(t, file, crm, chat, push)
+	database := newDatabase(t)
+	p := serve(t, database, "--keys-file="+file)
+	publish := func(key, event string) (int, string) {
+		t.Helper()
+		status, _, answer := requestAs(t, key, http.MethodPost, p.url+"/v1/events", "application/json", event)
+		return status, answer
+	}
+	total := func() string {
+		t.Helper()
+		status, _, badge := requestAs(t, "push", http.MethodGet, p.url+"/v1/users/ada/badge", "", "")
+		if status != http.StatusOK {
+			t.Fatalf("the reader: %d %s", status, badge)
+		}
+		_, rest, _ := strings.Cut(badge, `"total":`)
+		n, _, _ := strings.Cut(rest, ",")
+		return n
+	}
+	for _, id := range []string{"forged-1", "forged-2"} {
+		if status, answer := publish("crm", messageFrom("crm", id)); status != http.StatusAccepted {
+			t.Fatalf("the leaked key publishes: %d %s", status, answer)
+		}
+	}
+	if status, answer := publish("chat", messageFrom("chat", "real-1")); status != http.StatusAccepted {
+		t.Fatalf("another key publishes: %d %s", status, answer)
+	}
+	// Its limits hold: it cannot pass for another publisher, nor read.
+	if status, answer := publish("crm", messageFrom("chat", "forged-3")); status != http.StatusForbidden || !strings.Contains(answer, `"field":"source"`) {
+		t.Errorf("with the source of another: %d %s", status, answer)
+	}
+	if status, _, answer := requestAs(t, "crm", http.MethodGet, p.url+"/v1/users/ada/badge", "", ""); status != http.StatusForbidden {
+		t.Errorf("it reads: %d %s", status, answer)
+	}
+	if status, answer := publish("push", messageFrom("crm", "forged-4")); status != http.StatusForbidden || !strings.Contains(answer, "the key push is a reader's, and may not publish") {
+		t.Errorf("a reader publishes: %d %s", status, answer)
+	}
+
+	// Found.
+	_, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", "")
+	for _, want := range []string{
+		`badged_keys_events_total{key="crm",kind="publisher"} 2`, `badged_keys_refused_total{key="crm",kind="publisher",reason="source"} 1`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+
+	// Revoked. First by mistake with a broken file, which changes nothing.
+	writeKeys(t, file, chat, push, "- {name: crm-2}\n")
+	p.awaitSays("the file of keys has mistakes; the keys loaded before stay valid")
+	if status, answer := publish("chat", messageFrom("chat", "real-2")); status != http.StatusAccepted {
+		t.Errorf("beside a broken file: %d %s", status, answer)
+	}
+	writeKeys(t, file, chat, push)
+	p.awaitSays("removed=[crm]")
+	if status, answer := publish("crm", messageFrom("crm", "forged-5")); status != http.StatusUnauthorized {
+		t.Errorf("the revoked key publishes: %d %s", status, answer)
+	}
+	if status, answer := publish("chat", messageFrom("chat", "real-3")); status != http.StatusAccepted {
+		t.Errorf("the others are affected: %d %s", status, answer)
+	}
+
+	// Listed, and taken back with a new key.
+	var forged []string
+	for line := range strings.Lines(must(t, "log", "--database-url="+database)) {
+		if strings.Contains(line, `"source":"crm"`) {
+			forged = append(forged, line)
+		}
+	}
+	if len(forged) != 2 || !strings.Contains(forged[0]+forged[1], "forged-1") || !strings.Contains(forged[0]+forged[1], "forged-2") {
+		t.Errorf("the log of the source crm is %s", forged)
+	}
+	writeKeys(t, file, chat, push, keyEntry("crm-2", "publisher", ", sources: [crm]"))
+	p.signal(syscall.SIGHUP)
+	p.awaitSays("added=[crm-2]")
+	for _, id := range []string{"forged-1", "forged-2"} {
+		recall := strings.NewReplacer("message.delivered", "message.recalled", `"id":"`, `"id":"recall-`).Replace(messageFrom("crm", id))
+		if status, answer := publish("crm-2", recall); status != http.StatusAccepted {
+			t.Fatalf("recall: %d %s", status, answer)
+		}
+	}
+	for range polls(t, "only the real messages to count") {
+		if total() == "3" {
+			break
+		}
+	}
+	if err := p.stop(); err != nil {
+		t.Errorf("the server, after SIGHUP, ends with %v", err)
+	}
+}
