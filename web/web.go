@@ -1,6 +1,6 @@
 // Package web embeds the pages that badged serves, built from the sources in
-// this folder. The built files are committed, so that building the Go program
-// needs no Node.
+// this folder, and the golden frames. The built files are committed, so that
+// building the Go program needs no Node.
 package web
 
 import (
@@ -19,13 +19,21 @@ func Demo() fs.FS { return page("dist/demo") }
 // Admin returns the files of the admin page, like Demo.
 func Admin() fs.FS { return page("dist/admin") }
 
-func page(dir string) fs.FS {
-	files, err := fs.Sub(dist, dir)
+func page(dir string) fs.FS { return sub(dist, dir) }
+
+func sub(all embed.FS, dir string) fs.FS {
+	files, err := fs.Sub(all, dir)
 	if err != nil {
 		panic(err) // only if the path is invalid
 	}
 	return files
 }
+
+//go:embed sdk/testdata/frames
+var frames embed.FS
+
+// Frames returns the golden frames of the protocol, a file for each.
+func Frames() fs.FS { return sub(frames, "sdk/testdata/frames") }
 
 // policy limits a page to its own origin and to scripts and styles in files.
 // The favicon that a page draws is a data URL.

@@ -145,6 +145,9 @@ func TestUsage(t *testing.T) {
 		{"a head that is none", "audit verify --count=3 --head=abc " + db, "audit verify: --head must be 64 hexadecimal digits", "audit verify"},
 		{"pruning what may be under way", "audit prune --before=2999-01-01T00:00:00Z " + db, "audit prune: --before must be at least a day ago", "audit prune"},
 		{"an assistant that writes without a key", "mcp --allow-writes " + db, "mcp: --allow-writes requires --url (BADGED_URL); --allow-writes requires --admin-key (BADGED_ADMIN_KEY)", "mcp"},
+		{"conformance without a client", "conformance", "conformance: the command of a client is required, such as `badged conformance -- node client.mjs`", "conformance"},
+		{"conformance without time", "conformance --timeout=0s -- client", "conformance: --timeout must be more than 0s", "conformance"},
+		{"conformance one by none", "conformance --parallel=0 -- client", "conformance: --parallel must be from 1 to 64", "conformance"},
 		{"a configuration file that is not there", "lag --config=/nowhere/badged.yaml", "open /nowhere/badged.yaml: no such file or directory", "lag"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/badged/badged/internal/conformance"
+)
+
+// conformanceCmd is `badged conformance`.
+type conformanceCmd struct {
+	Command  []string      `arg:"" optional:"" help:"The client's program and its arguments, after --; docs/conformance.md says what it prints and reads."`
+	Only     []string      `help:"Only the scenarios whose names begin so." placeholder:"NAME" env:"-"`
+	List     bool          `help:"List the scenarios, and run none." env:"-"`
+	JSON     string        `name:"json" help:"Also write the report to a file, as JSON." placeholder:"FILE" env:"-"`
+	Timeout  time.Duration `help:"How long the client may take for a step." default:"10s" env:"-"`
+	Parallel int           `help:"Scenarios that run at once, 1 to 64." default:"4" env:"-"`
+}
+
+// Validate implements kong's validation.
+func (c *conformanceCmd) Validate() error {
+	const maxParallel = 64
+	switch {
+	case len(c.Command) == 0 && !c.List:
+		return errors.New("the command of a client is required, such as `badged conformance -- node client.mjs`")
+	case c.Timeout <= 0:
+		return errors.New("--timeout must be more than 0s")
+	case c.Parallel < 1 || c.Parallel > maxParallel:
+		return fmt.Errorf("--parallel must be from 1 to %d", maxParallel)
+	}
+	return nil
+}
+
+// Run runs the client against the scenarios and prints the report.
+func (c *conformanceCmd) Run(ctx context.Context, streams Streams) error {
+	if c.List {
+		table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+		for _, s := range conformance.Scenarios() {
+			fmt.Fprintf(table, "%s\t%s\n", s.Name, s.Story)
+		}
+		return table.Flush()
+	}
+	report, err := conformance.Run(ctx, conformance.Config{
+		Command: c.Command, Only: c.Only, StepTimeout: c.Timeout, Parallel: c.Parallel,
+	})
+	if err != nil {
+		return err
+	}
+	if err := report.Print(streams.Out); err != nil {
+		return err
+	}
+	if c.JSON != "" {
+		if err := c.write(report); err != nil {
+			return err
+		}
+	}
+	if report.Failed > 0 {
+		return fmt.Errorf("the client fails %d of %s", report.Failed, plural(len(report.Scenarios), "scenario"))
+	}
+	return nil
+}
+
+// write writes the report to a file.
+func (c *conformanceCmd) write(report conformance.Report) error {
+	file, err := os.Create(c.JSON)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := errors.Join(report.JSON(file), file.Close()); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}

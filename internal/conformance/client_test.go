@@ -1,0 +1,289 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/uuid"
+)
+
+// reference is a small client by coder/websocket that passes the kit unless it has
+// a bug. It runs in a process of its own.
+type reference struct {
+	bug   string
+	token string
+	pause time.Duration
+	out   *json.Encoder
+
+	epoch         string
+	version       int64
+	total         json.Number
+	conversations map[string]frame
+
+	// queue has the commands without an answer, in order, with their numbers.
+	queue    []frame
+	numbers  map[string]any
+	sent     bool
+	again    <-chan time.Time
+	commands chan frame
+}
+
+// serveReference runs the client until its standard input ends.
+func serveReference(bug string) {
+	backoffMS, err := strconv.Atoi(os.Getenv("BADGED_BACKOFF_MS"))
+	if err != nil {
+		panic(err)
+	}
+	c := &reference{
+		bug: bug, token: os.Getenv("BADGED_TOKEN"), pause: time.Duration(backoffMS) * time.Millisecond,
+		out: json.NewEncoder(os.Stdout), numbers: map[string]any{}, commands: make(chan frame),
+	}
+	if bug == "knows no hello tokens" && os.Getenv("BADGED_AUTH") == wayHello {
+		c.print(frame{"unsupported": "tokens in hello"})
+	}
+	go func() {
+		defer close(c.commands)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			command, err := decodeFrame(lines.Bytes())
+			if err != nil {
+				panic(err)
+			}
+			c.commands <- command
+		}
+	}()
+	for {
+		code, pause := c.connect()
+		if code >= 4001 && code <= 4004 && bug != "reconnects after refusals" {
+			c.print(frame{"refused": code})
+			for range c.commands { // until the end
+			}
+			os.Exit(0)
+		}
+		if code == 4202 {
+			c.renew()
+		}
+		if bug == "ignores reconnect_ms" {
+			pause = 0
+		}
+		c.sent, c.again = false, nil
+		if bug == "forgets commands" {
+			c.queue = nil
+		}
+		for due := time.After(pause + rand.N(c.pause)); due != nil; {
+			select {
+			case <-due:
+				due = nil
+			case command, ok := <-c.commands:
+				c.take(command, ok)
+			}
+		}
+	}
+}
+
+func (c *reference) print(f frame) {
+	if err := c.out.Encode(f); err != nil {
+		panic(err)
+	}
+}
+
+func (c *reference) renew() {
+	if c.bug != "keeps its token" {
+		c.token = os.Getenv("BADGED_FRESH_TOKEN")
+	}
+}
+
+// take queues a command of the user.
+func (c *reference) take(command frame, ok bool) {
+	if !ok {
+		os.Exit(0)
+	}
+	id := uuid.NewString()
+	f := frame{"t": command["do"], "id": id}
+	c.numbers[id] = command["n"]
+	if conversation := command["conversation_id"]; conversation != nil {
+		f["conversation_id"] = conversation
+	}
+	if seq := command.text("up_to_seq"); seq != "" {
+		f["up_to_seq"] = json.Number(seq)
+		if rounded, err := strconv.ParseFloat(seq, 64); err == nil && c.bug == "rounds seqs" {
+			f["up_to_seq"] = rounded
+		}
+	}
+	c.queue = append(c.queue, f)
+}
+
+// connect runs one connection and returns how it ended.
+func (c *reference) connect() (code int, pause time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	options := &websocket.DialOptions{Subprotocols: []string{"badge.v1"}}
+	hello := frame{"t": "hello"}
+	switch os.Getenv("BADGED_AUTH") {
+	case wayHello:
+		hello["token"] = c.token
+	case waySubprotocol:
+		options.Subprotocols = append(options.Subprotocols, "bearer."+c.token)
+	default:
+		options.HTTPHeader = map[string][]string{"Authorization": {"Bearer " + c.token}}
+	}
+	ws, _, err := websocket.Dial(ctx, os.Getenv("BADGED_URL")+"/v1/ws", options)
+	if err != nil {
+		return 0, 0
+	}
+	defer ws.CloseNow() //nolint:errcheck // it has ended
+	if c.bug != "reads small frames only" {
+		ws.SetReadLimit(1 << 20)
+	}
+	send := func(f frame) {
+		_ = ws.Write(ctx, websocket.MessageText, f.encode()) // if it fails, reading does too
+	}
+	if c.epoch != "" && c.bug != "does not resume" {
+		hello["epoch"], hello["version"] = c.epoch, c.version
+	}
+	send(hello)
+	frames, end := make(chan frame), make(chan int, 1)
+	go func() {
+		for {
+			_, text, err := ws.Read(ctx)
+			if err != nil {
+				end <- int(websocket.CloseStatus(err))
+				return
+			}
+			f, err := decodeFrame(text)
+			if err != nil {
+				panic(err)
+			}
+			select {
+			case frames <- f:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var (
+		online   bool
+		renewal  <-chan time.Time
+		patience = time.Minute
+		dead     = time.NewTimer(patience)
+	)
+	flush := func() {
+		if online && !c.sent && len(c.queue) > 0 {
+			if c.bug == "makes new ids" {
+				id := uuid.NewString()
+				c.numbers[id] = c.numbers[c.queue[0].text("id")]
+				c.queue[0]["id"] = id
+			}
+			c.sent = true
+			send(c.queue[0])
+		}
+	}
+	for {
+		flush()
+		select {
+		case f := <-frames:
+			dead.Reset(patience)
+			switch f.text("t") {
+			case "snapshot", "changes":
+				c.apply(f)
+				online = true
+				if ms, ok := f["ping_ms"].(json.Number); ok && c.bug != "trusts silence" {
+					n, _ := ms.Int64()
+					patience = time.Duration(n) * time.Millisecond * 5 / 2
+					dead.Reset(patience)
+				}
+				if at, err := time.Parse(time.RFC3339, f.text("expires_at")); err == nil && renewal == nil {
+					renewal = time.After(time.Until(at) * 3 / 4)
+				}
+			case "ok", "error":
+				if stop := c.answered(f); stop {
+					return 0, 0
+				}
+			case "ping":
+				if c.bug != "does not answer pings" {
+					send(golden("pong"))
+				}
+			case "bye":
+				code, _ := strconv.Atoi(fmt.Sprint(f["code"]))
+				ms, _ := strconv.Atoi(fmt.Sprint(f["reconnect_ms"]))
+				return code, time.Duration(ms) * time.Millisecond
+			default:
+				if c.bug == "trusts frames of any type" {
+					c.apply(f.with("t", "changes").with("epoch", c.epoch))
+				}
+			}
+		case code := <-end:
+			return code, 0
+		case command, ok := <-c.commands:
+			c.take(command, ok)
+		case <-c.again:
+			c.sent = false
+		case <-renewal:
+			renewal = nil
+			c.renew()
+			send(frame{"t": "auth", "id": "auth", "token": c.token})
+		case <-dead.C:
+			return 0, 0
+		}
+	}
+}
+
+// answered handles the answer to the first command of the queue. It returns true if
+// the connection ends.
+func (c *reference) answered(f frame) (stop bool) {
+	id := f.text("id")
+	if id == "auth" {
+		return f["t"] == "error" && c.bug == "gives up if its token is not checked"
+	}
+	if ms, ok := f["retry_ms"].(json.Number); ok && c.bug != "does not retry" {
+		n, _ := ms.Int64()
+		c.again = time.After(time.Duration(n) * time.Millisecond)
+		if c.bug == "retries at once" {
+			c.again = time.After(0)
+		}
+		return false
+	}
+	if f["t"] == "ok" {
+		c.print(frame{"done": c.numbers[id]})
+	} else {
+		c.print(frame{"failed": c.numbers[id], "code": f["code"]})
+	}
+	c.queue, c.sent = c.queue[1:], false
+	return false
+}
+
+// apply applies a state frame and prints what it shows.
+func (c *reference) apply(f frame) {
+	number, _ := f["version"].(json.Number)
+	version, _ := number.Int64()
+	snapshot := f.text("t") == "snapshot"
+	switch {
+	case snapshot && c.bug == "ignores older snapshots" && version < c.version,
+		!snapshot && c.bug != "applies older frames" && version <= c.version,
+		!snapshot && c.bug == "wants every version" && version != c.version+1:
+		return
+	}
+	if c.conversations == nil || snapshot && c.bug != "merges snapshots" {
+		c.conversations = map[string]frame{}
+	}
+	if c.epoch == "" || c.bug != "keeps its epoch" {
+		c.epoch = f.text("epoch")
+	}
+	c.version = version
+	c.total, _ = f["total"].(json.Number)
+	listed, _ := f["conversations"].([]any)
+	shown := map[string]frame{}
+	for _, one := range listed {
+		conversation := frame(one.(map[string]any))
+		c.conversations[conversation.text("conversation_id")] = conversation
+	}
+	maps.Copy(shown, c.conversations)
+	c.print(frame{"version": c.version, "total": c.total, "conversations": shown})
+}

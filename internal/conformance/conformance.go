@@ -1,0 +1,164 @@
+// Package conformance checks clients of badge.v1, in any language. It plays a
+// server by a script, and starts the client as a program that prints what it
+// would show. It does not use the gateway: the golden frames pin both.
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Config says what to run.
+type Config struct {
+	// Command is the program of the client and its arguments.
+	Command []string
+	// Only are the names of scenarios, or beginnings of them; empty for all.
+	Only []string
+	// StepTimeout is how long the client may take for a step. Default: 10 s.
+	StepTimeout time.Duration
+	// Parallel is how many scenarios run at once. Default: 4.
+	Parallel int
+}
+
+// Result is how a scenario ended.
+type Result string
+
+// The results.
+const (
+	Passed      Result = "passed"
+	Failed      Result = "failed"
+	Unsupported Result = "unsupported"
+)
+
+// Outcome is what happened in a scenario.
+type Outcome struct {
+	Name   string `json:"name"`
+	Story  string `json:"story"`
+	Result Result `json:"result"`
+	// Expected and Happened are set if it failed; Happened also has the client's
+	// reason if it does not support the scenario.
+	Expected string `json:"expected,omitempty"`
+	Happened string `json:"happened,omitempty"`
+	// Trace is everything that client and server did, in order.
+	Trace []string `json:"trace"`
+	// Stderr is the end of what the client printed there.
+	Stderr string `json:"stderr,omitempty"`
+}
+
+// Report is the result of a run.
+type Report struct {
+	Command     []string  `json:"command"`
+	Passed      int       `json:"passed"`
+	Failed      int       `json:"failed"`
+	Unsupported int       `json:"unsupported"`
+	Scenarios   []Outcome `json:"scenarios"`
+}
+
+// Info describes a scenario.
+type Info struct{ Name, Story string }
+
+// Scenarios lists the scenarios in the order in which they are reported.
+func Scenarios() []Info {
+	var all []Info
+	for _, s := range scenarios() {
+		all = append(all, Info{s.name, s.story})
+	}
+	return all
+}
+
+// Run runs the scenarios, each with a client of its own. An error means that the
+// run did not take place; a client that fails is part of the report.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	if len(cfg.Command) == 0 {
+		return Report{}, errors.New("no command of a client to run")
+	}
+	if cfg.StepTimeout == 0 {
+		cfg.StepTimeout = 10 * time.Second
+	}
+	if cfg.Parallel == 0 {
+		cfg.Parallel = 4
+	}
+	chosen, err := choose(cfg.Only)
+	if err != nil {
+		return Report{}, err
+	}
+	report := Report{Command: cfg.Command, Scenarios: make([]Outcome, len(chosen))}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(cfg.Parallel)
+	for i, s := range chosen {
+		group.Go(func() (err error) {
+			report.Scenarios[i], err = play(ctx, cfg, s)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return Report{}, err
+	}
+	for _, o := range report.Scenarios {
+		switch o.Result {
+		case Passed:
+			report.Passed++
+		case Unsupported:
+			report.Unsupported++
+		default:
+			report.Failed++
+		}
+	}
+	return report, nil
+}
+
+// choose returns the scenarios whose names begin with one of only.
+func choose(only []string) ([]scenario, error) {
+	all := scenarios()
+	if len(only) == 0 {
+		return all, nil
+	}
+	for _, prefix := range only {
+		if !slices.ContainsFunc(all, func(s scenario) bool { return strings.HasPrefix(s.name, prefix) }) {
+			return nil, fmt.Errorf("no scenario is called %q", prefix)
+		}
+	}
+	return slices.DeleteFunc(all, func(s scenario) bool {
+		return !slices.ContainsFunc(only, func(prefix string) bool { return strings.HasPrefix(s.name, prefix) })
+	}), nil
+}
+
+// Print writes the report as text: a line for each scenario, and below a failed
+// one what happened.
+func (r Report) Print(w io.Writer) error {
+	var text strings.Builder
+	for _, o := range r.Scenarios {
+		fmt.Fprintf(&text, "%-11s  %-17s  %s\n", o.Result, o.Name, o.Story)
+		switch o.Result {
+		case Unsupported:
+			fmt.Fprintf(&text, "    the client does not support %s\n", o.Happened)
+		case Failed:
+			fmt.Fprintf(&text, "    expected: %s\n    happened: %s\n", o.Expected, o.Happened)
+			for _, line := range o.Trace {
+				fmt.Fprintf(&text, "      %s\n", line)
+			}
+			for line := range strings.Lines(o.Stderr) {
+				fmt.Fprintf(&text, "      stderr: %s\n", strings.TrimRight(line, "\n"))
+			}
+		}
+	}
+	fmt.Fprintf(&text, "%d passed, %d failed, %d not supported\n", r.Passed, r.Failed, r.Unsupported)
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// JSON writes the report as JSON.
+func (r Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}

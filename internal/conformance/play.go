@@ -1,0 +1,339 @@
+package conformance
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// backoff is the longest pause of its own that a client should make, so that runs
+// take seconds.
+const backoff = 100 * time.Millisecond
+
+// The ways to give a token.
+const (
+	waySubprotocol = "subprotocol"
+	wayHeader      = "header"
+	wayHello       = "hello"
+)
+
+// userID is the user of all scenarios.
+const userID = "ada"
+
+// token returns a token with the shape of a JWT. The client must not look into it.
+func token(name string) string {
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + part([]byte(`{"sub":"`+userID+`"}`)) + "." + part([]byte(name))
+}
+
+// The tokens of a run.
+func firstToken() string { return token("first") }
+func freshToken() string { return token("fresh") }
+
+// kind is the kind of an event.
+type kind int
+
+const (
+	opened   kind = iota // the client connected
+	received             // a frame of the client
+	ponged               // a pong of WebSockets
+	closed               // the client ended a connection
+	strayed              // a request that is not a connection
+	printed              // a line of the client
+	showed               // a line with a state
+	exited               // the client's program has ended
+)
+
+// event is something that the client did.
+type event struct {
+	kind kind
+	conn *conn
+	text []byte
+	err  error
+	at   time.Time
+}
+
+func (e event) String() string {
+	switch e.kind {
+	case opened:
+		return "the client connects"
+	case received:
+		return "the client sends " + string(e.text)
+	case ponged:
+		return "the client answers a ping of WebSockets"
+	case closed:
+		return "the client ends the connection: " + e.err.Error()
+	case strayed:
+		return "the client requests " + string(e.text)
+	case printed, showed:
+		return "the client prints " + string(e.text)
+	default:
+		if e.err != nil {
+			return "the client's program ends: " + e.err.Error()
+		}
+		return "the client's program ends"
+	}
+}
+
+// failure is why a client does not pass.
+type failure struct {
+	expected, happened string
+	// nothing is set if the time ran out.
+	nothing bool
+}
+
+func (f *failure) Error() string { return "expected " + f.expected + "; " + f.happened }
+
+// unsupported says what the client cannot do.
+type unsupported struct{ what string }
+
+func (u *unsupported) Error() string { return "the client does not support " + u.what }
+
+// performance is a run of a scenario.
+type performance struct {
+	ctx     context.Context
+	timeout time.Duration
+	began   time.Time
+	events  chan event
+	trace   []string
+	server  *server
+	client  *program
+
+	// conn is the connection; nil if there is none, and events of former ones do
+	// not matter.
+	conn *conn
+	// held is what the client must hold and show now.
+	held state
+	// states are those that it may show: the last that it showed, and each since.
+	states []state
+	// shown is what it shows.
+	shown state
+	// commands counts those of the user. While pending, the client may show their
+	// effect.
+	commands int
+	pending  bool
+	// last is the last frame that a step took from the client.
+	last frame
+	// command is the last command of the client.
+	command frame
+	// comeBack is when the client may reconnect.
+	comeBack time.Time
+	// expires is when the client's token expires.
+	expires time.Time
+	// mustRenew is set if the client must not use its first token again.
+	mustRenew bool
+	// overtaken are events for the next steps.
+	overtaken []event
+	// mute is set while the server answers nothing.
+	mute bool
+}
+
+// play runs a scenario. An error means that it could not run.
+func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &performance{
+		ctx: ctx, timeout: cfg.StepTimeout, began: time.Now(), events: make(chan event),
+		states: []state{{}}, trace: []string{},
+	}
+	tell := func(e event) {
+		e.at = time.Now()
+		select {
+		case p.events <- e:
+		case <-ctx.Done():
+		}
+	}
+	var err error
+	if p.server, err = listen(ctx, tell); err != nil {
+		return Outcome{}, err
+	}
+	defer p.server.close()
+	defer cancel() // before the server waits for those who tell
+	p.client, err = start(ctx, cfg.Command, []string{
+		"BADGED_URL=" + p.server.url,
+		"BADGED_USER=" + userID,
+		"BADGED_TOKEN=" + firstToken(),
+		"BADGED_FRESH_TOKEN=" + freshToken(),
+		"BADGED_AUTH=" + s.way,
+		fmt.Sprintf("BADGED_BACKOFF_MS=%d", backoff.Milliseconds()),
+	}, tell)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer func() {
+		cancel()
+		<-p.client.ended
+	}()
+	out := Outcome{Name: s.name, Story: s.story, Result: Passed}
+	err = p.run(slices.Concat(s.steps, []step{ends()}))
+	var (
+		fails *failure
+		lacks *unsupported
+	)
+	switch {
+	case errors.As(err, &lacks):
+		out.Result, out.Happened = Unsupported, lacks.what
+	case errors.As(err, &fails):
+		out.Result, out.Expected, out.Happened = Failed, fails.expected, fails.happened
+		out.Stderr = p.client.stderr.String()
+	case err != nil:
+		return Outcome{}, fmt.Errorf("scenario %s: %w", s.name, err)
+	}
+	out.Trace = p.trace
+	return out, nil
+}
+
+func (p *performance) run(steps []step) error {
+	for _, s := range steps {
+		if err := s(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note adds a line to the trace.
+func (p *performance) note(at time.Time, text string) {
+	const most = 2000 // large frames are cut
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%d bytes)", len(text))
+	}
+	p.trace = append(p.trace, fmt.Sprintf("%6d ms  %s", at.Sub(p.began).Milliseconds(), text))
+}
+
+// await waits for what a step needs: accept returns true for it. Meanwhile pings
+// are answered and states that the client shows are checked. Anything else is a
+// failure.
+func (p *performance) await(expected string, accept func(event) (bool, error)) error {
+	return p.awaitFor(p.timeout, expected, accept)
+}
+
+func (p *performance) awaitFor(limit time.Duration, expected string, accept func(event) (bool, error)) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		var e event
+		if len(p.overtaken) > 0 {
+			e, p.overtaken = p.overtaken[0], p.overtaken[1:]
+		} else {
+			select {
+			case e = <-p.events:
+			case <-timer.C:
+				return &failure{expected: expected, happened: fmt.Sprintf("nothing within %v", limit), nothing: true}
+			case <-p.ctx.Done():
+				return p.ctx.Err()
+			}
+		}
+		handled, err := p.observe(&e, expected)
+		if err != nil {
+			return err
+		}
+		if handled {
+			continue
+		}
+		accepted, err := accept(e)
+		switch {
+		case err != nil:
+			return err
+		case accepted:
+			return nil
+		case e.kind != showed && e.kind != ponged: // a state was checked; libraries may send pongs unasked
+			return &failure{expected: expected, happened: e.String()}
+		}
+	}
+}
+
+// observe does what is the same in each step. It returns true if the event needs
+// no more, and makes a line with a state an event of its kind.
+func (p *performance) observe(e *event, expected string) (handled bool, err error) {
+	if e.conn != nil && e.kind != opened && e.conn != p.conn {
+		return true, nil // of a connection that has ended
+	}
+	p.note(e.at, e.String())
+	switch e.kind {
+	case received:
+		f, err := decodeFrame(e.text)
+		if err != nil {
+			return false, &failure{expected: expected, happened: e.String()}
+		}
+		switch f.text("t") {
+		case "ping":
+			if p.mute {
+				return true, nil
+			}
+			return true, p.send(golden("pong"))
+		case "pong":
+			return p.mute, nil
+		}
+	case printed:
+		l, err := decodeLine(e.text)
+		switch {
+		case err != nil:
+			return false, &failure{expected: expected, happened: e.String() + ": " + err.Error()}
+		case l.Unsupported != "":
+			return false, &unsupported{l.Unsupported}
+		case l.Version != nil:
+			e.kind = showed
+			return false, p.show(l.state)
+		}
+	}
+	return false, nil
+}
+
+// show checks a state that the client shows.
+func (p *performance) show(s state) error {
+	p.shown = s
+	for i, may := range p.states {
+		if s.looksLike(may) {
+			p.states = p.states[i:]
+			return nil
+		}
+	}
+	if p.pending && slices.ContainsFunc(p.states, func(may state) bool { return may.Version == s.Version }) {
+		return nil // with the effect of commands, which only the client knows
+	}
+	return &failure{expected: "to show " + p.held.String(), happened: "the client shows " + s.String()}
+}
+
+// send sends a frame to the client. What it does to the client's state follows from
+// the rule.
+func (p *performance) send(f frame) error {
+	text := f.encode()
+	p.note(time.Now(), "the server sends "+string(text))
+	if err := p.conn.send(text); err != nil {
+		return &failure{expected: "a connection that takes frames", happened: "writing failed: " + err.Error()}
+	}
+	if after := p.held; f.text("t") == "snapshot" || f.text("t") == "changes" {
+		p.held = after.after(f)
+		if !p.held.looksLike(after) {
+			p.states = append(p.states, p.held)
+		}
+	}
+	return nil
+}
+
+// checkToken checks the tokens that came by some ways.
+func (p *performance) checkToken(found map[string]string, way string) error {
+	expected := "a token, in the handshake or in hello"
+	if way != "" {
+		expected = "a token by the way " + way
+	}
+	if len(found) == 0 || way != "" && found[way] == "" {
+		return &failure{expected: expected, happened: fmt.Sprintf("the client gives a token by these ways: %v", slices.Sorted(maps.Keys(found)))}
+	}
+	for way, token := range found {
+		switch {
+		case token == freshToken(), token == firstToken() && !p.mustRenew:
+		case token == firstToken():
+			return &failure{expected: "a fresh token", happened: "the client gives the old one by the way " + way}
+		default:
+			return &failure{expected: "the token of BADGED_TOKEN", happened: fmt.Sprintf("the client gives %q by the way %s", token, way)}
+		}
+	}
+	return nil
+}

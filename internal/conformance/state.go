@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strings"
+
+	"github.com/badged/badged/web"
+)
+
+// frame is a frame of the protocol. Numbers are json.Number: a float64 would
+// round seqs.
+type frame map[string]any
+
+// decodeFrame decodes a JSON object.
+func decodeFrame(text []byte) (frame, error) {
+	var f frame
+	dec := json.NewDecoder(strings.NewReader(string(text)))
+	dec.UseNumber()
+	if err := dec.Decode(&f); err != nil {
+		return nil, fmt.Errorf("a frame must be a JSON object: %w", err)
+	}
+	return f, nil
+}
+
+// golden returns a golden frame.
+func golden(name string) frame {
+	text, err := fs.ReadFile(web.Frames(), name+".json")
+	if err != nil {
+		panic(err) // the files are embedded, and the names are in this package
+	}
+	f, err := decodeFrame(text)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// with returns the frame with another value of a field.
+func (f frame) with(field string, value any) frame {
+	changed := maps.Clone(f)
+	changed[field] = value
+	return changed
+}
+
+func (f frame) text(field string) string {
+	s, _ := f[field].(string)
+	return s
+}
+
+func (f frame) encode() []byte {
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // frames are made of JSON or of constants
+	}
+	return b
+}
+
+// conversation is the part of a conversation that clients report.
+type conversation struct {
+	Unread       int64 `json:"unread"`
+	Mentions     int64 `json:"mentions"`
+	MarkedUnread bool  `json:"marked_unread"`
+}
+
+// state is what a client holds and shows. Conversations with nothing unread and no
+// mark are absent.
+type state struct {
+	Epoch         string                  `json:"epoch"`
+	Version       int64                   `json:"version"`
+	Total         int64                   `json:"total"`
+	Conversations map[string]conversation `json:"conversations"`
+}
+
+// after returns the state after a frame, by the rule of the protocol: a snapshot
+// replaces everything, changes apply if they are newer.
+func (s state) after(f frame) state {
+	var update struct {
+		T string `json:"t"`
+		state
+		Conversations []struct {
+			ID string `json:"conversation_id"`
+			conversation
+		} `json:"conversations"`
+	}
+	if err := json.Unmarshal(f.encode(), &update); err != nil {
+		panic(err) // scripts send valid frames
+	}
+	if update.T != "snapshot" && (update.T != "changes" || update.Epoch != s.Epoch || update.Version <= s.Version) {
+		return s
+	}
+	next := state{update.Epoch, update.Version, update.Total, map[string]conversation{}}
+	if update.T == "changes" {
+		maps.Copy(next.Conversations, s.Conversations)
+	}
+	for _, c := range update.Conversations {
+		next.Conversations[c.ID] = c.conversation
+	}
+	return next.normal()
+}
+
+// normal returns the state without empty conversations.
+func (s state) normal() state {
+	listed := map[string]conversation{}
+	for id, c := range s.Conversations {
+		if c != (conversation{}) {
+			listed[id] = c
+		}
+	}
+	s.Conversations = listed
+	return s
+}
+
+// looksLike reports whether both show the same. Clients do not report the epoch.
+func (s state) looksLike(other state) bool {
+	return s.Version == other.Version && s.Total == other.Total && maps.Equal(s.Conversations, other.Conversations)
+}
+
+func (s state) String() string {
+	b, err := json.Marshal(map[string]any{"version": s.Version, "total": s.Total, "conversations": s.Conversations})
+	if err != nil {
+		panic(err) // it is made of numbers and strings
+	}
+	return string(b)
+}

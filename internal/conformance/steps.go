@@ -1,0 +1,358 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// grace is how much too early the timers of a client may fire.
+const grace = 10 * time.Millisecond
+
+// step is a part of a script.
+type step func(*performance) error
+
+// then runs steps in order.
+func then(steps ...step) step {
+	return func(p *performance) error { return p.run(steps) }
+}
+
+// opens waits until the client connects, gives its token, and says hello with what
+// it holds.
+func opens() step { return opensBy("") }
+
+func opensBy(way string) step {
+	return func(p *performance) error {
+		var found map[string]string
+		err := p.await("a WebSocket to /v1/ws that offers badge.v1", func(e event) (bool, error) {
+			if e.kind != opened {
+				return false, nil
+			}
+			if !slices.Contains(e.conn.protocols, "badge.v1") {
+				return false, &failure{expected: "the subprotocol badge.v1", happened: fmt.Sprintf("the client offers %q", e.conn.protocols)}
+			}
+			if early := p.comeBack.Sub(e.at); early > grace {
+				return false, &failure{expected: "to reconnect after reconnect_ms", happened: fmt.Sprintf("the client reconnects %v too early", early.Round(time.Millisecond))}
+			}
+			p.conn, found = e.conn, e.conn.credentials()
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		expected := `hello without a state`
+		if p.held.Epoch != "" {
+			expected = fmt.Sprintf("hello with epoch %s and version %d", p.held.Epoch, p.held.Version)
+		}
+		if err := p.takes("hello", expected); err != nil {
+			return err
+		}
+		epoch, version := p.last["epoch"], p.last["version"]
+		number, _ := version.(json.Number)
+		switch {
+		case p.held.Epoch == "" && epoch == nil && version == nil:
+		case p.held.Epoch != "" && epoch == p.held.Epoch && number.String() == fmt.Sprint(p.held.Version):
+		default:
+			return &failure{expected: expected, happened: fmt.Sprintf("the client sends epoch %v and version %v", epoch, version)}
+		}
+		if token := p.last.text("token"); token != "" {
+			found[wayHello] = token
+		}
+		return p.checkToken(found, way)
+	}
+}
+
+// takes waits for a frame of the client.
+func (p *performance) takes(t, expected string) error { return p.takesFor(p.timeout, t, expected) }
+
+func (p *performance) takesFor(limit time.Duration, t, expected string) error {
+	return p.awaitFor(limit, expected, func(e event) (bool, error) {
+		if e.kind != received {
+			return false, nil
+		}
+		f, err := decodeFrame(e.text)
+		if err != nil || f.text("t") != t {
+			return false, err
+		}
+		p.last = f
+		return true, nil
+	})
+}
+
+// sends sends a frame.
+func sends(f frame) step {
+	return func(p *performance) error { return p.send(f) }
+}
+
+// greets answers hello: the frame gets the terms of the connection.
+func greets(f frame) step { return greetsUntil(f, time.Hour) }
+
+// greetsUntil is greets with a token that expires after a time, in the next whole
+// second, as tokens do.
+func greetsUntil(f frame, left time.Duration) step {
+	return func(p *performance) error {
+		p.expires = time.Now().Add(left).Truncate(time.Second).Add(time.Second)
+		terms := f.with("expires_at", p.expires.UTC().Format(time.RFC3339))
+		if _, ok := f["ping_ms"]; !ok {
+			terms["ping_ms"] = 25_000
+		}
+		return p.send(terms)
+	}
+}
+
+// greetsWithNothing answers a hello of a client that has missed nothing.
+func greetsWithNothing() step {
+	return func(p *performance) error {
+		nothing := golden("changes-none").with("epoch", p.held.Epoch).with("version", p.held.Version).with("total", p.held.Total)
+		return greets(nothing)(p)
+	}
+}
+
+// shows waits until the client shows what it holds.
+func shows() step {
+	return func(p *performance) error {
+		expected := "to show " + p.held.String()
+		for !p.shown.looksLike(p.held) {
+			if err := p.await(expected, func(e event) (bool, error) {
+				return e.kind == showed && p.shown.looksLike(p.held), nil
+			}); err != nil {
+				return err
+			}
+		}
+		p.pending = false
+		return nil
+	}
+}
+
+// started opens the first connection with the golden snapshot.
+func started() step { return then(opens(), greets(golden("snapshot")), shows()) }
+
+// resumed reconnects a client that has missed nothing.
+func resumed() step { return then(opens(), greetsWithNothing()) }
+
+// cuts ends the connection without a close frame.
+func cuts() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the server cuts the connection")
+		p.conn.cut()
+		p.conn = nil
+		return nil
+	}
+}
+
+// says sends bye, after which the client may not reconnect for a time.
+func says(code int, pause time.Duration) step {
+	return func(p *performance) error {
+		bye := frame{"t": "bye", "code": code, "reason": "the script says so"}
+		if pause > 0 {
+			bye["reconnect_ms"] = pause.Milliseconds()
+			p.comeBack = time.Now().Add(pause)
+		}
+		p.mustRenew = p.mustRenew || code == 4202
+		return p.send(bye)
+	}
+}
+
+// closes sends a close frame without bye.
+func closes(code int) step {
+	return func(p *performance) error {
+		p.note(time.Now(), fmt.Sprintf("the server closes the connection with %d", code))
+		p.mustRenew = p.mustRenew || code == 4202
+		_ = p.conn.end(code, "the script says so") // after bye the client may have closed it
+		p.conn = nil
+		return nil
+	}
+}
+
+// leaves sends bye and the close frame.
+func leaves(code int, pause time.Duration) step { return then(says(code, pause), closes(code)) }
+
+// refused waits until the client says that it will not reconnect.
+func refused(code int) step {
+	return func(p *performance) error {
+		expected := fmt.Sprintf(`not to reconnect after %d, and the line {"refused":%d}`, code, code)
+		err := p.await(expected, func(e event) (bool, error) {
+			if e.kind != printed {
+				return false, nil
+			}
+			l, err := decodeLine(e.text)
+			return err == nil && l.Refused != nil && *l.Refused == code, err
+		})
+		if err != nil {
+			return err
+		}
+		// A client that reconnects all the same does so within its backoff.
+		return p.quiet(expected, 5*backoff)
+	}
+}
+
+// quiet fails if the client connects within a time.
+func (p *performance) quiet(expected string, during time.Duration) error {
+	err := p.awaitFor(during, expected, func(event) (bool, error) { return false, nil })
+	if fails, ok := errors.AsType[*failure](err); ok && fails.nothing {
+		return nil
+	}
+	return err
+}
+
+// does gives the client a command of the user.
+func does(do string, fields frame) step {
+	return func(p *performance) error {
+		p.commands++
+		p.pending = true
+		command := fields.with("do", do).with("n", p.commands)
+		p.note(time.Now(), "the user does "+string(command.encode()))
+		if err := p.client.do(command); err != nil {
+			return &failure{expected: "a client that reads commands", happened: "writing to it failed: " + err.Error()}
+		}
+		return nil
+	}
+}
+
+// gets waits for a command of the client with these fields.
+func gets(t string, fields frame) step {
+	return func(p *performance) error {
+		expected := string(fields.with("t", t).encode()) + " with an id"
+		if err := p.takes(t, expected); err != nil {
+			return err
+		}
+		for name, want := range fields {
+			if got := p.last[name]; fmt.Sprint(got) != fmt.Sprint(want) {
+				return &failure{expected: expected, happened: fmt.Sprintf("the client sends %s %v", name, got)}
+			}
+		}
+		p.command = p.last
+		if p.last["id"] == nil {
+			return &failure{expected: expected, happened: "the client sends no id: it cannot know what an answer is about"}
+		}
+		return nil
+	}
+}
+
+// retries refuses the last command for a time, and waits for it once more.
+func retries(after time.Duration) step {
+	return func(p *performance) error {
+		again := time.Now().Add(after)
+		refusal := golden("error").with("id", p.last["id"]).with("retry_ms", after.Milliseconds())
+		if err := then(sends(refusal), getsAgain())(p); err != nil {
+			return err
+		}
+		if early := time.Until(again); early > grace {
+			return &failure{expected: "the command again after retry_ms", happened: fmt.Sprintf("the client sends it %v too early", early.Round(time.Millisecond))}
+		}
+		return nil
+	}
+}
+
+// getsAgain waits for the last command of the client once more.
+func getsAgain() step {
+	return func(p *performance) error {
+		before := p.command
+		if err := p.takes(before.text("t"), "the command again, as "+string(before.encode())); err != nil {
+			return err
+		}
+		if before["id"] != p.last["id"] {
+			return &failure{expected: "the same id as before", happened: fmt.Sprintf("the client sends the id %v", p.last["id"])}
+		}
+		return nil
+	}
+}
+
+// answers answers the last frame of the client.
+func answers(f frame) step {
+	return func(p *performance) error { return p.send(f.with("id", p.last["id"])) }
+}
+
+// done waits until the client says that its last command is durable.
+func done() step {
+	return func(p *performance) error {
+		return p.await(fmt.Sprintf(`the line {"done":%d}`, p.commands), func(e event) (bool, error) {
+			if e.kind != printed {
+				return false, nil
+			}
+			l, err := decodeLine(e.text)
+			return err == nil && l.Done != nil && *l.Done == p.commands, err
+		})
+	}
+}
+
+// failed waits until the client says that its last command was refused.
+func failed(code string) step {
+	return func(p *performance) error {
+		return p.await(fmt.Sprintf(`the line {"failed":%d,"code":%q}`, p.commands, code), func(e event) (bool, error) {
+			if e.kind != printed {
+				return false, nil
+			}
+			l, err := decodeLine(e.text)
+			return err == nil && l.Failed != nil && *l.Failed == p.commands && l.Code == code, err
+		})
+	}
+}
+
+// pings sends a ping, which the client answers: it has handled what came before.
+func pings() step {
+	return then(sends(golden("ping")), func(p *performance) error {
+		return p.takes("pong", "the frame pong")
+	})
+}
+
+// pingsBelow sends a ping of WebSockets.
+func pingsBelow() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the server sends a ping of WebSockets")
+		if err := p.conn.ping(); err != nil {
+			return &failure{expected: "a connection that takes pings", happened: "writing failed: " + err.Error()}
+		}
+		return p.await("a pong of WebSockets", func(e event) (bool, error) { return e.kind == ponged, nil })
+	}
+}
+
+// fallsSilent answers nothing until the client gives the connection up.
+func fallsSilent() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the server falls silent")
+		p.mute = true
+		p.conn.mute.Store(true)
+		err := p.await("to give up a connection without a sign of life", func(e event) (bool, error) {
+			if e.kind == opened { // it overtook the end of the old one
+				p.overtaken = append(p.overtaken, e)
+			}
+			return e.kind == closed || e.kind == opened, nil
+		})
+		p.mute, p.conn = false, nil
+		return err
+	}
+}
+
+// renews waits for a fresh token, before the old one expires.
+func renews() step {
+	return func(p *performance) error {
+		if err := p.takesFor(time.Until(p.expires), "auth", "auth before the token expires"); err != nil {
+			return err
+		}
+		if p.last["id"] == nil {
+			return &failure{expected: "auth with an id", happened: "the client sends none: it cannot know what an answer is about"}
+		}
+		if p.last.text("token") != freshToken() {
+			return &failure{expected: "auth with the token of BADGED_FRESH_TOKEN", happened: "the client sends another token"}
+		}
+		return nil
+	}
+}
+
+// ends closes the client's standard input, at which it must exit, and checks what
+// it printed until then.
+func ends() step {
+	return func(p *performance) error {
+		p.note(time.Now(), "the script ends")
+		if err := p.client.stdin.Close(); err != nil {
+			return &failure{expected: "a client that reads commands", happened: "closing its standard input failed: " + err.Error()}
+		}
+		p.conn = nil // it may close the connection
+		return p.await("the program to exit with 0 at the end of its standard input", func(e event) (bool, error) {
+			return e.kind == exited && e.err == nil, nil
+		})
+	}
+}
