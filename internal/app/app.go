@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -111,6 +112,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	a.limitConnections(ctx)
 	a.inbound = inbound.NewMetrics(a.registry)
+	if given.certificate != nil {
+		a.listener = tls.NewListener(a.listener, given.certificate.TLS())
+		a.stage("certificate", func(ctx context.Context) error { return given.certificate.Run(ctx, log, a.inbound) })
+	}
 	keySet, err := a.openKeySet()
 	if err != nil {
 		return nil, err

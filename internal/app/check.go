@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/gateway/push"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/inbound"
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/seal"
 	"github.com/badged/badged/pubsub"
@@ -58,6 +59,8 @@ type parsed struct {
 	// apps are those that get pushes; box encrypts secrets in the tables.
 	apps push.Apps
 	box  *seal.Box
+	// certificate is nil without TLS.
+	certificate *inbound.Certificate
 }
 
 // parse parses settings without connecting, and returns all errors.
@@ -78,6 +81,11 @@ func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) 
 	}
 	if p.box, err = seal.ParseKeys(cfg.OutboundKeys); err != nil {
 		errs = append(errs, fmt.Errorf("--outbound-keys: %w", err))
+	}
+	if cfg.TLSCert != "" && cfg.TLSKey != "" {
+		if p.certificate, err = inbound.LoadCertificate(cfg.TLSCert, cfg.TLSKey); err != nil {
+			errs = append(errs, fmt.Errorf("--tls-cert: %w", err))
+		}
 	}
 	return p, errs
 }

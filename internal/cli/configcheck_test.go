@@ -23,12 +23,12 @@ func checkArgs(databaseURL string, more ...string) []string {
 }
 
 func TestConfigCheck(t *testing.T) {
-	r := badged(t, checkArgs("postgres://badged:hunter2@db.example/chat")...)
+	r := badged(t, checkArgs("postgres://badged:hunter2@db.example/chat?sslmode=verify-full")...)
 	if r.code != exitDone || r.err != "" {
 		t.Errorf("good settings: exit code %d, stderr %s", r.code, r.err)
 	}
 	for _, want := range []string{
-		"SETTING ", "\ndatabase-url            postgres://badged:***@db.example/chat ", "\ndrain-timeout           5s ", " default\n", " flag\n",
+		"SETTING ", "\ndatabase-url            postgres://badged:***@db.example/chat?sslmode=verify-full ", "\ndrain-timeout           5s ", " default\n", " flag\n",
 	} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("it does not print %q:\n%s", want, r.out)
@@ -142,7 +142,7 @@ func TestConfigCheckFindsMissingPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, _ = looked(t, withParameter(t, db, "user", "reader"))
-	expect(t, found, isFailure, "privileges: 39 privileges missing, such as INSERT on badged.audit: run `badged migrate grant server reader`")
+	expect(t, found, isFailure, "privileges: 43 privileges missing, such as INSERT on badged.audit: run `badged migrate grant server reader`")
 	if _, err := conn.Exec(t.Context(), `ALTER ROLE reader SET synchronous_commit = off`); err != nil {
 		t.Fatal(err)
 	}

@@ -58,13 +58,17 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 			}
 		}
 	})
-	for _, risk := range c.KeyRisks() {
+	for _, risk := range append(c.KeyRisks(), c.ClearTextRisks()...) {
 		log.WarnContext(ctx, risk)
 	}
 	return a.Run(ctx, func() {
 		if internal != nil {
 			fmt.Fprintf(streams.Err, "badged: for operators on http://%s\n", internal.Addr())
 		}
-		fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr())
+		scheme := "http"
+		if c.TLSCert != "" {
+			scheme = "https"
+		}
+		fmt.Fprintf(streams.Err, "badged: ready on %s://%s\n", scheme, l.Addr())
 	})
 }

@@ -68,10 +68,11 @@ func (s *Server) risks() []string {
 		}
 	}
 	api, gateway := s.Has(RoleAPI), s.Has(RoleGateway)
-	warn(!isLoopback(s.Listen) && s.InternalListen == "", "--listen %s: badged speaks no TLS, and /metrics needs no key: put a proxy in front and admit only it and Prometheus, or move /metrics to --internal-listen", s.Listen)
-	warn(!isLoopback(s.Listen) && s.InternalListen != "", "--listen %s: badged speaks no TLS: put a proxy in front and admit only it", s.Listen)
+	warn(!isLoopback(s.Listen) && s.TLSCert == "", "--listen %s: without --tls-cert keys and tokens travel in the clear: give a certificate, or put a proxy with TLS in front and admit only it", s.Listen)
+	warn(!isLoopback(s.Listen) && s.InternalListen == "", "--listen %s: /metrics needs no key: move it to --internal-listen, or let a proxy admit only Prometheus to it", s.Listen)
 	warn(s.InternalListen != "" && !isLoopback(s.InternalListen), "--internal-listen %s: /metrics needs no key: admit only Prometheus, probes and operators", s.InternalListen)
 	risks = append(risks, s.KeyRisks()...)
+	risks = append(risks, s.ClearTextRisks()...)
 	warn(slices.Contains(s.AllowedOrigins, "*"), "--allowed-origins *: any page may connect with a stolen token")
 	warn(gateway && s.JWKSURL != "" && s.JWTAudience == "", "--jwks-url without --jwt-audience: tokens of that login service for other applications are accepted too")
 	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: an attacker on the network can replace the keys")

@@ -149,6 +149,22 @@ func TestCheckHidesSecrets(t *testing.T) {
 	}
 }
 
+func TestEncryptedAndLocalConnectionsAreNoRisk(t *testing.T) {
+	for _, s := range []*config.Server{
+		server(func(s *config.Server) { s.DatabaseURL = "postgres://db.example/chat?sslmode=verify-full" }),
+		server(func(s *config.Server) { s.DatabaseURL = "postgres://one.example,two.example/chat?sslmode=require" }),
+		server(func(s *config.Server) { s.DatabaseURL = "host=/run/postgresql dbname=chat" }),
+		server(func(s *config.Server) { s.DatabaseURL = "postgres://[::1]/chat?sslmode=disable" }),
+		server(func(s *config.Server) { s.RedisURL = "rediss://redis.example" }),
+		server(func(s *config.Server) { s.RedisURL = "unix:///run/redis.sock" }),
+		server(func(s *config.Server) { s.RedisURL = "redis://127.0.0.1:6379?addr=localhost:6380" }),
+	} {
+		if risks := s.ClearTextRisks(); len(risks) > 0 {
+			t.Errorf("%s and %s: %q", s.DatabaseURL, s.RedisURL, risks)
+		}
+	}
+}
+
 func TestCheckWarnsAboutRisks(t *testing.T) {
 	good := []string{
 		"--database-url=postgres://localhost/chat", "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef",
@@ -158,7 +174,7 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		t.Errorf("good settings: warnings %q, mistakes %q", r.Warnings, r.Mistakes)
 	}
 	for arg, want := range map[string]string{
-		"--listen=:8080":                                      "badged speaks no TLS",
+		"--listen=:8080":                                      "without --tls-cert keys and tokens travel in the clear",
 		"--publisher-keys=chat=hunter2":                       "shorter than 16 characters",
 		"--admin-keys=ops=0123456789abcdef":                   "in plain text",
 		"--admin-keys=ops=sha256:ab":                          "a publisher has the same secret",
@@ -177,6 +193,12 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		"--drain-timeout=20s":                                 "may take twice as long",
 
 		"--roles=api --redis-url=redis://localhost --expire=chat=24h": "--expire has no effect",
+
+		"--database-url=postgres://db.example/chat?sslmode=disable":                 "the connection to db.example may be in the clear",
+		"--database-url=postgres://db.example/chat":                                 "the connection to db.example may be in the clear", // sslmode=prefer
+		"--database-url=postgres://127.0.0.1,db2.example/chat?sslmode=allow":        "the connection to db2.example may be in the clear",
+		"--redis-url=redis://:x@10.0.0.7:6379":                                      "the connection to 10.0.0.7 is in the clear",
+		"--redis-url=redis://127.0.0.1:6379?addr=redis2.example:6379&addr=[::1]:63": "the connection to redis2.example is in the clear",
 	} {
 		r, _ := check(t, "", append(slices.Clone(good), strings.Fields(arg)...)...)
 		if strings.HasPrefix(arg, "--publisher-keys") || strings.HasPrefix(arg, "--admin-keys") {

@@ -72,8 +72,9 @@ type Server struct {
 	Database `embed:""`
 	Tokens   `embed:""`
 
-	JWKSURL           string   `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
-	Listen            string   `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	JWKSURL           string `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
+	Listen            string `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	TLS               `embed:""`
 	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/ and /admin/v1/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
 	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
 	BusKey            []string `help:"Secrets of at least 32 bytes that sign messages on Redis; comma-separated. The first signs; messages that none has signed are dropped. All processes need the same. Default: messages are not signed." placeholder:"SECRET"`
@@ -155,7 +156,7 @@ func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 // Validate implements kong's validation. It reports all mistakes at
 // once.
 func (s *Server) Validate() error {
-	errs := []error{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate(), s.Webhooks.Validate()}
+	errs := []error{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate(), s.Webhooks.Validate(), s.TLS.Validate()}
 	if s.Has(RoleAPI) && len(s.PublisherKeys) == 0 && s.KeysFile == "" {
 		errs = append(errs, errors.New("--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api: publishing needs a key"))
 	}

@@ -46,6 +46,7 @@ func TestServerValidate(t *testing.T) {
 		{"all roles in one process", func(*config.Server) {}, ""},
 		{"all roles, with Redis", func(s *config.Server) { s.RedisURL = redis }, ""},
 		{"no database", func(s *config.Server) { s.DatabaseURL = "" }, "--database-url (BADGED_DATABASE_URL) is required"},
+		{"a certificate without a key", func(s *config.Server) { s.TLSCert = "cert.pem" }, "--tls-cert and --tls-key belong together"},
 		{"no role", func(s *config.Server) { s.Roles = nil }, "--roles names no role"},
 
 		{"only the API, without Redis", only(config.RoleAPI), "--redis-url (BADGED_REDIS_URL) is required because the role projector runs in another process"},

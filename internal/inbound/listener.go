@@ -3,6 +3,7 @@ package inbound
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -59,13 +60,22 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if tcp, ok := c.(*net.TCPConn); ok {
+		if tcp, ok := raw(c).(*net.TCPConn); ok {
 			_ = tcp.SetWriteBuffer(writeBuffer) // any size works
 		}
 		if admitted := l.admit(c); admitted != nil {
 			return admitted, nil
 		}
 	}
+}
+
+// raw returns the connection below TLS. Closing one that is to end at once closes this:
+// TLS would first say goodbye, and wait for clients that do not read.
+func raw(c net.Conn) net.Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c
 }
 
 // admit counts a connection as unauthenticated, and closes an older one if a
@@ -97,11 +107,11 @@ func (l *Listener) admit(c net.Conn) *conn {
 	switch {
 	case refused:
 		l.metrics.ended.WithLabelValues("files").Inc()
-		_ = c.Close() // no answer: it would need the room
+		_ = raw(c).Close() // no answer: it would need the room
 		return nil
 	case victim != nil:
 		l.metrics.ended.WithLabelValues("unauthenticated").Inc()
-		_ = victim.Conn.Close() // as above
+		_ = raw(victim.Conn).Close() // as above
 	}
 	return s
 }
@@ -117,7 +127,7 @@ func (l *Listener) endOldest() {
 	l.mu.Unlock()
 	if victim != nil {
 		l.metrics.ended.WithLabelValues("files").Inc()
-		_ = victim.Conn.Close() // as in admit
+		_ = raw(victim.Conn).Close() // as in admit
 	}
 }
 

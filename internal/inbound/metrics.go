@@ -9,6 +9,8 @@ import (
 type Metrics struct {
 	unauthenticated, authenticated prometheus.Gauge
 	ended                          *prometheus.CounterVec
+	expires                        prometheus.Gauge
+	reloads                        *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that are registered with r, unless it is nil.
@@ -25,6 +27,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Namespace: "badged", Subsystem: "http", Name: "connections_ended_total",
 			Help: "Connections closed for lack of room: the oldest unauthenticated one above the limit, or any when the process ran out of open files.",
 		}, []string{"reason"}),
+		expires: auto.NewGauge(prometheus.GaugeOpts{
+			Namespace: "badged", Subsystem: "http", Name: "certificate_expires_timestamp_seconds",
+			Help: "When the certificate of --tls-cert expires, in seconds since 1970; 0 without one.",
+		}),
+		reloads: auto.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "badged", Subsystem: "http", Name: "certificate_reloads_total",
+			Help: "Changes of the files of --tls-cert and --tls-key, by result; after an error the certificate of before stays in use.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{"ok", "error"} {
+		m.reloads.WithLabelValues(result)
 	}
 	for _, reason := range []string{"unauthenticated", "files"} {
 		m.ended.WithLabelValues(reason)
