@@ -117,7 +117,9 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("%d connections are authenticated", l.known)
 	}
 	l.mu.Unlock()
-	if _, err := tls.Dial("tcp", plain.Addr().String(), &tls.Config{RootCAs: ca.Pool, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // which must fail
+	outdated := &tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}} //nolint:gosec // it must fail
+	if conn, err := outdated.DialContext(t.Context(), "tcp", plain.Addr().String()); err == nil {
+		_ = conn.Close() // the test has failed
 		t.Error("TLS 1.1 is accepted")
 	}
 
