@@ -117,7 +117,7 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("%d connections are authenticated", l.known)
 	}
 	l.mu.Unlock()
-	outdated := &tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}} //nolint:gosec // it must fail
+	outdated := &tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}
 	if conn, err := outdated.DialContext(t.Context(), "tcp", plain.Addr().String()); err == nil {
 		_ = conn.Close() // the test has failed
 		t.Error("TLS 1.1 is accepted")
