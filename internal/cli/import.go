@@ -20,7 +20,8 @@ import (
 // importCmd is `badged import`.
 type importCmd struct {
 	config.Database `embed:""`
-	Files           []string `arg:"" name:"file" help:"States of users, as CSV with a header or NDJSON; .gz and .zst are decompressed; - is standard input."`
+	Files           []string `arg:"" name:"file" help:"States of users, in the format that --format names; .gz and .zst are decompressed; - is standard input."`
+	Format          string   `help:"What the files are: states (CSV or NDJSON), mattermost (a bulk export), rocketchat (the collection of subscriptions)." enum:"states,mattermost,rocketchat" default:"states" env:"-"`
 	DryRun          bool     `help:"Publish nothing: print what would be published, and what differs from the badges now." env:"-"`
 	SkipBad         bool     `help:"Leave out bad lines. Otherwise one bad line stops the import before anything is published." env:"-"`
 	Report          string   `help:"Write every difference to this file, a line of JSON for each." placeholder:"FILE" env:"-"`
@@ -42,7 +43,7 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	reader := badges.NewReader(pool, log.Partitions())
 	bad, different := 0, 0
 	cfg := importing.Config{
-		Files: c.Files, Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad,
+		Files: c.Files, Format: importing.Format(c.Format), Stdin: streams.In, DryRun: c.DryRun, SkipBad: c.SkipBad,
 		Target: traffic.NewDatabaseTarget(log, reader), Badges: reader, Partitions: log.Partitions(),
 		Bad: func(line *traffic.LineError) {
 			if bad++; bad <= shownLines {

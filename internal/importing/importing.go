@@ -31,6 +31,8 @@ type Config struct {
 	// Files are the paths of the files, in a format that [Reader] reads. Files ending in
 	// .gz or .zst are decompressed; "-" is Stdin. Required.
 	Files []string
+	// Format is the format of all files; "" is States.
+	Format Format
 	// Stdin is what "-" reads.
 	Stdin io.Reader
 	// Target is where the events go, and Badges reads the same database. Required.
@@ -99,6 +101,7 @@ func Import(ctx context.Context, cfg Config) (Summary, error) {
 	im.retrier = traffic.NewRetrier(im.meter.Note)
 	im.summary.DryRun = cfg.DryRun
 	for i := range inputs {
+		inputs[i].format = cfg.Format
 		im.size += inputs[i].size
 	}
 	err = im.run(ctx)
@@ -125,6 +128,12 @@ type importer struct {
 }
 
 func (im *importer) run(ctx context.Context) error {
+	if im.cfg.Format == Mattermost {
+		im.meter.Begin("read posts", im.size, false)
+		if err := readPosts(ctx, im.inputs, func(done int64) { im.meter.Advance(done, 0) }); err != nil {
+			return err
+		}
+	}
 	if err := im.check(ctx); err != nil {
 		return err
 	}

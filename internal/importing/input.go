@@ -16,6 +16,9 @@ type input struct {
 	path string
 	size int64 // in bytes as stored
 	temp bool
+
+	format Format
+	posts  posts // of a Mattermost export
 }
 
 // openInputs makes inputs of files. What can be read only once, such as standard input, is
@@ -82,13 +85,13 @@ func eachOf(ctx context.Context, in *input, before int64, f func(in *input, row 
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	rows := NewReader(src)
+	rows := NewReader(src, in.format, in.posts)
 	for ctx.Err() == nil {
 		row, err := rows.Next()
 		var field *FieldError
 		switch {
 		case errors.Is(err, io.EOF):
-			if rows.parse == nil {
+			if rows.parse == nil || rows.Line() == 1 {
 				return fmt.Errorf("read %s: there are no rows in it", in.name)
 			}
 			return nil

@@ -33,17 +33,31 @@ const required = 4
 //
 // An empty value, null in NDJSON, is 0 for read_seq, an empty list, and the default for
 // the others. Without the field unread_seqs, every message after read_seq is unread.
+//
+// The exports of other systems have formats of their own: see [Format].
 type Reader struct {
 	lines *traffic.Lines
-	// parse reads a line of the format; nil before the first.
-	parse func(line []byte) (Row, error)
+	// parse adds the rows of a line to pending; nil before the first.
+	parse   func(line []byte) error
+	pending []Row
 	// columns are the fields by column of CSV.
 	columns []string
 	values  []string
 }
 
-// NewReader returns a reader of r.
-func NewReader(r io.Reader) *Reader { return &Reader{lines: traffic.NewLines(r)} }
+// NewReader returns a reader of r. posts are those of a Mattermost export, nil for other
+// formats.
+func NewReader(r io.Reader, format Format, posts posts) *Reader {
+	reader := &Reader{lines: traffic.NewLines(r)}
+	switch format {
+	case Mattermost:
+		reader.parse = func(line []byte) error { return reader.parseMattermost(line, posts) }
+	case RocketChat:
+		reader.parse = reader.parseRocketChat
+	case States:
+	}
+	return reader
+}
 
 // errHeader is final: no line can be read without a header.
 type errHeader struct{ error }
@@ -54,7 +68,7 @@ func (r *Reader) Line() int { return r.lines.Number }
 // Next returns the next row, or io.EOF after the last. After a [*FieldError] the lines
 // that follow can still be read. Any other error is final.
 func (r *Reader) Next() (Row, error) {
-	for {
+	for len(r.pending) == 0 {
 		line, err := r.lines.Next()
 		if err != nil {
 			return Row{}, err
@@ -64,20 +78,31 @@ func (r *Reader) Next() (Row, error) {
 			continue
 		}
 		if r.parse == nil {
-			if bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")) {
-				r.parse = parseObject
-			} else {
+			if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")) {
 				if err := r.readHeader(string(line)); err != nil {
 					return Row{}, errHeader{err}
 				}
 				r.parse = r.parseCSV
 				continue
 			}
+			r.parse = r.parseObject
 		}
-		row, err := r.parse(line)
-		row.Line = r.lines.Number
-		return row, err
+		if err := r.parse(line); err != nil {
+			r.pending = r.pending[:0] // a line counts whole or not at all
+			return Row{}, err
+		}
 	}
+	next := r.pending[0]
+	r.pending = r.pending[1:]
+	return next, nil
+}
+
+// add completes and adds a row. listed reports whether it lists its unread messages.
+func (r *Reader) add(row Row, listed bool) error {
+	row.Line = r.lines.Number
+	err := row.complete(listed)
+	r.pending = append(r.pending, row)
+	return err
 }
 
 func (r *Reader) readHeader(line string) error {
@@ -104,13 +129,14 @@ func (r *Reader) readHeader(line string) error {
 	return nil
 }
 
-func (r *Reader) parseCSV(line []byte) (row Row, err error) {
+func (r *Reader) parseCSV(line []byte) (err error) {
 	if r.values, err = splitCSV(r.values[:0], string(line)); err != nil {
-		return row, err
+		return err
 	}
 	if len(r.values) != len(r.columns) {
-		return row, wrong("line", "has %d values, the header %d", len(r.values), len(r.columns))
+		return wrong("line", "has %d values, the header %d", len(r.values), len(r.columns))
 	}
+	var row Row
 	listed := false
 	for i, name := range r.columns {
 		v := r.values[i]
@@ -138,10 +164,10 @@ func (r *Reader) parseCSV(line []byte) (row Row, err error) {
 			row.MarkedUnread, err = parseBool(name, v)
 		}
 		if err != nil {
-			return row, err
+			return err
 		}
 	}
-	return row, row.complete(listed)
+	return r.add(row, listed)
 }
 
 // splitCSV appends the values of a line to values.
@@ -258,26 +284,25 @@ func (g *given[T]) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &g.value)
 }
 
-func parseObject(line []byte) (row Row, err error) {
+func (r *Reader) parseObject(line []byte) error {
 	var o object
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&o); err != nil {
-		return row, describeJSON(line, err)
+		return describeJSON(line, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return row, wrong("line", "has more than one JSON object")
+		return wrong("line", "has more than one JSON object")
 	}
 	for i, present := range []bool{o.UserID.present, o.ConversationID.present, o.LastSeq.present, o.ReadSeq.present} {
 		if !present {
-			return row, wrong(fields[i], "is required")
+			return wrong(fields[i], "is required")
 		}
 	}
-	row = Row{
+	return r.add(Row{
 		UserID: o.UserID.value, ConversationID: o.ConversationID.value, LastSeq: o.LastSeq.value, ReadSeq: o.ReadSeq.value,
 		Level: events.Level(o.Level), Category: o.Category, Unread: o.UnreadSeqs.value, Mentions: o.MentionsSeqs, MarkedUnread: o.MarkedUnread,
-	}
-	return row, row.complete(o.UnreadSeqs.present)
+	}, o.UnreadSeqs.present)
 }
 
 // describeJSON names the field of an error. Errors of values in given do not name theirs,

@@ -17,7 +17,7 @@ const header = "user_id,conversation_id,last_seq,read_seq,level,unread_seqs,cate
 // read returns the rows of a file, and its bad lines.
 func read(t *testing.T, text string) (rows []Row, bad []string) {
 	t.Helper()
-	r := NewReader(strings.NewReader(text))
+	r := NewReader(strings.NewReader(text), States, nil)
 	for {
 		row, err := r.Next()
 		var field *FieldError
@@ -127,7 +127,7 @@ func TestReaderRefusesBadHeaders(t *testing.T) {
 		"ada;tea;1;0\n": `the header names "ada;tea;1;0", which is not a field`,
 		"user_id,conversation_id,last_seq,read_seq,\"open_ended\n": "line: a double quote is not closed",
 	} {
-		if _, err := NewReader(strings.NewReader(text)).Next(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := NewReader(strings.NewReader(text), States, nil).Next(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: error is %v", text, err)
 		} else if field := new(FieldError); errors.As(err, &field) {
 			t.Errorf("%s: lines that follow cannot be read, but the error is of a line", text)

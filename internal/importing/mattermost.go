@@ -1,0 +1,206 @@
+package importing
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/traffic"
+)
+
+// post is a post of a Mattermost channel.
+type post struct {
+	at     int64 // milliseconds since 1970
+	author string
+}
+
+// posts are the newest posts of each conversation, ascending. More than MaxUnread of one
+// are never unread, so older ones are left out.
+type posts map[string][]post
+
+// exported is a line of a bulk export. Of each type it has what an import needs.
+type exported struct {
+	Type string `json:"type"`
+	User *struct {
+		Username string `json:"username"`
+		Teams    []struct {
+			Name     string `json:"name"`
+			Channels []struct {
+				Name string `json:"name"`
+				membership
+			} `json:"channels"`
+		} `json:"teams"`
+	} `json:"user"`
+	Post          *exportedPost `json:"post"`
+	DirectPost    *exportedPost `json:"direct_post"`
+	DirectChannel *struct {
+		Members      []string `json:"members"`
+		Participants []struct {
+			Username string `json:"username"`
+			membership
+		} `json:"participants"`
+	} `json:"direct_channel"`
+}
+
+// membership is where a user is in a channel.
+type membership struct {
+	LastViewedAt int64 `json:"last_viewed_at"`
+	MentionCount int64 `json:"mention_count"`
+	NotifyProps  struct {
+		MarkUnread string `json:"mark_unread"`
+	} `json:"notify_props"`
+}
+
+type exportedPost struct {
+	Team           string         `json:"team"`
+	Channel        string         `json:"channel"`
+	ChannelMembers []string       `json:"channel_members"`
+	User           string         `json:"user"`
+	Type           string         `json:"type"`
+	CreateAt       int64          `json:"create_at"`
+	Replies        []exportedPost `json:"replies"`
+}
+
+// channelID returns the conversation of a channel of a team.
+func channelID(team, channel string) string { return team + "/" + channel }
+
+// directID returns the conversation of users among themselves: their names in order, or a
+// hash if that is too long for an id.
+func directID(members []string) string {
+	members = slices.Sorted(slices.Values(members))
+	id := "@" + strings.Join(members, ",")
+	if len(id) <= events.MaxIDBytes {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "@" + hex.EncodeToString(sum[:])
+}
+
+// readPosts reads the posts of exports. Bad lines are left to the reader of rows.
+func readPosts(ctx context.Context, inputs []input, advance func(done int64)) error {
+	all := posts{}
+	var before int64
+	for i := range inputs {
+		inputs[i].posts = all
+		err := all.read(ctx, inputs[i].path, func(n int64) { advance(before + n) })
+		if err != nil {
+			return err
+		}
+		before += inputs[i].size
+	}
+	for id := range all {
+		all.cut(id)
+	}
+	return nil
+}
+
+func (p posts) read(ctx context.Context, path string, advance func(n int64)) (err error) {
+	src, err := traffic.OpenFile(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	for lines := traffic.NewLines(src); ; {
+		line, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return &traffic.LineError{File: src.Name, Line: lines.Number, Err: err}
+		}
+		if lines.Number%chunkRows == 0 {
+			advance(src.Offset())
+		}
+		var e exported
+		if json.Unmarshal(line, &e) != nil {
+			continue
+		}
+		switch {
+		case e.Post != nil:
+			p.add(channelID(e.Post.Team, e.Post.Channel), e.Post)
+		case e.DirectPost != nil:
+			p.add(directID(e.DirectPost.ChannelMembers), e.DirectPost)
+		}
+	}
+}
+
+// add adds a post and its replies, but not what the system says, such as that a user has
+// joined: Mattermost does not count that.
+func (p posts) add(id string, e *exportedPost) {
+	if e.CreateAt > 0 && !strings.HasPrefix(e.Type, "system_") {
+		p[id] = append(p[id], post{e.CreateAt, e.User})
+	}
+	for i := range e.Replies {
+		p.add(id, &e.Replies[i])
+	}
+	if len(p[id]) > 2*MaxUnread {
+		p.cut(id)
+	}
+}
+
+// cut sorts the posts of a conversation and drops the oldest beyond MaxUnread.
+func (p posts) cut(id string) {
+	all := p[id]
+	slices.SortFunc(all, func(a, b post) int { return cmp.Compare(a.at, b.at) })
+	if drop := len(all) - MaxUnread; drop > 0 {
+		all = slices.Delete(all, 0, drop)
+	}
+	p[id] = all
+}
+
+func (r *Reader) parseMattermost(line []byte, posts posts) error {
+	var e exported
+	if err := json.Unmarshal(line, &e); err != nil {
+		return wrong("line", "is not a line of a bulk export of Mattermost: %v", err)
+	}
+	switch {
+	case e.Type == "":
+		return wrong("type", "is required")
+	case e.User != nil:
+		for _, team := range e.User.Teams {
+			for _, channel := range team.Channels {
+				if err := r.addMember(e.User.Username, channelID(team.Name, channel.Name), &channel.membership, posts); err != nil {
+					return err
+				}
+			}
+		}
+	case e.DirectChannel != nil:
+		names := e.DirectChannel.Members
+		if len(names) == 0 {
+			for _, p := range e.DirectChannel.Participants {
+				names = append(names, p.Username)
+			}
+		}
+		for _, p := range e.DirectChannel.Participants {
+			if err := r.addMember(p.Username, directID(names), &p.membership, posts); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addMember adds the row of a user in a conversation. Of two posts of the same
+// millisecond one counts.
+func (r *Reader) addMember(user, conversation string, m *membership, posts posts) error {
+	row := Row{UserID: user, ConversationID: conversation, ReadSeq: m.LastViewedAt}
+	for _, p := range posts[conversation] {
+		row.LastSeq = p.at
+		if p.at > m.LastViewedAt && p.author != user {
+			row.Unread = append(row.Unread, p.at)
+		}
+	}
+	row.Unread = slices.Compact(row.Unread)
+	row.Mentions = newest(row.Unread, m.MentionCount)
+	if m.NotifyProps.MarkUnread == "mention" { // a muted channel
+		row.Level = events.LevelMentions
+	}
+	return r.add(row, true)
+}
