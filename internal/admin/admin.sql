@@ -6,6 +6,14 @@ INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::t
 -- name: end an action
 INSERT INTO badged.audit_ends (audit_id, result, error) VALUES ($1, $2::text::json, $3)
 
+-- name: record failed sign-ins
+WITH begun AS (
+    INSERT INTO badged.audit (who, via, action, arguments)
+    SELECT who, 'api', 'signin.failed', arguments::json FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS f (who, arguments, n) ORDER BY n
+    RETURNING id
+)
+INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
+
 -- name: list actions
 SELECT id, at, who, via, action, arguments, ended_at, result, error
 FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))

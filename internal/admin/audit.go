@@ -58,7 +58,7 @@ func OSUser() Operator {
 type Entry struct {
 	ID        int64           `json:"id" doc:"The id of the entry."`
 	At        time.Time       `json:"at" doc:"When the action began."`
-	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system."`
+	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system; of signin.failed, the address."`
 	Via       Via             `json:"via" enum:"api,cli" doc:"How it was started: over HTTP, or on a command line."`
 	Action    string          `json:"action" doc:"The action, such as deadletters.retry."`
 	Arguments json.RawMessage `json:"arguments" doc:"Its arguments, an object."`

@@ -19,6 +19,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/backpressure"
 	"github.com/badged/badged/internal/config"
@@ -220,6 +221,10 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.stage("backpressure", gate.Run)
 	}
 	requests := obs.NewHTTPMetrics(a.registry)
+	signIns := admin.NewSignIns(serving, log)
+	if cfg.Has(config.RoleAPI) {
+		a.stage("sign-ins", signIns.Run)
+	}
 	a.stage("http", a.serve)
 	if cfg.Has(config.RoleAPI) {
 		var webhooks httpapi.Webhooks
@@ -232,7 +237,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Disconnects: disconnects{a.revocations, a.bus, a.eventLog.PartitionOf, log},
 			Operations:  operations, Webhooks: webhooks,
 			Devices: devices{outbound.NewTargets(serving, a.eventLog.Partitions()), given.apps, given.box},
-			Keys:    given.keys, Logger: log, Registerer: a.registry,
+			Keys:    given.keys, Logger: log, Registerer: a.registry, WrongKey: signIns.Failed,
 			ClientOf: func(r *http.Request) netip.Prefix {
 				client, _ := gateway.ClientOf(r, cfg.TrustedProxies) // clients without an address share a limit
 				return client

@@ -78,3 +78,20 @@ func TestAudit(t *testing.T) {
 		t.Errorf("pruning nothing prints %s", out)
 	}
 }
+
+// A server records wrong keys in the audit trail, and the last ones when it stops.
+func TestAuditOfFailedSignIns(t *testing.T) {
+	url := pgtest.NewDB(t, migrated())
+	server := startServer(t, url, "--admin-keys=ops=secret")
+	for range 2 {
+		fetch(t, "GET", server.url+"/admin/v1/audit", "guessed", "", "")
+	}
+	fetch(t, "POST", server.url+"/v1/events", "guessed", "application/json", "{}")
+	server.stop()
+	list := mustDo(t, "audit", "list", "--database-url="+url)
+	for _, want := range []string{`{"key_of":"admin","times":2,`, `{"key_of":"publisher","times":1,`, "127.0.0.1/32", "signin.failed"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the trail has no %s:\n%s", want, list)
+		}
+	}
+}

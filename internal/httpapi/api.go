@@ -64,6 +64,9 @@ type Config struct {
 	// ClientOf returns the client address of a request. By default all requests
 	// count as one client.
 	ClientOf func(r *http.Request) netip.Prefix
+	// WrongKey, if not nil, is called with each wrong key: the kind that was
+	// expected, publisher or admin, and the address. It must not block.
+	WrongKey func(kind string, from netip.Prefix)
 	Logger   *slog.Logger
 	// Registerer takes the metrics; nil discards them.
 	Registerer prometheus.Registerer
@@ -101,6 +104,7 @@ func New(cfg Config) (*API, error) {
 		adminTries:     newAttempts("admin", adminTries, cfg.Logger, counts),
 		deviceRequests: newUserLimits(),
 	}
+	a.publisherTries.report, a.adminTries.report = cfg.WrongKey, cfg.WrongKey
 	routes := a.routes()
 	if cfg.Disconnects != nil {
 		routes = append(routes, a.disconnectRoutes()...)

@@ -22,6 +22,8 @@ type attempts struct {
 	perSecond float64
 	log       *slog.Logger
 	count     prometheus.Counter
+	// report, if not nil, is called with each wrong key.
+	report func(kind string, from netip.Prefix)
 
 	mu sync.Mutex
 	// current has the addresses seen since turned, previous those of the
@@ -121,6 +123,9 @@ func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 // address if it was checked.
 func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time, lookedAt bool) {
 	a.count.Inc()
+	if a.report != nil {
+		a.report(a.kind, from)
+	}
 	a.mu.Lock()
 	t := a.of(from, now)
 	if lookedAt {

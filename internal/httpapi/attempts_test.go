@@ -23,6 +23,12 @@ func TestAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := newWrongKeys(nil)
 		a := newAttempts("admin", 1, slog.New(slog.DiscardHandler), counts)
+		reported := 0
+		a.report = func(kind string, _ netip.Prefix) {
+			if kind == "admin" {
+				reported++
+			}
+		}
 		one, other := netip.MustParsePrefix("203.0.113.1/32"), netip.MustParsePrefix("203.0.113.2/32")
 		try := func(from netip.Prefix, good bool) int {
 			return statusOf(a.check(t.Context(), from, func() bool { return good }, "wrong"))
@@ -65,6 +71,8 @@ func TestAttempts(t *testing.T) {
 		}
 		if n := testutil.ToFloat64(counts.WithLabelValues("admin")); n != 4*triesAtOnce+100+1+1+1+1 {
 			t.Errorf("%v wrong keys are counted", n)
+		} else if reported != int(n) {
+			t.Errorf("%d of %v wrong keys are reported", reported, n)
 		}
 	})
 }

@@ -1,0 +1,129 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// SignIns records wrong keys in the audit trail: an entry for each kind of key,
+// address and minute, with how many there were. A flood cannot fill the trail: in
+// a minute at most maxSignInAddresses addresses have entries of their own. It is
+// safe for concurrent use.
+type SignIns struct {
+	db  DB
+	log *slog.Logger
+
+	mu     sync.Mutex
+	failed map[signIn]*failedSignIns
+}
+
+// signIn is what wrong keys are counted by.
+type signIn struct {
+	kind string
+	from string
+}
+
+// failedSignIns are the wrong keys since the last entry. They are the arguments of
+// the next.
+type failedSignIns struct {
+	KeyOf string    `json:"key_of"`
+	Times int64     `json:"times"`
+	Since time.Time `json:"since"`
+}
+
+const (
+	signInInterval     = time.Minute
+	maxSignInAddresses = 20
+	// otherAddresses stands for the addresses beyond.
+	otherAddresses = "other addresses"
+)
+
+// NewSignIns returns an empty record.
+func NewSignIns(db DB, log *slog.Logger) *SignIns {
+	return &SignIns{db: db, log: log, failed: map[signIn]*failedSignIns{}}
+}
+
+// Failed counts a wrong key of a kind, such as admin, from an address. It does not
+// block.
+func (s *SignIns) Failed(kind string, from netip.Prefix) {
+	address := "unknown address"
+	if from.IsValid() {
+		address = from.String()
+	}
+	s.add(signIn{kind, address}, 1, time.Now())
+}
+
+func (s *SignIns) add(by signIn, times int64, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.failed[by]
+	if !ok && len(s.failed) >= maxSignInAddresses {
+		by.from = otherAddresses
+		f, ok = s.failed[by]
+	}
+	if !ok {
+		f = &failedSignIns{KeyOf: by.kind, Since: since.UTC().Truncate(time.Second)}
+		s.failed[by] = f
+	}
+	f.Times += times
+}
+
+// Run writes entries every minute until ctx is done, and then the last ones.
+func (s *SignIns) Run(ctx context.Context) error {
+	ticker := time.NewTicker(signInInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.record(ctx)
+		case <-ctx.Done():
+			s.record(context.WithoutCancel(ctx))
+			return nil
+		}
+	}
+}
+
+// record writes what was counted. If the database does not take it, it is counted
+// on.
+func (s *SignIns) record(ctx context.Context) {
+	s.mu.Lock()
+	counted := s.failed
+	s.failed = map[signIn]*failedSignIns{}
+	s.mu.Unlock()
+	if len(counted) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	if err := s.write(ctx, counted); err != nil {
+		s.log.WarnContext(ctx, "failed sign-ins are not in the audit trail yet", "error", err)
+		for by, f := range counted {
+			s.add(by, f.Times, f.Since)
+		}
+	}
+}
+
+func (s *SignIns) write(ctx context.Context, counted map[signIn]*failedSignIns) error {
+	var addresses, arguments []string
+	for _, by := range slices.SortedFunc(maps.Keys(counted), func(a, b signIn) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.from, b.from))
+	}) {
+		encoded, err := json.Marshal(counted[by])
+		if err != nil {
+			return fmt.Errorf("encode failed sign-ins: %w", err)
+		}
+		addresses, arguments = append(addresses, by.from), append(arguments, string(encoded))
+	}
+	if _, err := s.db.Exec(ctx, statements.Get("record failed sign-ins"), addresses, arguments); err != nil {
+		return fmt.Errorf("record failed sign-ins in the audit trail: %w", err)
+	}
+	return nil
+}
