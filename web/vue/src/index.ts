@@ -46,7 +46,8 @@ export function createBadges(given: Badged | BadgedOptions): {
   readonly client: Badged;
   install(app: App): void;
 } {
-  const client = given instanceof Badged ? given : new Badged(given);
+  // Not instanceof: the app may have loaded the other build of the SDK.
+  const client = "conversations" in given ? given : new Badged(given);
   return {
     client,
     install(app) {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Badged } from "@badged/sdk";
 import { createSSRApp, defineComponent, h } from "vue";
 import { renderToString } from "vue/server-renderer";
 import { Badge, createBadges, useBadge, useConversation, useStatus } from "../src/index.js";
@@ -29,6 +30,11 @@ test("a server renders zeros, and connects to nothing", async () => {
     }),
   );
   assert.match(await renderToString(app), /<p>0 stopped undefined<\/p>/);
+});
+
+test("a client that is passed is used, also one of another copy of the SDK", () => {
+  const client = { conversations: new Map() } as unknown as Badged;
+  assert.equal(createBadges(client).client, client);
 });
 
 test("a component without the plugin says what is missing", async () => {

@@ -34,7 +34,7 @@ var KEY = /* @__PURE__ */ Symbol("badged");
 var own = /* @__PURE__ */ new WeakSet();
 var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
 function createBadges(given) {
-  const client = given instanceof import_sdk.Badged ? given : new import_sdk.Badged(given);
+  const client = "conversations" in given ? given : new import_sdk.Badged(given);
   return {
     client,
     install(app) {
