@@ -14,6 +14,10 @@ WITH begun AS (
 )
 INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
 
+-- name: record a read
+WITH begun AS (INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::text::json) RETURNING id)
+INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
+
 -- name: list actions
 SELECT id, at, who, via, action, arguments, ended_at, result, error
 FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // AuditHead names a record of the audit trail. An operator who keeps one outside
@@ -242,10 +243,8 @@ var ErrNothingToPrune = errors.New("no record at the start of the audit trail is
 // hash from which the remaining chain is verified.
 //
 // A trail with a fault is not pruned: that could remove the evidence.
-func PruneAudit(ctx context.Context, db interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}, by Operator, before time.Time) (start AuditHead, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+func PruneAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, before time.Time) (start AuditHead, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		return Audited(ctx, tx, by, auditPruneAction, pruneArguments{before.UTC()}, func(ctx context.Context) (any, error) {
 			start, err = pruneAudit(ctx, tx, before)
 			return start, err

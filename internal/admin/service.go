@@ -18,12 +18,13 @@ type Service struct {
 	letters *deadletters.Letters
 	runner  *Runner
 	wake    func(partitions []int)
+	reads   reads
 }
 
 // NewService returns the service of a database and its log. Jobs run in
 // runner; wake tells projectors that partitions have new events.
 func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(partitions []int)) *Service {
-	return &Service{pool, log, deadletters.New(pool, log), runner, wake}
+	return &Service{pool: pool, log: log, letters: deadletters.New(pool, log), runner: runner, wake: wake}
 }
 
 // Partitions returns the number of partitions.

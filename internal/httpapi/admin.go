@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/describe"
 	"github.com/badged/badged/projector/replay"
 )
@@ -38,7 +39,7 @@ func (a *API) adminRoutes() []describe.Route {
    {"conversation_id":"lunch","seq":2,"mentioned":false,"fate":"unread","event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
  "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"categories":{"chat":1}},"agrees":true}`
 	return []describe.Route{
-		a.forAdmins(a.getExplanation, describe.Route{
+		a.forRecordedReads(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
 			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
 			Doc: "The same as `badged user explain --json`. It reads the log of the user's partition, about a second for a million events; two run at a time, others wait. A time within the archived part of the log is answered with 400.",
@@ -65,7 +66,7 @@ func (a *API) adminRoutes() []describe.Route {
 }
 
 // getExplanation explains the badge of a user, now or at a given time.
-func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
+func (a *API) getExplanation(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
 		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
@@ -73,6 +74,11 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request) error {
 	question, err := questionOf(r)
 	if err != nil {
 		return err
+	}
+	if a.cfg.Operations != nil {
+		if err := a.cfg.Operations.Read(r.Context(), by, admin.ReadExplanation, readUser{user}); err != nil {
+			return err
+		}
 	}
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, question)
 	if archived, ok := errors.AsType[*replay.ArchivedError](err); ok {

@@ -32,6 +32,7 @@ type Operations interface {
 	Job(ctx context.Context, kind admin.Kind, id int) (admin.Job, error)
 	CancelJob(ctx context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error)
 	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
+	Read(ctx context.Context, by admin.Operator, action string, arguments any) error
 }
 
 // getPartitions answers with each partition's lag and owner.
@@ -78,7 +79,7 @@ func (a *API) getRates(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request) error {
+func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
 	q, err := queryOf(r, "after", "limit")
 	if err != nil {
 		return err
@@ -88,6 +89,9 @@ func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	letters, err := a.cfg.Operations.DeadLetters(r.Context(), after, limit)
+	if err == nil && len(letters) > 0 {
+		err = a.cfg.Operations.Read(r.Context(), by, admin.ReadDeadLetters, struct{}{})
+	}
 	if err != nil {
 		return err
 	}

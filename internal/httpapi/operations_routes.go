@@ -60,7 +60,7 @@ func (a *API) operationRoutes() []describe.Route {
 			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points after this time.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The points.", Content: describe.JSON(admin.Rates{}, aRate)}, unread),
 		}),
-		a.forAdmins(a.getDeadLetters, describe.Route{
+		a.forRecordedReads(a.getDeadLetters, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/deadletters",
 			Name: "listDeadLetters", Group: GroupAdmin, Summary: "List dead letters",
 			Doc:     "A page has at most 4 MiB. Continue until one is empty.",
@@ -158,6 +158,18 @@ func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
 		return h(w, r.WithContext(ctx), by)
 	})
 	return r
+}
+
+// forRecordedReads restricts a route to admins and passes on which one it is, for
+// the audit trail.
+func (a *API) forRecordedReads(h operatorHandler, r describe.Route) describe.Route {
+	r.Access, r.Handler = operating.schemes(), a.operator(h)
+	return r
+}
+
+// readUser is what was read, in the audit trail.
+type readUser struct {
+	User string `json:"user"`
 }
 
 func idParam() describe.Param {

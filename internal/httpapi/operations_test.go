@@ -26,6 +26,7 @@ import (
 // operations is an httpapi.Operations that describes its last call in words.
 type operations struct {
 	asked string
+	read  string
 	err   error
 }
 
@@ -84,6 +85,30 @@ func (o *operations) CancelJob(_ context.Context, by admin.Operator, kind admin.
 
 func (o *operations) Audit(_ context.Context, before int64, limit int) ([]admin.Entry, error) {
 	return nil, o.ask("%d actions before %d", limit, before)
+}
+
+func (o *operations) Read(_ context.Context, by admin.Operator, action string, arguments any) error {
+	o.read = fmt.Sprintf("%s %s %s %v", by.Via, by.Name, action, arguments)
+	return o.err
+}
+
+// Reads that show what users did are recorded, or refused.
+func TestReadsOfOperatorsAreRecorded(t *testing.T) {
+	o := &operations{}
+	api, err := httpapi.New(httpapi.Config{
+		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Explainer: &explainer{}, Operations: o,
+		Keys: mustKeys(t, "ops="+adminKey), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := call(t, api, adminKey, "GET users/ada/explain", ""); a.status != http.StatusOK || o.read != "api ops user.explain {ada}" {
+		t.Errorf("it answers %d and records %q", a.status, o.read)
+	}
+	o.err = errors.New("the trail is away")
+	if a := call(t, api, adminKey, "GET users/ada/explain", ""); a.status != http.StatusInternalServerError || strings.Contains(a.body, "ada") {
+		t.Errorf("without a trail it answers %d %s", a.status, a.body)
+	}
 }
 
 func newOperationsAPI(t *testing.T, o httpapi.Operations) *httpapi.API {
@@ -345,6 +370,7 @@ FROM badged.audit LEFT JOIN badged.audit_ends AS e ON audit_id = id WHERE e.erro
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{
+		`ops deadletters.read {} done`,
 		`ops deadletters.retry {"id":1} done`,
 		`ops deadletters.retry {"id":2} retry dead letter 2: invalid event: must be a JSON object`,
 		`ops deadletters.discard {"id":2,"partition":0,"position":"1/1","payload":"gone","reason":"odd"} done`,
