@@ -125,3 +125,22 @@ func TestALeakedKey(t *testing.T) {
 		t.Errorf("the server, after SIGHUP, ends with %v", err)
 	}
 }
+
+// A token that is valid for longer than --jwt-max-lifetime is refused wherever
+// tokens are.
+func TestTokensThatLiveTooLong(t *testing.T) {
+	p := serve(t, newDatabase(t), "--jwt-max-lifetime=1h")
+	for ttl, want := range map[string]int{"1h": http.StatusOK, "2h": http.StatusUnauthorized} {
+		token := strings.TrimSpace(must(t, "token", "ada", "--ttl="+ttl))
+		status, _, answer := requestAs(t, token, http.MethodGet, p.url+"/v1/users/ada/badge", "", "")
+		if status != want {
+			t.Errorf("the badge, with a token for %s: %d %s", ttl, status, answer)
+		}
+		if want == http.StatusOK {
+			want = http.StatusBadRequest // the command is wrong, and the token is not
+		}
+		if status, _, answer := requestAs(t, token, http.MethodPost, p.url+"/v1/commands", "application/json", "{}"); status != want {
+			t.Errorf("a command, with a token for %s: %d %s", ttl, status, answer)
+		}
+	}
+}

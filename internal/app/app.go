@@ -123,7 +123,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	}
 	a.revocations = revocation.New(revocation.Config{Ended: func(userIDs []string) { a.ended(userIDs) }, Logger: log, Registerer: a.registry})
 	if a.tokens, err = auth.NewTokens(auth.TokenConfig{
-		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Revoked: a.revocations.Revoked, Registerer: a.registry,
+		Keys: cfg.JWTKeys, Set: keySet, Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, MaxLifetime: cfg.JWTMaxLifetime,
+		Revoked: a.revocations.Revoked, Registerer: a.registry,
 	}); err != nil {
 		return nil, fmt.Errorf("--jwt-keys: %w", err)
 	}

@@ -144,7 +144,7 @@ func (a *App) openKeySet() (*auth.KeySet, error) {
 	if a.cfg.JWKSURL == "" {
 		return nil, nil //nolint:nilnil // none configured
 	}
-	set, err := auth.NewKeySet(auth.KeySetConfig{URL: a.cfg.JWKSURL, Logger: a.log, Registerer: a.registry})
+	set, err := auth.NewKeySet(auth.KeySetConfig{URL: a.cfg.JWKSURL, MaxAge: a.cfg.JWKSMaxAge, Logger: a.log, Registerer: a.registry})
 	if err != nil {
 		return nil, fmt.Errorf("--jwks-url: %w", err)
 	}

@@ -25,10 +25,15 @@ type KeySetConfig struct {
 	// AskInterval is the least time between two fetches caused by tokens with
 	// an unknown kid. Default 10s.
 	AskInterval time.Duration
+	// MaxAge is for how long fetched keys are trusted without another successful
+	// fetch. 0 is no limit.
+	MaxAge time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
+	// Now is the clock by which keys age; time.Now by default.
+	Now func() time.Time
 }
 
 // KeySet holds the keys that a URL returned at the last successful fetch. It
@@ -76,6 +81,9 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	}
 	if cfg.AskInterval <= 0 {
 		cfg.AskInterval = 10 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -135,7 +143,7 @@ func (s *KeySet) Run(ctx context.Context) error {
 		if err := s.refresh(ctx); err == nil {
 			retry = firstRetry
 		} else if ctx.Err() == nil {
-			s.cfg.Logger.WarnContext(ctx, "cannot fetch the key set; the last fetched keys stay in use", "error", err)
+			s.cfg.Logger.WarnContext(ctx, "cannot fetch the key set; the last fetched keys stay in use until --jwks-max-age", "error", err)
 			pause = min(retry, pause)
 			retry = min(2*retry, lastRetry)
 		}
@@ -167,7 +175,7 @@ func (s *KeySet) refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err = err; err == nil {
-		s.keys, s.fetchedAt = keys, time.Now()
+		s.keys, s.fetchedAt = keys, s.cfg.Now()
 		s.count.Set(float64(len(keys)))
 		s.success.SetToCurrentTime()
 		s.fetches.WithLabelValues("ok").Inc()
@@ -210,11 +218,20 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	return parseKeySet(b)
 }
 
-// all returns the keys by kid. Do not modify them.
+// all returns the keys by kid, or nil if they are too old. Do not modify them.
 func (s *KeySet) all() map[string]tokenKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.tooOld() {
+		return nil
+	}
 	return s.keys
+}
+
+// tooOld reports whether the keys are not trusted any more. The caller holds the
+// mutex.
+func (s *KeySet) tooOld() bool {
+	return s.cfg.MaxAge > 0 && s.cfg.Now().Sub(s.fetchedAt) > s.cfg.MaxAge
 }
 
 // renew returns once the set was fetched after the call, or fails with
@@ -261,6 +278,9 @@ func (s *KeySet) Check(context.Context) error {
 		return nil
 	case s.fetchedAt.IsZero():
 		return fmt.Errorf("never fetched: %w", s.err)
+	}
+	if s.tooOld() {
+		return fmt.Errorf("%w; the keys of %s are too old, and not in use any more", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 	}
 	return fmt.Errorf("%w; the keys of %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }

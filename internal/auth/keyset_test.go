@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -348,6 +349,52 @@ func TestLoginServiceThatIsDown(t *testing.T) {
 				t.Errorf("Check: %v", err)
 			}
 		})
+	}
+}
+
+// Keys that could not be fetched again for longer than MaxAge are not trusted, and
+// are again once they are fetched.
+func TestFetchedKeysAge(t *testing.T) {
+	es := ecPair(t)
+	key := webKey(t, "e", es.private.Public(), nil)
+	l := newLogin(t, key)
+	var ahead atomic.Int64
+	set := runSet(t, auth.KeySetConfig{
+		URL: l.URL, AskInterval: time.Nanosecond, MaxAge: time.Hour,
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	tokens := mustTokens(t, auth.TokenConfig{Set: set, Keys: []string{"h=HS256:" + secret}})
+	good := sign(t, jwt.SigningMethodES256, "e", claimsOf(nil), es.private)
+	authenticate := func(token string) error {
+		_, err := tokens.Authenticate(t.Context(), token)
+		return err
+	}
+	if err := authenticate(good); err != nil {
+		t.Fatal(err)
+	}
+	l.answer(http.StatusBadGateway, "")
+	ahead.Store(int64(59 * time.Minute))
+	if err := authenticate(good); err != nil {
+		t.Errorf("after 59 minutes: %v", err)
+	}
+	ahead.Store(int64(61 * time.Minute))
+	for range 2 {
+		if err := authenticate(good); !errors.Is(err, auth.ErrKeysAway) {
+			t.Errorf("after 61 minutes: %v", err)
+		}
+	}
+	if err := set.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "are too old, and not in use any more") {
+		t.Errorf("Check: %v", err)
+	}
+	if err := authenticate(sign(t, jwt.SigningMethodHS256, "h", claimsOf(nil), []byte(secret))); err != nil {
+		t.Errorf("keys that are configured do not age: %v", err)
+	}
+	l.publish(t, key)
+	if err := authenticate(good); err != nil {
+		t.Errorf("once they are fetched: %v", err)
+	}
+	if err := set.Check(t.Context()); err != nil {
+		t.Errorf("Check: %v", err)
 	}
 }
 

@@ -29,6 +29,9 @@ type TokenConfig struct {
 	// empty.
 	Audience string
 	Issuer   string
+	// MaxLifetime is the longest time for which a token may be valid, from its iat
+	// and from now. 0 is no limit.
+	MaxLifetime time.Duration
 	// Revoked reports whether tokens of a user that were issued at a time are
 	// revoked; the time is zero if a token does not say. Nil means that none are.
 	Revoked func(userID string, issuedAt time.Time) bool
@@ -183,6 +186,13 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	}
 	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
+	}
+	if most := t.cfg.MaxLifetime; most > 0 {
+		// iat alone would not do: a token may lack it, or say that it is issued later.
+		left := time.Until(c.expires.Time) - notBeforeLeeway
+		if left > most || !c.issued.IsZero() && c.expires.Sub(c.issued) > most {
+			return Identity{}, fmt.Errorf("bad token: it is valid for longer than %s", most)
+		}
 	}
 	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {
 		return Identity{}, ErrRevoked

@@ -268,6 +268,35 @@ badged_auth_tokens_total{result="revoked"} 1
 	}
 }
 
+// A token must not be valid for longer than configured, counted from its iat and
+// from now: neither alone would do.
+func TestTokensThatLiveTooLong(t *testing.T) {
+	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, MaxLifetime: time.Hour})
+	now := time.Now()
+	in := func(d time.Duration) int64 { return now.Add(d).Unix() }
+	for name, test := range map[string]struct {
+		claims jwt.MapClaims
+		good   bool
+	}{
+		"an hour from its iat":       {jwt.MapClaims{"iat": in(-30 * time.Minute), "exp": in(30 * time.Minute)}, true},
+		"an hour without an iat":     {jwt.MapClaims{"exp": in(time.Hour)}, true},
+		"a second more from its iat": {jwt.MapClaims{"iat": in(-30 * time.Minute), "exp": in(30*time.Minute) + 1}, false},
+		"more without an iat":        {jwt.MapClaims{"exp": in(time.Hour + time.Minute)}, false},
+		"issued in the future":       {jwt.MapClaims{"iat": in(time.Hour), "exp": in(2 * time.Hour)}, false},
+		"an iat that is no time":     {jwt.MapClaims{"iat": "now", "exp": in(2 * time.Hour)}, false},
+		"until the end of time":      {jwt.MapClaims{"iat": in(0), "exp": 253_402_300_799}, false},
+	} {
+		_, err := tokens.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, "h", claimsOf(test.claims), []byte(secret)))
+		if test.good && err != nil || !test.good && (err == nil || err.Error() != "bad token: it is valid for longer than 1h0m0s") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	forged := sign(t, jwt.SigningMethodHS256, "h", claimsOf(jwt.MapClaims{"exp": in(2 * time.Hour)}), []byte(otherSecret))
+	if _, err := tokens.Authenticate(t.Context(), forged); err == nil || err.Error() != "bad token: its signature is wrong" {
+		t.Errorf("a forged token: %v", err)
+	}
+}
+
 func TestRevokedTokens(t *testing.T) {
 	var asked []string
 	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, Revoked: func(userID string, issuedAt time.Time) bool {

@@ -75,6 +75,7 @@ func (s *Server) risks() []string {
 	risks = append(risks, s.ClearTextRisks()...)
 	warn(slices.Contains(s.AllowedOrigins, "*"), "--allowed-origins *: any page may connect with a stolen token")
 	warn(gateway && s.JWKSURL != "" && s.JWTAudience == "", "--jwks-url without --jwt-audience: tokens of that login service for other applications are accepted too")
+	warn(s.JWKSURL == "" && s.JWKSMaxAge > 0, "--jwks-max-age has no effect without --jwks-url")
 	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: an attacker on the network can replace the keys")
 	warn(s.ConnectsPerSecond > 0 && len(s.TrustedProxies) == 0, "--connects-per-second without --trusted-proxies: behind a proxy all clients count as one")
 	warn(gateway && s.ReconcileInterval > 5*time.Minute, "--reconcile-interval %s: a client that missed an update shows the old number for that long", s.ReconcileInterval)

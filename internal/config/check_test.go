@@ -181,6 +181,7 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		"--jwt-keys=k=HS256:abababababababababababababababab": "fewer than 8 different characters",
 		"--publisher-keys=chat=aaaaaaaaaaaaaaaaaaaa":          "fewer than 8 different characters",
 		"--listen=:8080 --internal-listen=:8081":              "--internal-listen :8081: /metrics needs no key",
+		"--jwks-max-age=1h":                                   "no effect without --jwks-url",
 		"--admin-keys=":                                       "/admin/v1/ is unusable",
 		"--allowed-origins=*":                                 "any page may connect",
 		"--jwks-url=https://login.example":                    "without --jwt-audience",

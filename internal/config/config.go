@@ -72,8 +72,10 @@ type Server struct {
 	Database `embed:""`
 	Tokens   `embed:""`
 
-	JWKSURL           string `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
-	Listen            string `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	JWKSURL           string        `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
+	JWKSMaxAge        time.Duration `name:"jwks-max-age" help:"How old keys fetched from --jwks-url may get while it cannot be reached, at least 10m; then they are not trusted any more. 0 for no limit." default:"0s"`
+	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Longest time for which a token of a user may be valid, from when it was issued (iat) and from now; 0 for no limit." default:"0s"`
+	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
 	TLS               `embed:""`
 	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/ and /admin/v1/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
 	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
@@ -114,6 +116,9 @@ func (t *Tracing) Validate() error {
 	}
 	return nil
 }
+
+// minJWKSMaxAge lets a fetch fail without consequences.
+const minJWKSMaxAge = 10 * time.Minute
 
 // minDedupWindow keeps generations of keys long compared with how often they
 // are checked.
@@ -162,6 +167,12 @@ func (s *Server) Validate() error {
 	}
 	if s.Has(RoleGateway) && len(s.JWTKeys) == 0 && s.JWKSURL == "" {
 		errs = append(errs, errors.New("--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens"))
+	}
+	if s.JWTMaxLifetime < 0 {
+		errs = append(errs, errors.New("--jwt-max-lifetime must be 0s (no limit) or more"))
+	}
+	if s.JWKSMaxAge != 0 && s.JWKSMaxAge < minJWKSMaxAge {
+		errs = append(errs, fmt.Errorf("--jwks-max-age must be 0s (no limit) or at least %s: keys are fetched every five minutes", minJWKSMaxAge))
 	}
 	if s.InternalListen != "" && s.InternalListen == s.Listen && !strings.HasSuffix(s.Listen, ":0") {
 		errs = append(errs, errors.New("--internal-listen must differ from --listen"))

@@ -71,6 +71,10 @@ func TestServerValidate(t *testing.T) {
 		{"the gateway without JWT keys", func(s *config.Server) { s.JWTKeys = nil }, "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway"},
 		{"the gateway with a key set", func(s *config.Server) { s.JWTKeys, s.JWKSURL = nil, "https://login.example/jwks.json" }, ""},
 
+		{"keys of a set that age", func(s *config.Server) { s.JWKSMaxAge, s.JWTMaxLifetime = 10*time.Minute, time.Second }, ""},
+		{"keys of a set that age too fast", func(s *config.Server) { s.JWKSMaxAge = 9 * time.Minute }, "--jwks-max-age must be 0s (no limit) or at least 10m0s: keys are fetched every five minutes"},
+		{"tokens that live less than nothing", func(s *config.Server) { s.JWTMaxLifetime = -time.Second }, "--jwt-max-lifetime must be 0s (no limit) or more"},
+
 		{"without limits", func(s *config.Server) { s.Limits = config.Limits{} }, ""},
 		{"limits below zero", func(s *config.Server) {
 			s.Limits = config.Limits{MaxConnections: -1, MaxUserConnections: -1, ConnectsPerSecond: -1, CommandsPerSecond: math.NaN()}
