@@ -60,13 +60,15 @@ func TestRevokedTokens(t *testing.T) {
 		}
 		tt.before()
 		disconnect(t, api, tt.user, `{"revoke_before":"`+now.Add(-time.Minute).Format(time.RFC3339)+`"}`)
-		for i, g := range gateways {
+		for i := range gateways {
 			if code := thieves[i].awaitEnd(); code != 4001 {
 				t.Errorf("gateway %d %s: the thief's connection ended with %d", i, tt.when, code)
 			}
 			if code := owners[i].awaitEnd(); code != 4203 {
 				t.Errorf("gateway %d %s: the owner's connection ended with %d", i, tt.when, code)
 			}
+		}
+		for i, g := range gateways {
 			refuses(t, g, stolen)
 			connectWith(t, g.url, fresh).awaitTotal(0)
 			others[i].say(`{"t":"read_all","id":7}`)
