@@ -53,6 +53,7 @@ type commands struct {
 	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Answer an assistant over the Model Context Protocol, on standard input and output."`
 	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`
 	Keys        keysCmd        `cmd:"" help:"Make keys of publishers, readers and admins."`
+	Size        sizeCmd        `cmd:"" help:"Estimate what a chat of some size takes: cores, disk, WAL, Redis, gateways."`
 	Token       tokenCmd       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
 	Conformance conformanceCmd `cmd:"" help:"Check a client of the protocol badge.v1, in any language, against a scripted server."`
 	Ready       readyCmd       `cmd:"" help:"Check that a running server can serve: the health check of containers."`

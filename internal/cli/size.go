@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/sizing"
+)
+
+// sizeCmd is `badged size`.
+type sizeCmd struct {
+	Users          float64 `help:"Users, such as 1e6." required:"" placeholder:"N" env:"-"`
+	MessagesPerDay float64 `help:"Messages of all users in a day." required:"" placeholder:"N" env:"-"`
+	Members        float64 `help:"Users to whom a message goes, on average." default:"3" env:"-"`
+	Reads          float64 `help:"Reads for each message that a user gets." default:"0.5" env:"-"`
+	Conversations  float64 `help:"Conversations of a user, on average." default:"30" env:"-"`
+	Connected      float64 `help:"Share of the users who are connected at once." default:"0.1" env:"-"`
+	Peak           float64 `help:"The busiest second over the average." default:"4" env:"-"`
+	Single         bool    `help:"Events are published one at a time, not in bulk." env:"-"`
+	LogDays        float64 `help:"Days for which the log is kept before it is archived." default:"30" env:"-"`
+	Cores          float64 `help:"Cores of a Postgres server." default:"16" env:"-"`
+	JSON           bool    `name:"json" help:"Print JSON." env:"-"`
+}
+
+func (c *sizeCmd) load() sizing.Load {
+	return sizing.Load{
+		Users: c.Users, MessagesPerDay: c.MessagesPerDay, Members: c.Members, Reads: c.Reads, Conversations: c.Conversations,
+		Connected: c.Connected, Peak: c.Peak, Single: c.Single, LogDays: c.LogDays, Cores: c.Cores,
+	}
+}
+
+// Validate implements kong's validation.
+func (c *sizeCmd) Validate() error { return c.load().Check() }
+
+// Run prints what the load takes.
+func (c *sizeCmd) Run(streams Streams) error {
+	needs := sizing.Estimate(c.load())
+	if c.JSON {
+		return printJSON(streams.Out, needs)
+	}
+	return printSize(streams.Out, needs)
+}
+
+func printSize(w io.Writer, n sizing.Needs) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
+		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
+	}
+	count := func(v float64) string { return progress.Count(int64(math.Ceil(v))) }
+	row("events", "%s/s on average, with changes for %s users/s", count(n.EventsPerSecond), count(n.ChangesPerSecond))
+	row("Postgres", "%.2f cores at the peak, %s", n.PostgresCores, counted(int64(n.Servers), "server"))
+	row("badged", "%.2f cores at the peak, for publishing and folding", n.BadgedCores)
+	row("WAL", "%s/s at the peak", size(n.WALPerSecond))
+	row("disk", "%s: users and conversations %s, event keys %s, log %s", size(n.Tables+n.Keys+n.Log), size(n.Tables), size(n.Keys), size(n.Log))
+	row("Redis", "at most %s updates/s at the peak", count(n.RedisPerSecond))
+	row("gateways", "%s processes for %s connections, %s", count(float64(n.Gateways)), count(n.Connections), size(n.GatewayBytes))
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if n.Servers > 1 {
+		_, err := fmt.Fprintf(w, "\nThis does not fit: badged uses one Postgres server. Publish in bulk, use rooms for large groups, or a server with more cores (--cores).\n")
+		return err
+	}
+	return nil
+}
+
+// size returns a number of bytes for people.
+func size(bytes float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
+	for bytes >= 1000 && len(units) > 1 {
+		bytes, units = bytes/1000, units[1:]
+	}
+	return fmt.Sprintf("%.3g %s", bytes, units[0])
+}
