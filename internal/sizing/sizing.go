@@ -62,10 +62,15 @@ func (l Load) Check() error {
 		value       float64
 		least, most float64
 	}{
-		{"--users", l.Users, 1, 1e11}, {"--messages-per-day", l.MessagesPerDay, 0, 1e15},
-		{"--members", l.Members, 1, 10_000}, {"--reads", l.Reads, 0, 100},
-		{"--conversations", l.Conversations, 0, 1e6}, {"--connected", l.Connected, 0, 1},
-		{"--peak", l.Peak, 1, 1000}, {"--log-days", l.LogDays, 0, 1e5}, {"--cores", l.Cores, 1, 1024},
+		{"--users", l.Users, 1, 1e11},
+		{"--messages-per-day", l.MessagesPerDay, 0, 1e15},
+		{"--members", l.Members, 1, 10_000},
+		{"--reads", l.Reads, 0, 100},
+		{"--conversations", l.Conversations, 0, 1e6},
+		{"--connected", l.Connected, 0, 1},
+		{"--peak", l.Peak, 1, 1000},
+		{"--log-days", l.LogDays, 0, 1e5},
+		{"--cores", l.Cores, 1, 1024},
 	} {
 		if !(v.value >= v.least && v.value <= v.most) { // also if it is no number
 			errs = append(errs, fmt.Errorf("%s must be from %g to %g, is %g", v.name, v.least, v.most, v.value))
