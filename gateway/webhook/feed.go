@@ -60,7 +60,8 @@ type feed struct {
 	// recordedAt is when the webhook was last recorded; recordings are under way.
 	recordedAt time.Time
 	recordings int
-	// unrecorded is set while a failure waits to be recorded.
+	// unrecorded is set while a failure, or the first success after one, waits to be
+	// recorded.
 	unrecorded bool
 	// recording admits one recording at a time, so that the newest is the last.
 	recording sync.Mutex
@@ -106,7 +107,7 @@ func newFeed(s *Sender, w Webhook, out chan<- *message.Message) *feed {
 }
 
 // update sets the webhook as it was read from the store, at or after a time. It
-// returns whether a failure is to be recorded.
+// returns whether it is to be recorded.
 func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 	f.mu.Lock()
 	// What this process recorded since, or will record, is newer.
@@ -324,6 +325,9 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	}
 	before := f.webhook.Ladder
 	f.webhook.Ladder = Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
+	if before.LastError != "" || before.LastSuccessAt.IsZero() {
+		f.unrecorded = true // there may be no later call
+	}
 	f.mu.Unlock()
 	if before.Step > 0 {
 		f.log.InfoContext(ctx, "a webhook works again", "webhook", c.webhook.Name, "failing_since", before.FailingSince)
@@ -411,7 +415,7 @@ func (f *feed) record(ctx context.Context, urgent bool) {
 	defer f.recording.Unlock()
 	f.mu.Lock()
 	w := f.webhook
-	hasFailed := f.unrecorded
+	waited := f.unrecorded
 	f.unrecorded = false
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
@@ -421,7 +425,7 @@ func (f *feed) record(ctx context.Context, urgent bool) {
 	f.recordings--
 	f.recordedAt = time.Now()
 	if err != nil && w.Generation == f.webhook.Generation {
-		f.unrecorded = f.unrecorded || hasFailed || urgent
+		f.unrecorded = f.unrecorded || waited || urgent
 	}
 	f.mu.Unlock()
 	if err != nil {

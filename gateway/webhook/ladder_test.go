@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,6 +261,35 @@ func TestBadEventIsNotTheProbe(t *testing.T) {
 
 // A failure is recorded soon, also if no other call follows and after others were
 // recorded just before.
+// A webhook that works again says so, also if no other call follows.
+func TestSuccessAfterAFailureIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		e := newEndpoints(t)
+		var calls atomic.Int64
+		e.answer = func(received) (*http.Response, error) {
+			if calls.Add(1) == 2 {
+				return status(http.StatusServiceUnavailable)
+			}
+			return nil, nil //nolint:nilnil // the default answer
+		}
+		_, stop := start(t, q, e)
+		q.badge("crm", "ada", 1, 1)
+		<-e.came
+		time.Sleep(3 * time.Second)
+		q.badge("crm", "ben", 1, 1)
+		<-e.came
+		<-e.came // the second attempt
+		succeededAt := time.Now()
+		time.Sleep(2 * time.Second) // of the bubble; more than a refresh takes
+		synctest.Wait()
+		if w := q.webhook("crm"); w.LastError != "" || !w.FailingSince.IsZero() || !w.LastSuccessAt.Equal(succeededAt) {
+			t.Errorf("after the success the webhook is %+v", w)
+		}
+		stop()
+	})
+}
+
 func TestFailuresAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
@@ -273,6 +303,7 @@ func TestFailuresAreRecorded(t *testing.T) {
 		_, stop := start(t, q, e)
 		q.badge("crm", "ada", 1, 1)
 		<-e.came
+		synctest.Wait() // the success comes before the failure
 		q.badge("crm", "ben", 1, 1)
 		<-e.came
 		failedAt := time.Now()
