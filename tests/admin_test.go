@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -262,13 +264,17 @@ func publishLate(t *testing.T, p *process, database string) {
 }
 
 // The admin page in a real browser: web/browser/admin.test.mjs has the tests.
-// The database has dead letters, wrong users, and a transaction that keeps
-// reading the tables of ann's partition, so that their rebuild waits.
+// The database has dead letters, wrong users, a webhook that fails, and a transaction
+// that keeps reading the tables of ann's partition, so that their rebuild waits.
 func TestAdminBrowser(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	// Reconciliation would show clients the rows that are corrupted below.
-	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h")
+	p := serve(t, database, "--admin-keys=ops="+adminKey, "--reconcile-interval=1h", "--webhooks-allow-private")
+	endpoint := failingEndpoint(t)
+	if status, answer := asAdmin(t, p, http.MethodPut, "v1/webhooks/crm", `{"url":"`+endpoint+`/hook?token=s3cret","events":["badge.changed"]}`); status != http.StatusCreated {
+		t.Fatalf("the webhook is %d %s", status, answer)
+	}
 	ann, bob := events.PartitionOf("ann", partitions), events.PartitionOf("bob", partitions)
 	if ann == bob {
 		t.Fatal("ann and bob must be in different partitions")
@@ -288,5 +294,24 @@ func TestAdminBrowser(t *testing.T) {
 	sql(t, database, spoil, "bob")
 	hold(t, database, ann)
 	sql(t, database, `UPDATE badged.users SET mentions = 5 WHERE user_id = $1`, "ann")
-	browse(t, "admin.test.mjs", "BADGED_URL="+p.url, "BADGED_ADMIN_KEY="+adminKey, "BADGED_ADMIN_PARTITION="+fmt.Sprint(bob))
+	browse(t, "admin.test.mjs", "BADGED_URL="+p.url, "BADGED_ADMIN_KEY="+adminKey, "BADGED_ADMIN_PARTITION="+fmt.Sprint(bob), "BADGED_ENDPOINT="+endpoint)
+}
+
+// failingEndpoint returns the URL of an endpoint of webhooks that answers 503 until its
+// path /works is asked for.
+func failingEndpoint(t *testing.T) string {
+	t.Helper()
+	var works atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/works" {
+			works.Store(true)
+		}
+		if works.Load() || r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+		} else {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }

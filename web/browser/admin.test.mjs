@@ -1,16 +1,24 @@
 // Tests the admin page in a real browser, with a server prepared by go test ./tests -run
 // AdminBrowser: two dead letters, one of them valid when it is retried; bob and ann with wrong
 // rows; a client that constantly reads the tables of ann's partition; dan, who has read;
-// " eve "; and busy, with 150 conversations and 300 retries.
+// " eve "; busy, with 150 conversations and 300 retries; and a webhook whose endpoint fails
+// until it is told to work.
 
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, test } from "node:test";
 import * as chromium from "./chromium.mjs";
 
-const { BADGED_URL: url, BADGED_ADMIN_KEY: key, BADGED_ADMIN_PARTITION: bobs } = process.env;
-if (!url || !key || !bobs) {
+const {
+  BADGED_URL: url,
+  BADGED_ADMIN_KEY: key,
+  BADGED_ADMIN_PARTITION: bobs,
+  BADGED_ENDPOINT: endpoint,
+} = process.env;
+if (!url || !key || !bobs || !endpoint) {
   throw new Error("BADGED_URL is not set: run go test ./tests -run AdminBrowser");
 }
+
+const views = ["Overview", "Dead letters", "Users", "Jobs", "Webhooks", "Audit trail"];
 
 let browser;
 let context;
@@ -392,8 +400,33 @@ test("the audit trail has all actions", async () => {
   const discarded = trail.getByRole("row", { name: "deadletters.discard" });
   await discarded.locator("summary").click();
   await discarded.getByText('"specversion": "1.0"').waitFor();
-  assert.equal(await trail.getByText("ops", { exact: true }).count(), 9);
+  assert.equal(await trail.getByText("ops", { exact: true }).count(), 10);
   await shoot(page, "audit");
+});
+
+test("a failing webhook is paused, resumed, and tried again", async () => {
+  await open(page, "Webhooks");
+  const card = page.locator(".card", { hasText: "crm" });
+  await card.getByText("failing", { exact: true }).waitFor();
+  await card.getByText("the endpoint answered 503 Service Unavailable").waitFor();
+  await card.getByText(/^\d+ events? due$/).waitFor();
+  await card.getByText("/hook?…").waitFor();
+  assert.equal(await page.getByText("s3cret").count(), 0);
+  await page.locator(".nav-badge", { hasText: "1" }).first().waitFor();
+  await shoot(page, "webhooks");
+
+  await card.getByRole("button", { name: "Pause crm" }).click();
+  await card.getByText("paused", { exact: true }).waitFor();
+  await card.getByText(/^\d+ events? wait$/).waitFor();
+  await card.getByRole("button", { name: "Resume crm" }).click();
+  // It fails again, and the next call would come late.
+  await card.getByText("failing", { exact: true }).waitFor();
+  assert.equal((await fetch(`${endpoint}/works`)).status, 204);
+  await card.getByRole("button", { name: "Retry now: crm" }).click();
+  await card.getByText("active", { exact: true }).waitFor();
+  await card.getByText("Nothing is due").waitFor();
+  await card.getByText("last success").waitFor();
+  assert.equal(await card.getByText("the endpoint answered").count(), 0);
 });
 
 test("the page shows that the server is unreachable, and recovers", async () => {
@@ -451,7 +484,7 @@ test("everything can be reached with the keyboard", async () => {
   await signIn(page);
   await page.getByRole("link", { name: "Jobs" }).waitFor();
   const reached = new Set();
-  for (const view of ["Overview", "Dead letters", "Users", "Jobs", "Audit trail"]) {
+  for (const view of views) {
     const link = page.getByRole("link", { name: view });
     await link.focus();
     await page.keyboard.press("Enter");
@@ -459,7 +492,7 @@ test("everything can be reached with the keyboard", async () => {
     await page.locator("#main:focus").waitFor({ state: "attached" });
     reached.add(await page.title());
   }
-  assert.equal(reached.size, 5);
+  assert.equal(reached.size, 6);
 });
 
 for (const [colorScheme, width, height] of [
@@ -473,7 +506,7 @@ for (const [colorScheme, width, height] of [
     try {
       const page = await newPage(narrow);
       await signIn(page);
-      for (const view of ["Overview", "Dead letters", "Users", "Jobs", "Audit trail"]) {
+      for (const view of views) {
         await page.getByRole("link", { name: view }).click();
         await page.locator("#link-text", { hasText: "Live" }).waitFor();
         if (view === "Users") {

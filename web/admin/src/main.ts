@@ -9,6 +9,7 @@ import { Away, Refused, Server } from "./server.js";
 import { signIn } from "./signin.js";
 import { Users } from "./users.js";
 import type { Page, View } from "./view.js";
+import { Webhooks } from "./webhooks.js";
 
 const POLL_MS = 3_000;
 // Stored in sessionStorage: it ends with the tab and never gets into a URL.
@@ -41,6 +42,7 @@ class Operations implements Page {
       new DeadLetters(this, (n) => this.#mark("dead-letters", n, "waiting")),
       new Users(this),
       new Jobs(this, (n) => this.#mark("jobs", n, "running")),
+      new Webhooks(this, (n) => this.#mark("webhooks", n, "failing")),
       new Audit(this),
     ];
     nav.replaceChildren(
@@ -160,7 +162,7 @@ class Operations implements Page {
   async #countAll(): Promise<void> {
     await Promise.all(
       this.#views
-        .filter((v) => v.name === "dead-letters" || v.name === "jobs")
+        .filter(({ name }) => ["dead-letters", "jobs", "webhooks"].includes(name))
         .map((v) => v.refresh(this.server)),
     ).catch(() => {});
   }

@@ -247,6 +247,29 @@ export interface Device {
   readonly last_error_at?: string;
 }
 
+export type WebhookState = "active" | "paused" | "disabled";
+
+/** An endpoint that is told of changes, and how its calls went. */
+export interface Webhook {
+  readonly name: string;
+  readonly url: string;
+  readonly events: readonly string[];
+  readonly categories?: readonly string[];
+  readonly batch: number;
+  readonly rate?: number;
+  readonly state: WebhookState;
+  /** Counted up to a limit. */
+  readonly due_events: number;
+  /** 0 while calls succeed. */
+  readonly step: number;
+  readonly next_call_at?: string;
+  readonly failing_since?: string;
+  readonly last_success_at?: string;
+  readonly last_failure_at?: string;
+  readonly last_status?: number;
+  readonly last_error?: string;
+}
+
 /** The parameters of an explanation, as the server names them. */
 export interface Question {
   /** A time in the server's format, to the microsecond. */
@@ -318,6 +341,17 @@ export class Server {
   async devices(user: string): Promise<readonly Device[]> {
     const path = `v1/users/${encodeURIComponent(user)}/devices`;
     return (await this.#request<{ devices: Device[] }>("GET", path)).devices;
+  }
+
+  async webhooks(): Promise<readonly Webhook[]> {
+    return (await this.#request<{ webhooks: Webhook[] }>("GET", "v1/webhooks")).webhooks;
+  }
+
+  /** Pauses or resumes a webhook, or tries an active one again. Its settings stay as they are now. */
+  async setWebhookState(name: string, state: WebhookState): Promise<void> {
+    const path = `v1/webhooks/${encodeURIComponent(name)}`;
+    const { url, events, categories, batch } = await this.#request<Webhook>("GET", path);
+    await this.#request("PUT", path, { url, events, categories, batch, state });
   }
 
   /** A job by its id, for those too old for the list; undefined if there is none. */

@@ -5372,6 +5372,15 @@ var Server = class {
     const path = `v1/users/${encodeURIComponent(user)}/devices`;
     return (await this.#request("GET", path)).devices;
   }
+  async webhooks() {
+    return (await this.#request("GET", "v1/webhooks")).webhooks;
+  }
+  /** Pauses or resumes a webhook, or tries an active one again. Its settings stay as they are now. */
+  async setWebhookState(name, state) {
+    const path = `v1/webhooks/${encodeURIComponent(name)}`;
+    const { url, events, categories, batch } = await this.#request("GET", path);
+    await this.#request("PUT", path, { url, events, categories, batch, state });
+  }
   /** A job by its id, for those too old for the list; undefined if there is none. */
   async job(id) {
     for (const kind of ["rebuild", "verification"]) {
@@ -6542,6 +6551,118 @@ var Users = class {
   }
 };
 
+// admin/src/webhooks.ts
+var COUNTED = 1e4;
+var Webhooks = class {
+  name = "webhooks";
+  title = "Webhooks";
+  element;
+  #page;
+  #list;
+  #onFailing;
+  constructor(page, onFailing) {
+    this.#page = page;
+    this.#onFailing = onFailing;
+    const cards = h("ul", { class: "cards", "aria-label": "Webhooks" });
+    this.#list = new KeyedList(
+      cards,
+      ({ name }) => name,
+      (webhook) => this.#card(webhook),
+      h("li", { class: "empty panel" }, "There are no webhooks. The admin API makes them.")
+    );
+    this.element = h(
+      "div",
+      { class: "view" },
+      h(
+        "p",
+        { class: "lead" },
+        "Other backends that are called when something changes. A paused webhook loses nothing: when it is resumed, it is told the newest state of all that changed."
+      ),
+      cards
+    );
+  }
+  async refresh(server) {
+    const webhooks = await server.webhooks();
+    this.#list.update(webhooks);
+    this.#onFailing(webhooks.filter((w) => w.step > 0).length);
+  }
+  #card(w) {
+    const buttons = actionsOf(w).map(({ label, spoken: spoken2, state, done }) => {
+      const button = h("button", { class: "button", type: "button", "aria-label": spoken2 }, label);
+      button.addEventListener(
+        "click",
+        () => this.#page.act(() => this.#page.server.setWebhookState(w.name, state), done)
+      );
+      return button;
+    });
+    const card = h(
+      "li",
+      { class: "card panel" },
+      h(
+        "div",
+        { class: "card-head" },
+        h("span", { class: "state", "data-state": lookOf(w) }, wordOf(w)),
+        h("h2", {}, w.name),
+        h("span", { class: "mono soft reason" }, shownURL(w.url)),
+        h("div", { class: "card-buttons" }, ...buttons)
+      ),
+      h("p", { class: "soft" }, toldOf(w)),
+      h("p", {}, dueOf(w))
+    );
+    if (w.last_error !== void 0) card.append(h("p", { class: "bad reason" }, failureOf(w)));
+    return card;
+  }
+};
+function actionsOf(w) {
+  const active = (label, spoken2, done) => ({
+    label,
+    spoken: spoken2,
+    state: "active",
+    done
+  });
+  if (w.state === "paused") return [active("Resume", `Resume ${w.name}`, `${w.name} is resumed`)];
+  if (w.state === "disabled") return [active("Enable", `Enable ${w.name}`, `${w.name} is enabled`)];
+  const pause = {
+    label: "Pause",
+    spoken: `Pause ${w.name}`,
+    state: "paused",
+    done: `${w.name} is paused`
+  };
+  if (w.step === 0 && w.last_error === void 0) return [pause];
+  return [active("Retry now", `Retry now: ${w.name}`, `${w.name} is tried again`), pause];
+}
+function wordOf(w) {
+  return w.state === "active" && w.step > 0 ? "failing" : w.state;
+}
+function lookOf(w) {
+  const word = wordOf(w);
+  if (word === "active") return "done";
+  return word === "failing" ? "failed" : "interrupted";
+}
+function shownURL(url) {
+  return url.replace(/\?.*$/s, "?…");
+}
+function toldOf(w) {
+  return [
+    w.events.join(", "),
+    w.categories === void 0 ? "" : `of ${w.categories.join(", ")}`,
+    w.batch > 1 ? `up to ${w.batch} in a call` : "",
+    w.rate === void 0 ? "" : `at most ${counted(w.rate, "call")} a minute`,
+    w.last_success_at === void 0 ? "no call has succeeded yet" : `last success ${when(w.last_success_at)}`
+  ].filter((part) => part).join(" · ");
+}
+function dueOf({ due_events: n, state }) {
+  if (n === 0) return "Nothing is due";
+  const due = n >= COUNTED ? `${count(n)} events or more` : counted(n, "event");
+  return state === "active" ? `${due} due` : `${due} wait`;
+}
+function failureOf(w) {
+  const at = w.last_failure_at === void 0 ? "" : ` at ${when(w.last_failure_at)}`;
+  const since = w.failing_since === void 0 ? "" : `; failing since ${when(w.failing_since)}, step ${w.step} of the ladder`;
+  const next2 = w.state !== "active" || w.next_call_at === void 0 ? "" : `; next call ${when(w.next_call_at)}`;
+  return `${w.last_error ?? ""}${at}${since}${next2}`;
+}
+
 // admin/src/main.ts
 var POLL_MS = 3e3;
 var KEY = "badged-admin-key";
@@ -6569,6 +6690,7 @@ var Operations = class {
       new DeadLetters(this, (n) => this.#mark("dead-letters", n, "waiting")),
       new Users(this),
       new Jobs(this, (n) => this.#mark("jobs", n, "running")),
+      new Webhooks(this, (n) => this.#mark("webhooks", n, "failing")),
       new Audit(this)
     ];
     nav2.replaceChildren(
@@ -6672,7 +6794,7 @@ var Operations = class {
   /** Loads the counts in the links before their views are opened. */
   async #countAll() {
     await Promise.all(
-      this.#views.filter((v) => v.name === "dead-letters" || v.name === "jobs").map((v) => v.refresh(this.server))
+      this.#views.filter(({ name }) => ["dead-letters", "jobs", "webhooks"].includes(name)).map((v) => v.refresh(this.server))
     ).catch(() => {
     });
   }
