@@ -51,6 +51,10 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		conforms(t, []string{"auth-header", "auth-hello"}, "node", "conformance-sdk.mjs")
 	})
+	t.Run("Java client", func(t *testing.T) {
+		t.Parallel()
+		conforms(t, []string{"auth-subprotocol", "auth-hello"}, "java", "-cp", compileJavaClient(t), "Conformance")
+	})
 	t.Run("Node ws", func(t *testing.T) {
 		t.Parallel()
 		conforms(t, []string{"auth-subprotocol", "auth-hello"}, "node", "conformance-ws.mjs")
@@ -59,4 +63,22 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		conforms(t, []string{"auth-subprotocol", "auth-header"}, pythonWith(t, "websockets"), "conformance.py")
 	})
+}
+
+// compileJavaClient compiles the Java client with its adapter for Java 8, and
+// returns the class path.
+func compileJavaClient(t *testing.T) (classPath string) {
+	t.Helper()
+	sources, err := filepath.Glob("../web/java/src/com/badged/client/*.java")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no sources of the Java client: %v", err)
+	}
+	dir := t.TempDir()
+	classPath = javaClassPath(t, dir)
+	// Later compilers warn that they will not know Java 8 forever.
+	args := []string{"--release", "8", "-Xlint:all,-options", "-Werror", "-d", dir, "-cp", classPath, "clients/java/Conformance.java"}
+	if out, err := exec.CommandContext(t.Context(), "javac", append(args, sources...)...).CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	return classPath
 }

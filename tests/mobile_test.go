@@ -15,6 +15,20 @@ import (
 // names them.
 var javaLibraries = []string{"okhttp.jar", "okio.jar", "com.android.json.jar"}
 
+// javaClassPath returns the class path of a folder and the libraries.
+func javaClassPath(t *testing.T, dir string) string {
+	t.Helper()
+	paths := []string{dir}
+	for _, library := range javaLibraries {
+		path := filepath.Join("/usr/share/java", library)
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("%v: run make needs", err)
+		}
+		paths = append(paths, path)
+	}
+	return strings.Join(paths, string(filepath.ListSeparator))
+}
+
 // compileMobileClient compiles the Android client of docs/clients-mobile.md
 // with a program that runs the commands of a test, and returns the class path.
 func compileMobileClient(t *testing.T) (classPath string) {
@@ -35,15 +49,7 @@ func compileMobileClient(t *testing.T) (classPath string) {
 	if blocks := strings.Count(string(page), "```java\n"); len(sources) != 1+blocks || blocks == 0 {
 		t.Fatalf("of %d blocks of Java on the page %d name their file", blocks, len(sources)-1)
 	}
-	paths := []string{dir}
-	for _, library := range javaLibraries {
-		path := filepath.Join("/usr/share/java", library)
-		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("%v: run make needs", err)
-		}
-		paths = append(paths, path)
-	}
-	classPath = strings.Join(paths, string(filepath.ListSeparator))
+	classPath = javaClassPath(t, dir)
 	args := append([]string{"-Xlint:all", "-Werror", "-d", dir, "-cp", classPath}, sources...)
 	if out, err := exec.CommandContext(t.Context(), "javac", args...).CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)

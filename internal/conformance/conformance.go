@@ -26,6 +26,8 @@ type Config struct {
 	StepTimeout time.Duration
 	// Parallel is how many scenarios run at once. Default: 4.
 	Parallel int
+	// pause is what the server asks for before a reconnect. Default: usualPause.
+	pause time.Duration
 }
 
 // Result is how a scenario ended.
@@ -68,7 +70,7 @@ type Info struct{ Name, Story string }
 // Scenarios lists the scenarios in the order in which they are reported.
 func Scenarios() []Info {
 	var all []Info
-	for _, s := range scenarios() {
+	for _, s := range scenarios(usualPause) {
 		all = append(all, Info{s.name, s.story})
 	}
 	return all
@@ -86,7 +88,10 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.Parallel == 0 {
 		cfg.Parallel = 4
 	}
-	chosen, err := choose(cfg.Only)
+	if cfg.pause == 0 {
+		cfg.pause = usualPause
+	}
+	chosen, err := choose(scenarios(cfg.pause), cfg.Only)
 	if err != nil {
 		return Report{}, err
 	}
@@ -115,9 +120,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return report, nil
 }
 
-// choose returns the scenarios whose names begin with one of only.
-func choose(only []string) ([]scenario, error) {
-	all := scenarios()
+// choose returns those of all scenarios whose names begin with one of only.
+func choose(all []scenario, only []string) ([]scenario, error) {
 	if len(only) == 0 {
 		return all, nil
 	}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 )
 
 // TestMain runs the tests, or the client that they start.
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 func runReference(t *testing.T, bug string, only ...string) Report {
 	t.Helper()
 	report, err := Run(t.Context(), Config{
-		Command: []string{os.Args[0], "client", bug}, Only: only, Parallel: 8, StepTimeout: 20 * time.Second,
+		Command: []string{os.Args[0], "client", bug}, Only: only, Parallel: 8, StepTimeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,8 @@ func TestAnotherClientPasses(t *testing.T) {
 // A client with a bug fails the scenario that is about it, for the right reason.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
-	var tests sync.WaitGroup
+	var tests errgroup.Group
+	tests.SetLimit(6)
 	for _, test := range []struct{ bug, scenario, expected, happened string }{
 		{"applies older frames", "stale", `to show {"conversations":`, `"version":58`},
 		{"applies older frames", "stale-resume", `to show {"conversations":`, `"version":58`},
@@ -71,22 +72,31 @@ func TestBugsAreFound(t *testing.T) {
 		{"forgets commands", "answer-lost", "the command again", "nothing within"},
 		{"rounds seqs", "large-seqs", "1851234567890123777", "the client sends up_to_seq"},
 	} {
-		tests.Go(func() { // most of them wait, so more run at once than parallel subtests would
-			report, err := Run(t.Context(), Config{
-				Command: []string{os.Args[0], "client", test.bug}, Only: []string{test.scenario}, StepTimeout: 4 * time.Second,
-			})
+		cfg := Config{
+			Command: []string{os.Args[0], "client", test.bug}, Only: []string{test.scenario}, StepTimeout: time.Minute,
+		}
+		switch test.happened {
+		case "nothing within":
+			cfg.StepTimeout = 5 * time.Second
+		case "too early": // however slow the machine is
+			cfg.pause = time.Minute
+		}
+		tests.Go(func() error { // most of them wait, so more run at once than parallel subtests would
+			report, err := Run(t.Context(), cfg)
 			if err != nil {
-				t.Error(err)
-				return
+				return err
 			}
 			found := report.Scenarios[0]
 			if found.Name != test.scenario || found.Result != Failed ||
 				!strings.Contains(found.Expected, test.expected) || !strings.Contains(found.Happened, test.happened) {
 				t.Errorf("a client that %s: %+v", test.bug, found)
 			}
+			return nil
 		})
 	}
-	tests.Wait()
+	if err := tests.Wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestClientSaysWhatItDoesNotSupport(t *testing.T) {

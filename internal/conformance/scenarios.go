@@ -16,16 +16,17 @@ type scenario struct {
 }
 
 const (
-	// pause is the reconnect_ms of scripts: longer than the client's own.
-	pause = 400 * time.Millisecond
-	// lifetime is how long a token of the scripts lasts at least.
-	lifetime = 4 * time.Second
+	// usualPause is the reconnect_ms of scripts: longer than the client's own.
+	usualPause = 400 * time.Millisecond
+	// lifetime is how long a token of the scripts lasts at least. A client on a busy
+	// machine needs time between its timer and the end.
+	lifetime = 8 * time.Second
 	// silence is the ping interval of a server that falls silent.
 	silence = 400 * time.Millisecond
 )
 
-// scenarios lists all scenarios.
-func scenarios() []scenario {
+// scenarios lists all scenarios. In them the server asks for pauses of this length.
+func scenarios(pause time.Duration) []scenario {
 	var all []scenario
 	for _, way := range []string{waySubprotocol, wayHeader, wayHello} {
 		all = append(all, scenario{
@@ -41,8 +42,8 @@ func scenarios() []scenario {
 			[]step{started(), leaves(code, 0), refused(code)},
 		})
 	}
-	all = append(all, closings()...)
-	return append(all, commands()...)
+	all = append(all, closings(pause)...)
+	return append(all, commands(pause)...)
 }
 
 // changes returns changes of the conversation "lunch" alone.
@@ -127,7 +128,7 @@ func returns() []scenario {
 }
 
 // closings are scenarios about the end of connections and of tokens.
-func closings() []scenario {
+func closings(pause time.Duration) []scenario {
 	return []scenario{
 		{"back-off", "after 4100, 4101 and 4102 the client waits for reconnect_ms", "", []step{
 			started(), leaves(4100, pause), resumed(), leaves(4101, pause), resumed(), leaves(4102, pause), resumed(), pings(),
@@ -161,7 +162,7 @@ func closings() []scenario {
 }
 
 // commands are scenarios about what the user does.
-func commands() []scenario {
+func commands(pause time.Duration) []scenario {
 	ok := golden("ok")
 	seq := json.Number("1851234567890123777")
 	read := frame{"conversation_id": "design-crew", "up_to_seq": "42"}

@@ -1,0 +1,102 @@
+// The Java client as a program for `badged conformance`; see docs/conformance.md.
+
+import com.badged.client.BadgeClient;
+import com.badged.client.BadgeListener;
+import com.badged.client.BadgeState;
+import com.badged.client.Conversation;
+import com.badged.client.Outcome;
+import com.badged.client.TokenSource;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import okhttp3.OkHttpClient;
+import org.json.JSONException;
+import org.json.JSONObject;
+
+final class Conformance {
+    private static PrintStream out;
+
+    public static void main(String[] args) throws Exception {
+        out = new PrintStream(System.out, true, "UTF-8");
+        String way = System.getenv("BADGED_AUTH");
+        if (way.equals("subprotocol") || way.equals("hello")) print("unsupported", "a token by the way " + way);
+
+        TokenSource tokens = new TokenSource() {
+            private String token = System.getenv("BADGED_TOKEN");
+
+            @Override
+            public String token(boolean expired) {
+                if (expired) token = System.getenv("BADGED_FRESH_TOKEN");
+                return token;
+            }
+        };
+        BadgeListener listener = new BadgeListener() {
+            @Override
+            public void changed(BadgeState state) {
+                try {
+                    JSONObject conversations = new JSONObject();
+                    for (Conversation c : state.conversations.values()) {
+                        conversations.put(c.id, new JSONObject()
+                            .put("unread", c.unread).put("mentions", c.mentions).put("marked_unread", c.markedUnread));
+                    }
+                    print("version", state.version, "total", state.total, "conversations", conversations);
+                } catch (JSONException e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+
+            @Override
+            public void refused(int code, String reason) {
+                print("refused", code);
+            }
+        };
+        OkHttpClient http = new OkHttpClient();
+        long backoff = Long.parseLong(System.getenv("BADGED_BACKOFF_MS"));
+        try (BadgeClient client = new BadgeClient(http, System.getenv("BADGED_URL"), tokens, listener, backoff, backoff)) {
+            client.start();
+            BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String line = in.readLine(); line != null; line = in.readLine()) run(client, new JSONObject(line));
+        }
+        http.dispatcher().executorService().shutdown();
+        http.connectionPool().evictAll();
+    }
+
+    private static void run(BadgeClient client, JSONObject command) throws JSONException {
+        int n = command.getInt("n");
+        Outcome outcome = new Outcome() {
+            @Override
+            public void done() {
+                print("done", n);
+            }
+
+            @Override
+            public void failed(String code, String message) {
+                print("failed", n, "code", code);
+            }
+        };
+        switch (command.getString("do")) {
+            case "read":
+                client.read(command.getString("conversation_id"), Long.parseLong(command.getString("up_to_seq")), outcome);
+                break;
+            case "read_all":
+                client.readAll(outcome);
+                break;
+            case "mark_unread":
+                client.markUnread(command.getString("conversation_id"), outcome);
+                break;
+            default:
+                throw new IllegalArgumentException(command.toString());
+        }
+    }
+
+    private static void print(Object... pairs) {
+        try {
+            JSONObject line = new JSONObject();
+            for (int i = 0; i < pairs.length; i += 2) line.put((String) pairs[i], pairs[i + 1]);
+            out.println(line);
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

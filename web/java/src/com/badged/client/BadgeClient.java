@@ -1,0 +1,328 @@
+package com.badged.client;
+
+import java.io.IOException;
+import java.time.Instant;
+import java.util.Random;
+import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import okhttp3.OkHttpClient;
+import okhttp3.Request;
+import okhttp3.Response;
+import okhttp3.WebSocket;
+import okhttp3.WebSocketListener;
+import org.json.JSONException;
+import org.json.JSONObject;
+
+/**
+ * The live badge of the one user that the tokens name. It keeps its state and its commands while
+ * disconnected, and resumes. Safe for concurrent use; one thread does all work and calls the listener.
+ */
+public final class BadgeClient implements AutoCloseable {
+    private static final long CONNECT_TIMEOUT_MS = 15_000;
+    /** A connection that lasted so long resets the backoff. */
+    private static final long LASTING_NANOS = 10_000_000_000L;
+    private static final long MAX_HINT_MS = 3_600_000;
+
+    private final OkHttpClient http;
+    private final Request.Builder request;
+    private final TokenSource tokens;
+    private final BadgeListener listener;
+    private final long minBackoffMs;
+    private final long maxBackoffMs;
+    private final Random random = new Random();
+    private final ScheduledExecutorService worker = Executors.newSingleThreadScheduledExecutor(run -> {
+        Thread thread = new Thread(run, "badged");
+        thread.setDaemon(true);
+        return thread;
+    });
+    private volatile BadgeState state;
+    // The fields below are used on the worker only.
+    private final Outbox outbox = new Outbox();
+    private boolean running;
+    private WebSocket socket;
+    private boolean online;
+    private long onlineSince;
+    private boolean expired;
+    private int failures;
+    private long patienceMs;
+    private ScheduledFuture<?> attempt;
+    private ScheduledFuture<?> deadline;
+    private ScheduledFuture<?> refresh;
+    private ScheduledFuture<?> retry;
+
+    /** A client of the server at url, {@code https://badges.example.com}, that pauses 0.5 to 30 s. */
+    public BadgeClient(OkHttpClient http, String url, TokenSource tokens, BadgeListener listener) {
+        this(http, url, tokens, listener, 500, 30_000);
+    }
+
+    /** The bound of the random pause before a reconnect doubles from minBackoffMs to maxBackoffMs. */
+    public BadgeClient(OkHttpClient http, String url, TokenSource tokens, BadgeListener listener, long minBackoffMs, long maxBackoffMs) {
+        this.http = http;
+        this.request = new Request.Builder()
+            .url(url.replaceFirst("/+$", "") + "/v1/ws")
+            .header("Sec-WebSocket-Protocol", "badge.v1");
+        this.tokens = tokens;
+        this.listener = listener;
+        this.minBackoffMs = minBackoffMs;
+        this.maxBackoffMs = maxBackoffMs;
+    }
+
+    /** The last state of the server, or null before the first. */
+    public BadgeState state() {
+        return state;
+    }
+
+    /** Connects, and stays connected. On Android call it when the app enters the foreground. */
+    public void start() {
+        worker.execute(() -> {
+            if (running) return;
+            running = true;
+            connect();
+        });
+    }
+
+    /** Disconnects. State and commands stay for the next start. */
+    public void stop() {
+        worker.execute(this::halt);
+    }
+
+    /** Disconnects finally, and ends the thread. Commands without an answer are dropped. */
+    @Override
+    public void close() {
+        worker.execute(() -> {
+            halt();
+            worker.shutdownNow();
+        });
+    }
+
+    /** The user has read the conversation up to this message. */
+    public void read(String conversationId, long upToSeq, Outcome outcome) {
+        command(() -> outbox.add(new JSONObject().put("t", "read").put("conversation_id", conversationId).put("up_to_seq", upToSeq), orIgnored(outcome), null));
+    }
+
+    /** The conversation counts at least 1 until the next read. */
+    public void markUnread(String conversationId, Outcome outcome) {
+        command(() -> outbox.add(new JSONObject().put("t", "mark_unread").put("conversation_id", conversationId), orIgnored(outcome), null));
+    }
+
+    /** The user has read everything. While disconnected this covers what the client holds. */
+    public void readAll(Outcome outcome) {
+        command(() -> {
+            if (online) outbox.add(new JSONObject().put("t", "read_all"), orIgnored(outcome), state);
+            else outbox.addReads(state, orIgnored(outcome));
+        });
+    }
+
+    private static Outcome orIgnored(Outcome outcome) {
+        return outcome == null ? Outbox.IGNORED : outcome;
+    }
+
+    private interface Action {
+        void run() throws JSONException;
+    }
+
+    private void command(Action add) {
+        worker.execute(() -> {
+            try {
+                add.run();
+            } catch (JSONException e) {
+                throw new IllegalArgumentException("not a command", e);
+            }
+            flush();
+        });
+    }
+
+    private void flush() {
+        if (!online) return;
+        JSONObject next = outbox.next();
+        if (next != null) socket.send(next.toString());
+    }
+
+    private void connect() {
+        patienceMs = CONNECT_TIMEOUT_MS;
+        String token;
+        try {
+            token = tokens.token(expired);
+        } catch (IOException | RuntimeException e) {
+            again(0);
+            return;
+        }
+        socket = http.newWebSocket(request.header("Authorization", "Bearer " + token).build(), new Frames());
+        expect(socket);
+    }
+
+    /** Hands everything that a socket reports to the worker. */
+    private final class Frames extends WebSocketListener {
+        @Override
+        public void onOpen(WebSocket from, Response response) {
+            on(from, () -> {
+                JSONObject hello = new JSONObject().put("t", "hello");
+                if (state != null) hello.put("epoch", state.epoch).put("version", state.version);
+                from.send(hello.toString());
+            });
+        }
+
+        @Override
+        public void onMessage(WebSocket from, String text) {
+            on(from, () -> receive(new JSONObject(text)));
+        }
+
+        @Override
+        public void onClosing(WebSocket from, int code, String reason) {
+            on(from, () -> end(code, reason, 0));
+        }
+
+        @Override
+        public void onFailure(WebSocket from, Throwable error, Response response) {
+            on(from, () -> end(0, String.valueOf(error.getMessage()), 0));
+        }
+
+        /** Ignores what comes after the end of a connection. A frame that is none ends it. */
+        private void on(WebSocket from, Action action) {
+            try {
+                worker.execute(() -> {
+                    if (from == socket) attempt(action);
+                });
+            } catch (RejectedExecutionException e) {
+                // The client is closed.
+            }
+        }
+
+        private void attempt(Action action) {
+            try {
+                action.run();
+            } catch (JSONException e) {
+                end(0, "protocol error: " + e.getMessage(), 0);
+            }
+        }
+    }
+
+    private void receive(JSONObject frame) throws JSONException {
+        if (frame.has("ping_ms")) patienceMs = frame.getLong("ping_ms") * 5 / 2;
+        if (online || frame.has("ping_ms")) expect(socket);
+        switch (frame.getString("t")) {
+            case "snapshot":
+            case "changes":
+                apply(frame);
+                break;
+            case "ok":
+            case "error":
+                answered(frame);
+                break;
+            case "ping":
+                socket.send("{\"t\":\"pong\"}");
+                break;
+            case "bye":
+                end(frame.getInt("code"), frame.optString("reason"), frame.optLong("reconnect_ms"));
+                break;
+            default: // a type of a later server
+        }
+    }
+
+    private void apply(JSONObject frame) throws JSONException {
+        BadgeState before = state;
+        state = BadgeState.after(before, frame);
+        if (state != before) listener.changed(state);
+        if (online) return;
+        online = true;
+        onlineSince = System.nanoTime();
+        expired = false;
+        listener.online(true);
+        renewBefore(frame.optString("expires_at"));
+        flush();
+    }
+
+    private void answered(JSONObject frame) throws JSONException {
+        if (frame.optString("id").equals("auth")) {
+            if (frame.has("expires_at")) renewBefore(frame.getString("expires_at"));
+            return;
+        }
+        long pauseMs = Math.min(frame.optLong("retry_ms"), MAX_HINT_MS);
+        if (pauseMs > 0) {
+            retry = after(pauseMs, () -> {
+                outbox.again();
+                flush();
+            });
+            return;
+        }
+        outbox.answered(frame);
+        flush();
+    }
+
+    /** Sends a fresh token after 75 to 85 % of the time left; if that fails, 4202 follows. */
+    private void renewBefore(String expiresAt) {
+        if (expiresAt.isEmpty()) return;
+        long leftMs = Instant.parse(expiresAt).toEpochMilli() - System.currentTimeMillis();
+        if (leftMs <= 0) leftMs = 60_000; // this clock is wrong
+        WebSocket from = socket;
+        refresh = after((long) (leftMs * (0.75 + random.nextDouble() / 10)), () -> {
+            if (from != socket) return;
+            try {
+                socket.send(new JSONObject().put("t", "auth").put("id", "auth").put("token", tokens.token(true)).toString());
+            } catch (IOException | JSONException | RuntimeException e) {
+                expired = true;
+            }
+        });
+    }
+
+    /** Ends the connection unless a frame comes in time. */
+    private void expect(WebSocket from) {
+        cancel(deadline);
+        deadline = after(patienceMs, () -> {
+            if (from == socket) end(0, "no sign of life", 0);
+        });
+    }
+
+    private void end(int code, String reason, long pauseMs) {
+        if (online && System.nanoTime() - onlineSince > LASTING_NANOS) failures = 0;
+        leave();
+        if (code >= 4001 && code <= 4004) {
+            running = false;
+            listener.refused(code, reason);
+            return;
+        }
+        if (code == 4202) expired = true;
+        again(pauseMs);
+    }
+
+    private void again(long pauseMs) {
+        if (!running) return;
+        long most = Math.min(maxBackoffMs, minBackoffMs << Math.min(failures++, 16));
+        attempt = after(Math.min(pauseMs, MAX_HINT_MS) + (long) (random.nextDouble() * most), this::connect);
+    }
+
+    private void halt() {
+        running = false;
+        failures = 0;
+        leave();
+    }
+
+    private void leave() {
+        for (ScheduledFuture<?> timer : new ScheduledFuture<?>[] {attempt, deadline, refresh, retry}) cancel(timer);
+        if (socket != null) {
+            socket.close(1000, null);
+            socket.cancel();
+        }
+        socket = null;
+        try {
+            outbox.offline();
+        } catch (JSONException e) {
+            throw new IllegalStateException(e); // its frames are made here
+        }
+        if (online) {
+            online = false;
+            listener.online(false);
+        }
+    }
+
+    private ScheduledFuture<?> after(long ms, Runnable run) {
+        return worker.schedule(run, ms, TimeUnit.MILLISECONDS);
+    }
+
+    private static void cancel(ScheduledFuture<?> timer) {
+        if (timer != null) timer.cancel(false);
+    }
+}

@@ -1,0 +1,33 @@
+package com.badged.client;
+
+import org.json.JSONException;
+import org.json.JSONObject;
+
+/** A conversation of the user. Immutable. */
+public final class Conversation {
+    public final String id;
+    /** Unread messages, whatever the level. */
+    public final long unread;
+    /** Unread messages that mention the user. */
+    public final long mentions;
+    /** The first unread message, or 0. */
+    public final long firstUnreadSeq;
+    public final long readSeq;
+    public final long lastSeq;
+    /** all, mentions or none: what counts. */
+    public final String level;
+    public final String category;
+    public final boolean markedUnread;
+
+    Conversation(JSONObject frame) throws JSONException {
+        id = frame.getString("conversation_id");
+        unread = frame.getLong("unread");
+        mentions = frame.getLong("mentions");
+        firstUnreadSeq = frame.getLong("first_unread_seq");
+        readSeq = frame.getLong("read_seq");
+        lastSeq = frame.getLong("last_seq");
+        level = frame.getString("level");
+        category = frame.getString("category");
+        markedUnread = frame.getBoolean("marked_unread");
+    }
+}

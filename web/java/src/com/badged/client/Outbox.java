@@ -1,0 +1,88 @@
+package com.badged.client;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import org.json.JSONException;
+import org.json.JSONObject;
+
+/** The commands without an answer, in order. Used on the client's thread only. */
+final class Outbox {
+    static final Outcome IGNORED = new Outcome() {
+        @Override
+        public void done() {}
+
+        @Override
+        public void failed(String code, String message) {}
+    };
+
+    private static final class Entry {
+        final JSONObject frame;
+        final Outcome outcome;
+        /** What a read_all stood for when the user asked for it; null for other commands. */
+        final BadgeState covers;
+
+        Entry(JSONObject frame, Outcome outcome, BadgeState covers) {
+            this.frame = frame;
+            this.outcome = outcome;
+            this.covers = covers;
+        }
+    }
+
+    private List<Entry> entries = new ArrayList<>();
+    private boolean sent;
+
+    /** Adds a command under a UUID, with which it takes effect once. */
+    void add(JSONObject frame, Outcome outcome, BadgeState covers) throws JSONException {
+        frame.put("id", UUID.randomUUID().toString());
+        entries.add(new Entry(frame, outcome, covers));
+    }
+
+    /** Adds a read of each conversation with something unread. The outcome is that of the last one. */
+    void addReads(BadgeState state, Outcome outcome) throws JSONException {
+        List<JSONObject> reads = new ArrayList<>();
+        if (state != null) {
+            for (Conversation c : state.conversations.values()) {
+                if (c.unread == 0 && !c.markedUnread) continue;
+                reads.add(new JSONObject().put("t", "read").put("conversation_id", c.id).put("up_to_seq", c.lastSeq));
+            }
+        }
+        if (reads.isEmpty()) outcome.done();
+        for (int i = 0; i < reads.size(); i++) add(reads.get(i), i == reads.size() - 1 ? outcome : IGNORED, null);
+    }
+
+    /** The command to send now, or null: one at a time, to keep their order. */
+    JSONObject next() {
+        if (sent || entries.isEmpty()) return null;
+        sent = true;
+        return entries.get(0).frame;
+    }
+
+    /** The command in flight is to be sent again. */
+    void again() {
+        sent = false;
+    }
+
+    /** Handles a final answer. */
+    void answered(JSONObject answer) throws JSONException {
+        if (entries.isEmpty() || !entries.get(0).frame.getString("id").equals(answer.optString("id"))) return;
+        Entry entry = entries.remove(0);
+        sent = false;
+        if (answer.getString("t").equals("ok")) entry.outcome.done();
+        else entry.outcome.failed(answer.getString("code"), answer.optString("message"));
+    }
+
+    /**
+     * The connection is lost. A read_all sent later would read messages that the user has not seen,
+     * so reads replace it.
+     */
+    void offline() throws JSONException {
+        sent = false;
+        List<Entry> before = entries;
+        entries = new ArrayList<>();
+        for (Entry entry : before) {
+            if (entry.covers == null) entries.add(entry);
+            else addReads(entry.covers, entry.outcome);
+        }
+    }
+}
