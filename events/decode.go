@@ -162,6 +162,8 @@ func (d *decoder) data(data *Data) (present fields) {
 			*v = Level(level)
 		case *[]string:
 			*v = d.texts(path)
+		case *[]int64:
+			*v = d.numbers(path)
 		case *int64:
 			*v = d.int64(path)
 		case *bool:
@@ -247,6 +249,26 @@ func (d *decoder) texts(path string) []string {
 	}
 	d.read()
 	return texts
+}
+
+// numbers reads an array of numbers. Past the most that any field may hold it only
+// counts.
+func (d *decoder) numbers(path string) []int64 {
+	if !d.kind(path, jsontext.KindBeginArray, "an array of whole numbers") {
+		return nil
+	}
+	d.read()
+	var numbers []int64
+	for d.err == nil && d.dec.PeekKind() != jsontext.KindEndArray {
+		if len(numbers) > MaxSeqs {
+			numbers = append(numbers, 0)
+			d.skip()
+			continue
+		}
+		numbers = append(numbers, d.int64(path+"["+strconv.Itoa(len(numbers))+"]"))
+	}
+	d.read()
+	return numbers
 }
 
 func (d *decoder) int64(path string) int64 {

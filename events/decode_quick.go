@@ -170,6 +170,20 @@ func (r *quickReader) number() int64 {
 	return v
 }
 
+// numbers reads a non-empty array of whole numbers from 0.
+func (r *quickReader) numbers() (numbers []int64) {
+	r.skip(`[`)
+	for !r.failed {
+		numbers = append(numbers, r.number())
+		if !r.has(`,`) {
+			break
+		}
+		r.has(` `)
+	}
+	r.skip(`]`)
+	return numbers
+}
+
 // data reads data and returns the set of fields in it.
 func (r *quickReader) data(data *Data) (present fields) {
 	values := data.values()
@@ -195,6 +209,8 @@ func (r *quickReader) data(data *Data) (present fields) {
 			*v = Level(r.text())
 		case *[]string:
 			*v = r.texts()
+		case *[]int64:
+			*v = r.numbers()
 		case *int64:
 			*v = r.number()
 		case *bool:

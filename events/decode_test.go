@@ -82,6 +82,11 @@ func TestDecode(t *testing.T) {
 			of(events.ConversationMarkedUnread, events.Data{ConversationID: c, UserIDs: ann}),
 		},
 		{
+			"conversation.marked_unread, all fields",
+			envelope(events.ConversationMarkedUnread, who+`,"seqs":[7,9223372036854775807, 7]`),
+			of(events.ConversationMarkedUnread, events.Data{ConversationID: c, UserIDs: ann, Seqs: []int64{7, math.MaxInt64, 7}}),
+		},
+		{
 			"conversation.level_set",
 			envelope(events.ConversationLevelSet, who+`,"level":"mentions"`),
 			of(events.ConversationLevelSet, events.Data{ConversationID: c, UserIDs: ann, Level: events.LevelMentions}),
@@ -311,6 +316,11 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a message id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"message_id":"`+long(129)+`"`), `data.message_id: must have at most 128 bytes, has 129`},
 		{"a sender id of 129 bytes", envelope(events.MessageDelivered, who+`,"seq":1,"sender_id":"`+long(129)+`"`), `data.sender_id: must have at most 128 bytes, has 129`},
 		{"a level that does not exist", envelope(events.ConversationLevelSet, who+`,"level":"ALL"`), `data.level: must be one of "all", "mentions", "none", is "ALL"`},
+		{"no messages", envelope(events.ConversationMarkedUnread, who+`,"seqs":[]`), `data.seqs: must name at least one message`},
+		{"1,001 messages", envelope(events.ConversationMarkedUnread, who+`,"seqs":[1`+strings.Repeat(",1", 1000)+`]`), `data.seqs: must name at most 1000 messages, names 1001`},
+		{"one message", envelope(events.ConversationMarkedUnread, who+`,"seqs":7`), `data.seqs: must be an array of whole numbers`},
+		{"messages of every bad kind", envelope(events.ConversationMarkedUnread, who+`,"seqs":[1,0,"2",1.5,[3],9223372036854775808,null]`), `data.seqs[2]: must be a whole number; data.seqs[3]: must be a whole number from 1 to 9223372036854775807, is "1.5"; data.seqs[4]: must be a whole number; data.seqs[5]: must be a whole number from 1 to 9223372036854775807, is "9223372036854775808"; data.seqs[6]: must be a whole number; data.seqs[1]: must be at least 1, is 0`},
+		{"messages of a read", envelope(events.ConversationRead, who+`,"up_to_seq":7,"seqs":[7]`), `data.seqs: is not a field of conversation.read`},
 		{"no level", envelope(events.ConversationLevelSet, who), `data.level: is required`},
 		{"by_app in words", envelope(events.ConversationRead, who+`,"up_to_seq":7,"by_app":"yes"`), `data.by_app: must be true or false`},
 		{"a mark by an app", envelope(events.ConversationMarkedUnread, who+`,"by_app":false`), `data.by_app: is not a field of conversation.marked_unread`},

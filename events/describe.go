@@ -39,9 +39,9 @@ func Types() []TypeInfo {
 			Example:  Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
-			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further.",
-			Required: []string{"conversation_id", "user_ids"},
-			Example:  Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
+			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. Messages of rooms cannot be marked.",
+			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"seqs"},
+			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{
 			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total.",

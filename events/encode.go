@@ -49,6 +49,8 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 			a.quote(string(*v))
 		case *[]string:
 			a.texts(*v)
+		case *[]int64:
+			a.numbers(*v)
 		case *int64:
 			a.b = strconv.AppendInt(a.b, *v, 10)
 		case *bool:
@@ -88,6 +90,17 @@ func (a *appender) texts(texts []string) {
 			a.b = append(a.b, ',')
 		}
 		a.quote(s)
+	}
+	a.b = append(a.b, ']')
+}
+
+func (a *appender) numbers(numbers []int64) {
+	a.b = append(a.b, '[')
+	for i, n := range numbers {
+		if i > 0 {
+			a.b = append(a.b, ',')
+		}
+		a.b = strconv.AppendInt(a.b, n, 10)
 	}
 	a.b = append(a.b, ']')
 }

@@ -29,7 +29,7 @@ const (
 	// if the recall comes before the delivery.
 	MessageRecalled Type = "message.recalled"
 	// ConversationMarkedUnread makes the conversation count at least 1 until
-	// the next read.
+	// the next read. With Seqs, these messages count again until then.
 	ConversationMarkedUnread Type = "conversation.marked_unread"
 	// ConversationLevelSet changes what the conversation adds to the total.
 	ConversationLevelSet Type = "conversation.level_set"
@@ -98,8 +98,10 @@ type Data struct {
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
 	// Seq, in a RoomJoined that takes the room to a partition without members, is the
 	// last message of the room, 0 for none. Badged writes it.
-	Seq              int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	UpToSeq          int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room."`
+	Seq     int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	UpToSeq int64 `json:"up_to_seq" minimum:"1" doc:"The last message that is read. For conversation.left: the last message that does not bring the conversation back. For room.joined: by default the last message of the room."`
+	// Seqs are messages that the user has read.
+	Seqs             []int64  `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
 	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. In message.delivered they must be among user_ids. In room.posted those who are not members are ignored."`
 	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted,
@@ -128,6 +130,7 @@ const (
 	MaxNameBytes     = 256    // of an event's id and of its source
 	MaxCategoryBytes = 64     // of a category
 	MaxUsers         = 10_000 // in one event
+	MaxSeqs          = 1000   // in one event
 	MaxTraceBytes    = 512    // of traceparent and of tracestate
 	// Of a notification, which must fit into 4 KiB with the number: title and body
 	// together, and the keys and values of its data.

@@ -46,9 +46,9 @@ func describeData() []dataField {
 }
 
 // values returns pointers to the fields of d, in the order of dataFields.
-func (d *Data) values() [12]any {
+func (d *Data) values() [13]any {
 	return [...]any{
-		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.MentionedUserIDs, &d.MentionsAll,
+		&d.ConversationID, &d.UserIDs, &d.Seq, &d.UpToSeq, &d.Seqs, &d.MentionedUserIDs, &d.MentionsAll,
 		&d.Category, &d.MessageID, &d.SenderID, &d.Level, &d.Notification, &d.ByApp,
 	}
 }
@@ -63,6 +63,8 @@ func (d *Data) present() (present fields) {
 		case *Level:
 			given = *v != ""
 		case *[]string:
+			given = len(*v) > 0
+		case *[]int64:
 			given = len(*v) > 0
 		case *int64:
 			given = *v != 0

@@ -102,6 +102,9 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 				seqs = append(seqs, fmt.Sprintf("data ->> '%s'", name))
 			case f.Type.Kind() == reflect.Bool:
 				kind, valid = "flag", path+`.type() == "boolean"`
+			case f.Type == reflect.TypeFor[[]int64]():
+				kind, valid = "seqs", fmt.Sprintf(`%s.type() == "array" && %[1]s.size() >= 1 && %[1]s.size() <= %d && !(%[1]s[*].type() != "number") && !(%[1]s[*] < 1) && !(%[1]s[*] >= %d)`, path, MaxSeqs, seqEnd)
+				seqs = append(seqs, fmt.Sprintf("data ->> '%s'", name))
 			case f.Type.Kind() == reflect.Slice && f.Tag.Get("among") != "":
 				kind, valid = "mentions", fmt.Sprintf(`%s.type() == "array" && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
 			case f.Type.Kind() == reflect.Slice:

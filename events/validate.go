@@ -155,6 +155,8 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 			case len(*v) > 0:
 				p.users(f.path, *v)
 			}
+		case *[]int64:
+			p.seqs(f.path, *v)
 		case *int64:
 			if *v < 1 {
 				p.add(f.path, "must be at least 1, is %d", *v)
@@ -206,6 +208,21 @@ func (p *problems) users(field string, users []string) {
 	for i, u := range users {
 		if reason := CheckID(u); reason != "" {
 			p.add(fmt.Sprintf("%s[%d]", field, i), "%s", reason)
+		}
+	}
+}
+
+func (p *problems) seqs(field string, seqs []int64) {
+	if len(seqs) == 0 {
+		p.add(field, "must name at least one message")
+	}
+	if len(seqs) > MaxSeqs {
+		p.add(field, "must name at most %d messages, names %d", MaxSeqs, len(seqs))
+		return
+	}
+	for i, seq := range seqs {
+		if seq < 1 {
+			p.add(fmt.Sprintf("%s[%d]", field, i), "must be at least 1, is %d", seq)
 		}
 	}
 }

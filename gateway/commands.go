@@ -151,7 +151,12 @@ func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) er
 		if err := g.mayMark(ctx, userID, f.ConversationID); err != nil {
 			return err
 		}
-		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID)
+		if f.Seqs != nil {
+			if err := g.mayMarkMessages(ctx, userID, &f); err != nil {
+				return err
+			}
+		}
+		return g.cfg.Commands.MarkUnread(ctx, userID, key, f.ConversationID, f.Seqs)
 	}
 	if f.UpToSeq < 1 {
 		return &commandError{codeInvalid, "up_to_seq must be at least 1"}

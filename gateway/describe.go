@@ -35,8 +35,8 @@ func ClientFrames() []FrameInfo {
 			Example: `{"t":"read_all","id":2}`,
 		},
 		{
-			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id"}, Command: true,
-			Means:   "The conversation counts at least 1 until it is read up to the read position or further.",
+			T: frameMarkUnread, Of: clientFrame{}, Required: []string{"t", "conversation_id"}, Optional: []string{"id", "seqs"}, Command: true,
+			Means:   "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead; those that were recalled do not. It is invalid with seqs in a room.",
 			Example: `{"t":"mark_unread","id":3,"conversation_id":"tea"}`,
 		},
 		{

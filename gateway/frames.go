@@ -40,6 +40,7 @@ type clientFrame struct {
 	Device         string          `json:"device" minLength:"1" maxLength:"128" doc:"The device under which the app is registered for pushes, while the app is in the foreground: it gets none then, and what waits is pushed once the connection ends."`
 	ConversationID string          `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read."`
+	Seqs           []int64         `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
 	Category       string          `json:"category" minLength:"1" maxLength:"64" doc:"Only the conversations of this category."`
 }
 

@@ -39,6 +39,8 @@ type Badges interface {
 	Now(ctx context.Context) (time.Time, error)
 	// Conversation returns a conversation of a user, or the zero value.
 	Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error)
+	// IsMember reports whether a conversation is a room and the user a member.
+	IsMember(ctx context.Context, userID, conversationID string) (bool, error)
 	// Head returns a position at or after everything committed so far. Folded
 	// reports whether the badges of users include everything up to a position.
 	Head(ctx context.Context) (position int64, err error)
@@ -57,8 +59,9 @@ type Commands interface {
 	// ReadAll marks every conversation of a category read, or all if category is
 	// empty.
 	ReadAll(ctx context.Context, userID, key, category string) error
-	// MarkUnread marks a conversation unread.
-	MarkUnread(ctx context.Context, userID, key, conversationID string) error
+	// MarkUnread marks a conversation unread, or only the messages seqs of it if there
+	// are any.
+	MarkUnread(ctx context.Context, userID, key, conversationID string, seqs []int64) error
 }
 
 // InvalidError is an error of [Commands] that the client has caused and should

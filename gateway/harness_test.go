@@ -176,6 +176,10 @@ func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, e
 // Now returns the time on the fake database's clock.
 func (db *tables) Now(context.Context) (time.Time, error) { return time.Now().Add(db.ahead), nil }
 
+func (db *tables) IsMember(_ context.Context, _, conversation string) (bool, error) {
+	return conversation == "empty room", nil
+}
+
 func (db *tables) Conversation(_ context.Context, user, conversation string) (pubsub.Conversation, error) {
 	if db.hold != nil {
 		db.heldCalls.Add(1)
@@ -253,7 +257,10 @@ func (l *log) ReadAll(_ context.Context, user, key, category string) error {
 	return l.record("%s reads all of %q%s", user, category, under(key))
 }
 
-func (l *log) MarkUnread(_ context.Context, user, key, conversation string) error {
+func (l *log) MarkUnread(_ context.Context, user, key, conversation string, seqs []int64) error {
+	if len(seqs) > 0 {
+		return l.record("%s marks %v of %s%s", user, seqs, conversation, under(key))
+	}
 	return l.record("%s marks %s%s", user, conversation, under(key))
 }
 

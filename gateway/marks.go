@@ -42,6 +42,23 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 	return &commandError{codeNotFound, "no message of this conversation was delivered to you"}
 }
 
+// mayMarkMessages returns why a user cannot mark messages of a conversation unread, or
+// nil.
+func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientFrame) error {
+	if len(f.Seqs) == 0 { // an event without seqs would mark the conversation
+		return &commandError{codeInvalid, "seqs must name at least one message"}
+	}
+	var member bool
+	err := g.lookUp(ctx, func() (err error) {
+		member, err = g.cfg.Badges.IsMember(ctx, userID, f.ConversationID)
+		return err
+	})
+	if err == nil && member {
+		return &commandError{codeInvalid, "seqs must be absent in a room"}
+	}
+	return err
+}
+
 // isListed reports whether a conversation is one of the user's: one with messages or
 // a level, or a room, even without messages.
 func isListed(c pubsub.Conversation) bool { return !c.Left && c.Version > 0 }

@@ -250,6 +250,9 @@ func TestCommands(t *testing.T) {
 		{`{"t":"read","id":7,"conversation_id":"c1"}`, `{"t":"error","id":7,"code":"invalid","message":"up_to_seq must be at least 1"}`, ""},
 		{`{"t":"mark_unread","id":8,"conversation_id":"made up"}`, `{"t":"error","id":8,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
 		{`{"t":"mark_unread","id":12,"conversation_id":"empty room"}`, `{"t":"ok","id":12}`, "ann marks empty room"},
+		{`{"t":"mark_unread","id":13,"conversation_id":"c1","seqs":[3,5]}`, `{"t":"ok","id":13}`, "ann marks [3 5] of c1"},
+		{`{"t":"mark_unread","id":14,"conversation_id":"c1","seqs":[]}`, `{"t":"error","id":14,"code":"invalid","message":"seqs must name at least one message"}`, ""},
+		{`{"t":"mark_unread","id":15,"conversation_id":"empty room","seqs":[3]}`, `{"t":"error","id":15,"code":"invalid","message":"seqs must be absent in a room"}`, ""},
 		{`{"t":"mark_unread","id":11,"conversation_id":"left"}`, `{"t":"error","id":11,"code":"not_found","message":"you have left this conversation"}`, ""},
 		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},
 		// A UUID in any spelling is the command's idempotency key; other ids

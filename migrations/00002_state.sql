@@ -72,7 +72,7 @@ CREATE TABLE badged.conversations (
     conversation_id text     NOT NULL COLLATE "C",
     category        text     NOT NULL COLLATE "C",
     -- Delivered, not recalled, above read_seq; those of them that mention the user;
-    -- and the recalled above read_seq, delivered or not. Each is encoded as
+    -- and the recalled, delivered or not, of those below read_seq only the last. Each is encoded as
     -- projector/internal/badge/encode.go says, null for an empty set; badged verify
     -- and badged explain print them.
     unread_set      bytea,

@@ -205,6 +205,7 @@ func TestEventsThatMembersRefuse(t *testing.T) {
 		{foldtest.Deliver("c", 2, foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.posted instead of message.delivered"},
 		{foldtest.Event("recall", events.MessageRecalled, "c", foldtest.Seq(2), foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.recalled instead of message.recalled"},
 		{foldtest.Event("left", events.ConversationLeft, "c", nil, foldtest.User(0, 0), foldtest.User(0, 1)), "publish room.left instead of conversation.left"},
+		{foldtest.Event("mark", events.ConversationMarkedUnread, "c", foldtest.Seqs(1), foldtest.User(0, 0), foldtest.User(0, 1)), "messages of rooms cannot be marked unread: publish conversation.marked_unread without seqs"},
 	} {
 		t.Run(string(tc.refused.Type), func(t *testing.T) {
 			d := newDatabase(t)
@@ -218,7 +219,7 @@ func TestEventsThatMembersRefuse(t *testing.T) {
 			if b := d.badge(t, ann); b.Total != 1 {
 				t.Errorf("the member has %+v, want 1 message", b)
 			}
-			total := map[events.Type]int64{events.MessageDelivered: 2, events.MessageRecalled: 1, events.ConversationLeft: 0}[tc.refused.Type]
+			total := map[events.Type]int64{events.MessageDelivered: 2, events.MessageRecalled: 1, events.ConversationMarkedUnread: 1, events.ConversationLeft: 0}[tc.refused.Type]
 			if b := d.badge(t, bob); b.Total != total {
 				t.Errorf("who is no member has %+v, want total %d", b, total)
 			}

@@ -153,7 +153,7 @@ func (d *database) describe(t *testing.T, id string) string {
 			t.Fatal(err)
 		}
 	}
-	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, unread_set, mentions,
+	rows, err = d.pool.Query(t.Context(), `SELECT conversation_id, unread, coalesce(again_set, unread_set), mentions,
        read_seq, last_seq, level::text, category, marked_unread,
        coalesce(left_seq >= last_seq, false) AND version > 0
 FROM badged.conversations WHERE user_id = $1`, id)
@@ -227,7 +227,7 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 		t.Fatal(err)
 	}
 	limit := rapid.IntRange(1, 3).Draw(rt, "page")
-	unread := func(c *badge.Conversation) bool { return !c.Left() && (c.Unread.Len() > 0 || c.Marked) }
+	unread := func(c *badge.Conversation) bool { return !c.Left() && (c.Count() > 0 || c.Marked) }
 	known := func(c *badge.Conversation) bool { // others are not listed
 		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelAll)
 	}
@@ -320,24 +320,24 @@ WHERE coalesce(u.total, 0) <> coalesce(s.total, 0)
 // and with each other.
 func (d *database) checkSets(t testing.TB) {
 	t.Helper()
-	rows, _ := d.pool.Query(t.Context(), `SELECT user_id || ' in ' || conversation_id, unread, mentions, read_seq, last_seq, unread_set, mention_set, recalled_set, joined IS NOT NULL, own_set, own_all_set
+	rows, _ := d.pool.Query(t.Context(), `SELECT user_id || ' in ' || conversation_id, unread, mentions, read_seq, last_seq, unread_set, mention_set, recalled_set, joined IS NOT NULL, own_set, own_all_set, again_set
 FROM badged.conversations`)
 	var name string
 	var unread, mentions, read, last int64
 	var member bool
-	var stored [5][]byte
-	_, err := pgx.ForEachRow(rows, []any{&name, &unread, &mentions, &read, &last, &stored[0], &stored[1], &stored[2], &member, &stored[3], &stored[4]}, func() error {
-		var sets [5]badge.BoundedSet
+	var stored [6][]byte
+	_, err := pgx.ForEachRow(rows, []any{&name, &unread, &mentions, &read, &last, &stored[0], &stored[1], &stored[2], &member, &stored[3], &stored[4], &stored[5]}, func() error {
+		var sets [6]badge.BoundedSet
 		for i := range stored {
 			var err error
 			if sets[i], err = badge.DecodeSet(stored[i]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		unreadSet, mentionSet, recalledSet := &sets[0], &sets[1], &sets[2]
-		wrong := unread != unreadSet.Len() || mentions != mentionSet.Len()
+		unreadSet, mentionSet, recalledSet, againSet := &sets[0], &sets[1], &sets[2], &sets[5]
+		wrong := unread != unreadSet.Len()+againSet.Len() || mentions != mentionSet.Len()
 		if own, ownAll := &sets[3], &sets[4]; member {
-			wrong = unread != own.Len() || mentions != mentionSet.Len()-ownAll.Len() || unreadSet.Len()+recalledSet.Len() > 0
+			wrong = unread != own.Len() || mentions != mentionSet.Len()-ownAll.Len() || unreadSet.Len()+againSet.Len()+recalledSet.Len() > 0
 			for _, s := range []*badge.BoundedSet{own, ownAll, mentionSet} {
 				wrong = wrong || s.Len() > 0 && s.Min() <= read
 			}
@@ -349,13 +349,19 @@ FROM badged.conversations`)
 				wrong = wrong || recalledSet.Contains(seq)
 			}
 		}
+		for _, r := range againSet.Ranges {
+			wrong = wrong || r.Hi > min(read, last)
+			for seq := r.Lo; seq <= r.Hi; seq++ {
+				wrong = wrong || recalledSet.Contains(seq)
+			}
+		}
 		for _, r := range mentionSet.Ranges {
 			for seq := r.Lo; seq <= r.Hi; seq++ {
 				wrong = wrong || !unreadSet.Contains(seq)
 			}
 		}
 		if wrong {
-			t.Errorf("%s: %d unread %s, %d mentions %s, recalled %s, read up to %d of %d", name, unread, unreadSet, mentions, mentionSet, recalledSet, read, last)
+			t.Errorf("%s: %d unread %s and again %s, %d mentions %s, recalled %s, read up to %d of %d", name, unread, unreadSet, againSet, mentions, mentionSet, recalledSet, read, last)
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ type Badge struct {
 // it.
 type Conversation struct {
 	ConversationID string `json:"conversation_id" doc:"The conversation."`
-	Unread         int64  `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq."`
+	Unread         int64  `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
 	Mentions       int64  `json:"mentions" minimum:"0" doc:"Unread messages that mention the user."`
 	FirstUnreadSeq int64  `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
 	ReadSeq        int64  `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`

@@ -192,6 +192,9 @@ func summarize(e *events.Event) string {
 	case events.MessageRecalled, events.RoomRecalled:
 		return fmt.Sprintf("Message %d in %s recalled", d.Seq, where)
 	case events.ConversationMarkedUnread:
+		if n := len(d.Seqs); n > 0 {
+			return fmt.Sprintf("%s marked %d messages of %s unread", who, n, where)
+		}
 		return fmt.Sprintf("%s marked %s unread", who, where)
 	case events.ConversationLevelSet:
 		return fmt.Sprintf("%s set %s to %s", who, where, d.Level)

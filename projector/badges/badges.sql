@@ -122,8 +122,9 @@ ORDER BY k.ord
 ((c.unread > 0 OR c.marked_unread OR c.level <> 'all') AND NOT {has left})
 
 -- name: conversation
--- Of the unread set, what badge.FirstOf needs.
-c.conversation_id, c.unread, c.mentions, substr(c.unread_set, 1, 64), c.read_seq, c.last_seq,
+-- Of the set with the first unread message, what badge.FirstOf needs: messages that
+-- count again are below all others.
+c.conversation_id, c.unread, c.mentions, substr(coalesce(c.again_set, c.unread_set), 1, 64), c.read_seq, c.last_seq,
     c.level::text, c.category, c.marked_unread, {has left} AND c.version > 0, c.version
 
 -- name: held states
@@ -262,6 +263,9 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 
 -- name: read a conversation of a member
 {rows of a member} AND c.conversation_id = $3{conversations of the member}
+
+-- name: is a member of a room
+SELECT EXISTS (SELECT FROM badged.conversations_pNN WHERE user_id = $1 AND conversation_id = $2 AND joined IS NOT NULL)
 
 -- name: read the head
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1

@@ -297,6 +297,15 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 	return list[0].Conversation, nil
 }
 
+// IsMember reports whether a conversation is a room and a user a member.
+func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
+	sql := statements.Of(events.PartitionOf(userID, r.partitions), "is a member of a room")
+	if err := r.q.QueryRow(ctx, sql, userID, conversationID).Scan(&member); err != nil {
+		return false, fmt.Errorf("read whether %q is a room of user %q: %w", conversationID, userID, err)
+	}
+	return member, nil
+}
+
 // conversations reads conversations of a user, most recently changed first, with a
 // statement for users without memberships, or with another if there may be any.
 func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string, args ...any) (list []listed, err error) {

@@ -59,7 +59,9 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	}
 	if e.Type != events.MessageDelivered && e.Type != events.RoomPosted {
 		for i := range d.kept {
-			if m := &d.kept[i]; m.Fate == FateUnread && (id == "" || id == m.ConversationID) {
+			if m := &d.kept[i]; len(e.Data.Seqs) > 0 && m.ConversationID == id && s.user.Conversations[id].Again.Contains(m.Seq) {
+				m.Fate, m.By = FateUnread, nil // again
+			} else if m.Fate == FateUnread && (id == "" || id == m.ConversationID) {
 				s.settle(m, logged)
 			}
 		}
@@ -97,7 +99,8 @@ func (s *search) settle(m *DeliveredMessage, by LoggedEvent) {
 		_, _, recalled = s.replay.Rooms[c.ID].Message(m.Seq)
 	}
 	switch {
-	case m.Seq <= c.ReadSeq:
+	case c.Again.Contains(m.Seq): // and still does
+	case m.Seq <= c.ReadSeq && by.Type != events.MessageRecalled:
 		m.Fate, m.By = FateRead, &by
 	case recalled:
 		m.Fate, m.By = FateRecalled, &by

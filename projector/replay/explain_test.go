@@ -73,6 +73,14 @@ func TestExplainStories(t *testing.T) {
 		}, `total 2, mentions 0
 c adds 2 of 2 at level all, read up to 1 by r; 3 by c/3; 2 by c/2
 `},
+		{"marked messages, of which one is recalled", []events.Event{
+			foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann), foldtest.Event("r", events.ConversationRead, "c", foldtest.UpTo(3), ann),
+			foldtest.Event("m", events.ConversationMarkedUnread, "c", foldtest.Seqs(1, 2), ann), recall("x", 2), foldtest.Deliver("c", 4, ann),
+			foldtest.Event("again", events.ConversationMarkedUnread, "c", foldtest.Seqs(2), ann),
+		}, `total 2, mentions 0
+c adds 2 of 2 at level all, read up to 3 by r; 4 by c/4; 1 by m
+not again: already_marked, each of the messages was marked or unread before, recalled, or not delivered since the user last left
+`},
 		{"a duplicate", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, ann)}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by c/1
 not c/1: duplicate, the user had an event of the same source and id before, at POSITION
@@ -206,16 +214,20 @@ c adds 1 of 1 at level all; 1 by c/1
 	}
 }
 
-// unreadSets returns what is unread by conversation, and whether it mentions.
+// unreadSets returns what is unread or counts again by conversation, and whether it
+// mentions.
 func unreadSets(conversations map[string]*foldtest.Conversation) map[string]map[int64]bool {
 	sets := map[string]map[int64]bool{}
 	for id, c := range conversations {
-		if len(c.Unread) == 0 && !c.Marked {
+		if len(c.Unread)+len(c.Again) == 0 && !c.Marked {
 			continue
 		}
 		sets[id] = map[int64]bool{}
 		for seq := range c.Unread {
 			sets[id][seq] = c.Mentions[seq]
+		}
+		for seq := range c.Again {
+			sets[id][seq] = false
 		}
 	}
 	return sets
@@ -241,7 +253,8 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	}
 	for _, m := range c.Messages {
 		if !find(m.ID, func(e *events.Event) bool {
-			return e.Type == events.MessageDelivered && e.Data.ConversationID == c.ConversationID && e.Data.Seq == m.Seq && e.Source == m.Source
+			again := m.Seq <= c.ReadSeq && slices.Contains(e.Data.Seqs, m.Seq)
+			return (e.Type == events.MessageDelivered && e.Data.Seq == m.Seq || again) && e.Data.ConversationID == c.ConversationID && e.Source == m.Source
 		}) {
 			return "message " + m.ID
 		}

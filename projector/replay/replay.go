@@ -455,7 +455,7 @@ func (r *Replay) weight() int64 {
 	for _, u := range r.Users {
 		n += badge.UserWeight + badge.ClaimWeight*int64(len(u.Claims))
 		for _, c := range u.Conversations {
-			n += badge.ConversationWeight + badge.RangeWeight*int64(len(c.Unread.Ranges)+len(c.Mentions.Ranges)+len(c.Recalled.Ranges))
+			n += badge.ConversationWeight + badge.RangeWeight*int64(len(c.Unread.Ranges)+len(c.Mentions.Ranges)+len(c.Again.Ranges)+len(c.Recalled.Ranges))
 		}
 	}
 	return n

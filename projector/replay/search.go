@@ -189,6 +189,11 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) (why Why, detail stri
 		t.reach(e.Data.UpToSeq, logged)
 	}
 	t.note(before, after, by)
+	for _, seq := range e.Data.Seqs {
+		if c.Again.Contains(seq) {
+			t.count(seq, logged)
+		}
+	}
 	if e.Type != events.MessageDelivered {
 		if after != before || c.Member() != member {
 			return "", ""
@@ -231,15 +236,18 @@ func (s *search) reason(c *badge.Conversation, e *events.Event) (Why, string) {
 		return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
 	case events.MessageRecalled:
 		switch {
-		case d.Seq <= c.ReadSeq:
-			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
 		case c.Recalled.Contains(d.Seq):
 			return WhyRecalled, "the message was recalled before"
+		case d.Seq <= c.ReadSeq:
+			return WhyAlreadyRead, fmt.Sprintf("the conversation was read up to %d before", c.ReadSeq)
 		}
 		return WhyNotDelivered, "the message was not delivered; if it comes, it does not count"
 	case events.ConversationMarkedUnread:
 		if c.Left() {
 			return WhyLeft, "the user had left the conversation"
+		}
+		if len(d.Seqs) > 0 {
+			return WhyAlreadyMarked, "each of the messages was marked or unread before, recalled, or not delivered since the user last left"
 		}
 		return WhyAlreadyMarked, "the conversation was marked unread before"
 	case events.ConversationLevelSet:
@@ -265,7 +273,9 @@ func (s *search) isClaimed(c *badge.Conversation, e *events.Event) bool {
 func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	if after.ReadSeq > before.ReadSeq {
 		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
-		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool { return seq <= after.ReadSeq })
+		maps.DeleteFunc(t.messages, func(seq int64, _ LoggedEvent) bool {
+			return seq <= after.ReadSeq && seq < cmp.Or(after.FirstUnread, seq+1)
+		})
 	}
 	if after.Marked != before.Marked {
 		t.markedBy = &e

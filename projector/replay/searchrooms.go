@@ -44,7 +44,7 @@ func (s *search) totalBefore() int64 {
 // mentions the user.
 func (s *search) counts(c *badge.Conversation, seq int64) (counts, mentioned bool) {
 	if !c.Member() {
-		return c.Unread.Contains(seq), c.Mentions.Contains(seq)
+		return c.Unread.Contains(seq) || c.Again.Contains(seq), c.Mentions.Contains(seq)
 	}
 	live, all, _ := s.replay.Rooms[c.ID].Message(seq)
 	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), all || c.Mentions.Contains(seq)

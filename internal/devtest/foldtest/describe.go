@@ -76,6 +76,9 @@ func sentence(e *events.Event) string {
 		what = fmt.Sprintf("message %d of %s is recalled for %s", d.Seq, d.ConversationID, who)
 	case events.ConversationMarkedUnread:
 		what = fmt.Sprintf("%s mark %s unread", who, d.ConversationID)
+		if len(d.Seqs) > 0 {
+			what = fmt.Sprintf("%s mark messages %v of %s unread", who, d.Seqs, d.ConversationID)
+		}
 	case events.ConversationLevelSet:
 		what = fmt.Sprintf("%s set %s to %s", who, d.ConversationID, d.Level)
 	case events.ConversationLeft:

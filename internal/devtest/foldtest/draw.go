@@ -48,6 +48,9 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 		for i := range history {
 			history[i].Data.Seq *= stretch
 			history[i].Data.UpToSeq *= stretch
+			for j := range history[i].Data.Seqs {
+				history[i].Data.Seqs[j] *= stretch
+			}
 		}
 	}
 	if rapid.IntRange(0, 29).Draw(t, "many messages") > 0 {
@@ -196,6 +199,8 @@ func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Ev
 		if rapid.Bool().Draw(t, "ahead") {
 			d.UpToSeq = seqs.Draw(t, "up to")
 		}
+	case events.ConversationMarkedUnread:
+		d.Seqs = rapid.SliceOfN(seqs, 0, 4).Draw(t, "messages")
 	case events.ConversationLevelSet:
 		d.Level = rapid.SampledFrom([]events.Level{events.LevelAll, events.LevelMentions, events.LevelNone}).Draw(t, "level")
 	case events.UserReadAll:

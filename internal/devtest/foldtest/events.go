@@ -65,6 +65,9 @@ func Level(l events.Level) func(*events.Data) { return func(d *events.Data) { d.
 // Seq sets the seq.
 func Seq(seq int64) func(*events.Data) { return func(d *events.Data) { d.Seq = seq } }
 
+// Seqs sets the messages to mark.
+func Seqs(seqs ...int64) func(*events.Data) { return func(d *events.Data) { d.Seqs = seqs } }
+
 // InCategory returns e in a category.
 func InCategory(category string, e events.Event) events.Event {
 	e.Data.Category = category

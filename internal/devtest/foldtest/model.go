@@ -21,8 +21,10 @@ type Model struct {
 type Conversation struct {
 	Unread, Mentions map[int64]bool
 	Marked           bool
-	recalled         map[int64]bool
-	read, last       int64
+	// Again are messages at or below read that were marked unread.
+	Again      map[int64]bool
+	recalled   map[int64]bool
+	read, last int64
 	// leftAt is the seq up to which messages do not bring the conversation back,
 	// or -1.
 	leftAt int64
@@ -181,14 +183,14 @@ func (c *Conversation) complete() {
 func (u *user) refuses(e *events.Event) bool {
 	c := u.conversations[e.Data.ConversationID]
 	return c != nil && c.room != nil &&
-		(e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft)
+		(e.Type == events.MessageDelivered || e.Type == events.MessageRecalled || e.Type == events.ConversationLeft || len(e.Data.Seqs) > 0)
 }
 
 // conversation returns a conversation of the user.
 func (u *user) conversation(id string) *Conversation {
 	if u.conversations[id] == nil {
 		u.conversations[id] = &Conversation{
-			Unread: map[int64]bool{}, Mentions: map[int64]bool{}, recalled: map[int64]bool{},
+			Unread: map[int64]bool{}, Mentions: map[int64]bool{}, Again: map[int64]bool{}, recalled: map[int64]bool{},
 			level: events.LevelAll, category: "chat", leftAt: -1,
 		}
 	}
@@ -234,7 +236,7 @@ func (u *user) fold(e *events.Event, w *world) {
 	case events.ConversationRead, events.ConversationExpired:
 		c, upTo := u.conversation(d.ConversationID), d.UpToSeq
 		if upTo >= c.read {
-			c.Marked = false
+			c.unmark()
 		}
 		if d.ByApp {
 			u.forget(e.AppendedAt)
@@ -251,8 +253,15 @@ func (u *user) fold(e *events.Event, w *world) {
 		c.recalled[d.Seq] = true
 		delete(c.Unread, d.Seq)
 		delete(c.Mentions, d.Seq)
+		delete(c.Again, d.Seq)
 	case events.ConversationMarkedUnread:
-		if c := u.conversation(d.ConversationID); !c.left() {
+		c := u.conversation(d.ConversationID)
+		for _, seq := range d.Seqs {
+			if seq <= c.read && seq <= c.last && seq > c.leftAt && !c.recalled[seq] {
+				c.Again[seq] = true
+			}
+		}
+		if len(d.Seqs) == 0 && !c.left() {
 			c.Marked = true
 		}
 	case events.ConversationLevelSet:
@@ -261,7 +270,7 @@ func (u *user) fold(e *events.Event, w *world) {
 		c := u.conversation(d.ConversationID)
 		c.leftAt = max(c.leftAt, c.last, d.UpToSeq)
 		c.readUpTo(c.last)
-		c.Marked = false
+		c.unmark()
 	case events.UserReadAll:
 		for _, c := range u.conversations {
 			category := c.category
@@ -270,7 +279,7 @@ func (u *user) fold(e *events.Event, w *world) {
 			}
 			if d.Category == "" || d.Category == category {
 				c.readUpTo(c.lastMessage())
-				c.Marked = false
+				c.unmark()
 			}
 		}
 	case events.RoomJoined:
@@ -297,7 +306,7 @@ func (u *user) join(r *room, d *events.Data) {
 	if d.Level != "" {
 		c.level = d.Level
 	}
-	c.Unread, c.Mentions, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
+	c.Unread, c.Mentions, c.Again, c.recalled, c.leftAt = map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, -1
 	c.room, c.own, c.named = r, map[int64]bool{}, map[int64]bool{}
 	r.members++
 }
@@ -330,6 +339,12 @@ func (m *Model) Conversations(user string) map[string]*Conversation {
 	return m.play(user).users[user].conversations
 }
 
+// unmark ends the marks of the conversation and of its messages.
+func (c *Conversation) unmark() { c.Marked, c.Again = false, map[int64]bool{} }
+
+// count returns how many messages are unread or count again.
+func (c *Conversation) count() int64 { return int64(len(c.Unread) + len(c.Again)) }
+
 func (c *Conversation) readUpTo(seq int64) {
 	c.read = max(c.read, seq)
 	for s := range c.Unread {
@@ -347,10 +362,10 @@ func (c *Conversation) Adds() int64 {
 		return 0
 	case c.level == events.LevelMentions:
 		return int64(len(c.Mentions))
-	case c.Marked && len(c.Unread) == 0:
+	case c.Marked && c.count() == 0:
 		return 1
 	}
-	return int64(len(c.Unread))
+	return c.count()
 }
 
 // Describe returns the state of a user as text.
@@ -365,13 +380,15 @@ func (m *Model) Describe(user string) string {
 			s.Mentions += int64(len(c.Mentions))
 		}
 		first := int64(0)
-		for seq := range c.Unread {
-			if first == 0 || seq < first {
-				first = seq
+		for _, counted := range []map[int64]bool{c.Unread, c.Again} {
+			for seq := range counted {
+				if first == 0 || seq < first {
+					first = seq
+				}
 			}
 		}
 		s.Conversations = append(s.Conversations, ConversationState{
-			ID: id, Unread: int64(len(c.Unread)), First: first, Mentions: int64(len(c.Mentions)), Read: c.read, Last: c.last,
+			ID: id, Unread: c.count(), First: first, Mentions: int64(len(c.Mentions)), Read: c.read, Last: c.last,
 			Level: c.level, Category: c.category, Marked: c.Marked, Left: c.showsLeft(),
 		})
 	}

@@ -134,6 +134,13 @@ var mutants = []mutant{
 		"\tif seq <= c.ReadSeq {\n\t\treturn\n\t}\n\tc.ReadSeq, c.Touched",
 		"\tc.ReadSeq, c.Touched",
 	}}, pure},
+	{"a recalled message that is marked counts again", []edit{{
+		foldFile, "c.Recalled.Contains(seq) || !c.Again.Add(seq)", "!c.Again.Add(seq)",
+	}}, pure},
+	{"a recall leaves a message that counts again", []edit{{foldFile, "\t\tc.Again.Remove(seq)\n", ""}}, pure},
+	{"a marked message survives its read", []edit{{
+		foldFile, "c.Marked, c.Again, c.Touched = false, RangeSet{}, true", "c.Marked, c.Touched = false, true",
+	}}, pure},
 	{"the sender's own message counts", []edit{{foldFile, "if d.SenderID == u.ID {", "if false {"}}, pure},
 	{"a recall before its message is forgotten", []edit{{
 		foldFile, "d.Seq <= c.ReadSeq || c.Recalled.Contains(d.Seq)", "d.Seq <= c.ReadSeq",
@@ -350,7 +357,7 @@ var mutants = []mutant{
 	{"a batch in SQL has no limit of bytes", []edit{{sqlFile, "size + share.sizes[i] > most_bytes", "false"}}, inSQL},
 	{"a batch in SQL may have one event more", []edit{{sqlFile, "i - begins = most_events", "i - begins > most_events"}}, inSQL},
 	{"a key in SQL has another variant", []edit{{sqlFile, "71, 1), 1, 16)", "71, 0), 1, 16)"}}, inSQL},
-	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq'), '.') = 0", "true"}}, inSQL},
+	{"the quick check in SQL takes fractions", []edit{{"migrations/00003_event_rules.sql", "strpos(concat(data ->> 'seq', data ->> 'up_to_seq', data ->> 'seqs'), '.') = 0", "true"}}, inSQL},
 	{"the quick check in SQL takes ids of any length", []edit{{"migrations/00003_event_rules.sql", "pg_column_size(data -> 'user_ids') <= 128 OR", "pg_column_size(data -> 'user_ids') > 0 OR"}}, inSQL},
 
 	{"the hour of the last delivery goes back", []edit{{foldFile, "hour > c.DeliveredHour", "hour != c.DeliveredHour"}}, pure},

@@ -37,6 +37,7 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`,
 		{"mention_set", `'\x01020001000400'`, "1 of [2,2] and {[4,5)}", "{[2,3)}"},
 		{"mention_set", `'\x0003'`, `\x0003`, "{[2,3)}"}, // cannot be decoded
 		{"recalled_set", "NULL", "{}", "{[9,10)}"},
+		{"again_set", `'\x000100'`, "{[1,2)}", "{}"},
 		{"read_seq", "0", "0", "1"},
 		{"last_seq", "5", "5", "4"},
 		{"left_seq", "4", "4", "empty"},

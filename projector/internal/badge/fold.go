@@ -80,10 +80,15 @@ type Conversation struct {
 
 	Unread   BoundedSet // delivered, not recalled, above ReadSeq
 	Mentions BoundedSet // those in Unread that mention the user
-	Recalled RangeSet   // above ReadSeq, delivered or not
+	// Again are messages at or below ReadSeq that were marked unread and count again.
+	// A read at the read position or above ends all of them.
+	Again RangeSet
+	// Recalled are the recalled messages, delivered or not. Those that are read must
+	// not count again.
+	Recalled RangeSet
 
 	// Membership is set if the conversation is a room and the user a member. Then
-	// Unread and Recalled are empty, LeftSeq is Never, LastSeq is not used, and
+	// Unread, Again and Recalled are empty, LeftSeq is Never, LastSeq is not used, and
 	// Category is that of the room when the user joined or marked it: the room has
 	// the present ones.
 	Membership *Membership
@@ -161,8 +166,12 @@ func (u *User) Apply(e *events.Event, mentioned bool, in *State) bool {
 		return u.change(d.ConversationID, func(c *Conversation) { c.recall(d.Seq) })
 	case events.ConversationMarkedUnread:
 		return u.change(d.ConversationID, func(c *Conversation) {
-			c.markUnread(in.category(c))
-			if c.Marked {
+			if len(d.Seqs) > 0 {
+				c.markMessages(d.Seqs)
+			} else {
+				c.markUnread(in.category(c))
+			}
+			if c.isMarked() {
 				c.refresh(e.AppendedAt)
 			}
 		})
@@ -265,13 +274,13 @@ func (u *User) touch(c *Conversation) {
 func (u *User) Settle() {
 	for _, c := range u.Changed {
 		c.Touched, c.Stored = false, true
-		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Recalled.Ranges)
+		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges)
 		if m := c.Membership; m != nil {
 			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges)
 			m.Unmarked = nil
 		}
 		u.ranges += n - int(c.Weighed)
-		c.Weighed = int32(n) //nolint:gosec // at most five times MaxRanges
+		c.Weighed = int32(n) //nolint:gosec // at most six times MaxRanges
 	}
 	u.Changed = u.Changed[:0]
 	u.Stored, u.StoredCarried, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0
@@ -295,7 +304,7 @@ func (u *User) add(c *Conversation, sign int64) {
 
 // Adds returns what c, which is no membership, adds to the total.
 func (c *Conversation) Adds() int64 {
-	return adds(c.Unread.Len(), c.Mentions.Len(), c.Level, c.Marked, c.Left())
+	return adds(c.Count(), c.Mentions.Len(), c.Level, c.Marked, c.Left())
 }
 
 // Adds returns what the conversation adds to the total.
@@ -314,6 +323,18 @@ func adds(unread, mentions int64, level events.Level, marked, left bool) int64 {
 		return max(1, unread)
 	}
 	return unread
+}
+
+// Count returns how many messages of c, which is no membership, are unread or count
+// again.
+func (c *Conversation) Count() int64 { return c.Unread.Len() + c.Again.Len() }
+
+// First returns the least of these messages, 0 if there is none.
+func (c *Conversation) First() int64 {
+	if c.Again.Len() > 0 { // they are below all of Unread
+		return c.Again.Min()
+	}
+	return c.Unread.Min()
 }
 
 // Left reports whether the user has left and no later message was delivered.
@@ -366,12 +387,15 @@ func (c *Conversation) readAll(last int64) {
 	c.moveTo(last)
 }
 
-// unmark clears a mark.
+// unmark clears a mark, and those of messages.
 func (c *Conversation) unmark() {
-	if c.Marked {
-		c.Marked, c.Touched = false, true
+	if c.isMarked() {
+		c.Marked, c.Again, c.Touched = false, RangeSet{}, true
 	}
 }
+
+// isMarked reports whether c or messages of it are marked unread.
+func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
 
 // moveTo moves the read position up to seq, never back.
 func (c *Conversation) moveTo(seq int64) {
@@ -386,13 +410,17 @@ func (c *Conversation) moveTo(seq int64) {
 	c.Unread.RemoveUpTo(seq)
 	c.Mentions.RemoveUpTo(seq)
 	c.settle()
-	c.Recalled.RemoveUpTo(seq) // a message that was read never counts again
+	c.forgetRecalls()
 }
 
-// recall takes a message out of the unread set and keeps it out. Only the last
-// MaxRanges ranges of recalls are kept.
+// recall takes a message out of those that count and keeps it out.
 func (c *Conversation) recall(seq int64) {
-	if seq <= c.ReadSeq || !c.Recalled.Add(seq) {
+	if !c.Recalled.Add(seq) {
+		return
+	}
+	if c.forgetRecalls(); seq <= c.ReadSeq {
+		c.Again.Remove(seq)
+		c.Touched = true
 		return
 	}
 	c.Touched = true
@@ -403,6 +431,21 @@ func (c *Conversation) recall(seq int64) {
 		c.Mentions.RemoveUpTo(counted.Hi) // nothing there is unread now
 	}
 	c.settle()
+}
+
+// maxReadRecalls is how many ranges of recalled messages below the read position are
+// kept. Nearly every row has fewer recalls, and marks name recent messages.
+const maxReadRecalls = 32
+
+// forgetRecalls forgets the oldest recalls past the bounds: maxReadRecalls ranges
+// below the read position, and MaxRanges in all.
+func (c *Conversation) forgetRecalls() {
+	if len(c.Recalled.Ranges) <= maxReadRecalls {
+		return
+	}
+	for n := c.Recalled.find(c.ReadSeq); n > maxReadRecalls; n-- {
+		c.Recalled.dropOldest()
+	}
 	for len(c.Recalled.Ranges) > MaxRanges {
 		c.Recalled.dropOldest()
 	}
@@ -421,6 +464,22 @@ func (c *Conversation) settle() {
 func (c *Conversation) markUnread(category string) {
 	if !c.Marked && !c.Left() {
 		c.Marked, c.Category, c.Touched = true, category, true
+	}
+}
+
+// markMessages makes messages at or below the read position count again. It leaves
+// out recalled ones, those beyond the last delivered one, and those from before the
+// user left. Messages above the read position count anyway, if they were delivered.
+func (c *Conversation) markMessages(seqs []int64) {
+	last := min(c.ReadSeq, c.LastSeq)
+	for _, seq := range seqs {
+		if seq > last || seq <= c.LeftSeq || c.Recalled.Contains(seq) || !c.Again.Add(seq) {
+			continue
+		}
+		c.Touched = true
+	}
+	for len(c.Again.Ranges) > MaxRanges {
+		c.Again.dropOldest()
 	}
 }
 
@@ -464,9 +523,9 @@ type View struct {
 // View returns what a client can see of c.
 func (c *Conversation) View() View {
 	return View{
-		Unread:      c.Unread.Len(),
+		Unread:      c.Count(),
 		Mentions:    c.Mentions.Len(),
-		FirstUnread: c.Unread.Min(),
+		FirstUnread: c.First(),
 		ReadSeq:     c.ReadSeq,
 		LastSeq:     c.LastSeq,
 		Level:       c.Level,

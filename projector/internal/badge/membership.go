@@ -51,7 +51,7 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	if d.Level != "" {
 		c.Level = d.Level
 	}
-	c.LeftSeq, c.Unread, c.Mentions, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}
+	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Membership = &Membership{Joined: r.Changes}
 	c.Category = r.Category
 	c.DeliveredHour = max(c.DeliveredHour, HourOf(e.AppendedAt))

@@ -28,6 +28,11 @@ func (s *State) Refused(e *events.Event) (members []string) {
 	}
 	switch e.Type {
 	case events.MessageDelivered, events.MessageRecalled, events.ConversationLeft:
+	case events.ConversationMarkedUnread:
+		// A membership does not have which of its read messages are the user's own.
+		if len(e.Data.Seqs) == 0 {
+			return nil
+		}
 	default:
 		return nil
 	}

@@ -218,10 +218,14 @@ func refusal(e *events.Event, members []string) string {
 	if more := len(members) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d others", more))
 	}
+	room := fmt.Sprintf("conversation_id: %q is a room of which %s are members", e.Data.ConversationID, strings.Join(named, ", "))
+	if e.Type == events.ConversationMarkedUnread {
+		return fmt.Sprintf("%s: messages of rooms cannot be marked unread: publish %s without seqs", room, e.Type)
+	}
 	instead := map[events.Type]events.Type{
 		events.MessageDelivered: events.RoomPosted, events.MessageRecalled: events.RoomRecalled, events.ConversationLeft: events.RoomLeft,
 	}[e.Type]
-	return fmt.Sprintf("conversation_id: %q is a room of which %s are members: publish %s instead of %s", e.Data.ConversationID, strings.Join(named, ", "), instead, e.Type)
+	return fmt.Sprintf("%s: publish %s instead of %s", room, instead, e.Type)
 }
 
 // OfRooms reports whether the batch has folded events of rooms.

@@ -179,7 +179,7 @@ func TestStories(t *testing.T) {
 	event := func(id string, typ events.Type, change func(*events.Data)) events.Event {
 		return foldtest.Event(id, typ, "c", change, "ann")
 	}
-	upTo, byApp, level := foldtest.UpTo, foldtest.ByApp, foldtest.Level
+	upTo, byApp, level, seq, seqs := foldtest.UpTo, foldtest.ByApp, foldtest.Level, foldtest.Seq, foldtest.Seqs
 
 	for _, tc := range []struct {
 		name   string
@@ -231,6 +231,29 @@ func TestStories(t *testing.T) {
 		}, 1},
 		{"a mark that is set after an app said that it read ahead stays", []events.Event{
 			deliver("1", 1), event("2", events.ConversationRead, byApp(2)), event("3", events.ConversationMarkedUnread, nil), deliver("4", 2),
+		}, 1},
+		{"marked messages count again, without recalled ones and those that do not count anyway", []events.Event{
+			deliver("1", 1), deliver("2", 2), deliver("3", 3), deliver("4", 4), deliver("5", 6), event("6", events.ConversationRead, upTo(4)),
+			event("7", events.MessageRecalled, seq(2)), event("8", events.ConversationMarkedUnread, seqs(1, 2, 3, 3, 5, 9)), event("9", events.MessageRecalled, seq(1)),
+		}, 2},
+		{"a recall that is remembered by the range keeps its message from being marked", []events.Event{
+			deliver("1", 3), event("2", events.MessageRecalled, seq(2)), event("3", events.MessageRecalled, seq(3)), event("4", events.ConversationRead, upTo(3)),
+			event("5", events.ConversationMarkedUnread, seqs(1, 2, 3)),
+		}, 1},
+		{"an older read ends no mark of a message, whatever it covers", []events.Event{
+			deliver("1", 5), event("2", events.ConversationRead, upTo(5)), event("3", events.ConversationMarkedUnread, seqs(1, 2)), event("4", events.ConversationRead, upTo(4)),
+		}, 2},
+		{"a read up to the read position ends the marks of messages", []events.Event{
+			deliver("1", 5), event("2", events.ConversationRead, upTo(5)), event("3", events.ConversationMarkedUnread, seqs(1, 2)), event("4", events.ConversationRead, byApp(5)),
+		}, 0},
+		{"a message that an app read ahead ends no mark of a message", []events.Event{
+			deliver("1", 1), event("2", events.ConversationRead, byApp(2)), event("3", events.ConversationMarkedUnread, seqs(1)), deliver("4", 2),
+		}, 1},
+		{"marked messages do not mention the user", []events.Event{
+			deliver("1", 1), event("2", events.ConversationRead, upTo(1)), event("3", events.ConversationMarkedUnread, seqs(1)), event("4", events.ConversationLevelSet, level(events.LevelMentions)),
+		}, 0},
+		{"messages from before the user left do not count again", []events.Event{
+			deliver("1", 1), event("2", events.ConversationLeft, nil), deliver("3", 2), event("4", events.ConversationRead, upTo(2)), event("5", events.ConversationMarkedUnread, seqs(1, 2)),
 		}, 1},
 		{"level none adds nothing, marked or not", []events.Event{
 			deliver("1", 1), event("2", events.ConversationMarkedUnread, nil), event("3", events.ConversationLevelSet, level(events.LevelNone)),

@@ -74,7 +74,7 @@ type ConversationRow struct {
 	marked                             bool
 	unread, mentions, deliveredHour    int64
 	unreadSet, mentionSet, recalledSet seqSet
-	ownSet, ownAllSet                  seqSet
+	ownSet, ownAllSet, againSet        seqSet
 }
 
 // Columns returns the columns of r, whatever it becomes.
@@ -98,6 +98,7 @@ func (r *ConversationRow) Columns() []Column {
 		{Name: "recalled_set", at: &r.recalledSet, usual: "", null: true},
 		{Name: "own_set", at: &r.ownSet, usual: "", null: true},
 		{Name: "own_all_set", at: &r.ownAllSet, usual: "", null: true},
+		{Name: "again_set", at: &r.againSet, usual: "", null: true},
 	}
 }
 
@@ -109,7 +110,7 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	*r = ConversationRow{
 		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq, joined: notJoined,
 		category: c.Category, level: string(c.Level), marked: c.Marked, deliveredHour: c.DeliveredHour,
-		unread: c.Unread.Len(), unreadSet: seqSet(c.Unread.Encode()),
+		unread: c.Count(), unreadSet: seqSet(c.Unread.Encode()), againSet: seqSet(c.Again.Encode()),
 		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
 		recalledSet: seqSet(c.Recalled.Encode()),
 	}
@@ -132,7 +133,8 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 		}
 		return s
 	}
-	c.Unread, c.Mentions, c.Recalled = decode(r.unreadSet), decode(r.mentionSet), decode(r.recalledSet).RangeSet
+	c.Unread, c.Mentions = decode(r.unreadSet), decode(r.mentionSet)
+	c.Again, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
 	if r.joined != notJoined {
 		c.Membership = &badge.Membership{Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet)}
 	}

@@ -74,9 +74,9 @@ func visible(u *badge.User) bool {
 func Public(c *badge.Conversation) pubsub.Conversation {
 	return pubsub.Conversation{
 		ConversationID: c.ID,
-		Unread:         c.Unread.Len(),
+		Unread:         c.Count(),
 		Mentions:       c.Mentions.Len(),
-		FirstUnreadSeq: c.Unread.Min(),
+		FirstUnreadSeq: c.First(),
 		ReadSeq:        c.ReadSeq,
 		LastSeq:        c.LastSeq,
 		Level:          string(c.Level),

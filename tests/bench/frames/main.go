@@ -272,6 +272,9 @@ func (b *badged) Conversation(context.Context, string, string) (pubsub.Conversat
 	return pubsub.Conversation{}, errNoCommands
 }
 
+// IsMember implements gateway.Badges.
+func (b *badged) IsMember(context.Context, string, string) (bool, error) { return false, errNoCommands }
+
 // Head implements gateway.Badges.
 func (b *badged) Head(context.Context) (int64, error) { return 0, errNoCommands }
 
@@ -285,4 +288,6 @@ func (b *badged) Read(context.Context, string, string, string, int64) error { re
 func (b *badged) ReadAll(context.Context, string, string, string) error { return errNoCommands }
 
 // MarkUnread implements gateway.Commands.
-func (b *badged) MarkUnread(context.Context, string, string, string) error { return errNoCommands }
+func (b *badged) MarkUnread(context.Context, string, string, string, []int64) error {
+	return errNoCommands
+}

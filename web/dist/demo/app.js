@@ -179,7 +179,7 @@ function encodeCommand(command) {
     case "read_all":
       return JSON.stringify({ t, id, category: command.category });
     case "mark_unread":
-      return JSON.stringify({ t, id, conversation_id: command.conversationId });
+      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${command.seqs === void 0 ? "" : `,"seqs":[${command.seqs.join()}]`}}`;
   }
 }
 function encodeAuth(id, token) {
@@ -628,9 +628,11 @@ var Storage = class {
   }
   loadCommands() {
     const commands = this.#commands.read(
-      (text) => JSON.parse(text).map(
-        (command) => command.t === "read" ? { ...command, upToSeq: toSeq(command.upToSeq) } : command
-      )
+      (text) => JSON.parse(text).map((command) => {
+        if (command.t === "read") return { ...command, upToSeq: toSeq(command.upToSeq) };
+        if (command.t !== "mark_unread" || command.seqs === void 0) return command;
+        return { ...command, seqs: command.seqs.map(toSeq) };
+      })
     );
     return commands ?? [];
   }
@@ -935,6 +937,8 @@ var Outbox = class {
     if (command.t === "read" && last.command.t === "read" && command.upToSeq > last.command.upToSeq) {
       last.merged.push(last.command.id);
       last.command = command;
+    } else if ("seqs" in command || "seqs" in last.command) {
+      return void 0;
     } else {
       last.merged.push(command.id);
     }
@@ -1004,7 +1008,9 @@ function overlay(state, commands) {
   return { ...state, badge, conversations };
 }
 function foresee(conversation, command) {
-  if (command.t === "mark_unread") return { ...conversation, markedUnread: true };
+  if (command.t === "mark_unread") {
+    return command.seqs === void 0 ? { ...conversation, markedUnread: true } : conversation;
+  }
   if (command.t !== "read") return conversation;
   const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
   const { upToSeq } = command;
@@ -1053,9 +1059,13 @@ function adjust(badge, before, after) {
 }
 function reflects(conversation, command, since) {
   const later = conversation.version > since;
-  if (command.t === "mark_unread") return conversation.markedUnread || later;
+  if (command.t === "mark_unread") {
+    return command.seqs !== void 0 || conversation.markedUnread || later;
+  }
   if (command.t !== "read") return true;
-  return conversation.readSeq >= command.upToSeq && (!conversation.markedUnread || later);
+  const { readSeq, markedUnread, unread, firstUnreadSeq } = conversation;
+  const marked = markedUnread || unread > 0 && firstUnreadSeq <= readSeq;
+  return readSeq >= command.upToSeq && (!marked || later);
 }
 
 // sdk/src/reading.ts
@@ -1564,14 +1574,24 @@ var Badged = class {
     return reading;
   }
   /**
-   * Makes the conversation count at least 1 until the next read. The promise
-   * behaves as in {@link Badged.read}.
+   * Makes the conversation count at least 1 until the next read. With `seqs`, these
+   * messages, which the user has read, count again instead. The numbers then change
+   * once the server has applied it. The promise behaves as in {@link Badged.read}.
+   * It rejects with a RangeError if `seqs` has more than 150, or one that is no seq.
    */
   markUnread(conversationId, options) {
     for (const reading of this.#open) {
       if (reading.conversationId === conversationId) reading.close();
     }
-    return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
+    const command = { t: "mark_unread", id: randomId(), conversationId };
+    const { seqs } = options ?? {};
+    if (seqs === void 0) return heed(this.#outbox.add(command), options);
+    if (seqs.length > 150) return Promise.reject(new RangeError("more than 150 seqs"));
+    try {
+      return heed(this.#outbox.add({ ...command, seqs: seqs.map(toSeq) }), options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
   /** This tab becomes the leader. */
   #lead() {

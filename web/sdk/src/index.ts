@@ -3,7 +3,13 @@
  *
  * @packageDocumentation
  */
-export { Badged, type BadgedEvents, type BadgedOptions, type WaitOptions } from "./client.js";
+export {
+  Badged,
+  type BadgedEvents,
+  type BadgedOptions,
+  type MarkOptions,
+  type WaitOptions,
+} from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export {
   countOf,

@@ -228,6 +228,25 @@ describe("while disconnected", () => {
     await Promise.all([...reads, ...marks]);
   });
 
+  test("marks of messages are not merged", () => {
+    const { client } = new Bench();
+    void client.markUnread("a");
+    void client.markUnread("a", { seqs: [3] });
+    void client.markUnread("a", { seqs: [4, "5"] });
+    void client.markUnread("a");
+    assert.deepEqual(
+      client.waiting.map((command) => "seqs" in command && command.seqs),
+      [false, [3], [4, 5], false],
+    );
+  });
+
+  test("a mark of what is no seq, or of more than a frame may hold, is refused", async () => {
+    const { client } = new Bench();
+    await assert.rejects(client.markUnread("a", { seqs: [1.5] }), RangeError);
+    await assert.rejects(client.markUnread("a", { seqs: Array(151).fill(1) }), RangeError);
+    assert.deepEqual(client.waiting, []);
+  });
+
   test("a read merges neither across a mark_unread nor into a read that was sent", async () => {
     const bench = new Bench();
     const socket = await bench.online();
@@ -314,6 +333,7 @@ describe("in the storage of the browser", () => {
     const socket = await bench.online(busy);
     void bench.client.read("snowflakes", toSeq("1851234567890123777"));
     void bench.client.markUnread("b");
+    void bench.client.markUnread("a", { seqs: [7, "1851234567890123777"] });
     const before = socket.sent.splice(0);
     socket.drop();
     bench.page.leave();
@@ -323,10 +343,11 @@ describe("in the storage of the browser", () => {
     await settled();
     later.socket.accept();
     later.socket.serve(changes(9, 5, []));
-    assert.equal(later.client.waiting.length, 2);
+    assert.equal(later.client.waiting.length, 3);
     const sent = later.socket.sent.splice(0).slice(1);
     assert.deepEqual(sent, before);
     assert.match(sent[0] ?? "", /"up_to_seq":1851234567890123777}/);
+    assert.match(sent[2] ?? "", /"seqs":\[7,1851234567890123777\]}/);
     for (const text of before) later.socket.serve({ t: "ok", id: JSON.parse(text).id });
     assert.deepEqual(new Bench(options(storage)).client.waiting.length, 0);
     assert.equal([...storage.items.keys()].filter((key) => key.includes("commands")).length, 0);

@@ -66,6 +66,15 @@ describe("golden frames", () => {
         "mark_unread",
         { t: "mark_unread", id: "c4b8e2d7-0a6f-4d39-9e15-7b3f2c1d8e64", conversationId: "Café ☕" },
       ],
+      [
+        "mark_unread-seqs",
+        {
+          t: "mark_unread",
+          id: "5f0a1c3e-7b2d-4c86-a1f4-0d9e8b7c6a52",
+          conversationId: "general",
+          seqs: [41, toSeq("9007199254740993")],
+        },
+      ],
     ];
     for (const [name, command] of commands) assert.equal(encodeCommand(command), golden(name));
     const { token } = JSON.parse(golden("auth"));

@@ -110,6 +110,18 @@ describe("a read applied to the server's state", () => {
       "0, 0 mentions, from 0; total 0",
     ],
     [
+      "and then a mark of messages waits for the server",
+      dense,
+      [read("a", 10), { t: "mark_unread", id: "m", conversationId: "a", seqs: [9, 10] }],
+      "0, 0 mentions, from 0; total 0",
+    ],
+    [
+      "at the read position ends marks of messages",
+      { ...dense, unread: 2, mentions: 0, first_unread_seq: 3, read_seq: 10 },
+      [read("a", 10)],
+      "0, 0 mentions, from 0; total 0",
+    ],
+    [
       "of a muted conversation keeps the total",
       { ...dense, level: "none" },
       [read("a", 10)],

@@ -207,7 +207,7 @@ func Reload(t T, u *badge.User) *badge.User {
 		stored := *c
 		stored.Touched = false
 		stored.Unread, stored.Mentions = reloadSet(t, &c.Unread), reloadSet(t, &c.Mentions)
-		stored.Recalled = reloadRanges(t, &c.Recalled)
+		stored.Again, stored.Recalled = reloadRanges(t, &c.Again), reloadRanges(t, &c.Recalled)
 		if former := c.Membership; former != nil {
 			stored.Membership = &badge.Membership{Joined: former.Joined, Own: reloadSet(t, &former.Own), OwnAll: reloadSet(t, &former.OwnAll)}
 		}

@@ -45,6 +45,11 @@ export interface WaitOptions {
     /** Rejects the promise with the signal's reason. The command itself stays. */
     readonly signal?: AbortSignal;
 }
+/** Options of {@link Badged.markUnread}. */
+export interface MarkOptions extends WaitOptions {
+    /** Messages that count again, 1 to 150. Not in rooms. */
+    readonly seqs?: readonly (Seq | string)[];
+}
 /**
  * The live badge of the one user that the tokens name. It keeps its state while
  * disconnected and across `stop` and `start`, and then asks only for what
@@ -120,8 +125,10 @@ export declare class Badged {
      */
     open(conversationId: string, options?: OpenOptions): OpenConversation;
     /**
-     * Makes the conversation count at least 1 until the next read. The promise
-     * behaves as in {@link Badged.read}.
+     * Makes the conversation count at least 1 until the next read. With `seqs`, these
+     * messages, which the user has read, count again instead. The numbers then change
+     * once the server has applied it. The promise behaves as in {@link Badged.read}.
+     * It rejects with a RangeError if `seqs` has more than 150, or one that is no seq.
      */
-    markUnread(conversationId: string, options?: WaitOptions): Promise<void>;
+    markUnread(conversationId: string, options?: MarkOptions): Promise<void>;
 }

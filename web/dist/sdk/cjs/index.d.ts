@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-export { Badged, type BadgedEvents, type BadgedOptions, type WaitOptions } from "./client.js";
+export { Badged, type BadgedEvents, type BadgedOptions, type MarkOptions, type WaitOptions, } from "./client.js";
 export { CloseCode, type Ending } from "./closing.js";
 export { countOf, type FaviconOptions, formatCount, onCount, type Part, showInTitle, showOnApp, showOnFavicon, } from "./display.js";
 export type { ChannelLike, Clock, Environment, LocksLike, Page, StorageLike, WebSocketConstructor, WebSocketLike, } from "./environment.js";

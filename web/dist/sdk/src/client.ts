@@ -64,6 +64,12 @@ export interface WaitOptions {
   readonly signal?: AbortSignal;
 }
 
+/** Options of {@link Badged.markUnread}. */
+export interface MarkOptions extends WaitOptions {
+  /** Messages that count again, 1 to 150. Not in rooms. */
+  readonly seqs?: readonly (Seq | string)[];
+}
+
 /**
  * The live badge of the one user that the tokens name. It keeps its state while
  * disconnected and across `stop` and `start`, and then asks only for what
@@ -302,14 +308,25 @@ export class Badged {
   }
 
   /**
-   * Makes the conversation count at least 1 until the next read. The promise
-   * behaves as in {@link Badged.read}.
+   * Makes the conversation count at least 1 until the next read. With `seqs`, these
+   * messages, which the user has read, count again instead. The numbers then change
+   * once the server has applied it. The promise behaves as in {@link Badged.read}.
+   * It rejects with a RangeError if `seqs` has more than 150, or one that is no seq.
    */
-  markUnread(conversationId: string, options?: WaitOptions): Promise<void> {
+  markUnread(conversationId: string, options?: MarkOptions): Promise<void> {
     for (const reading of this.#open) {
       if (reading.conversationId === conversationId) reading.close();
     }
-    return heed(this.#outbox.add({ t: "mark_unread", id: randomId(), conversationId }), options);
+    const command: Command = { t: "mark_unread", id: randomId(), conversationId };
+    const { seqs } = options ?? {};
+    if (seqs === undefined) return heed(this.#outbox.add(command), options);
+    // More may not fit into a frame.
+    if (seqs.length > 150) return Promise.reject(new RangeError("more than 150 seqs"));
+    try {
+      return heed(this.#outbox.add({ ...command, seqs: seqs.map(toSeq) }), options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /** This tab becomes the leader. */

@@ -66,7 +66,7 @@ export interface StateFrame {
 export type Command = { readonly id: string } & (
   | { readonly t: "read"; readonly conversationId: string; readonly upToSeq: Seq }
   | { readonly t: "read_all"; readonly category?: string }
-  | { readonly t: "mark_unread"; readonly conversationId: string }
+  | { readonly t: "mark_unread"; readonly conversationId: string; readonly seqs?: readonly Seq[] }
 );
 
 /** The answer to a command. @internal */
@@ -178,7 +178,7 @@ export function encodeCommand(command: Command): string {
     case "read_all":
       return JSON.stringify({ t, id, category: command.category });
     case "mark_unread":
-      return JSON.stringify({ t, id, conversation_id: command.conversationId });
+      return `{"t":"mark_unread","id":"${id}","conversation_id":${JSON.stringify(command.conversationId)}${command.seqs === undefined ? "" : `,"seqs":[${command.seqs.join()}]`}}`;
   }
 }
 

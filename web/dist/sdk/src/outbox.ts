@@ -174,6 +174,8 @@ export class Outbox {
     ) {
       last.merged.push(last.command.id);
       last.command = command;
+    } else if ("seqs" in command || "seqs" in last.command) {
+      return undefined;
     } else {
       last.merged.push(command.id);
     }

@@ -29,7 +29,10 @@ export function overlay(state: View, commands: readonly Command[]): View {
 
 /** Predicts how the server folds a command. */
 function foresee(conversation: Conversation, command: Command): Conversation {
-  if (command.t === "mark_unread") return { ...conversation, markedUnread: true };
+  if (command.t === "mark_unread") {
+    // Only the server knows which messages were recalled.
+    return command.seqs === undefined ? { ...conversation, markedUnread: true } : conversation;
+  }
   if (command.t !== "read") return conversation;
   const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
   const { upToSeq } = command;
@@ -91,7 +94,11 @@ function adjust(badge: Badge, before: Conversation, after: Conversation): Badge 
  */
 export function reflects(conversation: Conversation, command: Command, since: number): boolean {
   const later = conversation.version > since;
-  if (command.t === "mark_unread") return conversation.markedUnread || later;
+  if (command.t === "mark_unread") {
+    return command.seqs !== undefined || conversation.markedUnread || later;
+  }
   if (command.t !== "read") return true;
-  return conversation.readSeq >= command.upToSeq && (!conversation.markedUnread || later);
+  const { readSeq, markedUnread, unread, firstUnreadSeq } = conversation;
+  const marked = markedUnread || (unread > 0 && firstUnreadSeq <= readSeq);
+  return readSeq >= command.upToSeq && (!marked || later);
 }

@@ -73,9 +73,11 @@ export class Storage {
 
   loadCommands(): readonly Command[] {
     const commands = this.#commands.read((text) =>
-      (JSON.parse(text) as Command[]).map((command) =>
-        command.t === "read" ? { ...command, upToSeq: toSeq(command.upToSeq) } : command,
-      ),
+      (JSON.parse(text) as Command[]).map((command) => {
+        if (command.t === "read") return { ...command, upToSeq: toSeq(command.upToSeq) };
+        if (command.t !== "mark_unread" || command.seqs === undefined) return command;
+        return { ...command, seqs: command.seqs.map(toSeq) };
+      }),
     );
     return commands ?? [];
   }
