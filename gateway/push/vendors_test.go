@@ -218,12 +218,11 @@ func TestAPNsKeepsOneConnection(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	})
 	var dialled atomic.Int64
-	track := a.Server.Config.ConnState
-	a.Server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			dialled.Add(1)
-		}
-		track(conn, state)
+	transport := f.app.vendor.(*apns).client.Transport.(*inTurn).next.(*http.Transport)
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialled.Add(1)
+		return dial(ctx, network, address)
 	}
 	version := int64(0)
 	atOnce := func(n int, mayFail bool) {
