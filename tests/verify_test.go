@@ -105,7 +105,7 @@ func TestExplain(t *testing.T) {
 	if decode(t, answer, &past); status != http.StatusOK || past.Total != 1 || past.Conversations[0].Messages[0].ID != "lunch/1" || past.Table != nil {
 		t.Errorf("as of %s bob has %d %s", before, status, answer)
 	}
-	if status, _, answer := request(t, http.MethodGet, p.url+"/admin/v1/users/ann/explain", "", ""); status != http.StatusUnauthorized {
+	if status, _, answer := request(t, http.MethodGet, p.url+"/admin/v1/users/ann/explain", "", ""); status != http.StatusForbidden {
 		t.Errorf("with a publisher's key: %d %s", status, answer)
 	}
 
