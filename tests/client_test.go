@@ -25,6 +25,7 @@ type frame struct {
 		ConversationID string `json:"conversation_id"`
 		Unread         int64  `json:"unread"`
 		LastSeq        int64  `json:"last_seq"`
+		Marked         bool   `json:"marked_unread"`
 	} `json:"conversations"`
 	ID   int `json:"id"`
 	Code any `json:"code"`
@@ -47,7 +48,7 @@ type client struct {
 	// repeat the held version.
 	resuming bool
 	total    int64
-	unread   map[string]int64
+	unread   map[string]int64 // what each conversation counts
 	last     map[string]int64
 	answers  map[int]string
 	// rewinds is set where the database goes back in time or a forged state is
@@ -247,7 +248,11 @@ func (c *client) apply(b []byte) {
 	c.epoch, c.version, c.total = f.Epoch, f.Version, f.Total
 	var sum int64
 	for _, conversation := range f.Conversations {
-		c.unread[conversation.ConversationID] = conversation.Unread
+		n := conversation.Unread
+		if conversation.Marked { // it counts at least 1
+			n = max(n, 1)
+		}
+		c.unread[conversation.ConversationID] = n
 		c.last[conversation.ConversationID] = conversation.LastSeq
 	}
 	for id, n := range c.unread {

@@ -54,4 +54,6 @@ func TestReadAheadOfTheTables(t *testing.T) {
 	}
 	ann.awaitTotal(1)
 	p.mustCommand("ben", `{"t":"mark_unread","id":5,"conversation_id":"first"}`)
+	ben := connect(t, p.url, "ben")
+	ben.awaitTotal(2)
 }
