@@ -393,6 +393,8 @@ test("the audit trail has all actions", async () => {
     "rebuild.start",
     "rebuild.cancel",
     "verification.start",
+    "user.explain",
+    "deadletters.read",
   ]) {
     await trail.getByText(action, { exact: true }).first().waitFor();
   }
@@ -400,7 +402,11 @@ test("the audit trail has all actions", async () => {
   const discarded = trail.getByRole("row", { name: "deadletters.discard" });
   await discarded.locator("summary").click();
   await discarded.getByText('"specversion": "1.0"').waitFor();
-  assert.equal(await trail.getByText("ops", { exact: true }).count(), 10);
+  const changes = trail.getByRole("row").filter({
+    has: page.getByText("ops", { exact: true }),
+    hasNotText: /user\.explain|deadletters\.read/,
+  });
+  assert.equal(await changes.count(), 10);
   await shoot(page, "audit");
 });
 
