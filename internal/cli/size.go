@@ -14,7 +14,7 @@ import (
 type sizeCmd struct {
 	Users          float64 `help:"Users, such as 1e6." required:"" placeholder:"N" env:"-"`
 	MessagesPerDay float64 `help:"Messages of all users in a day." required:"" placeholder:"N" env:"-"`
-	Members        float64 `help:"Users to whom a message goes, on average." default:"3" env:"-"`
+	Members        float64 `help:"Recipients of a message, on average." default:"3" env:"-"`
 	Reads          float64 `help:"Reads for each message that a user gets." default:"0.5" env:"-"`
 	Conversations  float64 `help:"Conversations of a user, on average." default:"30" env:"-"`
 	Connected      float64 `help:"Share of the users who are connected at once." default:"0.1" env:"-"`
