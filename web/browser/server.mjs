@@ -63,6 +63,15 @@ export class Server {
     return this.post("messages", { conversation_id, sender_id, text });
   }
 
+  /** The total of a user in the tables. */
+  async totalOf(user) {
+    const response = await fetch(`${this.url}/v1/users/${user}/badge`, {
+      headers: { Authorization: `Bearer ${this.token(user, 60)}` },
+    });
+    if (!response.ok) throw new Error(`badge of ${user}: status ${response.status}`);
+    return (await response.json()).total;
+  }
+
   /** Kills a process of Postgres, which then ends all connections and recovers. */
   crashDatabase() {
     const [postmaster] = readFileSync(join(dataDir, "pgdata", "postmaster.pid"), "utf8").split(
