@@ -143,13 +143,25 @@ func (t *Targets) HoldDevices(ctx context.Context, names []DeviceName, lease tim
 		for i, n := range some {
 			users[i], devices[i] = n.UserID, n.DeviceID
 		}
-		sql, args := statements.Of(p, "hold connected devices"), []any{users, devices, lease}
-		if lease == 0 {
-			sql, args = statements.Of(p, "release devices"), args[:2]
+		var err error
+		if lease > 0 {
+			_, err = t.pool.Exec(ctx, statements.Of(p, "hold connected devices"), users, devices, lease)
+		} else {
+			err = t.release(ctx, p, users, devices)
 		}
-		if _, err := t.pool.Exec(ctx, sql, args...); err != nil {
+		if err != nil {
 			return fmt.Errorf("note that %d devices are connected: %w", len(some), err)
 		}
 	}
 	return nil
+}
+
+func (t *Targets) release(ctx context.Context, partition int, users, devices []string) error {
+	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Of(partition, "lock devices"), users, devices); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, statements.Of(partition, "release devices"), users, devices)
+		return err
+	})
 }

@@ -44,6 +44,14 @@ DELETE FROM badged.devices_pNN WHERE user_id = $1 AND device_id = $2
 -- name: has an alert
 EXISTS (SELECT FROM badged.alerts_pNN AS a WHERE a.user_id = d.user_id AND a.device_id = d.device_id AND a.settled_at IS NULL)
 
+-- name: lock devices
+-- In a statement before one that looks for alerts: an update that waits for a row sees
+-- its newest version, but not the alerts that were added with it.
+SELECT FROM badged.devices_pNN AS d
+JOIN unnest($1::text[], $2::text[]) AS s (user_id, device_id) ON (d.user_id, d.device_id) = (s.user_id, s.device_id)
+ORDER BY d.user_id, d.device_id
+FOR UPDATE OF d
+
 -- name: hold connected devices
 -- An app that is open shows the number itself: what the device shows afterwards is not
 -- known.
@@ -55,7 +63,7 @@ WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
 -- name: release devices
 -- From what holds them because they are connected, but not from the wait after a
--- failure.
+-- failure. Follows lock devices.
 UPDATE badged.devices_pNN AS d
 SET held_until = CASE WHEN d.attempts > 0 THEN d.held_until END,
     due = CASE WHEN d.due IS NOT NULL THEN greatest(clock_timestamp(),
@@ -301,7 +309,7 @@ WHERE (a.user_id, a.device_id, a.conversation_id, a.seq) = (s.user_id, s.device_
 
 -- name: store told devices
 -- What changed since the device was taken is due. If its app was opened meanwhile, that
--- shows newer numbers.
+-- shows newer numbers. Follows lock devices.
 UPDATE badged.devices_pNN AS d
 SET told_epoch = s.epoch, told_version = s.version, told_at = clock_timestamp(),
     told = CASE WHEN d.attempts > 0 OR d.held_until IS NULL OR d.held_until <= clock_timestamp() THEN s.number END,

@@ -229,6 +229,9 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	var err error
 	switch b.kind {
 	case reportTold:
+		if _, err = tx.Exec(ctx, statements.Of(b.partition, "lock devices"), first, last); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "store told devices"), first, last, generations, changes, texts, versions, numbers, after)
 	case reportSame:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that need not be told"), first, last, generations, changes)
