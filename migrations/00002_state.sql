@@ -111,7 +111,11 @@ CREATE FUNCTION badged.rank(seq bigint, starts bigint[], before bigint[]) RETURN
 -- Returns how many messages of a set are above a seq.
 CREATE FUNCTION badged.above(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN coalesce(before[cardinality(before)], 0) - badged.rank(seq, starts, before);
+    -- The first case, a user who has read none of them, spares the search.
+    RETURN coalesce(
+        CASE WHEN seq < starts[1] THEN before[cardinality(before)]
+            ELSE before[cardinality(before)] - badged.rank(seq, starts, before) END,
+        0);
 
 -- The rooms with members in a partition. A message to a room changes one row in each
 -- partition, and none of its members'. So what is true of all members is here, for

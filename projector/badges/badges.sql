@@ -33,7 +33,8 @@ JOIN badged.room_chunks_pNN AS k
   ON k.partition_id = c.partition_id AND k.conversation_id = c.conversation_id AND k.bound = above.bound
 
 -- name: unread
-CASE WHEN c.joined IS NULL THEN c.unread ELSE greatest(0,
+-- Most members have read everything.
+CASE WHEN c.joined IS NULL THEN c.unread WHEN c.read_seq >= r.last_seq THEN 0 ELSE greatest(0,
     badged.above(c.read_seq, r.live_starts, r.live_before) - c.unread
     + CASE WHEN c.read_seq < r.since THEN ({closed})[1] ELSE 0 END) END
 
