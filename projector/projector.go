@@ -180,13 +180,14 @@ const pausedBatch = 3 * time.Second
 // ConfigurePool sets up the sessions of a pool for the projector. Each of its
 // queries looks up known rows by key; without statistics, as on young tables,
 // the planner would scan instead. Most are different rows: remembering what was
-// looked up costs more than it saves. Compiling a plan takes a tenth of a second,
-// and Postgres would do so whenever it finds no index and must scan.
+// looked up costs more than it saves, and so does sorting rows by their page.
+// Compiling a plan takes a tenth of a second, and Postgres would do so whenever it
+// finds no index and must scan.
 //
 // It runs a statement because poolers refuse startup parameters.
 func ConfigurePool(cfg *pgxpool.Config) {
-	settings := fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET enable_memoize = off; SET jit = off; SET plan_cache_mode = force_generic_plan`, pausedBatch.Milliseconds())
+	settings := fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off; SET enable_bitmapscan = off;
+SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET jit = off; SET plan_cache_mode = force_generic_plan`, pausedBatch.Milliseconds())
 	cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := conn.Exec(ctx, settings).Close(); err != nil {
 			return fmt.Errorf("set up the session: %w", err)
