@@ -141,9 +141,10 @@ const maxSought = 16
 
 // eachOf visits, in order, the records up to the position that name any of up
 // to maxSought users or a room of theirs, and perhaps dead letters: all that it
-// takes to fold these users from the baseline. The server goes through the partition once. An archive
-// cannot be searched, so with one eachOf visits everything. It leaves r the rooms
-// of the users, and restores the keys of the baseline as each does.
+// takes to fold these users from the baseline. The server goes through the partition
+// once, and for members of rooms three times. An archive cannot be searched, so with one
+// eachOf visits everything. It leaves r the rooms of the users, and restores the keys of
+// the baseline as each does.
 func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
 	if in.archive != nil {
 		return in.each(ctx, r.Keys, v, func(int) {})
@@ -163,14 +164,22 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v vis
 	if err != nil || len(found.ids) == 0 {
 		return err
 	}
-	if err := in.restoreKeys(ctx, r.Keys, found.keyList()); err != nil {
+	if sought.keys = found.memberships; len(sought.keys) > 0 {
+		if found, err = in.search(ctx, in.Baseline.Position, sought); err != nil {
+			return err
+		}
+	}
+	if err := in.restoreKeys(ctx, r.Keys, keyList(found.keys)); err != nil {
 		return err
 	}
-	return in.visitFound(ctx, found, func(r *events.Record, it store.Item, dead error) error {
+	return in.visitFound(ctx, found, func(rec *events.Record, it store.Item, dead error) error {
 		if dead == nil && !sought.has(&it) {
+			if sought.shares(it.Key) {
+				r.Keys.First(&it, rec.Position)
+			}
 			return nil
 		}
-		return v(r, it, dead)
+		return v(rec, it, dead)
 	})
 }
 
@@ -202,6 +211,8 @@ func rowsSQL(sql string) string { return strings.ReplaceAll(sql, "COLUMNS", logr
 type found struct {
 	ids, offsets []int64
 	keys         map[uuid.UUID]struct{}
+	// memberships are the keys of joins and leaves.
+	memberships map[uuid.UUID]struct{}
 }
 
 func (f *found) add(at events.Position) {
@@ -211,19 +222,20 @@ func (f *found) add(at events.Position) {
 	f.ids, f.offsets = append(f.ids, at.TransactionID), append(f.offsets, at.Offset)
 }
 
-func (f *found) keyList() [][16]byte {
-	keys := make([][16]byte, 0, len(f.keys))
-	for key := range f.keys {
-		keys = append(keys, key)
+// keyList returns keys as an argument of a statement.
+func keyList(keys map[uuid.UUID]struct{}) [][16]byte {
+	list := make([][16]byte, 0, len(keys))
+	for key := range keys {
+		list = append(list, key)
 	}
-	return keys
+	return list
 }
 
 // search finds what is sought between a position and that of in.
 func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
 	where, args := what.sql(6)
 	sql := rowsSQL(strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "NAMED", where))
-	f := &found{keys: map[uuid.UUID]struct{}{}}
+	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]struct{}{}}
 	rows, err := in.Tx.Query(ctx, sql, append(in.folded(after), args...)...)
 	if err == nil {
 		err = logread.Scan(rows, func(records []events.Record) error {
@@ -234,13 +246,16 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 					f.add(r.Position)
 					continue
 				}
-				if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') {
+				if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(what.keys) == 0 {
 					continue
 				}
 				it, dead := in.Item(r)
-				if dead == nil && what.has(&it) {
+				if dead == nil && (what.has(&it) || what.shares(it.Key)) {
 					f.keys[it.Key] = struct{}{}
 					f.add(r.Position)
+					if it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft {
+						f.memberships[it.Key] = struct{}{}
+					}
 				} else if dead != nil && what.mayBeIn(r.Payload) {
 					f.add(r.Position)
 				}

@@ -125,10 +125,13 @@ ORDER BY transaction_id, "offset"
 (get_byte(uuid_send(uuid), 6) >> 4 <> 8 OR substr(payload, 1, 1) IS DISTINCT FROM '{'::bytea)
 
 -- name: search the log
--- NAMED stands for a condition on the payload.
+-- NAMED stands for a condition on the payload. Of a single event of badged only joins
+-- and leaves of rooms are looked at, which may be written with escapes.
 SELECT COLUMNS
 FROM (
-    SELECT transaction_id, "offset", uuid, created_at, own, CASE WHEN {opaque} THEN payload END AS payload
+    SELECT transaction_id, "offset", uuid, created_at, own,
+        CASE WHEN {opaque} OR position('"room.joined"'::bytea IN payload) > 0 OR position('"room.left"'::bytea IN payload) > 0
+            OR position('\\'::bytea IN payload) > 0 THEN payload END AS payload
     FROM badged.events_pNN
     WHERE {folded after} AND ({opaque} OR NAMED)
 ) AS found

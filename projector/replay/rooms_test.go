@@ -52,6 +52,32 @@ func TestVerifyRooms(t *testing.T) {
 	verifyAll(t, d, VerifyOptions{Memory: 100_000})
 }
 
+// The log of one member is not enough to count the others: an event of another
+// conversation may have the key of a join, and then its users do not join.
+func TestVerifyOneMemberKnowsWhoseJoinsAreRepeats(t *testing.T) {
+	d := projectortest.New(t)
+	ann, bob, cem := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
+	d.Append(t, foldtest.Event("first", events.RoomJoined, "lobby", nil, ann, bob))
+	d.AppendEach(t,
+		foldtest.Event("again", events.ConversationRead, "chat", foldtest.UpTo(1), cem),
+		foldtest.Event("left", events.RoomJoined, "hall", nil, bob),
+		foldtest.Event("again", events.RoomJoined, "lobby", nil, cem, foldtest.User(0, 3)),
+		foldtest.Event("left", events.RoomLeft, "lobby", nil, bob),
+	)
+	d.Append(t, // one row
+		foldtest.Event("in a batch", events.RoomPosted, "lobby", foldtest.Seq(1)),
+		foldtest.Event("in a batch", events.ConversationRead, "chat", foldtest.UpTo(2), foldtest.User(0, 4)),
+		foldtest.Event("in a batch", events.RoomJoined, "lobby", nil, foldtest.User(0, 4)))
+	d.Fold(t)
+	if differences, _ := verify(t, d, 0, VerifyOptions{Users: []string{ann}}); len(differences) > 0 {
+		t.Errorf("differences: %q", differences)
+	}
+	// ann, bob and the fourth user.
+	if e := explain(t, d, ann, Question{}); !e.Agrees || e.Conversations[0].Members != 3 {
+		t.Errorf("the explanation is %+v", e)
+	}
+}
+
 // A corruption of a room or of a membership is found for the member, for all users
 // and a share at a time.
 func TestVerifyFindsWrongRooms(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/store"
 )
@@ -16,6 +18,9 @@ import (
 type sought struct {
 	users []string
 	rooms map[string]struct{}
+	// keys are those of the joins and leaves of the rooms. An event that shares one
+	// tells whose joins are repeats, whatever else it says.
+	keys map[uuid.UUID]struct{}
 	// posts is set if messages to any room are sought that name one of the users.
 	posts bool
 	// quoted are texts of which one is in every such event, unless the publisher
@@ -83,7 +88,14 @@ func (s *sought) has(it *store.Item) bool {
 	return ok && (it.ToRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft)
 }
 
-// mayBeIn reports whether a payload contains any of the names.
+// shares reports whether an event has one of the keys.
+func (s *sought) shares(key uuid.UUID) bool {
+	_, ok := s.keys[key]
+	return ok
+}
+
+// mayBeIn reports whether a payload contains any of the names. It does not tell of
+// the keys.
 func (s *sought) mayBeIn(payload []byte) bool {
 	return slices.ContainsFunc(s.quoted, func(name []byte) bool { return bytes.Contains(payload, name) })
 }
@@ -102,8 +114,8 @@ func (s *sought) sql(first int) (condition string, args []any) {
 			escape = `\`
 		}
 	}
-	fmt.Fprintf(&anyOf, `position($%d::bytea IN payload) > 0`, first+len(s.quoted))
-	return anyOf.String(), append(args, []byte(escape))
+	fmt.Fprintf(&anyOf, `position($%d::bytea IN payload) > 0 OR uuid = ANY ($%d)`, first+len(s.quoted), first+len(s.quoted)+1)
+	return anyOf.String(), append(args, []byte(escape), keyList(s.keys))
 }
 
 // mayName reports whether a payload contains the quoted id of a user.
