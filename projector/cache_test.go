@@ -134,6 +134,38 @@ func TestCacheOfNewUsers(t *testing.T) {
 	d.checkReplay(t, ann, bob)
 }
 
+// Reading everything loads every conversation that it changes, whatever is to be read
+// there.
+func TestReadAllLoadsWhatItChanges(t *testing.T) {
+	read := foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(2))
+	for name, since := range map[string][]events.Event{
+		"an unread message": {},
+		"a mark":            {read, foldtest.Event("mark", events.ConversationMarkedUnread, "c", nil)},
+		"a marked message":  {read, foldtest.Event("mark", events.ConversationMarkedUnread, "c", foldtest.Seqs(1))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, ann := newDatabase(t), foldtest.User(0, 0)
+			p := d.projector.partitions[0]
+			d.append(t, foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann))
+			for _, e := range since {
+				e.Data.UserIDs = []string{ann}
+				d.append(t, e)
+			}
+			drain(t, p)
+			if b := d.badge(t, ann); b.Total == 0 {
+				t.Fatal("nothing is to be read")
+			}
+			p.cache.Clear()
+			d.append(t, foldtest.Event("all", events.UserReadAll, "", nil, ann))
+			drain(t, p)
+			if b := d.badge(t, ann); b.Total != 0 {
+				t.Errorf("the total is %d after everything was read", b.Total)
+			}
+			d.checkReplay(t, ann)
+		})
+	}
+}
+
 // The cache is bounded however many users there are, and active users stay in
 // it.
 func TestCacheIsBounded(t *testing.T) {

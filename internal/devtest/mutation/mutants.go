@@ -83,6 +83,7 @@ var (
 	retried     = check{"./projector", "^(TestRetriesForOtherUsers|TestTablesAgreeWithTheModel)$", true}
 	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheOfNewUsers|TestRowsThatAreGone|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
+	readAll     = check{"./projector", "^TestReadAllLoadsWhatItChanges$", false}
 	owned       = check{"./projector", "^TestTakeOverFromAKilledOwner$", false}
 	crashes     = check{"./projector", "^TestInterruptedAnywhere$", true}
 	repaired    = check{"./events/renumber", "^(TestRepairLogWhereIDsCoincide|TestRepairLogOfACopyOfACopy|TestRepairLogTwice|TestRepairLog|TestRepairKeepsTheOrder)$", true}
@@ -318,6 +319,8 @@ var mutants = []mutant{
 		storeFile, "CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id() THEN", "CASE WHEN pg_snapshot_xmax(pg_current_snapshot()) <= pg_current_xact_id() THEN",
 	}}, appended},
 	{"a user without a row is taken for one without conversations", []edit{{storeFile, "AS c WHERE c.user_id = k.user_id)", "AS c WHERE c.user_id = k.user_id AND false)"}}, remembered},
+	{"reading everything overlooks marks", []edit{{storeFile, "read_seq < last_seq OR marked_unread OR", "read_seq < last_seq OR"}}, readAll},
+	{"reading everything overlooks marked messages", []edit{{storeFile, " OR again_set IS NOT NULL", ""}}, readAll},
 	{"rows that someone deleted are not missed", []edit{{storeFile, "CASE WHEN n <> cardinality", "CASE WHEN n > cardinality"}}, remembered},
 	{"a row that someone deleted is not missed", []edit{{storeFile, "NOT EXISTS (SELECT FROM updated) THEN", "NOT EXISTS (SELECT FROM updated) AND false THEN"}}, remembered},
 	{"an append folds its events before others in the log", []edit{{

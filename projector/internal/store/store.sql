@@ -100,7 +100,7 @@ JOIN unnest($1::text[], $2::text[]) AS k (user_id, conversation_id) USING (user_
 
 -- name: to be read
 -- The conversations that user.read_all can change.
-{of users} AND (read_seq < last_seq OR marked_unread)
+{of users} AND (read_seq < last_seq OR marked_unread OR again_set IS NOT NULL)
 
 -- name: without conversations
 -- Those of the users $1 that have no conversations. The row of a user does not tell:
