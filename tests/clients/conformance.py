@@ -9,6 +9,7 @@ import json
 import os
 import random
 import sys
+import traceback
 import uuid
 
 import websockets
@@ -28,6 +29,7 @@ class Client:
         self.queue = []  # commands without an answer: (number, frame)
         self.sent = False
         self.socket = None  # while online
+        self.code, self.pause = 0, 0  # how the last connection ended
 
     def apply(self, frame):
         if frame["t"] == "snapshot":
@@ -81,39 +83,48 @@ class Client:
 
     async def connect(self):
         """Runs a connection; returns its close code and the pause before the next."""
-        async with websockets.connect(
-            os.environ["BADGED_URL"].replace("http", "ws") + "/v1/ws", subprotocols=["badge.v1"], max_size=2**24, close_timeout=0.1
-        ) as socket:
-            hello = {"t": "hello", "token": self.token}
-            if self.state:
-                hello |= {"epoch": self.state["epoch"], "version": self.state["version"]}
-            await socket.send(json.dumps(hello))
-            patience, tasks = 60, []
-            try:
-                while True:
-                    frame = json.loads(await asyncio.wait_for(socket.recv(), patience))
-                    match frame["t"]:
-                        case "snapshot" | "changes":
-                            self.apply(frame)
-                            if "ping_ms" in frame and not self.socket:
-                                patience = frame["ping_ms"] * 2.5 / 1000
-                                tasks.append(asyncio.create_task(self.renew(socket, frame["expires_at"])))
-                            self.socket = socket
-                            await self.flush()
-                        case "ok" | "error":
-                            await self.answered(frame, tasks)
-                        case "ping":
-                            await socket.send('{"t":"pong"}')
-                        case "bye":
-                            return frame["code"], frame.get("reconnect_ms", 0) / 1000
-            except websockets.ConnectionClosed:
-                return socket.close_code, 0
-            except asyncio.TimeoutError:
-                return 0, 0
-            finally:
-                self.socket, self.sent = None, False
-                for task in tasks:
-                    task.cancel()
+        self.code, self.pause = 0, 0
+        with contextlib.suppress(websockets.ConnectionClosed):  # also while it closes
+            async with websockets.connect(
+                os.environ["BADGED_URL"].replace("http", "ws") + "/v1/ws", subprotocols=["badge.v1"], max_size=2**24, close_timeout=0.1
+            ) as socket:
+                try:
+                    await self.serve(socket)
+                except websockets.ConnectionClosed:
+                    self.code = socket.close_code
+        return self.code, self.pause
+
+    async def serve(self, socket):
+        """Follows the server until it says bye, is silent, or closes the connection."""
+        hello = {"t": "hello", "token": self.token}
+        if self.state:
+            hello |= {"epoch": self.state["epoch"], "version": self.state["version"]}
+        await socket.send(json.dumps(hello))
+        patience, tasks = 60, []
+        try:
+            while True:
+                frame = json.loads(await asyncio.wait_for(socket.recv(), patience))
+                match frame["t"]:
+                    case "snapshot" | "changes":
+                        self.apply(frame)
+                        if "ping_ms" in frame and not self.socket:
+                            patience = frame["ping_ms"] * 2.5 / 1000
+                            tasks.append(asyncio.create_task(self.renew(socket, frame["expires_at"])))
+                        self.socket = socket
+                        await self.flush()
+                    case "ok" | "error":
+                        await self.answered(frame, tasks)
+                    case "ping":
+                        await socket.send('{"t":"pong"}')
+                    case "bye":
+                        self.code, self.pause = frame["code"], frame.get("reconnect_ms", 0) / 1000
+                        return
+        except asyncio.TimeoutError:
+            return
+        finally:
+            self.socket, self.sent = None, False
+            for task in tasks:
+                task.cancel()
 
     async def run(self):
         while True:
@@ -126,11 +137,19 @@ class Client:
             await asyncio.sleep(pause + random.uniform(0, BACKOFF))
 
 
+def ended(task):
+    """Ends the program if the client fails: the kit would wait for it in vain."""
+    if not task.cancelled() and task.exception():
+        traceback.print_exception(task.exception())
+        os._exit(1)
+
+
 async def main():
     if os.environ["BADGED_AUTH"] in ("header", "subprotocol"):
         say(unsupported=f"a token by the way {os.environ['BADGED_AUTH']}")
     client = Client()
     running = asyncio.create_task(client.run())
+    running.add_done_callback(ended)
     while line := await asyncio.to_thread(sys.stdin.readline):
         await client.command(json.loads(line))
     running.cancel()
