@@ -12,6 +12,7 @@ import (
 const (
 	ReadExplanation = "user.explain"
 	ReadDeadLetters = "deadletters.read"
+	ReadExport      = "user.export"
 )
 
 const (

@@ -19,12 +19,14 @@ type Service struct {
 	runner  *Runner
 	wake    func(partitions []int)
 	reads   reads
+	// exports has a token for each export that may run.
+	exports chan struct{}
 }
 
 // NewService returns the service of a database and its log. Jobs run in
 // runner; wake tells projectors that partitions have new events.
 func NewService(pool *pgxpool.Pool, log *events.Log, runner *Runner, wake func(partitions []int)) *Service {
-	return &Service{pool: pool, log: log, letters: deadletters.New(pool, log), runner: runner, wake: wake}
+	return &Service{pool: pool, log: log, letters: deadletters.New(pool, log), runner: runner, wake: wake, exports: make(chan struct{}, maxExports)}
 }
 
 // Partitions returns the number of partitions.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,6 +34,7 @@ type Operations interface {
 	CancelJob(ctx context.Context, by admin.Operator, kind admin.Kind, id int) (admin.Job, error)
 	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
 	Read(ctx context.Context, by admin.Operator, action string, arguments any) error
+	Export(ctx context.Context, userID string, w io.Writer) error
 }
 
 // getPartitions answers with each partition's lag and owner.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -28,6 +29,8 @@ type operations struct {
 	asked string
 	read  string
 	err   error
+	// exportErr is the error of Export; with errCut it comes behind the first line.
+	exportErr error
 }
 
 func (o *operations) ask(format string, args ...any) error {
@@ -91,6 +94,19 @@ func (o *operations) Read(_ context.Context, by admin.Operator, action string, a
 	o.read = fmt.Sprintf("%s %s %s %v", by.Via, by.Name, action, arguments)
 	return o.err
 }
+
+func (o *operations) Export(_ context.Context, userID string, w io.Writer) error {
+	if err := errors.Join(o.ask("export %s", userID), o.exportErr); err != nil && !errors.Is(err, errCut) {
+		return err
+	}
+	_, _ = io.WriteString(w, exported)
+	return o.exportErr
+}
+
+// exported is what operations export, and errCut is their error halfway through.
+const exported = `{"kind":"end","record":{"holdings":0}}` + "\n"
+
+var errCut = errors.New("the database is gone")
 
 // Reads that show what users did are recorded, or refused.
 func TestReadsOfOperatorsAreRecorded(t *testing.T) {

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/describe"
+)
+
+// linesOfJSON is the media type of exports.
+const linesOfJSON = "application/jsonl"
+
+// exportRoute returns the route that exports what badged holds of a user.
+func (a *API) exportRoute() describe.Route {
+	return a.forRecordedReads(a.getExport, describe.Route{
+		Method: http.MethodGet, Path: "/admin/v1/users/{user}/export",
+		Name: "exportUser", Group: GroupAdmin, Summary: "Read everything that badged holds of a user",
+		Doc:    "The same as `badged user export`: lines of JSON, each with `kind` and `record`. The last line has the kind `end` and the number of the others; if it is missing, the export was cut off. Archived events are not included. It reads the whole log; two run at a time, others wait. For a user whom badged does not know, the last line is the only one.",
+		Params: []describe.Param{userParam()},
+		Answers: failures(
+			describe.Answer{Status: http.StatusOK, Doc: "What badged holds.", Content: &describe.Content{MediaType: linesOfJSON, Doc: "Lines of JSON."}},
+			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
+		),
+	})
+}
+
+// getExport writes everything that badged holds of a user.
+func (a *API) getExport(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return badRequest("user id " + reason)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	if err := a.cfg.Operations.Read(r.Context(), by, admin.ReadExport, readUser{user}); err != nil {
+		return err
+	}
+	body := &begunBody{ResponseWriter: w}
+	err := a.cfg.Operations.Export(r.Context(), user, body)
+	if err != nil && body.begun {
+		if r.Context().Err() == nil {
+			a.log.ErrorContext(r.Context(), "cannot finish an export; the client gets a part without its last line", "error", err)
+		}
+		panic(http.ErrAbortHandler) // the status is sent: only a broken connection tells
+	}
+	return err
+}
+
+// begunBody is the body of an export, and knows whether it has begun.
+type begunBody struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Write implements io.Writer.
+func (b *begunBody) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		b.Header().Set("Content-Type", linesOfJSON)
+		b.Header().Set("Cache-Control", "no-store")
+	}
+	return b.ResponseWriter.Write(p)
+}

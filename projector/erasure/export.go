@@ -1,0 +1,229 @@
+package erasure
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/replay"
+)
+
+// Holding is something that badged holds of a user.
+type Holding struct {
+	// Kind says what it is: see the table in the documentation.
+	Kind string `json:"kind"`
+	// Record is a row of a table, or an event with its place.
+	Record json.RawMessage `json:"record"`
+}
+
+// The kinds of holdings that are events.
+const (
+	kindEvent         = "event"
+	kindArchivedEvent = "archived_event"
+)
+
+// ExportConfig configures an export. Pool, Log and UserID are required.
+type ExportConfig struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// UserID is a valid id. Badged need not have met it.
+	UserID string
+	// Archive, if not nil, is the archive of the log, whose events are exported too.
+	Archive *archive.Archive
+}
+
+// Export calls visit with everything that badged holds of a user, in one snapshot: the
+// rows of tables first, then the archived events, then those of the log, by partition
+// and in order. Events name no other users but their sender. It reads all
+// partitions, since events name the sender of a message in those of its recipients.
+//
+// It returns an error of visit as it is.
+func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, cfg.Pool, options, func(tx pgx.Tx) error {
+		// visit may be slow: it may write to a client.
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return fmt.Errorf("set up the transaction: %w", err)
+		}
+		x := exporter{cfg: cfg, tx: tx, visit: visit, partition: cfg.Log.PartitionOf(cfg.UserID)}
+		if err := x.tables(ctx); err != nil {
+			return err
+		}
+		if cfg.Archive != nil {
+			for p := range cfg.Log.Partitions() {
+				if err := x.archived(ctx, p); err != nil {
+					return err
+				}
+			}
+		}
+		for p := range cfg.Log.Partitions() {
+			if err := x.events(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// exporter is one call of Export.
+type exporter struct {
+	cfg       ExportConfig
+	tx        pgx.Tx
+	visit     func(Holding) error
+	partition int // of the user
+}
+
+// tables exports the rows of tables.
+func (x *exporter) tables(ctx context.Context) error {
+	var holdings []Holding
+	collect := func(rows pgx.Rows) error {
+		var kind string
+		var record []byte
+		_, err := pgx.ForEachRow(rows, []any{&kind, &record}, func() error {
+			h, err := x.readable(kind, record)
+			if err == nil && h != nil {
+				holdings = append(holdings, *h)
+			}
+			return err
+		})
+		return err
+	}
+	var reads pgx.Batch
+	reads.Queue(statements.Of(x.partition, "read the tables"), x.cfg.UserID).Query(collect)
+	reads.Queue(statements.Get("read the texts"), x.cfg.UserID).Query(collect)
+	if err := x.tx.SendBatch(ctx, &reads).Close(); err != nil {
+		return fmt.Errorf("read the tables: %w", err)
+	}
+	for _, h := range holdings {
+		if err := x.visit(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readable returns a row for people, nil if it does not name the user: sets of messages
+// and payloads of events are decoded, and lists have nobody else.
+func (x *exporter) readable(kind string, row []byte) (*Holding, error) {
+	var record map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(row))
+	decoder.UseNumber() // seqs do not fit into floats
+	if err := decoder.Decode(&record); err != nil {
+		return nil, fmt.Errorf("a row of the kind %s: %w", kind, err)
+	}
+	for name, value := range record {
+		text, ok := value.(string)
+		if !ok || !strings.HasPrefix(text, `\x`) {
+			continue
+		}
+		stored, err := hex.DecodeString(text[2:])
+		switch {
+		case err != nil:
+		case name == "payload":
+			record[name] = payloadOf(stored)
+		case strings.HasSuffix(name, "_set"):
+			if set, err := badge.DecodeSet(stored); err == nil {
+				record[name] = set.String()
+			}
+		}
+	}
+	if !namedIn(record, x.cfg.UserID) {
+		return nil, nil //nolint:nilnil // it is of others
+	}
+	encoded, err := encode(only(record, x.cfg.UserID))
+	return &Holding{Kind: kind, Record: encoded}, err
+}
+
+// loggedEvent is an event of the log or the archive.
+type loggedEvent struct {
+	Partition  int    `json:"partition"`
+	Position   string `json:"position"`
+	AppendedAt string `json:"appended_at"`
+	Event      any    `json:"event"`
+}
+
+// events exports the events of a partition of the log.
+func (x *exporter) events(ctx context.Context, partition int) error {
+	return eachRow(ctx, x.tx, partition, x.cfg.UserID, events.Position{}, func(records []events.Record) error {
+		return x.records(kindEvent, partition, records)
+	})
+}
+
+// archived exports the archived events of a partition.
+func (x *exporter) archived(ctx context.Context, partition int) error {
+	files, err := replay.ArchivedFiles(ctx, x.tx, x.cfg.Archive, partition)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := x.cfg.Archive.Check(ctx, f); err != nil {
+			return err
+		}
+		if err := x.cfg.Archive.Read(ctx, f, func(archived []archive.Record) error {
+			records := make([]events.Record, len(archived))
+			for i := range archived {
+				records[i] = archived[i].Record
+			}
+			return x.records(kindArchivedEvent, partition, records)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// records exports those of records that name the user.
+func (x *exporter) records(kind string, partition int, records []events.Record) error {
+	for i := range records {
+		r := &records[i]
+		event, ok := shareOf(r, x.cfg.UserID)
+		if !ok {
+			continue
+		}
+		encoded, err := encode(loggedEvent{partition, r.String(), r.AppendedAt.UTC().Format("2006-01-02T15:04:05.999999Z07:00"), event})
+		if err != nil {
+			return err
+		}
+		if err := x.visit(Holding{Kind: kind, Record: encoded}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindEnd is the kind of the last line of Write.
+const kindEnd = "end"
+
+// exportEnd is the last line of Write.
+type exportEnd struct {
+	Holdings int `json:"holdings"`
+}
+
+// Write writes what Export finds as lines of JSON, and returns how many there were. A
+// last line of the kind end, with their number, tells that none is missing.
+func Write(ctx context.Context, cfg ExportConfig, w io.Writer) (holdings int, err error) {
+	lines := json.NewEncoder(w)
+	lines.SetEscapeHTML(false)
+	err = Export(ctx, cfg, func(h Holding) error {
+		holdings++
+		return lines.Encode(h)
+	})
+	if err != nil {
+		return holdings, fmt.Errorf("export user %q: %w", cfg.UserID, err)
+	}
+	end, err := encode(exportEnd{holdings})
+	if err != nil {
+		return holdings, err
+	}
+	return holdings, lines.Encode(Holding{Kind: kindEnd, Record: end})
+}

@@ -1,0 +1,192 @@
+package erasure_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/archiving"
+	"github.com/badged/badged/projector/erasure"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// id is that of a user as no other text has it. It is written with escapes in JSON.
+const id = `zoë "the ghost" <4711>`
+
+// partition is the partition of the user.
+var partition = events.PartitionOf(id, foldtest.Partitions)
+
+// others are users in the partition of the user and in another.
+var near, far = foldtest.User(partition, 1), foldtest.User((partition+1)%foldtest.Partitions, 1)
+
+// populate fills a database with everything that badged may hold of the user.
+func populate(t testing.TB, d *projectortest.Database) {
+	t.Helper()
+	sent := foldtest.Deliver("lunch", 1<<60, near, far)
+	sent.Data.SenderID, sent.ID = id, "sent"
+	long := make([]events.Event, 200) // compressed
+	for i := range long {
+		long[i] = foldtest.Deliver("busy", int64(i+1), near)
+	}
+	long[150] = foldtest.Named("in a long row", foldtest.Deliver("busy", 151, near, id))
+	posted := foldtest.Event("posted", events.RoomPosted, "hall", foldtest.Seq(5))
+	posted.Data.SenderID = far
+	posted.Data.MentionedUserIDs = []string{id, near}
+	own := foldtest.Event("own", events.RoomPosted, "hall", foldtest.Seq(6))
+	own.Data.SenderID = id
+	d.Append(t, foldtest.Mentioning(foldtest.Deliver("lunch", 7, id, near)), sent)
+	d.Append(t, long...)
+	d.Append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, id, near))
+	d.Append(t, posted, own)
+	d.Append(t, foldtest.Event("read", events.ConversationRead, "busy", foldtest.UpTo(100), id))
+	d.Append(t, foldtest.Event("of others", events.ConversationRead, "busy", foldtest.UpTo(100), near))
+	quoted, err := json.Marshal(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(t, fmt.Sprintf(`INSERT INTO badged.events_p%02d (uuid, payload) VALUES (gen_random_uuid(), $1)`, partition),
+		[]byte(foldtest.InLog(`"type":"of tomorrow","data":{"user_ids":[`+string(quoted)+`,"somebody else"]}`)))
+	d.Fold(t)
+	d.Exec(t, `INSERT INTO badged.devices (generation, changes, registered_at, attempts, partition_id, user_id, device_id, app, platform, environment, shows, token, fingerprint)
+VALUES (1, 0, now(), 0, $1, $2, 'phone', 'chat', 'fcm', '', 'total', 'a secret token', 'print')`, partition, id)
+	d.Exec(t, `INSERT INTO badged.alerts (seq, queued_at, partition_id, mentions, user_id, device_id, conversation_id, title, body)
+VALUES (7, now(), $1, true, $2, 'phone', 'lunch', 'Ada', 'Hi')`, partition, id)
+	d.Exec(t, `INSERT INTO badged.room_alerts (seq, queued_at, partition_id, mentions_all, conversation_id, sender_id, title, body)
+VALUES (6, now(), $1, true, 'hall', $2, 'Zoe', 'Hi all')`, partition, id)
+	d.Exec(t, `INSERT INTO badged.webhooks (generation, batch, rate, name, url, state, secrets, events) VALUES (2, 1, 0, 'crm', 'https://crm.example', 'active', '{}', '{badge.changed}')`)
+	d.Exec(t, `INSERT INTO badged.webhook_queue (changes, queued_at, attempts, partition_id, webhook, type, subject) VALUES (1, now(), 0, $1, 'crm', 'badge.changed', $2)`, partition, id)
+	d.Exec(t, `INSERT INTO badged.revocations (seq, ended_at, user_id) VALUES (1, now(), $1)`, id)
+	d.Exec(t, `INSERT INTO badged.healed_users (partition_id, user_id, version, ahead) VALUES ($1, $2, 1, 0)`, partition, id)
+	d.Exec(t, `INSERT INTO badged.jobs (kind, arguments, started_by, process, state, ended_at) VALUES ('verification', json_build_object('users', json_build_array($1::text, 'somebody else')), 'ops', 'db1/1', 'done', now())`, id)
+	d.Exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', 'user.explain', json_build_object('user', $1::text)), ('ops', 'api', 'user.explain', json_build_object('user', $1::text || 'x'))`, id)
+}
+
+// exported returns what is exported of a user.
+func exported(t testing.TB, d *projectortest.Database, user string, a *archive.Archive) []erasure.Holding {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := erasure.Write(t.Context(), erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a}, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []erasure.Holding
+	for line := range strings.Lines(b.String()) {
+		var h erasure.Holding
+		if err := json.Unmarshal([]byte(line), &h); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, h)
+	}
+	if end := all[len(all)-1]; end.Kind != "end" || string(end.Record) != fmt.Sprintf(`{"holdings":%d}`, n) || len(all) != n+1 {
+		t.Fatalf("%d holdings end with %s %s", n, end.Kind, end.Record)
+	}
+	return all[:n]
+}
+
+// kinds returns how many holdings there are of each kind.
+func kinds(holdings []erasure.Holding) map[string]int {
+	n := map[string]int{}
+	for _, h := range holdings {
+		n[h.Kind]++
+	}
+	return n
+}
+
+// An export has everything of a user, in all partitions, and nothing of others.
+func TestExport(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	all := exported(t, d, id, nil)
+	want := map[string]int{
+		"user": 1, "conversation": 3, "room_mark": 2, "healed_user": 1, "device": 1, "alert": 1, "room_alert": 1, "webhook_call": 1,
+		"revocation": 1, "dead_letter": 1, "job": 1, "action": 1,
+		// Delivered, in a long row, joined, posted, read, the dead letter; and what the user
+		// sent, in both partitions with recipients.
+		"event": 9,
+	}
+	if diff := cmp.Diff(want, kinds(all)); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+	var text strings.Builder
+	for _, h := range all {
+		fmt.Fprintf(&text, "%s %s\n", h.Kind, h.Record)
+	}
+	for _, of := range []string{near, "somebody else", "of others", "a secret token", "print", "4711>x"} {
+		if strings.Contains(text.String(), of) {
+			t.Errorf("the export has %q:\n%s", of, &text)
+		}
+	}
+	for _, of := range []string{`"unread_set":"{[151,152)}"`, `"seq":1152921504606846976`, `"in a long row"`, `"type":"of tomorrow"`, `"action":"user.explain"`} {
+		if !strings.Contains(text.String(), of) {
+			t.Errorf("the export has no %s:\n%s", of, &text)
+		}
+	}
+}
+
+// archived moves the log to an archive.
+func archived(t testing.TB, d *projectortest.Database, dir string) *archive.Archive {
+	t.Helper()
+	for p := range foldtest.Partitions {
+		d.EndRange(t, p)
+		// There is no notifier.
+		d.Exec(t, fmt.Sprintf(`UPDATE badged.events_%[1]s_offsets SET (offset_acked, last_processed_transaction_id) =
+    (SELECT offset_acked, last_processed_transaction_id FROM badged.events_%[1]s_offsets WHERE consumer_group = 'projector')
+WHERE consumer_group = 'badged_notifier'`, fmt.Sprintf("p%02d", p)))
+	}
+	if err := archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Dir: dir, Before: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := archive.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Archived events and the baseline are exported too.
+func TestExportWithArchive(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	before := exported(t, d, id, nil)
+	a := archived(t, d, t.TempDir())
+	all := exported(t, d, id, a)
+	n := kinds(all)
+	if n["event"] != 0 || n["archived_event"] != 9 || n["baseline_user"] != 1 || n["baseline_conversation"] != 3 || n["baseline_room_mark"] != 2 {
+		t.Errorf("the kinds are %v", n)
+	}
+	eventsOf := func(holdings []erasure.Holding, kind string) (of []string) {
+		for _, h := range holdings {
+			if h.Kind == kind {
+				of = append(of, string(h.Record))
+			}
+		}
+		return of
+	}
+	if got, want := eventsOf(all, "archived_event"), eventsOf(before, "event"); !slices.Equal(got, want) {
+		t.Errorf("the archived events are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Of a user whom nothing names there is nothing, however much others share of the id.
+func TestExportOfNobody(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	for _, user := range []string{"nobody", strings.TrimSuffix(id, ">"), "4711"} {
+		for _, h := range exported(t, d, user, nil) {
+			t.Errorf("of %q it exports %s %s", user, h.Kind, h.Record)
+		}
+	}
+}
