@@ -115,6 +115,9 @@ type Data struct {
 	ByApp        bool         `json:"by_app" doc:"The read comes from an app, which is not trusted: it covers only messages delivered by then or within the next minute."`
 }
 
+// Notifies reports whether a message has a notification.
+func (d *Data) Notifies() bool { return d.Notification.Title+d.Notification.Body != "" }
+
 // Notification is what a push shows of a message, or gives to the app.
 type Notification struct {
 	Title string `json:"title,omitempty" doc:"The first line."`

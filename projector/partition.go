@@ -265,7 +265,13 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.account(b, r, time.Since(start)) // before clients hear of it and look
 	p.trace(b, r, start)
 	p.projector.tell(r.Updates)
-	p.projector.cfg.Folded(p.id)
+	folded := FoldedBatch{Partition: p.id, From: b.From.Position, To: b.To.Position, Users: r.Users, Rooms: r.Rooms}
+	for i := range b.Items {
+		if e := &b.Items[i].Event; e.Data.Notifies() {
+			folded.Notifying = append(folded.Notifying, e)
+		}
+	}
+	p.projector.cfg.Folded(folded)
 }
 
 // livesIn reports whether the epoch began in the Postgres that conn is connected

@@ -75,9 +75,22 @@ type Config struct {
 	// trace context for the work that follows each of them, "" for none. It
 	// must not block. Default: no tracing.
 	Trace func(TracedBatch) []string
-	// Folded is called with the partition of each batch after its commit. It must
-	// not block. Default: nothing.
-	Folded func(partition int)
+	// Folded is called with each batch after its commit, in the order of their
+	// positions within a partition. It must neither block nor change what it gets.
+	// Default: nothing.
+	Folded func(FoldedBatch)
+}
+
+// FoldedBatch is a committed batch, for those who follow the log.
+type FoldedBatch struct {
+	Partition int
+	// From is the position before the batch, and To the one behind it.
+	From, To events.Position
+	// Users and Rooms have changed, as clients see it. Members of a room have changed
+	// with it and are not among Users.
+	Users, Rooms []string
+	// Notifying are the messages with a notification.
+	Notifying []*events.Event
 }
 
 // Projector folds the partitions that it owns. Any number of projectors may
@@ -123,7 +136,7 @@ func New(cfg Config) (*Projector, error) {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	if cfg.Folded == nil {
-		cfg.Folded = func(int) {}
+		cfg.Folded = func(FoldedBatch) {}
 	}
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = 100 * time.Millisecond

@@ -68,8 +68,8 @@ type App struct {
 	// guard wraps every route. Nil means none.
 	guard   func(http.Handler) http.Handler
 	inbound *inbound.Metrics
-	// folded is called with a partition after each batch of the projector.
-	folded func(partition int)
+	// folded is called with each batch of the projector.
+	folded func(projector.FoldedBatch)
 	// revocations knows which tokens are revoked; ended is called with the users whose
 	// connections are to end.
 	revocations *revocation.List
@@ -95,7 +95,7 @@ func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *Ap
 // Open connects to the database and assembles the server, which Run serves on
 // l. Call Close afterwards, also after Run; it does not close l.
 func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
-	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), folded: func(int) {}, ended: func([]string) {}}
+	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), folded: func(projector.FoldedBatch) {}, ended: func([]string) {}}
 	a.faults = pgfault.NewWatch(a.registry)
 	a.operators = a.mux
 	for _, change := range options {
@@ -193,7 +193,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			Logger: log, Metrics: projector.NewMetrics(a.registry),
 			CacheBytes:  cfg.CacheMiB << 20,
 			DedupWindow: cfg.DedupWindow,
-			Folded:      func(partition int) { a.folded(partition) },
+			Folded:      func(b projector.FoldedBatch) { a.folded(b) },
 		})
 		if err != nil {
 			return nil, err

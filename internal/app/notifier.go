@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -25,7 +26,7 @@ func (a *App) openNotifier(ctx context.Context, given parsed) error {
 	if err != nil {
 		return err
 	}
-	a.folded = n.Wake
+	a.folded = func(b projector.FoldedBatch) { n.Folded(outbound.Batch(b)) }
 	a.stage("notifier", n.Run)
 	if err := a.openPush(n, given.apps, given.box); err != nil {
 		return err

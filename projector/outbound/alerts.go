@@ -21,37 +21,6 @@ type alertRow struct {
 	data     *events.Data
 }
 
-// delivered adds the notification of a message, if it has one.
-func (c *changes) delivered(d *events.Data, users []string, at time.Time) {
-	if !notifies(d, at) {
-		return
-	}
-	for _, u := range users {
-		if u != d.SenderID {
-			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), at, d})
-		}
-	}
-}
-
-// posted adds the notification of a message to a room, if it has one. Members who are
-// mentioned by name are told at once, like the users of a conversation.
-func (c *changes) posted(d *events.Data, mentioned []string, at time.Time) {
-	if !notifies(d, at) {
-		return
-	}
-	c.posts = append(c.posts, alertRow{d.SenderID, d.MentionsAll, at, d})
-	for _, u := range mentioned {
-		if u != d.SenderID {
-			c.alerts = append(c.alerts, alertRow{u, true, at, d})
-		}
-	}
-}
-
-// notifies reports whether a message has a notification that is not too old.
-func notifies(d *events.Data, at time.Time) bool {
-	return d.Notification.Title+d.Notification.Body != "" && time.Since(at) < maxAlertAge
-}
-
 // alertArgs returns rows as arrays.
 func alertArgs(rows []alertRow) []any {
 	n := len(rows)

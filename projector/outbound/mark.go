@@ -3,6 +3,8 @@ package outbound
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,24 +33,57 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		if err != nil {
 			continue
 		}
+		e.AppendedAt = records[i].AppendedAt
 		switch e.Type {
 		case events.RoomPosted, events.RoomRecalled:
-			mentioned := w.here(e.Data.MentionedUserIDs)
-			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, mentioned...)
-			c.posted(&e.Data, mentioned, records[i].AppendedAt)
+			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.here(e.Data.MentionedUserIDs)...)
 		default:
-			users := w.here(e.Data.UserIDs)
-			c.users = append(c.users, users...)
-			c.delivered(&e.Data, users, records[i].AppendedAt)
+			c.users = append(c.users, w.here(e.Data.UserIDs)...)
+		}
+		w.notify(&c, &e)
+	}
+	return c.sorted()
+}
+
+// collect returns what the projector has said.
+func (w *worker) collect(s *said) changes {
+	c := changes{users: s.users, rooms: s.rooms}
+	for _, e := range s.notifying {
+		w.notify(&c, e)
+	}
+	return c.sorted()
+}
+
+// notify adds the notification of a message, if it has one that is not too old.
+// Members of a room who are mentioned by name are told at once, like the users of a
+// conversation.
+func (w *worker) notify(c *changes, e *events.Event) {
+	d := &e.Data
+	if !d.Notifies() || time.Since(e.AppendedAt) >= maxAlertAge {
+		return
+	}
+	users := d.UserIDs
+	if e.Type == events.RoomPosted {
+		c.posts = append(c.posts, alertRow{d.SenderID, d.MentionsAll, e.AppendedAt, d})
+		users = d.MentionedUserIDs
+	}
+	for _, u := range w.here(users) {
+		if u != d.SenderID {
+			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), e.AppendedAt, d})
 		}
 	}
+}
+
+// sorted returns c with each user and room once, in the order in which all
+// transactions lock rows.
+func (c changes) sorted() changes {
 	c.users, c.rooms = sortedUnique(c.users), sortedUnique(c.rooms)
 	return c
 }
 
 // here returns the users that are in the partition.
 func (w *worker) here(users []string) []string {
-	all := users[:0]
+	var all []string
 	for _, u := range users {
 		if events.PartitionOf(u, w.cfg.Partitions) == w.partition {
 			all = append(all, u)
@@ -57,17 +92,30 @@ func (w *worker) here(users []string) []string {
 	return all
 }
 
-// mark makes the targets of the next events due, and moves the position behind them.
-func (w *worker) mark(ctx context.Context, s *standing) error {
+// next returns what may have changed behind the position, and up to where: what the
+// projector has said, or else a page of the log.
+func (w *worker) next(ctx context.Context, s *standing) (c changes, to events.Position, err error) {
+	if s.said.covers(s.position, s.folded.Position) {
+		return w.collect(&s.said), s.said.to, nil
+	}
 	records, err := logread.Folded(ctx, w.cfg.Pool, w.partition, s.position, s.folded, &w.size)
 	if err != nil {
-		return err
+		return c, to, err
 	}
-	to := s.folded.Position
+	w.metrics.read.Add(float64(len(records)))
+	to = s.folded.Position
 	if len(records) > 0 {
 		to = records[len(records)-1].Position
 	}
-	c := w.gather(records)
+	return w.gather(records), to, nil
+}
+
+// mark makes the targets of the next events due, and moves the position behind them.
+func (w *worker) mark(ctx context.Context, s *standing) error {
+	c, to, err := w.next(ctx, s)
+	if err != nil {
+		return err
+	}
 	if err := w.marking(ctx, func(m *marking) error {
 		if err := w.move(ctx, m.tx, s.position, to); err != nil {
 			return err
@@ -80,9 +128,9 @@ func (w *worker) mark(ctx context.Context, s *standing) error {
 		}
 		return m.rooms(ctx, c.rooms, c.posts)
 	}); err != nil {
-		return fmt.Errorf("make the targets of %d events of partition %d due: %w", len(records), w.partition, err)
+		return fmt.Errorf("make the targets of the events up to %s of partition %d due: %w", to, w.partition, err)
 	}
-	w.metrics.read.Add(float64(len(records)))
+	s.caughtUp = to == s.folded.Position
 	return nil
 }
 

@@ -38,8 +38,9 @@ type NotifierConfig struct {
 	// RoomInterval is the least time between two rounds through the members of a
 	// room with more than MaxPromptMembers in a partition. Default 1m.
 	RoomInterval time.Duration
-	// PollInterval is how often the notifier looks for what was folded without a
-	// wake, while there are targets. Default 100ms.
+	// PollInterval is how often the notifier looks for what other processes have
+	// folded, while there are targets. It is also the longest pause after it has
+	// caught up. Default 100ms.
 	PollInterval time.Duration
 	// IdleInterval is how often it looks otherwise, and looks for rows that became
 	// due with time. Default 1s.
@@ -58,7 +59,8 @@ type Notifier struct {
 	cfg     NotifierConfig
 	log     *slog.Logger
 	metrics *Metrics
-	wakes   []chan struct{}
+	wakes   []chan struct{} // by partition
+	heard   []heard         // by partition
 	lanes   lanes
 	reports reports
 }
@@ -85,20 +87,11 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.PageEvents <= 0 {
 		cfg.PageEvents = 1000
 	}
-	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports()}
+	n := &Notifier{cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, cfg.Partitions)}
 	for range cfg.Partitions {
 		n.wakes = append(n.wakes, make(chan struct{}, 1))
 	}
 	return n, nil
-}
-
-// Wake reports that a partition has folded something. It does not block, is safe for
-// concurrent use, and does nothing if the notifier does not own the partition.
-func (n *Notifier) Wake(partition int) {
-	select {
-	case n.wakes[partition] <- struct{}{}:
-	default:
-	}
 }
 
 // Run works until ctx is done and then returns nil, after what was reported is
@@ -146,7 +139,8 @@ const (
 // work makes the targets of a partition due until ctx, which lasts as long as the
 // ownership, is done.
 func (n *Notifier) work(ctx context.Context, partition int) {
-	w := worker{Notifier: n, partition: partition, size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
+	w := worker{Notifier: n, partition: partition, heard: &n.heard[partition], size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
+	defer w.heard.listen(false)
 	backoff := firstBackoff
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -184,9 +178,13 @@ const pageBytes = 4 << 20
 type worker struct {
 	*Notifier
 	partition int
+	heard     *heard
 	size      logread.Size
 	// idle is set while the partition has no targets.
 	idle bool
+	// awaited is set if the last look left it to the projector to say what it has
+	// folded.
+	awaited bool
 	// settled is when settled alerts were deleted last.
 	settled time.Time
 }
@@ -201,6 +199,10 @@ type standing struct {
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
 	rounds           bool // whether a round through a room is due
+	// said is what the projector has said since the worker took it last.
+	said said
+	// caughtUp is set once everything is marked that was folded.
+	caughtUp bool
 }
 
 func (s *standing) targets() []any {
@@ -210,11 +212,13 @@ func (s *standing) targets() []any {
 // drain makes due what can be, and returns how long to pause.
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	for ctx.Err() == nil {
-		var s standing
+		began := time.Now()
+		s := standing{said: w.heard.take()} // before the tables are read: these have it
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the standing"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.idle = !s.devices && !s.badges
+		w.heard.listen(!w.idle)
 		if w.idle {
 			return w.cfg.IdleInterval, w.follow(ctx, &s)
 		}
@@ -225,13 +229,25 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 		if err == nil && !more {
 			break
 		}
+		if err == nil && s.caughtUp {
+			w.rest(ctx, time.Since(began))
+		}
 	}
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
 }
 
+// rest pauses ten times as long as it took to catch up. So following the projector
+// costs a bounded share of a processor, and what changes meanwhile is marked at once.
+func (w *worker) rest(ctx context.Context, took time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(min(10*took, w.cfg.PollInterval)):
+	}
+}
+
 // step makes targets due for one reason, and reports whether there is more to do.
 func (w *worker) step(ctx context.Context, s *standing) (more bool, err error) {
-	if s.position.Before(s.folded.Position) {
+	if s.position.Before(s.folded.Position) && !w.awaits(s) {
 		return true, w.mark(ctx, s)
 	}
 	if s.revision != s.marked || s.after != nil {
@@ -241,6 +257,14 @@ func (w *worker) step(ctx context.Context, s *standing) (more bool, err error) {
 		return true, w.round(ctx)
 	}
 	return false, nil
+}
+
+// awaits reports whether the projector of this process, which has said everything up
+// to the position, may be about to say the rest. If it has not by the next look,
+// another process has folded it.
+func (w *worker) awaits(s *standing) bool {
+	w.awaited = !w.awaited && s.said.to == s.position
+	return w.awaited
 }
 
 // errFenced means that another notifier has moved the position.
@@ -335,8 +359,7 @@ const (
 	alertsInterval = time.Minute
 )
 
-// sortedUnique returns the distinct texts in ascending order, in which all
-// transactions lock rows.
+// sortedUnique returns the distinct texts in ascending order.
 func sortedUnique(texts []string) []string {
 	slices.Sort(texts)
 	return slices.Compact(texts)

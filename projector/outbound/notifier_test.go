@@ -3,6 +3,7 @@ package outbound_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector"
 	"github.com/badged/badged/projector/outbound"
 )
 
@@ -21,6 +23,8 @@ type bench struct {
 	*projectortest.Database
 	targets  *outbound.Targets
 	notifier *outbound.Notifier
+	// hears is the notifier if it is in the process that folds.
+	hears atomic.Pointer[outbound.Notifier]
 	// stop stops the notifier.
 	stop func()
 }
@@ -30,6 +34,11 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	d := projectortest.New(t)
 	b := &bench{Database: d, targets: outbound.NewTargets(d.Pool, foldtest.Partitions)}
+	d.Folded = func(folded projector.FoldedBatch) {
+		if n := b.hears.Load(); n != nil {
+			n.Folded(outbound.Batch(folded))
+		}
+	}
 	b.start(t, nil)
 	return b
 }

@@ -86,6 +86,10 @@ func TestDevicesShowTheTables(t *testing.T) {
 			size := rapid.IntRange(1, len(rest)).Draw(rt, "transaction")
 			b.Append(t, rest[:size]...)
 			rest = rest[size:]
+			b.hears.Store(nil)
+			if rapid.Bool().Draw(rt, "hears") {
+				b.hears.Store(b.notifier)
+			}
 			b.Fold(t)
 			switch rapid.IntRange(0, 9).Draw(rt, "then") {
 			case 0, 1, 2:

@@ -37,6 +37,8 @@ type Database struct {
 	Log    *events.Log
 	Reader *badges.Reader
 	Bus    *Bus
+	// Folded, if set before the first Fold, is told of its batches.
+	Folded func(projector.FoldedBatch)
 
 	// folding is the projector of Fold, nil before the first.
 	folding *Running

@@ -49,7 +49,7 @@ func (d *Database) Start(t testing.TB, change func(*projector.Config)) *Running 
 func (d *Database) Fold(t testing.TB) {
 	t.Helper()
 	if d.folding == nil {
-		d.folding = d.Start(t, nil)
+		d.folding = d.Start(t, func(cfg *projector.Config) { cfg.Folded = d.Folded })
 		t.Cleanup(func() { d.folding = nil })
 		Until(t, "all partitions", func() bool { return len(d.folding.OwnedPartitions()) == foldtest.Partitions })
 	}

@@ -100,6 +100,9 @@ type Result struct {
 	Folded  int
 	// Duplicates counts the events that were repeated for all their users.
 	Duplicates int
+	// Users and Rooms have changed, as clients see it. Members of a room have
+	// changed with it and are not among them.
+	Users, Rooms []string
 }
 
 // PartitionState is the state of a partition that its owner knows, besides the
@@ -286,6 +289,7 @@ const sweptAge = time.Hour
 func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
 	touched := Sorted(b.state.Users)
 	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.known.Epoch, hasSubscribers)
+	r.Users, r.Rooms = changed(touched, b.state.Rooms)
 	c.Keep(touched, b.state.Rooms)
 	b.check.Commit()
 }

@@ -54,7 +54,7 @@ func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition 
 		updates.Users = append(updates.Users, update)
 	}
 	for _, r := range Sorted(rooms) {
-		if r.Changes == r.StoredChanges || !hasSubscribers(pubsub.Address{ID: r.ID, Partition: partition, Room: true}) {
+		if !visibleRoom(r) || !hasSubscribers(pubsub.Address{ID: r.ID, Partition: partition, Room: true}) {
 			continue
 		}
 		updates.Rooms = append(updates.Rooms, pubsub.RoomUpdate{
@@ -68,6 +68,25 @@ func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition 
 // leave the version to the room's.
 func visible(u *badge.User) bool {
 	return u.Version != u.Stored || slices.ContainsFunc(u.Changed, (*badge.Conversation).Member)
+}
+
+// visibleRoom reports whether a client of a member can see a change.
+func visibleRoom(r *badge.Room) bool { return r.Changes != r.StoredChanges }
+
+// changed returns the users and rooms of which clients can see a change since their
+// rows were read or written.
+func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []string) {
+	for _, u := range touched {
+		if visible(u) {
+			users = append(users, u.ID)
+		}
+	}
+	for id, r := range all {
+		if visibleRoom(r) {
+			rooms = append(rooms, id)
+		}
+	}
+	return users, rooms
 }
 
 // Public returns a conversation that is no membership as clients see it.
