@@ -107,7 +107,8 @@ type publishers struct {
 	d         *database
 	db        *sql.DB
 	users     []string
-	history   int // sets the names of this history's events apart
+	history   int               // sets the names of this history's events apart
+	start     []events.Position // by partition
 	types     []events.Type
 	named     int
 	open      []*publication
@@ -303,7 +304,7 @@ func (ps *publishers) models(t *rapid.T) []foldtest.Model {
 	source := fmt.Sprint("publishers ", ps.history)
 	models := make([]foldtest.Model, foldtest.Partitions)
 	for partition := range ps.projectors[0].partitions {
-		records, err := logread.Folded(context.Background(), ps.d.pool, partition, events.Position{}, logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}, &logread.Size{Events: 1_000_000, Bytes: 1 << 30})
+		records, err := logread.Folded(context.Background(), ps.d.pool, partition, ps.start[partition], logread.Cursor{Position: events.Position{TransactionID: math.MaxInt64}}, &logread.Size{Events: 1_000_000, Bytes: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +353,7 @@ func testConcurrentPublishers(t *testing.T, types []events.Type) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++ // a database is used for all histories, each with users of its own
 		ps := &publishers{
-			d: d, db: db, line: l, history: n, types: types, unsure: map[uuid.UUID]bool{},
+			d: d, db: db, line: l, history: n, start: d.positions(t), types: types, unsure: map[uuid.UUID]bool{},
 			users: []string{fmt.Sprint("ann-", n), fmt.Sprint("bob-", n), fmt.Sprint("cem-", n)},
 		}
 		if rapid.Bool().Draw(rt, "patient") {

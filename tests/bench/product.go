@@ -21,6 +21,7 @@ import (
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector/badges"
+	"github.com/badged/badged/projector/outbound"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
@@ -47,6 +48,7 @@ type embedded struct {
 	*meteredAPI
 	log    *events.Log
 	reader *badges.Reader
+	pool   *pgxpool.Pool
 	wake   func(partitions []int)
 	end    func(ctx context.Context) error
 }
@@ -85,7 +87,7 @@ func embed(ctx context.Context, database string) (_ *embedded, err error) {
 	go func() { ended <- a.Run(running, func() { close(ready) }) }()
 	e := &embedded{
 		meteredAPI: newMeteredAPI("http://"+l.Addr().String(), 1), log: a.Log(), wake: a.Wake,
-		reader: badges.NewReader(pool, a.Log().Partitions()),
+		reader: badges.NewReader(pool, a.Log().Partitions()), pool: pool,
 		end: func(context.Context) error {
 			stop()
 			err := <-ended
@@ -121,6 +123,24 @@ func (e *embedded) Apply(ctx context.Context, evs []stream.Event) error {
 	}
 	e.published.Add(int64(len(batch))) // one user each, so one row each
 	e.wake(receipt.Partitions)
+	return nil
+}
+
+// registerDevices registers a device in every partition, for users without events.
+func (e *embedded) registerDevices(ctx context.Context) error {
+	targets := outbound.NewTargets(e.pool, e.log.Partitions())
+	var strangers []string
+	for i := range 100 * e.log.Partitions() { // more than enough
+		strangers = append(strangers, fmt.Sprint("stranger ", i))
+	}
+	for _, user := range e.witnesses(strangers) {
+		if _, err := targets.PutDevice(ctx, outbound.Registration{
+			UserID: user, DeviceID: "phone", App: "bench", Platform: "fcm", Shows: outbound.ShowsTotal,
+			Token: []byte(user), Fingerprint: []byte(user),
+		}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -15,6 +15,7 @@ var bulk = driver{workers: 4, batch: 1000}
 // sustained compares publishing and folding together with the usual ways to count.
 func sustained() scenario {
 	const ours, lua, pipelined, stock = "badged", "Redis Lua", "Redis Lua, pipelined", "watermill-sql"
+	const devices = "badged, devices of others"
 	return scenario{
 		name: "sustained",
 		says: "publish and fold together, until all that was published is folded",
@@ -23,6 +24,7 @@ func sustained() scenario {
 			{Measure: "rate", Of: ours, Over: lua, AtLeast: 2},
 			{Measure: "rate", Of: ours, Over: pipelined, AtLeast: 1},
 			{Measure: "rate", Of: ours, Over: stock, AtLeast: 30},
+			{Measure: "cost", Of: devices, Over: ours, AtMost: 1.03},
 		},
 		open: func(_ context.Context, r *rig, s scale) (*contest, error) {
 			cfg := stream.Config{
@@ -31,6 +33,7 @@ func sustained() scenario {
 			}
 			return contestOf(
 				r.counting(ours, "the server in this process, events.Log.Append; "+cfg.String(), r.ours, bulk, cfg, s.duration),
+				r.counting(devices, "the same; the only devices are of users without events", r.withDevices, bulk, cfg, s.duration),
 				r.counting("badged, HTTP", "the binary, NDJSON", func(ctx context.Context) (way, error) {
 					return r.remote(ctx, bulk.workers)
 				}, bulk, cfg, s.duration),
@@ -98,6 +101,19 @@ func (r *rig) ours(ctx context.Context) (way, error) {
 		return nil, errors.Join(err, drop(ctx))
 	}
 	return owned{e, drop}, nil
+}
+
+// withDevices opens the server in this process on a new database in which every
+// partition has a device of a user without events.
+func (r *rig) withDevices(ctx context.Context) (way, error) {
+	w, err := r.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.(owned).way.(*embedded).registerDevices(ctx); err != nil {
+		return nil, errors.Join(err, w.Close(ctx))
+	}
+	return w, nil
 }
 
 // redis opens ways on a new Redis with default settings.
