@@ -113,6 +113,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
+	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -plain -ingest-kills=20
 	$(MAKE) mutate
 
 .PHONY: soak

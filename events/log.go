@@ -84,12 +84,22 @@ type Receipt struct {
 // It returns a [*BatchError] if events are invalid, and otherwise wraps the error of
 // Postgres.
 func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
+	if len(evs) == 0 {
+		return Receipt{}, nil
+	}
+	return l.AppendWith(ctx, nil, evs...)
+}
+
+// AppendWith is like [Log.Append], but the same transaction first runs the statements
+// that queue adds, unless it is nil. They run also without events. It may be called
+// several times, each time for another attempt.
+func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
 	for {
 		rows, err := l.Rows(ctx, evs...)
-		if err != nil || len(rows) == 0 {
+		if err != nil || len(rows) == 0 && queue == nil {
 			return Receipt{}, err
 		}
-		r, err := l.AppendRows(ctx, rows)
+		r, err := l.appendRows(ctx, queue, rows)
 		var pgErr *pgconn.PgError
 		switch {
 		case err == nil:
@@ -103,9 +113,16 @@ func (l *Log) Append(ctx context.Context, evs ...Event) (Receipt, error) {
 // AppendRows is like Append for what [Log.Rows] returned, which must not be
 // empty. It fails if a room has got members in a partition since.
 func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
+	return l.appendRows(ctx, nil, rows)
+}
+
+func (l *Log) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (Receipt, error) {
 	// A pipeline without BEGIN is one implicit transaction in one round trip.
 	var r Receipt
 	var batch pgx.Batch
+	if queue != nil {
+		queue(&batch)
+	}
 	size := 0
 	for _, part := range rows {
 		r.Partitions = append(r.Partitions, part.Partition)
@@ -116,7 +133,7 @@ func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
 	}); err != nil {
-		if rows[0].changes != nil {
+		if len(rows) > 0 && rows[0].changes != nil {
 			l.rooms.forget(rows[0].changes.rooms)
 		}
 		return Receipt{}, notMigrated(err)

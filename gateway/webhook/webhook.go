@@ -117,11 +117,14 @@ type Room struct {
 	Members int64 `json:"members"`
 }
 
-// DeadLetter is an event that could not be folded.
+// DeadLetter is an event that could not be folded, or a message of a broker that is
+// none.
 type DeadLetter struct {
-	ID        int64     `json:"id"`
-	Partition int       `json:"partition"`
-	Position  string    `json:"position"`
+	ID int64 `json:"id"`
+	// Partition and Position are the place in the log, Origin the place in the broker.
+	Partition *int      `json:"partition,omitempty"`
+	Position  string    `json:"position,omitempty"`
+	Origin    string    `json:"origin,omitempty"`
 	Reason    string    `json:"reason"`
 	At        time.Time `json:"at"`
 }

@@ -189,8 +189,12 @@ func TestLettersAndDrift(t *testing.T) {
 		want   string // the data; "" for no event
 	}{
 		{
-			Change{Type: DeadletterBuried, Subject: "7", Letter: &DeadLetter{7, 3, "746/5", "invalid event", time.Unix(0, 0).UTC()}},
+			Change{Type: DeadletterBuried, Subject: "7", Letter: &DeadLetter{ID: 7, Partition: new(3), Position: "746/5", Reason: "invalid event", At: time.Unix(0, 0).UTC()}},
 			`{"id":7,"partition":3,"position":"746/5","reason":"invalid event","at":"1970-01-01T00:00:00Z"}`,
+		},
+		{
+			Change{Type: DeadletterBuried, Subject: "8", Letter: &DeadLetter{ID: 8, Origin: "kafka/chat/3/1045", Reason: "invalid event", At: time.Unix(0, 0).UTC()}},
+			`{"id":8,"origin":"kafka/chat/3/1045","reason":"invalid event","at":"1970-01-01T00:00:00Z"}`,
 		},
 		{Change{Type: DeadletterBuried, Subject: "7"}, ""},
 		{

@@ -15,17 +15,21 @@ import (
 // DeadLetter is a dead letter in the form for operators.
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
-	Partition int             `json:"partition" doc:"The partition of the log."`
-	Position  string          `json:"position" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events."`
-	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log; null if it was empty, too large, or no JSON."`
-	Raw       string          `json:"payload_base64,omitempty" doc:"What was in the log, in base64, if it is no JSON."`
+	Partition *int            `json:"partition,omitempty" doc:"The partition of the log. Not for a message of a broker."`
+	Position  string          `json:"position,omitempty" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events. Not for a message of a broker."`
+	Origin    string          `json:"origin,omitempty" doc:"Where a message of a broker was, such as kafka/chat/3/1045. Not for an event in the log."`
+	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log or in the message; null if it was empty, too large, or no JSON."`
+	Raw       string          `json:"payload_base64,omitempty" doc:"What was there, in base64, if it is no JSON."`
 	Reason    string          `json:"reason" doc:"Why it could not be decoded."`
 	At        time.Time       `json:"at" doc:"When it was put aside."`
 }
 
 // NewDeadLetter returns l in the form for operators.
 func NewDeadLetter(l deadletters.Letter) DeadLetter {
-	letter := DeadLetter{ID: l.ID, Partition: l.Partition, Position: l.Place.String(), Payload: l.Payload, Reason: l.Reason, At: l.At.UTC()}
+	letter := DeadLetter{ID: l.ID, Origin: l.Origin, Payload: l.Payload, Reason: l.Reason, At: l.At.UTC()}
+	if l.Origin == "" {
+		letter.Partition, letter.Position = &l.Partition, l.Place.String()
+	}
 	if !eventbatch.IsJSON(l.Payload) {
 		letter.Payload, letter.Raw = nil, base64.StdEncoding.EncodeToString(l.Payload)
 	}

@@ -74,6 +74,8 @@ type App struct {
 	// connections are to end.
 	revocations *revocation.List
 	ended       func(userIDs []string)
+	// closers are called by Close.
+	closers []func()
 	// opening is closed once the gateway accepts connections; nil without one.
 	opening <-chan struct{}
 }
@@ -211,7 +213,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		return nil, err
 	}
 	var gate *backpressure.Gate
-	if cfg.Has(config.RoleAPI) {
+	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleIngest) && len(given.brokers) > 0 {
 		gate, err = backpressure.New(backpressure.Config{
 			Database: serving, Partitions: a.eventLog.Partitions(), PartitionOf: a.eventLog.PartitionOf,
 			MaxLag: cfg.MaxLag, Logger: log, Registerer: a.registry,
@@ -220,6 +222,9 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			return nil, err
 		}
 		a.stage("backpressure", gate.Run)
+	}
+	if err := a.openIngest(ctx, given.brokers, gate); err != nil {
+		return nil, err
 	}
 	requests := obs.NewHTTPMetrics(a.registry)
 	signIns := admin.NewSignIns(serving, log)
@@ -324,6 +329,10 @@ func (a *App) Stage(name string, run func(ctx context.Context) error) { a.stage(
 
 // Close releases the resources that Open acquired. It is idempotent.
 func (a *App) Close() {
+	for _, f := range a.closers {
+		f()
+	}
+	a.closers = nil
 	if a.bus != nil {
 		if err := a.bus.Close(); err != nil {
 			a.log.Warn("cannot close the bus", "error", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/internal/auth"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/ingest"
 	"github.com/badged/badged/internal/keyring"
 	"github.com/badged/badged/internal/seal"
 	"github.com/badged/badged/pubsub"
@@ -59,6 +60,8 @@ type parsed struct {
 	// apps are those that get pushes; box encrypts secrets in the tables.
 	apps push.Apps
 	box  *seal.Box
+	// brokers are where events are read from.
+	brokers []ingest.Source
 	// certificate is nil without TLS.
 	certificate *inbound.Certificate
 }
@@ -82,6 +85,9 @@ func parse(cfg config.Server, log *slog.Logger, registry prometheus.Registerer) 
 	if p.box, err = seal.ParseKeys(cfg.OutboundKeys); err != nil {
 		errs = append(errs, fmt.Errorf("--outbound-keys: %w", err))
 	}
+	var bad []error
+	p.brokers, bad = ingest.Parse(cfg.From)
+	errs = append(errs, bad...)
 	if cfg.TLSCert != "" && cfg.TLSKey != "" {
 		if p.certificate, err = inbound.LoadCertificate(cfg.TLSCert, cfg.TLSKey); err != nil {
 			errs = append(errs, fmt.Errorf("--tls-cert: %w", err))

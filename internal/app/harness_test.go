@@ -35,7 +35,7 @@ func settings(databaseURL string) config.Server {
 	return config.Server{
 		Database:      config.Database{DatabaseURL: databaseURL},
 		Tokens:        config.Tokens{JWTKeys: []string{jwtKeys}},
-		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
+		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier, config.RoleIngest},
 		PublisherKeys: []string{"chat=" + publisherKey}, AdminKeys: []string{"ops=admin-secret"},
 		ReconcileInterval: 30 * time.Second, DrainTimeout: 5 * time.Second,
 	}

@@ -114,6 +114,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	defer redis.Stop()
 	cfg := settings(pgtest.NewDB(t, migrated()))
 	cfg.RedisURL, cfg.JWKSURL, cfg.Expire = redis.URL(), keySet.URL, []string{"*=1h"}
+	cfg.From = []string{redis.URL() + "?stream=chat"}
 	s := run(t, open(t, cfg))
 	s.get(t, "/v1/users/ada/badge") // adds a value to the histogram by route
 	callWebhook(t, s)               // adds one to that by webhook

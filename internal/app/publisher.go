@@ -90,6 +90,13 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 	return receipt, nil
 }
 
+// appendedElsewhere is called after events were appended to partitions by other means.
+func (p *publisher) appendedElsewhere(partitions []int, events int) {
+	p.written()
+	p.appended.Add(float64(events))
+	p.wakeAll(partitions)
+}
+
 // commit appends events in one transaction, which folds them too where the
 // projector of this process can.
 func (p *publisher) commit(ctx context.Context, evs ...events.Event) (events.Receipt, error) {

@@ -104,8 +104,9 @@ type deadLettersAnswer struct {
 // deadLetterWithoutPayload is a dead letter, but for what senders wrote into it.
 type deadLetterWithoutPayload struct {
 	ID        int64     `json:"id"`
-	Partition int       `json:"partition"`
-	Position  string    `json:"position"`
+	Partition *int      `json:"partition,omitempty"`
+	Position  string    `json:"position,omitempty"`
+	Origin    string    `json:"origin,omitempty"`
 	Reason    string    `json:"reason"`
 	At        time.Time `json:"at"`
 }
@@ -122,7 +123,7 @@ func (s *Server) deadLetters(ctx context.Context, in deadLettersInput) (any, err
 		if in.Payloads {
 			answer.DeadLetters = append(answer.DeadLetters, whole)
 		} else {
-			answer.DeadLetters = append(answer.DeadLetters, deadLetterWithoutPayload{whole.ID, whole.Partition, whole.Position, whole.Reason, whole.At})
+			answer.DeadLetters = append(answer.DeadLetters, deadLetterWithoutPayload{whole.ID, whole.Partition, whole.Position, whole.Origin, whole.Reason, whole.At})
 		}
 	}
 	return answer, err

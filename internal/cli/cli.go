@@ -37,6 +37,7 @@ type commands struct {
 
 	Demo        demoCmd        `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
 	Serve       serveCmd       `cmd:"" help:"Run the server, with all roles or some."`
+	Ingest      ingestCmd      `cmd:"" help:"Read events from Redis Streams, and publish them."`
 	Settings    configCmd      `cmd:"" name:"config" help:"Check settings."`
 	Migrate     migrateCmd     `cmd:"" help:"Create or update the schema of the database."`
 	Load        loadCmd        `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`
@@ -48,7 +49,7 @@ type commands struct {
 	Rebuild     rebuildCmd     `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
 	Archive     archiveCmd     `cmd:"" help:"Move old events from the log to files, while the service runs."`
 	Restore     restoreCmd     `cmd:"" help:"Fill the log of a new database from an archive."`
-	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"List, retry or discard events in the log that could not be folded."`
+	DeadLetters deadLettersCmd `cmd:"" name:"deadletters" help:"List, retry or discard events that could not be folded or were none."`
 	Audit       auditCmd       `cmd:"" help:"List, verify or prune the audit trail."`
 	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Answer an assistant over the Model Context Protocol, on standard input and output."`
 	RepairLog   repairLogCmd   `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`

@@ -17,7 +17,7 @@ import (
 
 // deadLettersCmd is `badged deadletters`.
 type deadLettersCmd struct {
-	List    deadLettersListCmd    `cmd:"" help:"Show the events in the log that could not be folded."`
+	List    deadLettersListCmd    `cmd:"" help:"Show the events in the log that could not be folded, and the messages of brokers that are no events."`
 	Retry   deadLettersRetryCmd   `cmd:"" help:"Publish dead letters again, through the log."`
 	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters; each is printed."`
 }
@@ -45,9 +45,9 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 			return lines.Encode(admin.NewDeadLetter(l))
 		}
 		if n++; n == 1 {
-			fmt.Fprintln(table, "ID\tPARTITION\tPOSITION\tPUT ASIDE\tREASON")
+			fmt.Fprintln(table, "ID\tWHERE\tPUT ASIDE\tREASON")
 		}
-		fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\n", l.ID, l.Partition, l.Place, l.At.UTC().Format(time.RFC3339), l.Reason)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", l.ID, whereOf(l), l.At.UTC().Format(time.RFC3339), l.Reason)
 		return nil
 	})
 	if err != nil {
@@ -57,6 +57,14 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 		fmt.Fprintln(streams.Out, "there are no dead letters")
 	}
 	return table.Flush()
+}
+
+// whereOf returns the place of a dead letter.
+func whereOf(l deadletters.Letter) string {
+	if l.Origin != "" {
+		return l.Origin
+	}
+	return fmt.Sprintf("partition %d, %s", l.Partition, l.Place)
 }
 
 // selection selects dead letters.

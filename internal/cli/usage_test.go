@@ -57,7 +57,7 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 func TestHelpShowsDefaultsAndTheEnvironment(t *testing.T) {
 	out := mustDo(t, "serve", "--help")
 	for _, want := range []string{
-		`--listen="127.0.0.1:8080"`, "--roles=api,projector,gateway,notifier", "--reconcile-interval=30s", "--dedup-window=336h", "--drain-duration=2s", "--drain-timeout=5s", `--log-level="info"`,
+		`--listen="127.0.0.1:8080"`, "--roles=api,projector,gateway,notifier,ingest", "--reconcile-interval=30s", "--dedup-window=336h", "--drain-duration=2s", "--drain-timeout=5s", `--log-level="info"`,
 		"($BADGED_DATABASE_URL)", "($BADGED_PUBLISHER_KEYS)", "($BADGED_JWT_KEYS)",
 	} {
 		if !strings.Contains(out, want) {
@@ -119,7 +119,7 @@ func TestUsage(t *testing.T) {
 			"serve a part without Redis", "serve --roles=projector " + db,
 			"serve: --redis-url (BADGED_REDIS_URL) is required because the role api runs in another process", "serve",
 		},
-		{"serve an unknown role", "serve --roles=folder", `--roles must be one of "api","projector","gateway","notifier" but got "folder"`, "serve"},
+		{"serve an unknown role", "serve --roles=folder", `--roles must be one of "api","projector","gateway","notifier","ingest" but got "folder"`, "serve"},
 		{"a duration without unit", "serve --drain-timeout=5", `--drain-timeout: expected duration but got "5": time: missing unit in duration "5"`, "serve"},
 		{"an unknown log level", "serve --log-level=loud", `--log-level must be one of "debug","info","warn","error" but got "loud"`, "serve"},
 

@@ -206,7 +206,7 @@ func (r *Report) list(flags []*kong.Flag, given map[string]value, all *checkedSe
 		if !slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == model.Name }) {
 			continue
 		}
-		s := Setting{Name: model.Name, Source: "default", Value: shown(model.Name, model.Target)}
+		s := Setting{Name: model.Name, Source: "default", Value: shown(model.Name, string(model.Tag.Sep), model.Target)}
 		if v, ok := given[model.Name]; ok {
 			s.Source = v.source
 		}
@@ -218,13 +218,13 @@ func (r *Report) list(flags []*kong.Flag, given map[string]value, all *checkedSe
 }
 
 // shown returns a value for display, with secrets hidden.
-func shown(name string, v reflect.Value) string {
+func shown(name, sep string, v reflect.Value) string {
 	var items []string
 	if v.Kind() == reflect.Slice {
 		for i := range v.Len() {
 			items = append(items, hide(name, fmt.Sprint(v.Index(i).Interface())))
 		}
-		return strings.Join(items, ",")
+		return strings.Join(items, sep)
 	}
 	return hide(name, fmt.Sprint(v.Interface()))
 }

@@ -12,11 +12,18 @@ import (
 
 // isSecret reports whether the value of a setting holds a secret.
 func isSecret(name string) bool {
-	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key", "outbound-keys"}, name)
+	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key", "outbound-keys", "from"}, name)
 }
 
 // password matches the password in a key=value connection string.
 var password = regexp.MustCompile(`(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)`)
+
+// userOfBroker matches the user and password in the URL of a broker, and
+// passwordOfBroker a parameter with another password.
+var (
+	userOfBroker     = regexp.MustCompile(`(?s)^([^:/]*://)?.*@`)
+	passwordOfBroker = regexp.MustCompile(`(?i)([?&][^=&]*password=)[^&]*`)
+)
 
 // hide returns the value of a setting with its secrets hidden.
 func hide(name, text string) string {
@@ -26,6 +33,8 @@ func hide(name, text string) string {
 		return text
 	case name == "bus-key": // without a name
 		return hidden
+	case name == "from": // with several hosts it is no URL of net/url
+		return passwordOfBroker.ReplaceAllString(userOfBroker.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
 	case !strings.HasSuffix(name, "-url"):
 		id, secret, _ := strings.Cut(text, "=")
 		if secret == "" {
@@ -84,6 +93,7 @@ func (s *Server) risks() []string {
 	warn(s.DedupWindow < 24*time.Hour, "--dedup-window %s: an event repeated after that may apply twice", s.DedupWindow)
 	warn(s.RedisURL != "" && len(s.BusKey) == 0, "--redis-url without --bus-key: any client of that Redis can show users false badges, for up to --reconcile-interval each time")
 	warn(s.RedisURL == "" && len(s.BusKey) > 0, "--bus-key has no effect without --redis-url")
+	warn(len(s.From) > 0 && !s.Has(RoleIngest), "--from has no effect without the role ingest")
 	warn(len(s.Expire) > 0 && !s.Has(RoleProjector), "--expire has no effect without the role projector")
 	warn(s.DrainTimeout > 12*time.Second, "--drain-timeout %s: a stop may take twice as long; give it more than that before it is killed (Kubernetes: terminationGracePeriodSeconds, 30 s by default)", s.DrainTimeout)
 	warn(api && s.MaxLag == 0, "--max-lag 0s: publishing is never refused, however far folding falls behind")

@@ -65,7 +65,7 @@ func (r *Report) readArgs(args []string, flags []*kong.Flag) (given map[string]v
 			continue
 		}
 		if before, twice := given[name]; twice && f.IsSlice() {
-			text = fmt.Sprint(before.given) + "," + text
+			text = fmt.Sprint(before.given) + string(f.Tag.Sep) + text
 		}
 		given[name] = value{text, "flag"}
 	}

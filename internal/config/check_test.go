@@ -92,7 +92,7 @@ cache-mib: 0
 		path + `:2: "databse-url" is not a setting; did you mean database-url?`,
 		path + `:5: "roles" appears twice`,
 		path + ":6: --jwt-keys cannot be read",
-		path + `:4: --roles must be one of "api","projector","gateway","notifier" but got "folder"`,
+		path + `:4: --roles must be one of "api","projector","gateway","notifier","ingest" but got "folder"`,
 		path + `:3: --reconcile-interval: expected duration but got "30": time: missing unit in duration "30"`,
 		`environment BADGED_DRAIN_TIMEOUT: --drain-timeout: expected duration but got "5": time: missing unit in duration "5"`,
 		`flag: --log-level must be one of "debug","info","warn","error" but got "loud"`,

@@ -65,6 +65,7 @@ const (
 	RoleProjector Role = "projector" // folds the log into the badges
 	RoleGateway   Role = "gateway"   // pushes badges over WebSockets and server-sent events
 	RoleNotifier  Role = "notifier"  // pushes badges to devices and calls webhooks
+	RoleIngest    Role = "ingest"    // reads events from brokers
 )
 
 // Server is the settings of a server.
@@ -80,7 +81,7 @@ type Server struct {
 	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/ and /admin/v1/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
 	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
 	BusKey            []string `help:"Secrets of at least 32 bytes that sign messages on Redis; comma-separated. The first signs; messages that none has signed are dropped. All processes need the same. Default: messages are not signed." placeholder:"SECRET"`
-	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier; comma-separated." default:"api,projector,gateway,notifier" enum:"api,projector,gateway,notifier"`
+	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier, ingest; comma-separated. ingest does nothing without --from." default:"api,projector,gateway,notifier,ingest" enum:"api,projector,gateway,notifier,ingest"`
 	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
 	AdminKeys         []string `help:"Keys of operators, who may do everything, in the same form." placeholder:"NAME=KEY"`
 	KeysFile          string   `help:"YAML or JSON file of publishers', readers' and admins' keys with what each may do; watched, and loaded again on SIGHUP." placeholder:"FILE"`
@@ -100,6 +101,7 @@ type Server struct {
 	Migrate           bool          `help:"Run pending migrations first."`
 	Outbound          `embed:""`
 	Webhooks          `embed:""`
+	Brokers           `embed:""`
 	Tracing           `embed:""`
 }
 
@@ -126,8 +128,8 @@ const minDedupWindow = time.Hour
 
 // PostgresConnections returns the most connections to Postgres that this process
 // opens unless the database URL sets another limit: for serving; with the role
-// projector, for folding, ownership and expiry; and with the role notifier, for
-// its queue and ownership.
+// projector, for folding, ownership and expiry; with the role notifier, for its queue
+// and ownership; and with the role ingest, for the ownership of each broker.
 func (s *Server) PostgresConnections() int {
 	serving, folding, notifying := int(ServingConns), int(FoldingConns), int(NotifyingConns)
 	if cfg, err := s.PoolConfig(); err == nil && strings.Contains(s.DatabaseURL, "pool_max_conns") {
@@ -142,6 +144,9 @@ func (s *Server) PostgresConnections() int {
 	}
 	if s.Has(RoleNotifier) {
 		n += notifying + 1
+	}
+	if s.Has(RoleIngest) {
+		n += len(s.From) // ownership
 	}
 	return n
 }
@@ -228,7 +233,13 @@ func ValidateBusKey(secrets []string) error {
 
 func (s *Server) validateRoles() error {
 	if len(s.Roles) == 0 {
-		return errors.New("--roles names no role: want some of api, projector, gateway, notifier")
+		return errors.New("--roles names no role: want some of api, projector, gateway, notifier, ingest")
+	}
+	if s.onlyIngests() {
+		if len(s.From) == 0 {
+			return errors.New("--from (BADGED_FROM) is required with the role ingest alone: it names the brokers")
+		}
+		return nil // projectors look for events themselves
 	}
 	for _, r := range []Role{RoleAPI, RoleProjector, RoleGateway} {
 		if !s.Has(r) && s.RedisURL == "" {

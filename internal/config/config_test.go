@@ -27,7 +27,7 @@ func server(change func(*config.Server)) *config.Server {
 		CacheMiB:          1,
 		Database:          config.Database{DatabaseURL: "postgres://localhost/chat"},
 		Tokens:            config.Tokens{JWTKeys: []string{"k=HS256:secret"}},
-		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
+		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier, config.RoleIngest},
 		PublisherKeys:     []string{"chat=secret"},
 		ReconcileInterval: time.Second, DrainTimeout: time.Second,
 		DedupWindow: time.Hour, RoomPushInterval: time.Minute, Webhooks: config.Webhooks{WebhooksOrigin: "badged"},

@@ -80,6 +80,7 @@ BEGIN
             'INSERT, UPDATE ON badged.jobs, badged.late_folds',
             'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
             'UPDATE ON badged.notifier_partitions',
+            'INSERT, UPDATE ON badged.ingest_positions',
             'INSERT, UPDATE, DELETE ON badged.revocations',
             'UPDATE ON badged.revocation_counter',
             'USAGE ON SEQUENCE badged.target_generations',

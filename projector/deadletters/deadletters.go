@@ -1,5 +1,5 @@
 // Package deadletters lists, retries and discards events that could not be
-// folded.
+// folded, and messages of brokers that are no events.
 package deadletters
 
 import (
@@ -22,13 +22,17 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Letter is a record of the log that could not be folded.
+// Letter is a record of the log that could not be folded, or a message of a broker
+// that is no event. The latter has no Partition, Place and UUID.
 type Letter struct {
 	ID        int64        `json:"id"`
 	Partition int          `json:"partition"`
 	Place     events.Place `json:"place"`
 	UUID      string       `json:"uuid"`
-	// Payload is what is in the log, nil if it was null or too large. If the events
+	// Origin is where the message of a broker was, such as kafka/chat/3/1045; empty for
+	// a record of the log.
+	Origin string `json:"origin,omitempty"`
+	// Payload is what is in the log or was in the message, nil if it was null or too large. If the events
 	// of a row cannot be told apart, it is the whole row.
 	Payload []byte `json:"payload"`
 	Reason  string `json:"reason"`
@@ -119,6 +123,13 @@ func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 
 // eventsOf returns the events of a dead letter.
 func eventsOf(l Letter) ([]events.Event, error) {
+	if l.Origin != "" {
+		e, err := events.Decode(l.Payload)
+		if err == nil {
+			err = e.CheckPublished()
+		}
+		return []events.Event{e}, err
+	}
 	if len(l.Payload) == 0 {
 		return nil, &DamagedError{}
 	}
@@ -160,6 +171,6 @@ func oneDeadLetter(rows pgx.Rows, err error) (Letter, error) {
 
 func scanDeadLetter(row pgx.CollectableRow) (Letter, error) {
 	var l Letter
-	err := row.Scan(&l.ID, &l.Partition, &l.Place.TransactionID, &l.Place.Offset, &l.Place.Index, &l.UUID, &l.Payload, &l.Reason, &l.At)
+	err := row.Scan(&l.ID, &l.Partition, &l.Place.TransactionID, &l.Place.Offset, &l.Place.Index, &l.UUID, &l.Origin, &l.Payload, &l.Reason, &l.At)
 	return l, err
 }

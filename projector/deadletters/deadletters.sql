@@ -1,5 +1,5 @@
 -- name: columns
-id, partition_id, transaction_id::text::bigint, "offset", index, uuid::text, payload, reason, created_at
+id, coalesce(partition_id, 0), coalesce(transaction_id::text::bigint, 0), coalesce("offset", 0), index, coalesce(uuid::text, ''), coalesce(origin, ''), payload, reason, created_at
 
 -- name: list dead letters
 SELECT {columns}
@@ -17,6 +17,6 @@ WITH removed AS (
     DELETE FROM badged.dead_letters WHERE id = $1 RETURNING *
 ), settled AS (
     INSERT INTO badged.settled_letters (partition_id, transaction_id, "offset", index, user_ids)
-    SELECT partition_id, transaction_id, "offset", index, user_ids FROM removed
+    SELECT partition_id, transaction_id, "offset", index, user_ids FROM removed WHERE origin IS NULL
 )
 SELECT {columns} FROM removed

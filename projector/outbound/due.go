@@ -82,9 +82,12 @@ type RoomState struct {
 
 // DeadLetter is what a webhook is told of an event that could not be folded.
 type DeadLetter struct {
-	ID        int64
-	Partition int
+	ID int64
+	// Partition and Position are those in the log; nil and "" for a message of a
+	// broker, which has an Origin.
+	Partition *int
 	Position  string
+	Origin    string
 	Reason    string
 	At        time.Time
 }
@@ -286,12 +289,9 @@ func (n *Notifier) lettersOf(ctx context.Context, tx pgx.Tx, ids []int64) (map[s
 	}
 	of := make(map[string]*DeadLetter, len(ids))
 	var l DeadLetter
-	var transaction string
-	var offset int64
 	rows, _ := tx.Query(ctx, statements.Get("read dead letters"), ids)
-	_, err := pgx.ForEachRow(rows, []any{&l.ID, &l.Partition, &transaction, &offset, &l.Reason, &l.At}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&l.ID, &l.Partition, &l.Position, &l.Origin, &l.Reason, &l.At}, func() error {
 		letter := l
-		letter.Position = fmt.Sprintf("%s/%d", transaction, offset)
 		of[strconv.FormatInt(l.ID, 10)] = &letter
 		return nil
 	})

@@ -300,7 +300,7 @@ FROM badged.rooms_pNN AS r, badged.partitions AS p
 WHERE p.partition_id = $1 AND r.conversation_id = ANY ($2)
 
 -- name: read dead letters
-SELECT id, partition_id, transaction_id::text, "offset", reason, created_at FROM badged.dead_letters WHERE id = ANY ($1)
+SELECT id, partition_id, coalesce(transaction_id::text || '/' || "offset", ''), coalesce(origin, ''), reason, created_at FROM badged.dead_letters WHERE id = ANY ($1)
 
 -- name: settle alerts
 UPDATE badged.alerts_pNN AS a SET settled_at = clock_timestamp(), title = '', body = '', data = NULL

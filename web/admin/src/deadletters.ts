@@ -48,7 +48,8 @@ export class DeadLetters implements View {
   }
 
   #card(letter: DeadLetter): HTMLElement {
-    const { id, partition, position, reason, at } = letter;
+    const { id, reason, at } = letter;
+    const where = letter.origin ?? `partition ${letter.partition} · ${letter.position}`;
     const retry = h(
       "button",
       { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },
@@ -80,7 +81,7 @@ export class DeadLetters implements View {
         "div",
         { class: "card-head" },
         h("h3", {}, `#${id}`),
-        h("span", { class: "mono soft" }, `partition ${partition} · ${position}`),
+        h("span", { class: "mono soft" }, where),
         h("time", { class: "soft", datetime: at }, when(at)),
         h("div", { class: "card-buttons" }, retry, discard),
       ),
@@ -88,7 +89,7 @@ export class DeadLetters implements View {
       h(
         "details",
         {},
-        h("summary", {}, "Payload in the log"),
+        h("summary", {}, "Payload"),
         h("pre", { class: "mono", tabindex: "0" }, payloadText(letter)),
       ),
     );

@@ -50,10 +50,12 @@ export interface Rate {
 
 export interface DeadLetter {
   readonly id: number;
-  readonly partition: number;
-  readonly position: string;
+  readonly partition?: number;
+  readonly position?: string;
+  /** Where a message of a broker was. */
+  readonly origin?: string;
   readonly payload: unknown;
-  /** What was in the log, if it is no JSON. */
+  /** What was there, if it is no JSON. */
   readonly payload_base64?: string;
   readonly reason: string;
   readonly at: string;

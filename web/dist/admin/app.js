@@ -4994,7 +4994,8 @@ var DeadLetters = class {
     this.#onCount(letters.length);
   }
   #card(letter) {
-    const { id, partition, position, reason, at } = letter;
+    const { id, reason, at } = letter;
+    const where = letter.origin ?? `partition ${letter.partition} · ${letter.position}`;
     const retry = h(
       "button",
       { class: "button", type: "button", "aria-label": `Retry dead letter ${id}` },
@@ -5027,7 +5028,7 @@ var DeadLetters = class {
         "div",
         { class: "card-head" },
         h("h3", {}, `#${id}`),
-        h("span", { class: "mono soft" }, `partition ${partition} · ${position}`),
+        h("span", { class: "mono soft" }, where),
         h("time", { class: "soft", datetime: at }, when(at)),
         h("div", { class: "card-buttons" }, retry, discard)
       ),
@@ -5035,7 +5036,7 @@ var DeadLetters = class {
       h(
         "details",
         {},
-        h("summary", {}, "Payload in the log"),
+        h("summary", {}, "Payload"),
         h("pre", { class: "mono", tabindex: "0" }, payloadText(letter))
       )
     );

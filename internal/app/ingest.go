@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/ingest"
+	"github.com/badged/badged/internal/obs"
+)
+
+// openIngest adds what reads events from brokers, if this process has the role. gate
+// keeps it from outrunning folding.
+func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *backpressure.Gate) error {
+	if !a.cfg.Has(config.RoleIngest) || len(brokers) == 0 {
+		return nil
+	}
+	x, err := ingest.New(ingest.Config{
+		Pool: a.Pool(), Log: a.eventLog, Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry),
+		Admit: func(ctx context.Context, evs []events.Event) error {
+			ticket, err := gate.Enter(ctx, 0)
+			if err != nil {
+				return err
+			}
+			defer ticket.Leave()
+			return ticket.Admit(ctx, evs)
+		},
+		Appended: a.publisher.appendedElsewhere,
+	})
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, x.Close)
+	if err := x.Check(ctx); err != nil {
+		if a.cfg.NeedsBrokers() {
+			return err
+		}
+		a.log.ErrorContext(ctx, "cannot ingest; trying again", "error", err)
+	}
+	// Not vital: messages wait in the broker.
+	a.checks = append(a.checks, obs.Check{Name: "ingest", Run: func(context.Context) error { return x.Health() }})
+	a.stage("ingest", x.Run)
+	return nil
+}

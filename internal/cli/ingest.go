@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/badged/badged/internal/app"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/obs"
+)
+
+// ingestCmd is `badged ingest`: a server whose only role is ingest.
+type ingestCmd struct {
+	config.Database `embed:""`
+	config.Brokers  `embed:""`
+	Listen          string        `help:"Address of /metrics, /readyz and /livez; port 0 picks a free one." default:"127.0.0.1:8081"`
+	RedisURL        string        `name:"redis-url" help:"Redis that carries updates between servers: it wakes projectors at once. Without it they find events within 0.1 s." placeholder:"URL"`
+	BusKey          []string      `help:"Secrets of at least 32 bytes that sign messages on that Redis; comma-separated. All processes need the same." placeholder:"SECRET"`
+	MaxLag          time.Duration `help:"How far folding may fall behind before messages wait in the broker; 0 for no limit." default:"30s"`
+	config.Log      `embed:""`
+}
+
+// Validate implements kong's validation.
+func (c *ingestCmd) Validate() error {
+	errs := []error{c.Database.Validate(), config.ValidateBusKey(c.BusKey)}
+	if len(c.From) == 0 {
+		errs = append(errs, errors.New("--from (BADGED_FROM) is required, such as redis://localhost:6379/0?stream=chat"))
+	}
+	if c.MaxLag < 0 {
+		errs = append(errs, errors.New("--max-lag must be 0s (no limit) or more"))
+	}
+	return errors.Join(errs...)
+}
+
+// Run ingests until it is interrupted.
+func (c *ingestCmd) Run(ctx context.Context, streams Streams) error {
+	log, err := obs.NewLogger(streams.Err, c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	collectRarely()
+	l, err := app.Listen(ctx, c.Listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	a, err := app.Open(ctx, config.Server{
+		Database: c.Database, Brokers: c.Brokers, Roles: []config.Role{config.RoleIngest},
+		Listen: c.Listen, RedisURL: c.RedisURL, BusKey: c.BusKey, MaxLag: c.MaxLag, DrainTimeout: stopTimeout,
+	}, l, log)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return a.Run(ctx, func() { fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr()) })
+}
+
+// stopTimeout is how long requests for metrics may take when the command ends.
+const stopTimeout = 5 * time.Second

@@ -1,0 +1,16 @@
+package config
+
+import "slices"
+
+// Brokers configures where events are read from.
+type Brokers struct {
+	From []string `help:"Brokers to read events from: redis://HOST:6379/0?stream=STREAM. Repeat it, or separate URLs by spaces. Default: none." placeholder:"URL" sep:" "`
+}
+
+// onlyIngests reports whether ingesting is all that this process does.
+func (s *Server) onlyIngests() bool {
+	return len(s.Roles) > 0 && !slices.ContainsFunc(s.Roles, func(r Role) bool { return r != RoleIngest })
+}
+
+// NeedsBrokers reports whether this process is of no use while no broker can be reached.
+func (s *Server) NeedsBrokers() bool { return s.onlyIngests() }

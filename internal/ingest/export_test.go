@@ -1,0 +1,17 @@
+package ingest
+
+import "github.com/badged/badged/events"
+
+// Decode is decode.
+func Decode(m *Message, id string) (events.Event, string, error) {
+	e, text, err := decode(m, id)
+	return e, string(text), err
+}
+
+// AttributeOf is attribute.
+func AttributeOf(header string) (string, bool) { return attribute(header) }
+
+// SourceOf returns the source of a broker for tests.
+func SourceOf(name string, b Broker) Source {
+	return Source{Name: name, Streams: []string{"chat"}, Shown: name + "://test", open: func() (Broker, error) { return b, nil }}
+}

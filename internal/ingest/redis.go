@@ -1,0 +1,265 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// parseRedis parses the URL of Redis Streams: one of go-redis, with the streams.
+func parseRedis(a address) (Source, error) {
+	streams := a.list("stream")
+	if len(streams) == 0 {
+		return Source{}, errors.New("it names no stream")
+	}
+	u, err := url.Parse(a.text)
+	if err != nil {
+		return Source{}, errors.New("it cannot be read")
+	}
+	query := u.Query()
+	query.Del("stream")
+	query.Del("name")
+	u.RawQuery = query.Encode()
+	for parameter := range query {
+		a.query.Del(parameter) // go-redis refuses those that it does not know
+	}
+	open, err := redisOpener(u, len(streams))
+	if err != nil {
+		return Source{}, err
+	}
+	return Source{Streams: streams, open: func() (Broker, error) { return &redisBroker{open(), streams}, nil }}, nil
+}
+
+// redisOpener returns what makes a client of what a URL names. Clients do not connect at
+// once. Each stream holds a connection while it waits.
+func redisOpener(u *url.URL, streams int) (func() redis.UniversalClient, error) {
+	// The worker repeats what fails.
+	const others, resp2, oneDial = 4, 2, 1
+	switch query := u.Query(); {
+	case query.Has("master_name"):
+		opt, err := redis.ParseFailoverURL(u.String())
+		if err != nil {
+			return nil, withoutURL(err)
+		}
+		opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
+		return func() redis.UniversalClient { return redis.NewFailoverClient(opt) }, nil
+	case query.Has("addr"):
+		opt, err := redis.ParseClusterURL(u.String())
+		if err != nil {
+			return nil, withoutURL(err)
+		}
+		opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
+		return func() redis.UniversalClient { return redis.NewClusterClient(opt) }, nil
+	}
+	opt, err := redis.ParseURL(u.String())
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	opt.PoolSize, opt.Protocol, opt.DialerRetries, opt.ContextTimeoutEnabled = streams+others, resp2, oneDial, true
+	return func() redis.UniversalClient { return redis.NewClient(opt) }, nil
+}
+
+// withoutURL returns an error without the URL that one of net/url quotes.
+func withoutURL(err error) error {
+	var bad *url.Error
+	if errors.As(err, &bad) {
+		return errors.New("it cannot be read")
+	}
+	return err
+}
+
+// redisBroker reads Redis Streams. Each is one partition.
+type redisBroker struct {
+	client  redis.UniversalClient
+	streams []string
+}
+
+// Partitions implements Broker. A stream that does not exist yet is there once
+// something is added to it.
+func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
+	var all []Partition
+	for _, stream := range b.streams {
+		kind, err := b.client.Type(ctx, stream).Result()
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("connect to Redis: %w", err)
+		case kind != "stream" && kind != "none":
+			return nil, fmt.Errorf("the key %s is a %s and no stream", stream, kind)
+		}
+		all = append(all, Partition{Stream: stream})
+	}
+	return all, nil
+}
+
+// Close implements Broker.
+func (b *redisBroker) Close() { _ = b.client.Close() } // nothing is under way
+
+// Open implements Broker.
+func (b *redisBroker) Open(_ context.Context, p Partition, behind string) (Reader, error) {
+	at, err := parseRedisPosition(behind)
+	if err != nil {
+		return nil, err
+	}
+	return &redisReader{client: b.client, stream: p.Stream, at: at}, nil
+}
+
+// redisPosition is behind the entry id, which was the added-th that was ever added to
+// the stream. Where the numbers do not fit, entries were deleted before they were read.
+type redisPosition struct {
+	id    string
+	added int64
+}
+
+func (p redisPosition) String() string { return fmt.Sprintf("%s@%d", p.id, p.added) }
+
+func parseRedisPosition(text string) (redisPosition, error) {
+	if text == "" {
+		return redisPosition{id: "0-0"}, nil
+	}
+	id, number, _ := strings.Cut(text, "@")
+	added, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return redisPosition{}, fmt.Errorf("the stored position %q is none of Redis", text)
+	}
+	return redisPosition{id, added}, nil
+}
+
+// redisReader reads one stream.
+type redisReader struct {
+	client redis.UniversalClient
+	stream string
+	at     redisPosition
+	// asked is when the stream was asked how long it is, and backlog what it said, less
+	// what was read since.
+	asked   time.Time
+	backlog int64
+	note    string
+}
+
+// askInterval is how often a stream is asked how long it is while messages come.
+const askInterval = time.Second
+
+// Next implements Reader.
+func (r *redisReader) Next(ctx context.Context) (Batch, error) {
+	if r.at == (redisPosition{id: "0-0"}) {
+		if err := r.begin(ctx); err != nil {
+			return Batch{}, err
+		}
+	}
+	streams, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.at.id}, Count: maxMessages, Block: wait}).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Batch{}, fmt.Errorf("read the stream %s of Redis: %w", r.stream, err)
+	}
+	var b Batch
+	defer func() { r.note = "" }()
+	for _, stream := range streams {
+		for i := range stream.Messages {
+			r.at.id = stream.Messages[i].ID
+			r.at.added++
+			m := redisMessage(&stream.Messages[i])
+			m.Position = r.at.String()
+			b.Messages = append(b.Messages, m)
+		}
+	}
+	r.backlog = max(0, r.backlog-int64(len(b.Messages)))
+	if len(b.Messages) == 0 || time.Since(r.asked) > askInterval {
+		if b.Lost, err = r.ask(ctx); err != nil {
+			return Batch{}, err
+		}
+	}
+	if len(b.Messages) > 0 || b.Lost > 0 {
+		b.Position = r.at.String()
+	}
+	b.Backlog, b.Note = r.backlog, r.note
+	return b, nil
+}
+
+// begin counts the entries that were deleted before the stream is read for the first
+// time: they are not lost.
+func (r *redisReader) begin(ctx context.Context) error {
+	info, err := r.info(ctx)
+	if err == nil && info != nil {
+		r.at.added = max(0, info.EntriesAdded-info.Length)
+	}
+	return err
+}
+
+// ask finds out how many entries are not read, and how many were deleted before they
+// were. The latter shows only once everything else is read.
+func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
+	info, err := r.info(ctx)
+	if err != nil || info == nil || info.EntriesAdded == 0 { // before Redis 7 they are not counted
+		return 0, err
+	}
+	r.asked = time.Now()
+	switch {
+	case isBefore(info.LastGeneratedID, r.at.id):
+		r.note = fmt.Sprintf("the stream went back from entry %s to %s: it was made again, or Redis lost entries; reading it again from the first, which repeats no event", r.at.id, info.LastGeneratedID)
+		r.at, r.backlog = redisPosition{"0-0", max(0, info.EntriesAdded-info.Length)}, info.Length
+		return 0, nil
+	case info.Length > 0 && isBefore(r.at.id, info.LastEntry.ID):
+		r.backlog = min(max(0, info.EntriesAdded-r.at.added), info.Length)
+		return 0, nil
+	}
+	lost = max(0, info.EntriesAdded-r.at.added)
+	r.at, r.backlog = redisPosition{info.LastGeneratedID, info.EntriesAdded}, 0
+	return lost, nil
+}
+
+// isBefore reports whether an entry comes before another.
+func isBefore(a, b string) bool {
+	ams, aseq := splitEntryID(a)
+	bms, bseq := splitEntryID(b)
+	return ams < bms || ams == bms && aseq < bseq
+}
+
+func splitEntryID(id string) (ms, seq uint64) {
+	left, right, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(left, 10, 64) // Redis writes nothing else
+	seq, _ = strconv.ParseUint(right, 10, 64)
+	return ms, seq
+}
+
+// info returns what Redis knows of the stream; nil if it does not exist.
+func (r *redisReader) info(ctx context.Context) (*redis.XInfoStream, error) {
+	info, err := r.client.XInfoStream(ctx, r.stream).Result()
+	switch {
+	case err != nil && strings.Contains(err.Error(), "no such key"):
+		return nil, nil //nolint:nilnil // the caller asks for it
+	case err != nil:
+		return nil, fmt.Errorf("ask for the length of the stream %s of Redis: %w", r.stream, err)
+	}
+	return info, nil
+}
+
+// Close implements Reader.
+func (r *redisReader) Close() {}
+
+// The field of an entry that has the event or its data: the one of watermill-redisstream.
+const redisPayload = "payload"
+
+func redisMessage(entry *redis.XMessage) Message {
+	m := Message{Place: entry.ID}
+	ms, _, _ := strings.Cut(entry.ID, "-")
+	if at, err := strconv.ParseInt(ms, 10, 64); err == nil {
+		m.Time = time.UnixMilli(at)
+	}
+	for field, value := range entry.Values {
+		text, _ := value.(string)
+		if name, ok := attribute(field); ok {
+			if m.Attributes == nil {
+				m.Attributes = map[string]string{}
+			}
+			m.Attributes[name] = text
+		} else if field == redisPayload {
+			m.Body = []byte(text)
+		}
+	}
+	return m
+}

@@ -1,0 +1,193 @@
+package ingest
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
+)
+
+//go:embed ingest.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// errTaken is returned if another process has read on.
+var errTaken = errors.New("another process reads the partition")
+
+// codeTaken is the code of the error of a transaction whose position is not the stored
+// one.
+const codeTaken = "BD005"
+
+// maxKept is the largest message, in bytes, that is kept in a dead letter.
+const maxKept = 8 << 20
+
+// positionOf is the position of a partition in the database.
+type positionOf struct {
+	pool      *pgxpool.Pool
+	log       *events.Log
+	broker    string
+	partition Partition
+	at        string
+}
+
+func (p *positionOf) key() []any {
+	return []any{p.broker, p.partition.Stream, p.partition.Number, p.partition.Incarnation}
+}
+
+// load reads the position. again is whether the partition is new and another of the same
+// name was read before.
+func (p *positionOf) load(ctx context.Context) (again bool, err error) {
+	created, err := p.pool.Exec(ctx, statements.Get("create a position"), p.key()...)
+	if err != nil {
+		return false, fmt.Errorf("create the position: %w", err)
+	}
+	var others int
+	if err := p.pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &others); err != nil {
+		return false, fmt.Errorf("read the position: %w", err)
+	}
+	return created.RowsAffected() > 0 && others > 0, nil
+}
+
+// letter is a message that becomes a dead letter.
+type letter struct {
+	origin, reason string
+	payload        []byte
+}
+
+// decoded are messages as they are stored.
+type decoded struct {
+	events  []events.Event
+	letters []letter
+}
+
+// decode decodes messages.
+func (p *positionOf) decode(messages []Message) decoded {
+	d := decoded{events: make([]events.Event, 0, len(messages))}
+	for i := range messages {
+		e, text, err := decode(&messages[i], p.id(&messages[i]))
+		if err != nil {
+			d.letters = append(d.letters, letter{p.origin(messages[i].Place), reasonOf(err), text})
+			continue
+		}
+		d.events = append(d.events, e)
+	}
+	return d
+}
+
+// origin returns where a message is, as people read it.
+func (p *positionOf) origin(place string) string {
+	return fmt.Sprintf("%s/%s/%s", p.broker, p.partition, place)
+}
+
+// id returns the id of an event whose message has none.
+func (p *positionOf) id(m *Message) string {
+	id := p.origin(m.Place)
+	if p.partition.Incarnation != "" {
+		id += "@" + p.partition.Incarnation
+	}
+	return id
+}
+
+// reasonOf returns a reason without what Postgres cannot store.
+func reasonOf(err error) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", "\\0"), "\uFFFD")
+}
+
+// store appends the events of a batch, buries what is no event, and moves the position,
+// in one transaction. If Postgres refuses what is in a message, that is buried too: the
+// batch is cut in halves until it is alone.
+func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, error) {
+	receipt, err := p.write(ctx, d, len(b.Messages), b.Position)
+	if err == nil {
+		return stored{receipt.Partitions, len(d.events), len(d.letters)}, nil
+	}
+	if !isOfContent(err) || len(b.Messages) == 0 {
+		return stored{}, err
+	}
+	if len(b.Messages) == 1 {
+		m := &b.Messages[0]
+		_, text, _ := decode(m, p.id(m)) // d.letters would be of the same message
+		letters := []letter{{p.origin(m.Place), reasonOf(err), text}}
+		if _, err := p.write(ctx, decoded{letters: letters}, 1, b.Position); err != nil {
+			return stored{}, err
+		}
+		return stored{letters: 1}, nil
+	}
+	half := len(b.Messages) / 2
+	parts := []Batch{
+		{Messages: b.Messages[:half], Position: b.Messages[half-1].Position},
+		{Messages: b.Messages[half:], Position: b.Position},
+	}
+	var all stored
+	for i := range parts {
+		done, err := p.store(ctx, &parts[i], p.decode(parts[i].Messages))
+		all.partitions = append(all.partitions, done.partitions...)
+		all.events += done.events
+		all.letters += done.letters
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// stored is what a batch became.
+type stored struct {
+	// partitions of the log have new events.
+	partitions      []int
+	events, letters int
+}
+
+// storeTimeout bounds one transaction. A healthy database takes far less.
+const storeTimeout = 30 * time.Second
+
+// write stores decoded messages in one transaction and moves the position.
+func (p *positionOf) write(ctx context.Context, d decoded, messages int, to string) (events.Receipt, error) {
+	// Finish what was begun: an interrupted commit leaves the outcome unknown.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	receipt, err := p.log.AppendWith(ctx, func(batch *pgx.Batch) {
+		batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages)...)
+		if len(d.letters) > 0 {
+			var origins, reasons []string
+			var payloads [][]byte
+			for _, l := range d.letters {
+				if len(l.payload) == 0 || len(l.payload) > maxKept {
+					l.payload = nil
+				}
+				origins, payloads, reasons = append(origins, l.origin), append(payloads, l.payload), append(reasons, l.reason)
+			}
+			batch.Queue(statements.Get("bury messages"), origins, payloads, reasons)
+		}
+	}, d.events...)
+	var pgErr *pgconn.PgError
+	switch {
+	case err == nil:
+		p.at = to
+		return receipt, nil
+	case errors.As(err, &pgErr) && pgErr.Code == codeTaken:
+		return receipt, errTaken
+	}
+	return receipt, fmt.Errorf("store messages: %w", err)
+}
+
+// isOfContent reports whether an error is due to what is in messages.
+func isOfContent(err error) bool {
+	var bad *events.BatchError
+	if errors.As(err, &bad) {
+		return true
+	}
+	const dataException, programLimitExceeded = "22", "54"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(pgErr.Code, dataException) || strings.HasPrefix(pgErr.Code, programLimitExceeded))
+}

@@ -1,0 +1,165 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/backpressure"
+)
+
+// read reads a partition and stores what is in it until ctx is done.
+func (s *source) read(ctx context.Context, p Partition) {
+	w := worker{source: s, partition: p, key: backlogKey{s.Name, p}}
+	defer s.cfg.Metrics.backlogs.remove(w.key)
+	defer s.forget(p.String())
+	pauses := newBackoff()
+	for ctx.Err() == nil {
+		err := w.follow(ctx, func() {
+			pauses.reset()
+			s.report(ctx, p.String(), nil)
+		})
+		if errors.Is(err, errTaken) { // for a moment, while processes share anew
+			s.cfg.Logger.WarnContext(ctx, "another process has read on; reading from its position", "broker", s.Name, "partition", p.String())
+		} else {
+			s.report(ctx, p.String(), err)
+		}
+		pauses.wait(ctx)
+	}
+}
+
+// worker reads one partition.
+type worker struct {
+	*source
+	partition Partition
+	key       backlogKey
+}
+
+// follow reads from the stored position on until ctx is done or something fails. It
+// calls well after each batch.
+func (w *worker) follow(ctx context.Context, well func()) error {
+	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition}
+	again, err := position.load(ctx)
+	if err != nil {
+		return err
+	}
+	if again {
+		w.cfg.Logger.WarnContext(ctx, "a stream was deleted and made again; reading it from its first message, without what was not read before",
+			"broker", w.Name, "partition", w.partition.String())
+	}
+	reader, err := w.broker.Open(ctx, w.partition, position.at)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	batches := make(chan Batch)
+	read := make(chan error, 1)
+	go func() {
+		defer close(batches)
+		read <- readAhead(ctx, reader, batches)
+	}()
+	defer func() {
+		cancel()
+		for range batches { // until the reader has ended
+			continue
+		}
+		reader.Close()
+	}()
+	for b := range batches {
+		if err := w.take(ctx, &position, &b); err != nil {
+			return err
+		}
+		well()
+	}
+	return <-read
+}
+
+// readAhead reads batches while others are stored.
+func readAhead(ctx context.Context, r Reader, to chan<- Batch) error {
+	for {
+		b, err := r.Next(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- b:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take stores a batch.
+func (w *worker) take(ctx context.Context, position *positionOf, b *Batch) error {
+	backlogs := w.cfg.Metrics.backlogs
+	if len(b.Messages) > 0 {
+		backlogs.set(w.key, max(0, b.Backlog)+int64(len(b.Messages)), b.Messages[0].Time)
+	}
+	if b.Note != "" {
+		w.cfg.Logger.WarnContext(ctx, b.Note, "broker", w.Name, "partition", w.partition.String())
+	}
+	var gone *letter
+	if b.Lost > 0 {
+		gone = &letter{origin: position.origin("lost"), reason: fmt.Sprintf(
+			"the broker deleted up to %d messages before they were read; keep messages longer, and publish again what they told", b.Lost)}
+		w.cfg.Metrics.lost.WithLabelValues(w.Name, w.partition.Stream).Add(float64(b.Lost))
+		w.cfg.Logger.ErrorContext(ctx, "a broker deleted messages before they were read", "broker", w.Name, "partition", w.partition.String(), "messages", b.Lost)
+	}
+	if b.Position != "" && b.Position != position.at || gone != nil {
+		if b.Position == "" {
+			b.Position = position.at
+		}
+		all := position.decode(b.Messages)
+		if err := w.admit(ctx, all.events); err != nil {
+			return err
+		}
+		if gone != nil {
+			all.letters = append(all.letters, *gone)
+		}
+		done, err := position.store(ctx, b, all)
+		w.count(&done)
+		if err != nil {
+			return err
+		}
+	}
+	since := time.Time{}
+	if n := len(b.Messages); n > 0 && b.Backlog > 0 {
+		since = b.Messages[n-1].Time
+	} else if b.Backlog > 0 {
+		return nil // the age of what waits is as it was
+	}
+	backlogs.set(w.key, max(0, b.Backlog), since)
+	return nil
+}
+
+func (w *worker) count(done *stored) {
+	if n := done.events + done.letters; n > 0 {
+		w.cfg.Metrics.messages.WithLabelValues(w.Name, w.partition.Stream).Add(float64(n))
+	}
+	if done.letters > 0 {
+		w.cfg.Metrics.letters.WithLabelValues(w.Name, w.partition.Stream).Add(float64(done.letters))
+	}
+	if done.events > 0 {
+		w.cfg.Appended(done.partitions, done.events)
+	}
+}
+
+// admit waits until folding has caught up. Messages wait in the broker meanwhile.
+func (w *worker) admit(ctx context.Context, evs []events.Event) error {
+	for {
+		err := w.cfg.Admit(ctx, evs)
+		var behind *backpressure.BehindError
+		if !errors.As(err, &behind) {
+			return err
+		}
+		timer := time.NewTimer(behind.RetryAfter)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package tests
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/badged/badged/events"
+)
+
+// ingestKills is how often each test kills a process that ingests.
+var ingestKills = flag.Int("ingest-kills", 3, "how often the tests of ingesting kill a process")
+
+// queryInt returns the number that a query returns.
+func queryInt(t *testing.T, conn *pgx.Conn, sql string) (n int) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// inLog returns how many events the log has, repeated ones too.
+func inLog(t *testing.T, conn *pgx.Conn) (n int) {
+	t.Helper()
+	for p := range partitions {
+		n += queryInt(t, conn, "SELECT coalesce(sum(events), 0)::int FROM badged."+events.Topic(p))
+	}
+	return n
+}
+
+// sessionOn returns a connection to a database.
+func sessionOn(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// startIngest starts `badged ingest` without waiting.
+func startIngest(t *testing.T, database, from string, args ...string) *process {
+	t.Helper()
+	return start(t, nil, append([]string{"ingest", "--listen=127.0.0.1:0", "--database-url=" + database, "--from=" + from}, args...)...)
+}
+
+// Processes that ingest from Redis Streams are killed at random while entries are added.
+// Every entry is in the log once, and badges are right.
+func TestIngestFromRedisOverKills(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	server := newRedis(t)
+	p := serve(t, database, "--roles=api,projector,gateway,ingest") // has the role, and no broker
+	from := server.URL() + "?stream=one,two"
+	processes := []*process{startIngest(t, database, from), startIngest(t, database, from)}
+	for _, one := range processes {
+		one.awaitReady()
+	}
+
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	added := make(chan int, 1)
+	go func() { added <- addEntries(ctx, client) }()
+
+	conn := sessionOn(t, database)
+	count := func() int {
+		return queryInt(t, conn, `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`)
+	}
+	for kill := range *ingestKills {
+		before := count()
+		for range polls(t, "progress after a kill") {
+			if count() > before+100 {
+				break
+			}
+		}
+		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:forbidigo // the moment of the kill is random
+		processes[kill%2].kill()
+		processes[kill%2] = startIngest(t, database, from)
+	}
+	stop()
+	n := <-added
+	for range polls(t, fmt.Sprintf("%d entries to be read", n)) {
+		if count() >= n {
+			break
+		}
+	}
+	if read, stored := count(), inLog(t, conn); read != n || stored != n {
+		t.Errorf("of %d entries %d were read, and the log has %d events", n, read, stored)
+	}
+	ann := connect(t, p.url, "ann")
+	ann.awaitTotal(int64(n))
+}
+
+// addEntries adds messages to ann to two streams until ctx is done, and returns how many.
+func addEntries(ctx context.Context, client *redis.Client) (n int) {
+	rate := time.NewTicker(5 * time.Millisecond)
+	defer rate.Stop()
+	for ctx.Err() == nil {
+		<-rate.C
+		_, err := client.Pipelined(context.WithoutCancel(ctx), func(p redis.Pipeliner) error {
+			for range 50 {
+				n++
+				p.XAdd(ctx, &redis.XAddArgs{Stream: []string{"one", "two"}[n%2], Values: []string{"payload", delivered("c", n, `"ann"`)}})
+			}
+			return nil
+		})
+		if err != nil {
+			return -1
+		}
+	}
+	return n
+}
+
+// A server ingests with its other roles, and a message that is no event is a dead letter
+// that says where it was.
+func TestServerIngests(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	server := newRedis(t)
+	p := serve(t, database, "--from="+server.URL()+"?stream=chat&name=legacy")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	for _, payload := range []string{"hello", delivered("c", 1, `"ann"`)} {
+		if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "chat", Values: []string{"payload", payload}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ann := connect(t, p.url, "ann")
+	ann.awaitTotal(1)
+	awaitMetric(t, p, `badged_ingest_dead_letters_total{broker="legacy",stream="chat"}`, 1)
+	if out := must(t, "deadletters", "list", "--database-url="+database); !strings.Contains(out, "legacy/chat/") || !strings.Contains(out, "not valid JSON") {
+		t.Errorf("the list:\n%s", out)
+	}
+	if _, stderr, code := command(t, "deadletters", "retry", "--all", "--database-url="+database); code != 1 || !strings.Contains(stderr, "not valid JSON") {
+		t.Errorf("retry: exit %d %s", code, stderr)
+	}
+	if out := must(t, "deadletters", "discard", "--all", "--database-url="+database); !strings.Contains(out, `"origin":"legacy/chat/`) || strings.Contains(out, `"partition"`) {
+		t.Errorf("discard printed %s", out)
+	}
+}
+
+// Bad settings of brokers are refused with what to do, and never with a password.
+func TestIngestSettings(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	server := newRedis(t)
+	server.Stop()
+	for from, want := range map[string]string{
+		"":                              "--from (BADGED_FROM) is required",
+		"amqp://ann:hunter2@h/q":        "there is no broker for amqp://",
+		"redis://ann:hunter2@h:1/0":     "it names no stream",
+		server.URL() + "?stream=s":      "connection refused",
+		"redis://ann:hunter2@h:1/0?x=y": "it names no stream",
+		"redis://ann:hunter2@127.0.0.1:1/0?stream=a&nam=b": "nam",
+	} {
+		args := []string{"ingest", "--listen=127.0.0.1:0", "--database-url=" + database}
+		if from != "" {
+			args = append(args, "--from="+from)
+		}
+		_, stderr, code := command(t, args...)
+		if code == 0 || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
+			t.Errorf("%s: exit %d %s", from, code, stderr)
+		}
+	}
+	stdout, _, _ := command(t, "config", "check", "--from=redis://ann:hunter2@h/0?stream=a", "--from=redis://ann:hunter2@g/0?stream=a&name=g")
+	if strings.Contains(stdout, "hunter2") || !strings.Contains(stdout, "redis://***@h/0?stream=a redis://***@g/0?stream=a&name=g") {
+		t.Errorf("config check:\n%s", stdout)
+	}
+}
