@@ -76,6 +76,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"repair-log":          {"repair-log"},
 		"load":                {"load", file, "--quiet"},
 		"import":              {"import", file, "--quiet"},
+		"ingest":              {"ingest", "--listen=127.0.0.1:0", "--from=redis://127.0.0.1:1/0?stream=s", "--log-level=error"},
 		"serve":               {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }
