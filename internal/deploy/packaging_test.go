@@ -91,6 +91,26 @@ func TestDeploymentsWaitForStops(t *testing.T) {
 	}
 }
 
+// Images and actions by others are named with their digest: a name alone may be
+// given to other content. badged's own image is built or chosen by its users.
+func TestPinned(t *testing.T) {
+	for file, pattern := range map[string]string{
+		"deploy/compose.yaml":           `(?m)^ +image: (?P<name>\S+)$`,
+		".github/workflows/ci.yml":      `(?m)^ +(?:- )?uses: (?P<name>\S+)`,
+		".github/workflows/release.yml": `(?m)^ +(?:- )?uses: (?P<name>\S+)`,
+	} {
+		named := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1)
+		if len(named) < 3 {
+			t.Errorf("%s names only %q", file, named)
+		}
+		for _, n := range named {
+			if !strings.HasPrefix(n[1], "badged:") && !regexp.MustCompile(`@(sha256:[0-9a-f]{64}|[0-9a-f]{40})$`).MatchString(n[1]) {
+				t.Errorf("%s names %s without a digest", file, n[1])
+			}
+		}
+	}
+}
+
 // The image has only a static program, runs as an unprivileged user, and is
 // built from pinned images.
 func TestDockerfile(t *testing.T) {
@@ -101,11 +121,11 @@ func TestDockerfile(t *testing.T) {
 			from = append(from, strings.TrimSpace(rest))
 		}
 	}
-	if len(from) != 2 || !strings.HasPrefix(from[1], "gcr.io/distroless/static-") || !strings.HasSuffix(from[1], ":nonroot") {
+	if len(from) != 2 || !regexp.MustCompile(`^gcr\.io/distroless/static-\w+:nonroot@sha256:[0-9a-f]{64}$`).MatchString(from[1]) {
 		t.Fatalf("the stages are made from %q", from)
 	}
 	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
-	if !regexp.MustCompile(`golang:` + regexp.QuoteMeta(goVersion) + `\.\d+-\w+ AS build`).MatchString(from[0]) {
+	if !regexp.MustCompile(`golang:` + regexp.QuoteMeta(goVersion) + `\.\d+-\w+@sha256:[0-9a-f]{64} AS build$`).MatchString(from[0]) {
 		t.Errorf("it is built with %s, and not with a release of Go %s, which go.mod asks for", from[0], goVersion)
 	}
 	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "internal/version.stamp=$VERSION", "\nUSER 65532:65532\n", "\nHEALTHCHECK ", `ENTRYPOINT ["/usr/local/bin/badged"]`} {

@@ -183,15 +183,6 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the directory that the user named, or one above it
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // LogID returns the id of the log.
 func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // lockName is the file that a writer of the archive locks. Not the directory,
@@ -22,14 +21,14 @@ func lock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the archive: %w", err)
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	free, err := tryLock(f)
 	switch {
-	case err == nil:
-		return f, nil
-	case errors.Is(err, syscall.EWOULDBLOCK):
+	case err != nil:
+		err = fmt.Errorf("lock the archive %s: %w", dir, err)
+	case !free:
 		err = fmt.Errorf("%s: %w", dir, ErrInUse)
 	default:
-		err = fmt.Errorf("lock the archive %s: %w", dir, err)
+		return f, nil
 	}
 	return nil, errors.Join(err, f.Close())
 }
