@@ -50,7 +50,7 @@ func tooLong(tree fs.FS) ([]string, error) {
 func misplaced(tree fs.FS) ([]string, error) {
 	allowed := []string{
 		"cmd", "events", "projector", "gateway", "pubsub", "migrations", "web", "tests", "internal", "docs", "deploy",
-		"go.mod", "go.sum", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile",
+		"go.mod", "go.sum", "README.md", "SECURITY.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile",
 	}
 	ignored, err := fs.ReadFile(tree, ".gitignore")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestTooLongFindsLongFiles(t *testing.T) {
 		"long.go":                    lines(most + 1),
 		"deep/er/long.ts":            lines(most + 1),
 		"migrations/long.sql":        lines(most + 1),
-		"README.md":                  lines(most + 1),
+		"README.md", "SECURITY.md":                  lines(most + 1),
 		"web/node_modules/a/long.ts": lines(most + 1),
 		"web/dist/long.ts":           lines(most + 1),
 		".cache/long.go":             lines(most + 1),
