@@ -29,7 +29,8 @@ type account struct {
 // membership is a membership with what it adds to the badge.
 type membership struct {
 	pubsub.Membership
-	adds, mentions int64
+	// conversations is 1 if adds is more than 0, else 0.
+	adds, mentions, conversations int64
 }
 
 // outcome says what became of an update.
@@ -52,6 +53,10 @@ func newAccount(s *pubsub.Snapshot) *account {
 	a.badge.Categories = maps.Clone(a.rest.Categories)
 	if a.badge.Categories == nil {
 		a.badge.Categories = map[string]int64{}
+	}
+	a.badge.CategoryConversations = make(map[string]int64, len(a.badge.Categories))
+	for category := range a.badge.Categories {
+		a.badge.CategoryConversations[category] = a.rest.ConversationsIn(category)
 	}
 	for i := range s.Memberships {
 		a.put(s.Memberships[i])
@@ -91,13 +96,13 @@ func (a *account) remove(id string) {
 
 // withdraw takes what a membership adds to the badge out of it.
 func (a *account) withdraw(m *membership) {
-	a.add(m.Room.Category, -m.adds, -m.mentions)
+	a.add(m.Room.Category, -m.adds, -m.mentions, -m.conversations)
 	a.badge.Version -= m.Room.Changes - m.Joined
 }
 
 // weigh adds what a membership adds to the badge.
 func (a *account) weigh(m *membership) {
-	m.adds, m.mentions = 0, 0
+	m.adds, m.mentions, m.conversations = 0, 0, 0
 	switch c := m.Conversation(0); c.Level {
 	case "none":
 	case "mentions":
@@ -108,11 +113,14 @@ func (a *account) weigh(m *membership) {
 			m.adds = max(1, c.Unread)
 		}
 	}
-	a.add(m.Room.Category, m.adds, m.mentions)
+	if m.adds > 0 {
+		m.conversations = 1
+	}
+	a.add(m.Room.Category, m.adds, m.mentions, m.conversations)
 	a.badge.Version += m.Room.Changes - m.Joined
 }
 
-func (a *account) add(category string, n, mentions int64) {
+func (a *account) add(category string, n, mentions, conversations int64) {
 	a.badge.Total += n
 	a.badge.Mentions += mentions
 	if n == 0 {
@@ -120,6 +128,10 @@ func (a *account) add(category string, n, mentions int64) {
 	}
 	if a.badge.Categories[category] += n; a.badge.Categories[category] == 0 {
 		delete(a.badge.Categories, category)
+	}
+	a.badge.UnreadConversations += conversations
+	if a.badge.CategoryConversations[category] += conversations; a.badge.CategoryConversations[category] == 0 {
+		delete(a.badge.CategoryConversations, category)
 	}
 }
 
@@ -268,6 +280,9 @@ func (a *account) follow(room *pubsub.RoomUpdate, base int64) (outcome, *pubsub.
 func (a *account) since(version int64, changed []*membership) *pubsub.Update {
 	u := &pubsub.Update{Badge: a.badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
 	u.Categories = maps.Clone(a.badge.Categories) // the account changes its own
+	if u.CategoryConversations = nil; len(u.Categories) > 1 {
+		u.CategoryConversations = maps.Clone(a.badge.CategoryConversations)
+	}
 	for _, m := range changed {
 		u.Conversations = append(u.Conversations, m.Conversation(u.Version))
 	}
@@ -279,10 +294,10 @@ func (a *account) replaceRest(rest *pubsub.Badge) {
 	a.badge.Version += rest.Version - a.rest.Version
 	a.badge.Mentions += rest.Mentions - a.rest.Mentions
 	for category, n := range a.rest.Categories {
-		a.add(category, -n, 0)
+		a.add(category, -n, 0, -a.rest.ConversationsIn(category))
 	}
 	for category, n := range rest.Categories {
-		a.add(category, n, 0)
+		a.add(category, n, 0, rest.ConversationsIn(category))
 	}
 	a.rest = *rest
 }

@@ -30,8 +30,8 @@ func (p *buffers) encode(frame any) (body []byte, release func(), err error) {
 	return *buffer, func() { p.pool.Put(buffer) }, nil
 }
 
-// appendJSON appends what encoding/json would, which takes three times as long. Most
-// frames are changes.
+// appendJSON appends what encoding/json would, which takes three times as long, and
+// completes CategoryConversations. Most frames are changes.
 func (f *stateFrame) appendJSON(b []byte) []byte {
 	b = appendText(append(b, `{"t":`...), f.T)
 	b = appendText(append(b, `,"epoch":`...), f.Epoch)
@@ -40,6 +40,17 @@ func (f *stateFrame) appendJSON(b []byte) []byte {
 	b = appendInt(append(b, `,"mentions":`...), f.Mentions)
 	b = append(b, `,"categories":`...)
 	b = appendCategories(b, f.Categories)
+	b = appendInt(append(b, `,"unread_conversations":`...), f.UnreadConversations)
+	b = append(b, `,"category_conversations":`...)
+	if f.CategoryConversations == nil { // of the only category, if any
+		b = append(b, '{')
+		for name := range f.Categories {
+			b = appendInt(append(appendText(b, name), ':'), f.UnreadConversations)
+		}
+		b = append(b, '}')
+	} else {
+		b = appendCategories(b, f.CategoryConversations)
+	}
 	b = append(b, `,"conversations":`...)
 	if f.Conversations == nil {
 		return append(b, `null}`...)

@@ -15,14 +15,16 @@ import (
 func TestStateFramesAsJSON(t *testing.T) {
 	full := stateFrame{
 		T: "changes", Epoch: "e", Version: 1, Total: 2, Mentions: 3, Categories: map[string]int64{"b": 1, "a": 2, "c": 3},
+		UnreadConversations: 4, CategoryConversations: map[string]int64{"c": 1, "b": 1, "a": 2},
 		Conversations: []pubsub.Conversation{
 			{ConversationID: "c", Unread: 1, Mentions: 2, FirstUnreadSeq: 3, ReadSeq: 4, LastSeq: 5, Level: "all", Category: "chat", MarkedUnread: true, Left: true, Version: 6},
 			{},
 		},
 	}
 	one := full
-	one.Categories = map[string]int64{"chat": 7}
-	for _, f := range []stateFrame{full, one, {}, {Categories: map[string]int64{}, Conversations: []pubsub.Conversation{}}} {
+	one.Categories, one.CategoryConversations = map[string]int64{"chat": 7}, map[string]int64{"chat": 4}
+	none := map[string]int64{}
+	for _, f := range []stateFrame{full, one, {CategoryConversations: none}, {Categories: none, CategoryConversations: none, Conversations: []pubsub.Conversation{}}} {
 		want, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
@@ -30,6 +32,11 @@ func TestStateFramesAsJSON(t *testing.T) {
 		if got := string(f.appendJSON(nil)); got != string(want) {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
+	}
+	implied := one
+	implied.CategoryConversations = nil
+	if got, want := string(implied.appendJSON(nil)), string(one.appendJSON(nil)); got != want {
+		t.Errorf("with conversations that follow from others\n%s\nwant\n%s", got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.Make[stateFrame]().Draw(t, "frame")

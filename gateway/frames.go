@@ -87,13 +87,16 @@ func (f *clientFrame) key() string {
 
 // stateFrame is the common part of snapshots and changes.
 type stateFrame struct {
-	T             string                `json:"t" doc:"The type of the frame."`
-	Epoch         string                `json:"epoch" doc:"The sequence in which the version counts."`
-	Version       int64                 `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
-	Total         int64                 `json:"total" minimum:"0" doc:"The badge."`
-	Mentions      int64                 `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
-	Categories    map[string]int64      `json:"categories" doc:"The total by category; categories that add nothing are absent."`
-	Conversations []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark or a level other than all, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
+	T          string           `json:"t" doc:"The type of the frame."`
+	Epoch      string           `json:"epoch" doc:"The sequence in which the version counts."`
+	Version    int64            `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
+	Total      int64            `json:"total" minimum:"0" doc:"The badge."`
+	Mentions   int64            `json:"mentions" minimum:"0" doc:"Unread messages that mention the user, in conversations whose level is not none."`
+	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent."`
+	// CategoryConversations may be nil in changes, as in an update.
+	UnreadConversations   int64                 `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for badges that count conversations instead of messages."`
+	CategoryConversations map[string]int64      `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
+	Conversations         []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark or a level other than all, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
 // position names the state that a client holds after the frame.
@@ -126,6 +129,7 @@ func newStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 	return stateFrame{
 		T: t, Epoch: b.Epoch, Version: b.Version,
 		Total: b.Total, Mentions: b.Mentions, Categories: b.Categories,
+		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations,
 		Conversations: conversations,
 	}
 }

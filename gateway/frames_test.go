@@ -34,7 +34,8 @@ func TestServerFramesAreGolden(t *testing.T) {
 	cafe := pubsub.Conversation{
 		ConversationID: "Café ☕", Unread: 2, FirstUnreadSeq: 9, ReadSeq: 8, LastSeq: 10, Level: "all", Category: "chat", Version: 58,
 	}
-	empty := &pubsub.Badge{Epoch: "e1", Categories: map[string]int64{}}
+	none := map[string]int64{}
+	empty := &pubsub.Badge{Epoch: "e1", Categories: none, CategoryConversations: none}
 	for name, frame := range map[string]any{
 		"ok":                 okFrame{T: "ok", ID: id},
 		"ok-uuid":            okFrame{T: "ok", ID: json.RawMessage(`"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"`)},
@@ -52,7 +53,7 @@ func TestServerFramesAreGolden(t *testing.T) {
 			connectionTerms: connectionTerms{25000, time.Date(2026, 11, 2, 10, 15, 0, 0, time.UTC)},
 		},
 		"snapshot-muted": snapshotFrame{
-			stateFrame: newStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: map[string]int64{}}, []pubsub.Conversation{
+			stateFrame: newStateFrame("snapshot", &pubsub.Badge{Epoch: "e1", Version: 9, Categories: none, CategoryConversations: none}, []pubsub.Conversation{
 				{ConversationID: "random", ReadSeq: 24, LastSeq: 24, Level: "none", Category: "chat", Version: 9},
 				{ConversationID: "releases", ReadSeq: 112, LastSeq: 112, Level: "mentions", Category: "updates", Version: 7},
 			}),
@@ -60,12 +61,15 @@ func TestServerFramesAreGolden(t *testing.T) {
 		},
 		"changes-none": newStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 57, Total: 6, Mentions: 2, Categories: map[string]int64{"chat": 5, "updates": 1},
+			UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 3, "updates": 1},
 		}, nil),
 		"changes": newStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 59, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
+			UnreadConversations: 3, CategoryConversations: map[string]int64{"chat": 2, "updates": 1},
 		}, []pubsub.Conversation{read, cafe}),
 		"changes-left": newStateFrame("changes", &pubsub.Badge{
 			Epoch: "e1", Version: 60, Total: 4, Mentions: 1, Categories: map[string]int64{"chat": 3, "updates": 1},
+			UnreadConversations: 3, CategoryConversations: map[string]int64{"chat": 2, "updates": 1},
 		}, []pubsub.Conversation{left}),
 	} {
 		b, err := json.Marshal(frame)

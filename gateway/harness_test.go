@@ -77,13 +77,14 @@ func (db *tables) commit(user, conversation string, unread int64) pubsub.Update 
 	for _, c := range s.Conversations {
 		s.Total += c.Unread
 	}
-	s.Categories = map[string]int64{"chat": s.Total}
+	s.Categories, s.UnreadConversations = map[string]int64{"chat": s.Total}, int64(len(s.Conversations))
+	s.CategoryConversations = map[string]int64{"chat": s.UnreadConversations}
 	return pubsub.Update{Badge: s.Badge, BaseVersion: base, Conversations: []pubsub.Conversation{c}}
 }
 
 func (db *tables) user(id string) *pubsub.Snapshot {
 	if db.users[id] == nil {
-		db.users[id] = &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: db.epoch, Categories: map[string]int64{}}}
+		db.users[id] = &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: db.epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}}
 	}
 	return db.users[id]
 }

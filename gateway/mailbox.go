@@ -47,11 +47,13 @@ type mailbox struct {
 // holding identifies a state for comparison with the tables. Within an epoch, a
 // version has exactly one state.
 type holding struct {
-	epoch                    string
-	version, total, mentions int64
+	epoch                                   string
+	version, total, mentions, conversations int64
 }
 
-func holdingOf(b *pubsub.Badge) holding { return holding{b.Epoch, b.Version, b.Total, b.Mentions} }
+func holdingOf(b *pubsub.Badge) holding {
+	return holding{b.Epoch, b.Version, b.Total, b.Mentions, b.UnreadConversations}
+}
 
 // denies reports whether tables with state h never had other: it has a later
 // version, or the same version with other numbers. It is valid only for a state

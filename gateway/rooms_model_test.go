@@ -176,12 +176,14 @@ func adds(c *pubsub.Conversation) int64 {
 
 // tally adds up conversations.
 func tally(b *pubsub.Badge, conversations []pubsub.Conversation) {
-	b.Categories = map[string]int64{}
+	b.Categories, b.CategoryConversations = map[string]int64{}, map[string]int64{}
 	for i := range conversations {
 		c := &conversations[i]
 		if n := adds(c); n != 0 {
 			b.Total += n
 			b.Categories[c.Category] += n
+			b.UnreadConversations++
+			b.CategoryConversations[c.Category]++
 		}
 		if c.Level != "none" {
 			b.Mentions += c.Mentions
@@ -220,7 +222,7 @@ func (h *halls) read(held pubsub.Held) pubsub.Snapshot {
 		c.Version = s.Version
 		all = append(all, c)
 	}
-	s.Total, s.Mentions = 0, 0
+	s.Total, s.Mentions, s.UnreadConversations = 0, 0, 0
 	tally(&s.Badge, all)
 	for _, c := range all {
 		if s.Whole && (c.Unread > 0 || c.MarkedUnread || c.Level != "all") || !s.Whole && c.Version > held.Version {

@@ -150,10 +150,21 @@ func (p *phone) apply(t *rapid.T, db *halls, b *pubsub.Badge, conversations []pu
 	}
 	var sum pubsub.Badge
 	tally(&sum, slices.Collect(maps.Values(p.conversations)))
-	if b.Total != sum.Total || b.Mentions != sum.Mentions || fmt.Sprint(b.Categories) != fmt.Sprint(sum.Categories) {
-		t.Fatalf("%s: at version %d the badge is %d, %d, %v; the parts add up to %d, %d, %v\n%+v", b.UserID, b.Version,
-			b.Total, b.Mentions, b.Categories, sum.Total, sum.Mentions, sum.Categories, p.conversations)
+	if b.Total != sum.Total || b.Mentions != sum.Mentions || fmt.Sprint(b.Categories) != fmt.Sprint(sum.Categories) ||
+		b.UnreadConversations != sum.UnreadConversations || fmt.Sprint(conversationsOf(b)) != fmt.Sprint(sum.CategoryConversations) {
+		t.Fatalf("%s: at version %d the badge is %d, %d, %v, of %d conversations, %v; the parts add up to %d, %d, %v, of %d, %v\n%+v", b.UserID, b.Version,
+			b.Total, b.Mentions, b.Categories, b.UnreadConversations, conversationsOf(b),
+			sum.Total, sum.Mentions, sum.Categories, sum.UnreadConversations, sum.CategoryConversations, p.conversations)
 	}
+}
+
+// conversationsOf returns how many conversations add to each category.
+func conversationsOf(b *pubsub.Badge) map[string]int64 {
+	conversations := map[string]int64{}
+	for name := range b.Categories {
+		conversations[name] = b.ConversationsIn(name)
+	}
+	return conversations
 }
 
 // differs reports how what the client holds differs from the tables.

@@ -288,7 +288,7 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := p.look(ctx, conn); err != nil {
 		return err
 	}
-	if _, is := p.rewound(); is {
+	if _, is := p.outdated(); is {
 		if err := p.beginEpoch(ctx, conn); err != nil {
 			return err
 		}

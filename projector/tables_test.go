@@ -143,13 +143,15 @@ func (d *database) appendAndFold(t *testing.T, rt *rapid.T, history []events.Eve
 // describe returns the state of a user in the tables as text.
 func (d *database) describe(t *testing.T, id string) string {
 	t.Helper()
-	s := foldtest.State{Categories: map[string]int64{}}
-	rows, err := d.pool.Query(t.Context(), `SELECT total, mentions, categories FROM badged.users WHERE user_id = $1`, id)
+	s := foldtest.State{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
+	rows, err := d.pool.Query(t.Context(), `SELECT total, mentions, categories, unread_conversations, coalesce(category_conversations,
+    (SELECT coalesce(jsonb_object_agg(name, unread_conversations), '{}') FROM jsonb_object_keys(categories) AS name))
+FROM badged.users WHERE user_id = $1`, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rows.Next() {
-		if err := rows.Scan(&s.Total, &s.Mentions, &s.Categories); err != nil {
+		if err := rows.Scan(&s.Total, &s.Mentions, &s.Categories, &s.UnreadConversations, &s.CategoryConversations); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,6 +222,7 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 	totals := pubsub.Badge{
 		UserID: want.ID, Epoch: d.badge(t, want.ID).Epoch, Version: want.Version,
 		Total: want.Total, Mentions: want.Mentions, Categories: want.Categories.ByName(),
+		UnreadConversations: want.Categories.Conversations(), CategoryConversations: want.Categories.ConversationsByName(),
 	}
 	since := rapid.Int64Range(0, want.Version).Draw(rt, "since")
 	states, err := d.reader.States(t.Context(), events.PartitionOf(want.ID, foldtest.Partitions), []pubsub.Held{{UserID: want.ID, Epoch: totals.Epoch, Version: since}})
@@ -277,7 +280,8 @@ func (d *database) pages(t *testing.T, user string, unreadOnly bool, limit int) 
 }
 
 // checkSums checks in SQL, for every user, that the total is the sum of what
-// its conversations add by their levels, that the categories add up to it, and
+// its conversations add by their levels, that the categories add up to it, that the
+// conversations which add something are counted, and
 // that every count matches its set.
 func (d *database) checkSums(t *testing.T) {
 	t.Helper()
@@ -292,11 +296,11 @@ WITH counted AS (
     FROM badged.conversations
     WHERE joined IS NULL
 ), users AS (
-    SELECT user_id, sum(adds) AS total, coalesce(sum(mentions) FILTER (WHERE level <> 'none'), 0) AS mentions
+    SELECT user_id, sum(adds) AS total, count(*) FILTER (WHERE adds > 0) AS conversations, coalesce(sum(mentions) FILTER (WHERE level <> 'none'), 0) AS mentions
     FROM counted GROUP BY user_id
 ), categories AS (
-    SELECT user_id, jsonb_object_agg(category, adds) AS categories
-    FROM (SELECT user_id, category, sum(adds) AS adds FROM counted GROUP BY user_id, category HAVING sum(adds) > 0) AS sums
+    SELECT user_id, jsonb_object_agg(category, adds) AS categories, jsonb_object_agg(category, n) AS conversations
+    FROM (SELECT user_id, category, sum(adds) AS adds, count(*) FILTER (WHERE adds > 0) AS n FROM counted GROUP BY user_id, category HAVING sum(adds) > 0) AS sums
     GROUP BY user_id
 )
 SELECT u.user_id || ': ' || to_jsonb(u)::text || ' but the sums are ' || coalesce(to_jsonb(s)::text, 'none') || ' and ' || coalesce(c.categories::text, 'none')
@@ -306,6 +310,9 @@ LEFT JOIN categories AS c USING (user_id)
 WHERE coalesce(u.total, 0) <> coalesce(s.total, 0)
    OR coalesce(u.mentions, 0) <> coalesce(s.mentions, 0)
    OR coalesce(u.categories, '{}') <> coalesce(c.categories, '{}')
+   OR coalesce(u.unread_conversations, 0) <> coalesce(s.conversations, 0)
+   OR u.category_conversations <> c.conversations
+   OR (SELECT count(*) > 1 FROM jsonb_object_keys(u.categories)) <> (u.category_conversations IS NOT NULL)
    OR coalesce((SELECT sum(v::bigint) FROM jsonb_each_text(u.categories) AS e (k, v)), 0) <> coalesce(u.total, 0)`
 	if n := d.lines(t, `SELECT count(*)::text FROM badged.users WHERE total > 0`)[0]; n == "0" {
 		t.Fatal("no user has anything unread: the sums prove nothing")

@@ -14,6 +14,19 @@ type Badge struct {
 	// Categories is Total by category; categories that add nothing are absent.
 	// It is never nil in a badge that badged made.
 	Categories map[string]int64 `json:"categories" doc:"The total by category; categories that add nothing are absent."`
+	// UnreadConversations is how many conversations add to Total, and
+	// CategoryConversations how many of each category. In an update it is nil if
+	// Categories has at most one category: see [Badge.ConversationsIn].
+	UnreadConversations   int64            `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, for apps whose badge counts conversations instead of messages."`
+	CategoryConversations map[string]int64 `json:"category_conversations" doc:"The same by category; it has the categories that categories has."`
+}
+
+// ConversationsIn returns how many conversations of a category add to the total.
+func (b *Badge) ConversationsIn(category string) int64 {
+	if b.CategoryConversations == nil && b.Categories[category] != 0 {
+		return b.UnreadConversations
+	}
+	return b.CategoryConversations[category]
 }
 
 // Conversation is the state of one conversation for one user, as clients see

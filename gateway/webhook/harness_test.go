@@ -65,7 +65,10 @@ func (q *queue) badge(webhook, user string, version, total int64) {
 }
 
 func badge(user string, version, total int64) *pubsub.Badge {
-	return &pubsub.Badge{UserID: user, Epoch: "e", Version: version, Total: total, Categories: map[string]int64{"chat": total}}
+	return &pubsub.Badge{
+		UserID: user, Epoch: "e", Version: version, Total: total, Categories: map[string]int64{"chat": total},
+		UnreadConversations: 1, CategoryConversations: map[string]int64{"chat": 1},
+	}
 }
 
 func (q *queue) put(webhook string, c Change) {

@@ -199,7 +199,7 @@ func TestLettersAndDrift(t *testing.T) {
 		{Change{Type: DeadletterBuried, Subject: "7"}, ""},
 		{
 			Change{Type: DriftFound, Subject: "ada", Badge: badge("ada", 2, 5)},
-			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"categories":{"chat":5}}`,
+			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"categories":{"chat":5},"unread_conversations":1,"category_conversations":{"chat":1}}`,
 		},
 	} {
 		data, tell, err := s.news(Webhook{}, &c.change)

@@ -58,8 +58,8 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	if err == nil && !e.Agrees {
 		t := e.Table
-		err = fmt.Errorf("the tables differ from the log: they have total %d, mentions %d, version %d: run `badged verify --user %s`",
-			t.Total, t.Mentions, t.Version, c.User)
+		err = fmt.Errorf("the tables differ from the log: they have total %d, mentions %d, %s, version %d: run `badged verify --user %s`",
+			t.Total, t.Mentions, counted(t.UnreadConversations, "unread conversation"), t.Version, c.User)
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 	for _, category := range slices.Sorted(maps.Keys(e.Categories)) {
 		rows = append(rows, fmt.Sprintf("  %s\t%d", category, e.Categories[category]))
 	}
-	rows = append(rows, fmt.Sprintf("version\t%d", e.Version))
+	rows = append(rows, "unread in\t"+counted(e.UnreadConversations, "conversation"), fmt.Sprintf("version\t%d", e.Version))
 	if e.At != nil {
 		rows = append(rows, "as of\t"+stamp(*e.At))
 	}

@@ -22,11 +22,12 @@ func TestPrintExplanation(t *testing.T) {
 	}{
 		"with an archive": {
 			replay.Explanation{UserID: "ann", Position: "9/9", ArchivedUntil: &at, Agrees: true},
-			`user      ann
-total     0
-mentions  0
-version   0
-log       partition 0 up to 9/9
+			`user       ann
+total      0
+mentions   0
+unread in  0 conversations
+version    0
+log        partition 0 up to 9/9
 
 Events appended until 2026-01-31T12:00:00.000Z are archived: they are counted, but only --archive DIR can list them.
 
@@ -36,7 +37,7 @@ Nothing is unread.
 		"everything": {
 			replay.Explanation{
 				UserID: "ann", Partition: 3, At: &at, Position: "9/9", Version: 7, Total: 205, Mentions: 1,
-				Categories: map[string]int64{"system": 4, "chat": 201},
+				Categories: map[string]int64{"system": 4, "chat": 201}, UnreadConversations: 3,
 				Conversations: []replay.ExplainedConversation{
 					{
 						Conversation: pubsub.Conversation{ConversationID: "lunch", Unread: 202, Mentions: 1, Level: "all", Category: "chat", MarkedUnread: true},
@@ -64,14 +65,15 @@ Nothing is unread.
 				}},
 				Agrees: true,
 			},
-			`user      ann
-total     205
-mentions  1
-  chat    201
-  system  4
-version   7
-as of     2026-01-31T12:00:00.000Z
-log       partition 3 up to 9/9
+			`user       ann
+total      205
+mentions   1
+  chat     201
+  system   4
+unread in  3 conversations
+version    7
+as of      2026-01-31T12:00:00.000Z
+log        partition 3 up to 9/9
 
 lunch adds 201: 202 unread, 1 mention, marked unread; level all, category chat
   read up to 4 by conversation.read r of chat, appended 2026-01-31T12:00:00.000Z at 9/3
@@ -109,7 +111,7 @@ Events that changed no count:
 		},
 		"nothing": {
 			replay.Explanation{UserID: "ann", Position: "0/0", Agrees: true},
-			"user      ann\ntotal     0\nmentions  0\nversion   0\nlog       partition 0 up to 0/0\n\nNothing is unread.\n",
+			"user       ann\ntotal      0\nmentions   0\nunread in  0 conversations\nversion    0\nlog        partition 0 up to 0/0\n\nNothing is unread.\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

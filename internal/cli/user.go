@@ -52,7 +52,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int) error {
 	for _, c := range slices.Sorted(maps.Keys(s.Categories)) {
 		fmt.Fprintf(table, "  %s\t%d\n", c, s.Categories[c])
 	}
-	fmt.Fprintf(table, "version\t%d\nepoch\t%s\npartition\t%d\n", s.Version, s.Epoch, partition)
+	fmt.Fprintf(table, "unread in\t%s\nversion\t%d\nepoch\t%s\npartition\t%d\n", counted(s.UnreadConversations, "conversation"), s.Version, s.Epoch, partition)
 	if err := table.Flush(); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestBadge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := fmt.Sprintf(`{"user_id":%s,"epoch":"e1","version":7,"total":%d,"mentions":1,"categories":{"chat":%[2]d}}`+"\n", id, len(test.userID))
+			want := fmt.Sprintf(`{"user_id":%s,"epoch":"e1","version":7,"total":%d,"mentions":1,"categories":{"chat":%[2]d},"unread_conversations":1,"category_conversations":{"chat":1}}`+"\n", id, len(test.userID))
 			if a.status != http.StatusOK || a.body != want {
 				t.Errorf("answer is %d %s, want 200 %s", a.status, a.body, want)
 			}

@@ -41,8 +41,8 @@ func (a *API) routes() []describe.Route {
 	const (
 		anEvent     = `{"specversion":"1.0","id":"design-crew/42","source":"chat","type":"message.delivered","data":{"conversation_id":"design-crew","seq":42,"user_ids":["ada","chloe"],"sender_id":"ben","mentioned_user_ids":["ada"]}}`
 		readByAda   = `{"specversion":"1.0","id":"design-crew/read/ada/42","source":"chat","type":"conversation.read","data":{"conversation_id":"design-crew","user_ids":["ada"],"up_to_seq":42}}`
-		adaBadge    = `{"user_id":"ada","epoch":"9a6c36fbe39f","version":7,"total":5,"mentions":1,"categories":{"chat":3,"likes":2}}`
-		benBadge    = `{"user_id":"ben","epoch":"b9df917f4f6b","version":0,"total":0,"mentions":0,"categories":{}}`
+		adaBadge    = `{"user_id":"ada","epoch":"9a6c36fbe39f","version":7,"total":5,"mentions":1,"categories":{"chat":3,"likes":2},"unread_conversations":2,"category_conversations":{"chat":1,"likes":1}}`
+		benBadge    = `{"user_id":"ben","epoch":"b9df917f4f6b","version":0,"total":0,"mentions":0,"categories":{},"unread_conversations":0,"category_conversations":{}}`
 		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
 		badEvents   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
 		notFolded   = `{"type":"about:blank","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`

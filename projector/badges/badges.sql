@@ -10,7 +10,8 @@
 -- room of a membership.
 
 -- name: badge
-p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}')
+p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), coalesce(u.categories::text, '{}'),
+    coalesce(u.unread_conversations, 0), u.category_conversations::text
 
 -- name: is member
 -- Or has been one. It must not look at conversations: a badge can be read while
@@ -61,11 +62,12 @@ CASE n.level WHEN 'none' THEN 0 WHEN 'mentions' THEN n.mentions ELSE greatest(n.
 
 -- name: sums
 -- What the memberships add to the badge: to the total those of the default category
--- in one number, and each of the others with its category.
+-- in one number, with how many add something, and each of the others with its category.
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(n.changes), 0)::bigint AS changes,
         coalesce(sum(n.mentions) FILTER (WHERE n.level <> 'none'), 0)::bigint AS mentions,
         coalesce(sum({adds}) FILTER (WHERE n.category = 'chat'), 0)::bigint AS chat,
+        count(*) FILTER (WHERE n.category = 'chat' AND {adds} > 0) AS chats,
         array_agg(n.category) FILTER (WHERE n.category <> 'chat') AS categories,
         array_agg({adds}) FILTER (WHERE n.category <> 'chat') AS adds
     FROM ({numbers}) AS n
@@ -73,7 +75,8 @@ CROSS JOIN LATERAL (
 
 -- name: badge of a member
 p.epoch, coalesce(u.version + coalesce(u.carried, 0) + m.changes, 0), coalesce(u.total, 0), coalesce(u.mentions, 0) + m.mentions,
-    coalesce(u.categories::text, '{}'), m.chat, m.categories, m.adds
+    coalesce(u.categories::text, '{}'), coalesce(u.unread_conversations, 0), u.category_conversations::text,
+    m.chat, m.chats, m.categories, m.adds
 
 -- name: user
 FROM (SELECT $1::text AS user_id, $2::smallint AS partition_id) AS k
@@ -100,7 +103,8 @@ ORDER BY k.ord
 
 -- name: read versions
 -- Without the totals by category.
-SELECT p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), '{}', {is member}
+SELECT p.epoch, coalesce(u.version + coalesce(u.carried, 0), 0), coalesce(u.total, 0), coalesce(u.mentions, 0), '{}',
+    coalesce(u.unread_conversations, 0), NULL, {is member}
 {users by partition}
 ORDER BY k.ord
 

@@ -132,6 +132,7 @@ func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.
 func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	s := pubsub.Snapshot{Badge: u.badge, Rest: u.badge, Whole: u.whole, Conversations: []pubsub.Conversation{}}
 	s.Version, s.Categories = u.version(), maps.Clone(u.badge.Categories)
+	s.CategoryConversations = maps.Clone(u.badge.CategoryConversations)
 	var list []listed
 	list, s.Memberships = all.list(u)
 	inRoom := make(map[string]struct{}, len(s.Memberships))
@@ -144,10 +145,7 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 			s.Conversations = append(s.Conversations, *c)
 			continue
 		}
-		if n := adds(c); n > 0 {
-			s.Total += n
-			s.Categories[c.Category] += n
-		}
+		count(&s.Badge, c.Category, adds(c), 1)
 		if c.Level != string(events.LevelNone) {
 			s.Mentions += c.Mentions
 		}

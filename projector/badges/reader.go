@@ -97,7 +97,7 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 		return nil, fmt.Errorf("read the versions of %d users: %w", len(userIDs), err)
 	}
 	for i := range versions {
-		versions[i].Categories = nil
+		versions[i].Categories, versions[i].CategoryConversations = nil, nil
 	}
 	return versions, nil
 }
@@ -137,26 +137,33 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string) ([]pu
 func everywhere(sql string) string { return strings.ReplaceAll(sql, "_pNN", "") }
 
 // memberships are what the memberships of a user add to the total: those of the
-// default category together, and each of the others.
+// default category together, with how many add something, and each of the others.
 type memberships struct {
-	ofDefault  int64
-	categories []string
-	adds       []int64
+	ofDefault, defaults int64
+	categories          []string
+	adds                []int64
 }
 
-func (m *memberships) targets() []any { return []any{&m.ofDefault, &m.categories, &m.adds} }
+func (m *memberships) targets() []any {
+	return []any{&m.ofDefault, &m.defaults, &m.categories, &m.adds}
+}
 
 func (m *memberships) addTo(b *pubsub.Badge) {
-	add := func(category string, n int64) {
-		if n != 0 {
-			b.Total += n
-			b.Categories[category] += n
-		}
-	}
-	add(events.DefaultCategory, m.ofDefault)
+	count(b, events.DefaultCategory, m.ofDefault, m.defaults)
 	for i, n := range m.adds {
-		add(m.categories[i], n)
+		count(b, m.categories[i], n, 1)
 	}
+}
+
+// count adds to a badge what so many conversations of a category add to the total.
+func count(b *pubsub.Badge, category string, n, conversations int64) {
+	if n == 0 {
+		return
+	}
+	b.Total += n
+	b.Categories[category] += n
+	b.UnreadConversations += conversations
+	b.CategoryConversations[category] += conversations
 }
 
 // Now returns the time by the database's clock.
@@ -389,7 +396,7 @@ func (r *Reader) partitionsOf(userIDs []string) []int16 {
 
 // badgeTargets are the scan targets for the columns of a badge.
 func badgeTargets(b *pubsub.Badge) []any {
-	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*categories)(&b.Categories)}
+	return []any{&b.Epoch, &b.Version, &b.Total, &b.Mentions, (*categories)(&b.Categories), &b.UnreadConversations, (*categoryConversations)(b)}
 }
 
 // categories scans the JSON object of totals by category.
@@ -403,6 +410,22 @@ func (c *categories) Scan(src any) error {
 	}
 	*c = map[string]int64{}
 	return json.Unmarshal([]byte(text), (*map[string]int64)(c))
+}
+
+// categoryConversations scans the JSON object of conversations by category into a
+// badge, after its other columns. For null, all are of the only category.
+type categoryConversations pubsub.Badge
+
+// Scan implements sql.Scanner.
+func (c *categoryConversations) Scan(src any) error {
+	if src != nil {
+		return (*categories)(&c.CategoryConversations).Scan(src)
+	}
+	c.CategoryConversations = make(map[string]int64, len(c.Categories))
+	for name := range c.Categories {
+		c.CategoryConversations[name] = c.UnreadConversations
+	}
+	return nil
 }
 
 func formatCursor(version int64, conversationID string) string {

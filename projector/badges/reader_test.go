@@ -60,7 +60,7 @@ func conversationIDs(conversations []pubsub.Conversation) []string {
 // A user that nothing has happened to has all zeros, and an epoch to start from.
 func TestReadAStranger(t *testing.T) {
 	d := projectortest.New(t)
-	want := pubsub.Badge{UserID: "stranger", Epoch: d.Badge(t, "stranger").Epoch, Categories: map[string]int64{}}
+	want := pubsub.Badge{UserID: "stranger", Epoch: d.Badge(t, "stranger").Epoch, Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
 	if want.Epoch == "" {
 		t.Error("a stranger has no epoch")
 	}
@@ -109,7 +109,8 @@ func TestReadCategoriesAndLevels(t *testing.T) {
 	d.Fold(t)
 	want := pubsub.Badge{
 		UserID: ann, Epoch: d.Badge(t, ann).Epoch, Version: 9, Total: 5, Mentions: 2,
-		Categories: map[string]int64{"chat": 3, "likes": 1, "work": 1},
+		Categories:          map[string]int64{"chat": 3, "likes": 1, "work": 1},
+		UnreadConversations: 4, CategoryConversations: map[string]int64{"chat": 2, "likes": 1, "work": 1},
 	}
 	if diff := cmp.Diff(want, d.Badge(t, ann)); diff != "" {
 		t.Errorf("badge (-want +got):\n%s", diff)
@@ -209,7 +210,7 @@ func TestReadManyUsers(t *testing.T) {
 	for _, user := range asked {
 		b := d.Badge(t, user)
 		badges = append(badges, b)
-		b.Categories = nil // which the versions leave out
+		b.Categories, b.CategoryConversations = nil, nil // which the versions leave out
 		versions = append(versions, b)
 	}
 	got, err := d.Reader.Badges(t.Context(), asked)

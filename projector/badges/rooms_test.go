@@ -152,7 +152,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 1, 0, $9, $10, $11, $12)`, r.partitio
 }
 
 func (r *tables) drawUser(t *testing.T, id string) {
-	s := &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: r.d.Badge(t, id).Epoch, Version: 1 + r.Int64N(50), Categories: map[string]int64{}}}
+	s := &pubsub.Snapshot{Badge: pubsub.Badge{UserID: id, Epoch: r.d.Badge(t, id).Epoch, Version: 1 + r.Int64N(50), Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}}
 	r.want[id], r.stored[id] = s, map[string]int64{}
 	version, carried := s.Version, int64(0)
 	if r.pick(2) {
@@ -162,6 +162,8 @@ func (r *tables) drawUser(t *testing.T, id string) {
 		if n := adds(c); n > 0 {
 			s.Total += n
 			s.Categories[c.Category] += n
+			s.UnreadConversations++
+			s.CategoryConversations[c.Category]++
 		}
 		if c.Level != "none" {
 			s.Mentions += c.Mentions
@@ -187,9 +189,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12)`, r.partition, id,
 	}
 	s.Rest = s.Badge
 	s.Rest.Version, s.Rest.Categories = version+carried, maps.Clone(s.Categories)
+	s.Rest.CategoryConversations = maps.Clone(s.CategoryConversations)
 	s.Version += carried
-	r.d.Exec(t, `INSERT INTO badged.users (partition_id, user_id, version, carried, total, mentions, categories) VALUES ($1, $2, $3, nullif($4::bigint, 0), $5, $6, $7)`,
-		r.partition, id, version, carried, s.Total, s.Mentions, s.Categories)
+	r.d.Exec(t, `INSERT INTO badged.users (partition_id, user_id, version, carried, total, mentions, categories, unread_conversations) VALUES ($1, $2, $3, nullif($4::bigint, 0), $5, $6, $7, $8)`,
+		r.partition, id, version, carried, s.Total, s.Mentions, s.Categories, s.UnreadConversations)
 	for _, of := range r.rooms {
 		if !r.pick(2) {
 			continue
@@ -290,7 +293,7 @@ func (r *tables) check(t *testing.T) {
 		t.Errorf("error %v, badges (-want +got):\n%s", err, diff)
 	}
 	for i := range want {
-		want[i].Categories = nil
+		want[i].Categories, want[i].CategoryConversations = nil, nil
 	}
 	got, err = r.d.Reader.Versions(t.Context(), users)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -312,17 +315,17 @@ func (r *tables) checkViews(t *testing.T) {
 	var badges, unread []string
 	for _, user := range slices.Sorted(maps.Keys(r.want)) {
 		s := r.want[user]
-		badges = append(badges, fmt.Sprintln(user, s.Epoch, s.Version, s.Total, s.Mentions, s.Categories))
+		badges = append(badges, fmt.Sprintln(user, s.Epoch, s.Version, s.Total, s.Mentions, s.Categories, s.UnreadConversations, s.CategoryConversations))
 		list := slices.SortedFunc(slices.Values(s.Conversations), compareIDs)
 		for _, c := range list {
 			unread = append(unread, fmt.Sprintln(user, c.ConversationID, c.Unread, c.Mentions, adds(c), c.ReadSeq, c.LastSeq, c.Level, c.Category, c.MarkedUnread))
 		}
 	}
-	rows, _ := r.d.Pool.Query(t.Context(), `SELECT user_id, epoch, version, total, mentions, categories FROM badged.badges ORDER BY user_id`)
+	rows, _ := r.d.Pool.Query(t.Context(), `SELECT user_id, epoch, version, total, mentions, categories, unread_conversations, category_conversations FROM badged.badges ORDER BY user_id`)
 	got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var b pubsub.Badge
-		err := row.Scan(&b.UserID, &b.Epoch, &b.Version, &b.Total, &b.Mentions, &b.Categories)
-		return fmt.Sprintln(b.UserID, b.Epoch, b.Version, b.Total, b.Mentions, b.Categories), err
+		err := row.Scan(&b.UserID, &b.Epoch, &b.Version, &b.Total, &b.Mentions, &b.Categories, &b.UnreadConversations, &b.CategoryConversations)
+		return fmt.Sprintln(b.UserID, b.Epoch, b.Version, b.Total, b.Mentions, b.Categories, b.UnreadConversations, b.CategoryConversations), err
 	})
 	if diff := cmp.Diff(badges, got); diff != "" || err != nil {
 		t.Errorf("error %v, badged.badges (-want +got):\n%s", err, diff)
@@ -370,7 +373,7 @@ func (r *tables) checkState(t *testing.T, held pubsub.Held, got pubsub.Snapshot)
 // compose adds memberships to the badge without them.
 func compose(s pubsub.Snapshot) pubsub.Badge {
 	b := s.Rest
-	b.Categories = maps.Clone(b.Categories)
+	b.Categories, b.CategoryConversations = maps.Clone(b.Categories), maps.Clone(b.CategoryConversations)
 	for _, m := range s.Memberships {
 		above := func(seqs pubsub.Seqs) (n int64) {
 			for _, r := range seqs {
@@ -386,6 +389,8 @@ func compose(s pubsub.Snapshot) pubsub.Badge {
 		if n := adds(pubsub.Conversation{Level: m.Level, MarkedUnread: m.MarkedUnread, Unread: unread, Mentions: mentions}); n > 0 {
 			b.Total += n
 			b.Categories[m.Room.Category] += n
+			b.UnreadConversations++
+			b.CategoryConversations[m.Room.Category]++
 		}
 		if m.Level != "none" {
 			b.Mentions += mentions

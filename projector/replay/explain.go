@@ -190,6 +190,7 @@ func (in *Snapshot) compareBadge(ctx context.Context, e *Explanation) error {
 	e.Version = v.user(e.Version)
 	e.Table = &badge
 	e.Agrees = badge.Version == e.Version && badge.Total == e.Total && badge.Mentions == e.Mentions &&
-		maps.Equal(badge.Categories, e.Categories)
+		maps.Equal(badge.Categories, e.Categories) && badge.UnreadConversations == e.UnreadConversations &&
+		maps.Equal(badge.CategoryConversations, e.CategoryConversations)
 	return nil
 }

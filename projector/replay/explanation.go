@@ -23,6 +23,10 @@ type Explanation struct {
 	Total      int64            `json:"total" minimum:"0" doc:"The total by the log."`
 	Mentions   int64            `json:"mentions" minimum:"0" doc:"The mentions by the log."`
 	Categories map[string]int64 `json:"categories" doc:"The total by category, by the log."`
+
+	UnreadConversations   int64            `json:"unread_conversations" minimum:"0" doc:"How many conversations add something to the total, by the log."`
+	CategoryConversations map[string]int64 `json:"category_conversations" doc:"The same by category."`
+
 	// Conversations are those with anything unread or a mark, even if their
 	// level keeps it out of the total: most recently changed first, at most
 	// maxExplained.

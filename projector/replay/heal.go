@@ -211,10 +211,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 		return pubsub.Update{}, 0, fmt.Errorf("write: %w", err)
 	}
 	return pubsub.Update{
-		Badge: pubsub.Badge{
-			UserID: log.ID, Epoch: epoch, Version: v.version + log.Carried,
-			Total: log.Total, Mentions: log.Mentions, Categories: log.Categories.ByName(),
-		},
+		Badge:     store.PublicBadge(log, epoch),
 		Partition: in.Partition,
 		// No client holds this version, so all read the state again.
 		BaseVersion:   v.version + log.Carried,

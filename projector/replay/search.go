@@ -301,6 +301,7 @@ func (t *trace) count(seq int64, e LoggedEvent) {
 func (s *search) explain(e *Explanation) {
 	u, sums := s.user, s.user.Sums(s.replay.Rooms)
 	e.Version, e.Total, e.Mentions, e.Categories = sums.Version, sums.Total, sums.Mentions, sums.Categories.ByName()
+	e.UnreadConversations, e.CategoryConversations = sums.Categories.Conversations(), sums.Categories.ConversationsByName()
 	var unread []*badge.Conversation
 	for _, c := range u.Conversations {
 		if s.wants(c.ID) && (s.view(c).Unread > 0 || c.Marked || s.question.Conversation != "") {

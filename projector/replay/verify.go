@@ -346,7 +346,7 @@ FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 			c.found(Difference{UserID: id, Field: "version", Table: number(version), Log: number(want)})
 		}
 		for i := range columns {
-			if columns[i].Name == "categories" {
+			if columns[i].Name == "categories" || columns[i].Name == "category_conversations" {
 				values[i] = normalCategories(values[i])
 			}
 		}
@@ -369,14 +369,14 @@ FROM badged.users_p%02d WHERE %s`, sql, c.In.Partition, where), args...)
 	return nil
 }
 
-// normalCategories returns totals by category in the order of
+// normalCategories returns numbers by category in the order of
 // badge.CategoryTotals, and any other text unchanged.
 func normalCategories(text string) string {
 	var totals map[string]int64
 	if json.Unmarshal([]byte(text), &totals) != nil {
 		return text
 	}
-	return badge.NewCategoryTotals(totals).String()
+	return badge.NewCategoryTotals(totals, nil).String()
 }
 
 // differing returns the columns whose values differ from those of the table.

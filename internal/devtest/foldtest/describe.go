@@ -13,7 +13,12 @@ import (
 type State struct {
 	Total, Mentions int64
 	Categories      map[string]int64
-	Conversations   []ConversationState
+	// UnreadConversations is how many conversations add to Total, and
+	// CategoryConversations the same by category.
+	UnreadConversations   int64
+	CategoryConversations map[string]int64
+
+	Conversations []ConversationState
 }
 
 // ConversationState is what a client can see of a conversation.
@@ -36,7 +41,8 @@ func (s State) String() string {
 		}
 	}
 	slices.Sort(lines)
-	return fmt.Sprintf("total %d, mentions %d, categories %v\n%s", s.Total, s.Mentions, s.Categories, strings.Join(lines, "\n"))
+	return fmt.Sprintf("total %d, mentions %d, categories %v, of %d conversations, %v\n%s",
+		s.Total, s.Mentions, s.Categories, s.UnreadConversations, s.CategoryConversations, strings.Join(lines, "\n"))
 }
 
 // Story returns events as sentences, one a line.

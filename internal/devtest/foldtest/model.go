@@ -370,11 +370,13 @@ func (c *Conversation) Adds() int64 {
 
 // Describe returns the state of a user as text.
 func (m *Model) Describe(user string) string {
-	s := State{Categories: map[string]int64{}}
+	s := State{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
 	for id, c := range m.Conversations(user) {
 		s.Total += c.Adds()
 		if n := c.Adds(); n > 0 {
 			s.Categories[c.category] += n
+			s.UnreadConversations++
+			s.CategoryConversations[c.category]++
 		}
 		if c.level != events.LevelNone {
 			s.Mentions += int64(len(c.Mentions))

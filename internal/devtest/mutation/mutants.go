@@ -81,6 +81,8 @@ var (
 	merged      = check{"./projector/internal/keys", ".", true}
 	keys        = check{"./projector", "^(TestKeysAreRememberedForThreeGenerations|TestBatchCutsDoNotShowAcrossRotations)$", true}
 	retried     = check{"./projector", "^(TestRetriesForOtherUsers|TestTablesAgreeWithTheModel)$", true}
+	corrupted   = check{"./projector/replay", "^TestCorruptionsAreFoundAndHealed$", true}
+	baselines   = check{"./projector/archiving", "^TestBaselineOfAnEarlierRelease$", false}
 	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheOfNewUsers|TestRowsThatAreGone|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
 	readAll     = check{"./projector", "^TestReadAllLoadsWhatItChanges$", false}
@@ -112,7 +114,7 @@ var (
 	claims      = check{"./gateway", "^TestReadsAheadOfARoomAreRepeated$", true}
 	members     = check{"./gateway", "^(TestAccountsConverge|TestAccountFollowsItsRoom|TestAccountsAreReadAgain)$", true}
 	ahead       = check{"./gateway", "^(TestForged|TestRewoundTables|TestReadBeforeACommit)", false}
-	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch)", false}
+	epochs      = check{"./projector", "^(TestAnotherLife|TestOneOfManyBegins|TestPositionBehind|TestBatchOfFormerEpoch|TestConversationsAreCounted)", false}
 	signed      = check{"./pubsub", "^TestRedisDropsUnsignedMessages$", false}
 	commands    = check{"./gateway", "^TestCommands$", true}
 	marks       = check{"./gateway", "^TestMark", false}
@@ -159,6 +161,16 @@ var mutants = []mutant{
 		"		c := u.Conversation(d.ConversationID)\n		if c.Level == d.Level {\n			return false\n		}\n" +
 			"		c.setLevel(d.Level)\n		u.Version++\n		c.Version = u.Version\n		return true",
 	}}, pure},
+	{"messages are counted as conversations", []edit{{foldFile, "u.Categories.add(c.Category, sign*n, sign)", "u.Categories.add(c.Category, sign*n, sign*n)"}}, pure},
+	{"a category loses its last conversation but one", []edit{{
+		"projector/internal/badge/categories.go", "(*s)[i].conversations += conversations", "(*s)[i].conversations = max(0, conversations)",
+	}}, pure},
+	{"verify overlooks the conversations of categories", []edit{{
+		"projector/internal/store/rows.go", "Name: \"category_conversations\", at: &r.categoryConversations,", "Name: \"category_conversations\", at: &r.categories,",
+	}}, corrupted},
+	{"a baseline is not counted", []edit{{"projector/replay/baseline.go", "u.CountConversations()", "_ = u"}}, baselines},
+	{"an owner trusts counts of an earlier release", []edit{{"projector/epoch.go", "case !p.state.Counted:", "case false:"}}, epochs},
+	{"conversations are counted and remain uncounted", []edit{{storeFile, "SET counted = folded WHERE", "SET counted = counted WHERE"}}, epochs},
 	{"mentions count under the level none", []edit{{foldFile, "if c.Level != events.LevelNone {", "if true {"}}, pure},
 	{"marked unread counts under the level none", []edit{{
 		foldFile, "case level == events.LevelNone:\n\t\treturn 0", "case level == events.LevelNone && !marked:\n\t\treturn 0",
@@ -398,6 +410,7 @@ var mutants = []mutant{
 	{"a state received during the read of the tables is compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
 	}}, ahead},
+	{"a room that is read counts as a conversation", []edit{{accountFile, "	if m.adds > 0 {", "	if m.adds >= 0 {"}}, members},
 	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
@@ -414,7 +427,7 @@ var mutants = []mutant{
 	{"an append does not see that Postgres was started", []edit{{"projector/append.go", "if !a.parts[i].partition.livesIn(conn) {", "if a.parts[i].partition == nil {"}}, epochs},
 	{"a position that went back is accepted", []edit{{"projector/epoch.go", "case p.cursor.Before(p.reached):", "case false:"}}, epochs},
 	{"rows of a former epoch are written", []edit{{"migrations/00007_revisions.sql", "SET revision = revision + 1", "SET revision = revision"}}, epochs},
-	{"each projector begins an epoch", []edit{{"projector/epoch.go", "if reason, begun = p.rewound(); !begun {", "if reason, begun = epochRestart, true; !begun {"}}, epochs},
+	{"each projector begins an epoch", []edit{{"projector/epoch.go", "if reason, begun = p.outdated(); !begun {", "if reason, begun = epochRestart, true; !begun {"}}, epochs},
 	{"any signature is accepted", []edit{{busKeysFile, "subtle.ConstantTimeCompare(signature[:], given) == 1", "subtle.ConstantTimeCompare(signature[:], given) >= 0"}}, signed},
 	{"a signature is accepted on any channel", []edit{{busKeysFile, "append([]byte(channel), 0)", "[]byte{0}"}}, signed},
 

@@ -23,7 +23,8 @@ import (
 type User struct {
 	ID string
 	// Version, Total, Mentions and Categories do not count what memberships of
-	// rooms add to them: see [Membership].
+	// rooms add to them: see [Membership]. Categories also has how many conversations
+	// add to the total.
 	Version    int64
 	Total      int64
 	Mentions   int64
@@ -295,10 +296,23 @@ func (u *User) add(c *Conversation, sign int64) {
 	}
 	if n := c.Adds(); n != 0 {
 		u.Total += sign * n
-		u.Categories.add(c.Category, sign*n)
+		u.Categories.add(c.Category, sign*n, sign)
 	}
 	if c.Level != events.LevelNone {
 		u.Mentions += sign * c.Mentions.Len()
+	}
+}
+
+// CountConversations counts again how many conversations add to the total. All of them
+// must be loaded.
+func (u *User) CountConversations() {
+	for i := range u.Categories {
+		u.Categories[i].conversations = 0
+	}
+	for _, c := range u.Conversations {
+		if !c.Member() && c.Adds() != 0 {
+			u.Categories.add(c.Category, 0, 1)
+		}
 	}
 }
 

@@ -159,7 +159,8 @@ type Sums struct {
 
 // String returns the numbers for people.
 func (s Sums) String() string {
-	return fmt.Sprintf("version %d, total %d, mentions %d, categories %s", s.Version, s.Total, s.Mentions, s.Categories)
+	return fmt.Sprintf("version %d, total %d, mentions %d, categories %s, conversations %d %s",
+		s.Version, s.Total, s.Mentions, s.Categories, s.Categories.Conversations(), s.Categories.ConversationsString())
 }
 
 // Sums returns the numbers of u with its memberships, of which the rooms and their
@@ -175,7 +176,7 @@ func (u *User) Sums(rooms map[string]*Room) Sums {
 		s.Version += r.Changes - c.Membership.Joined
 		if n := v.Adds(); n != 0 {
 			s.Total += n
-			s.Categories.add(v.Category, n)
+			s.Categories.add(v.Category, n, 1)
 		}
 		if v.Level != events.LevelNone {
 			s.Mentions += v.Mentions

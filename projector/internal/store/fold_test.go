@@ -153,6 +153,13 @@ func TestUpdatesCarryEverything(t *testing.T) {
 				for _, n := range update.Categories {
 					unread += n
 				}
+				var conversations int64
+				for name := range update.Categories {
+					conversations += update.ConversationsIn(name)
+				}
+				if conversations != update.UnreadConversations {
+					t.Fatalf("%s has %d unread conversations, those of the categories add up to %d", id, update.UnreadConversations, conversations)
+				}
 				if unread != update.Total {
 					t.Fatalf("total of %s is %d, its categories add up to %d", id, update.Total, unread)
 				}

@@ -208,9 +208,10 @@ func (a *account) update(t *rapid.T, u *pubsub.Update, g *gateway) {
 func (g *gateway) sums(id string) string {
 	a := g.accounts[id]
 	version, total, mentions := a.badge.Version, a.badge.Total, a.badge.Mentions
-	categories := map[string]int64{}
+	categories, conversations := map[string]int64{}, map[string]int64{}
 	for name, n := range a.badge.Categories {
 		categories[name] += n
+		conversations[name] += a.badge.ConversationsIn(name)
 	}
 	above := func(s pubsub.Seqs, seq int64) (n int64) {
 		for _, r := range s {
@@ -229,10 +230,11 @@ func (g *gateway) sums(id string) string {
 		total += v.Adds()
 		if n := v.Adds(); n != 0 {
 			categories[r.Category] += n
+			conversations[r.Category]++
 		}
 		if v.Level != events.LevelNone {
 			mentions += v.Mentions
 		}
 	}
-	return badge.Sums{Version: version, Total: total, Mentions: mentions, Categories: badge.NewCategoryTotals(categories)}.String()
+	return badge.Sums{Version: version, Total: total, Mentions: mentions, Categories: badge.NewCategoryTotals(categories, conversations)}.String()
 }

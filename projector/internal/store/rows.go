@@ -22,7 +22,10 @@ type UserRow struct {
 	id                       string
 	version, total, mentions int64
 	carried                  int64
+	conversations            int64
 	categories, claims       string
+	// categoryConversations is "" if at most one category has a total.
+	categoryConversations string
 }
 
 // neverJoined is the value of carried for a user who was never a member of a room.
@@ -39,12 +42,18 @@ func (r *UserRow) Columns() []Column {
 		{Name: "carried", at: &r.carried, usual: int64(neverJoined), null: true},
 		{Name: "categories", at: &r.categories, kind: "jsonb"},
 		{Name: "claims", at: &r.claims, kind: "jsonb", usual: "", null: true},
+		{Name: "unread_conversations", at: &r.conversations},
+		{Name: "category_conversations", at: &r.categoryConversations, kind: "jsonb", usual: "", null: true},
 	}
 }
 
 // Set makes r the row of a user.
 func (r *UserRow) Set(u *badge.User) {
-	*r = UserRow{u.ID, u.Version, u.Total, u.Mentions, u.Carried, u.Categories.String(), u.Claims.String()}
+	*r = UserRow{
+		id: u.ID, version: u.Version, total: u.Total, mentions: u.Mentions, carried: u.Carried,
+		conversations: u.Categories.Conversations(), categories: u.Categories.String(), claims: u.Claims.String(),
+		categoryConversations: u.Categories.ConversationsString(),
+	}
 	if !u.Joined {
 		r.carried = neverJoined
 	}
@@ -54,11 +63,21 @@ func (r *UserRow) Set(u *badge.User) {
 func (r *UserRow) restore(u *badge.User) (err error) {
 	u.Version, u.Total, u.Mentions = r.version, r.total, r.mentions
 	u.Carried, u.Joined = max(0, r.carried), r.carried != neverJoined
-	var totals map[string]int64
+	var totals, conversations map[string]int64
 	if err := json.Unmarshal([]byte(r.categories), &totals); err != nil {
 		return fmt.Errorf("categories of user %q: %w", r.id, err)
 	}
-	u.Categories = badge.NewCategoryTotals(totals)
+	if r.categoryConversations != "" {
+		if err := json.Unmarshal([]byte(r.categoryConversations), &conversations); err != nil {
+			return fmt.Errorf("category_conversations of user %q: %w", r.id, err)
+		}
+	} else {
+		conversations = make(map[string]int64, 1)
+		for name := range totals { // the only one
+			conversations[name] = r.conversations
+		}
+	}
+	u.Categories = badge.NewCategoryTotals(totals, conversations)
 	if u.Claims, err = badge.ParseClaims(r.claims); err != nil {
 		return fmt.Errorf("claims of user %q: %w", r.id, err)
 	}

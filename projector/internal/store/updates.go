@@ -28,11 +28,7 @@ func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition 
 			continue
 		}
 		update := pubsub.Update{
-			Badge: pubsub.Badge{
-				UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried,
-				// A copy: the user's own changes while this is published.
-				Total: u.Total, Mentions: u.Mentions, Categories: u.Categories.ByName(),
-			},
+			Badge:       PublicBadge(u, epoch),
 			Partition:   partition,
 			BaseVersion: u.Stored + u.StoredCarried,
 			AppendedAt:  u.ChangedAt,
@@ -87,6 +83,19 @@ func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []
 		}
 	}
 	return users, rooms
+}
+
+// PublicBadge returns the badge of a user without memberships, as updates have it. It
+// shares nothing with the user, who changes while it is published.
+func PublicBadge(u *badge.User, epoch string) pubsub.Badge {
+	b := pubsub.Badge{
+		UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried,
+		Total: u.Total, Mentions: u.Mentions, Categories: u.Categories.ByName(), UnreadConversations: u.Categories.Conversations(),
+	}
+	if len(b.Categories) > 1 {
+		b.CategoryConversations = u.Categories.ConversationsByName()
+	}
+	return b
 }
 
 // Public returns a conversation that is no membership as clients see it.

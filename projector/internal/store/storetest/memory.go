@@ -255,7 +255,10 @@ func Describe(u *badge.User) string { return DescribeIn(u, nil) }
 // DescribeIn returns the state of a user as text. The rooms have all closed chunks.
 func DescribeIn(u *badge.User, rooms map[string]*badge.Room) string {
 	sums := u.Sums(rooms)
-	s := foldtest.State{Total: sums.Total, Mentions: sums.Mentions, Categories: sums.Categories.ByName()}
+	s := foldtest.State{
+		Total: sums.Total, Mentions: sums.Mentions, Categories: sums.Categories.ByName(),
+		UnreadConversations: sums.Categories.Conversations(), CategoryConversations: sums.Categories.ConversationsByName(),
+	}
 	for _, c := range u.Conversations {
 		v := c.View()
 		if c.Member() {
