@@ -108,6 +108,8 @@ func (d *decoder) event(e *Event) (present fields, ok bool) {
 			e.TraceParent, _ = d.text(name)
 		case "tracestate":
 			e.TraceState, _ = d.text(name)
+		case publishedBy:
+			e.PublishedBy, _ = d.text(name)
 		case "data":
 			hasData = true
 			present = d.data(&e.Data)

@@ -39,6 +39,8 @@ func decodeQuick(b []byte) (e Event, ok bool) {
 			e.TraceParent = r.text()
 		case "tracestate":
 			e.TraceState = r.text()
+		case publishedBy:
+			e.PublishedBy = r.text()
 		case "data":
 			present = r.data(&e.Data)
 		}
@@ -52,7 +54,7 @@ func decodeQuick(b []byte) (e Event, ok bool) {
 }
 
 // quickAttributes are the attributes that decodeQuick knows, the required first.
-var quickAttributes = [...]string{"specversion", "id", "source", "type", "data", "time", "traceparent", "tracestate"}
+var quickAttributes = [...]string{"specversion", "id", "source", "type", "data", "time", "traceparent", "tracestate", publishedBy}
 
 // quickRequired is the set of those that an event must have.
 const quickRequired fields = 1<<5 - 1

@@ -165,11 +165,11 @@ func TestDecode(t *testing.T) {
 			` { "data" : {"up_to_seq":7,"user_ids":["ann"],"conversation_id":"c"} , "type":"conversation.read",
 				"tracestate":"v=1", "traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 				"time":"2026-01-31T23:59:59.123456789+01:00", "datacontenttype":"application/json; charset=utf-8",
-				"dataschema":"https://chat.example/schema", "subject":"c", "source":"/chat", "id":"1", "specversion":"1.0" } `,
+				"dataschema":"https://chat.example/schema", "subject":"c", "publishedby":"chat", "source":"/chat", "id":"1", "specversion":"1.0" } `,
 			events.Event{
 				ID: "1", Source: "/chat", Type: events.ConversationRead,
 				Time:        time.Date(2026, 1, 31, 22, 59, 59, 123456789, time.UTC),
-				TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "v=1",
+				TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "v=1", PublishedBy: "chat",
 				Data: events.Data{ConversationID: c, UserIDs: ann, UpToSeq: 7},
 			},
 		},

@@ -33,6 +33,9 @@ func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	if e.TraceState != "" {
 		a.text("tracestate", e.TraceState)
 	}
+	if e.PublishedBy != "" {
+		a.text(publishedBy, e.PublishedBy)
+	}
 	a.name("data")
 	a.b = append(a.b, '{')
 

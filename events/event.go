@@ -83,6 +83,9 @@ type Event struct {
 	// empty.
 	TraceParent string
 	TraceState  string
+	// PublishedBy is the name of the key with which the event was published over HTTP,
+	// or empty. Publishers cannot set it.
+	PublishedBy string
 	// AppendedAt is when the event was appended, by the clock of the database. It
 	// is set when an event is folded, and ignored when it is published.
 	AppendedAt time.Time

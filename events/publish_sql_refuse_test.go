@@ -140,6 +140,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"nearly JSON", attribute(`"datacontenttype":"application/json5"`), bad},
 		{"an empty trace context", attribute(`"traceparent":"","tracestate":""`), good},
 		{"an unknown attribute", attribute(`"priority":1`), bad},
+		{"the attribute that badged writes", attribute(`"publishedby":"chat"`), bad},
 		{"an unknown attribute that is null", attribute(`"priority":null`), good},
 		{"an attribute without a name", attribute(`"":1`), bad},
 		{"an attribute with quotes in its name", attribute(`"a\"b":1`), bad},

@@ -48,6 +48,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) events.Event {
 		Source:      text(events.MaxNameBytes).Draw(t, "source"),
 		TraceParent: optional(events.MaxTraceBytes).Draw(t, "traceparent"),
 		TraceState:  optional(events.MaxTraceBytes).Draw(t, "tracestate"),
+		PublishedBy: optional(events.MaxNameBytes).Draw(t, "publishedby"),
 		Type: rapid.SampledFrom([]events.Type{
 			events.MessageDelivered, events.ConversationRead, events.MessageRecalled, events.ConversationMarkedUnread,
 			events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll, events.ConversationExpired,

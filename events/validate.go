@@ -75,18 +75,24 @@ func (e *Event) Validate() error {
 	return p.err()
 }
 
+// publishedBy is the attribute with the name of a key, an extension of CloudEvents.
+const publishedBy = "publishedby"
+
 // CheckPublished returns an [*InvalidError] if only badged may write the type of e, or
-// a field that e has.
+// an attribute or field that e has.
 func (e *Event) CheckPublished() error {
 	const message = "is written by badged itself only"
 	rule, _ := ruleOf(e.Type)
 	if rule.reserved {
 		return &InvalidError{Fields: []FieldError{{Field: "type", Message: message}}}
 	}
-	if rule.written == 0 {
+	if rule.written == 0 && e.PublishedBy == "" {
 		return nil
 	}
 	var p problems
+	if e.PublishedBy != "" {
+		p.add(publishedBy, message)
+	}
 	present := e.Data.present()
 	for i := range dataFields {
 		if rule.written.has(i) && present.has(i) {
@@ -105,6 +111,9 @@ func (e *Event) validate(p *problems, present fields) {
 	}
 	if e.TraceState != "" {
 		p.text("tracestate", e.TraceState, MaxTraceBytes)
+	}
+	if e.PublishedBy != "" {
+		p.text(publishedBy, e.PublishedBy, MaxNameBytes)
 	}
 	if y := e.Time.UTC().Year(); y < 1 || y > 9999 { // it is encoded in UTC
 		p.add("time", "must lie in the years 1 to 9999")

@@ -99,13 +99,11 @@ func TestALeakedKey(t *testing.T) {
 
 	// Listed, and taken back with a new key.
 	var forged []string
-	for line := range strings.Lines(must(t, "log", "--database-url="+database)) {
-		if strings.Contains(line, `"source":"crm"`) {
-			forged = append(forged, line)
-		}
+	for line := range strings.Lines(must(t, "log", "--database-url="+database, "--published-by=crm")) {
+		forged = append(forged, line)
 	}
-	if len(forged) != 2 || !strings.Contains(forged[0]+forged[1], "forged-1") || !strings.Contains(forged[0]+forged[1], "forged-2") {
-		t.Errorf("the log of the source crm is %s", forged)
+	if len(forged) != 2 || !strings.Contains(forged[0], `"publishedby":"crm"`) || !strings.Contains(forged[0]+forged[1], "forged-1") || !strings.Contains(forged[0]+forged[1], "forged-2") {
+		t.Errorf("the log of what the key crm published is %s", forged)
 	}
 	writeKeys(t, file, chat, push, keyEntry("crm-2", "publisher", ", sources: [crm]"))
 	p.signal(syscall.SIGHUP)

@@ -18,6 +18,7 @@ type logCmd struct {
 	Partition       *int      `help:"Print only this partition." placeholder:"N" env:"-"`
 	User            *string   `help:"Print only events for this user, and messages to rooms while the user is a member." placeholder:"ID" env:"-"`
 	Conversation    *string   `help:"Print only events in this conversation." placeholder:"ID" env:"-"`
+	PublishedBy     *string   `help:"Print only events that were published over HTTP with the key of this name." placeholder:"NAME" env:"-"`
 	Since           time.Time `help:"Print only events appended at this time, such as 2026-01-31T23:59:59Z, or later." placeholder:"TIME" env:"-"`
 	Until           time.Time `help:"Print only events appended at this time or earlier." placeholder:"TIME" env:"-"`
 	Follow          bool      `short:"f" help:"Go on with events as they are folded." env:"-"`
@@ -50,6 +51,9 @@ func (c *logCmd) Validate() error {
 	if reason := checkGiven(c.Conversation); reason != "" {
 		return fmt.Errorf("--conversation %s", reason)
 	}
+	if reason := checkGiven(c.PublishedBy); reason != "" {
+		return fmt.Errorf("--published-by %s", reason)
+	}
 	if !c.Until.IsZero() && c.Since.After(c.Until) {
 		return fmt.Errorf("--since %s is after --until %s", c.Since.Format(time.RFC3339), c.Until.Format(time.RFC3339))
 	}
@@ -77,6 +81,9 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	if c.Conversation != nil {
 		filter.Conversation = *c.Conversation
+	}
+	if c.PublishedBy != nil {
+		filter.PublishedBy = *c.PublishedBy
 	}
 	switch {
 	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()):

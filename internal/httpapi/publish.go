@@ -69,6 +69,9 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err := key.Spend(len(evs)); err != nil {
 		return keyProblem(err)
 	}
+	for i := range evs {
+		evs[i].PublishedBy = key.Name
+	}
 	receipt, err := a.cfg.Appender.Append(r.Context(), evs...)
 	if err != nil {
 		key.Return(len(evs))

@@ -75,7 +75,7 @@ func TestPublishKeepsAllFields(t *testing.T) {
 	post(t, f, "/v1/events", single, `{"specversion":"1.0","id":"m1","source":"chat","type":"message.delivered",
 		"data":{"conversation_id":"c1","seq":12,"user_ids":["ada","ben"],"mentioned_user_ids":["ben"],"category":"likes","sender_id":"eve"}}`)
 	want := [][]events.Event{{{
-		ID: "m1", Source: "chat", Type: events.MessageDelivered,
+		ID: "m1", Source: "chat", PublishedBy: "chat", Type: events.MessageDelivered,
 		Data: events.Data{
 			ConversationID: "c1", Seq: 12, UserIDs: []string{"ada", "ben"},
 			MentionedUserIDs: []string{"ben"}, Category: "likes", SenderID: "eve",
@@ -164,6 +164,11 @@ event 5 data.seq: is not a field of user.read_all`,
 			"a type that only badged may write", single,
 			`{"specversion":"1.0","id":"1","source":"s","type":"conversation.expired","data":{"conversation_id":"c","user_ids":["ada"],"up_to_seq":3}}`,
 			invalid + "event 0 type: is written by badged itself only",
+		},
+		{
+			"an attribute that only badged may write", single,
+			`{"specversion":"1.0","id":"1","source":"s","publishedby":"crm","type":"user.read_all","data":{"user_ids":["ada"]}}`,
+			invalid + "event 0 publishedby: is written by badged itself only",
 		},
 		{
 			"a name that is given twice", plain, "[" + delivered("1") + `,{"id":"a","id":"b"}]`,

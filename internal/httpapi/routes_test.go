@@ -148,6 +148,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 			{`"id":"1"`, `"ID":"1"`},
 			{`"id":"1"`, `"id":1`},
 			{`"id":"1"`, `"id":"1","frobnicate":"x"`},
+			{`"id":"1"`, `"id":"1","publishedby":"chat"`},
 			{`"id":"1"`, `"id":"1","traceparent":"00-1-2-00","tracestate":"a=b","subject":"s","dataschema":"d","datacontenttype":"application/json"`},
 			{`"id":"1"`, `"id":"` + strings.Repeat("x", events.MaxNameBytes) + `"`},
 			{`"id":"1"`, `"id":"` + strings.Repeat("x", events.MaxNameBytes+1) + `"`},

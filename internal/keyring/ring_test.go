@@ -88,6 +88,7 @@ func TestInvalidKeysOfFlags(t *testing.T) {
 		{"no name", []string{secret}, "key 1: " + want},
 		{"an empty name", []string{"ok=x", "=" + secret}, "key 2: " + want},
 		{"no secret", []string{"chat="}, "key 1: " + want},
+		{"a line break in the name", []string{"chat=" + strings.Repeat("s", 40), "cr\nm=" + strings.Repeat("t", 40)}, "key 2: the name must not hold control characters"},
 		{"nothing", []string{""}, "key 1: " + want},
 		{"base64 without a name", []string{secret + "=="}, "key 1: " + want},
 		{"a name twice", []string{"chat=" + secret, "push=x", "chat=y"}, "key chat is given twice"},

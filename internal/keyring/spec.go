@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"strings"
+
+	"github.com/badged/badged/events"
 )
 
 // parseSpecs parses keys of the form NAME=SECRET or NAME=sha256:HEX, where HEX is
@@ -18,6 +20,9 @@ func parseSpecs(kind Kind, specs []string) ([]*Key, error) {
 		// name.
 		if !ok || name == "" || strings.Trim(secret, "=") == "" {
 			return nil, fmt.Errorf("key %d: want NAME=SECRET or NAME=sha256:HEX", i+1)
+		}
+		if reason := events.CheckID(name); reason != "" {
+			return nil, fmt.Errorf("key %d: the name %s", i+1, reason)
 		}
 		if seen[name] {
 			return nil, fmt.Errorf("key %s is given twice", name)

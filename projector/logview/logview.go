@@ -20,8 +20,10 @@ type Filter struct {
 	Partitions []int
 	// User, if not empty, is one of the users of each event, or a member of the room
 	// that it is a message of. Conversation, if not empty, is its conversation. Events
-	// that cannot be decoded have neither.
+	// that cannot be decoded have none of the three.
 	User, Conversation string
+	// PublishedBy, if not empty, is the key that published each event.
+	PublishedBy string
 	// Since and Until, if not zero, are the first and the last time of appending.
 	Since, Until time.Time
 }
@@ -30,12 +32,13 @@ type Filter struct {
 func (v *View) wants(r *events.Record) bool {
 	f := &v.filter
 	inTime := !r.AppendedAt.Before(f.Since) && (f.Until.IsZero() || !r.AppendedAt.After(f.Until))
-	if f.User == "" && (f.Conversation == "" || !inTime) {
+	if f.User == "" && (f.Conversation == "" && f.PublishedBy == "" || !inTime) {
 		return inTime
 	}
 	e, err := events.Decode(r.Payload)
 	return err == nil && (f.User == "" || v.concerns(&e)) && inTime &&
-		(f.Conversation == "" || e.Data.ConversationID == f.Conversation)
+		(f.Conversation == "" || e.Data.ConversationID == f.Conversation) &&
+		(f.PublishedBy == "" || e.PublishedBy == f.PublishedBy)
 }
 
 // concerns reports whether an event names the user, or is a message to a room that

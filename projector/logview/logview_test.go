@@ -45,7 +45,9 @@ func wantLines(t *testing.T, what string, got []string, want ...string) {
 func TestFilters(t *testing.T) {
 	d := projectortest.New(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(1, 0)
-	d.AppendAgo(t, time.Hour, foldtest.Deliver("c", 1, ann), foldtest.Deliver("d", 1, ann, bob))
+	byChat := foldtest.Deliver("c", 1, ann)
+	byChat.PublishedBy = "chat"
+	d.AppendAgo(t, time.Hour, byChat, foldtest.Deliver("d", 1, ann, bob))
 	d.Append(t, foldtest.Deliver("c", 2, ann))
 	d.InsertPayload(t, `{}`)
 	d.Fold(t)
@@ -65,6 +67,7 @@ func TestFilters(t *testing.T) {
 		"a partition":  {Filter{Partitions: []int{1}}, []string{others}},
 		"user":         {Filter{User: bob}, []string{others}},
 		"conversation": {Filter{Conversation: "c"}, []string{old, recent}},
+		"key":          {Filter{PublishedBy: "chat"}, []string{old}},
 		"both":         {Filter{User: ann, Conversation: "d"}, []string{both}},
 		"since":        {Filter{Since: now}, []string{recent, "0: {}"}},
 		"until":        {Filter{Until: now}, []string{old, both, others}},
