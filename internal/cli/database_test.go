@@ -60,6 +60,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 	return map[string][]string{
 		"user show":           {"user", "show", "ada"},
 		"user explain":        {"user", "explain", "ada"},
+		"user export":         {"user", "export", "ada"},
 		"lag":                 {"lag"},
 		"log":                 {"log"},
 		"verify":              {"verify", "--quiet"},

@@ -165,7 +165,7 @@ var operationRoutes = []struct {
 	{"GET deadletters?after=9223372036854775807", "", "100 dead letters after 9223372036854775807", 200, `{"dead_letters":[]}`},
 	{"POST deadletters/7/retry", "", "api ops retries 7", 204, ""},
 	{"POST deadletters/9223372036854775807/retry", "", "api ops retries 9223372036854775807", 204, ""},
-	{"DELETE deadletters/7", "", "api ops discards 7", 200, `{"id":7,"partition":0,"position":"","payload":null,"reason":"","at":"0001-01-01T00:00:00Z"}`},
+	{"DELETE deadletters/7", "", "api ops discards 7", 200, `{"id":7,"payload":null,"reason":"","at":"0001-01-01T00:00:00Z"}`},
 	{"GET rebuilds", "", "100 jobs of kind rebuild before 0", 200, `{"rebuilds":[]}`},
 	{"GET verifications?before=9&limit=1", "", "1 jobs of kind verification before 9", 200, `{"verifications":[]}`},
 	{"GET rebuilds/7", "", "rebuild 7", 200, `{"id":7,"kind":"rebuild",`},
