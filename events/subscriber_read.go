@@ -78,7 +78,8 @@ WHERE bytes_before < %d
 ORDER BY summed.transaction_id, summed."offset"`, eventbatch.PayloadSQL, messagesTable(topic), pageRows, pageBytes)
 }
 
-// messages returns the events of a row as messages, at least one.
+// messages returns the events of a row as messages: none if their only users were
+// erased.
 func (s *subscription) messages(r *logRow) []*message.Message {
 	payloads, err := eventbatch.Unpack(r.payload)
 	if r.payload == nil && r.bytes > 0 {
@@ -87,9 +88,12 @@ func (s *subscription) messages(r *logRow) []*message.Message {
 	if err != nil {
 		return []*message.Message{s.message(r, 0, r.payload, err)}
 	}
-	all := make([]*message.Message, len(payloads))
+	all := make([]*message.Message, 0, len(payloads))
 	for i, payload := range payloads {
-		all[i] = s.message(r, i, payload, nil)
+		if remains, ok := ParseRemains(payload); ok && remains.Event == nil {
+			continue
+		}
+		all = append(all, s.message(r, i, EventIn(payload), nil))
 	}
 	return all
 }

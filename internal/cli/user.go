@@ -18,6 +18,7 @@ type userCmd struct {
 	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and its unread conversations."`
 	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: each counted message, and what was not counted."`
 	Export  userExportCmd  `cmd:"" help:"Print everything that badged holds of a user, a line of JSON for each."`
+	Erase   userEraseCmd   `cmd:"" help:"Remove everything that badged holds of a user, while the service runs."`
 }
 
 type userShowCmd struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -35,6 +36,7 @@ type Operations interface {
 	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
 	Read(ctx context.Context, by admin.Operator, action string, arguments any) error
 	Export(ctx context.Context, userID string, w io.Writer) error
+	Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Result, error)
 }
 
 // getPartitions answers with each partition's lag and owner.

@@ -20,6 +20,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/httpapi"
 	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/projector/rebuild"
 )
@@ -101,6 +102,10 @@ func (o *operations) Export(_ context.Context, userID string, w io.Writer) error
 	}
 	_, _ = io.WriteString(w, exported)
 	return o.exportErr
+}
+
+func (o *operations) Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Result, error) {
+	return erasure.Result{Partition: 3, Counts: erasure.Counts{Erased: 2}}, errors.Join(o.ask("%s %s erases %s", by.Via, by.Name, userID), ctx.Err())
 }
 
 // exported is what operations export, and errCut is their error halfway through.

@@ -175,7 +175,7 @@ func (r *restoring) add(ctx context.Context, records []archive.Record) error {
 	for begin, end := 0, 0; begin < len(records); begin = end {
 		for end = begin; end < len(records) && records[end].Position == records[begin].Position; end++ {
 			// An event that cannot be decoded becomes a dead letter.
-			if e, err := events.Decode(records[end].Payload); err == nil && e.Type == events.RoomJoined {
+			if e, err := events.Decode(events.EventIn(records[end].Payload)); err == nil && e.Type == events.RoomJoined {
 				r.rooms[e.Data.ConversationID] = struct{}{}
 			}
 		}

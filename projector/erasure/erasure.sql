@@ -1,4 +1,4 @@
--- What badged holds of a user: $1 in all statements. pNN stands for the user's partition,
+-- What badged holds of a user: $1 in most statements. pNN stands for the user's partition,
 -- and COLUMNS for those of a row of the log.
 
 -- name: read the tables
@@ -46,11 +46,108 @@ FROM (
 ) AS found
 WHERE kind LIKE '%letter' OR position($1 IN record::text) > 0 OR position('\' IN record::text) > 0
 
+-- name: may name
+(substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea) OR position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0)
+
 -- name: find rows
 -- In any partition: senders are in those of the recipients. A row whose text does not
 -- tell is found too: it is compressed, or has escapes.
 SELECT COLUMNS
 FROM badged.events_pNN
 WHERE (transaction_id, "offset") > ($2::bigint::text::xid8, $3::bigint) AND transaction_id >= $2::bigint::text::xid8
-  AND (substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea) OR position(convert_to($1, 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0)
+  AND {may name}
 ORDER BY transaction_id, "offset"
+
+-- name: find late rows
+SELECT COLUMNS
+FROM badged.events_pNN
+WHERE transaction_id = ANY ($2::bigint[]::text[]::xid8[]) AND {may name}
+
+-- name: find an archived file
+SELECT EXISTS (SELECT FROM badged.archived_files)
+
+-- name: find whether the role may erase
+SELECT current_user, pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
+
+-- name: read the rooms of the user
+SELECT conversation_id FROM badged.conversations_pNN WHERE user_id = $1 AND joined IS NOT NULL ORDER BY conversation_id
+
+-- name: read the next transaction id
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
+-- name: rewrite a row
+-- Without its metadata if nothing remains of it.
+UPDATE badged.events_pNN SET payload = $3, metadata = CASE WHEN NOT $4 THEN metadata END
+WHERE transaction_id = $1::bigint::text::xid8 AND "offset" = $2
+
+-- name: erase the rows of the user
+WITH conversation AS (
+    DELETE FROM badged.conversations_pNN WHERE user_id = $1 RETURNING 1
+), other AS (
+    DELETE FROM badged.users_pNN WHERE user_id = $1
+), mark AS (
+    DELETE FROM badged.room_marks_pNN WHERE user_id = $1
+), healed AS (
+    DELETE FROM badged.healed_users WHERE user_id = $1
+), base AS (
+    DELETE FROM badged.users_pNN_baseline WHERE user_id = $1
+), base_conversation AS (
+    DELETE FROM badged.conversations_pNN_baseline WHERE user_id = $1
+), base_mark AS (
+    DELETE FROM badged.room_marks_pNN_baseline WHERE user_id = $1
+)
+SELECT count(*) FROM conversation
+
+-- name: raise the revision
+UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1
+
+-- name: erase the targets
+WITH device AS (
+    DELETE FROM badged.devices WHERE user_id = $1 RETURNING 1
+), alert AS (
+    DELETE FROM badged.alerts WHERE user_id = $1
+), room_alert AS (
+    UPDATE badged.room_alerts SET sender_id = '' WHERE sender_id = $1
+), call AS (
+    DELETE FROM badged.webhook_queue WHERE subject = $1 AND type IN ('badge.changed', 'unread.reminder')
+), revoked AS (
+    DELETE FROM badged.revocations WHERE user_id = $1
+), round AS ( -- it begins with the first member again
+    UPDATE badged.room_rounds SET after_user = '' WHERE after_user = $1
+), notified AS (
+    UPDATE badged.notifier_partitions SET after_user = '' WHERE after_user = $1
+)
+SELECT count(*) FROM device
+
+-- name: read dead letters
+SELECT id, payload, reason, user_ids FROM badged.dead_letters
+WHERE partition_id = $2 AND ({may name} OR payload IS NULL OR position($1 IN reason) > 0 OR $1 = ANY (user_ids))
+FOR UPDATE
+
+-- name: erase a dead letter
+DELETE FROM badged.dead_letters WHERE id = $1
+
+-- name: rewrite a dead letter
+UPDATE badged.dead_letters SET payload = $2, reason = $3, user_ids = $4 WHERE id = $1
+
+-- name: erase the user from settled letters
+UPDATE badged.settled_letters SET user_ids = array_remove(user_ids, $1) WHERE $1 = ANY (user_ids)
+
+-- name: read jobs
+SELECT id, arguments, progress, result, error FROM badged.jobs FOR UPDATE
+
+-- name: rewrite a job
+UPDATE badged.jobs SET arguments = $2, progress = $3, result = $4, error = $5 WHERE id = $1
+
+-- name: read the keys of the baseline
+SELECT key, users FROM badged.keys_pNN_baseline WHERE position($1 IN users) > 0
+
+-- name: rewrite a key of the baseline
+UPDATE badged.keys_pNN_baseline SET users = $2 WHERE key = $1
+
+-- name: erase a key of the baseline
+DELETE FROM badged.keys_pNN_baseline WHERE key = $1
+
+-- name: drop what interrupted commands left
+-- Staging tables of a rebuild, and the next baseline of an archiving.
+SELECT badged.drop_staging_tables(p), badged.drop_baseline_tables(p) FROM generate_series(0, $1 - 1) AS p

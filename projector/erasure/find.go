@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/eventbatch"
@@ -29,6 +30,20 @@ var statements = sqlfile.Parse(statementsText)
 func eachRow(ctx context.Context, q events.Querier, partition int, userID string, after events.Position, visit func([]events.Record) error) error {
 	sql := strings.ReplaceAll(statements.Of(partition, "find rows"), "COLUMNS", logread.Columns)
 	rows, err := q.Query(ctx, sql, userID, after.TransactionID, after.Offset)
+	return scan(rows, err, partition, visit)
+}
+
+// eachLateRow does what eachRow does with the rows of some transactions.
+func eachLateRow(ctx context.Context, q events.Querier, partition int, userID string, transactions []int64, visit func([]events.Record) error) error {
+	if len(transactions) == 0 {
+		return nil
+	}
+	sql := strings.ReplaceAll(statements.Of(partition, "find late rows"), "COLUMNS", logread.Columns)
+	rows, err := q.Query(ctx, sql, userID, transactions)
+	return scan(rows, err, partition, visit)
+}
+
+func scan(rows pgx.Rows, err error, partition int, visit func([]events.Record) error) error {
 	if err == nil {
 		err = logread.Scan(rows, visit)
 	}

@@ -35,7 +35,7 @@ func (v *View) wants(r *events.Record) bool {
 	if f.User == "" && (f.Conversation == "" && f.PublishedBy == "" || !inTime) {
 		return inTime
 	}
-	e, err := events.Decode(r.Payload)
+	e, err := events.Decode(events.EventIn(r.Payload))
 	return err == nil && (f.User == "" || v.concerns(&e)) && inTime &&
 		(f.Conversation == "" || e.Data.ConversationID == f.Conversation) &&
 		(f.PublishedBy == "" || e.PublishedBy == f.PublishedBy)

@@ -29,7 +29,7 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		if records[i].Damage != nil {
 			continue
 		}
-		e, err := events.Decode(records[i].Payload)
+		e, err := events.Decode(events.EventIn(records[i].Payload))
 		if err != nil {
 			continue
 		}

@@ -223,6 +223,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 		}
 	}
 	for i := range items {
+		state.FoldErased(items[i].Erased)
 		state.Fold(&items[i].Event)
 	}
 	var writes pgx.Batch

@@ -309,6 +309,7 @@ func (r *Replay) fold(at events.Place, it *store.Item) int {
 		return 0
 	}
 	state := &badge.State{Users: r.Users, Rooms: r.Rooms}
+	state.FoldErased(it.Erased)
 	d := &it.Event.Data
 	all := d.UserIDs
 	d.UserIDs = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !r.Wants(id) })

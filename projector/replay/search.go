@@ -118,6 +118,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
 		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String(),
 	}
+	s.state().FoldErased(it.Erased)
 	s.replay.followOthers(e)
 	if it.ToRoom() {
 		s.visitMessage(r, it, logged)

@@ -84,6 +84,11 @@ func (s *sought) has(it *store.Item) bool {
 	if s.posts && slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(it.Named(), u) }) {
 		return true
 	}
+	if it.Erased != nil {
+		if _, ok := s.rooms[it.Erased.ConversationID]; ok {
+			return true
+		}
+	}
 	_, ok := s.rooms[d.ConversationID]
 	return ok && (it.ToRoom() || it.Event.Type == events.RoomJoined || it.Event.Type == events.RoomLeft)
 }

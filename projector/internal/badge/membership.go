@@ -60,6 +60,22 @@ func (u *User) join(r *Room, e *events.Event) bool {
 	return true
 }
 
+// FoldErased folds what remains of an event of former members, unless it is nil. The
+// room is as if they had been there.
+func (s *State) FoldErased(e *events.ErasedMembers) {
+	if e == nil {
+		return
+	}
+	r := s.Room(e.ConversationID)
+	for range e.Users {
+		if e.Type == events.RoomJoined {
+			r.Admit(&events.Data{Seq: e.Seq, UpToSeq: e.UpToSeq})
+		} else {
+			r.Dismiss()
+		}
+	}
+}
+
 // quit ends the membership of u in r: the conversation becomes an ordinary one that
 // the user has left.
 func (u *User) quit(r *Room) bool {

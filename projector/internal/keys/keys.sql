@@ -82,3 +82,28 @@ DELETE FROM badged.dedup_filters WHERE partition_id = $1 AND run = $2
 
 -- name: drop a run
 DELETE FROM badged.dedup_runs WHERE partition_id = $1 AND run = $2 AND state = 'dropped'
+
+-- name: keep merges away
+-- The first waits for a merge of blocks, and the second for a step of any merge of runs:
+-- both write badged.dedup_runs first.
+LOCK TABLE badged.dedup_blocks_pNN IN EXCLUSIVE MODE; LOCK TABLE badged.dedup_runs IN EXCLUSIVE MODE
+
+-- name: give up merges
+UPDATE badged.dedup_runs SET state = 'dropped' WHERE partition_id = $1 AND state = 'building'
+
+-- name: read blocks to erase from
+SELECT ctid, entries FROM badged.dedup_blocks_pNN
+
+-- name: replace a block
+UPDATE badged.dedup_blocks_pNN SET entries = $2 WHERE ctid = $1
+
+-- name: find pages
+-- All that may have one of the prefixes.
+SELECT DISTINCT r.run, p.first, p.entries
+FROM badged.dedup_runs AS r, unnest($2::bigint[]) AS k (prefix), LATERAL (
+    SELECT first, entries FROM badged.dedup_pages_pNN AS p WHERE p.run = r.run AND p.first <= k.prefix ORDER BY p.first DESC LIMIT 1
+) AS p
+WHERE r.partition_id = $1 AND r.state = 'live'
+
+-- name: replace a page
+UPDATE badged.dedup_pages_pNN SET entries = $3 WHERE run = $1 AND first = $2

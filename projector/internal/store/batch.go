@@ -220,6 +220,7 @@ func (b *Batch) Fold() (r Result, err error) {
 		}
 		remember(it, b.check)
 		r.Folded++
+		b.state.FoldErased(it.Erased)
 		b.state.Fold(&it.Event)
 	}
 	return r, nil

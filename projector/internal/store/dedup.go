@@ -58,7 +58,7 @@ func fresh(it *Item, check *keys.Check) bool {
 	case 0:
 	case len(it.Event.Data.UserIDs):
 		it.Users, it.Event.Data.UserIDs = "", nil
-		return false
+		return it.Erased != nil
 	default:
 		it.leave(func(i int) bool { return !check.Has(it.entry(i)) })
 	}

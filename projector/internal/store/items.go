@@ -21,6 +21,9 @@ type Item struct {
 	Key   uuid.UUID
 	// Users are the users of the event, in its order.
 	Users UserSet
+	// Erased are former members of a room, nil if the event has none. Without other
+	// users there is no event; its type is empty then.
+	Erased *events.ErasedMembers
 }
 
 // ToRoom reports whether the event is a message to a room or its recall. These have
@@ -48,6 +51,9 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	if r.Damage != nil {
 		return Item{}, r.Damage
 	}
+	if remains, ok := events.ParseRemains(r.Payload); ok {
+		return remaining(r, &remains, partition, partitions)
+	}
 	e, err := events.Decode(r.Payload)
 	if err != nil {
 		return Item{}, err
@@ -58,6 +64,22 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	e.AppendedAt = r.AppendedAt
 	return ItemOf(e, partition, partitions)
 }
+
+// remaining returns what remains of an event of which users were erased.
+func remaining(r *events.Record, remains *events.Remains, partition, partitions int) (it Item, err error) {
+	if remains.Event != nil {
+		rest := *r
+		rest.Payload = remains.Event
+		if it, err = NewItem(&rest, partition, partitions); err != nil {
+			return Item{}, err
+		}
+	}
+	it.Erased = remains.Members
+	return it, nil
+}
+
+// OfRooms reports whether the event is one of rooms only.
+func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != nil }
 
 // ErrForged is the error of an event of a reserved type that badged did not
 // write.

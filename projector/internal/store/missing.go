@@ -26,7 +26,7 @@ type Missing struct {
 func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
 	for i := 0; !p.rooms && i < len(items); i++ {
-		p.rooms = items[i].Event.Type.OfRooms()
+		p.rooms = items[i].OfRooms()
 	}
 	if p.rooms {
 		p.state.Rooms, p.asked = map[string]*badge.Room{}, map[string]struct{}{}
@@ -50,6 +50,9 @@ type preparation struct {
 
 func (p *preparation) add(it *Item) {
 	d := &it.Event.Data
+	if it.Erased != nil {
+		p.needRoom(it.Erased.ConversationID)
+	}
 	for _, id := range it.Named() {
 		u, ok := p.state.Users[id]
 		if !ok {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/internal/badge"
 	"github.com/badged/badged/projector/internal/keys"
@@ -39,17 +41,18 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
 
 // Without removes the users in had from the item and reports whether any user
-// is left. A message to a room has no users, and stays. It does not change the event's list, which others may share.
+// is left. A message to a room has no users, and stays; so does what remains of former
+// members. It does not change the event's list, which others may share.
 func (it *Item) Without(had UserSet) bool {
 	if it.ToRoom() {
 		return true
 	}
 	switch had {
 	case "":
-		return len(it.Users) > 0
+		return len(it.Users) > 0 || it.Erased != nil
 	case it.Users: // most repeats have the same users
 		it.Users, it.Event.Data.UserIDs = "", nil
-		return false
+		return it.Erased != nil
 	}
 	known := make(map[UserSet]struct{}, len(had)/UserBytes)
 	for i := range len(had) / UserBytes {
@@ -59,7 +62,7 @@ func (it *Item) Without(had UserSet) bool {
 		_, ok := known[it.Users.at(i)]
 		return !ok
 	})
-	return len(it.Users) > 0
+	return len(it.Users) > 0 || it.Erased != nil
 }
 
 // Refuse takes the users out of the item who are members of the room that its event
@@ -99,4 +102,28 @@ func (it *Item) leave(keep func(i int) bool) {
 // entry is what is remembered of the event and its user at index i.
 func (it *Item) entry(i int) keys.Entry {
 	return keys.EntryOf(it.Key, binary.BigEndian.Uint64([]byte(it.Users.at(i))))
+}
+
+// EntryOf returns what is remembered of an event with a key that a user has had.
+func EntryOf(key uuid.UUID, userID string) keys.Entry {
+	return keys.EntryOf(key, binary.BigEndian.Uint64([]byte(SetOf(userID))))
+}
+
+// SetOf returns the set of a user.
+func SetOf(userID string) UserSet {
+	hash := events.HashUser(userID)
+	return UserSet(hash[UserBytes : 2*UserBytes])
+}
+
+// Minus returns the set without a user, and whether it had the user.
+func (s UserSet) Minus(user UserSet) (rest UserSet, had bool) {
+	var b strings.Builder
+	for i := range len(s) / UserBytes {
+		if s.at(i) == user {
+			had = true
+		} else {
+			b.WriteString(string(s.at(i)))
+		}
+	}
+	return UserSet(b.String()), had
 }

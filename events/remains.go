@@ -1,0 +1,89 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Remains is what the log has in place of an event of which a user was erased, if that
+// is no event: `null` for nothing, or an object that begins with the member erased.
+type Remains struct {
+	// Event is the event without the user, nil if it named nobody else.
+	Event []byte
+	// Members says how the event changed the number of members of a room, nil if it did
+	// not.
+	Members *ErasedMembers
+}
+
+// ErasedMembers are users who were erased, as far as the room must know of them: the
+// state of other members follows from that of the room.
+type ErasedMembers struct {
+	// Type is RoomJoined or RoomLeft, and Users how many users it made members, or none.
+	Type           Type   `json:"type"`
+	ConversationID string `json:"conversation_id"`
+	Users          int    `json:"users"`
+	// Seq and UpToSeq are those of the event.
+	Seq     int64 `json:"seq,omitempty"`
+	UpToSeq int64 `json:"up_to_seq,omitempty"`
+}
+
+// remains is the form of Remains with members.
+type remains struct {
+	Erased *ErasedMembers  `json:"erased"`
+	Event  json.RawMessage `json:"event,omitempty"`
+}
+
+// nothing is the form of Remains without members or event.
+const nothing = "null"
+
+// erasedPrefix begins all other Remains. No event begins so.
+const erasedPrefix = `{"erased":`
+
+// ParseRemains parses what the log has of an event, and reports whether that is
+// Remains. It does not decode the event of it.
+func ParseRemains(payload []byte) (r Remains, ok bool) {
+	if len(payload) == len(nothing) && string(payload) == nothing {
+		return Remains{}, true
+	}
+	if !bytes.HasPrefix(payload, []byte(erasedPrefix)) {
+		return Remains{}, false
+	}
+	var stored remains
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&stored); err != nil || stored.Erased == nil {
+		return Remains{}, false
+	}
+	m := stored.Erased
+	if m.Type != RoomJoined && m.Type != RoomLeft || m.Users < 1 || m.Users > MaxUsers || CheckID(m.ConversationID) != "" {
+		return Remains{}, false
+	}
+	return Remains{Event: stored.Event, Members: m}, true
+}
+
+// Append appends the form of r to b.
+func (r *Remains) Append(b []byte) ([]byte, error) {
+	switch {
+	case r.Members == nil && r.Event == nil:
+		return append(b, nothing...), nil
+	case r.Members == nil:
+		return append(b, r.Event...), nil
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(remains{r.Members, r.Event}); err != nil {
+		return nil, fmt.Errorf("encode what remains of an event: %w", err)
+	}
+	return append(b, bytes.TrimSpace(text.Bytes())...), nil
+}
+
+// EventIn returns the event in what the log has of one: the payload, or the part of it
+// that remains of an event of which a user was erased; nil if that is nothing.
+func EventIn(payload []byte) []byte {
+	if r, ok := ParseRemains(payload); ok {
+		return r.Event
+	}
+	return payload
+}

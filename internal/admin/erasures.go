@@ -1,0 +1,25 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/erasure"
+)
+
+// EraseUser erases a user; see [erasure.Erase]. The audit trail records it, without
+// saying whom.
+func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string) (done erasure.Result, err error) {
+	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
+		done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID})
+		return done, err
+	})
+	return done, err
+}
+
+// Erase erases a user; see [EraseUser].
+func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Result, error) {
+	return EraseUser(ctx, s.pool, s.log, by, userID)
+}

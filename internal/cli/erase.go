@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/projector/erasure"
+)
+
+type userEraseCmd struct {
+	config.Database `embed:""`
+	User            string `arg:"" help:"Id of the user."`
+	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+}
+
+// Run erases a user, and prints what was erased.
+func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
+	if reason := events.CheckID(c.User); reason != "" {
+		return fmt.Errorf("user id %s", reason)
+	}
+	pool, log, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	done, err := admin.EraseUser(ctx, pool, log, admin.OSUser(), c.User)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(streams.Out, done)
+	}
+	return printErasure(streams.Out, done)
+}
+
+// printErasure prints what was erased.
+func printErasure(w io.Writer, r erasure.Result) error {
+	if r == (erasure.Result{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}}) {
+		fmt.Fprintln(w, "badged held nothing of this user")
+	} else {
+		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others\n",
+			counted(r.Conversations, "conversation"), counted(r.Devices, "device"), counted(r.DeadLetters, "dead letter"),
+			counted(r.Erased, "event"), progress.Count(r.Changed))
+	}
+	if r.Kept > 0 {
+		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", counted(r.Kept, "event"))
+	}
+	return nil
+}

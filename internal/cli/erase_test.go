@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/projector/erasure"
+)
+
+// An erasure is in the audit trail, without the id, and one of nobody succeeds.
+func TestUserErase(t *testing.T) {
+	database := "--database-url=" + pgtest.NewDB(t, migrated())
+	if out := mustDo(t, "user", "erase", "nobody", database); out != "badged held nothing of this user\n" {
+		t.Errorf("it prints %s", out)
+	}
+	if list := mustDo(t, "audit", "list", "--json", database); strings.Contains(list, "nobody") || !strings.Contains(list, `"action":"user.erase","arguments":{},`) {
+		t.Errorf("the audit trail is\n%s", list)
+	}
+	for user, want := range map[string]string{"": "badged: user id must not be empty", strings.Repeat("u", 129): "badged: user id"} {
+		if r := badged(t, "user", "erase", user, database); r.code == exitDone || !strings.HasPrefix(r.err, want) || r.out != "" {
+			t.Errorf("for %q it exits with %d: %s%s", user, r.code, r.out, r.err)
+		}
+	}
+}
+
+func TestPrintErasure(t *testing.T) {
+	for want, r := range map[string]erasure.Result{
+		"erased 3 conversations, 1 device and 0 dead letters; of the log, 41 events as a whole and the user from 12 of others\n": {
+			Partition: 3, Conversations: 3, Devices: 1, Counts: erasure.Counts{Erased: 41, Changed: 12},
+		},
+		"badged held nothing of this user\nthe id stays in 1 event of others, as something else, such as the id of a conversation\n": {
+			Partition: 3, Counts: erasure.Counts{Kept: 1},
+		},
+	} {
+		var out strings.Builder
+		if err := printErasure(&out, r); err != nil || out.String() != want {
+			t.Errorf("it prints %s, %v\nwant %s", &out, err, want)
+		}
+	}
+}

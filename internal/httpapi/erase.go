@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/describe"
+	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/rebuild"
+)
+
+// eraseTimeout bounds an erasure, which reads the log.
+const eraseTimeout = 10 * time.Minute
+
+// eraseRoute returns the route that erases a user.
+func (a *API) eraseRoute() describe.Route {
+	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"conversations":7,"devices":1,"dead_letters":0}`
+	return a.forRecordedReads(a.eraseUser, describe.Route{
+		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
+		Name: "eraseUser", Group: GroupAdmin, Summary: "Remove everything that badged holds of a user",
+		Doc:    "The same as `badged user erase`. It ends within ten minutes, also if the client is gone, and can be repeated. The audit trail does not say whom. For a user whom badged does not know, nothing is erased.",
+		Params: []describe.Param{userParam()},
+		Answers: failures(
+			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Result{}, done)},
+			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
+			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure runs, a part of the log is archived, or the server may not change the log, because its role does not own the schema: use `badged user erase` then.", ""),
+		),
+	})
+}
+
+// eraseUser erases a user. It completes even if the client is gone.
+func (a *API) eraseUser(w http.ResponseWriter, r *http.Request, by admin.Operator) error {
+	user := r.PathValue("user")
+	if reason := events.CheckID(user); reason != "" {
+		return badRequest("user id " + reason)
+	}
+	if _, err := queryOf(r); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), eraseTimeout)
+	defer cancel()
+	done, err := a.cfg.Operations.Erase(ctx, by, user)
+	if err != nil {
+		return erasureProblem(err)
+	}
+	writeJSON(w, http.StatusOK, "application/json", done)
+	return nil
+}
+
+// erasureProblem translates an error for admins.
+func erasureProblem(err error) error {
+	var running *rebuild.RunningError
+	var owner *erasure.OwnerError
+	const instead = "; run `badged user erase` as the owner"
+	switch {
+	case errors.As(err, &owner):
+		return &problem{Status: http.StatusConflict, Detail: owner.Error() + instead}
+	case errors.As(err, &running):
+		return &problem{Status: http.StatusConflict, Detail: running.Error()}
+	case errors.Is(err, erasure.ErrArchived):
+		return &problem{Status: http.StatusConflict, Detail: erasure.ErrArchived.Error()}
+	case errors.Is(err, erasure.ErrNotFolded):
+		return &problem{Status: http.StatusServiceUnavailable, Detail: erasure.ErrNotFolded.Error(), retryAfter: "5"}
+	}
+	return err
+}

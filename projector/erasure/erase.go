@@ -1,0 +1,187 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/rebuild"
+)
+
+// Config configures an erasure. Pool, Log and UserID are required.
+type Config struct {
+	// Pool connects as the owner of the schema badged, or a member of that role.
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// UserID is a valid id. Badged need not have met it.
+	UserID string
+	// Patience is how long to wait for a projector that folds events of the user;
+	// default 30 s.
+	Patience time.Duration
+}
+
+// Result says what was erased.
+type Result struct {
+	Partition int `json:"partition" doc:"The partition of the user."`
+	// Counts are of the log.
+	Counts
+	Conversations int64 `json:"conversations" doc:"Conversations of the user."`
+	Devices       int64 `json:"devices" doc:"Devices of the user."`
+	DeadLetters   int64 `json:"dead_letters" doc:"Dead letters that were removed or changed."`
+}
+
+// The reasons for which nothing is erased.
+var (
+	// ErrArchived is returned if a part of the log is archived.
+	ErrArchived = errors.New("a part of the log is archived, and this release cannot erase users from archives")
+	// ErrNotFolded is returned if events of the user are not folded within the
+	// patience.
+	ErrNotFolded = errors.New("events that name the user are not folded yet: is a server with the role projector running? Run it, then repeat the erasure")
+)
+
+// OwnerError is returned if the role of the pool does not own the schema: servers must
+// not be able to change the log.
+type OwnerError struct{ Role string }
+
+// Error implements error.
+func (e *OwnerError) Error() string {
+	return fmt.Sprintf("the role %q may not erase users: the log is changed by the owner of the schema badged only", e.Role)
+}
+
+// source is the source of the events that take the user out of rooms.
+const source = "badged/erasure"
+
+// Erase removes everything that badged holds of a user from the tables and the log,
+// while the service runs. The numbers of all others stay, and verifying and rebuilding
+// find no difference before, during and after it. A user whom badged does not know is
+// no error.
+//
+// It first takes the user out of rooms, through the log, which a projector must fold.
+// Then one transaction changes the partition of the user: folding waits there for as
+// long as its writes take. The other partitions, which name the user as a sender, follow
+// in transactions of their own. If it is interrupted it can be repeated: what was
+// committed stays erased.
+//
+// An event that commits later counts as the first of a new user, also if it repeats one
+// that was erased.
+//
+// It fails with [ErrArchived], [ErrNotFolded], an [*OwnerError], or a
+// [*rebuild.RunningError] while a rebuild, an archiving or another erasure runs.
+func Erase(ctx context.Context, cfg Config) (Result, error) {
+	if cfg.Patience <= 0 {
+		cfg.Patience = defaultPatience
+	}
+	e := &eraser{cfg: cfg, result: Result{Partition: cfg.Log.PartitionOf(cfg.UserID)}}
+	if err := e.run(ctx); err != nil {
+		return e.result, fmt.Errorf("erase a user: %w", err) // without the id: the audit trail has the error
+	}
+	return e.result, nil
+}
+
+const (
+	defaultPatience = 30 * time.Second
+	// pause is between looks at what a projector has folded.
+	pause = 50 * time.Millisecond
+)
+
+// eraser is one call of Erase.
+type eraser struct {
+	cfg Config
+	// conn holds the lock of the job. All writes use it.
+	conn   *pgx.Conn
+	result Result
+}
+
+func (e *eraser) run(ctx context.Context) error {
+	if err := e.check(ctx); err != nil {
+		return err
+	}
+	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: e.cfg.Pool, Log: e.cfg.Log}, "badged user erase")
+	if err != nil {
+		return err
+	}
+	defer job.Close(ctx)
+	e.conn = job.Conn
+	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left"), job.Partitions); err != nil {
+		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
+	}
+	deadline := time.Now().Add(e.cfg.Patience)
+	if err := e.partition(ctx, deadline); err != nil {
+		return fmt.Errorf("partition %d: %w", e.result.Partition, err)
+	}
+	for p := range job.Partitions {
+		if err := e.others(ctx, p); err != nil {
+			return fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	return pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error { return e.rest(ctx, tx) })
+}
+
+// check fails if the user cannot be erased.
+func (e *eraser) check(ctx context.Context) error {
+	var role string
+	var owns, archived bool
+	if err := e.cfg.Pool.QueryRow(ctx, statements.Get("find whether the role may erase")).Scan(&role, &owns); err != nil {
+		return fmt.Errorf("read the owner of the schema: %w", err)
+	}
+	if !owns {
+		return &OwnerError{role}
+	}
+	if err := e.cfg.Pool.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
+		return fmt.Errorf("look for an archive: %w", err)
+	}
+	if archived {
+		return ErrArchived
+	}
+	return nil
+}
+
+// leave takes the user out of all rooms, as a backend does: how many members the rooms
+// have, and the log, go on agreeing. It returns whether there was one.
+func (e *eraser) leave(ctx context.Context) (left bool, err error) {
+	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
+	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return false, fmt.Errorf("read the rooms of the user: %w", err)
+	}
+	if len(rooms) == 0 {
+		return false, nil
+	}
+	leaves := make([]events.Event, len(rooms))
+	for i, room := range rooms {
+		leaves[i] = events.Event{ID: uuid.NewString(), Source: source, Type: events.RoomLeft, Data: events.Data{ConversationID: room, UserIDs: []string{e.cfg.UserID}}}
+	}
+	if _, err := e.cfg.Log.Append(ctx, leaves...); err != nil {
+		return false, fmt.Errorf("take the user out of %d rooms: %w", len(rooms), err)
+	}
+	return true, nil
+}
+
+// wait waits a moment, unless the deadline has come.
+func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
+	if !time.Now().Before(deadline) {
+		return ErrNotFolded
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// rest erases what belongs to no partition, or does not follow from the log.
+func (e *eraser) rest(ctx context.Context, tx pgx.Tx) error {
+	if err := tx.QueryRow(ctx, statements.Get("erase the targets"), e.cfg.UserID).Scan(&e.result.Devices); err != nil {
+		return fmt.Errorf("erase devices, notifications, calls of webhooks and revocations: %w", err)
+	}
+	return e.jobs(ctx, tx)
+}

@@ -1,0 +1,272 @@
+package erasure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/foldtest"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/replaytest"
+	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/rebuild"
+)
+
+// folding starts a projector that folds what is appended, as a server does.
+func folding(t testing.TB, d *projectortest.Database) *projectortest.Running {
+	t.Helper()
+	d.StopFolding()
+	return d.Start(t, func(cfg *projector.Config) { cfg.PollInterval = 5 * time.Millisecond })
+}
+
+// erase erases a user.
+func erase(t testing.TB, d *projectortest.Database, user string) erasure.Result {
+	t.Helper()
+	r, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// holds returns where the tables have the bytes of a text, as a dump would.
+func holds(t testing.TB, d *projectortest.Database, text string) (tables []string) {
+	t.Helper()
+	for _, table := range d.Lines(t, `SELECT format('badged.%I', relname) FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' ORDER BY 1`) {
+		if found := d.Lines(t, `SELECT left(r::text, 200) FROM `+table+` AS r WHERE position($1 IN r::text) > 0 OR position($2 IN r::text) > 0 LIMIT 1`, text, fmt.Sprintf("%x", text)); len(found) > 0 {
+			tables = append(tables, table+": "+found[0])
+		}
+	}
+	return tables
+}
+
+// ofOthers returns the rows of everybody but a user, and those of rooms but for the
+// number of members.
+func ofOthers(t testing.TB, d *projectortest.Database, user string) string {
+	t.Helper()
+	return strings.Join(slices.Concat(
+		d.Lines(t, `SELECT to_jsonb(u)::text FROM badged.users AS u WHERE user_id <> $1 ORDER BY user_id`, user),
+		d.Lines(t, `SELECT to_jsonb(c)::text FROM badged.conversations AS c WHERE user_id <> $1 ORDER BY user_id, conversation_id`, user),
+		d.Lines(t, `SELECT (to_jsonb(r) - 'members')::text FROM badged.rooms AS r ORDER BY partition_id, conversation_id`),
+		d.Lines(t, `SELECT to_jsonb(m)::text FROM badged.room_marks AS m WHERE user_id <> $1 ORDER BY conversation_id, seq, user_id`, user),
+	), "\n")
+}
+
+// rebuilt rebuilds all partitions, and fails the test if a user differed.
+func rebuilt(t testing.TB, d *projectortest.Database) {
+	t.Helper()
+	if err := rebuild.Run(t.Context(), rebuild.Config{Pool: d.Pool, Log: d.Log, Rebuilt: func(r rebuild.Result) {
+		if r.DifferentUsers > 0 || len(r.First) > 0 {
+			t.Errorf("the rebuild of partition %d finds %d different users: %v", r.Partition, r.DifferentUsers, r.First)
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nothing of the user is left, everything of others is as before, and the tables agree
+// with the log.
+func TestErase(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	d.Exec(t, `DELETE FROM badged.audit`)
+	before := ofOthers(t, d, id)
+	replaytest.Verify(t, d.Pool, d.Log, near, far)
+	folding(t, d)
+	got := erase(t, d, id)
+	want := erasure.Result{Partition: partition, Counts: erasure.Counts{Erased: 3, Changed: 7}, Conversations: 3, Devices: 1, DeadLetters: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the result (-want +got):\n%s", diff)
+	}
+	dump := string(pgtest.Borrow(t).Run(t, nil, "pg_dump", d.URL))
+	for _, part := range []string{"the ghost", fmt.Sprintf("%x", "the ghost")} {
+		if strings.Contains(dump, part) {
+			t.Errorf("a dump has %q", part)
+		}
+	}
+	for _, part := range []string{id, "the ghost", "4711>"} {
+		for _, table := range holds(t, d, part) {
+			t.Errorf("%q is still in %s", part, table)
+		}
+	}
+	if diff := cmp.Diff(before, ofOthers(t, d, id)); diff != "" {
+		t.Errorf("rows of others (-before +after):\n%s", diff)
+	}
+	replaytest.Verify(t, d.Pool, d.Log, near, far)
+	rebuilt(t, d)
+	if all := exported(t, d, id, nil); len(all) > 0 {
+		t.Errorf("an export still has %v", all)
+	}
+	if diff := cmp.Diff(erasure.Result{Partition: partition}, erase(t, d, id)); diff != "" {
+		t.Errorf("erased again (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever happened before, others keep their numbers, and the log goes on giving them.
+// Events that come again count for the user as the first ones.
+func TestEraseHistories(t *testing.T) {
+	d := projectortest.New(t)
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
+	number := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		number++
+		history := foldtest.DrawNamedRooms(rt, number, users)
+		cut := rapid.IntRange(0, len(history)).Draw(rt, "erased after")
+		d.AppendAndFold(t, rt, history[:cut])
+		if rapid.IntRange(0, 3).Draw(rt, "with a new generation") == 0 {
+			d.BeginGeneration(t, 0)
+		}
+		d.StopFolding()
+		running := folding(t, d)
+		user := rapid.SampledFrom(users).Draw(rt, "erased")
+		before := ofOthers(t, d, user)
+		erase(t, d, user)
+		if diff := cmp.Diff(before, ofOthers(t, d, user)); diff != "" {
+			rt.Fatalf("rows of others (-before +after):\n%s", diff)
+		}
+		replaytest.Verify(t, d.Pool, d.Log, users...)
+		running.Stop()
+		again := append(slices.Clone(history[cut/2:cut]), history[cut:]...)
+		if len(again) > 0 {
+			d.AppendAndFold(t, rt, again)
+		}
+		replaytest.Verify(t, d.Pool, d.Log, users...)
+		if t.Failed() {
+			rt.Fatal("see above")
+		}
+	})
+}
+
+// While the projector folds events of the user and of others, the erasure has one place
+// among them: what comes behind it counts for the user as for a new one.
+func TestEraseWhileEventsCome(t *testing.T) {
+	d := projectortest.New(t)
+	running := folding(t, d)
+	user, other := foldtest.User(0, 0), foldtest.User(0, 1)
+	d.Append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, user, other))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	published := make(chan int64, 1)
+	go func() {
+		var seq int64
+		for seq = 1; ctx.Err() == nil; seq++ {
+			if _, err := d.Log.Append(context.WithoutCancel(ctx), foldtest.Deliver("lunch", seq, user, other), foldtest.Event(fmt.Sprint("post ", seq), events.RoomPosted, "hall", foldtest.Seq(seq))); err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		published <- seq - 1
+	}()
+	for range 3 {
+		more := d.Badge(t, other).Total + 20
+		projectortest.Until(t, "more messages", func() bool { return d.Badge(t, other).Total >= more })
+		erase(t, d, user)
+	}
+	stop()
+	last := projectortest.Await(t, published, "the publisher")
+	d.AwaitFolded(t)
+	running.Stop()
+	replaytest.Verify(t, d.Pool, d.Log, user, other)
+	if got := d.Badge(t, other).Total; got != 2*last {
+		t.Errorf("%d messages in two conversations count %d for the other user", last, got)
+	}
+	if got := d.Badge(t, user); got.Total >= last || got.Total != got.Version {
+		t.Errorf("of %d messages %d count for the erased user, version %d", last, got.Total, got.Version)
+	}
+}
+
+// A killed erasure has erased all of the partition or nothing, the tables agree with the
+// log, and the next one does the rest.
+func TestKilledErasure(t *testing.T) {
+	for name, trigger := range map[string]string{
+		"in the log":        "AFTER UPDATE ON badged.events_p02",
+		"in the tables":     "AFTER DELETE ON badged.users_p02",
+		"of dead letters":   "AFTER DELETE ON badged.dead_letters",
+		"at the commit":     "AFTER UPDATE ON badged.partitions DEFERRABLE",
+		"in another one":    "AFTER UPDATE ON badged.events_p03",
+		"of the targets":    "AFTER DELETE ON badged.devices",
+		"of what is last":   "AFTER UPDATE ON badged.jobs",
+		"before everything": "AFTER INSERT ON badged.events_p02",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := projectortest.New(t)
+			populate(t, d)
+			d.Exec(t, `DELETE FROM badged.audit`)
+			before := ofOthers(t, d, id)
+			folding(t, d)
+			end := d.KillAt(t, trigger, "badged user erase")
+			if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id, Patience: time.Second}); err == nil {
+				t.Fatal("it was not killed")
+			}
+			end()
+			d.AwaitFolded(t)
+			replaytest.Verify(t, d.Pool, d.Log, near, far, id)
+			erase(t, d, id)
+			for _, table := range holds(t, d, id) {
+				t.Errorf("the id is still in %s", table)
+			}
+			if diff := cmp.Diff(before, ofOthers(t, d, id)); diff != "" {
+				t.Errorf("rows of others (-before +after):\n%s", diff)
+			}
+			replaytest.Verify(t, d.Pool, d.Log, near, far, id)
+		})
+	}
+}
+
+// Without a projector, events that name the user stay where they are, and nothing is
+// erased.
+func TestEraseNeedsAProjector(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	d.StopFolding()
+	d.Append(t, foldtest.Deliver("lunch", 8, id))
+	before := exported(t, d, id, nil)
+	_, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id, Patience: time.Millisecond})
+	if !errors.Is(err, erasure.ErrNotFolded) {
+		t.Errorf("it returns %v", err)
+	}
+	// It took the user out of the room, which is one event more.
+	if after := exported(t, d, id, nil); len(after) != len(before)+1 {
+		t.Errorf("%d holdings are left of %d", len(after), len(before))
+	}
+}
+
+// A log with an archive, a role that does not own the schema, and another job.
+func TestEraseIsRefused(t *testing.T) {
+	d := projectortest.New(t)
+	populate(t, d)
+	job, err := rebuild.NewJob(t.Context(), rebuild.Config{Pool: d.Pool, Log: d.Log}, "badged rebuild")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running *rebuild.RunningError
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id}); !errors.As(err, &running) {
+		t.Errorf("beside a rebuild it returns %v", err)
+	}
+	job.Close(t.Context())
+	archived(t, d, t.TempDir())
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: id}); !errors.Is(err, erasure.ErrArchived) {
+		t.Errorf("with an archive it returns %v", err)
+	}
+}
+
+// A server cannot change the log, and is told who can.
+func TestEraseNeedsTheOwner(t *testing.T) {
+	d := projectortest.Open(t, pgtest.NewServer(t).NewDB(t, projectortest.Migrated()))
+	pool := d.AsRole(t, `GRANT USAGE ON SCHEMA badged TO ROLE`, `GRANT SELECT ON ALL TABLES IN SCHEMA badged TO ROLE`)
+	var owner *erasure.OwnerError
+	if _, err := erasure.Erase(t.Context(), erasure.Config{Pool: pool, Log: d.Log, UserID: id}); !errors.As(err, &owner) || owner.Role != "limited role" {
+		t.Errorf("it returns %v", err)
+	}
+}

@@ -1,0 +1,282 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/keys"
+	"github.com/badged/badged/projector/internal/logread"
+	"github.com/badged/badged/projector/internal/store"
+	"github.com/badged/badged/projector/replay"
+)
+
+// plan is what the partition of the user becomes: its rows up to a position.
+type plan struct {
+	rewriter
+	at events.Position
+	// horizon is the next transaction id when it was made: what was appended before is
+	// to be erased, however late it is folded.
+	horizon int64
+	rows    []*row
+}
+
+// add adds a row to the plan if it names the user.
+func (p *plan) add(records []events.Record) error {
+	r, err := p.row(records)
+	if r != nil {
+		p.rows = append(p.rows, r)
+	}
+	return err
+}
+
+// Why a plan cannot be carried out yet.
+var (
+	errUnfolded  = errors.New("an event that names the user is not folded yet")
+	errOvertaken = errors.New("the user has joined or left a room meanwhile")
+)
+
+// partition erases the user from the partition of the user.
+func (e *eraser) partition(ctx context.Context, deadline time.Time) error {
+	for {
+		left, err := e.leave(ctx)
+		for err == nil && left {
+			if err = e.wait(ctx, deadline); err == nil {
+				left, err = e.isMember(ctx)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		p, err := e.plan(ctx)
+		if err != nil {
+			return err
+		}
+		for err = e.carryOut(ctx, p); errors.Is(err, errUnfolded); err = e.carryOut(ctx, p) {
+			if err := e.wait(ctx, deadline); err != nil {
+				return err
+			}
+		}
+		if !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+}
+
+// isMember reports whether the user is a member of a room.
+func (e *eraser) isMember(ctx context.Context) (bool, error) {
+	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
+	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return false, fmt.Errorf("read the rooms of the user: %w", err)
+	}
+	return len(rooms) > 0, nil
+}
+
+// plan reads what is folded and names the user, in one snapshot and without locks: it
+// takes as long as reading the partition.
+func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
+	partition := e.result.Partition
+	p = &plan{rewriter: rewriter{userID: e.cfg.UserID}}
+	err = replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) error {
+		p.at = in.Position
+		if err := in.Tx.QueryRow(ctx, statements.Get("read the next transaction id")).Scan(&p.horizon); err != nil {
+			return fmt.Errorf("read the next transaction id: %w", err)
+		}
+		if p.memberships, err = in.MembershipChanges(ctx, e.cfg.UserID); err != nil {
+			return err
+		}
+		return eachRow(ctx, in.Tx, partition, e.cfg.UserID, events.Position{}, func(records []events.Record) error {
+			if !isFolded(in.Cursor, records[0].Position) {
+				return nil // carryOut waits until it is
+			}
+			return p.add(records)
+		})
+	})
+	return p, err
+}
+
+// isFolded reports whether a row at a position is folded at a cursor.
+func isFolded(at logread.Cursor, p events.Position) bool {
+	return !at.Before(p) && !slices.Contains(at.Pending, p.TransactionID)
+}
+
+// carryOut erases the user, holding the fence: no batch runs meanwhile. It fails with
+// errUnfolded or errOvertaken if the plan must wait, or be made again.
+func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
+	p := *planned // if this fails, the tail is read again
+	p.rows, p.keys = slices.Clone(p.rows), slices.Clone(p.keys)
+	partition := e.result.Partition
+	err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
+		e.result.DeadLetters = 0
+		at, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		if err := e.addTail(ctx, tx, &p, at); err != nil {
+			return err
+		}
+		if err := writeRows(ctx, tx, partition, p.rows); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, statements.Of(partition, "erase the rows of the user"), e.cfg.UserID).Scan(&e.result.Conversations); err != nil {
+			return fmt.Errorf("erase the rows of the user: %w", err)
+		}
+		if err := e.forget(ctx, tx, p.keys); err != nil {
+			return err
+		}
+		if err := e.letters(ctx, tx, partition); err != nil {
+			return err
+		}
+		// The owner of the partition may have cached the rows.
+		if _, err := tx.Exec(ctx, statements.Get("raise the revision"), partition); err != nil {
+			return fmt.Errorf("raise the revision: %w", err)
+		}
+		return nil
+	})
+	if err == nil {
+		e.result.Counts = p.counts
+	}
+	return err
+}
+
+// addTail adds to a plan what was folded since it was made. It fails if an event from
+// before the plan is not folded yet, and so has no final place, or if one changes which
+// joins and leaves had an effect. Later events that are not folded stay: they are
+// those of a new user.
+func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cursor) error {
+	var waiting error
+	visit := func(records []events.Record) error {
+		if !isFolded(at, records[0].Position) {
+			probe := rewriter{userID: e.cfg.UserID}
+			r, err := probe.row(records)
+			if r != nil && r.TransactionID < p.horizon {
+				waiting = errUnfolded
+			}
+			return err
+		}
+		before := len(p.rows)
+		err := p.add(records)
+		if len(p.rows) > before && waiting == nil && slices.ContainsFunc(records, e.mayMove) {
+			waiting = errOvertaken
+		}
+		return err
+	}
+	if err := eachRow(ctx, tx, e.result.Partition, e.cfg.UserID, p.at, visit); err != nil {
+		return err
+	}
+	if err := eachLateRow(ctx, tx, e.result.Partition, e.cfg.UserID, at.Pending, visit); err != nil {
+		return err
+	}
+	return waiting
+}
+
+// mayMove reports whether a record may make the user a member of a room, or end that.
+func (e *eraser) mayMove(r events.Record) bool {
+	event, err := events.Decode(events.EventIn(r.Payload))
+	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
+}
+
+// writeRows writes rows of the log. It fails if one has moved.
+func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error {
+	sql := statements.Of(partition, "rewrite a row")
+	for some := range slices.Chunk(rows, rowsAtOnce) {
+		var writes pgx.Batch
+		for _, r := range some {
+			writes.Queue(sql, r.TransactionID, r.Offset, r.payload, r.whole)
+		}
+		results := tx.SendBatch(ctx, &writes)
+		for _, r := range some {
+			if tag, err := results.Exec(); err != nil {
+				return errors.Join(fmt.Errorf("rewrite the row at %s of the log: %w", r.Position, err), results.Close())
+			} else if tag.RowsAffected() != 1 {
+				return errors.Join(errMoved, results.Close())
+			}
+		}
+		if err := results.Close(); err != nil {
+			return fmt.Errorf("rewrite rows of the log: %w", err)
+		}
+	}
+	return nil
+}
+
+// rowsAtOnce is how many rows are written in one round trip.
+const rowsAtOnce = 500
+
+// errMoved is returned for a row that is not at its place any more: the projector has
+// folded it late.
+var errMoved = errors.New("a row of the log has moved")
+
+// forget makes badged forget which events the user had. Otherwise an event that is
+// published again would be a repeat in the tables, and not in the log.
+func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
+	partition, user := e.result.Partition, store.SetOf(e.cfg.UserID)
+	var writes pgx.Batch
+	var key [16]byte
+	var users []byte
+	rows, _ := tx.Query(ctx, statements.Of(partition, "read the keys of the baseline"), []byte(user))
+	if _, err := pgx.ForEachRow(rows, []any{&key, &users}, func() error {
+		rest, is := store.UserSet(users).Minus(user)
+		if !is {
+			return nil
+		}
+		had = append(had, key)
+		if rest == "" {
+			writes.Queue(statements.Of(partition, "erase a key of the baseline"), key)
+		} else {
+			writes.Queue(statements.Of(partition, "rewrite a key of the baseline"), key, []byte(rest))
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the keys of the baseline: %w", err)
+	}
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return fmt.Errorf("erase keys of the baseline: %w", err)
+	}
+	entries := make([]keys.Entry, len(had))
+	for i, key := range had {
+		entries[i] = store.EntryOf(key, e.cfg.UserID)
+	}
+	return keys.Erase(ctx, tx, partition, entries)
+}
+
+// others erases the user from another partition, where events name it as a sender, and
+// from what came to the user's own since. No number follows from that, so no lock is
+// needed. Rows may move meanwhile: it repeats until it finds none.
+func (e *eraser) others(ctx context.Context, partition int) error {
+	if partition == e.result.Partition {
+		return nil
+	}
+	for {
+		w := rewriter{userID: e.cfg.UserID}
+		var rows []*row
+		if err := eachRow(ctx, e.conn, partition, e.cfg.UserID, events.Position{}, func(records []events.Record) error {
+			r, err := w.row(records)
+			if r != nil {
+				rows = append(rows, r)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
+			if err := writeRows(ctx, tx, partition, rows); err != nil {
+				return err
+			}
+			return e.letters(ctx, tx, partition)
+		})
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err == nil {
+			e.result.add(w.counts)
+		}
+		return err
+	}
+}

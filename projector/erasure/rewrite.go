@@ -1,0 +1,158 @@
+package erasure
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/projector/replay"
+)
+
+// rewriter takes a user out of events.
+type rewriter struct {
+	userID string
+	// memberships are the joins and leaves that had an effect: of these the log keeps
+	// that a member came or went.
+	memberships map[replay.MembershipChange]struct{}
+	counts      Counts
+	// keys are those of the events that the user had.
+	keys []uuid.UUID
+}
+
+// Counts are the events that an erasure has changed, or left.
+type Counts struct {
+	// Erased events named only the user. Changed ones named others too, and are theirs
+	// now.
+	Erased  int64 `json:"erased" doc:"Events that named only the user: nothing is left of them."`
+	Changed int64 `json:"changed" doc:"Events of others that named the user too: they name the others only."`
+	// Kept events have the id where it is not that of a user, such as that of a
+	// conversation.
+	Kept int64 `json:"kept" doc:"Events of others that have the id as something else, such as the id of a conversation: there it stays."`
+}
+
+// row is a row of the log without the user.
+type row struct {
+	events.Position
+	payload []byte
+	// whole is set if nothing is left of any event of the row.
+	whole bool
+}
+
+// row takes the user out of a row, which records are. It returns nil if the row is as
+// before.
+func (w *rewriter) row(records []events.Record) (*row, error) {
+	texts, changed, whole := make([]string, len(records)), false, true
+	size := 2
+	for i := range records {
+		rest, differs, err := w.record(&records[i])
+		if err != nil {
+			return nil, err
+		}
+		texts[i], changed = string(rest), changed || differs
+		whole = whole && texts[i] == "null"
+		size += len(rest) + 1
+	}
+	if !changed {
+		return nil, nil //nolint:nilnil // it does not name the user
+	}
+	r := &row{Position: records[0].Position, payload: []byte(texts[0]), whole: whole}
+	if len(records) > 1 {
+		if size > eventbatch.MaxBytes {
+			return nil, fmt.Errorf("without the user the row at %s would have %d bytes; at most %d are read", r.Position, size, eventbatch.MaxBytes)
+		}
+		r.payload = eventbatch.Pack(texts)
+	}
+	return r, nil
+}
+
+// record takes the user out of a record, and reports whether that changed it.
+func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err error) {
+	if !mayName(r.Payload, w.userID) {
+		return r.Payload, false, nil
+	}
+	was, isRemains := events.ParseRemains(r.Payload)
+	if !isRemains {
+		was.Event = r.Payload
+	}
+	remains := was
+	e, decodeErr := events.Decode(was.Event)
+	switch {
+	case was.Event == nil:
+		return r.Payload, false, nil
+	case decodeErr != nil || r.Damage != nil:
+		if !namedIn(payloadOf(r.Payload), w.userID) {
+			return r.Payload, false, nil
+		}
+		// It became a dead letter: nobody had it.
+		remains = events.Remains{}
+	default:
+		had, named := take(&e, w.userID)
+		if !named {
+			w.keep(was.Event)
+			return r.Payload, false, nil
+		}
+		if had {
+			w.keys = append(w.keys, e.Key())
+			w.follow(r, &e, &remains)
+		}
+		remains.Event = nil
+		if len(e.Data.UserIDs) > 0 || e.Type == events.RoomPosted || e.Type == events.RoomRecalled {
+			if remains.Event, err = e.MarshalJSON(); err != nil {
+				return nil, false, fmt.Errorf("encode the event at %s: %w", r.Place, err)
+			}
+			w.keep(remains.Event)
+		}
+	}
+	if remains.Event == nil {
+		w.counts.Erased++
+	} else {
+		w.counts.Changed++
+	}
+	rest, err = remains.Append(nil)
+	return rest, true, err
+}
+
+// take takes a user out of an event, and reports whether the user had it, and whether it
+// named the user at all.
+func take(e *events.Event, userID string) (had, named bool) {
+	d := &e.Data
+	without := func(ids []string) []string {
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == userID })
+	}
+	had = slices.Contains(d.UserIDs, userID)
+	named = had || slices.Contains(d.MentionedUserIDs, userID) || d.SenderID == userID
+	d.UserIDs, d.MentionedUserIDs = without(d.UserIDs), without(d.MentionedUserIDs)
+	if d.SenderID == userID {
+		d.SenderID = ""
+	}
+	return had, named
+}
+
+// follow keeps that a member came or went by an event.
+func (w *rewriter) follow(r *events.Record, e *events.Event, remains *events.Remains) {
+	if _, is := w.memberships[replay.ChangeAt(r)]; !is {
+		return
+	}
+	m := events.ErasedMembers{Type: e.Type, ConversationID: e.Data.ConversationID, Seq: e.Data.Seq, UpToSeq: e.Data.UpToSeq}
+	if remains.Members != nil {
+		m.Users = remains.Members.Users
+	}
+	m.Users++
+	remains.Members = &m
+}
+
+// keep counts an event that still has the id.
+func (w *rewriter) keep(event []byte) {
+	if namedIn(payloadOf(event), w.userID) {
+		w.counts.Kept++
+	}
+}
+
+func (c *Counts) add(more Counts) {
+	c.Erased += more.Erased
+	c.Changed += more.Changed
+	c.Kept += more.Kept
+}
