@@ -32,10 +32,10 @@ ORDER BY id DESC
 SELECT records, head, pruned, coalesce(pruned_head, '') FROM badged.audit_chain
 
 -- name: walk the audit trail
-SELECT number, hash, 'begin', id, at, who, via, action, arguments::text, NULL, NULL FROM badged.audit
+SELECT number, hash, digest, 'begin', id, at, who, via, action, arguments::text, NULL, NULL FROM badged.audit
 UNION ALL
-SELECT number, hash, 'end', audit_id, ended_at, NULL, NULL, NULL, NULL, result::text, error FROM badged.audit_ends
-ORDER BY number, 3
+SELECT number, hash, digest, 'end', audit_id, ended_at, NULL, NULL, NULL, NULL, result::text, error FROM badged.audit_ends
+ORDER BY number, 4
 
 -- name: lock the audit trail
 SELECT records, pruned FROM badged.audit_chain FOR UPDATE
@@ -140,3 +140,24 @@ SELECT folded, folded + (
     ) AS rest
 ) AS logged
 FROM badged.events_pNN_offsets AS o WHERE consumer_group = $1
+
+-- name: read the redactions
+SELECT e.result::text FROM badged.audit AS a JOIN badged.audit_ends AS e ON e.audit_id = a.id
+WHERE a.action = 'audit.redact' AND e.result IS NOT NULL ORDER BY e.number
+
+-- name: find records that may name a user
+-- JSON may be written with escapes.
+SELECT number, arguments::text, NULL FROM badged.audit
+WHERE position($1 IN arguments::text) > 0 OR position('\' IN arguments::text) > 0
+UNION ALL
+SELECT number, result::text, error FROM badged.audit_ends
+WHERE position($1 IN concat(result::text, error)) > 0 OR position('\' IN concat(result::text, error)) > 0
+ORDER BY 1
+
+-- name: redact a beginning
+UPDATE badged.audit AS a SET digest = coalesce(a.digest, badged.audit_digest(badged.audit_fields(a))), arguments = $2::text::json
+WHERE number = $1 RETURNING badged.audit_digest(badged.audit_fields(a))
+
+-- name: redact an end
+UPDATE badged.audit_ends AS e SET digest = coalesce(e.digest, badged.audit_digest(badged.audit_fields(e))), result = $2::text::json, error = $3
+WHERE number = $1 RETURNING badged.audit_digest(badged.audit_fields(e))

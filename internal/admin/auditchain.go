@@ -62,6 +62,9 @@ const (
 type auditRecord struct {
 	number int64
 	hash   []byte
+	// former is the digest of what the record said before it was redacted, nil if it was
+	// not.
+	former []byte
 	kind   string // begin or end
 	id     int64  // of the action
 	at     time.Time
@@ -81,6 +84,17 @@ func (r auditRecord) String() string {
 // link returns the hash of the record behind one with the hash before. It is that
 // of badged.chain_audit.
 func (r auditRecord) link(before []byte) []byte {
+	digest := r.former
+	if digest == nil {
+		digest = r.digest()
+	}
+	hash := sha256.Sum256(append(bytes.Clone(before), digest...))
+	return hash[:]
+}
+
+// digest returns the digest of what the record says. It is that of
+// badged.audit_digest.
+func (r auditRecord) digest() []byte {
 	id, at := strconv.FormatInt(r.id, 10), strconv.FormatInt(r.at.UnixMicro(), 10)
 	fields := []*string{&r.kind, &id, &at, r.who, r.via, r.action, r.arguments}
 	if r.kind == "end" {
@@ -95,8 +109,7 @@ func (r auditRecord) link(before []byte) []byte {
 		fmt.Fprintf(&text, "%d:%s", len(*f), *f)
 	}
 	digest := sha256.Sum256([]byte(text.String()))
-	hash := sha256.Sum256(append(bytes.Clone(before), digest[:]...))
-	return hash[:]
+	return digest[:]
 }
 
 // auditWalk compares the records with their hashes, one after the other.
@@ -112,6 +125,8 @@ type auditWalk struct {
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool
+	// redacted are the digests of what redacted records say, by number.
+	redacted map[int64]string
 }
 
 // add compares the next record.
@@ -125,6 +140,8 @@ func (w *auditWalk) add(r auditRecord) *AuditFault {
 		return missing(w.number+1, r.number-1, fmt.Sprintf("%s follows", r))
 	case !bytes.Equal(r.hash, r.link(w.hash)):
 		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not match its hash. If its hash was changed too, so may have been the record before it", r)}
+	case r.former != nil && hex.EncodeToString(r.digest()) != w.redacted[r.number]:
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not say what it said, nor what a redaction has left of it", r)}
 	case r.number == w.kept.Count && hex.EncodeToString(r.hash) != w.kept.Head:
 		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s is not the one of the given head: it or a record before it was changed, and the hashes were computed again", r)}
 	}
@@ -205,10 +222,13 @@ func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, err
 	if pruned > 0 {
 		w.hash = prunedHead
 	}
+	if w.redacted, err = redactions(ctx, db); err != nil {
+		return AuditVerified{}, err
+	}
 	var fault *AuditFault
 	var r auditRecord
 	rows, _ := db.Query(ctx, statements.Get("walk the audit trail"))
-	_, err = pgx.ForEachRow(rows, []any{&r.number, &r.hash, &r.kind, &r.id, &r.at, &r.who, &r.via, &r.action, &r.arguments, &r.result, &r.failed}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&r.number, &r.hash, &r.former, &r.kind, &r.id, &r.at, &r.who, &r.via, &r.action, &r.arguments, &r.result, &r.failed}, func() error {
 		if fault = w.add(r); fault != nil {
 			return errFaultFound
 		}

@@ -9,11 +9,14 @@ import (
 	"github.com/badged/badged/projector/erasure"
 )
 
-// EraseUser erases a user; see [erasure.Erase]. The audit trail records it, without
-// saying whom.
+// EraseUser erases a user, also from the audit trail; see [erasure.Erase] and
+// [RedactAudit]. The trail records it, without saying whom.
 func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string) (done erasure.Result, err error) {
 	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
-		done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID})
+		if done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID}); err != nil {
+			return done, err
+		}
+		done.Actions, err = RedactAudit(ctx, pool, by, userID)
 		return done, err
 	})
 	return done, err

@@ -43,9 +43,9 @@ func printErasure(w io.Writer, r erasure.Result) error {
 	if r == (erasure.Result{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}}) {
 		fmt.Fprintln(w, "badged held nothing of this user")
 	} else {
-		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others\n",
+		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
 			counted(r.Conversations, "conversation"), counted(r.Devices, "device"), counted(r.DeadLetters, "dead letter"),
-			counted(r.Erased, "event"), progress.Count(r.Changed))
+			counted(r.Erased, "event"), progress.Count(r.Changed), counted(r.Actions, "record"))
 	}
 	if r.Kept > 0 {
 		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", counted(r.Kept, "event"))

@@ -14,6 +14,9 @@ func TestUserErase(t *testing.T) {
 	if out := mustDo(t, "user", "erase", "nobody", database); out != "badged held nothing of this user\n" {
 		t.Errorf("it prints %s", out)
 	}
+	mustDo(t, "user", "export", "nobody", database) // which the trail says
+	mustDo(t, "user", "erase", "nobody", database)
+	mustDo(t, "audit", "verify", database)
 	if list := mustDo(t, "audit", "list", "--json", database); strings.Contains(list, "nobody") || !strings.Contains(list, `"action":"user.erase","arguments":{},`) {
 		t.Errorf("the audit trail is\n%s", list)
 	}
@@ -26,8 +29,8 @@ func TestUserErase(t *testing.T) {
 
 func TestPrintErasure(t *testing.T) {
 	for want, r := range map[string]erasure.Result{
-		"erased 3 conversations, 1 device and 0 dead letters; of the log, 41 events as a whole and the user from 12 of others\n": {
-			Partition: 3, Conversations: 3, Devices: 1, Counts: erasure.Counts{Erased: 41, Changed: 12},
+		"erased 3 conversations, 1 device and 0 dead letters; of the log, 41 events as a whole and the user from 12 of others; of the audit trail, the id in 2 records\n": {
+			Partition: 3, Conversations: 3, Devices: 1, Actions: 2, Counts: erasure.Counts{Erased: 41, Changed: 12},
 		},
 		"badged held nothing of this user\nthe id stays in 1 event of others, as something else, such as the id of a conversation\n": {
 			Partition: 3, Counts: erasure.Counts{Kept: 1},

@@ -34,6 +34,7 @@ type Result struct {
 	Conversations int64 `json:"conversations" doc:"Conversations of the user."`
 	Devices       int64 `json:"devices" doc:"Devices of the user."`
 	DeadLetters   int64 `json:"dead_letters" doc:"Dead letters that were removed or changed."`
+	Actions       int64 `json:"actions" doc:"Records of the audit trail that do not name the user any more. Erase leaves it 0: the trail is none of the projector's."`
 }
 
 // The reasons for which nothing is erased.

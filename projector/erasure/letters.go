@@ -32,7 +32,7 @@ func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition int) error {
 			return err
 		}
 		others := slices.DeleteFunc(slices.Clone(users), func(user string) bool { return user == e.cfg.UserID })
-		text := withoutID(reason, e.cfg.UserID)
+		text := TextWithout(reason, e.cfg.UserID)
 		switch {
 		case changed && string(rest) == "null", len(users) > 0 && len(others) == 0:
 			writes.Queue(statements.Get("erase a dead letter"), id)
@@ -56,8 +56,8 @@ func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition int) error {
 	return nil
 }
 
-// withoutID returns a text that quotes an id without it.
-func withoutID(text, id string) string {
+// TextWithout returns a text that is an id, or quotes it, without it.
+func TextWithout(text, id string) string {
 	if text == id {
 		return erased
 	}
@@ -75,14 +75,14 @@ func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
 		changed := false
 		written := make([]any, 0, len(texts)+1)
 		for _, text := range texts {
-			rest, differs, err := jsonWithoutID(text, e.cfg.UserID)
+			rest, differs, err := JSONWithout(text, e.cfg.UserID)
 			if err != nil {
 				return fmt.Errorf("job %d: %w", id, err)
 			}
 			written, changed = append(written, rest), changed || differs
 		}
 		if failed != nil {
-			rest := withoutID(*failed, e.cfg.UserID)
+			rest := TextWithout(*failed, e.cfg.UserID)
 			written, changed = append(written, &rest), changed || rest != *failed
 		} else {
 			written = append(written, nil)
@@ -100,9 +100,9 @@ func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// jsonWithoutID returns a JSON text in whose strings the id is replaced, nil for none,
-// and reports whether there was one. A text without it stays as it is.
-func jsonWithoutID(text []byte, id string) (rest *string, changed bool, err error) {
+// JSONWithout returns a JSON text in whose strings an id is replaced, nil for nil,
+// and reports whether it was there. A text without it stays as it is.
+func JSONWithout(text []byte, id string) (rest *string, changed bool, err error) {
 	if text == nil {
 		return nil, false, nil
 	}
@@ -111,23 +111,23 @@ func jsonWithoutID(text []byte, id string) (rest *string, changed bool, err erro
 		same := string(text)
 		return &same, false, nil
 	}
-	encoded, err := encode(valueWithoutID(value, id))
+	encoded, err := encode(valueWithout(value, id))
 	all := string(encoded)
 	return &all, true, err
 }
 
-func valueWithoutID(value any, id string) any {
+func valueWithout(value any, id string) any {
 	switch v := value.(type) {
 	case string:
-		return withoutID(v, id)
+		return TextWithout(v, id)
 	case []any:
 		for i := range v {
-			v[i] = valueWithoutID(v[i], id)
+			v[i] = valueWithout(v[i], id)
 		}
 	case map[string]any:
 		members := make(map[string]any, len(v))
 		for name, member := range v {
-			members[withoutID(name, id)] = valueWithoutID(member, id)
+			members[TextWithout(name, id)] = valueWithout(member, id)
 		}
 		return members
 	case json.Number:

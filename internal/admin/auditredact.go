@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/projector/erasure"
+)
+
+// auditRedactAction is the action of [RedactAudit] in the trail.
+const auditRedactAction = "audit.redact"
+
+// redaction is the result of a redaction in the trail.
+type redaction struct {
+	Records []redactedRecord `json:"records"`
+}
+
+// redactedRecord is a record that was redacted.
+type redactedRecord struct {
+	Number int64 `json:"number"`
+	// Digest is that of what the record says now, in hexadecimal.
+	Digest string `json:"digest"`
+}
+
+// RedactAudit replaces the id of a user in arguments, results and errors of the audit
+// trail, and returns in how many records. The names of operators stay.
+//
+// The chain stays verifiable: a redacted record keeps the digest of what it said, which
+// its hash covers. A record of the redaction, in the same transaction, has the digests
+// of what the redacted records say now, so that they cannot be changed further.
+func RedactAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (redacted int64, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		var records, pruned int64
+		err := tx.QueryRow(ctx, statements.Get("lock the audit trail")).Scan(&records, &pruned)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock the audit trail: %w", err)
+		}
+		done, err := redactRecords(ctx, tx, userID)
+		if err != nil || len(done) == 0 {
+			return err
+		}
+		redacted = int64(len(done))
+		return Audited(ctx, tx, by, auditRedactAction, struct{}{}, func(context.Context) (any, error) { return redaction{done}, nil })
+	})
+	if err != nil {
+		return 0, fmt.Errorf("redact the audit trail: %w", err)
+	}
+	return redacted, nil
+}
+
+// redactRecords redacts the records that name a user.
+func redactRecords(ctx context.Context, tx pgx.Tx, userID string) (done []redactedRecord, err error) {
+	var writes pgx.Batch
+	var number int64
+	var content []byte // arguments or result
+	var failed *string
+	rows, _ := tx.Query(ctx, statements.Get("find records that may name a user"), userID)
+	if _, err := pgx.ForEachRow(rows, []any{&number, &content, &failed}, func() error {
+		rest, changed, err := erasure.JSONWithout(content, userID)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", number, err)
+		}
+		var text *string
+		if failed != nil {
+			without := erasure.TextWithout(*failed, userID)
+			text, changed = &without, changed || without != *failed
+		}
+		if !changed {
+			return nil
+		}
+		i := len(done)
+		done = append(done, redactedRecord{Number: number})
+		keep := func(row pgx.Row) error {
+			var digest []byte
+			err := row.Scan(&digest)
+			if errors.Is(err, pgx.ErrNoRows) { // it is of the other table
+				return nil
+			}
+			done[i].Digest = hex.EncodeToString(digest)
+			return err
+		}
+		writes.Queue(statements.Get("redact a beginning"), number, rest).QueryRow(keep)
+		writes.Queue(statements.Get("redact an end"), number, rest, text).QueryRow(keep)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the audit trail: %w", err)
+	}
+	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
+	return done, nil
+}
+
+// redactions returns the digests of what redacted records say, by number.
+func redactions(ctx context.Context, db DB) (map[int64]string, error) {
+	digests := map[int64]string{}
+	var result []byte
+	rows, _ := db.Query(ctx, statements.Get("read the redactions"))
+	if _, err := pgx.ForEachRow(rows, []any{&result}, func() error {
+		var r redaction
+		if err := json.Unmarshal(result, &r); err != nil {
+			return nil //nolint:nilerr // somebody changed it: the walk finds that
+		}
+		for _, record := range r.Records {
+			digests[record.Number] = record.Digest
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the redactions of the audit trail: %w", err)
+	}
+	return digests, nil
+}
