@@ -285,5 +285,12 @@ func (c *reference) apply(f frame) {
 		c.conversations[conversation.text("conversation_id")] = conversation
 	}
 	maps.Copy(shown, c.conversations)
-	c.print(frame{"version": c.version, "total": c.total, "conversations": shown})
+	line := frame{"version": c.version, "total": c.total, "conversations": shown}
+	switch c.bug {
+	case "": // others need not report it
+		line["unread_conversations"] = f["unread_conversations"]
+	case "counts conversations itself":
+		line["unread_conversations"] = len(shown)
+	}
+	c.print(line)
 }

@@ -58,6 +58,7 @@ func TestBugsAreFound(t *testing.T) {
 		{"ignores older snapshots", "withdrawn", `"version":40`, "nothing within"},
 		{"wants every version", "lost-update", `"version":75`, "nothing within"},
 		{"trusts frames of any type", "unknown", "to show", `"total":99`},
+		{"counts conversations itself", "changes", `"unread_conversations":4`, `"unread_conversations":5`},
 		{"reads small frames only", "large-snapshot", `"total":500`, "the client ends the connection"},
 		{"does not answer pings", "ping", "the frame pong", "nothing within"},
 		{"trusts silence", "silence", "to give up a connection", "nothing within"},

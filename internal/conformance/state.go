@@ -72,6 +72,8 @@ type state struct {
 	Version       int64                   `json:"version"`
 	Total         int64                   `json:"total"`
 	Conversations map[string]conversation `json:"conversations"`
+	// UnreadConversations is nil if a client does not report it.
+	UnreadConversations *int64 `json:"unread_conversations"`
 }
 
 // after returns the state after a frame, by the rule of the protocol: a snapshot
@@ -91,7 +93,7 @@ func (s state) after(f frame) state {
 	if update.T != "snapshot" && (update.T != "changes" || update.Epoch != s.Epoch || update.Version <= s.Version) {
 		return s
 	}
-	next := state{update.Epoch, update.Version, update.Total, map[string]conversation{}}
+	next := state{update.Epoch, update.Version, update.Total, map[string]conversation{}, update.UnreadConversations}
 	if update.T == "changes" {
 		maps.Copy(next.Conversations, s.Conversations)
 	}
@@ -113,13 +115,19 @@ func (s state) normal() state {
 	return s
 }
 
-// looksLike reports whether both show the same. Clients do not report the epoch.
+// looksLike reports whether both show the same. Clients do not report the epoch, and
+// need not report the unread conversations.
 func (s state) looksLike(other state) bool {
-	return s.Version == other.Version && s.Total == other.Total && maps.Equal(s.Conversations, other.Conversations)
+	unread := s.UnreadConversations == nil || other.UnreadConversations == nil || *s.UnreadConversations == *other.UnreadConversations
+	return unread && s.Version == other.Version && s.Total == other.Total && maps.Equal(s.Conversations, other.Conversations)
 }
 
 func (s state) String() string {
-	b, err := json.Marshal(map[string]any{"version": s.Version, "total": s.Total, "conversations": s.Conversations})
+	shown := map[string]any{"version": s.Version, "total": s.Total, "conversations": s.Conversations}
+	if s.UnreadConversations != nil {
+		shown["unread_conversations"] = *s.UnreadConversations
+	}
+	b, err := json.Marshal(shown)
 	if err != nil {
 		panic(err) // it is made of numbers and strings
 	}

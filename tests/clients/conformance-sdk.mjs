@@ -32,7 +32,7 @@ function show() {
   for (const [id, { unread, mentions, markedUnread }] of client.conversations) {
     conversations[id] = { unread, mentions, marked_unread: markedUnread };
   }
-  print({ version: badge.version, total: badge.total, conversations });
+  print({ version: badge.version, total: badge.total, unread_conversations: badge.unreadConversations, conversations });
 }
 client.on("total", show);
 client.on("conversation", show);

@@ -39,7 +39,8 @@ class Client:
         self.state = frame
         for conversation in frame["conversations"]:
             self.conversations[conversation["conversation_id"]] = conversation
-        say(version=frame["version"], total=frame["total"], conversations=self.conversations)
+        say(version=frame["version"], total=frame["total"], conversations=self.conversations,
+            unread_conversations=frame["unread_conversations"])
 
     async def command(self, command):
         frame = {"t": command["do"], "id": str(uuid.uuid4())}

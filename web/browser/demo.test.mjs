@@ -58,6 +58,28 @@ test("a message raises the badges, reading lowers one of them", async () => {
   assert.deepEqual(demo.complaints, []);
 });
 
+test("all badges count conversations instead of messages, at once", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  await server.send("lunch", "ada", "Lunch?");
+  await server.send("lunch", "ada", "At noon");
+  await server.send("ada-ben", "ada", "You too?");
+  await demo.total("ben", 3);
+  await demo.page.getByRole("button", { name: "Count conversations" }).click();
+  await demo.total("ben", 2);
+  await demo.total("chloe", 1);
+  await demo.phone("ben").getByText("2 conversations unread").waitFor({ state: "attached" });
+  await demo.phone("ben").getByText("with 3 messages").waitFor();
+  await server.send("ada-ben", "ada", "Bring Chloe");
+  await demo.phone("ben").getByText("with 4 messages").waitFor();
+  await demo.total("ben", 2);
+  await demo.row("ben", "Lunch & coffee").click();
+  await demo.total("ben", 1);
+  await demo.page.getByRole("button", { name: "Count messages" }).click();
+  await demo.total("ben", 2);
+  assert.deepEqual(demo.complaints, []);
+});
+
 test("title, favicon and app show the total of the phone in use", async () => {
   const demo = new Demo(await context.newPage(), server.url);
   await demo.page.addInitScript(() => {

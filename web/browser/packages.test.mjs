@@ -185,6 +185,11 @@ test("<badged-count> shows live counts, and nothing at 0", async () => {
   assert.equal(await page.getByRole("img", { name: "2 from Ben" }).count(), 1);
   assert.equal(await page.locator("#other").isVisible(), false);
 
+  await page.evaluate(() => document.querySelector("#all").setAttribute("count", "conversations"));
+  await shows(page, "#all", "1");
+  await page.evaluate(() => document.querySelector("#all").removeAttribute("count"));
+  await shows(page, "#all", "1+");
+
   // An attribute and the client may change at any time.
   await page.evaluate(() => document.querySelector("#other").removeAttribute("category"));
   await shows(page, "#other", "2");

@@ -40,7 +40,8 @@ final class Conformance {
                         conversations.put(c.id, new JSONObject()
                             .put("unread", c.unread).put("mentions", c.mentions).put("marked_unread", c.markedUnread));
                     }
-                    print("version", state.version, "total", state.total, "conversations", conversations);
+                    print("version", state.version, "total", state.total, "conversations", conversations,
+                        "unread_conversations", state.unreadConversations);
                 } catch (JSONException e) {
                     throw new IllegalStateException(e);
                 }

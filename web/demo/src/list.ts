@@ -52,14 +52,10 @@ export class ConversationList {
     }
   }
 
-  update(
-    total: number,
-    categories: Readonly<Record<string, number>>,
-    state: (topic: Topic) => RowState,
-  ): void {
+  update(count: (category: string | undefined) => number, state: (topic: Topic) => RowState): void {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
     this.#filter();
-    this.#tabs?.update(total, categories);
+    this.#tabs?.update(count);
   }
 
   /** Focuses a row, for example after its conversation was closed. */
@@ -190,10 +186,9 @@ class Tabs {
     this.element.append(...buttons);
   }
 
-  update(total: number, categories: Readonly<Record<string, number>>): void {
+  update(count: (category: string | undefined) => number): void {
     for (const [category, element] of this.#counts) {
-      const count = category === undefined ? total : (categories[category] ?? 0);
-      setText(element, formatCount(count));
+      setText(element, formatCount(count(category)));
     }
   }
 }

@@ -2,6 +2,7 @@ import { showInTitle, showOnApp, showOnFavicon } from "@badged/sdk";
 import { find, oncePerFrame, setText } from "../../page/dom.js";
 import { BusButton } from "./bus.js";
 import { Chat } from "./chat.js";
+import { CountButton } from "./count.js";
 import { EventLog } from "./log.js";
 import { People } from "./people.js";
 import { Phone } from "./phone.js";
@@ -50,7 +51,11 @@ function start(cast: Cast): void {
   log.begin(cast, (users) => {
     for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
   });
-  showOnPage(phones);
+  const showAgain = showOnPage(phones);
+  new CountButton(find<HTMLButtonElement>("#count"), (count) => {
+    for (const phone of phones) phone.count = count;
+    showAgain();
+  });
   const room = new RoomPanel(find("#room"), cast, phones, server);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
@@ -89,21 +94,34 @@ function start(cast: Cast): void {
   }, REDRAW_MS);
 }
 
-/** Shows the badge of the last used phone on the page itself; at first that of the first phone. */
-function showOnPage(phones: readonly Phone[]): void {
+/**
+ * Shows the badge of the last used phone on the page itself; at first that of the first phone.
+ * The returned function follows a change of what the badges count.
+ */
+function showOnPage(phones: readonly Phone[]): () => void {
   let shown: Phone | undefined;
   let stop = () => {};
-  const show = (phone: Phone) => {
-    if (phone === shown) return;
+  const show = (phone: Phone | undefined) => {
     shown = phone;
     stop();
-    const all = [showInTitle(phone.client), showOnFavicon(phone.client), showOnApp(phone.client)];
+    if (phone === undefined) return;
+    const { client, count } = phone;
+    const all = [
+      showInTitle(client, { count }),
+      showOnFavicon(client, { count }),
+      showOnApp(client, { count }),
+    ];
     stop = () => {
       for (const each of all) each();
     };
   };
-  for (const phone of phones) phone.element.addEventListener("focusin", () => show(phone));
-  if (phones[0]) show(phones[0]);
+  for (const phone of phones) {
+    phone.element.addEventListener("focusin", () => {
+      if (phone !== shown) show(phone);
+    });
+  }
+  show(phones[0]);
+  return () => show(shown);
 }
 
 function showLive(phones: readonly Phone[]): void {

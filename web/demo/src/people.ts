@@ -1,5 +1,6 @@
-import { formatCount } from "@badged/sdk";
+import { countOf, formatCount } from "@badged/sdk";
 import { h, setText, spoken } from "../../page/dom.js";
+import { unread } from "./count.js";
 import type { Phone } from "./phone.js";
 
 /** On narrow screens, the badges of all users, with links to their phones. */
@@ -34,11 +35,11 @@ export class People {
   }
 
   update(): void {
-    for (const [{ client }, { badge, said }] of this.#badges) {
-      const total = client.badge?.total ?? 0;
-      badge.hidden = total === 0;
-      setText(badge, formatCount(total));
-      setText(said, `, ${total} unread`);
+    for (const [{ client, count: kind }, { badge, said }] of this.#badges) {
+      const count = countOf(client, { count: kind });
+      badge.hidden = count === 0;
+      setText(badge, formatCount(count));
+      setText(said, `, ${unread(count, kind)}`);
     }
   }
 }

@@ -1,6 +1,14 @@
-import { Badged, formatCount, type OpenConversation, type Seq, type Status } from "@badged/sdk";
+import {
+  Badged,
+  countOf,
+  formatCount,
+  type OpenConversation,
+  type Seq,
+  type Status,
+} from "@badged/sdk";
 import { animate, clock, h, oncePerFrame, plural, setText, spoken } from "../../page/dom.js";
 import type { Chat } from "./chat.js";
+import { type Count, unread } from "./count.js";
 import { icon } from "./icons.js";
 import { ConversationList, type RowState, type Topic } from "./list.js";
 import { sum } from "./parts.js";
@@ -45,6 +53,7 @@ export class Phone {
   readonly #home: Home;
   readonly #switch: HTMLInputElement;
   readonly #announcer = new Announcer();
+  #count: Count = "messages";
   #thread: Thread | undefined;
   /** Reads the conversation of the thread. */
   #reading: OpenConversation | undefined;
@@ -116,15 +125,37 @@ export class Phone {
     this.element.dataset.status = status.state;
     this.#home.update(status, status.state === "online" ? 0 : waiting.length);
     if (badge !== undefined) {
-      this.#home.showBadge(badge.total, badge.mentions, sum(badge, conversations.values()), more);
+      const count = countOf(this.client, { count: this.#count });
+      const said = unread(count, this.#count);
+      const { parts, holds } = sum(badge, conversations.values());
+      const right = this.#count === "messages" ? holds : parts.length === count;
+      const what =
+        this.#count === "messages"
+          ? `= ${parts.join(THIN_PLUS)}`
+          : `with ${plural(badge.total, "message")}`;
+      // With more, the list does not have all conversations.
+      this.#home.showBadge(count, said, what, right || more, badge.mentions);
       const behind = this.#behind === undefined ? "" : `, stale: now ${this.#behind}`;
       this.#announcer.say(
-        `${this.user.name}: ${badge.total} unread, ${plural(badge.mentions, "mention")}${behind}`,
+        `${this.user.name}: ${said}, ${plural(badge.mentions, "mention")}${behind}`,
       );
     }
-    this.#list.update(badge?.total ?? 0, badge?.categories ?? {}, (topic) => this.#row(topic));
+    this.#list.update(
+      (category) => countOf(this.client, { category, count: this.#count }),
+      (topic) => this.#row(topic),
+    );
     this.#options.onChange();
   });
+
+  /** What the badges count. */
+  get count(): Count {
+    return this.#count;
+  }
+
+  set count(count: Count) {
+    this.#count = count;
+    this.refresh();
+  }
 
   /** Marks the numbers as out of date, with the correct total; undefined removes the mark. */
   setBehind(total: number | undefined): void {
@@ -263,7 +294,7 @@ class Home {
   readonly #parts = h("p", { class: "parts", "aria-hidden": "true" });
   readonly #mentions = h("p", { class: "mentions" });
   readonly #behind = h("p", { class: "behind", hidden: true });
-  #total: number | undefined;
+  #shown: number | undefined;
 
   constructor(user: User) {
     this.element = h(
@@ -306,29 +337,24 @@ class Home {
     if (this.element.title !== why) this.element.title = why;
   }
 
-  showBadge(
-    total: number,
-    mentions: number,
-    { parts, holds }: ReturnType<typeof sum>,
-    more: boolean,
-  ): void {
-    setText(this.#said, `${total} unread`);
-    setText(this.#parts, total === 0 ? "All caught up" : `= ${parts.join(THIN_PLUS)}`);
-    // Then the list does not have all conversations.
-    this.#parts.classList.toggle("is-wrong", !holds && !more);
+  /** `said` is the count in words, `what` what it is made of, and `right` whether that fits. */
+  showBadge(count: number, said: string, what: string, right: boolean, mentions: number): void {
+    setText(this.#said, said);
+    setText(this.#parts, count === 0 ? "All caught up" : what);
+    this.#parts.classList.toggle("is-wrong", !right);
     setText(this.#mentions, mentions > 0 ? plural(mentions, "mention") : "");
-    if (total === this.#total) return;
+    if (count === this.#shown) return;
 
-    const before = this.#total;
-    this.#total = total;
-    this.#badge.hidden = total === 0;
-    setText(this.#badge, formatCount(total));
+    const before = this.#shown;
+    this.#shown = count;
+    this.#badge.hidden = count === 0;
+    setText(this.#badge, formatCount(count));
     animate(
       this.#badge,
       [{ transform: "scale(0.6)" }, { transform: "scale(1.25)" }, { transform: "none" }],
       380,
     );
-    if (before !== undefined) this.#float(total - before);
+    if (before !== undefined) this.#float(count - before);
   }
 
   /** Shows that the numbers are out of date, with the correct total; undefined removes it. */

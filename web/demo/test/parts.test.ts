@@ -8,7 +8,15 @@ function conversation(level: Level, unread: number, mentions = 0, markedUnread =
 }
 
 function badge(total: number): Badge {
-  return { epoch: "e1", version: 1, total, mentions: 0, categories: {} };
+  return {
+    epoch: "e1",
+    version: 1,
+    total,
+    mentions: 0,
+    categories: {},
+    unreadConversations: 0,
+    categoryConversations: {},
+  };
 }
 
 test("the level determines what a conversation adds", () => {

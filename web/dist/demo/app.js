@@ -126,7 +126,9 @@ function decodeFrame(text) {
           version: frame.count("version"),
           total: frame.count("total"),
           mentions: frame.count("mentions"),
-          categories: frame.counts("categories")
+          categories: frame.counts("categories"),
+          unreadConversations: frame.count("unread_conversations", 0),
+          categoryConversations: frame.counts("category_conversations", {})
         },
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
@@ -186,15 +188,20 @@ function encodeAuth(id, token) {
   return JSON.stringify({ t: "auth", id, token });
 }
 function encodeSnapshot({ badge, conversations, more }) {
-  const listed2 = conversations.map(
-    (conversation) => Object.fromEntries(
-      Object.entries(conversation).map(([name, value]) => [
-        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-        value
-      ])
-    )
+  return stringify({
+    t: "snapshot",
+    ...named(badge),
+    conversations: conversations.map(named),
+    more
+  });
+}
+function named(fields) {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value
+    ])
   );
-  return stringify({ t: "snapshot", ...badge, conversations: listed2, more });
 }
 function stringify(value) {
   return JSON.stringify(value, (_, part) => typeof part === "bigint" ? String(part) : part);
@@ -232,8 +239,8 @@ var Fields = class {
     const value = this.#json[field] ?? absent;
     return isCount(value) ? value : this.#refuse(field, "a count");
   }
-  counts(field) {
-    const value = this.#json[field];
+  counts(field, absent) {
+    const value = this.#json[field] ?? absent;
     if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
       return this.#refuse(field, "an object of counts");
     }
@@ -623,7 +630,8 @@ var Storage = class {
   loadState() {
     return this.#state.read((text) => {
       const frame = decodeFrame(text);
-      return frame?.t === "snapshot" ? frame : void 0;
+      const complete = text.includes('"unread_conversations":');
+      return frame?.t === "snapshot" && complete ? frame : void 0;
     });
   }
   loadCommands() {
@@ -1012,7 +1020,7 @@ function foresee(conversation, command) {
     return command.seqs === void 0 ? { ...conversation, markedUnread: true } : conversation;
   }
   if (command.t !== "read") return conversation;
-  const { unread, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
+  const { unread: unread2, mentions, firstUnreadSeq, readSeq, lastSeq } = conversation;
   const { upToSeq } = command;
   if (upToSeq >= lastSeq) {
     const read2 = { unread: 0, mentions: 0, firstUnreadSeq: 0, markedUnread: false };
@@ -1020,8 +1028,8 @@ function foresee(conversation, command) {
   }
   if (upToSeq < readSeq) return conversation;
   const read = { ...conversation, readSeq: upToSeq, markedUnread: false };
-  if (unread === 0 || upToSeq < firstUnreadSeq) return read;
-  if (distance(firstUnreadSeq, lastSeq) + 1 !== unread) return conversation;
+  if (unread2 === 0 || upToSeq < firstUnreadSeq) return read;
+  if (distance(firstUnreadSeq, lastSeq) + 1 !== unread2) return conversation;
   const left = distance(upToSeq, lastSeq);
   return {
     ...read,
@@ -1035,27 +1043,33 @@ function distance(from, to) {
 }
 function partOf({
   level,
-  unread,
+  unread: unread2,
   mentions,
   markedUnread
 }) {
-  if (level === "all") return Math.max(unread, markedUnread ? 1 : 0);
+  if (level === "all") return Math.max(unread2, markedUnread ? 1 : 0);
   if (level === "mentions") return mentions;
   return level === "none" ? 0 : void 0;
 }
 function adjust(badge, before, after) {
-  const by = (partOf(after) ?? 0) - (partOf(before) ?? 0);
+  const [was, is] = [partOf(before) ?? 0, partOf(after) ?? 0];
+  const conversations = Math.sign(is) - Math.sign(was);
   const { category, level } = before;
-  const categories = Object.assign(/* @__PURE__ */ Object.create(null), badge.categories);
-  const part = (categories[category] ?? 0) + by;
-  if (part > 0) categories[category] = part;
-  else delete categories[category];
   return {
     ...badge,
-    total: badge.total + by,
+    total: badge.total + is - was,
     mentions: badge.mentions + (level === "none" ? 0 : after.mentions - before.mentions),
-    categories
+    categories: moved(badge.categories, category, is - was),
+    unreadConversations: Math.max(0, (badge.unreadConversations ?? 0) + conversations),
+    categoryConversations: moved(badge.categoryConversations, category, conversations)
   };
+}
+function moved(before, category, by) {
+  const counts = Object.assign(/* @__PURE__ */ Object.create(null), before);
+  const count = (counts[category] ?? 0) + by;
+  if (count > 0) counts[category] = count;
+  else delete counts[category];
+  return counts;
 }
 function reflects(conversation, command, since) {
   const later = conversation.version > since;
@@ -1063,8 +1077,8 @@ function reflects(conversation, command, since) {
     return command.seqs !== void 0 || conversation.markedUnread || later;
   }
   if (command.t !== "read") return true;
-  const { readSeq, markedUnread, unread, firstUnreadSeq } = conversation;
-  const marked = markedUnread || unread > 0 && firstUnreadSeq <= readSeq;
+  const { readSeq, markedUnread, unread: unread2, firstUnreadSeq } = conversation;
+  const marked = markedUnread || unread2 > 0 && firstUnreadSeq <= readSeq;
   return readSeq >= command.upToSeq && (!marked || later);
 }
 
@@ -1112,11 +1126,11 @@ var Reading = class {
     if (this.#closed || this.#cancelPause || page?.attended() === false) return;
     const conversation = client.conversations.get(conversationId);
     if (conversation === void 0) return;
-    const { unread, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
+    const { unread: unread2, markedUnread, firstUnreadSeq, lastSeq, version } = conversation;
     const upToSeq = this.#upToSeq ?? lastSeq;
     const endsMark = markedUnread && !this.#seen;
     this.#seen = true;
-    if (unread > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
+    if (unread2 > 0 ? firstUnreadSeq > upToSeq : !endsMark) return;
     const sent = `${upToSeq} at ${version}`;
     if (sent === this.#sent) return;
     this.#sent = sent;
@@ -1190,7 +1204,7 @@ var State = class {
     const { badge, conversations, more } = this.#view;
     if (badge === void 0) return void 0;
     const shown = [...conversations.values()].filter(
-      ({ unread, markedUnread, level, left }) => !left && (unread > 0 || markedUnread || level !== "all")
+      ({ unread: unread2, markedUnread, level, left }) => !left && (unread2 > 0 || markedUnread || level !== "all")
     );
     const kept = shown.length > MAX_STORED ? shown.sort((a, b) => b.version - a.version).slice(0, MAX_STORED) : shown;
     return {
@@ -1232,6 +1246,13 @@ function listed(conversations) {
   const staying = [...conversations].filter(([, { left }]) => !left);
   return staying.length === conversations.size ? conversations : new Map(staying);
 }
+var ZEROS = {
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {}
+};
 function difference(before, after) {
   const conversations = /* @__PURE__ */ new Map();
   const changed = [];
@@ -1255,7 +1276,7 @@ function difference(before, after) {
     if (!sameConversation(held, empty)) changed.push(empty);
   }
   const { badge, more } = after;
-  const told = badge ?? (before.badge && { ...before.badge, total: 0, mentions: 0, categories: {} });
+  const told = badge ?? (before.badge && { ...before.badge, ...ZEROS });
   const unchanged = before.badge && told && sameNumbers(before.badge, told);
   return {
     view: { badge, conversations, more },
@@ -1268,8 +1289,11 @@ function sameConversation(a, b) {
   return a === b || names.every((name) => a[name] === b[name]);
 }
 function sameNumbers(a, b) {
-  const names = Object.keys(a.categories);
-  return a.total === b.total && a.mentions === b.mentions && names.length === Object.keys(b.categories).length && names.every((name) => a.categories[name] === b.categories[name]);
+  return a.total === b.total && a.mentions === b.mentions && a.unreadConversations === b.unreadConversations && sameCounts(a.categories, b.categories) && sameCounts(a.categoryConversations, b.categoryConversations);
+}
+function sameCounts(a = {}, b = {}) {
+  const names = Object.keys(a);
+  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }
 
 // sdk/src/tabs.ts
@@ -1544,7 +1568,7 @@ var Badged = class {
    * in {@link Badged.read}.
    */
   readAll(category, options) {
-    const reads = [...this.conversations.values()].filter(({ unread, markedUnread }) => unread > 0 || markedUnread).filter((conversation) => category === void 0 || conversation.category === category).map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
+    const reads = [...this.conversations.values()].filter(({ unread: unread2, markedUnread }) => unread2 > 0 || markedUnread).filter((conversation) => category === void 0 || conversation.category === category).map(({ conversationId, lastSeq }) => readUpTo(conversationId, lastSeq));
     if (this.#status.state !== "online") return heed(this.#outbox.addAll(reads), options);
     const all = { t: "read_all", id: randomId() };
     const command = category === void 0 ? all : { ...all, category };
@@ -1740,8 +1764,8 @@ var Badged = class {
       for (const status of statuses) this.#emitter.emit("status", status);
       for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
       if (badge !== void 0) this.#emitter.emit("total", badge);
-      const moved = this.#tellPending();
-      changed = moved || statuses.length + conversations.length > 0 || badge !== void 0;
+      const moved2 = this.#tellPending();
+      changed = moved2 || statuses.length + conversations.length > 0 || badge !== void 0;
     }
     this.#telling = false;
   }
@@ -1786,22 +1810,40 @@ function baseURL(text) {
 }
 
 // sdk/src/display.ts
+function countOf(client, { category, conversation, count } = {}) {
+  const { badge, conversations } = client;
+  const whole = count === "conversations";
+  if (conversation !== void 0) {
+    const state = conversations.get(conversation);
+    const part = (state && partOf(state)) ?? 0;
+    return whole ? Math.sign(part) : part;
+  }
+  if (category === void 0) return (whole ? badge?.unreadConversations : badge?.total) ?? 0;
+  const counts = (whole ? badge?.categoryConversations : badge?.categories) ?? {};
+  return Object.hasOwn(counts, category) ? counts[category] ?? 0 : 0;
+}
+function onCount(client, { conversation }, call) {
+  if (conversation === void 0) return client.on("total", call);
+  return client.on("conversation", ({ conversationId }) => {
+    if (conversationId === conversation) call();
+  });
+}
 function formatCount(count, most = 99) {
   if (count <= 0) return "";
   return count > most ? `${most}+` : String(count);
 }
-function showInTitle(client) {
+function showInTitle(client, part) {
   if (!globalThis.document) return () => {
   };
   const show = (count) => {
     const title = document.title.replace(/^\(\d+\+?\) /, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
   };
-  return follow(client, (total) => show(formatCount(total)));
+  return follow(client, part, (count) => show(formatCount(count)));
 }
-function showOnApp(client) {
+function showOnApp(client, part) {
   const { navigator: navigator2 } = globalThis;
-  return follow(client, (total) => void navigator2?.setAppBadge?.(total).catch(() => {
+  return follow(client, part, (count) => void navigator2?.setAppBadge?.(count).catch(() => {
   }));
 }
 function showOnFavicon(client, options = {}) {
@@ -1828,7 +1870,7 @@ function showOnFavicon(client, options = {}) {
     link2.type = "image/png";
     link2.href = drawFavicon(image, count, options);
   };
-  return follow(client, (total) => void show(formatCount(total)));
+  return follow(client, options, (count) => void show(formatCount(count)));
 }
 var SIDE = 64;
 function drawFavicon(image, count, options) {
@@ -1850,9 +1892,10 @@ function drawFavicon(image, count, options) {
   context.fillText(count, SIDE - width / 2, SIDE - height / 2 + 2, width - 8);
   return canvas.toDataURL();
 }
-function follow(client, show) {
-  show(client.badge?.total ?? 0);
-  const stop = client.on("total", ({ total }) => show(total));
+function follow(client, part, show) {
+  const update = () => show(countOf(client, part));
+  update();
+  const stop = onCount(client, part ?? {}, update);
   return () => {
     stop();
     show(0);
@@ -2019,6 +2062,23 @@ var Chat = class {
   }
 };
 
+// demo/src/count.ts
+var CountButton = class {
+  constructor(button, onChange) {
+    const text = button.querySelector("span");
+    let count = "messages";
+    button.addEventListener("click", () => {
+      const before = count;
+      count = before === "messages" ? "conversations" : "messages";
+      if (text !== null) setText(text, `Count ${before}`);
+      onChange(count);
+    });
+  }
+};
+function unread(count, kind) {
+  return kind === "messages" ? `${count} unread` : `${plural(count, "conversation")} unread`;
+}
+
 // demo/src/changes.ts
 var RETRY_MS2 = 400;
 var Changes = class {
@@ -2088,9 +2148,9 @@ function reasons({ conversations, detail }, cast) {
   const texts = conversations.map((c) => {
     const known = cast.conversations.find((other) => other.conversation_id === c.conversation_id);
     const name = known?.name ?? c.conversation_id;
-    const unread = c.unread_before === c.unread_after ? `${c.unread_after} unread` : `${c.unread_before} → ${c.unread_after} unread`;
+    const unread2 = c.unread_before === c.unread_after ? `${c.unread_after} unread` : `${c.unread_before} → ${c.unread_after} unread`;
     const level = c.level === "none" ? ", muted" : c.level === "mentions" ? ", only mentions count" : "";
-    return `${name}: ${unread}${level}`;
+    return `${name}: ${unread2}${level}`;
   });
   if (texts.length > 0) return texts;
   return [detail ?? "nothing that counts changed"];
@@ -2224,11 +2284,11 @@ var People = class {
     bar.replaceChildren(...buttons);
   }
   update() {
-    for (const [{ client }, { badge, said }] of this.#badges) {
-      const total = client.badge?.total ?? 0;
-      badge.hidden = total === 0;
-      setText(badge, formatCount(total));
-      setText(said, `, ${total} unread`);
+    for (const [{ client, count: kind }, { badge, said }] of this.#badges) {
+      const count = countOf(client, { count: kind });
+      badge.hidden = count === 0;
+      setText(badge, formatCount(count));
+      setText(said, `, ${unread(count, kind)}`);
     }
   }
 };
@@ -2261,14 +2321,14 @@ function icon(name) {
 }
 
 // demo/src/parts.ts
-function adds({ level, unread, mentions, markedUnread }) {
+function adds({ level, unread: unread2, mentions, markedUnread }) {
   switch (level) {
     case "none":
       return 0;
     case "mentions":
       return mentions;
     default:
-      return markedUnread ? Math.max(unread, 1) : unread;
+      return markedUnread ? Math.max(unread2, 1) : unread2;
   }
 }
 function sum(badge, conversations) {
@@ -2301,10 +2361,10 @@ var ConversationList = class {
       this.element.append(this.#tabs.element);
     }
   }
-  update(total, categories, state) {
+  update(count, state) {
     for (const topic of this.#topics) this.#rows.get(topic.id)?.update(state(topic));
     this.#filter();
-    this.#tabs?.update(total, categories);
+    this.#tabs?.update(count);
   }
   /** Focuses a row, for example after its conversation was closed. */
   focus(topic) {
@@ -2353,11 +2413,11 @@ var Row = class {
     this.hasMessages = conversation !== void 0;
     setText(this.#preview, preview);
     setText(this.#time, last ? ago(new Date(last.time)) : "");
-    const { unread = 0, mentions = 0, level = "all", markedUnread = false } = conversation ?? {};
-    const marks = [unread, mentions, level, markedUnread].join();
+    const { unread: unread2 = 0, mentions = 0, level = "all", markedUnread = false } = conversation ?? {};
+    const marks = [unread2, mentions, level, markedUnread].join();
     if (marks === this.#drawn) return;
     this.#drawn = marks;
-    this.button.classList.toggle("is-unread", unread > 0 || markedUnread);
+    this.button.classList.toggle("is-unread", unread2 > 0 || markedUnread);
     this.#level.replaceChildren(...levelMark(level));
     this.#marks.replaceChildren();
     if (mentions > 0) {
@@ -2370,15 +2430,15 @@ var Row = class {
         spoken(`, ${plural(mentions, "mention")}`)
       );
     }
-    if (unread > 0 || markedUnread) {
-      const counts = conversation !== void 0 && adds(conversation) >= Math.max(unread, 1);
+    if (unread2 > 0 || markedUnread) {
+      const counts = conversation !== void 0 && adds(conversation) >= Math.max(unread2, 1);
       this.#marks.append(
         h(
           "span",
           { class: counts ? "pill" : "pill is-quiet", "aria-hidden": "true" },
-          formatCount(unread) || " "
+          formatCount(unread2) || " "
         ),
-        spoken(unread > 0 ? `, ${unread} unread` : ", marked unread")
+        spoken(unread2 > 0 ? `, ${unread2} unread` : ", marked unread")
       );
     }
   }
@@ -2420,10 +2480,9 @@ var Tabs2 = class {
     }
     this.element.append(...buttons);
   }
-  update(total, categories) {
+  update(count) {
     for (const [category, element] of this.#counts) {
-      const count = category === void 0 ? total : categories[category] ?? 0;
-      setText(element, formatCount(count));
+      setText(element, formatCount(count(category)));
     }
   }
 };
@@ -2580,12 +2639,12 @@ var Thread = class {
       icon("back")
     );
     this.#back.addEventListener("click", options.onClose);
-    const unread = h(
+    const unread2 = h(
       "button",
       { class: "thread-button", type: "button", "aria-label": "Mark unread", title: "Mark unread" },
       icon("unread")
     );
-    unread.addEventListener("click", options.onMarkUnread);
+    unread2.addEventListener("click", options.onMarkUnread);
     this.#level.addEventListener("click", () => {
       const next = LEVELS[(this.#levelAt + 1) % LEVELS.length];
       if (next) options.onLevel(next.level);
@@ -2612,7 +2671,7 @@ var Thread = class {
         this.#back,
         h("h3", {}, topic.title),
         this.#level,
-        unread
+        unread2
       ),
       h("div", { class: "thread-body" }, this.#messages, this.#below)
     );
@@ -2828,6 +2887,7 @@ var Phone = class {
   #home;
   #switch;
   #announcer = new Announcer();
+  #count = "messages";
   #thread;
   /** Reads the conversation of the thread. */
   #reading;
@@ -2894,15 +2954,31 @@ var Phone = class {
     this.element.dataset.status = status.state;
     this.#home.update(status, status.state === "online" ? 0 : waiting.length);
     if (badge !== void 0) {
-      this.#home.showBadge(badge.total, badge.mentions, sum(badge, conversations.values()), more);
+      const count = countOf(this.client, { count: this.#count });
+      const said = unread(count, this.#count);
+      const { parts, holds } = sum(badge, conversations.values());
+      const right = this.#count === "messages" ? holds : parts.length === count;
+      const what = this.#count === "messages" ? `= ${parts.join(THIN_PLUS)}` : `with ${plural(badge.total, "message")}`;
+      this.#home.showBadge(count, said, what, right || more, badge.mentions);
       const behind = this.#behind === void 0 ? "" : `, stale: now ${this.#behind}`;
       this.#announcer.say(
-        `${this.user.name}: ${badge.total} unread, ${plural(badge.mentions, "mention")}${behind}`
+        `${this.user.name}: ${said}, ${plural(badge.mentions, "mention")}${behind}`
       );
     }
-    this.#list.update(badge?.total ?? 0, badge?.categories ?? {}, (topic) => this.#row(topic));
+    this.#list.update(
+      (category) => countOf(this.client, { category, count: this.#count }),
+      (topic) => this.#row(topic)
+    );
     this.#options.onChange();
   });
+  /** What the badges count. */
+  get count() {
+    return this.#count;
+  }
+  set count(count) {
+    this.#count = count;
+    this.refresh();
+  }
   /** Marks the numbers as out of date, with the correct total; undefined removes the mark. */
   setBehind(total) {
     if (total === this.#behind) return;
@@ -3024,7 +3100,7 @@ var Home = class {
   #parts = h("p", { class: "parts", "aria-hidden": "true" });
   #mentions = h("p", { class: "mentions" });
   #behind = h("p", { class: "behind", hidden: true });
-  #total;
+  #shown;
   constructor(user) {
     this.element = h(
       "header",
@@ -3064,22 +3140,23 @@ var Home = class {
     const why = status.state === "waiting" || status.state === "refused" ? status.reason : "";
     if (this.element.title !== why) this.element.title = why;
   }
-  showBadge(total, mentions, { parts, holds }, more) {
-    setText(this.#said, `${total} unread`);
-    setText(this.#parts, total === 0 ? "All caught up" : `= ${parts.join(THIN_PLUS)}`);
-    this.#parts.classList.toggle("is-wrong", !holds && !more);
+  /** `said` is the count in words, `what` what it is made of, and `right` whether that fits. */
+  showBadge(count, said, what, right, mentions) {
+    setText(this.#said, said);
+    setText(this.#parts, count === 0 ? "All caught up" : what);
+    this.#parts.classList.toggle("is-wrong", !right);
     setText(this.#mentions, mentions > 0 ? plural(mentions, "mention") : "");
-    if (total === this.#total) return;
-    const before = this.#total;
-    this.#total = total;
-    this.#badge.hidden = total === 0;
-    setText(this.#badge, formatCount(total));
+    if (count === this.#shown) return;
+    const before = this.#shown;
+    this.#shown = count;
+    this.#badge.hidden = count === 0;
+    setText(this.#badge, formatCount(count));
     animate(
       this.#badge,
       [{ transform: "scale(0.6)" }, { transform: "scale(1.25)" }, { transform: "none" }],
       380
     );
-    if (before !== void 0) this.#float(total - before);
+    if (before !== void 0) this.#float(count - before);
   }
   /** Shows that the numbers are out of date, with the correct total; undefined removes it. */
   showBehind(total) {
@@ -3583,7 +3660,11 @@ function start(cast) {
   log.begin(cast, (users) => {
     for (const phone of phones) phone.setChanged(users.includes(phone.user.user_id));
   });
-  showOnPage(phones);
+  const showAgain = showOnPage(phones);
+  new CountButton(find("#count"), (count) => {
+    for (const phone of phones) phone.count = count;
+    showAgain();
+  });
   const room = new RoomPanel(find("#room"), cast, phones, server);
   const people = new People(find("#people"), phones);
   const stage = find("#phones");
@@ -3625,16 +3706,26 @@ function showOnPage(phones) {
   let stop = () => {
   };
   const show = (phone) => {
-    if (phone === shown) return;
     shown = phone;
     stop();
-    const all = [showInTitle(phone.client), showOnFavicon(phone.client), showOnApp(phone.client)];
+    if (phone === void 0) return;
+    const { client, count } = phone;
+    const all = [
+      showInTitle(client, { count }),
+      showOnFavicon(client, { count }),
+      showOnApp(client, { count })
+    ];
     stop = () => {
       for (const each of all) each();
     };
   };
-  for (const phone of phones) phone.element.addEventListener("focusin", () => show(phone));
-  if (phones[0]) show(phones[0]);
+  for (const phone of phones) {
+    phone.element.addEventListener("focusin", () => {
+      if (phone !== shown) show(phone);
+    });
+  }
+  show(phones[0]);
+  return () => show(shown);
 }
 function showLive(phones) {
   if (!feedIsOpen) {

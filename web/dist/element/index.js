@@ -5,7 +5,7 @@ var Base = globalThis.HTMLElement ?? class {
 var shared;
 var attached = /* @__PURE__ */ new Set();
 var BadgedCount = class extends Base {
-  static observedAttributes = ["category", "conversation", "most", "label"];
+  static observedAttributes = ["category", "conversation", "count", "most", "label"];
   #client;
   #end = () => {
   };
@@ -42,7 +42,8 @@ var BadgedCount = class extends Base {
     const { client } = this;
     const part = {
       category: this.getAttribute("category") ?? void 0,
-      conversation: this.getAttribute("conversation") ?? void 0
+      conversation: this.getAttribute("conversation") ?? void 0,
+      count: this.getAttribute("count") === "conversations" ? "conversations" : "messages"
     };
     if (client !== void 0) this.#end = onCount(client, part, () => this.#show(client, part));
     this.#show(client, part);

@@ -21,7 +21,7 @@ export type BadgeProviderProps = {
 export declare function BadgeProvider(props: BadgeProviderProps): ReactNode;
 /** The client of the {@link BadgeProvider} around the component. */
 export declare function useBadgeClient(): Badged;
-/** The total, the mentions and the categories; all zero before the first state. */
+/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
 export declare function useBadge(): BadgeState;
 /** The state of the connection. */
 export declare function useStatus(): Status;
@@ -42,4 +42,4 @@ export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "chil
     readonly label?: ((count: number) => string) | undefined;
 }
 /** The count of everything, a category or a conversation; nothing at 0. */
-export declare function Badge({ category, conversation, most, label, ...rest }: BadgeProps): ReactNode;
+export declare function Badge({ category, conversation, count: kind, most, label, ...rest }: BadgeProps): ReactNode;

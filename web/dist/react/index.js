@@ -16,7 +16,15 @@ import {
   useSyncExternalStore
 } from "react";
 var Context = createContext(void 0);
-var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+var NOTHING = {
+  epoch: "",
+  version: 0,
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {}
+};
 var STOPPED = { state: "stopped" };
 function BadgeProvider(props) {
   const {
@@ -89,7 +97,14 @@ function useConversation(id, { open = false, upToSeq } = {}) {
     () => void 0
   );
 }
-function Badge({ category, conversation, most, label, ...rest }) {
+function Badge({
+  category,
+  conversation,
+  count: kind,
+  most,
+  label,
+  ...rest
+}) {
   const client = useBadgeClient();
   const subscribe = useCallback(
     (call) => onCount(client, { conversation }, call),
@@ -97,7 +112,7 @@ function Badge({ category, conversation, most, label, ...rest }) {
   );
   const count = useSyncExternalStore(
     subscribe,
-    () => countOf(client, { category, conversation }),
+    () => countOf(client, { category, conversation, count: kind }),
     () => 0
   );
   if (count <= 0) return null;

@@ -38,6 +38,10 @@ export interface Badge {
     readonly mentions: number;
     /** The total by category. Categories that add nothing are absent. */
     readonly categories: Readonly<Record<string, number>>;
+    /** How many conversations add something to the total; 0 with a server that does not say. */
+    readonly unreadConversations: number;
+    /** The same by category. */
+    readonly categoryConversations: Readonly<Record<string, number>>;
 }
 /**
  * Something the user did. The id, a UUID, makes it idempotent: the server

@@ -126,7 +126,9 @@ function decodeFrame(text) {
           version: frame.count("version"),
           total: frame.count("total"),
           mentions: frame.count("mentions"),
-          categories: frame.counts("categories")
+          categories: frame.counts("categories"),
+          unreadConversations: frame.count("unread_conversations", 0),
+          categoryConversations: frame.counts("category_conversations", {})
         },
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
@@ -186,15 +188,20 @@ function encodeAuth(id, token) {
   return JSON.stringify({ t: "auth", id, token });
 }
 function encodeSnapshot({ badge, conversations, more }) {
-  const listed2 = conversations.map(
-    (conversation) => Object.fromEntries(
-      Object.entries(conversation).map(([name, value]) => [
-        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-        value
-      ])
-    )
+  return stringify({
+    t: "snapshot",
+    ...named(badge),
+    conversations: conversations.map(named),
+    more
+  });
+}
+function named(fields) {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value
+    ])
   );
-  return stringify({ t: "snapshot", ...badge, conversations: listed2, more });
 }
 function stringify(value) {
   return JSON.stringify(value, (_, part) => typeof part === "bigint" ? String(part) : part);
@@ -232,8 +239,8 @@ var Fields = class {
     const value = this.#json[field] ?? absent;
     return isCount(value) ? value : this.#refuse(field, "a count");
   }
-  counts(field) {
-    const value = this.#json[field];
+  counts(field, absent) {
+    const value = this.#json[field] ?? absent;
     if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
       return this.#refuse(field, "an object of counts");
     }
@@ -623,7 +630,8 @@ var Storage = class {
   loadState() {
     return this.#state.read((text) => {
       const frame = decodeFrame(text);
-      return frame?.t === "snapshot" ? frame : void 0;
+      const complete = text.includes('"unread_conversations":');
+      return frame?.t === "snapshot" && complete ? frame : void 0;
     });
   }
   loadCommands() {
@@ -1044,18 +1052,24 @@ function partOf({
   return level === "none" ? 0 : void 0;
 }
 function adjust(badge, before, after) {
-  const by = (partOf(after) ?? 0) - (partOf(before) ?? 0);
+  const [was, is] = [partOf(before) ?? 0, partOf(after) ?? 0];
+  const conversations = Math.sign(is) - Math.sign(was);
   const { category, level } = before;
-  const categories = Object.assign(/* @__PURE__ */ Object.create(null), badge.categories);
-  const part = (categories[category] ?? 0) + by;
-  if (part > 0) categories[category] = part;
-  else delete categories[category];
   return {
     ...badge,
-    total: badge.total + by,
+    total: badge.total + is - was,
     mentions: badge.mentions + (level === "none" ? 0 : after.mentions - before.mentions),
-    categories
+    categories: moved(badge.categories, category, is - was),
+    unreadConversations: Math.max(0, (badge.unreadConversations ?? 0) + conversations),
+    categoryConversations: moved(badge.categoryConversations, category, conversations)
   };
+}
+function moved(before, category, by) {
+  const counts = Object.assign(/* @__PURE__ */ Object.create(null), before);
+  const count = (counts[category] ?? 0) + by;
+  if (count > 0) counts[category] = count;
+  else delete counts[category];
+  return counts;
 }
 function reflects(conversation, command, since) {
   const later = conversation.version > since;
@@ -1232,6 +1246,13 @@ function listed(conversations) {
   const staying = [...conversations].filter(([, { left }]) => !left);
   return staying.length === conversations.size ? conversations : new Map(staying);
 }
+var ZEROS = {
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {}
+};
 function difference(before, after) {
   const conversations = /* @__PURE__ */ new Map();
   const changed = [];
@@ -1255,7 +1276,7 @@ function difference(before, after) {
     if (!sameConversation(held, empty)) changed.push(empty);
   }
   const { badge, more } = after;
-  const told = badge ?? (before.badge && { ...before.badge, total: 0, mentions: 0, categories: {} });
+  const told = badge ?? (before.badge && { ...before.badge, ...ZEROS });
   const unchanged = before.badge && told && sameNumbers(before.badge, told);
   return {
     view: { badge, conversations, more },
@@ -1268,8 +1289,11 @@ function sameConversation(a, b) {
   return a === b || names.every((name) => a[name] === b[name]);
 }
 function sameNumbers(a, b) {
-  const names = Object.keys(a.categories);
-  return a.total === b.total && a.mentions === b.mentions && names.length === Object.keys(b.categories).length && names.every((name) => a.categories[name] === b.categories[name]);
+  return a.total === b.total && a.mentions === b.mentions && a.unreadConversations === b.unreadConversations && sameCounts(a.categories, b.categories) && sameCounts(a.categoryConversations, b.categoryConversations);
+}
+function sameCounts(a = {}, b = {}) {
+  const names = Object.keys(a);
+  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }
 
 // dist/sdk/src/tabs.ts
@@ -1740,8 +1764,8 @@ var Badged = class {
       for (const status of statuses) this.#emitter.emit("status", status);
       for (const conversation of conversations) this.#emitter.emit("conversation", conversation);
       if (badge !== void 0) this.#emitter.emit("total", badge);
-      const moved = this.#tellPending();
-      changed = moved || statuses.length + conversations.length > 0 || badge !== void 0;
+      const moved2 = this.#tellPending();
+      changed = moved2 || statuses.length + conversations.length > 0 || badge !== void 0;
     }
     this.#telling = false;
   }
@@ -1786,14 +1810,17 @@ function baseURL(text) {
 }
 
 // dist/sdk/src/display.ts
-function countOf(client, { category, conversation } = {}) {
+function countOf(client, { category, conversation, count } = {}) {
   const { badge, conversations } = client;
+  const whole = count === "conversations";
   if (conversation !== void 0) {
     const state = conversations.get(conversation);
-    return (state && partOf(state)) ?? 0;
+    const part = (state && partOf(state)) ?? 0;
+    return whole ? Math.sign(part) : part;
   }
-  if (category === void 0) return badge?.total ?? 0;
-  return badge !== void 0 && Object.hasOwn(badge.categories, category) ? badge.categories[category] ?? 0 : 0;
+  if (category === void 0) return (whole ? badge?.unreadConversations : badge?.total) ?? 0;
+  const counts = (whole ? badge?.categoryConversations : badge?.categories) ?? {};
+  return Object.hasOwn(counts, category) ? counts[category] ?? 0 : 0;
 }
 function onCount(client, { conversation }, call) {
   if (conversation === void 0) return client.on("total", call);
@@ -1805,18 +1832,18 @@ function formatCount(count, most = 99) {
   if (count <= 0) return "";
   return count > most ? `${most}+` : String(count);
 }
-function showInTitle(client) {
+function showInTitle(client, part) {
   if (!globalThis.document) return () => {
   };
   const show = (count) => {
     const title = document.title.replace(/^\(\d+\+?\) /, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
   };
-  return follow(client, (total) => show(formatCount(total)));
+  return follow(client, part, (count) => show(formatCount(count)));
 }
-function showOnApp(client) {
+function showOnApp(client, part) {
   const { navigator } = globalThis;
-  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {
+  return follow(client, part, (count) => void navigator?.setAppBadge?.(count).catch(() => {
   }));
 }
 function showOnFavicon(client, options = {}) {
@@ -1843,7 +1870,7 @@ function showOnFavicon(client, options = {}) {
     link.type = "image/png";
     link.href = drawFavicon(image, count, options);
   };
-  return follow(client, (total) => void show(formatCount(total)));
+  return follow(client, options, (count) => void show(formatCount(count)));
 }
 var SIDE = 64;
 function drawFavicon(image, count, options) {
@@ -1865,9 +1892,10 @@ function drawFavicon(image, count, options) {
   context.fillText(count, SIDE - width / 2, SIDE - height / 2 + 2, width - 8);
   return canvas.toDataURL();
 }
-function follow(client, show) {
-  show(client.badge?.total ?? 0);
-  const stop = client.on("total", ({ total }) => show(total));
+function follow(client, part, show) {
+  const update = () => show(countOf(client, part));
+  update();
+  const stop = onCount(client, part ?? {}, update);
   return () => {
     stop();
     show(0);

@@ -4,7 +4,7 @@
  * @packageDocumentation
  */
 import { Badged, type BadgedOptions, type Badge as BadgeState, type Conversation, type Seq, type Status } from "@badged/sdk";
-import { type App, type MaybeRefOrGetter, type Ref } from "vue";
+import { type App, type MaybeRefOrGetter, type PropType, type Ref } from "vue";
 /**
  * Makes the plugin: `app.use(createBadges({ url, user, token }))`. Its client
  * starts when the first component that shows something of it is mounted, and
@@ -16,7 +16,7 @@ export declare function createBadges(given: Badged | BadgedOptions): {
 };
 /** The client of the plugin. */
 export declare function useBadgeClient(): Badged;
-/** The total, the mentions and the categories; all zero before the first state. */
+/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
 export declare function useBadge(): Readonly<Ref<BadgeState>>;
 /** The state of the connection. */
 export declare function useStatus(): Readonly<Ref<Status>>;
@@ -33,6 +33,8 @@ export declare function useConversation(id: MaybeRefOrGetter<string>, { open, up
 export declare const Badge: import("vue").DefineComponent<import("vue").ExtractPropTypes<{
     category: StringConstructor;
     conversation: StringConstructor;
+    /** `messages` (default) or `conversations`: what is counted. */
+    count: PropType<"messages" | "conversations">;
     /** The largest count that is shown as it is. */
     most: {
         type: NumberConstructor;
@@ -47,6 +49,8 @@ export declare const Badge: import("vue").DefineComponent<import("vue").ExtractP
 }> | null, {}, {}, {}, import("vue").ComponentOptionsMixin, import("vue").ComponentOptionsMixin, {}, string, import("vue").PublicProps, Readonly<import("vue").ExtractPropTypes<{
     category: StringConstructor;
     conversation: StringConstructor;
+    /** `messages` (default) or `conversations`: what is counted. */
+    count: PropType<"messages" | "conversations">;
     /** The largest count that is shown as it is. */
     most: {
         type: NumberConstructor;

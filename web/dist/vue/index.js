@@ -17,7 +17,15 @@ import {
 } from "vue";
 var KEY = /* @__PURE__ */ Symbol("badged");
 var own = /* @__PURE__ */ new WeakSet();
-var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+var NOTHING = {
+  epoch: "",
+  version: 0,
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {}
+};
 function createBadges(given) {
   const client = "conversations" in given ? given : new Badged(given);
   return {
@@ -102,6 +110,8 @@ var Badge = defineComponent({
   props: {
     category: String,
     conversation: String,
+    /** `messages` (default) or `conversations`: what is counted. */
+    count: String,
     /** The largest count that is shown as it is. */
     most: { type: Number, default: 99 },
     /** What screen readers say. */
@@ -113,7 +123,8 @@ var Badge = defineComponent({
       (client) => countOf(client, props),
       (client, call) => onCount(client, props, call),
       () => props.category,
-      () => props.conversation
+      () => props.conversation,
+      () => props.count
     );
     return () => count.value > 0 ? h(
       "span",

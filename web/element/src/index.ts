@@ -14,11 +14,12 @@ const attached = new Set<BadgedCount>();
 
 /**
  * Shows a count, and is hidden at 0. Attributes: `category` or `conversation`
- * limit what it counts, `most` (default 99) is the largest count shown as it
+ * limit what it counts, with `count="conversations"` it counts
+ * conversations instead of messages, `most` (default 99) is the largest count shown as it
  * is, and in `label` (default `{count} unread`) is what screen readers say.
  */
 export class BadgedCount extends Base {
-  static readonly observedAttributes = ["category", "conversation", "most", "label"];
+  static readonly observedAttributes = ["category", "conversation", "count", "most", "label"];
   #client: Badged | undefined;
   #end = () => {};
 
@@ -61,6 +62,7 @@ export class BadgedCount extends Base {
     const part: Part = {
       category: this.getAttribute("category") ?? undefined,
       conversation: this.getAttribute("conversation") ?? undefined,
+      count: this.getAttribute("count") === "conversations" ? "conversations" : "messages",
     };
     if (client !== undefined) this.#end = onCount(client, part, () => this.#show(client, part));
     this.#show(client, part);

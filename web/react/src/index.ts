@@ -32,7 +32,15 @@ import {
 const Context = createContext<Badged | undefined>(undefined);
 
 // What the server renders, and the browser until it is hydrated.
-const NOTHING: BadgeState = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+const NOTHING: BadgeState = {
+  epoch: "",
+  version: 0,
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {},
+};
 const STOPPED: Status = { state: "stopped" };
 
 /** Either a client, which you start and stop, or the options of one. */
@@ -82,7 +90,7 @@ export function useBadgeClient(): Badged {
   return client;
 }
 
-/** The total, the mentions and the categories; all zero before the first state. */
+/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
 export function useBadge(): BadgeState {
   const client = useBadgeClient();
   const subscribe = useCallback((call: () => void) => client.on("total", call), [client]);
@@ -150,7 +158,14 @@ export interface BadgeProps extends Omit<ComponentPropsWithoutRef<"span">, "chil
 }
 
 /** The count of everything, a category or a conversation; nothing at 0. */
-export function Badge({ category, conversation, most, label, ...rest }: BadgeProps): ReactNode {
+export function Badge({
+  category,
+  conversation,
+  count: kind,
+  most,
+  label,
+  ...rest
+}: BadgeProps): ReactNode {
   const client = useBadgeClient();
   const subscribe = useCallback(
     (call: () => void) => onCount(client, { conversation }, call),
@@ -158,7 +173,7 @@ export function Badge({ category, conversation, most, label, ...rest }: BadgePro
   );
   const count = useSyncExternalStore(
     subscribe,
-    () => countOf(client, { category, conversation }),
+    () => countOf(client, { category, conversation, count: kind }),
     () => 0,
   );
   if (count <= 0) return null;

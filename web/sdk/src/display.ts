@@ -5,19 +5,25 @@ import { partOf } from "./overlay.js";
 export interface Part {
   readonly category?: string | undefined;
   readonly conversation?: string | undefined;
+  /**
+   * What is counted: `messages` (default), as the total does, or the
+   * `conversations` that add something to it.
+   */
+  readonly count?: "messages" | "conversations" | undefined;
 }
 
-/** The count of a part: what it adds to the total. */
-export function countOf(client: Badged, { category, conversation }: Part = {}): number {
+/** The count of a part: what it adds to the total, or how many of its conversations do. */
+export function countOf(client: Badged, { category, conversation, count }: Part = {}): number {
   const { badge, conversations } = client;
+  const whole = count === "conversations";
   if (conversation !== undefined) {
     const state = conversations.get(conversation);
-    return (state && partOf(state)) ?? 0;
+    const part = (state && partOf(state)) ?? 0;
+    return whole ? Math.sign(part) : part;
   }
-  if (category === undefined) return badge?.total ?? 0;
-  return badge !== undefined && Object.hasOwn(badge.categories, category)
-    ? (badge.categories[category] ?? 0)
-    : 0;
+  if (category === undefined) return (whole ? badge?.unreadConversations : badge?.total) ?? 0;
+  const counts = (whole ? badge?.categoryConversations : badge?.categories) ?? {};
+  return Object.hasOwn(counts, category) ? (counts[category] ?? 0) : 0;
 }
 
 /** Calls when the count of a part may have changed. The returned function ends it. */
@@ -37,32 +43,32 @@ export function formatCount(count: number, most = 99): string {
 }
 
 /**
- * Shows the total in front of the page's title, as in `(3) Inbox`, until the
- * returned function is called. If the page sets a new title, the count returns
- * at the next change of the total.
+ * Shows the count of a part, by default the total, in front of the page's title,
+ * as in `(3) Inbox`, until the returned function is called. If the page sets a new
+ * title, the count returns at the next change.
  */
-export function showInTitle(client: Badged): () => void {
+export function showInTitle(client: Badged, part?: Part): () => void {
   if (!globalThis.document) return () => {};
   const show = (count: string) => {
     const title = document.title.replace(/^\(\d+\+?\) /, "");
     document.title = count === "" ? title : `(${count}) ${title}`;
   };
-  return follow(client, (total) => show(formatCount(total)));
+  return follow(client, part, (count) => show(formatCount(count)));
 }
 
 /**
- * Shows the total on the icon of an installed web app, in the dock or on the
+ * Shows the count of a part, by default the total, on the icon of an installed web app, in the dock or on the
  * home screen, until the returned function is called. Does nothing in browsers
  * without the Badging API. iOS requires the permission for notifications.
  */
-export function showOnApp(client: Badged): () => void {
+export function showOnApp(client: Badged, part?: Part): () => void {
   // setAppBadge is missing in some browsers, and rejects if the app is not installed.
   const { navigator } = globalThis;
-  return follow(client, (total) => void navigator?.setAppBadge?.(total).catch(() => {}));
+  return follow(client, part, (count) => void navigator?.setAppBadge?.(count).catch(() => {}));
 }
 
 /** Options of {@link showOnFavicon}. */
-export interface FaviconOptions {
+export interface FaviconOptions extends Part {
   /** URL of the icon to draw on; default the page's icon. */
   readonly icon?: string;
   /** CSS color of the badge; default red. */
@@ -72,7 +78,7 @@ export interface FaviconOptions {
 }
 
 /**
- * Draws the total on the page's icon until the returned function is called.
+ * Draws the count of a part, by default the total, on the page's icon until the returned function is called.
  * The Content-Security-Policy must allow `img-src data:`, and the icon must
  * have the page's origin.
  */
@@ -103,7 +109,7 @@ export function showOnFavicon(client: Badged, options: FaviconOptions = {}): () 
     link.type = "image/png";
     link.href = drawFavicon(image, count, options);
   };
-  return follow(client, (total) => void show(formatCount(total)));
+  return follow(client, options, (count) => void show(formatCount(count)));
 }
 
 const SIDE = 64;
@@ -129,10 +135,11 @@ function drawFavicon(image: HTMLImageElement, count: string, options: FaviconOpt
   return canvas.toDataURL();
 }
 
-/** Calls `show` with the total now and at every change, and with 0 at the end. */
-function follow(client: Badged, show: (total: number) => void): () => void {
-  show(client.badge?.total ?? 0);
-  const stop = client.on("total", ({ total }) => show(total));
+/** Calls `show` with the count now and at every change, and with 0 at the end. */
+function follow(client: Badged, part: Part | undefined, show: (count: number) => void): () => void {
+  const update = () => show(countOf(client, part));
+  update();
+  const stop = onCount(client, part ?? {}, update);
   return () => {
     stop();
     show(0);

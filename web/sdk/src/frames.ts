@@ -44,6 +44,10 @@ export interface Badge {
   readonly mentions: number;
   /** The total by category. Categories that add nothing are absent. */
   readonly categories: Readonly<Record<string, number>>;
+  /** How many conversations add something to the total; 0 with a server that does not say. */
+  readonly unreadConversations: number;
+  /** The same by category. */
+  readonly categoryConversations: Readonly<Record<string, number>>;
 }
 
 /** A frame that carries absolute state. @internal */
@@ -120,6 +124,8 @@ export function decodeFrame(text: string): ServerFrame | undefined {
           total: frame.count("total"),
           mentions: frame.count("mentions"),
           categories: frame.counts("categories"),
+          unreadConversations: frame.count("unread_conversations", 0),
+          categoryConversations: frame.counts("category_conversations", {}),
         },
         conversations: frame.list("conversations").map(decodeConversation),
         more: frame.boolean("more", false),
@@ -194,15 +200,22 @@ export function encodeAuth(id: string, token: string): string {
  * @internal
  */
 export function encodeSnapshot({ badge, conversations, more }: StateFrame): string {
-  const listed = conversations.map((conversation) =>
-    Object.fromEntries(
-      Object.entries(conversation).map(([name, value]) => [
-        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-        value,
-      ]),
-    ),
+  return stringify({
+    t: "snapshot",
+    ...named(badge),
+    conversations: conversations.map(named),
+    more,
+  });
+}
+
+/** Names fields as the server does. */
+function named(fields: Badge | Conversation): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value,
+    ]),
   );
-  return stringify({ t: "snapshot", ...badge, conversations: listed, more });
 }
 
 /** JSON.stringify, with bigints as decimal strings. @internal */
@@ -254,8 +267,8 @@ class Fields {
     return isCount(value) ? value : this.#refuse(field, "a count");
   }
 
-  counts(field: string): Record<string, number> {
-    const value = this.#json[field];
+  counts(field: string, absent?: object): Record<string, number> {
+    const value = this.#json[field] ?? absent;
     if (typeof value !== "object" || value === null || !Object.values(value).every(isCount)) {
       return this.#refuse(field, "an object of counts");
     }

@@ -109,6 +109,14 @@ export interface Difference {
   readonly badge: Badge | undefined;
 }
 
+const ZEROS = {
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {},
+};
+
 /** Compares two views. @internal */
 export function difference(before: View, after: View): Difference {
   const conversations = new Map<string, Conversation>();
@@ -136,8 +144,7 @@ export function difference(before: View, after: View): Difference {
 
   const { badge, more } = after;
   // After forget there is no badge: listeners get zeros, to clear what they show.
-  const told =
-    badge ?? (before.badge && { ...before.badge, total: 0, mentions: 0, categories: {} });
+  const told = badge ?? (before.badge && { ...before.badge, ...ZEROS });
   const unchanged = before.badge && told && sameNumbers(before.badge, told);
   return {
     view: { badge, conversations, more },
@@ -153,11 +160,17 @@ export function sameConversation(a: Conversation, b: Conversation): boolean {
 }
 
 function sameNumbers(a: Badge, b: Badge): boolean {
-  const names = Object.keys(a.categories);
   return (
     a.total === b.total &&
     a.mentions === b.mentions &&
-    names.length === Object.keys(b.categories).length &&
-    names.every((name) => a.categories[name] === b.categories[name])
+    a.unreadConversations === b.unreadConversations &&
+    sameCounts(a.categories, b.categories) &&
+    sameCounts(a.categoryConversations, b.categoryConversations)
   );
+}
+
+/** Whether counts by category are equal. A tab with an earlier build tells only some. */
+function sameCounts(a: Badge["categories"] = {}, b: Badge["categories"] = {}): boolean {
+  const names = Object.keys(a);
+  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatCount, showInTitle, showOnApp } from "../src/index.js";
+import { countOf, formatCount, showInTitle, showOnApp } from "../src/index.js";
 import { Bench, changes, conversation, snapshot } from "./fakes.js";
 
 /** Runs a function with a replaced global. */
@@ -64,4 +64,41 @@ test("the app's icon shows the total if the browser supports it", async () => {
     assert.deepEqual(shown, [3, 5, 0]);
   });
   await withGlobal("navigator", {}, async () => showOnApp(bench.client)());
+});
+
+test("a part counts messages, or the conversations with some", async () => {
+  const page = { title: "Inbox" };
+  await withGlobal("document", page, async () => {
+    const bench = new Bench();
+    const muted = conversation("m", 4, 1, { level: "none" });
+    const [a, b] = [conversation("a", 3, 1), conversation("b", 2, 1, { category: "work" })];
+    const socket = await bench.online({
+      ...snapshot(1, [a, b, muted]),
+      total: 5,
+      categories: { chat: 3, work: 2 },
+      unread_conversations: 2,
+      category_conversations: { chat: 1, work: 1 },
+    });
+    const { client } = bench;
+    const count = "conversations";
+    showInTitle(client, { count });
+    assert.equal(page.title, "(2) Inbox");
+    assert.equal(countOf(client), 5);
+    assert.equal(countOf(client, { category: "chat" }), 3);
+    assert.equal(countOf(client, { category: "chat", count }), 1);
+    assert.equal(countOf(client, { category: "toString", count }), 0);
+    assert.equal(countOf(client, { conversation: "a", count }), 1);
+    assert.equal(countOf(client, { conversation: "m", count }), 0);
+
+    client.read("a", 3).catch(() => {}); // shown before the server answers
+    assert.equal(countOf(client, { count }), 1);
+    assert.equal(page.title, "(1) Inbox");
+
+    const earlier = { unread_conversations: undefined, category_conversations: undefined };
+    socket.serve({ ...changes(2, 2, [conversation("a", 0, 2)]), ...earlier });
+    assert.equal(countOf(client, { count }), 0);
+    assert.equal(countOf(client, { category: "work", count }), 0);
+    assert.equal(page.title, "Inbox");
+    client.stop();
+  });
 });

@@ -90,6 +90,8 @@ describe("golden frames", () => {
     assert.equal(badge.total, 6);
     assert.equal(badge.mentions, 2);
     assert.deepEqual({ ...badge.categories }, { chat: 5, updates: 1 });
+    assert.equal(badge.unreadConversations, 4);
+    assert.deepEqual({ ...badge.categoryConversations }, { chat: 3, updates: 1 });
     assert.equal(more, false);
     assert.equal(pingMs, 25_000);
     assert.equal(expiresAt, Date.UTC(2026, 10, 2, 10, 15));
@@ -244,6 +246,11 @@ test("the error of an invalid frame names the field", () => {
     [golden("changes").replace('"total":4', '"total":-4'), /total of frame is not a count/],
     [golden("changes").replace('"total":4', '"total":9007199254740993'), /total of frame/],
     [golden("changes").replace('"chat":3', '"chat":"3"'), /categories of frame/],
+    [golden("changes").replace('"chat":2', '"chat":-2'), /category_conversations of frame/],
+    [
+      golden("changes").replace('"unread_conversations":3', '"unread_conversations":"3"'),
+      /unread_conversations of frame/,
+    ],
     [golden("changes").replace('"read_seq":42', '"read_seq":4.2'), /read_seq of conversation/],
     [golden("changes").replace('"unread":0', '"unread":null'), /unread of conversation/],
     [golden("changes-none").replace("[]", "{}"), /conversations of frame is not an array/],

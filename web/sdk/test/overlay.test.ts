@@ -15,15 +15,32 @@ function stateOf(...conversations: Wire[]): View {
     if (part(c) > 0) categories[c.category] = (categories[c.category] ?? 0) + part(c);
   }
   const state = new State();
-  const frame = { ...snapshot(9, conversations), total, mentions, categories };
+  const frame = {
+    ...snapshot(9, conversations),
+    total,
+    mentions,
+    categories,
+    unread_conversations: conversations.filter((c) => part(c) > 0).length,
+    category_conversations: counted(conversations),
+  };
   const decoded = decodeFrame(JSON.stringify(frame));
   assert(decoded?.t === "snapshot");
   state.apply(decoded);
   return state.view;
 }
 
+/** How many conversations of each category add something to the total. */
+function counted(conversations: (Part & Parameters<typeof part>[0])[]): Record<string, number> {
+  const counts: Record<string, number> = Object.create(null);
+  for (const c of conversations) {
+    if (part(c) > 0) counts[c.category] = (counts[c.category] ?? 0) + 1;
+  }
+  return counts;
+}
+
 interface Part {
   level: string;
+  category: string;
   unread: number;
   mentions: number;
 }
@@ -214,6 +231,8 @@ test("after any commands the totals equal the sum of their parts, and nothing is
     const mentions = all.reduce((sum, c) => sum + (c.level === "none" ? 0 : c.mentions), 0);
     assert.equal(badge.mentions, mentions, told);
     assert.deepEqual({ ...badge.categories }, sums, told);
+    assert.equal(badge.unreadConversations, all.filter((c) => part(c) > 0).length, told);
+    assert.deepEqual({ ...badge.categoryConversations }, { ...counted(all) }, told);
     assert.deepEqual([badge.epoch, badge.version], ["e1", 9], told);
     assert.deepEqual([...state.conversations.values()], before, `${told}: the state has changed`);
   }

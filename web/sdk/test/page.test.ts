@@ -95,6 +95,24 @@ describe("the stored state", () => {
     assert.deepEqual(bench.told, ["status connecting"], "told once");
   });
 
+  test("of an earlier build, without unread conversations, is not resumed from", async () => {
+    const storage = new FakeStorage();
+    const first = new Bench({ user: "ada", storage });
+    await first.online({
+      ...state,
+      unread_conversations: 2,
+      category_conversations: { chat: 2 },
+    });
+    first.page.leave();
+    const badge = new Bench({ user: "ada", storage }).client.badge;
+    assert.equal(badge?.unreadConversations, 2);
+    assert.deepEqual({ ...badge.categoryConversations }, { chat: 2 });
+    for (const [key, text] of storage.items) {
+      storage.setItem(key, text.replace('"unread_conversations":2,', ""));
+    }
+    assert.equal(new Bench({ user: "ada", storage }).client.badge, undefined);
+  });
+
   test("belongs to one user on one server", async () => {
     const storage = new FakeStorage();
     const first = new Bench({ user: "ada", storage });

@@ -228,6 +228,11 @@ test("the badge counts as changed only if one of its numbers did", () => {
   assert.equal(badgeAfter({ ...changes(4, 1, []), mentions: 1 }), 1);
   assert.equal(badgeAfter({ ...changes(5, 1, []), mentions: 1, categories: { x: 1 } }), 1);
   assert.equal(badgeAfter({ ...changes(6, 1, []), mentions: 1, categories: { x: 1, y: 0 } }), 1);
+  const counted = { mentions: 1, categories: { x: 1, y: 0 }, unread_conversations: 1 };
+  assert.equal(badgeAfter({ ...changes(7, 1, []), ...counted }), 1);
+  const named = { ...counted, category_conversations: { x: 1 } };
+  assert.equal(badgeAfter({ ...changes(8, 1, []), ...named }), 1);
+  assert.equal(badgeAfter({ ...changes(9, 1, []), ...named }), undefined);
 });
 
 /** A server with one user that answers and pushes like badged. */

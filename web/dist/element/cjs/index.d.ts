@@ -10,7 +10,8 @@ declare const Base: {
 };
 /**
  * Shows a count, and is hidden at 0. Attributes: `category` or `conversation`
- * limit what it counts, `most` (default 99) is the largest count shown as it
+ * limit what it counts, with `count="conversations"` it counts
+ * conversations instead of messages, `most` (default 99) is the largest count shown as it
  * is, and in `label` (default `{count} unread`) is what screen readers say.
  */
 export declare class BadgedCount extends Base {

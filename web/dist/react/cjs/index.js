@@ -31,7 +31,15 @@ module.exports = __toCommonJS(index_exports);
 var import_sdk = require("@badged/sdk");
 var import_react = require("react");
 var Context = (0, import_react.createContext)(void 0);
-var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+var NOTHING = {
+  epoch: "",
+  version: 0,
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {}
+};
 var STOPPED = { state: "stopped" };
 function BadgeProvider(props) {
   const {
@@ -104,7 +112,14 @@ function useConversation(id, { open = false, upToSeq } = {}) {
     () => void 0
   );
 }
-function Badge({ category, conversation, most, label, ...rest }) {
+function Badge({
+  category,
+  conversation,
+  count: kind,
+  most,
+  label,
+  ...rest
+}) {
   const client = useBadgeClient();
   const subscribe = (0, import_react.useCallback)(
     (call) => (0, import_sdk.onCount)(client, { conversation }, call),
@@ -112,7 +127,7 @@ function Badge({ category, conversation, most, label, ...rest }) {
   );
   const count = (0, import_react.useSyncExternalStore)(
     subscribe,
-    () => (0, import_sdk.countOf)(client, { category, conversation }),
+    () => (0, import_sdk.countOf)(client, { category, conversation, count: kind }),
     () => 0
   );
   if (count <= 0) return null;

@@ -32,7 +32,7 @@ export interface BadgedOptions extends Partial<Environment> {
 }
 /** The events of a client, with the value that listeners receive. */
 export interface BadgedEvents {
-    /** The total, the mentions or a category changed, or the first state arrived. */
+    /** The total, the mentions, the unread conversations or a category changed, or the first state arrived. */
     total: Badge;
     /** A conversation changed. An emptied one has zero counts. */
     conversation: Conversation;

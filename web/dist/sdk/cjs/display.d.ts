@@ -3,9 +3,14 @@ import type { Badged } from "./client.js";
 export interface Part {
     readonly category?: string | undefined;
     readonly conversation?: string | undefined;
+    /**
+     * What is counted: `messages` (default), as the total does, or the
+     * `conversations` that add something to it.
+     */
+    readonly count?: "messages" | "conversations" | undefined;
 }
-/** The count of a part: what it adds to the total. */
-export declare function countOf(client: Badged, { category, conversation }?: Part): number;
+/** The count of a part: what it adds to the total, or how many of its conversations do. */
+export declare function countOf(client: Badged, { category, conversation, count }?: Part): number;
 /** Calls when the count of a part may have changed. The returned function ends it. */
 export declare function onCount(client: Badged, { conversation }: Part, call: () => void): () => void;
 /**
@@ -13,19 +18,19 @@ export declare function onCount(client: Badged, { conversation }: Part, call: ()
  */
 export declare function formatCount(count: number, most?: number): string;
 /**
- * Shows the total in front of the page's title, as in `(3) Inbox`, until the
- * returned function is called. If the page sets a new title, the count returns
- * at the next change of the total.
+ * Shows the count of a part, by default the total, in front of the page's title,
+ * as in `(3) Inbox`, until the returned function is called. If the page sets a new
+ * title, the count returns at the next change.
  */
-export declare function showInTitle(client: Badged): () => void;
+export declare function showInTitle(client: Badged, part?: Part): () => void;
 /**
- * Shows the total on the icon of an installed web app, in the dock or on the
+ * Shows the count of a part, by default the total, on the icon of an installed web app, in the dock or on the
  * home screen, until the returned function is called. Does nothing in browsers
  * without the Badging API. iOS requires the permission for notifications.
  */
-export declare function showOnApp(client: Badged): () => void;
+export declare function showOnApp(client: Badged, part?: Part): () => void;
 /** Options of {@link showOnFavicon}. */
-export interface FaviconOptions {
+export interface FaviconOptions extends Part {
     /** URL of the icon to draw on; default the page's icon. */
     readonly icon?: string;
     /** CSS color of the badge; default red. */
@@ -34,7 +39,7 @@ export interface FaviconOptions {
     readonly textColor?: string;
 }
 /**
- * Draws the total on the page's icon until the returned function is called.
+ * Draws the count of a part, by default the total, on the page's icon until the returned function is called.
  * The Content-Security-Policy must allow `img-src data:`, and the icon must
  * have the page's origin.
  */

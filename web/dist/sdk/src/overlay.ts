@@ -71,19 +71,27 @@ export function partOf({
 }
 
 function adjust(badge: Badge, before: Conversation, after: Conversation): Badge {
-  const by = (partOf(after) ?? 0) - (partOf(before) ?? 0);
+  const [was, is] = [partOf(before) ?? 0, partOf(after) ?? 0];
+  const conversations = Math.sign(is) - Math.sign(was);
   const { category, level } = before;
-  // No prototype: a category may be called `toString`.
-  const categories: Record<string, number> = Object.assign(Object.create(null), badge.categories);
-  const part = (categories[category] ?? 0) + by;
-  if (part > 0) categories[category] = part;
-  else delete categories[category];
   return {
     ...badge,
-    total: badge.total + by,
+    total: badge.total + is - was,
     mentions: badge.mentions + (level === "none" ? 0 : after.mentions - before.mentions),
-    categories,
+    categories: moved(badge.categories, category, is - was),
+    unreadConversations: Math.max(0, (badge.unreadConversations ?? 0) + conversations),
+    categoryConversations: moved(badge.categoryConversations, category, conversations),
   };
+}
+
+/** Counts by category with one of them changed. */
+function moved(before: Badge["categories"], category: string, by: number): Badge["categories"] {
+  // No prototype: a category may be called `toString`.
+  const counts: Record<string, number> = Object.assign(Object.create(null), before);
+  const count = (counts[category] ?? 0) + by;
+  if (count > 0) counts[category] = count;
+  else delete counts[category];
+  return counts;
 }
 
 /**

@@ -32,7 +32,15 @@ var import_sdk = require("@badged/sdk");
 var import_vue = require("vue");
 var KEY = /* @__PURE__ */ Symbol("badged");
 var own = /* @__PURE__ */ new WeakSet();
-var NOTHING = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+var NOTHING = {
+  epoch: "",
+  version: 0,
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {}
+};
 function createBadges(given) {
   const client = "conversations" in given ? given : new import_sdk.Badged(given);
   return {
@@ -117,6 +125,8 @@ var Badge = (0, import_vue.defineComponent)({
   props: {
     category: String,
     conversation: String,
+    /** `messages` (default) or `conversations`: what is counted. */
+    count: String,
     /** The largest count that is shown as it is. */
     most: { type: Number, default: 99 },
     /** What screen readers say. */
@@ -128,7 +138,8 @@ var Badge = (0, import_vue.defineComponent)({
       (client) => (0, import_sdk.countOf)(client, props),
       (client, call) => (0, import_sdk.onCount)(client, props, call),
       () => props.category,
-      () => props.conversation
+      () => props.conversation,
+      () => props.count
     );
     return () => count.value > 0 ? (0, import_vue.h)(
       "span",

@@ -24,6 +24,7 @@ import {
   type MaybeRefOrGetter,
   onMounted,
   onUnmounted,
+  type PropType,
   type Ref,
   shallowRef,
   toValue,
@@ -35,7 +36,15 @@ const KEY: InjectionKey<Badged> = Symbol("badged");
 /** The clients that the plugin made, and starts. */
 const own = new WeakSet<Badged>();
 
-const NOTHING: BadgeState = { epoch: "", version: 0, total: 0, mentions: 0, categories: {} };
+const NOTHING: BadgeState = {
+  epoch: "",
+  version: 0,
+  total: 0,
+  mentions: 0,
+  categories: {},
+  unreadConversations: 0,
+  categoryConversations: {},
+};
 
 /**
  * Makes the plugin: `app.use(createBadges({ url, user, token }))`. Its client
@@ -98,7 +107,7 @@ function follow<Value>(
   return value;
 }
 
-/** The total, the mentions and the categories; all zero before the first state. */
+/** The total, the mentions, the unread conversations and the categories; all zero before the first state. */
 export function useBadge(): Readonly<Ref<BadgeState>> {
   return follow(
     NOTHING,
@@ -160,6 +169,8 @@ export const Badge = defineComponent({
   props: {
     category: String,
     conversation: String,
+    /** `messages` (default) or `conversations`: what is counted. */
+    count: String as PropType<"messages" | "conversations">,
     /** The largest count that is shown as it is. */
     most: { type: Number, default: 99 },
     /** What screen readers say. */
@@ -172,6 +183,7 @@ export const Badge = defineComponent({
       (client, call) => onCount(client, props, call),
       () => props.category,
       () => props.conversation,
+      () => props.count,
     );
     return () =>
       count.value > 0

@@ -14,6 +14,8 @@ public final class BadgeState {
     /** The number for the badge. */
     public final long total;
     public final long mentions;
+    /** How many conversations add something to the total; 0 with a server that does not say. */
+    public final long unreadConversations;
     /** By id, without those that the user has left. */
     public final Map<String, Conversation> conversations;
 
@@ -22,6 +24,7 @@ public final class BadgeState {
         version = frame.getLong("version");
         total = frame.getLong("total");
         mentions = frame.getLong("mentions");
+        unreadConversations = frame.optLong("unread_conversations");
         this.conversations = Collections.unmodifiableMap(conversations);
     }
 
