@@ -22,12 +22,16 @@ type stretch struct {
 // reminder is the data of unread.reminder: the badge, and since when each
 // category that the event is about has had something unread.
 type reminder struct {
-	UserID      string               `json:"user_id"`
-	Epoch       string               `json:"epoch"`
-	Version     int64                `json:"version"`
-	Total       int64                `json:"total"`
-	Mentions    int64                `json:"mentions"`
-	Categories  map[string]int64     `json:"categories"`
+	UserID     string           `json:"user_id"`
+	Epoch      string           `json:"epoch"`
+	Version    int64            `json:"version"`
+	Total      int64            `json:"total"`
+	Mentions   int64            `json:"mentions"`
+	Categories map[string]int64 `json:"categories"`
+
+	UnreadConversations   int64            `json:"unread_conversations"`
+	CategoryConversations map[string]int64 `json:"category_conversations"`
+
 	UnreadSince map[string]time.Time `json:"unread_since"`
 }
 
@@ -42,7 +46,10 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 		}
 	}
 	b := c.Badge
-	event := reminder{b.UserID, b.Epoch, b.Version, b.Total, b.Mentions, b.Categories, map[string]time.Time{}}
+	event := reminder{
+		UserID: b.UserID, Epoch: b.Epoch, Version: b.Version, Total: b.Total, Mentions: b.Mentions, Categories: b.Categories,
+		UnreadConversations: b.UnreadConversations, CategoryConversations: b.CategoryConversations, UnreadSince: map[string]time.Time{},
+	}
 	stretches := map[string]stretch{}
 	for category, n := range b.Categories {
 		after, ok := s.cfg.RemindAfter[category]

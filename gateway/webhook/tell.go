@@ -16,25 +16,30 @@ type knowledge struct {
 	Total      *int64           `json:"total,omitempty"`
 	Mentions   *int64           `json:"mentions,omitempty"`
 	Categories map[string]int64 `json:"categories"`
+	// Conversations are those that add to the total, and CategoryConversations the same
+	// by category.
+	Conversations         *int64           `json:"unread_conversations,omitempty"`
+	CategoryConversations map[string]int64 `json:"category_conversations"`
 }
 
 // knowledgeOf returns what an endpoint knows once it was told a badge. With a
 // filter only the numbers of these categories are news.
 func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	if filter == nil {
-		return knowledge{&b.Total, &b.Mentions, b.Categories}
+		return knowledge{&b.Total, &b.Mentions, b.Categories, &b.UnreadConversations, b.CategoryConversations}
 	}
-	k := knowledge{Categories: map[string]int64{}}
+	k := knowledge{Categories: map[string]int64{}, CategoryConversations: map[string]int64{}}
 	for _, category := range filter {
 		if n := b.Categories[category]; n != 0 {
-			k.Categories[category] = n
+			k.Categories[category], k.CategoryConversations[category] = n, b.ConversationsIn(category)
 		}
 	}
 	return k
 }
 
 func (k knowledge) equal(other knowledge) bool {
-	return same(k.Total, other.Total) && same(k.Mentions, other.Mentions) && maps.Equal(k.Categories, other.Categories)
+	return same(k.Total, other.Total) && same(k.Mentions, other.Mentions) && maps.Equal(k.Categories, other.Categories) &&
+		same(k.Conversations, other.Conversations) && maps.Equal(k.CategoryConversations, other.CategoryConversations)
 }
 
 func same(a, b *int64) bool {

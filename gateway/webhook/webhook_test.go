@@ -149,6 +149,10 @@ func TestWhatIsNews(t *testing.T) {
 		}
 		return &Change{Type: BadgeChanged, Subject: "ada", Badge: b}
 	}
+	in := func(c *Change, conversations int64) *Change {
+		c.Badge.UnreadConversations, c.Badge.CategoryConversations = conversations, map[string]int64{"chat": conversations}
+		return c
+	}
 	for _, c := range []struct {
 		name   string
 		filter []string
@@ -165,6 +169,9 @@ func TestWhatIsNews(t *testing.T) {
 		{"a category of the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 2, 0), true},
 		{"a category beyond the filter", []string{"chat"}, one(1, 1, 1, 0), one(2, 2, 1, 1), false},
 		{"a category of the filter is cleared", []string{"chat"}, one(1, 1, 1, 0), one(2, 0, 0, 0), true},
+		{"the same messages in more conversations", nil, in(one(1, 2, 2, 0), 1), in(one(2, 2, 2, 0), 2), true},
+		{"the same messages in more conversations of the filter", []string{"chat"}, in(one(1, 2, 2, 0), 1), in(one(2, 2, 2, 0), 2), true},
+		{"conversations beyond the filter", []string{"likes"}, in(one(1, 2, 2, 0), 1), in(one(2, 2, 2, 0), 2), false},
 		{"told nothing that is known", []string{"chat"}, nil, one(1, 1, 0, 1), true},
 	} {
 		w, s := Webhook{Categories: c.filter}, &Sender{}

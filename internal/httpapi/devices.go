@@ -46,7 +46,7 @@ type deviceBody struct {
 	Environment  string          `json:"environment,omitempty" enum:"production,sandbox" doc:"Of APNs: sandbox for builds from Xcode. Default production."`
 	Token        string          `json:"token,omitempty" doc:"The token that APNs or FCM gave the app."`
 	Subscription json.RawMessage `json:"subscription,omitempty" doc:"The subscription that the browser or the distributor of UnifiedPush gave."`
-	Shows        string          `json:"shows,omitempty" doc:"The number on the icon: total, mentions, or category:NAME. Default total."`
+	Shows        string          `json:"shows,omitempty" doc:"The number on the icon: total, mentions, category:NAME, conversations (how many add to the total), or conversations:NAME. Default total."`
 }
 
 // Device is a registered device, as it is shown.
@@ -55,7 +55,7 @@ type Device struct {
 	Platform     string     `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
 	App          string     `json:"app" doc:"The app."`
 	Environment  string     `json:"environment" enum:"production,sandbox" doc:"Of APNs."`
-	Shows        string     `json:"shows" doc:"The number on the icon: total, mentions, or category:NAME."`
+	Shows        string     `json:"shows" doc:"The number on the icon: total, mentions, category:NAME, conversations (how many add to the total), or conversations:NAME."`
 	Token        string     `json:"token" doc:"The end of the token, or the host of the subscription: enough to tell devices apart."`
 	RegisteredAt time.Time  `json:"registered_at" doc:"When it was registered last."`
 	Number       *int64     `json:"number,omitempty" doc:"The number that it was last told; absent if it was told none yet."`
@@ -123,12 +123,16 @@ func registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistratio
 	if d.Shows == "" {
 		d.Shows = outbound.ShowsTotal
 	}
-	if category, ok := strings.CutPrefix(d.Shows, outbound.ShowsCategory); ok {
+	category, named := strings.CutPrefix(d.Shows, outbound.ShowsCategory)
+	if !named {
+		category, named = strings.CutPrefix(d.Shows, outbound.ShowsConversationsOf)
+	}
+	if named {
 		if reason := events.CheckCategory(category); reason != "" {
 			return d, &problem{Status: http.StatusBadRequest, Detail: "shows names a category that " + reason}
 		}
-	} else if d.Shows != outbound.ShowsTotal && d.Shows != outbound.ShowsMentions {
-		return d, &problem{Status: http.StatusBadRequest, Detail: "shows must be total, mentions, or category:NAME"}
+	} else if d.Shows != outbound.ShowsTotal && d.Shows != outbound.ShowsMentions && d.Shows != outbound.ShowsConversations {
+		return d, &problem{Status: http.StatusBadRequest, Detail: "shows must be total, mentions, category:NAME, conversations, or conversations:NAME"}
 	}
 	switch {
 	case (body.Token == "") == (body.Subscription == nil):

@@ -115,7 +115,10 @@ func TestRegistrations(t *testing.T) {
 		{"no token", `{"platform":"apns","app":"ios"}`, "400 give token (apns, fcm) or subscription (webpush, unifiedpush)"},
 		{"both", `{"platform":"webpush","app":"web","token":"0a1b","subscription":` + subscription + `}`, "400 give token (apns, fcm) or subscription (webpush, unifiedpush)"},
 		{"a subscription for APNs", `{"platform":"apns","app":"ios","subscription":` + subscription + `}`, "400 apns and fcm have a token, webpush and unifiedpush have a subscription"},
-		{"an unknown number", `{"platform":"apns","app":"ios","token":"0a1b","shows":"unread"}`, "400 shows must be total, mentions, or category:NAME"},
+		{"an unknown number", `{"platform":"apns","app":"ios","token":"0a1b","shows":"unread"}`, "400 shows must be total, mentions, category:NAME, conversations, or conversations:NAME"},
+		{"conversations", `{"platform":"apns","app":"ios","token":"0a1b","shows":"conversations"}`, "apns ios production conversations 0a1b"},
+		{"conversations of a category", `{"platform":"apns","app":"ios","token":"0a1b","shows":"conversations:likes"}`, "apns ios production conversations:likes 0a1b"},
+		{"conversations of no category", `{"platform":"apns","app":"ios","token":"0a1b","shows":"conversations:"}`, "400 shows names a category that must not be empty"},
 		{"a category without a name", `{"platform":"apns","app":"ios","token":"0a1b","shows":"category:"}`, "400 shows names a category that must not be empty"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

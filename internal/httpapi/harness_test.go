@@ -76,7 +76,7 @@ type page struct {
 func badgeOf(userID string) pubsub.Badge {
 	return pubsub.Badge{
 		UserID: userID, Epoch: "e1", Version: 7, Total: int64(len(userID)), Mentions: 1,
-		Categories: map[string]int64{"chat": int64(len(userID))},
+		Categories:          map[string]int64{"chat": int64(len(userID))},
 		UnreadConversations: 1, CategoryConversations: map[string]int64{"chat": 1},
 	}
 }

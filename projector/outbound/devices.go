@@ -24,7 +24,8 @@ type Registration struct {
 	UserID, DeviceID string
 	// App is the name of an entry in the configuration of pushes.
 	App, Platform, Environment string
-	// Shows is ShowsTotal, ShowsMentions or ShowsCategory with a category.
+	// Shows is ShowsTotal, ShowsMentions, ShowsConversations, or ShowsCategory or
+	// ShowsConversationsOf with a category.
 	Shows string
 	// Token is the token or the subscription, sealed or not. It is a secret.
 	Token []byte

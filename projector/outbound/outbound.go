@@ -43,6 +43,10 @@ const (
 	ShowsMentions = "mentions"
 	// ShowsCategory is the prefix of a category.
 	ShowsCategory = "category:"
+	// ShowsConversations counts the conversations that add to the total instead, and
+	// as the prefix of a category ShowsConversationsOf those of the category.
+	ShowsConversations   = "conversations"
+	ShowsConversationsOf = "conversations:"
 )
 
 // Number returns what a device shows of a badge.
@@ -50,8 +54,14 @@ func Number(b *pubsub.Badge, shows string) int64 {
 	if category, ok := strings.CutPrefix(shows, ShowsCategory); ok {
 		return b.Categories[category]
 	}
-	if shows == ShowsMentions {
+	if category, ok := strings.CutPrefix(shows, ShowsConversationsOf); ok {
+		return b.ConversationsIn(category)
+	}
+	switch shows {
+	case ShowsMentions:
 		return b.Mentions
+	case ShowsConversations:
+		return b.UnreadConversations
 	}
 	return b.Total
 }

@@ -71,7 +71,7 @@ func (b *bench) send(t *testing.T, seed uint64, shown screens) (unreported bool)
 func TestDevicesShowTheTables(t *testing.T) {
 	b := newBench(t)
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(1, 0), foldtest.User(2, 0)}
-	shows := []string{outbound.ShowsTotal, outbound.ShowsMentions, outbound.ShowsCategory + "chat"}
+	shows := []string{outbound.ShowsTotal, outbound.ShowsMentions, outbound.ShowsCategory + "chat", outbound.ShowsConversations, outbound.ShowsConversationsOf + "chat"}
 	shown, number := screens{}, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		number++
