@@ -31,6 +31,8 @@ JOURNEYS ?= 200
 # How long make nightly starts and stops instances, and how long a partition may
 # have no owner meanwhile. A busy machine needs more.
 CHURN   ?= 60s
+# How often make test-brokers kills processes, leaders and Postgres, 20 in make nightly.
+KILLS   ?= 3
 UNOWNED ?= 5s
 # Duration of make soak, its clients and its events per second.
 SOAK    ?= 10m
@@ -114,6 +116,7 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
 	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -plain -ingest-kills=20
+	$(MAKE) test-brokers KILLS=20
 	$(MAKE) mutate
 
 .PHONY: soak
@@ -129,10 +132,15 @@ bench: needs ## compare with other ways to count: docs/benchmarks.md (BENCH='-sc
 test-bench: needs ## run the tests of the benchmarks with the race detector
 	cd tests/bench && $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
+.PHONY: test-brokers
+test-brokers: needs ## run the tests of ingesting from embedded brokers (KILLS=3)
+	go -C tests/brokers test -count=1 -timeout $(TIMEOUT) . -kills=$(KILLS)
+
 .PHONY: lint
 lint: ## run the linters
 	$(TOOL) golangci-lint run ./...
 	cd tests/bench && $(TOOL) golangci-lint run ./...
+	cd tests/brokers && $(TOOL) golangci-lint run ./...
 
 .PHONY: fmt
 fmt: ## format the code

@@ -1,0 +1,281 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// parseNATS parses the URL of streams of JetStream.
+func parseNATS(a address) (Source, error) {
+	b := natsBroker{streams: splitList(a.path), subjects: a.list("subject")}
+	if len(b.streams) == 0 {
+		return Source{}, errors.New("it names no stream")
+	}
+	if len(b.subjects) > 0 && len(b.streams) > 1 {
+		return Source{}, errors.New("subject needs one stream; give a URL for each")
+	}
+	for _, host := range a.hosts {
+		b.servers = append(b.servers, "nats://"+host)
+	}
+	b.options = []nats.Option{
+		nats.Name("badged ingest"), nats.Timeout(natsTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+	}
+	switch credentials := a.take("creds"); {
+	case credentials != "":
+		if _, err := os.Stat(credentials); err != nil {
+			return Source{}, fmt.Errorf("creds: %w", err)
+		}
+		b.options = append(b.options, nats.UserCredentials(credentials))
+	case a.hasPassword:
+		b.options = append(b.options, nats.UserInfo(a.user, a.password))
+	case a.user != "":
+		b.options = append(b.options, nats.Token(a.user))
+	}
+	encryption, err := a.takeTLS()
+	if err != nil {
+		return Source{}, err
+	}
+	if encryption != nil {
+		b.options = append(b.options, nats.Secure(encryption))
+	}
+	return Source{Streams: b.streams, open: func() (Broker, error) {
+		return &natsBroker{servers: b.servers, options: b.options, streams: b.streams, subjects: b.subjects}, nil
+	}}, nil
+}
+
+// natsTimeout bounds connecting to one server of NATS and each request.
+const natsTimeout = 5 * time.Second
+
+// natsBroker reads streams of JetStream. Each is one partition.
+type natsBroker struct {
+	servers, streams, subjects []string
+	options                    []nats.Option
+
+	mu   sync.Mutex
+	conn *nats.Conn // nil before the first success
+	js   jetstream.JetStream
+}
+
+// connect returns the connection, which is made if there is none.
+func (b *natsBroker) connect() (jetstream.JetStream, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.js != nil {
+		return b.js, nil
+	}
+	conn, err := nats.Connect(strings.Join(b.servers, ","), b.options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", strings.Join(b.servers, ", "), err)
+	}
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(natsTimeout))
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to JetStream: %w", err)
+	}
+	b.conn, b.js = conn, js
+	return js, nil
+}
+
+// Partitions implements Broker.
+func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
+	js, err := b.connect()
+	if err != nil {
+		return nil, err
+	}
+	var all []Partition
+	for _, name := range b.streams {
+		stream, err := js.Stream(ctx, name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, fmt.Errorf("there is no stream %s; create it", name)
+		case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders):
+			return nil, fmt.Errorf("read the stream %s: JetStream is not enabled on the server or for this account: %w", name, err)
+		case err != nil:
+			return nil, fmt.Errorf("read the stream %s of NATS: %w", name, err)
+		}
+		info := stream.CachedInfo()
+		if kept := info.Config.Retention; kept != jetstream.LimitsPolicy {
+			return nil, fmt.Errorf("the stream %s has the retention %s, which deletes messages that were not stored yet; "+
+				"let badged read a stream with the retention limits, such as one that has %s as its source", name, strings.ToLower(kept.String()), name)
+		}
+		all = append(all, Partition{Stream: name, Incarnation: strconv.FormatInt(info.Created.UnixNano(), 36)})
+	}
+	return all, nil
+}
+
+// Close implements Broker.
+func (b *natsBroker) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil {
+		b.conn.Close()
+	}
+}
+
+// Open implements Broker. The consumer lives in the memory of one server and is made
+// anew when that is gone: the position is in Postgres.
+func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
+	at := uint64(0)
+	if behind != "" {
+		var err error
+		if at, err = strconv.ParseUint(behind, 10, 64); err != nil {
+			return nil, fmt.Errorf("the stored position %q is none of NATS", behind)
+		}
+	}
+	js, err := b.connect()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
+	defer cancel()
+	consumer, err := js.CreateConsumer(ctx, p.Stream, jetstream.ConsumerConfig{
+		Description: "badged ingest", AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at + 1,
+		FilterSubjects: b.subjects, MemoryStorage: true, Replicas: 1, InactiveThreshold: natsIdle,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create a consumer of the stream %s of NATS: %w", p.Stream, err)
+	}
+	return &natsReader{
+		js: js, consumer: consumer, stream: p.Stream, at: at, first: at == 0,
+		backlog: int64(consumer.CachedInfo().NumPending), size: maxMessages, everything: len(b.subjects) == 0, //nolint:gosec // far below
+	}, nil
+}
+
+// natsIdle is after what time without requests a server forgets a consumer.
+const natsIdle = time.Minute
+
+// natsReader reads one stream.
+type natsReader struct {
+	js       jetstream.JetStream
+	consumer jetstream.Consumer
+	stream   string
+	// at is the sequence of the last message, and delivered the number of messages
+	// from the consumer.
+	at, delivered uint64
+	// first is whether no message was ever read.
+	first bool
+	// everything is whether the stream is read without a filter: a gap is then a loss.
+	everything bool
+	backlog    int64
+	// size is how many messages are fetched at once.
+	size int
+}
+
+// Next implements Reader.
+func (r *natsReader) Next(ctx context.Context) (Batch, error) {
+	b := Batch{}
+	fetched, err := r.consumer.FetchNoWait(r.size)
+	if err := r.add(&b, fetched, err); err != nil {
+		return Batch{}, err
+	}
+	if len(b.Messages) > 0 {
+		return b, nil
+	}
+	fetched, err = r.consumer.Fetch(1, jetstream.FetchMaxWait(wait))
+	if err := r.add(&b, fetched, err); err != nil {
+		return Batch{}, err
+	}
+	if len(b.Messages) > 0 {
+		return b, nil
+	}
+	return b, r.check(ctx, &b)
+}
+
+// check asks for the backlog while no message comes. What the server has delivered must
+// have arrived.
+func (r *natsReader) check(ctx context.Context, b *Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
+	defer cancel()
+	info, err := r.consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the consumer of the stream %s of NATS: %w", r.stream, err)
+	}
+	if info.Delivered.Consumer != r.delivered {
+		return fmt.Errorf("%d messages of the stream %s of NATS got lost on their way; reading them again", info.Delivered.Consumer-r.delivered, r.stream)
+	}
+	b.Backlog = int64(info.NumPending) //nolint:gosec // far below
+	return nil
+}
+
+// add adds what was fetched to a batch.
+func (r *natsReader) add(b *Batch, fetched jetstream.MessageBatch, err error) error {
+	if err != nil {
+		return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)
+	}
+	bytes := 0
+	for msg := range fetched.Messages() {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)
+		}
+		if meta.Sequence.Consumer != r.delivered+1 {
+			return fmt.Errorf("messages of the stream %s of NATS got lost on their way; reading them again", r.stream)
+		}
+		r.delivered++
+		if gap := meta.Sequence.Stream - r.at - 1; r.everything && !r.first && gap > 0 {
+			b.Lost += int64(gap) //nolint:gosec // far below
+		}
+		r.at, r.first = meta.Sequence.Stream, false
+		m := natsMessage(msg, meta)
+		bytes += len(m.Body)
+		b.Messages = append(b.Messages, m)
+		b.Backlog = int64(meta.NumPending) //nolint:gosec // far below
+	}
+	if err := fetched.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+		return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)
+	}
+	if n := len(b.Messages); n > 0 {
+		b.Position = b.Messages[n-1].Position
+		r.size = max(1, min(maxMessages, maxBytes/(bytes/n+1)))
+	}
+	return nil
+}
+
+// Close implements Reader.
+func (r *natsReader) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.js.DeleteConsumer(ctx, r.stream, r.consumer.CachedInfo().Name) // the server forgets it anyway
+}
+
+func natsMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) Message {
+	place := strconv.FormatUint(meta.Sequence.Stream, 10)
+	m := Message{Position: place, Place: place, Time: meta.Timestamp, Body: msg.Data()}
+	for header, values := range msg.Headers() {
+		if name, ok := attribute(header); ok {
+			if m.Attributes == nil {
+				m.Attributes = map[string]string{}
+			}
+			m.Attributes[name] = unescaped(values[0])
+		} else if strings.EqualFold(header, "content-type") {
+			m.ContentType = values[0]
+		}
+	}
+	if strings.HasPrefix(m.ContentType, structuredType) {
+		m.Attributes = nil
+	}
+	return m
+}
+
+// structuredType is the content type of events in structured mode. Where there are
+// attributes too, those are copies for brokers.
+const structuredType = "application/cloudevents+json"
+
+// unescaped decodes what the binding for NATS escapes.
+func unescaped(value string) string {
+	if text, err := url.PathUnescape(value); err == nil {
+		return text
+	}
+	return value
+}

@@ -1,0 +1,37 @@
+package ingest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// takeTLS removes the parameters tls and ca, and returns how to encrypt connections; nil
+// for not at all.
+func (a *address) takeTLS() (*tls.Config, error) {
+	text, file := a.take("tls"), a.take("ca")
+	on := file != ""
+	if text != "" {
+		var err error
+		if on, err = strconv.ParseBool(text); err != nil {
+			return nil, fmt.Errorf("tls must be true or false, is %q", text)
+		}
+	}
+	if !on {
+		return nil, nil //nolint:nilnil // not at all
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file != "" {
+		pem, err := os.ReadFile(file) //nolint:gosec // the file that the operator names
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: %s has no certificate in PEM", file)
+		}
+	}
+	return cfg, nil
+}

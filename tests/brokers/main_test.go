@@ -1,0 +1,280 @@
+package brokers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/ingest"
+	"github.com/badged/badged/projector"
+)
+
+// kills is how often each test of faults kills something.
+var kills = flag.Int("kills", 3, "how often the tests kill processes, leaders and Postgres")
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
+
+// built wraps the tests and builds the binary.
+type built struct{ *testing.M }
+
+func (b built) Run() int {
+	dir, err := os.MkdirTemp("", "badged-brokers-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	binary = filepath.Join(dir, "badged")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "./cmd/badged")
+	build.Dir = "../.."
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build the program under test:", err)
+		return 1
+	}
+	return b.M.Run()
+}
+
+// partitions are those of the log.
+const partitions = 4
+
+// database is a migrated database.
+type database struct {
+	url  string
+	pool *pgxpool.Pool
+	log  *events.Log
+}
+
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	return open(t, pgtest.NewDB(t, schematest.Migrated(partitions)))
+}
+
+func open(t *testing.T, url string) *database {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	projector.ConfigurePool(cfg)
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &database{url, pool, log}
+}
+
+// number returns the number that a query returns; -1 while Postgres is away.
+func (d *database) number(t *testing.T, sql string) (n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := d.pool.QueryRow(ctx, sql).Scan(&n); err != nil {
+		return -1
+	}
+	return n
+}
+
+// read returns how many messages were read.
+func (d *database) read(t *testing.T) int {
+	t.Helper()
+	return d.number(t, `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`)
+}
+
+// appended returns how many events the log has, repeated ones too.
+func (d *database) appended(t *testing.T) (n int) {
+	t.Helper()
+	for p := range partitions {
+		n += d.number(t, "SELECT coalesce(sum(events), 0)::int FROM badged."+events.Topic(p))
+	}
+	return n
+}
+
+// letters returns the dead letters, "ORIGIN: REASON".
+func (d *database) letters(t *testing.T) []string {
+	t.Helper()
+	rows, _ := d.pool.Query(t.Context(), `SELECT origin || ': ' || reason FROM badged.dead_letters ORDER BY id`)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// await polls until something is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	deadline := time.After(2 * time.Minute)
+	for !so() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// process is a running `badged ingest`.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	url  string
+	out  lockedBuffer
+	done chan struct{}
+}
+
+// lockedBuffer is what a process prints.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.WriteString(line + "\n")
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// run starts `badged ingest` and waits until it is ready.
+func run(t *testing.T, d *database, from string) *process {
+	t.Helper()
+	p := &process{t: t, done: make(chan struct{})}
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, "ingest", "--listen=127.0.0.1:0", "--database-url="+d.url, "--from="+from, "--max-lag=0")
+	p.cmd.Env = environment()
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			p.out.add(lines.Text())
+			if url, ok := strings.CutPrefix(lines.Text(), "badged: ready on "); ok {
+				ready <- url
+			}
+		}
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("badged ingest said:\n%s", &p.out)
+		}
+	})
+	select {
+	case p.url = <-ready:
+	case <-p.done:
+		t.Fatalf("badged ingest ended:\n%s", &p.out)
+	}
+	return p
+}
+
+// kill kills the process and waits until it has ended.
+func (p *process) kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// get returns what the process serves at a path.
+func (p *process) get(path string) string {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// fails runs `badged ingest`, which must fail, and returns what it says.
+func fails(t *testing.T, d *database, from string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, "ingest", "--listen=127.0.0.1:0", "--database-url="+d.url, "--from="+from)
+	cmd.Env = environment()
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("ingesting from %s succeeds", from)
+	}
+	return string(out)
+}
+
+// environment returns this process's environment without settings of badged.
+func environment() (env []string) {
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "BADGED_") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// event is an event in structured mode, for one of 1,000 users.
+func event(n int) []byte {
+	return fmt.Appendf(nil, `{"specversion":"1.0","id":"%d","source":"chat","type":"message.delivered","data":{"conversation_id":"c%d","user_ids":["user-%d"],"seq":%d}}`,
+		n, n%100, n%1000, n+1)
+}
+
+// Streams and brokers are parsed without connecting, and errors have no secrets.
+func TestURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"nats://ann:hunter2@h:4222":                      "nats://ann:***@h:4222/: it names no stream; want nats://USER:PASSWORD@HOST:4222/STREAM",
+		"nats://hunter2@h:4222/CHAT?subjects=a":          `nats://***@h:4222/CHAT: there is no parameter "subjects"`,
+		"nats://ann:hunter2@h:4222/CHAT,CALLS?subject=a": "subject needs one stream",
+		"nats://ann:hunter2@h:4222/CHAT?creds=/no/file":  "creds: ",
+		"nats://ann:hunter2@h:4222/CHAT?ca=/no/file":     "ca: ",
+		"nats://ann:hunter2@h:4222/CHAT?tls=maybe":       `tls must be true or false, is "maybe"`,
+	} {
+		_, errs := ingest.Parse([]string{url})
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), want) || strings.Contains(errs[0].Error(), "hunter2") {
+			t.Errorf("%s: %v, want %s", url, errs, want)
+		}
+	}
+	sources, errs := ingest.Parse([]string{"nats://ann:hunter2@one:4222,two:4222/CHAT,CALLS?tls=true"})
+	if len(errs) > 0 || sources[0].Name != "nats" || fmt.Sprint(sources[0].Streams) != "[CHAT CALLS]" || sources[0].Shown != "nats://ann:***@one:4222,two:4222/CHAT,CALLS" {
+		t.Errorf("%+v %v", sources, errs)
+	}
+}
