@@ -6,14 +6,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/erasure"
 )
 
 // EraseUser erases a user, also from the audit trail; see [erasure.Erase] and
-// [RedactAudit]. The trail records it, without saying whom.
-func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string) (done erasure.Result, err error) {
+// [RedactAudit]. files is the archive, nil for none. The trail records it, without saying whom.
+func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string, files *archive.Archive) (done erasure.Result, err error) {
 	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
-		if done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID}); err != nil {
+		if done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID, Archive: files}); err != nil {
 			return done, err
 		}
 		done.Actions, err = RedactAudit(ctx, pool, by, userID)
@@ -22,7 +23,7 @@ func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Oper
 	return done, err
 }
 
-// Erase erases a user; see [EraseUser].
+// Erase erases a user, unless a part of the log is archived; see [EraseUser].
 func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Result, error) {
-	return EraseUser(ctx, s.pool, s.log, by, userID)
+	return EraseUser(ctx, s.pool, s.log, by, userID, nil)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -9,12 +10,14 @@ import (
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/erasure"
 )
 
 type userEraseCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
+	Archive         string `help:"Directory of the archive: required if a part of the log is archived." placeholder:"DIR" env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -28,7 +31,17 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer pool.Close()
-	done, err := admin.EraseUser(ctx, pool, log, admin.OSUser(), c.User)
+	var files *archive.Archive
+	if c.Archive != "" {
+		if files, err = archive.Continue(c.Archive); err != nil {
+			return err
+		}
+		defer files.Close() // what was changed is synced already
+	}
+	done, err := admin.EraseUser(ctx, pool, log, admin.OSUser(), c.User, files)
+	if errors.Is(err, erasure.ErrArchived) {
+		err = fmt.Errorf("%w: --archive DIR", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -40,14 +53,17 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 
 // printErasure prints what was erased.
 func printErasure(w io.Writer, r erasure.Result) error {
-	if r == (erasure.Result{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}}) {
+	if r == (erasure.Result{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}}) {
 		fmt.Fprintln(w, "badged held nothing of this user")
 	} else {
 		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
 			counted(r.Conversations, "conversation"), counted(r.Devices, "device"), counted(r.DeadLetters, "dead letter"),
 			counted(r.Erased, "event"), progress.Count(r.Changed), counted(r.Actions, "record"))
 	}
-	if r.Kept > 0 {
+	if n := r.Archived.Erased + r.Archived.Changed; n > 0 {
+		fmt.Fprintf(w, "of the archive, %s as a whole and the user from %s of others\n", counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
+	}
+	if r.Kept += r.Archived.Kept; r.Kept > 0 {
 		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", counted(r.Kept, "event"))
 	}
 	return nil

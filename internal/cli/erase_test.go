@@ -20,6 +20,9 @@ func TestUserErase(t *testing.T) {
 	if list := mustDo(t, "audit", "list", "--json", database); strings.Contains(list, "nobody") || !strings.Contains(list, `"action":"user.erase","arguments":{},`) {
 		t.Errorf("the audit trail is\n%s", list)
 	}
+	if r := badged(t, "user", "erase", "ada", "--archive="+t.TempDir(), database); r.code != exitFailed || !strings.Contains(r.err, "not an archive") {
+		t.Errorf("without an archive it exits with %d: %s", r.code, r.err)
+	}
 	for user, want := range map[string]string{"": "badged: user id must not be empty", strings.Repeat("u", 129): "badged: user id"} {
 		if r := badged(t, "user", "erase", user, database); r.code == exitDone || !strings.HasPrefix(r.err, want) || r.out != "" {
 			t.Errorf("for %q it exits with %d: %s%s", user, r.code, r.out, r.err)

@@ -18,7 +18,7 @@ const eraseTimeout = 10 * time.Minute
 
 // eraseRoute returns the route that erases a user.
 func (a *API) eraseRoute() describe.Route {
-	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"conversations":7,"devices":1,"dead_letters":0,"actions":2}`
+	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"archived":{"erased":0,"changed":0,"kept":0},"conversations":7,"devices":1,"dead_letters":0,"actions":2}`
 	return a.forRecordedReads(a.eraseUser, describe.Route{
 		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
 		Name: "eraseUser", Group: GroupAdmin, Summary: "Remove everything that badged holds of a user",
@@ -27,7 +27,7 @@ func (a *API) eraseRoute() describe.Route {
 		Answers: failures(
 			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Result{}, done)},
 			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
-			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure runs, a part of the log is archived, or the server may not change the log, because its role does not own the schema: use `badged user erase` then.", ""),
+			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure runs, a part of the log is archived, which a server has not, or the server may not change the log, because its role does not own the schema: use `badged user erase` then.", ""),
 		),
 	})
 }
@@ -62,7 +62,7 @@ func erasureProblem(err error) error {
 	case errors.As(err, &running):
 		return &problem{Status: http.StatusConflict, Detail: running.Error()}
 	case errors.Is(err, erasure.ErrArchived):
-		return &problem{Status: http.StatusConflict, Detail: erasure.ErrArchived.Error()}
+		return &problem{Status: http.StatusConflict, Detail: erasure.ErrArchived.Error() + "; run `badged user erase` with --archive"}
 	case errors.Is(err, erasure.ErrNotFolded):
 		return &problem{Status: http.StatusServiceUnavailable, Detail: erasure.ErrNotFolded.Error(), retryAfter: "5"}
 	}

@@ -46,6 +46,8 @@ type manifest struct {
 	LogID      uuid.UUID `json:"log_id"`
 	Partitions int       `json:"partitions"`
 	Files      []File    `json:"files"`
+	// Stale are the names of files that were replaced and are to be deleted.
+	Stale []string `json:"stale,omitempty"`
 }
 
 // File is the manifest's entry for a file.

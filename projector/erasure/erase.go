@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -21,6 +22,9 @@ type Config struct {
 	Log  *events.Log
 	// UserID is a valid id. Badged need not have met it.
 	UserID string
+	// Archive is the archive of the log, opened by [archive.Continue]; nil if nothing was
+	// archived.
+	Archive *archive.Archive
 	// Patience is how long to wait for a projector that folds events of the user;
 	// default 30 s.
 	Patience time.Duration
@@ -31,16 +35,18 @@ type Result struct {
 	Partition int `json:"partition" doc:"The partition of the user."`
 	// Counts are of the log.
 	Counts
-	Conversations int64 `json:"conversations" doc:"Conversations of the user."`
-	Devices       int64 `json:"devices" doc:"Devices of the user."`
-	DeadLetters   int64 `json:"dead_letters" doc:"Dead letters that were removed or changed."`
-	Actions       int64 `json:"actions" doc:"Records of the audit trail that do not name the user any more. Erase leaves it 0: the trail is none of the projector's."`
+	// Archived are of the archive.
+	Archived      Counts `json:"archived" doc:"The same of the archive."`
+	Conversations int64  `json:"conversations" doc:"Conversations of the user."`
+	Devices       int64  `json:"devices" doc:"Devices of the user."`
+	DeadLetters   int64  `json:"dead_letters" doc:"Dead letters that were removed or changed."`
+	Actions       int64  `json:"actions" doc:"Records of the audit trail that do not name the user any more. Erase leaves it 0: the trail is none of the projector's."`
 }
 
 // The reasons for which nothing is erased.
 var (
-	// ErrArchived is returned if a part of the log is archived.
-	ErrArchived = errors.New("a part of the log is archived, and this release cannot erase users from archives")
+	// ErrArchived is returned without an archive if a part of the log is archived.
+	ErrArchived = errors.New("a part of the log is archived: give its archive, so that the user is erased there too")
 	// ErrNotFolded is returned if events of the user are not folded within the
 	// patience.
 	ErrNotFolded = errors.New("events that name the user are not folded yet: is a server with the role projector running? Run it, then repeat the erasure")
@@ -58,15 +64,15 @@ func (e *OwnerError) Error() string {
 // source is the source of the events that take the user out of rooms.
 const source = "badged/erasure"
 
-// Erase removes everything that badged holds of a user from the tables and the log,
-// while the service runs. The numbers of all others stay, and verifying and rebuilding
+// Erase removes everything that badged holds of a user from the tables, the log and its
+// archive, while the service runs. The numbers of all others stay, and verifying and rebuilding
 // find no difference before, during and after it. A user whom badged does not know is
 // no error.
 //
 // It first takes the user out of rooms, through the log, which a projector must fold.
 // Then one transaction changes the partition of the user: folding waits there for as
 // long as its writes take. The other partitions, which name the user as a sender, follow
-// in transactions of their own. If it is interrupted it can be repeated: what was
+// in transactions of their own. Last, files of the archive are written anew. If it is interrupted it can be repeated: what was
 // committed stays erased.
 //
 // An event that commits later counts as the first of a new user, also if it repeats one
@@ -121,7 +127,10 @@ func (e *eraser) run(ctx context.Context) error {
 			return fmt.Errorf("partition %d: %w", p, err)
 		}
 	}
-	return pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error { return e.rest(ctx, tx) })
+	if err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error { return e.rest(ctx, tx) }); err != nil {
+		return err
+	}
+	return e.archives(ctx)
 }
 
 // check fails if the user cannot be erased.
@@ -137,7 +146,7 @@ func (e *eraser) check(ctx context.Context) error {
 	if err := e.cfg.Pool.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
 		return fmt.Errorf("look for an archive: %w", err)
 	}
-	if archived {
+	if archived && e.cfg.Archive == nil {
 		return ErrArchived
 	}
 	return nil

@@ -1,15 +1,20 @@
 package erasure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/events"
@@ -18,8 +23,10 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/rebuild"
+	"github.com/badged/badged/projector/replay"
 )
 
 // folding starts a projector that folds what is appended, as a server does.
@@ -239,6 +246,161 @@ func TestEraseNeedsAProjector(t *testing.T) {
 	// It took the user out of the room, which is one event more.
 	if after := exported(t, d, id, nil); len(after) != len(before)+1 {
 		t.Errorf("%d holdings are left of %d", len(after), len(before))
+	}
+}
+
+// eraseArchived erases a user from an archive too.
+func eraseArchived(ctx context.Context, d *projectortest.Database, user, dir string) (erasure.Result, error) {
+	a, err := archive.Continue(dir)
+	if err != nil {
+		return erasure.Result{}, err
+	}
+	defer a.Close()
+	return erasure.Erase(ctx, erasure.Config{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
+}
+
+// inFiles returns the files of an archive that have a text when they are decompressed.
+func inFiles(t testing.TB, dir, text string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range all {
+		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(entry.Name(), ".zst") {
+			z, err := zstd.NewReader(bytes.NewReader(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if content, err = io.ReadAll(z); err != nil {
+				t.Fatal(err)
+			}
+			z.Close()
+		}
+		if bytes.Contains(content, []byte(text)) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+// The user is erased from the archive, whose events go on giving the numbers of others,
+// and which can be continued and restored.
+func TestEraseFromAnArchive(t *testing.T) {
+	d, dir := projectortest.New(t), t.TempDir()
+	populate(t, d)
+	d.Exec(t, `DELETE FROM badged.audit`)
+	archived(t, d, dir)
+	d.Append(t, foldtest.Deliver("lunch", 9, id, near), foldtest.Event("late", events.RoomJoined, "hall", nil, foldtest.User(partition, 2)))
+	d.Fold(t)
+	if len(inFiles(t, dir, "the ghost")) != 2 {
+		t.Fatalf("the id is in %v", inFiles(t, dir, "the ghost"))
+	}
+	before := ofOthers(t, d, id)
+	folding(t, d)
+	got, err := eraseArchived(t.Context(), d, id, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (erasure.Counts{Erased: 2, Changed: 7}); got.Archived != want || got.Counts != (erasure.Counts{Erased: 1, Changed: 1}) {
+		t.Errorf("the result is %+v", got)
+	}
+	if left := inFiles(t, dir, "the ghost"); left != nil {
+		t.Errorf("the id is still in %v", left)
+	}
+	for _, table := range holds(t, d, "the ghost") {
+		t.Errorf("the id is still in %s", table)
+	}
+	if diff := cmp.Diff(before, ofOthers(t, d, id)); diff != "" {
+		t.Errorf("rows of others (-before +after):\n%s", diff)
+	}
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, near, far, id)
+	rebuilt(t, d)
+	a := archived(t, d, dir)
+	if n := len(a.Files(partition)); n != 2 {
+		t.Errorf("after the archiving that follows there are %d files", n)
+	}
+	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, near, far, id)
+	if again, err := eraseArchived(t.Context(), d, id, dir); err != nil || again != (erasure.Result{Partition: partition}) {
+		t.Errorf("erased again: %+v, %v", again, err)
+	}
+}
+
+// Whatever is archived, the archive and the log go on giving the numbers of others.
+func TestEraseArchivedHistories(t *testing.T) {
+	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
+	rapid.Check(t, func(rt *rapid.T) {
+		d, dir := projectortest.New(t), t.TempDir()
+		history := foldtest.DrawRooms(rt, users)
+		first := rapid.IntRange(1, len(history)).Draw(rt, "archived up to")
+		second := rapid.IntRange(first, len(history)).Draw(rt, "erased after")
+		d.AppendAndFold(t, rt, history[:first])
+		archived(t, d, dir)
+		if second > first {
+			d.AppendAndFold(t, rt, history[first:second])
+		}
+		d.StopFolding()
+		running := folding(t, d)
+		user := rapid.SampledFrom(users).Draw(rt, "erased")
+		before := ofOthers(t, d, user)
+		if _, err := eraseArchived(t.Context(), d, user, dir); err != nil {
+			rt.Fatal(err)
+		}
+		if diff := cmp.Diff(before, ofOthers(t, d, user)); diff != "" {
+			rt.Fatalf("rows of others (-before +after):\n%s", diff)
+		}
+		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+		running.Stop()
+		if again := slices.Concat(history[first/2:first], history[second:]); len(again) > 0 {
+			d.AppendAndFold(t, rt, again)
+		}
+		replaytest.VerifyArchive(t, d.Pool, d.Log, dir, users...)
+		if t.Failed() {
+			rt.Fatal("see above")
+		}
+		d.StopFolding()
+	})
+}
+
+// Wherever an erasure from an archive is killed, the archive can be read, and the next
+// one does the rest.
+func TestKilledErasureFromAnArchive(t *testing.T) {
+	for name, trigger := range map[string]string{
+		"before the manifest": "AFTER UPDATE OF next_sha256 ON badged.archived_files DEFERRABLE",
+		"behind the manifest": "AFTER UPDATE OF sha256 ON badged.archived_files DEFERRABLE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, dir := projectortest.New(t), t.TempDir()
+			populate(t, d)
+			d.Exec(t, `DELETE FROM badged.audit`)
+			archived(t, d, dir)
+			folding(t, d)
+			end := d.KillAt(t, trigger, "badged user erase")
+			if _, err := eraseArchived(t.Context(), d, id, dir); err == nil {
+				t.Fatal("it was not killed")
+			}
+			end()
+			a, err := archive.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p := range foldtest.Partitions {
+				if _, err := replay.ArchivedFiles(t.Context(), d.Pool, a, p); err != nil {
+					t.Errorf("the archive does not match: %v", err)
+				}
+			}
+			if _, err := eraseArchived(t.Context(), d, id, dir); err != nil {
+				t.Fatal(err)
+			}
+			if left := inFiles(t, dir, "the ghost"); left != nil {
+				t.Errorf("the id is still in %v", left)
+			}
+			replaytest.VerifyArchive(t, d.Pool, d.Log, dir, near, far, id)
+		})
 	}
 }
 

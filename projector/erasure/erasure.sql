@@ -69,6 +69,14 @@ SELECT EXISTS (SELECT FROM badged.archived_files)
 -- name: find whether the role may erase
 SELECT current_user, pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'badged'
 
+-- name: announce an archived file
+UPDATE badged.archived_files SET next_sha256 = $3 WHERE partition_id = $1 AND number = $2
+
+-- name: settle archived files
+UPDATE badged.archived_files AS f SET sha256 = m.sha256, next_sha256 = NULL
+FROM unnest($2::integer[], $3::text[]) AS m (number, sha256)
+WHERE f.partition_id = $1 AND f.number = m.number AND (f.sha256 <> m.sha256 OR f.next_sha256 IS NOT NULL)
+
 -- name: read the rooms of the user
 SELECT conversation_id FROM badged.conversations_pNN WHERE user_id = $1 AND joined IS NOT NULL ORDER BY conversation_id
 

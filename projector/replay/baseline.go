@@ -225,9 +225,9 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 // interrupted run.
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	var id uuid.UUID
-	var sums []string
+	var sums, next []string // next are those of files that are being replaced
 	var partitions int
-	if err := q.QueryRow(ctx, statements.Get("read the archived files"), partition).Scan((*[16]byte)(&id), &partitions, &sums); err != nil {
+	if err := q.QueryRow(ctx, statements.Get("read the archived files"), partition).Scan((*[16]byte)(&id), &partitions, &sums, &next); err != nil {
 		return nil, fmt.Errorf("read what is archived: %w", err)
 	}
 	if a.LogID() != id || a.Partitions() != partitions {
@@ -238,7 +238,7 @@ func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 		return nil, fmt.Errorf("the archive of partition %d is incomplete: it has %d of %d files", partition, len(files), len(sums))
 	}
 	for i, sum := range sums {
-		if files[i].SHA256 != sum {
+		if files[i].SHA256 != sum && files[i].SHA256 != next[i] {
 			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written", partition, files[i].Name)
 		}
 	}

@@ -18,7 +18,8 @@ SELECT coalesce(sum($1 + octet_length(users)), 0)::bigint FROM badged.keys_pNN_b
 
 -- name: read the archived files
 SELECT log_id, (SELECT partitions FROM badged.settings),
-    ARRAY(SELECT sha256 FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
+    ARRAY(SELECT sha256 FROM badged.archived_files WHERE partition_id = $1 ORDER BY number),
+    ARRAY(SELECT coalesce(next_sha256, sha256) FROM badged.archived_files WHERE partition_id = $1 ORDER BY number)
 FROM badged.log_identity
 
 -- name: read the healed users

@@ -1,0 +1,113 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/badged/badged/events"
+)
+
+// Replacing files: Replace writes them under new names, Adopt puts them into the
+// manifest and lists those that they replace as stale, and RemoveStale deletes these.
+// After an interruption the manifest has either, and RemoveStale can be repeated.
+
+// extension ends the names of files.
+const extension = ".ndjson.zst"
+
+// Replace writes a file durably in place of f, with as many records, and reads it back.
+// each calls its argument with every record in order. The result is the manifest
+// entry; Replace does not add it to the manifest.
+func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
+	next := File{Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters}
+	next.Name = replacedName(f)
+	path := a.path(next)
+	content, err := next.write(path+".part", each)
+	if err != nil {
+		return next, fmt.Errorf("write archive file %s: %w", path, err)
+	}
+	if next.Events != f.Events || next.Last != f.Last {
+		return next, fmt.Errorf("write archive file %s: it has %d events up to %s, and should have %d up to %s", path, next.Events, next.Last, f.Events, f.Last)
+	}
+	read := sha256.New()
+	if err := decompress(ctx, path+".part", func(r io.Reader) error {
+		_, err := io.Copy(read, r)
+		return err
+	}); err != nil {
+		return next, &FileError{path, "cannot be read back: " + err.Error()}
+	}
+	if !bytes.Equal(read.Sum(nil), content) {
+		return next, &FileError{path, "is not read back as it was written"}
+	}
+	if next.Bytes, next.SHA256, err = digest(ctx, path+".part"); err == nil {
+		err = a.place(path+".part", next.Name)
+	}
+	if err != nil {
+		return next, fmt.Errorf("write archive file %s: %w", path, err)
+	}
+	return next, nil
+}
+
+// replacedName returns the name of the file that replaces f: with a number that no
+// file of its place has had.
+func replacedName(f File) string {
+	times := 0
+	_, suffix, _ := strings.Cut(strings.TrimSuffix(f.Name, extension), ".r")
+	_, _ = fmt.Sscanf(suffix, "%d", &times) // 0 for the first
+	return fmt.Sprintf("%s.%05d.r%d%s", events.Topic(f.Partition), f.Number, times+1, extension)
+}
+
+// Adopt puts files that were written by Replace into the manifest, durably.
+func (a *Archive) Adopt(files []File) error {
+	for _, f := range files {
+		i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
+		a.manifest.Stale = append(a.manifest.Stale, a.manifest.Files[i].Name)
+		a.manifest.Files[i] = f
+	}
+	previous := map[int]string{} // the files of a partition are in order
+	for i := range a.manifest.Files {
+		f := &a.manifest.Files[i]
+		f.Previous = previous[f.Partition]
+		previous[f.Partition] = f.SHA256
+	}
+	return a.save()
+}
+
+// Cut takes the files of a partition behind the first n out of the manifest, durably,
+// with one that is not in it: an interrupted run has left them.
+func (a *Archive) Cut(partition, n int) error {
+	left := fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension)
+	a.manifest.Stale = append(a.manifest.Stale, left, left+".part")
+	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool {
+		if f.Partition != partition || f.Number <= n {
+			return false
+		}
+		a.manifest.Stale = append(a.manifest.Stale, f.Name)
+		return true
+	})
+	return a.save()
+}
+
+// RemoveStale deletes the files that are not in the manifest any more.
+func (a *Archive) RemoveStale() error {
+	if len(a.manifest.Stale) == 0 {
+		return nil
+	}
+	for _, name := range a.manifest.Stale {
+		if err := os.Remove(filepath.Join(a.dir, filepath.Base(name))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("delete archive file %s: %w", name, err)
+		}
+	}
+	if err := syncDir(a.dir); err != nil {
+		return fmt.Errorf("delete archive files: %w", err)
+	}
+	a.manifest.Stale = nil
+	return a.save()
+}

@@ -1,0 +1,134 @@
+package erasure
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/replay"
+)
+
+// archives erases the user from the archive. Each partition goes from its old files to
+// the new ones when the manifest is saved; the database accepts either meanwhile.
+func (e *eraser) archives(ctx context.Context) error {
+	if e.cfg.Archive == nil {
+		return nil
+	}
+	for p := range e.cfg.Log.Partitions() {
+		if err := e.archived(ctx, p); err != nil {
+			return fmt.Errorf("the archive of partition %d: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// archived erases the user from the archive of a partition.
+func (e *eraser) archived(ctx context.Context, partition int) error {
+	a := e.cfg.Archive
+	files, err := e.clean(ctx, partition)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	w := rewriter{userID: e.cfg.UserID}
+	if partition == e.result.Partition {
+		if err := replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) error {
+			if err := in.UseArchive(ctx, a); err != nil {
+				return err
+			}
+			w.memberships, err = in.MembershipChanges(ctx, e.cfg.UserID)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	var replaced []archive.File
+	for _, f := range files {
+		if err := a.Check(ctx, f); err != nil {
+			return err
+		}
+		before := w.counts
+		if err := w.eachOf(ctx, a, f, func(*archive.Record) error { return nil }); err != nil {
+			return err
+		}
+		if w.counts.Erased == before.Erased && w.counts.Changed == before.Changed {
+			continue
+		}
+		again := rewriter{userID: w.userID, memberships: w.memberships}
+		next, err := a.Replace(ctx, f, func(visit func(*archive.Record) error) error { return again.eachOf(ctx, a, f, visit) })
+		if err != nil {
+			return err
+		}
+		replaced = append(replaced, next)
+	}
+	if len(replaced) > 0 {
+		if err := e.replace(ctx, replaced); err != nil {
+			return err
+		}
+	}
+	e.result.Archived.add(w.counts)
+	return nil
+}
+
+// clean completes what an interrupted erasure began, deletes what an interrupted
+// archiving left, and returns the files of a partition.
+func (e *eraser) clean(ctx context.Context, partition int) ([]archive.File, error) {
+	a := e.cfg.Archive
+	files, err := replay.ArchivedFiles(ctx, e.conn, a, partition)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.settle(ctx, partition); err != nil {
+		return nil, err
+	}
+	if err := a.Cut(partition, len(files)); err != nil {
+		return nil, err
+	}
+	return files, a.RemoveStale()
+}
+
+// replace puts files in place of those before.
+func (e *eraser) replace(ctx context.Context, files []archive.File) error {
+	for _, f := range files {
+		if _, err := e.conn.Exec(ctx, statements.Get("announce an archived file"), f.Partition, f.Number, f.SHA256); err != nil {
+			return fmt.Errorf("announce archived files: %w", err)
+		}
+	}
+	if err := e.cfg.Archive.Adopt(files); err != nil {
+		return err
+	}
+	if err := e.settle(ctx, files[0].Partition); err != nil {
+		return err
+	}
+	return e.cfg.Archive.RemoveStale()
+}
+
+// settle records the files that the manifest has.
+func (e *eraser) settle(ctx context.Context, partition int) error {
+	var numbers []int
+	var sums []string
+	for _, f := range e.cfg.Archive.Files(partition) {
+		numbers, sums = append(numbers, f.Number), append(sums, f.SHA256)
+	}
+	if _, err := e.conn.Exec(ctx, statements.Get("settle archived files"), partition, numbers, sums); err != nil {
+		return fmt.Errorf("record archived files: %w", err)
+	}
+	return nil
+}
+
+// eachOf calls visit with each record of a file without the user.
+func (w *rewriter) eachOf(ctx context.Context, a *archive.Archive, f archive.File, visit func(*archive.Record) error) error {
+	return a.Read(ctx, f, func(records []archive.Record) error {
+		for i := range records {
+			r := &records[i]
+			rest, _, err := w.record(&r.Record)
+			if err != nil {
+				return err
+			}
+			r.Payload = rest
+			if err := visit(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
