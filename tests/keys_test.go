@@ -97,6 +97,12 @@ func TestALeakedKey(t *testing.T) {
 		t.Errorf("the others are affected: %d %s", status, answer)
 	}
 
+	for range polls(t, "the change of keys in the audit trail") {
+		if strings.Contains(must(t, "audit", "list", "--database-url="+database), `"removed":["crm"]`) {
+			break
+		}
+	}
+
 	// Listed, and taken back with a new key.
 	var forged []string
 	for line := range strings.Lines(must(t, "log", "--database-url="+database, "--published-by=crm")) {

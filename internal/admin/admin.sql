@@ -14,6 +14,18 @@ WITH begun AS (
 )
 INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
 
+-- name: record loaded keys
+-- Those with which a process starts ($3) only if their names ($4) are new.
+WITH begun AS (
+    INSERT INTO badged.audit (who, via, action, arguments)
+    SELECT $1, 'file', 'keys.load', $2::text::json
+    WHERE NOT $3::boolean OR $4::text IS DISTINCT FROM (
+        SELECT arguments ->> 'keys' FROM badged.audit WHERE action = 'keys.load' ORDER BY id DESC LIMIT 1
+    )
+    RETURNING id
+)
+INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun
+
 -- name: record a read
 WITH begun AS (INSERT INTO badged.audit (who, via, action, arguments) VALUES ($1, $2, $3, $4::text::json) RETURNING id)
 INSERT INTO badged.audit_ends (audit_id) SELECT id FROM begun

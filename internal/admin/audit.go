@@ -35,8 +35,9 @@ type Via string
 
 // The interfaces.
 const (
-	ViaAPI Via = "api" // the name is that of an admin key
-	ViaCLI Via = "cli" // the name is that of a user of the operating system
+	ViaAPI  Via = "api"  // the name is that of an admin key
+	ViaCLI  Via = "cli"  // the name is that of a user of the operating system
+	ViaFile Via = "file" // the name is that of the process that loaded the file
 )
 
 // Operator identifies who acts.
@@ -58,8 +59,8 @@ func OSUser() Operator {
 type Entry struct {
 	ID        int64           `json:"id" doc:"The id of the entry."`
 	At        time.Time       `json:"at" doc:"When the action began."`
-	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system; of signin.failed, the address."`
-	Via       Via             `json:"via" enum:"api,cli" doc:"How it was started: over HTTP, or on a command line."`
+	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system; of signin.failed, the address, and of keys.load, the process."`
+	Via       Via             `json:"via" enum:"api,cli,file" doc:"How it was started: over HTTP, on a command line, or by a file that a server has loaded."`
 	Action    string          `json:"action" doc:"The action, such as deadletters.retry."`
 	Arguments json.RawMessage `json:"arguments" doc:"Its arguments, an object."`
 	EndedAt   *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs, and if its process ended first."`

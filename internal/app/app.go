@@ -230,6 +230,11 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	signIns := admin.NewSignIns(serving, log)
 	if cfg.Has(config.RoleAPI) {
 		a.stage("sign-ins", signIns.Run)
+		loads := admin.NewKeyLoads(serving, log)
+		loads.Loaded(admin.KeyLoad{Started: true, Keys: a.keys.Follow(func(l keyring.Load) {
+			loads.Loaded(admin.KeyLoad{Keys: l.Keys, Added: l.Added, Changed: l.Changed, Removed: l.Removed})
+		})})
+		a.stage("changes of keys", loads.Run)
 	}
 	a.stage("http", a.serve)
 	if cfg.Has(config.RoleAPI) {

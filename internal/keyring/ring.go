@@ -43,6 +43,7 @@ type Ring struct {
 	// mu serializes loads and guards what follows.
 	mu     sync.Mutex
 	loaded []*Key
+	follow func(Load)
 	usages map[usageKey]*usage
 	// seen is the file as it was last loaded, or tried to; pending is how the last
 	// look found it.
@@ -260,10 +261,39 @@ func (r *Ring) load(ctx context.Context, now look, err error) {
 	}
 	added, changed, removed := compare(r.loaded, keys)
 	r.use(keys)
+	if r.follow != nil && len(added)+len(changed)+len(removed) > 0 {
+		r.follow(Load{Keys: r.names(), Added: added, Changed: changed, Removed: removed})
+	}
 	r.metrics.loads.WithLabelValues(loadOK).Inc()
 	r.metrics.current.Set(1)
 	r.cfg.Logger.InfoContext(ctx, "loaded keys", "file", r.cfg.File, "keys", len(keys),
 		"added", added, "changed", changed, "removed", removed)
+}
+
+// Load is what was loaded: names of keys.
+type Load struct {
+	// Keys are all, also those of flags, in ascending order.
+	Keys []string
+	// Added, Changed and Removed are the differences to those before.
+	Added, Changed, Removed []string
+}
+
+// Follow makes f be called with every change of the keys, and returns the present
+// ones. f must not block.
+func (r *Ring) Follow(f func(Load)) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.follow = f
+	return r.names()
+}
+
+func (r *Ring) names() []string {
+	var all []string
+	for _, k := range slices.Concat(r.flags, r.loaded) {
+		all = append(all, k.Name)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // compare returns the names of keys that only after has, that differ, and that only

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -262,6 +263,10 @@ func TestWatching(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
+	var loads []Load
+	if names := r.Follow(func(l Load) { loads = append(loads, l) }); !slices.Equal(names, []string{"flag", "one", "two"}) {
+		t.Errorf("the first keys are %q", names)
+	}
 	check := func(when, want string) {
 		t.Helper()
 		got := nameOf(r, "0") + " " + nameOf(r, "1") + " " + nameOf(r, "2") + " " + nameOf(r, "3")
@@ -318,6 +323,12 @@ func TestWatching(t *testing.T) {
 	check("with an empty list", "flag   ")
 	if got := testutil.ToFloat64(r.metrics.current); got != 1 {
 		t.Errorf("badged_keys_file_current is %v", got)
+	}
+	if diff := cmp.Diff([]Load{
+		{Keys: []string{"flag", "one", "three"}, Added: []string{"three"}, Removed: []string{"two"}},
+		{Keys: []string{"flag"}, Removed: []string{"one", "three"}},
+	}, loads); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
 
