@@ -231,6 +231,21 @@ test("a recall, a mute and a mark change the badge", async () => {
   await demo.total("ben", 1);
   await demo.row("ben", "Ada").click();
   await demo.total("ben", "");
+
+  // From a message on: recalled ones and the user's own do not count.
+  await server.send("ada-ben", "ada", "Four");
+  await server.send("ada-ben", "ben", "Mine");
+  await server.send("ada-ben", "ada", "Five");
+  await ben.getByRole("button", { name: "Unread from here: Five" }).waitFor({ state: "attached" });
+  await demo.total("ben", "");
+  await ben.getByRole("button", { name: "Unread from here: One" }).click();
+  await demo.total("ben", 3);
+  await demo.row("ben", "Ada").click();
+  await demo.total("ben", "");
+  await ben.getByRole("button", { name: "Unread from here: Five" }).click();
+  await demo.total("ben", 1);
+  await demo.row("ben", "Ada").click();
+  await demo.total("ben", "");
   await ben.getByRole("button", { name: /^Now everything counts/ }).click();
   await ben.getByRole("button", { name: /^Now only mentions count/ }).click();
   await ben.getByRole("button", { name: /^Now muted/ }).waitFor();

@@ -410,7 +410,7 @@ var mutants = []mutant{
 	{"a state received during the read of the tables is compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
 	}}, ahead},
-	{"a room that is read counts as a conversation", []edit{{accountFile, "	if m.adds > 0 {", "	if m.adds >= 0 {"}}, members},
+	{"a room that is read remains a conversation", []edit{{accountFile, "-m.mentions, -m.conversations)", "-m.mentions, 0)"}}, members},
 	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},

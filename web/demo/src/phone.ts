@@ -235,6 +235,7 @@ export class Phone {
       onLevel: (level) =>
         void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {}),
       onMarkUnread: () => this.#markUnread(topic),
+      onMarkFrom: (seqs) => this.#markUnread(topic, seqs),
       onScroll: () => this.#read(),
     });
     this.#updateThread();
@@ -259,11 +260,11 @@ export class Phone {
   }
 
   /** Also closes the conversation, because an open one is read. */
-  #markUnread(topic: Topic): void {
+  #markUnread(topic: Topic, seqs?: readonly Seq[]): void {
     this.#announcer.hurry();
     this.#close(topic);
     // Refused if the conversation never had a message: then nothing changes.
-    this.client.markUnread(topic.id).catch(() => {});
+    this.client.markUnread(topic.id, seqs && { seqs }).catch(() => {});
     this.refresh();
   }
 

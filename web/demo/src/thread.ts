@@ -25,6 +25,8 @@ export interface ThreadOptions {
   readonly onRecall: (message: Message) => void;
   readonly onLevel: (level: Level) => void;
   readonly onMarkUnread: () => void;
+  /** Called with the messages of others from one on. */
+  readonly onMarkFrom: (seqs: readonly Seq[]) => void;
   /** Called when the visible messages have changed. */
   readonly onScroll: () => void;
 }
@@ -221,6 +223,7 @@ export class Thread {
     } else {
       bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
       if (own) bubble.append(this.#recallButton(message));
+      else if (topic.kind !== "room") bubble.append(this.#markButton(message));
     }
 
     const firstUnread =
@@ -246,6 +249,27 @@ export class Thread {
       // The button disappears with the text: move the focus.
       this.#messages.focus({ preventScroll: true });
       this.#options.onRecall(message);
+    });
+    return button;
+  }
+
+  /** The button that makes a message count again, and those of others after it. */
+  #markButton({ seq, text }: Message): HTMLButtonElement {
+    const title = "Unread from here";
+    const button = h(
+      "button",
+      { class: "mark", type: "button", title, "aria-label": `${title}: ${text}` },
+      icon("unread"),
+    );
+    button.addEventListener("click", () => {
+      const from = this.#drawn.filter(
+        (message) =>
+          message.seq >= seq &&
+          message.sender_id !== this.#options.owner.user_id &&
+          !message.recalled,
+      );
+      // More are not marked at once; a page shows fewer.
+      this.#options.onMarkFrom(from.slice(-1000).map((message) => message.seq));
     });
     return button;
   }

@@ -1601,18 +1601,22 @@ var Badged = class {
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
    * messages, which the user has read, count again instead. The numbers then change
    * once the server has applied it. The promise behaves as in {@link Badged.read}.
-   * It rejects with a RangeError if `seqs` has more than 150, or one that is no seq.
+   * It rejects with a RangeError if `seqs` has none or more than 1,000, or one that is
+   * no seq. A frame holds 150, so more than these take several commands.
    */
   markUnread(conversationId, options) {
     for (const reading of this.#open) {
       if (reading.conversationId === conversationId) reading.close();
     }
-    const command = { t: "mark_unread", id: randomId(), conversationId };
+    const mark = () => ({ t: "mark_unread", id: randomId(), conversationId });
     const { seqs } = options ?? {};
-    if (seqs === void 0) return heed(this.#outbox.add(command), options);
-    if (seqs.length > 150) return Promise.reject(new RangeError("more than 150 seqs"));
+    if (seqs === void 0) return heed(this.#outbox.add(mark()), options);
     try {
-      return heed(this.#outbox.add({ ...command, seqs: seqs.map(toSeq) }), options);
+      const left = seqs.map(toSeq);
+      if (left.length < 1 || left.length > 1e3) throw new RangeError("not 1 to 1,000 seqs");
+      const commands = [];
+      while (left.length > 0) commands.push({ ...mark(), seqs: left.splice(0, 150) });
+      return heed(this.#outbox.addAll(commands), options);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -2787,6 +2791,7 @@ var Thread = class {
     } else {
       bubble.append(h("span", { class: "message-text" }, ...this.#withMentions(message.text)));
       if (own) bubble.append(this.#recallButton(message));
+      else if (topic.kind !== "room") bubble.append(this.#markButton(message));
     }
     const firstUnread = firstUnreadSeq > 0 && message.seq >= firstUnreadSeq && (before === void 0 || before.seq < firstUnreadSeq);
     return firstUnread ? [h("div", { class: "divider" }, "New"), bubble] : [bubble];
@@ -2806,6 +2811,22 @@ var Thread = class {
       button.disabled = true;
       this.#messages.focus({ preventScroll: true });
       this.#options.onRecall(message);
+    });
+    return button;
+  }
+  /** The button that makes a message count again, and those of others after it. */
+  #markButton({ seq, text }) {
+    const title = "Unread from here";
+    const button = h(
+      "button",
+      { class: "mark", type: "button", title, "aria-label": `${title}: ${text}` },
+      icon("unread")
+    );
+    button.addEventListener("click", () => {
+      const from = this.#drawn.filter(
+        (message) => message.seq >= seq && message.sender_id !== this.#options.owner.user_id && !message.recalled
+      );
+      this.#options.onMarkFrom(from.slice(-1e3).map((message) => message.seq));
     });
     return button;
   }
@@ -3048,6 +3069,7 @@ var Phone = class {
       onLevel: (level) => void this.#options.server.setLevel(topic.id, this.user.user_id, level).catch(() => {
       }),
       onMarkUnread: () => this.#markUnread(topic),
+      onMarkFrom: (seqs) => this.#markUnread(topic, seqs),
       onScroll: () => this.#read()
     });
     this.#updateThread();
@@ -3070,10 +3092,10 @@ var Phone = class {
     this.#list.focus(topic);
   }
   /** Also closes the conversation, because an open one is read. */
-  #markUnread(topic) {
+  #markUnread(topic, seqs) {
     this.#announcer.hurry();
     this.#close(topic);
-    this.client.markUnread(topic.id).catch(() => {
+    this.client.markUnread(topic.id, seqs && { seqs }).catch(() => {
     });
     this.refresh();
   }

@@ -66,7 +66,7 @@ export interface WaitOptions {
 
 /** Options of {@link Badged.markUnread}. */
 export interface MarkOptions extends WaitOptions {
-  /** Messages that count again, 1 to 150. Not in rooms. */
+  /** Messages that count again, 1 to 1,000. Not in rooms. */
   readonly seqs?: readonly (Seq | string)[];
 }
 
@@ -311,19 +311,23 @@ export class Badged {
    * Makes the conversation count at least 1 until the next read. With `seqs`, these
    * messages, which the user has read, count again instead. The numbers then change
    * once the server has applied it. The promise behaves as in {@link Badged.read}.
-   * It rejects with a RangeError if `seqs` has more than 150, or one that is no seq.
+   * It rejects with a RangeError if `seqs` has none or more than 1,000, or one that is
+   * no seq. A frame holds 150, so more than these take several commands.
    */
   markUnread(conversationId: string, options?: MarkOptions): Promise<void> {
     for (const reading of this.#open) {
       if (reading.conversationId === conversationId) reading.close();
     }
-    const command: Command = { t: "mark_unread", id: randomId(), conversationId };
+    const mark = () => ({ t: "mark_unread", id: randomId(), conversationId }) as const;
     const { seqs } = options ?? {};
-    if (seqs === undefined) return heed(this.#outbox.add(command), options);
-    // More may not fit into a frame.
-    if (seqs.length > 150) return Promise.reject(new RangeError("more than 150 seqs"));
+    if (seqs === undefined) return heed(this.#outbox.add(mark()), options);
     try {
-      return heed(this.#outbox.add({ ...command, seqs: seqs.map(toSeq) }), options);
+      const left = seqs.map(toSeq);
+      if (left.length < 1 || left.length > 1000) throw new RangeError("not 1 to 1,000 seqs");
+      const commands: Command[] = [];
+      // More may not fit into a frame.
+      while (left.length > 0) commands.push({ ...mark(), seqs: left.splice(0, 150) });
+      return heed(this.#outbox.addAll(commands), options);
     } catch (error) {
       return Promise.reject(error);
     }

@@ -240,11 +240,42 @@ describe("while disconnected", () => {
     );
   });
 
-  test("a mark of what is no seq, or of more than a frame may hold, is refused", async () => {
+  test("a mark of what is no seq, of none or of too many is refused", async () => {
     const { client } = new Bench();
     await assert.rejects(client.markUnread("a", { seqs: [1.5] }), RangeError);
-    await assert.rejects(client.markUnread("a", { seqs: Array(151).fill(1) }), RangeError);
+    await assert.rejects(client.markUnread("a", { seqs: [] }), RangeError);
+    await assert.rejects(client.markUnread("a", { seqs: Array(1001).fill(1) }), RangeError);
     assert.deepEqual(client.waiting, []);
+  });
+
+  test("a mark of more messages than a frame holds takes several, and all must succeed", async () => {
+    const bench = new Bench();
+    const socket = await bench.online(snapshot(1, [conversation("a", 0, 1)]));
+    const last = 9_223_372_036_854_775_807n;
+    const seqs = Array.from({ length: 1000 }, (_, i) => last - BigInt(i));
+    let marked = false;
+    const mark = bench.client.markUnread("a", { seqs }).then(() => {
+      marked = true;
+    });
+    const sent: { id: string; seqs: string[] }[] = [];
+    while (sent.flatMap((frame) => frame.seqs).length < seqs.length) {
+      await settled();
+      const texts = socket.sent.splice(0);
+      assert(texts.length > 0, `${sent.length} frames`);
+      for (const text of texts) {
+        assert(new TextEncoder().encode(text).length <= 4096, text);
+        const frame = JSON.parse(text.replace(/\b(\d{19})\b/g, '"$1"'));
+        sent.push(frame);
+        assert.equal(marked, false);
+        socket.serve({ t: "ok", id: frame.id });
+      }
+    }
+    await mark;
+    assert.equal(new Set(sent.map(({ id }) => id)).size, 7);
+    assert.deepEqual(
+      sent.flatMap((frame) => frame.seqs),
+      seqs.map(String),
+    );
   });
 
   test("a read merges neither across a mark_unread nor into a read that was sent", async () => {

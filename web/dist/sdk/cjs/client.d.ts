@@ -47,7 +47,7 @@ export interface WaitOptions {
 }
 /** Options of {@link Badged.markUnread}. */
 export interface MarkOptions extends WaitOptions {
-    /** Messages that count again, 1 to 150. Not in rooms. */
+    /** Messages that count again, 1 to 1,000. Not in rooms. */
     readonly seqs?: readonly (Seq | string)[];
 }
 /**
@@ -128,7 +128,8 @@ export declare class Badged {
      * Makes the conversation count at least 1 until the next read. With `seqs`, these
      * messages, which the user has read, count again instead. The numbers then change
      * once the server has applied it. The promise behaves as in {@link Badged.read}.
-     * It rejects with a RangeError if `seqs` has more than 150, or one that is no seq.
+     * It rejects with a RangeError if `seqs` has none or more than 1,000, or one that is
+     * no seq. A frame holds 150, so more than these take several commands.
      */
     markUnread(conversationId: string, options?: MarkOptions): Promise<void>;
 }
