@@ -59,8 +59,11 @@ func (c commands) append(ctx context.Context, userID, key string, t events.Type,
 	return err
 }
 
-// connected implements gateway.Devices.
-type connected struct{ targets *outbound.Targets }
+// connected implements gateway.Devices for the gateway of this name.
+type connected struct {
+	targets *outbound.Targets
+	gateway string
+}
 
 // Hold implements gateway.Devices.
 func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease time.Duration) error {
@@ -68,7 +71,7 @@ func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease tim
 	for i, d := range devices {
 		names[i] = outbound.DeviceName{UserID: d.UserID, DeviceID: d.ID}
 	}
-	return c.targets.HoldDevices(ctx, names, lease)
+	return c.targets.HoldDevices(ctx, c.gateway, names, lease)
 }
 
 // commandID returns the event id for a command. Clients choose their keys, so

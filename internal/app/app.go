@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -267,7 +268,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		}
 		g, err := gateway.New(gateway.Config{
 			Trace:   trace,
-			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions())}, Revocations: revocations{a.revocations},
+			Devices: connected{outbound.NewTargets(serving, a.eventLog.Partitions()), uuid.NewString()}, Revocations: revocations{a.revocations},
 			Badges: reader, Commands: commands{a.publisher}, Authenticator: authenticator{a.tokens},
 			Bus: a.bus, PartitionOf: a.eventLog.PartitionOf, AllowOrigin: given.allowOrigin,
 			Logger: log, Metrics: gateway.NewMetrics(a.registry),

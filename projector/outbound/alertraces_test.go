@@ -21,7 +21,7 @@ func TestAlertAddedWhileADeviceIsWritten(t *testing.T) {
 		written func(d outbound.Device) bool
 	}{
 		{"its app is closed", true, func(t *testing.T, b *bench, p outbound.DevicePush) {
-			if err := b.targets.HoldDevices(t.Context(), []outbound.DeviceName{{UserID: p.UserID, DeviceID: p.DeviceID}}, 0); err != nil {
+			if err := b.targets.HoldDevices(t.Context(), "gateway", []outbound.DeviceName{{UserID: p.UserID, DeviceID: p.DeviceID}}, 0); err != nil {
 				t.Error(err)
 			}
 		}, func(d outbound.Device) bool { return d.HeldUntil == nil }},

@@ -127,9 +127,10 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 // DeviceName names a device of a user.
 type DeviceName struct{ UserID, DeviceID string }
 
-// HoldDevices lets nothing be pushed to devices for so long, since their apps are open;
-// 0 ends that. Names of devices that are not registered are ignored.
-func (t *Targets) HoldDevices(ctx context.Context, names []DeviceName, lease time.Duration) error {
+// HoldDevices lets nothing be pushed to devices for so long, since their apps are
+// connected to the gateway by; 0 ends that, once no other gateway holds them. Names of
+// devices that are not registered are ignored.
+func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {
 		p := events.PartitionOf(n.UserID, t.partitions)
@@ -146,9 +147,9 @@ func (t *Targets) HoldDevices(ctx context.Context, names []DeviceName, lease tim
 		}
 		var err error
 		if lease > 0 {
-			_, err = t.pool.Exec(ctx, statements.Of(p, "hold connected devices"), users, devices, lease)
+			_, err = t.pool.Exec(ctx, statements.Of(p, "hold connected devices"), users, devices, lease, by)
 		} else {
-			err = t.release(ctx, p, users, devices)
+			err = t.release(ctx, p, by, users, devices)
 		}
 		if err != nil {
 			return fmt.Errorf("note that %d devices are connected: %w", len(some), err)
@@ -157,12 +158,12 @@ func (t *Targets) HoldDevices(ctx context.Context, names []DeviceName, lease tim
 	return nil
 }
 
-func (t *Targets) release(ctx context.Context, partition int, users, devices []string) error {
+func (t *Targets) release(ctx context.Context, partition int, by string, users, devices []string) error {
 	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Of(partition, "lock devices"), users, devices); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, statements.Of(partition, "release devices"), users, devices)
+		_, err := tx.Exec(ctx, statements.Of(partition, "release devices"), users, devices, by)
 		return err
 	})
 }

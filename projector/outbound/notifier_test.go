@@ -367,6 +367,35 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	b.awaitQuiet(t)
 }
 
+// A device with connections to several gateways is released by the last of them.
+func TestDeviceOfSeveralGateways(t *testing.T) {
+	b := newBench(t)
+	ada := foldtest.User(0, 0)
+	put(t, b.targets, phone(ada, "phone"))
+	b.expectSaid(t, "phone: 0")
+	name := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
+	hold := func(gateway string, lease time.Duration) {
+		t.Helper()
+		if err := b.targets.HoldDevices(t.Context(), gateway, name, lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold("killed", time.Millisecond)
+	projectortest.Until(t, "the end of a lease", func() bool { return time.Now().After(*device(t, b.targets, ada, "phone").HeldUntil) })
+	hold("east", time.Hour)
+	hold("west", time.Hour) // the phone has moved
+	hold("west", time.Hour)
+	hold("east", 0)
+	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
+	b.Fold(t)
+	b.awaitRest(t)
+	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
+		t.Errorf("the phone, which another gateway holds, is due at %v", d.Due)
+	}
+	hold("west", 0)
+	b.expectSaid(t, `phone: 1 "Lunch?"`)
+}
+
 // Nothing is pushed while the app of a device is open; what waits comes afterwards.
 func TestConnectedDeviceIsHeld(t *testing.T) {
 	b := newBench(t)
@@ -375,7 +404,7 @@ func TestConnectedDeviceIsHeld(t *testing.T) {
 	put(t, b.targets, phone(ada, "tablet"))
 	b.expectSaid(t, "phone: 0", "tablet: 0")
 	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}, {UserID: ada, DeviceID: "unknown"}, {UserID: foldtest.User(1, 0), DeviceID: "phone"}}
-	if err := b.targets.HoldDevices(t.Context(), names, time.Hour); err != nil {
+	if err := b.targets.HoldDevices(t.Context(), "gateway", names, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
@@ -384,7 +413,7 @@ func TestConnectedDeviceIsHeld(t *testing.T) {
 	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
 		t.Errorf("the phone is due at %v", d.Due)
 	}
-	if err := b.targets.HoldDevices(t.Context(), names, 0); err != nil {
+	if err := b.targets.HoldDevices(t.Context(), "gateway", names, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.expectSaid(t, `phone: 1 "Lunch?"`)
@@ -393,7 +422,7 @@ func TestConnectedDeviceIsHeld(t *testing.T) {
 	b.Append(t, foldtest.Deliver("chat", 2, ada))
 	b.Fold(t)
 	projectortest.Until(t, "a due phone", func() bool { return device(t, b.targets, ada, "phone").Due != nil })
-	if err := b.targets.HoldDevices(t.Context(), names, time.Hour); err != nil {
+	if err := b.targets.HoldDevices(t.Context(), "gateway", names, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	b.expectSaid(t, "tablet: 2")
@@ -414,7 +443,7 @@ func TestNumberAfterTheAppWasOpenIsNotKnown(t *testing.T) {
 	}
 	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
 	hold := func(lease time.Duration) {
-		if err := b.targets.HoldDevices(t.Context(), names, lease); err != nil {
+		if err := b.targets.HoldDevices(t.Context(), "gateway", names, lease); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -436,7 +465,7 @@ func TestClosingTheAppEndsNoOtherWait(t *testing.T) {
 	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
 	openAndClose := func() {
 		for _, lease := range []time.Duration{time.Minute, 0} {
-			if err := b.targets.HoldDevices(t.Context(), names, lease); err != nil {
+			if err := b.targets.HoldDevices(t.Context(), "gateway", names, lease); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -57,16 +57,21 @@ FOR UPDATE OF d
 -- known.
 UPDATE badged.devices_pNN AS d
 SET held_until = greatest(d.held_until, clock_timestamp() + $3::interval), told = NULL,
+    held_by = array_append(CASE WHEN d.held_until > clock_timestamp() THEN array_remove(d.held_by, $4) END, $4),
     due = CASE WHEN d.due IS NOT NULL THEN greatest(d.due, clock_timestamp() + $3::interval) END
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
 
+-- name: is held by another
+array_remove(d.held_by, $3) <> '{}'
+
 -- name: release devices
--- From what holds them because they are connected, but not from the wait after a
--- failure. Follows lock devices.
+-- From gateway $3, unless others hold them too, but not from the wait after a failure.
+-- Follows lock devices.
 UPDATE badged.devices_pNN AS d
-SET held_until = CASE WHEN d.attempts > 0 THEN d.held_until END,
-    due = CASE WHEN d.due IS NOT NULL THEN greatest(clock_timestamp(),
+SET held_by = array_remove(d.held_by, $3),
+    held_until = CASE WHEN {is held by another} OR d.attempts > 0 THEN d.held_until END,
+    due = CASE WHEN {is held by another} THEN d.due WHEN d.due IS NOT NULL THEN greatest(clock_timestamp(),
         CASE WHEN d.attempts > 0 THEN d.held_until END, CASE WHEN NOT {has an alert} THEN d.quiet_until END) END
 FROM unnest($1::text[], $2::text[]) AS s (user_id, device_id)
 WHERE (d.user_id, d.device_id) = (s.user_id, s.device_id)
