@@ -61,6 +61,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"user show":           {"user", "show", "ada"},
 		"user explain":        {"user", "explain", "ada"},
 		"user export":         {"user", "export", "ada"},
+		"user erase":          {"user", "erase", "ada"},
 		"lag":                 {"lag"},
 		"log":                 {"log"},
 		"verify":              {"verify", "--quiet"},

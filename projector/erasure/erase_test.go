@@ -335,6 +335,7 @@ func TestEraseArchivedHistories(t *testing.T) {
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
 	rapid.Check(t, func(rt *rapid.T) {
 		d, dir := projectortest.New(t), t.TempDir()
+		defer d.Pool.Close() // all histories share the server
 		history := foldtest.DrawRooms(rt, users)
 		first := rapid.IntRange(1, len(history)).Draw(rt, "archived up to")
 		second := rapid.IntRange(first, len(history)).Draw(rt, "erased after")
