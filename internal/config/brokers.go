@@ -4,7 +4,7 @@ import "slices"
 
 // Brokers configures where events are read from.
 type Brokers struct {
-	From []string `help:"Brokers to read events from: nats://HOST:4222/STREAM, redis://HOST:6379/0?stream=STREAM. Repeat it, or separate URLs by spaces. Default: none." placeholder:"URL" sep:" "`
+	From []string `help:"Brokers to read events from: kafka://HOST:9092/TOPIC, nats://HOST:4222/STREAM, redis://HOST:6379/0?stream=STREAM. Repeat it, or separate URLs by spaces. Default: none." placeholder:"URL" sep:" "`
 }
 
 // onlyIngests reports whether ingesting is all that this process does.

@@ -27,6 +27,7 @@ var schemes = map[string]struct {
 	name, example string
 	parse         func(address) (Source, error)
 }{
+	"kafka":  {"kafka", "kafka://USER:PASSWORD@HOST:9092/TOPIC", parseKafka},
 	"nats":   {"nats", "nats://USER:PASSWORD@HOST:4222/STREAM", parseNATS},
 	"redis":  {"redis", "redis://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
 	"rediss": {"redis", "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},

@@ -266,6 +266,10 @@ func TestURLs(t *testing.T) {
 		"nats://ann:hunter2@h:4222/CHAT,CALLS?subject=a": "subject needs one stream",
 		"nats://ann:hunter2@h:4222/CHAT?creds=/no/file":  "creds: ",
 		"nats://ann:hunter2@h:4222/CHAT?ca=/no/file":     "ca: ",
+		"kafka://ann:hunter2@h:9092":                     "it names no topic; want kafka://",
+		"kafka://ann:hunter2@h:9092/chat?sasl=md5":       `sasl must be plain, scram-sha-256 or scram-sha-512, is "md5"`,
+		"kafka://h:9092/chat?sasl=plain":                 "sasl needs USER:PASSWORD@",
+		"kafka://ann:hunter2@h:9092/chat?group=a":        `there is no parameter "group"`,
 		"nats://ann:hunter2@h:4222/CHAT?tls=maybe":       `tls must be true or false, is "maybe"`,
 	} {
 		_, errs := ingest.Parse([]string{url})
