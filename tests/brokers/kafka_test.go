@@ -66,7 +66,9 @@ func TestKafka(t *testing.T) {
 		&kgo.Record{Topic: "chat", Partition: 3, Value: []byte("hello")},
 		&kgo.Record{Topic: "chat", Partition: 3}, // a tombstone
 		&kgo.Record{Topic: "chat", Partition: 1, Value: []byte(`{"conversation_id":"c","user_ids":["ann"],"seq":1}`), Headers: []kgo.RecordHeader{
-			{Key: "ce_specversion", Value: []byte("1.0")}, {Key: "ce_source", Value: []byte("chat")}, {Key: "ce_type", Value: []byte("message.delivered")},
+			{Key: "ce_specversion", Value: []byte("1.0")},
+			{Key: "ce_source", Value: []byte("chat")},
+			{Key: "ce_type", Value: []byte("message.delivered")},
 			{Key: "content-type", Value: []byte("application/json")},
 		}},
 	)
@@ -211,7 +213,7 @@ func (k *kafka) produceAll(ctx context.Context) (n int) {
 		<-rate.C
 		var records []*kgo.Record
 		for range 100 {
-			records = append(records, &kgo.Record{Topic: "chat", Partition: int32(n % 4), Value: event(n)}) //nolint:gosec // below 4
+			records = append(records, &kgo.Record{Topic: "chat", Partition: int32(n % 4), Value: event(n)})
 			n++
 		}
 		if k.client.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr() != nil {

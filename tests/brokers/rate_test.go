@@ -42,7 +42,7 @@ func fillKafka(t *testing.T, n int) string {
 	for i := 0; i < n; {
 		var records []*kgo.Record
 		for range min(1000, n-i) {
-			records = append(records, &kgo.Record{Topic: "chat", Partition: int32(i % 4), Value: event(i)}) //nolint:gosec // below 4
+			records = append(records, &kgo.Record{Topic: "chat", Partition: int32(i % 4), Value: event(i)})
 			i++
 		}
 		k.publish(t, records...)
@@ -85,7 +85,7 @@ func fillRedis(t *testing.T, n int) string {
 	}
 	t.Cleanup(s.Stop)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	defer client.Close() //nolint:errcheck // a client of a test
+	defer client.Close()
 	for i := 0; i < n; {
 		if _, err := client.Pipelined(context.WithoutCancel(t.Context()), func(p redis.Pipeliner) error {
 			for range min(1000, n-i) {
