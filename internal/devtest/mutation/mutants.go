@@ -241,7 +241,7 @@ var mutants = []mutant{
 	{"a run that was given up is finished", []edit{{mergerFile, "replaced != len(inputs) || finished != 1", "replaced != len(inputs)"}}, merged},
 	{"merged blocks stay", []edit{{blocksFile, "WHERE ahead < $1))", "WHERE ahead < $1 AND false))"}}, merged},
 	{"the last page of a read is read again", []edit{{mergeFile, "c.next = first + 1", "c.next = first"}}, merged},
-	{"a look-up misses the first key of a page", []edit{{blocksFile, "p.first <= k.prefix", "p.first < k.prefix"}}, merged},
+	{"a look-up misses the first key of a page", []edit{{blocksFile, "p.run = k.run AND p.first <= k.prefix", "p.run = k.run AND p.first < k.prefix"}}, merged},
 	{"a prefix is split between two segments", []edit{{mergeFile, "if n >= m.Sizes.Segment && entries[n-1].Prefix != e.Prefix {", "if n >= m.Sizes.Segment {"}}, merged},
 	{"a merge is finished although pages are missing", []edit{{mergeFile, "if c.read != expected {", "if false {"}}, merged},
 	{"a replay counts a retry for all users", []edit{{"projector/internal/store/dedupreplay.go", "\td.Keys[0][it.Key] += it.Users\n", "\td.Keys[0][it.Key] = it.Users\n"}}, retried},
