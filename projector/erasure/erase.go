@@ -193,5 +193,8 @@ func (e *eraser) rest(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.QueryRow(ctx, statements.Get("erase the targets"), e.cfg.UserID).Scan(&e.result.Devices); err != nil {
 		return fmt.Errorf("erase devices, notifications, calls of webhooks and revocations: %w", err)
 	}
+	if err := e.letters(ctx, tx, nil); err != nil {
+		return err
+	}
 	return e.jobs(ctx, tx)
 }

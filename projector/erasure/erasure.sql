@@ -129,7 +129,8 @@ SELECT count(*) FROM device
 
 -- name: read dead letters
 SELECT id, payload, reason, user_ids FROM badged.dead_letters
-WHERE partition_id = $2 AND ({may name} OR payload IS NULL OR position($1 IN reason) > 0 OR $1 = ANY (user_ids))
+-- Without a partition it is a message of a broker.
+WHERE partition_id IS NOT DISTINCT FROM $2 AND ({may name} OR payload IS NULL OR position($1 IN reason) > 0 OR $1 = ANY (user_ids))
 FOR UPDATE
 
 -- name: erase a dead letter

@@ -70,6 +70,7 @@ VALUES (6, now(), $1, true, 'hall', $2, 'Zoe', 'Hi all')`, partition, id)
 	d.Exec(t, `INSERT INTO badged.webhook_queue (changes, queued_at, attempts, partition_id, webhook, type, subject) VALUES (1, now(), 0, $1, 'crm', 'badge.changed', $2)`, partition, id)
 	d.Exec(t, `INSERT INTO badged.revocations (seq, ended_at, user_id) VALUES (1, now(), $1)`, id)
 	d.Exec(t, `INSERT INTO badged.healed_users (partition_id, user_id, version, ahead) VALUES ($1, $2, 1, 0)`, partition, id)
+	d.Exec(t, `INSERT INTO badged.dead_letters (origin, payload, reason) VALUES ('redis chat 1-1', $1, 'it is no event')`, []byte(`["`+"\x7f"+`",{"to":`+string(quoted)+`}]`))
 	d.Exec(t, `INSERT INTO badged.jobs (kind, arguments, started_by, process, state, ended_at) VALUES ('verification', json_build_object('users', json_build_array($1::text, 'somebody else')), 'ops', 'db1/1', 'done', now())`, id)
 	d.Exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', 'user.explain', json_build_object('user', $1::text)), ('ops', 'api', 'user.explain', json_build_object('user', $1::text || 'x'))`, id)
 }
@@ -112,7 +113,7 @@ func TestExport(t *testing.T) {
 	all := exported(t, d, id, nil)
 	want := map[string]int{
 		"user": 1, "conversation": 3, "room_mark": 2, "healed_user": 1, "device": 1, "alert": 1, "room_alert": 1, "webhook_call": 1,
-		"revocation": 1, "dead_letter": 1, "job": 1, "action": 1,
+		"revocation": 1, "dead_letter": 2, "job": 1, "action": 1,
 		// Delivered, in a long row, joined, posted, read, the dead letter; and what the user
 		// sent, in both partitions with recipients.
 		"event": 9,

@@ -16,9 +16,9 @@ import (
 // erased stands for the id in texts of jobs and dead letters.
 const erased = "(erased)"
 
-// letters erases the user from the dead letters of a partition, and from those that were
-// retried or discarded.
-func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition int) error {
+// letters erases the user from the dead letters of a partition, or if it is nil from
+// messages of brokers, and from those that were retried or discarded.
+func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 	w := rewriter{userID: e.cfg.UserID}
 	var writes pgx.Batch
 	var id int64

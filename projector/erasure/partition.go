@@ -131,7 +131,7 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 		if err := e.forget(ctx, tx, p.keys); err != nil {
 			return err
 		}
-		if err := e.letters(ctx, tx, partition); err != nil {
+		if err := e.letters(ctx, tx, &partition); err != nil {
 			return err
 		}
 		// The owner of the partition may have cached the rows.
@@ -269,7 +269,7 @@ func (e *eraser) others(ctx context.Context, partition int) error {
 			if err := writeRows(ctx, tx, partition, rows); err != nil {
 				return err
 			}
-			return e.letters(ctx, tx, partition)
+			return e.letters(ctx, tx, &partition)
 		})
 		if errors.Is(err, errMoved) {
 			continue
