@@ -12,7 +12,7 @@ import (
 
 // EraseUser erases a user, also from the audit trail; see [erasure.Erase] and
 // [RedactAudit]. files is the archive, nil for none. The trail records it, without saying whom.
-func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string, files *archive.Archive) (done erasure.Result, err error) {
+func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string, files *archive.Archive) (done erasure.Erased, err error) {
 	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
 		if done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID, Archive: files}); err != nil {
 			return done, err
@@ -24,6 +24,6 @@ func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Oper
 }
 
 // Erase erases a user, unless a part of the log is archived; see [EraseUser].
-func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Result, error) {
+func (s *Service) Erase(ctx context.Context, by Operator, userID string) (erasure.Erased, error) {
 	return EraseUser(ctx, s.pool, s.log, by, userID, nil)
 }

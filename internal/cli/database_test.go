@@ -62,6 +62,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"user explain":        {"user", "explain", "ada"},
 		"user export":         {"user", "export", "ada"},
 		"user erase":          {"user", "erase", "ada"},
+		"user merge":          {"user", "merge", "guest", "ada"},
 		"lag":                 {"lag"},
 		"log":                 {"log"},
 		"verify":              {"verify", "--quiet"},

@@ -52,8 +52,8 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 }
 
 // printErasure prints what was erased.
-func printErasure(w io.Writer, r erasure.Result) error {
-	if r == (erasure.Result{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}}) {
+func printErasure(w io.Writer, r erasure.Erased) error {
+	if r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}}) {
 		fmt.Fprintln(w, "badged held nothing of this user")
 	} else {
 		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",

@@ -19,6 +19,7 @@ type userCmd struct {
 	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: each counted message, and what was not counted."`
 	Export  userExportCmd  `cmd:"" help:"Print everything that badged holds of a user, a line of JSON for each."`
 	Erase   userEraseCmd   `cmd:"" help:"Remove everything that badged holds of a user, while the service runs."`
+	Merge   userMergeCmd   `cmd:"" help:"Move what is unread for a guest to an account."`
 }
 
 type userShowCmd struct {

@@ -25,7 +25,7 @@ func (a *API) eraseRoute() describe.Route {
 		Doc:    "The same as `badged user erase`. It ends within ten minutes, also if the client is gone, and can be repeated. The audit trail does not say whom. For a user whom badged does not know, nothing is erased.",
 		Params: []describe.Param{userParam()},
 		Answers: failures(
-			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Result{}, done)},
+			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Erased{}, done)},
 			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
 			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure runs, a part of the log is archived, which a server has not, or the server may not change the log, because its role does not own the schema: use `badged user erase` then.", ""),
 		),

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/merging"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -36,7 +37,8 @@ type Operations interface {
 	Audit(ctx context.Context, before int64, limit int) ([]admin.Entry, error)
 	Read(ctx context.Context, by admin.Operator, action string, arguments any) error
 	Export(ctx context.Context, userID string, w io.Writer) error
-	Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Result, error)
+	Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Erased, error)
+	Merge(ctx context.Context, by admin.Operator, guest, account string) (merging.Merged, error)
 }
 
 // getPartitions answers with each partition's lag and owner.

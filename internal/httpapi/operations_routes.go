@@ -90,7 +90,7 @@ func (a *API) operationRoutes() []describe.Route {
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, newest first.", Content: describe.JSON(auditPage{}, anAction)}, unread),
 		}),
 	}
-	routes = append(routes, a.exportRoute(), a.eraseRoute())
+	routes = append(routes, a.exportRoute(), a.eraseRoute(), a.mergeRoute())
 	rebuilds := jobRoutes{a, admin.KindRebuild, "rebuilds", func(jobs []admin.Job) any { return rebuildsPage{jobs} }, a.startRebuild}
 	verifications := jobRoutes{a, admin.KindVerification, "verifications", func(jobs []admin.Job) any { return verificationsPage{jobs} }, a.startVerification}
 	routes = append(routes, rebuilds.routes("Rebuild", admin.RebuildOptions{}, `{"partition":3,"max_load":0.25}`, rebuildsPage{})...)

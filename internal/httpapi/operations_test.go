@@ -22,6 +22,7 @@ import (
 	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/erasure"
 	"github.com/badged/badged/projector/lag"
+	"github.com/badged/badged/projector/merging"
 	"github.com/badged/badged/projector/rebuild"
 )
 
@@ -104,8 +105,12 @@ func (o *operations) Export(_ context.Context, userID string, w io.Writer) error
 	return o.exportErr
 }
 
-func (o *operations) Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Result, error) {
-	return erasure.Result{Partition: 3, Counts: erasure.Counts{Erased: 2}}, errors.Join(o.ask("%s %s erases %s", by.Via, by.Name, userID), ctx.Err())
+func (o *operations) Erase(ctx context.Context, by admin.Operator, userID string) (erasure.Erased, error) {
+	return erasure.Erased{Partition: 3, Counts: erasure.Counts{Erased: 2}}, errors.Join(o.ask("%s %s erases %s", by.Via, by.Name, userID), ctx.Err())
+}
+
+func (o *operations) Merge(_ context.Context, by admin.Operator, guest, account string) (merging.Merged, error) {
+	return merging.Merged{Conversations: 2}, o.ask("%s %s merges %s into %s", by.Via, by.Name, guest, account)
 }
 
 // exported is what operations export, and errCut is their error halfway through.

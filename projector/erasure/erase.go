@@ -30,8 +30,8 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Result says what was erased.
-type Result struct {
+// Erased says what was erased.
+type Erased struct {
 	Partition int `json:"partition" doc:"The partition of the user."`
 	// Counts are of the log.
 	Counts
@@ -80,11 +80,11 @@ const source = "badged/erasure"
 //
 // It fails with [ErrArchived], [ErrNotFolded], an [*OwnerError], or a
 // [*rebuild.RunningError] while a rebuild, an archiving or another erasure runs.
-func Erase(ctx context.Context, cfg Config) (Result, error) {
+func Erase(ctx context.Context, cfg Config) (Erased, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
 	}
-	e := &eraser{cfg: cfg, result: Result{Partition: cfg.Log.PartitionOf(cfg.UserID)}}
+	e := &eraser{cfg: cfg, result: Erased{Partition: cfg.Log.PartitionOf(cfg.UserID)}}
 	if err := e.run(ctx); err != nil {
 		return e.result, fmt.Errorf("erase a user: %w", err) // without the id: the audit trail has the error
 	}
@@ -102,7 +102,7 @@ type eraser struct {
 	cfg Config
 	// conn holds the lock of the job. All writes use it.
 	conn   *pgx.Conn
-	result Result
+	result Erased
 }
 
 func (e *eraser) run(ctx context.Context) error {

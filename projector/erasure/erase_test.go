@@ -37,7 +37,7 @@ func folding(t testing.TB, d *projectortest.Database) *projectortest.Running {
 }
 
 // erase erases a user.
-func erase(t testing.TB, d *projectortest.Database, user string) erasure.Result {
+func erase(t testing.TB, d *projectortest.Database, user string) erasure.Erased {
 	t.Helper()
 	r, err := erasure.Erase(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, UserID: user})
 	if err != nil {
@@ -91,7 +91,7 @@ func TestErase(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log, near, far)
 	folding(t, d)
 	got := erase(t, d, id)
-	want := erasure.Result{Partition: partition, Counts: erasure.Counts{Erased: 3, Changed: 7}, Conversations: 3, Devices: 1, DeadLetters: 2}
+	want := erasure.Erased{Partition: partition, Counts: erasure.Counts{Erased: 3, Changed: 7}, Conversations: 3, Devices: 1, DeadLetters: 2}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the result (-want +got):\n%s", diff)
 	}
@@ -114,7 +114,7 @@ func TestErase(t *testing.T) {
 	if all := exported(t, d, id, nil); len(all) > 0 {
 		t.Errorf("an export still has %v", all)
 	}
-	if diff := cmp.Diff(erasure.Result{Partition: partition}, erase(t, d, id)); diff != "" {
+	if diff := cmp.Diff(erasure.Erased{Partition: partition}, erase(t, d, id)); diff != "" {
 		t.Errorf("erased again (-want +got):\n%s", diff)
 	}
 }
@@ -250,10 +250,10 @@ func TestEraseNeedsAProjector(t *testing.T) {
 }
 
 // eraseArchived erases a user from an archive too.
-func eraseArchived(ctx context.Context, d *projectortest.Database, user, dir string) (erasure.Result, error) {
+func eraseArchived(ctx context.Context, d *projectortest.Database, user, dir string) (erasure.Erased, error) {
 	a, err := archive.Continue(dir)
 	if err != nil {
-		return erasure.Result{}, err
+		return erasure.Erased{}, err
 	}
 	defer a.Close()
 	return erasure.Erase(ctx, erasure.Config{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
@@ -325,7 +325,7 @@ func TestEraseFromAnArchive(t *testing.T) {
 		t.Errorf("after the archiving that follows there are %d files", n)
 	}
 	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, near, far, id)
-	if again, err := eraseArchived(t.Context(), d, id, dir); err != nil || again != (erasure.Result{Partition: partition}) {
+	if again, err := eraseArchived(t.Context(), d, id, dir); err != nil || again != (erasure.Erased{Partition: partition}) {
 		t.Errorf("erased again: %+v, %v", again, err)
 	}
 }

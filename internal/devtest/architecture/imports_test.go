@@ -128,7 +128,7 @@ func rules() []rule {
 			"Folding again does not need folding to run: replay, and rebuild and archiving above it, work on tables beside any projector.",
 			func(from, to string) bool {
 				rooms := []string{"./projector/archive", "./projector/replay", "./projector/rebuild", "./projector/archiving"}
-				if to == "./projector" && in(from, append(rooms, "./projector/badges", "./projector/lag", "./projector/logview", "./projector/erasure", "./projector/deadletters", "./projector/expiry", "./projector/outbound")...) {
+				if to == "./projector" && in(from, append(rooms, "./projector/badges", "./projector/lag", "./projector/logview", "./projector/erasure", "./projector/merging", "./projector/deadletters", "./projector/expiry", "./projector/outbound")...) {
 					return true
 				}
 				for i, room := range rooms {
@@ -142,7 +142,7 @@ func rules() []rule {
 		{
 			"The loop that all badges wait for depends on nothing that only operators need.",
 			func(from, to string) bool {
-				return from == "./projector" && in(to, "./projector/replay", "./projector/rebuild", "./projector/archiving", "./projector/expiry", "./projector/deadletters", "./projector/outbound", "./projector/erasure")
+				return from == "./projector" && in(to, "./projector/replay", "./projector/rebuild", "./projector/archiving", "./projector/expiry", "./projector/deadletters", "./projector/outbound", "./projector/erasure", "./projector/merging")
 			},
 		},
 	}

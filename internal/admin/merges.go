@@ -1,0 +1,36 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/merging"
+)
+
+// mergeArguments are the arguments of a merge in the trail.
+type mergeArguments struct {
+	Guest string `json:"guest"`
+	Into  string `json:"into"`
+}
+
+// MergeUser moves what is unread for a guest to an account, and records it in the audit
+// trail; see [merging.Merge].
+func MergeUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, guest, account string) (done merging.Merged, err error) {
+	err = Audited(ctx, pool, by, "user.merge", mergeArguments{guest, account}, func(ctx context.Context) (any, error) {
+		done, err = merging.Merge(ctx, merging.Config{Pool: pool, Log: log, Guest: guest, Account: account})
+		return done, err
+	})
+	return done, err
+}
+
+// Merge moves what is unread for a guest to an account, and wakes their projectors; see
+// [MergeUser].
+func (s *Service) Merge(ctx context.Context, by Operator, guest, account string) (merging.Merged, error) {
+	done, err := MergeUser(ctx, s.pool, s.log, by, guest, account)
+	if done.Events > 0 {
+		s.wake([]int{s.log.PartitionOf(guest), s.log.PartitionOf(account)})
+	}
+	return done, err
+}

@@ -1,0 +1,207 @@
+// Package merging moves what is unread for a guest to the account that the guest turned
+// out to be.
+package merging
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/projector/internal/badge"
+	"github.com/badged/badged/projector/internal/store"
+)
+
+// Source is the CloudEvents source of the events.
+const Source = "badged/merge"
+
+// MaxMessages is the most messages of a conversation that are moved: the newest, since
+// each is an event.
+const MaxMessages = 10_000
+
+// Config configures a merge. All fields are required.
+type Config struct {
+	Pool *pgxpool.Pool
+	Log  *events.Log
+	// Guest and Account are valid ids of users. Badged need not have met them.
+	Guest, Account string
+}
+
+// Merged says what was published.
+type Merged struct {
+	Conversations int   `json:"conversations" doc:"Conversations that were moved."`
+	Messages      int64 `json:"messages" doc:"Unread messages among them, and those that the guest had marked."`
+	// Left are messages that are only counted, since there are too many, and those beyond
+	// MaxMessages.
+	Left   int64 `json:"left" doc:"Unread messages that were not moved: of a conversation only the newest 10,000 are, and none that badged only counts."`
+	Rooms  int   `json:"rooms" doc:"Rooms that the guest is a member of. They are not moved: join the account with up_to_seq."`
+	Events int   `json:"events" doc:"Events that were published."`
+}
+
+// ErrSame is returned if a user is merged into itself.
+var ErrSame = errors.New("the guest and the account are the same user")
+
+// Merge publishes what makes the ordinary conversations of a guest those of an account:
+// in each, the account has read as far as either had, and what is unread above is the
+// union. The guest leaves the conversation in the same transaction, so no message counts
+// twice or never for longer than folding takes. The account's level stays; it gets that
+// of the guest where it did not know the conversation.
+//
+// It reads what is folded. What comes to the guest later stays there: another merge moves
+// it. The ids of events follow from what they say, so a merge that is repeated, also after
+// an interruption, changes nothing that was done before.
+func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
+	if cfg.Guest == cfg.Account {
+		return r, ErrSame
+	}
+	guest, err := load(ctx, cfg, cfg.Guest)
+	if err != nil {
+		return r, err
+	}
+	account, err := load(ctx, cfg, cfg.Account)
+	if err != nil {
+		return r, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(guest.Conversations)) {
+		from := guest.Conversations[id]
+		if from.Member() {
+			r.Rooms++
+			continue
+		}
+		if from.Left() {
+			continue
+		}
+		_, known := account.Conversations[id]
+		m := move{from: from, to: account.Conversation(id), known: known, result: &r}
+		evs := append(m.events(cfg.Account), events.Event{
+			ID: uuid.NewString(), Source: Source, Type: events.ConversationLeft,
+			Data: events.Data{ConversationID: id, UserIDs: []string{cfg.Guest}},
+		})
+		if _, err := cfg.Log.Append(ctx, evs...); err != nil {
+			return r, fmt.Errorf("move conversation %q: %w", id, err)
+		}
+		r.Conversations++
+		r.Events += len(evs)
+	}
+	return r, nil
+}
+
+// load reads the conversations of a user.
+func load(ctx context.Context, cfg Config, userID string) (*badge.User, error) {
+	u := badge.NewUser(userID)
+	tables := store.NewTables(cfg.Log.PartitionOf(userID))
+	rows, err := cfg.Pool.Query(ctx, tables.Conversations.ReadUsers, []string{userID})
+	if err == nil {
+		err = scan(rows, u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the conversations of user %q: %w", userID, err)
+	}
+	return u, nil
+}
+
+func scan(rows pgx.Rows, u *badge.User) error {
+	return store.ScanConversations(rows, map[string]*badge.User{u.ID: u})
+}
+
+// move is a conversation on its way from a guest to an account.
+type move struct {
+	from, to *badge.Conversation
+	// known is set if the account has the conversation.
+	known  bool
+	result *Merged
+}
+
+// events returns what makes the account's conversation the union of both.
+func (m *move) events(account string) (evs []events.Event) {
+	add := func(typ events.Type, d events.Data) {
+		d.ConversationID, d.UserIDs = m.from.ID, []string{account}
+		e := events.Event{Source: Source, Type: typ, Data: d}
+		e.ID = m.id(&e)
+		evs = append(evs, e)
+	}
+	if !m.known && m.from.Level != events.LevelAll {
+		add(events.ConversationLevelSet, events.Data{Level: m.from.Level})
+	}
+	// Leaving, as an earlier merge did, moved the guest's position without reading.
+	read := m.to.ReadSeq
+	if m.from.ReadSeq > max(read, m.from.LeftSeq) {
+		read = m.from.ReadSeq
+		add(events.ConversationRead, events.Data{UpToSeq: read})
+	}
+	if m.to.Member() { // its messages are those of the room
+		return evs
+	}
+	for _, seq := range m.unread() {
+		d := events.Data{Seq: seq, Category: m.from.Category}
+		if m.from.Mentions.Contains(seq) {
+			d.MentionedUserIDs = []string{account}
+		}
+		add(events.MessageDelivered, d)
+		m.result.Messages++
+	}
+	if again := m.again(); len(again) > 0 && m.from.ReadSeq >= m.to.ReadSeq {
+		// Only delivered messages can be marked. Those that the account has not read
+		// count without a mark.
+		for i, seq := range again {
+			if seq > read || i == len(again)-1 && seq > m.to.LastSeq {
+				add(events.MessageDelivered, events.Data{Seq: seq, Category: m.from.Category})
+			}
+		}
+		add(events.ConversationMarkedUnread, events.Data{Seqs: again})
+		m.result.Messages += int64(len(again))
+	}
+	if m.from.Marked && !m.to.Marked && m.from.ReadSeq >= m.to.ReadSeq {
+		add(events.ConversationMarkedUnread, events.Data{})
+	}
+	return evs
+}
+
+// unread returns the messages to deliver: those that the account has not read.
+func (m *move) unread() (seqs []int64) {
+	for _, r := range m.from.Unread.Ranges {
+		lowest := max(r.Lo, m.to.ReadSeq+1)
+		first := max(lowest, r.Hi-MaxMessages+1)
+		m.result.Left += max(0, first-lowest)
+		for seq := first; seq <= r.Hi && seq > 0; seq++ {
+			if !m.to.Unread.Contains(seq) || m.from.Mentions.Contains(seq) {
+				seqs = append(seqs, seq)
+			}
+		}
+	}
+	surplus := max(0, len(seqs)-MaxMessages)
+	m.result.Left += int64(surplus) + m.from.Unread.Counted()
+	return seqs[surplus:]
+}
+
+// again returns the messages that the guest has marked, as many as an event names.
+func (m *move) again() (seqs []int64) {
+	for _, r := range m.from.Again.Ranges {
+		for seq := r.Lo; seq <= r.Hi; seq++ {
+			seqs = append(seqs, seq)
+		}
+	}
+	surplus := max(0, len(seqs)-events.MaxSeqs)
+	m.result.Left += int64(surplus)
+	return seqs[surplus:]
+}
+
+// id returns the id of an event, which follows from what it says. Levels and marks may be
+// set again later: they have the versions of both rows too.
+func (m *move) id(e *events.Event) string {
+	d := &e.Data
+	text := fmt.Sprintf("%s\x00%s\x00%d\x00%d\x00%s\x00%t\x00%s\x00%v", e.Type, d.ConversationID, d.Seq, d.UpToSeq, d.Category, d.MentionedUserIDs != nil, d.Level, d.Seqs)
+	if e.Type == events.ConversationLevelSet || e.Type == events.ConversationMarkedUnread {
+		text += fmt.Sprintf("\x00%d\x00%d", m.from.Version, m.to.Version)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return string(e.Type) + "-" + hex.EncodeToString(sum[:16])
+}
