@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // ingestKills is how often each test kills a process that ingests.
@@ -53,11 +54,13 @@ func startIngest(t *testing.T, database, from string, args ...string) *process {
 	return start(t, nil, append([]string{"ingest", "--listen=127.0.0.1:0", "--database-url=" + database, "--from=" + from}, args...)...)
 }
 
-// Processes that ingest from Redis Streams are killed at random while entries are added.
+// Processes that ingest from Redis Streams, and Postgres, are killed at random while
+// entries are added.
 // Every entry is in the log once, and badges are right.
 func TestIngestFromRedisOverKills(t *testing.T) {
 	t.Parallel()
-	database := newDatabase(t)
+	postgres := pgtest.NewServer(t)
+	database := postgres.NewDB(t, migrated())
 	server := newRedis(t)
 	p := serve(t, database, "--roles=api,projector,gateway,ingest") // has the role, and no broker
 	from := server.URL() + "?stream=one,two"
@@ -85,8 +88,17 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 			}
 		}
 		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:forbidigo // the moment of the kill is random
-		processes[kill%2].kill()
-		processes[kill%2] = startIngest(t, database, from)
+		if kill%3 < 2 {
+			processes[kill%3].kill()
+			processes[kill%3] = startIngest(t, database, from)
+			continue
+		}
+		_ = conn.Close(t.Context())
+		postgres.Kill()
+		if err := postgres.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		conn = sessionOn(t, database)
 	}
 	stop()
 	n := <-added

@@ -172,10 +172,11 @@ func TestKafkaRefusals(t *testing.T) {
 	}
 }
 
-// Two processes ingest while records are produced: in turn one is killed, and partitions
-// move to other brokers. Every record is in the log once.
+// Two processes ingest while records are produced: in turn one is killed, partitions move
+// to other brokers, and Postgres is killed. Every record is in the log once.
 func TestKafkaOverKills(t *testing.T) {
-	d, k := newDatabase(t), startKafka(t, "chat")
+	d, postgres := newServer(t)
+	k := startKafka(t, "chat")
 	processes := []*process{run(t, d, k.from("chat")), run(t, d, k.from("chat"))}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -185,12 +186,15 @@ func TestKafkaOverKills(t *testing.T) {
 		before := d.read(t)
 		await(t, "progress after a kill", func() bool { return d.read(t) > before+200 })
 		time.Sleep(rand.N(20 * time.Millisecond)) // the moment is random
-		if kill%2 == 0 {
-			i := kill / 2 % 2
+		switch kill % 3 {
+		case 0:
+			i := kill / 3 % 2
 			processes[i].kill()
 			processes[i] = run(t, d, k.from("chat"))
-		} else {
+		case 1:
 			k.ShufflePartitionLeaders()
+		case 2:
+			restart(t, postgres)
 		}
 	}
 	stop()

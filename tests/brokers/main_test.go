@@ -71,6 +71,22 @@ func newDatabase(t *testing.T) *database {
 	return open(t, pgtest.NewDB(t, schematest.Migrated(partitions)))
 }
 
+// newServer returns a migrated database on a server of its own, which may be killed.
+func newServer(t *testing.T) (*database, *pgtest.Server) {
+	t.Helper()
+	s := pgtest.NewServer(t)
+	return open(t, s.NewDB(t, schematest.Migrated(partitions))), s
+}
+
+// restart kills Postgres and starts it again.
+func restart(t *testing.T, s *pgtest.Server) {
+	t.Helper()
+	s.Kill()
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func open(t *testing.T, url string) *database {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)

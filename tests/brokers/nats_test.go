@@ -216,11 +216,12 @@ func TestJetStreamRefusals(t *testing.T) {
 	}
 }
 
-// A cluster of three with a replicated stream, two processes that ingest: in turn a
-// process is killed, and the leader of the stream is shut down, while messages are
-// published. Every message is in the log once.
+// A cluster of three with a replicated stream, and two processes that ingest: in turn a
+// process is killed, the leader of the stream is shut down, and Postgres is killed, while
+// messages are published. Every message is in the log once.
 func TestJetStreamOverKills(t *testing.T) {
-	d, c := newDatabase(t), startNATS(t, 3)
+	d, postgres := newServer(t)
+	c := startNATS(t, 3)
 	js := c.connect(t)
 	createStream(t, js, jetstream.StreamConfig{Name: "CHAT", Subjects: []string{"chat"}, Replicas: 3, Duplicates: 10 * time.Minute})
 	processes := []*process{run(t, d, c.from("CHAT")), run(t, d, c.from("CHAT"))}
@@ -234,13 +235,16 @@ func TestJetStreamOverKills(t *testing.T) {
 		before := d.read(t)
 		await(t, "progress after a kill", func() bool { return d.read(t) > before+200 })
 		time.Sleep(rand.N(20 * time.Millisecond)) // the moment is random
-		if kill%2 == 0 {
-			i := kill / 2 % 2
+		switch kill % 3 {
+		case 0:
+			i := kill / 3 % 2
 			processes[i].kill()
 			processes[i] = run(t, d, c.from("CHAT"))
-			continue
+		case 1:
+			c.restartLeader(t, js)
+		case 2:
+			restart(t, postgres)
 		}
-		c.restartLeader(t, js)
 	}
 	stop()
 	if err := <-done; err != nil {
