@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/privates3"
 )
 
 // cutLog ends the current range of every partition's log, and waits until no
@@ -91,7 +92,23 @@ func archiving(database, dir string) []string {
 // tables. The log is restored from the archive into another database. Not parallel:
 // a range is complete only once all older transactions of the server have ended.
 func TestArchive(t *testing.T) {
-	database, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
+	s3 := privates3.Start(t, "archives")
+	for _, setting := range s3.Env() {
+		name, value, _ := strings.Cut(setting, "=")
+		t.Setenv(name, value)
+	}
+	t.Run("folder", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "archive")
+		testArchive(t, dir, dir)
+	})
+	t.Run("bucket", func(t *testing.T) {
+		testArchive(t, "s3://archives/some/log", filepath.Join(s3.Dir, "archives", "some", "log"))
+	})
+}
+
+// testArchive archives to a place whose files are in a folder.
+func testArchive(t *testing.T, dir, folder string) {
+	database := newDatabase(t)
 	p := serve(t, database)
 	ann := connect(t, p.url, "ann")
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
@@ -150,7 +167,7 @@ func TestArchive(t *testing.T) {
 	if n := audited(t, other, "restore"); n != 1 {
 		t.Errorf("the audit trail has %d restores, of 1", n)
 	}
-	file := filepath.Join(dir, events.Topic(events.PartitionOf("ann", partitions))+".00001.ndjson.zst")
+	file := filepath.Join(folder, events.Topic(events.PartitionOf("ann", partitions))+".00001.ndjson.zst")
 	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is of an archive: `badged restore` fills ") {
 		t.Errorf("loading a file of the archive exits with %d and prints %s", code, stderr)
 	}

@@ -162,7 +162,7 @@ func TestServerRole(t *testing.T) {
 func emptyArchive(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	a, err := archive.Create(dir, uuid.New(), partitions)
+	a, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), partitions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/projector"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 )
 
@@ -451,7 +452,7 @@ func TestArchiveBetweenTwoRepairs(t *testing.T) {
 		d.Exec(t, `DELETE FROM badged.events_p00_offsets WHERE consumer_group <> 'projector'`)
 		d.EndRange(t, 0)
 		if err := archiving.Run(t.Context(), archiving.Config{
-			Pool: d.Pool, Log: d.Log, Dir: dir, Before: time.Now().Add(time.Hour),
+			Pool: d.Pool, Log: d.Log, Store: archive.Folder(dir), Before: time.Now().Add(time.Hour),
 			Archived: func(r archiving.Result) { files += r.Files },
 		}); err != nil {
 			t.Fatal(err)

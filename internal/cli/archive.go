@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector/archive"
@@ -22,7 +23,7 @@ import (
 type archiveCmd struct {
 	config.Database `embed:""`
 	Before          time.Time `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." required:"" placeholder:"TIME" env:"-"`
-	To              string    `help:"Directory of the archive; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
+	To              string    `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
 	JSON            bool      `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
 	Quiet           bool      `short:"q" help:"Show no progress." env:"-"`
 }
@@ -32,6 +33,9 @@ func (c *archiveCmd) Validate() error {
 	errs := []error{c.Database.Validate()}
 	if c.Before.After(time.Now()) {
 		errs = append(errs, errors.New("--before must be in the past"))
+	}
+	if err := bucket.Check(c.To); err != nil {
+		errs = append(errs, fmt.Errorf("--to: %w", err))
 	}
 	return errors.Join(errs...)
 }
@@ -60,13 +64,17 @@ func (s *archivedSum) add(p archiving.Result) {
 
 // Run archives and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
+	store, err := bucket.Store(c.To)
+	if err != nil {
+		return err
+	}
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	return admin.Audited(ctx, pool, admin.OSUser(), "archive", archiveArguments{c.Before, c.To}, func(ctx context.Context) (any, error) {
-		return c.archive(ctx, streams, pool, log)
+		return c.archive(ctx, streams, pool, log, store)
 	})
 }
 
@@ -76,7 +84,7 @@ type archiveArguments struct {
 	To     string    `json:"to"`
 }
 
-func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool.Pool, log *events.Log) (archivedSum, error) {
+func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool.Pool, log *events.Log, store archive.Store) (archivedSum, error) {
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
@@ -87,7 +95,7 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 	var written error
 	partitions := admin.BeginPartitions(meter, "archive", log.Partitions(), true)
 	err := archiving.Run(ctx, archiving.Config{
-		Pool: pool, Log: log, Dir: c.To, Before: c.Before, Progress: partitions,
+		Pool: pool, Log: log, Store: store, Before: c.Before, Progress: partitions,
 		Archived: func(p archiving.Result) {
 			sum.add(p)
 			partitions.Finish(1)
@@ -130,13 +138,17 @@ func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 
 // archived is the flag of commands that replay the log.
 type archived struct {
-	Archive string `help:"Directory of the archive: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
+	Archive string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
 }
 
 // open opens the archive. It returns nil if none is named.
-func (c *archived) open() (*archive.Archive, error) {
+func (c *archived) open(ctx context.Context) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
 	}
-	return archive.Open(c.Archive)
+	store, err := bucket.Store(c.Archive)
+	if err != nil {
+		return nil, fmt.Errorf("--archive: %w", err)
+	}
+	return archive.OpenStore(ctx, store)
 }

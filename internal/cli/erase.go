@@ -8,6 +8,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector/archive"
@@ -17,7 +18,7 @@ import (
 type userEraseCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
-	Archive         string `help:"Directory of the archive: required if a part of the log is archived." placeholder:"DIR" env:"-"`
+	Archive         string `help:"Archive, a directory or s3://bucket/prefix: required if a part of the log is archived." placeholder:"DIR" env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -33,7 +34,11 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	defer pool.Close()
 	var files *archive.Archive
 	if c.Archive != "" {
-		if files, err = archive.Continue(c.Archive); err != nil {
+		store, err := bucket.Store(c.Archive)
+		if err != nil {
+			return fmt.Errorf("--archive: %w", err)
+		}
+		if files, err = archive.Continue(ctx, store); err != nil {
 			return err
 		}
 		defer files.Close() // what was changed is synced already

@@ -43,7 +43,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer pool.Close()
-	archive, err := c.open()
+	archive, err := c.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 type userExportCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
-	Archive         string `help:"Directory of the archive: export archived events too." placeholder:"DIR" env:"-"`
+	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
 }
 
 // exportArguments are the arguments in the audit trail.
@@ -35,7 +35,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 		return fmt.Errorf("user id %s", reason)
 	}
 	from := archived{Archive: c.Archive}
-	archive, err := from.open()
+	archive, err := from.open(ctx)
 	if err != nil {
 		return err
 	}

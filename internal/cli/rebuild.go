@@ -70,7 +70,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		defer func() { err = errors.Join(err, redis.Close()) }()
 		bus = redis
 	}
-	archive, err := c.open()
+	archive, err := c.open(ctx)
 	if err != nil {
 		return err
 	}

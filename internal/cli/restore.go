@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector/archiving"
@@ -15,13 +16,17 @@ import (
 // restoreCmd is `badged restore`.
 type restoreCmd struct {
 	config.Database `embed:""`
-	From            string `help:"Directory of the archive." required:"" placeholder:"DIR" env:"-"`
+	From            string `help:"Archive, a directory or s3://bucket/prefix." required:"" placeholder:"DIR" env:"-"`
 	JSON            bool   `name:"json" help:"Print the summary as JSON." env:"-"`
 	Quiet           bool   `short:"q" help:"Show no progress." env:"-"`
 }
 
 // Run restores the log and prints what it has appended.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
+	store, err := bucket.Store(c.From)
+	if err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
 	pool, log, err := openDatabase(ctx, c.Database)
 	if err != nil {
 		return err
@@ -36,7 +41,7 @@ func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
 	partitions := admin.BeginPartitions(meter, "restore", log.Partitions(), true)
 	return admin.Audited(ctx, pool, admin.OSUser(), "restore", map[string]string{"from": c.From}, func(ctx context.Context) (any, error) {
 		done, err := archiving.Restore(ctx, archiving.RestoreConfig{
-			Pool: pool, Log: log, Dir: c.From, Progress: partitions, Filled: func(int) { partitions.Finish(1) },
+			Pool: pool, Log: log, Store: store, Progress: partitions, Filled: func(int) { partitions.Finish(1) },
 		})
 		meter.Close()
 		if err != nil {

@@ -53,7 +53,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()) {
 		return fmt.Errorf("--partition must be from 0 to %d", log.Partitions()-1)
 	}
-	archive, err := c.open()
+	archive, err := c.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Package archive stores events that were cut off the log in files: a
-// directory of compressed NDJSON with a file for each range of a partition's
-// log, and a manifest that lists the files and their checksums.
+// Package archive stores events that were cut off the log in files: compressed
+// NDJSON, one for each range of a partition's log, and a manifest that lists the
+// files and their checksums. They are in a folder or in another [Store].
 //
 // It does not use the database: package archiving writes archives, and package
 // replay folds them.
@@ -14,8 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"time"
 
@@ -27,16 +28,18 @@ const (
 	format       = "badged archive 1"
 )
 
-// ErrNone is returned for a directory without a manifest.
+// ErrNone is returned for a store without a manifest.
 var ErrNone = errors.New("not an archive: " + manifestName + " is missing")
 
-// Archive is a directory of files and its manifest. It is not safe for
-// concurrent use while files are added.
+// Archive is a manifest and its files. It is not safe for concurrent use while
+// files are added.
 type Archive struct {
-	dir      string
+	store    Store
 	manifest manifest
+	// version is that of the manifest in the store.
+	version string
 	// lock is nil if the archive is read-only.
-	lock *os.File
+	lock io.Closer
 }
 
 // manifest is the content of the file manifest.json.
@@ -55,7 +58,7 @@ type File struct {
 	Partition int `json:"partition"`
 	// Number counts the files of a partition from 1, in the order of the log.
 	Number int `json:"number"`
-	// Name is the name of the file in the directory.
+	// Name is the name of the file in the store.
 	Name string `json:"name"`
 	// Events is the number of events, First and Last are the positions of the
 	// first and the last, such as "1234/56", and AppendedUntil is when the
@@ -92,31 +95,35 @@ type FileError struct {
 // Error implements error.
 func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.Path, e.Reason) }
 
-// Open reads the manifest of a directory, and checks that no file is missing
+// Open opens the archive in a folder, as OpenStore does.
+func Open(dir string) (*Archive, error) { return OpenStore(context.Background(), Folder(dir)) }
+
+// OpenStore reads the manifest of an archive, and checks that no file is missing
 // from its sequence. It does not read the files; [Archive.Check] does. It
 // fails with ErrNone if there is no manifest. No files can be added to the
 // result.
-func Open(dir string) (*Archive, error) {
-	a := &Archive{dir: dir}
-	path := filepath.Join(dir, manifestName)
-	text, err := os.ReadFile(path) //nolint:gosec // the directory that the user named
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", dir, ErrNone)
+func OpenStore(ctx context.Context, store Store) (*Archive, error) {
+	a := &Archive{store: store}
+	named := store.Path(manifestName)
+	text, version, err := store.Load(ctx, manifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", store.Path(""), ErrNone)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the manifest: %w", err)
 	}
+	a.version = version
 	if err := json.Unmarshal(text, &a.manifest); err != nil {
-		return nil, &FileError{path, "is not a manifest: " + err.Error()}
+		return nil, &FileError{named, "is not a manifest: " + err.Error()}
 	}
 	if a.manifest.Format != format {
-		return nil, &FileError{path, fmt.Sprintf("has the format %q; this release reads %q", a.manifest.Format, format)}
+		return nil, &FileError{named, fmt.Sprintf("has the format %q; this release reads %q", a.manifest.Format, format)}
 	}
 	last := map[int]File{}
 	for _, f := range a.manifest.Files {
 		before := last[f.Partition]
-		if f.Number != before.Number+1 || f.Previous != before.SHA256 || f.Name != filepath.Base(f.Name) {
-			return nil, &FileError{path, fmt.Sprintf("is broken: file %d of partition %d does not follow the one before it", f.Number, f.Partition)}
+		if f.Number != before.Number+1 || f.Previous != before.SHA256 || f.Name != path.Base(f.Name) {
+			return nil, &FileError{named, fmt.Sprintf("is broken: file %d of partition %d does not follow the one before it", f.Number, f.Partition)}
 		}
 		last[f.Partition] = f
 	}
@@ -124,17 +131,17 @@ func Open(dir string) (*Archive, error) {
 }
 
 // Continue opens an archive to add files: until it is closed, other calls in
-// any process fail with ErrInUse. If there is no archive it fails with ErrNone
-// and creates nothing.
-func Continue(dir string) (*Archive, error) {
-	if _, err := Open(dir); err != nil {
+// any process fail with ErrInUse, or their next Add does. If there is no archive
+// it fails with ErrNone and creates nothing.
+func Continue(ctx context.Context, store Store) (*Archive, error) {
+	if _, err := OpenStore(ctx, store); err != nil {
 		return nil, err
 	}
-	l, err := lock(dir)
+	l, err := store.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a, err := Open(dir) // again, now that no other process can change it
+	a, err := OpenStore(ctx, store) // again, now that no other process can change it
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -142,22 +149,19 @@ func Continue(dir string) (*Archive, error) {
 	return a, nil
 }
 
-// Create creates an archive without files for a log, with its directory if
+// Create creates an archive without files for a log, with its folder if
 // necessary, and opens it as Continue does. It fails with os.ErrExist if there
 // is one.
-func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
-	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("create the archive: %w", err)
-	}
-	l, err := lock(dir)
+func Create(ctx context.Context, store Store, logID uuid.UUID, partitions int) (*Archive, error) {
+	l, err := store.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a := &Archive{dir: dir, lock: l, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
-	if _, err = os.Stat(filepath.Join(dir, manifestName)); err == nil {
-		err = fmt.Errorf("create the archive %s: %w", dir, os.ErrExist)
-	} else if errors.Is(err, os.ErrNotExist) {
-		err = a.save()
+	a := &Archive{store: store, lock: l, manifest: manifest{Format: format, LogID: logID, Partitions: partitions, Files: []File{}}}
+	if _, _, err = store.Load(ctx, manifestName); err == nil {
+		err = fmt.Errorf("create the archive %s: %w", store.Path(""), os.ErrExist)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = a.save(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -167,23 +171,6 @@ func Create(dir string, logID uuid.UUID, partitions int) (*Archive, error) {
 
 // Close lets others add files to an archive opened by Continue or Create.
 func (a *Archive) Close() error { return a.lock.Close() }
-
-// makeDir creates a directory and its parents, durably: an archive must
-// survive a power failure, and so must its directory.
-func makeDir(dir string) error {
-	dir = filepath.Clean(dir)
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if err := makeDir(parent); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return syncDir(parent)
-}
 
 // LogID returns the id of the log.
 func (a *Archive) LogID() uuid.UUID { return a.manifest.LogID }
@@ -205,7 +192,7 @@ func (a *Archive) Files(partition int) []File {
 // Add adds a written file to the manifest, durably. It replaces an entry with
 // the same number, which an interrupted run left, and if that was a different
 // file also all later entries.
-func (a *Archive) Add(f File) error {
+func (a *Archive) Add(ctx context.Context, f File) error {
 	before := a.Files(f.Partition)
 	other := len(before) >= f.Number && before[f.Number-1].SHA256 != f.SHA256
 	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(old File) bool {
@@ -217,16 +204,16 @@ func (a *Archive) Add(f File) error {
 	} else {
 		a.manifest.Files = append(a.manifest.Files, f)
 	}
-	return a.save()
+	return a.save(ctx)
 }
 
 // Check returns a [*FileError] unless the size and the checksum of a file
 // match the manifest.
 func (a *Archive) Check(ctx context.Context, f File) error {
 	path := a.path(f)
-	size, sum, err := digest(ctx, path)
+	size, sum, err := a.digest(ctx, f)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		return &FileError{path, "is missing"}
 	case err != nil:
 		return fmt.Errorf("check archive file %s: %w", path, err)
@@ -236,58 +223,28 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 	return nil
 }
 
-func (a *Archive) path(f File) string { return filepath.Join(a.dir, f.Name) }
+func (a *Archive) path(f File) string { return a.store.Path(f.Name) }
 
 // save writes the manifest atomically.
-func (a *Archive) save() error {
+func (a *Archive) save(ctx context.Context) error {
 	text, err := json.MarshalIndent(a.manifest, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the manifest: %w", err)
 	}
-	f, err := os.CreateTemp(a.dir, manifestName+".*")
-	if err != nil {
-		return fmt.Errorf("write the manifest: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Chmod(0o640), f.Sync(), f.Close()); err == nil {
-		err = a.place(f.Name(), manifestName)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error matters
+	if a.version, err = a.store.Save(ctx, manifestName, append(text, '\n'), a.version); err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
 	return nil
 }
 
-// place gives a file its name, durably.
-func (a *Archive) place(path, name string) error {
-	if err := os.Rename(path, filepath.Join(a.dir, name)); err != nil {
-		return err
-	}
-	return syncDir(a.dir)
-}
-
 // digest returns the size and the SHA-256 of a file.
-func digest(ctx context.Context, path string) (size int64, sum string, err error) {
-	f, err := os.Open(path) //nolint:gosec // a file of the archive
+func (a *Archive) digest(ctx context.Context, f File) (size int64, sum string, err error) {
+	file, err := a.store.Open(ctx, f.Name)
 	if err != nil {
 		return 0, "", err
 	}
-	defer f.Close()
+	defer file.Close()
 	hash := sha256.New()
-	size, err = io.Copy(hash, contextReader{ctx, f})
+	size, err = io.Copy(hash, file)
 	return size, hex.EncodeToString(hash.Sum(nil)), err
-}
-
-// contextReader reads until a context is done.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if err := context.Cause(r.ctx); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }

@@ -55,7 +55,7 @@ func each(rs []archive.Record) func(func(*archive.Record) error) error {
 func newArchive(t *testing.T) (*archive.Archive, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	a, err := archive.Create(dir, uuid.New(), 4)
+	a, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func write(t *testing.T, a *archive.Archive, number int, rs []archive.Record) ar
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Add(f); err != nil {
+	if err := a.Add(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -143,10 +143,10 @@ func TestWriteAgain(t *testing.T) {
 func TestOneAddsAtATime(t *testing.T) {
 	a, dir := newArchive(t)
 	f := write(t, a, 1, records())
-	if _, err := archive.Continue(dir); !errors.Is(err, archive.ErrInUse) {
+	if _, err := archive.Continue(t.Context(), archive.Folder(dir)); !errors.Is(err, archive.ErrInUse) {
 		t.Errorf("beside it another opens with %v", err)
 	}
-	if _, err := archive.Create(dir, uuid.New(), 4); !errors.Is(err, archive.ErrInUse) {
+	if _, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), 4); !errors.Is(err, archive.ErrInUse) {
 		t.Errorf("beside it another begins with %v", err)
 	}
 	if _, err := archive.Open(dir); err != nil {
@@ -155,10 +155,10 @@ func TestOneAddsAtATime(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := archive.Create(dir, uuid.New(), 4); !errors.Is(err, os.ErrExist) {
+	if _, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), 4); !errors.Is(err, os.ErrExist) {
 		t.Errorf("once it is there, it begins anew with %v", err)
 	}
-	b, err := archive.Continue(dir)
+	b, err := archive.Continue(t.Context(), archive.Folder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestOneAddsAtATime(t *testing.T) {
 		t.Errorf("then it opens as %+v", b)
 	}
 	empty := t.TempDir()
-	if _, err := archive.Continue(empty); !errors.Is(err, archive.ErrNone) {
+	if _, err := archive.Continue(t.Context(), archive.Folder(empty)); !errors.Is(err, archive.ErrNone) {
 		t.Errorf("where there is none it opens with %v", err)
 	}
 	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {

@@ -6,11 +6,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"os"
+	"io/fs"
 	"time"
 
 	"github.com/google/uuid"
@@ -120,55 +122,95 @@ func (a *Archive) Write(ctx context.Context, partition, number int, each func(fu
 		f.Previous = a.Files(partition)[number-2].SHA256
 	}
 	f.Name = fmt.Sprintf("%s.%05d.ndjson.zst", events.Topic(partition), f.Number)
-	path, written := a.path(f), ""
-	_, err := os.Stat(path)
-	if there := !errors.Is(err, os.ErrNotExist); err != nil && there {
-		return f, fmt.Errorf("write archive file %s: %w", path, err)
-	} else if !there {
-		written = path + ".part"
-		path = written
-	}
-	content, err := f.write(written, each)
+	there, err := a.exists(ctx, f.Name)
 	if err != nil {
 		return f, fmt.Errorf("write archive file %s: %w", a.path(f), err)
 	}
-	read := sha256.New()
-	if err := decompress(ctx, path, func(r io.Reader) error {
-		_, err := io.Copy(read, r)
-		return err
-	}); err != nil {
-		return f, &FileError{path, "cannot be read back: " + err.Error()}
-	}
-	if !bytes.Equal(read.Sum(nil), content) {
-		return f, &FileError{path, "holds other events than the log; choose another directory"}
-	}
-	if f.Bytes, f.SHA256, err = digest(ctx, path); err == nil && written != "" {
-		err = a.place(written, f.Name)
-	}
-	if err != nil {
-		return f, fmt.Errorf("write archive file %s: %w", a.path(f), err)
+	if err := a.put(ctx, &f, there, each); err != nil {
+		return f, err
 	}
 	return f, nil
 }
 
-// write writes the records to a file, or to none if path is empty, and returns
-// the SHA-256 of the uncompressed content.
-func (f *File) write(path string, each func(func(*Record) error) error) (content []byte, err error) {
-	to := io.Discard
-	finish := func() error { return nil }
-	if path != "" {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) //nolint:gosec // a file of the archive
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		// The same bytes on every machine.
-		z, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return nil, err
-		}
-		to, finish = z, func() error { return errors.Join(z.Close(), file.Sync(), file.Close()) }
+// put writes the records to a file, unless it is there, and reads it back. It fills in
+// f, except for what Write and Replace know. A new file that is wrong is removed.
+func (a *Archive) put(ctx context.Context, f *File, there bool, each func(func(*Record) error) error) error {
+	var content []byte
+	var err error
+	if there {
+		content, err = f.write(io.Discard, each)
+	} else {
+		content, err = a.write(ctx, f, each)
 	}
+	if err != nil {
+		return fmt.Errorf("write archive file %s: %w", a.path(*f), err)
+	}
+	read, compressed := sha256.New(), &counter{Hash: sha256.New()}
+	err = a.decompress(ctx, *f, compressed, func(r io.Reader) error {
+		_, err := io.Copy(read, r)
+		return err
+	})
+	switch {
+	case err != nil:
+		err = &FileError{a.path(*f), "cannot be read back: " + err.Error()}
+	case !bytes.Equal(read.Sum(nil), content):
+		err = &FileError{a.path(*f), "holds other events than the log; choose another archive"}
+	}
+	if err != nil {
+		if !there {
+			err = errors.Join(err, a.store.Remove(context.WithoutCancel(ctx), f.Name))
+		}
+		return err
+	}
+	f.Bytes, f.SHA256 = compressed.size, hex.EncodeToString(compressed.Sum(nil))
+	return nil
+}
+
+// exists reports whether the store has an object.
+func (a *Archive) exists(ctx context.Context, name string) (bool, error) {
+	r, err := a.store.Open(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, r.Close()
+}
+
+// counter is a hash that counts its bytes.
+type counter struct {
+	hash.Hash
+	size int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.size += int64(len(p))
+	return c.Hash.Write(p)
+}
+
+// write writes the records to a new file, and returns the SHA-256 of the
+// uncompressed content.
+func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) error) error) (content []byte, err error) {
+	w, err := a.store.Create(ctx, f.Name)
+	if err != nil {
+		return nil, err
+	}
+	// The same bytes on every machine.
+	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	if err == nil {
+		content, err = f.write(z, each)
+		err = errors.Join(err, z.Close())
+	}
+	if err != nil {
+		w.Abort()
+		return nil, err
+	}
+	return content, w.Commit()
+}
+
+// write writes the records, and returns the SHA-256 of what it wrote.
+func (f *File) write(to io.Writer, each func(func(*Record) error) error) (content []byte, err error) {
 	hash := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(hash, to), 1<<20)
 	var text []byte
@@ -185,7 +227,7 @@ func (f *File) write(path string, each func(func(*Record) error) error) (content
 		_, err := buffered.Write(text)
 		return err
 	})
-	if err = errors.Join(err, buffered.Flush(), finish()); err != nil {
+	if err = errors.Join(err, buffered.Flush()); err != nil {
 		return nil, err
 	}
 	return hash.Sum(nil), nil
@@ -200,7 +242,7 @@ const readPage = 5000
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
 	var visited error
 	count, last := int64(0), ""
-	err := decompress(ctx, a.path(f), func(r io.Reader) error {
+	err := a.decompress(ctx, f, io.Discard, func(r io.Reader) error {
 		page := make([]Record, 0, readPage)
 		flush := func() error {
 			if len(page) > 0 {
@@ -244,17 +286,23 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 	return nil
 }
 
-// decompress calls f with the uncompressed content of a file.
-func decompress(ctx context.Context, path string, f func(io.Reader) error) error {
-	file, err := os.Open(path) //nolint:gosec // a file of the archive
+// decompress calls visit with the uncompressed content of a file, and writes the
+// compressed one to compressed.
+func (a *Archive) decompress(ctx context.Context, f File, compressed io.Writer, visit func(io.Reader) error) error {
+	file, err := a.store.Open(ctx, f.Name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	z, err := zstd.NewReader(contextReader{ctx, file}, zstd.WithDecoderConcurrency(1))
+	read := io.TeeReader(file, compressed)
+	z, err := zstd.NewReader(read, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
 	}
 	defer z.Close()
-	return f(z)
+	if err := visit(z); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, read) // what zstd left, which is also part of the file
+	return err
 }

@@ -1,14 +1,10 @@
 package archive
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -28,29 +24,12 @@ const extension = ".ndjson.zst"
 func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
 	next := File{Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters}
 	next.Name = replacedName(f)
-	path := a.path(next)
-	content, err := next.write(path+".part", each)
-	if err != nil {
-		return next, fmt.Errorf("write archive file %s: %w", path, err)
+	if err := a.put(ctx, &next, false, each); err != nil {
+		return next, err
 	}
 	if next.Events != f.Events || next.Last != f.Last {
-		return next, fmt.Errorf("write archive file %s: it has %d events up to %s, and should have %d up to %s", path, next.Events, next.Last, f.Events, f.Last)
-	}
-	read := sha256.New()
-	if err := decompress(ctx, path+".part", func(r io.Reader) error {
-		_, err := io.Copy(read, r)
-		return err
-	}); err != nil {
-		return next, &FileError{path, "cannot be read back: " + err.Error()}
-	}
-	if !bytes.Equal(read.Sum(nil), content) {
-		return next, &FileError{path, "is not read back as it was written"}
-	}
-	if next.Bytes, next.SHA256, err = digest(ctx, path+".part"); err == nil {
-		err = a.place(path+".part", next.Name)
-	}
-	if err != nil {
-		return next, fmt.Errorf("write archive file %s: %w", path, err)
+		err := fmt.Errorf("write archive file %s: it has %d events up to %s, and should have %d up to %s", a.path(next), next.Events, next.Last, f.Events, f.Last)
+		return next, errors.Join(err, a.store.Remove(context.WithoutCancel(ctx), next.Name))
 	}
 	return next, nil
 }
@@ -65,7 +44,7 @@ func replacedName(f File) string {
 }
 
 // Adopt puts files that were written by Replace into the manifest, durably.
-func (a *Archive) Adopt(files []File) error {
+func (a *Archive) Adopt(ctx context.Context, files []File) error {
 	for _, f := range files {
 		i := slices.IndexFunc(a.manifest.Files, func(old File) bool { return old.Partition == f.Partition && old.Number == f.Number })
 		a.manifest.Stale = append(a.manifest.Stale, a.manifest.Files[i].Name)
@@ -77,12 +56,12 @@ func (a *Archive) Adopt(files []File) error {
 		f.Previous = previous[f.Partition]
 		previous[f.Partition] = f.SHA256
 	}
-	return a.save()
+	return a.save(ctx)
 }
 
 // Cut takes the files of a partition behind the first n out of the manifest, durably,
 // with one that is not in it: an interrupted run has left them.
-func (a *Archive) Cut(partition, n int) error {
+func (a *Archive) Cut(ctx context.Context, partition, n int) error {
 	left := fmt.Sprintf("%s.%05d%s", events.Topic(partition), n+1, extension)
 	a.manifest.Stale = append(a.manifest.Stale, left, left+".part")
 	a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool {
@@ -92,22 +71,19 @@ func (a *Archive) Cut(partition, n int) error {
 		a.manifest.Stale = append(a.manifest.Stale, f.Name)
 		return true
 	})
-	return a.save()
+	return a.save(ctx)
 }
 
 // RemoveStale deletes the files that are not in the manifest any more.
-func (a *Archive) RemoveStale() error {
+func (a *Archive) RemoveStale(ctx context.Context) error {
 	if len(a.manifest.Stale) == 0 {
 		return nil
 	}
 	for _, name := range a.manifest.Stale {
-		if err := os.Remove(filepath.Join(a.dir, filepath.Base(name))); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := a.store.Remove(ctx, path.Base(name)); err != nil {
 			return fmt.Errorf("delete archive file %s: %w", name, err)
 		}
 	}
-	if err := syncDir(a.dir); err != nil {
-		return fmt.Errorf("delete archive files: %w", err)
-	}
 	a.manifest.Stale = nil
-	return a.save()
+	return a.save(ctx)
 }

@@ -34,13 +34,13 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Config configures an archiving. Pool, Log, Dir and Before are required.
+// Config configures an archiving. Pool, Log, Store and Before are required.
 type Config struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Dir is the archive, to which files are added. It is created if it does
-	// not exist and nothing was archived yet.
-	Dir string
+	// Store has the archive, to which files are added. The archive is created if
+	// there is none and nothing was archived yet.
+	Store archive.Store
 	// Before is the time before which every event of a range must have been
 	// appended.
 	Before time.Time
@@ -80,7 +80,7 @@ type Result struct {
 // and in the manifest, and the baseline is committed. After an interruption
 // the next call resumes. A second run, or a rebuild at the same time, fails
 // with a [*rebuild.RunningError]; a run of another database into the same
-// directory fails with [archive.ErrInUse].
+// archive fails with [archive.ErrInUse].
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Archived == nil {
 		cfg.Archived = func(Result) {}
@@ -128,9 +128,9 @@ func (a *archiving) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the list of archived files: %w", err)
 	}
-	a.archive, err = archive.Continue(a.cfg.Dir)
+	a.archive, err = archive.Continue(ctx, a.cfg.Store)
 	if errors.Is(err, archive.ErrNone) && archived == 0 {
-		a.archive, err = archive.Create(a.cfg.Dir, id, a.cfg.Log.Partitions())
+		a.archive, err = archive.Create(ctx, a.cfg.Store, id, a.cfg.Log.Partitions())
 	}
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 			f.Generations = append(f.Generations, archive.Generation{Number: g.Number, After: g.After.String()})
 		}
 	}
-	return f, present, a.archive.Add(f)
+	return f, present, a.archive.Add(ctx, f)
 }
 
 // archivePage is how many rows are read at once.

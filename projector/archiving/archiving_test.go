@@ -57,7 +57,7 @@ func archived(t testing.TB, d *projectortest.Database, dir string) []archiving.R
 }
 
 func tryArchive(ctx context.Context, d *projectortest.Database, dir string, change func(*archiving.Config)) (done []archiving.Result, err error) {
-	cfg := archiving.Config{Pool: d.Pool, Log: d.Log, Dir: dir, Before: later(), Archived: func(p archiving.Result) { done = append(done, p) }}
+	cfg := archiving.Config{Pool: d.Pool, Log: d.Log, Store: archive.Folder(dir), Before: later(), Archived: func(p archiving.Result) { done = append(done, p) }}
 	if change != nil {
 		change(&cfg)
 	}

@@ -18,12 +18,12 @@ import (
 	"github.com/badged/badged/projector/replay"
 )
 
-// RestoreConfig configures a restore. Pool, Log and Dir are required.
+// RestoreConfig configures a restore. Pool, Log and Store are required.
 type RestoreConfig struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Dir is the archive.
-	Dir string
+	// Store has the archive.
+	Store archive.Store
 
 	// Progress, if not nil, receives the progress, and Filled is called with each
 	// partition whose rows have been sent. Nothing is stored until Restore returns.
@@ -48,7 +48,7 @@ type Restored struct {
 // it ends. It fails if the log has ever had an event, if the database has another
 // number of partitions, or if a file of the archive is missing or damaged.
 func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
-	a, err := openComplete(ctx, cfg.Dir, cfg.Log.Partitions())
+	a, err := openComplete(ctx, cfg.Store, cfg.Log.Partitions())
 	if err != nil {
 		return Restored{}, err
 	}
@@ -84,8 +84,8 @@ func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
 
 // openComplete opens the archive of a log with so many partitions, and checks all
 // its files.
-func openComplete(ctx context.Context, dir string, partitions int) (*archive.Archive, error) {
-	a, err := archive.Open(dir)
+func openComplete(ctx context.Context, store archive.Store, partitions int) (*archive.Archive, error) {
+	a, err := archive.OpenStore(ctx, store)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func restored(t testing.TB, dir string) *projectortest.Database {
 }
 
 func tryRestore(ctx context.Context, d *projectortest.Database, dir string, filled func(int)) (archiving.Restored, error) {
-	return archiving.Restore(ctx, archiving.RestoreConfig{Pool: d.Pool, Log: d.Log, Dir: dir, Filled: filled})
+	return archiving.Restore(ctx, archiving.RestoreConfig{Pool: d.Pool, Log: d.Log, Store: archive.Folder(dir), Filled: filled})
 }
 
 // rowsOf returns what an archive has of the log of a partition.
@@ -162,7 +162,7 @@ func TestRestoreRefuses(t *testing.T) {
 			if err := os.RemoveAll(dir); err != nil {
 				return err
 			}
-			a, err := archive.Create(dir, uuid.New(), 16)
+			a, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), 16)
 			if err != nil {
 				return err
 			}

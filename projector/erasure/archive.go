@@ -80,10 +80,10 @@ func (e *eraser) clean(ctx context.Context, partition int) ([]archive.File, erro
 	if err := e.settle(ctx, partition); err != nil {
 		return nil, err
 	}
-	if err := a.Cut(partition, len(files)); err != nil {
+	if err := a.Cut(ctx, partition, len(files)); err != nil {
 		return nil, err
 	}
-	return files, a.RemoveStale()
+	return files, a.RemoveStale(ctx)
 }
 
 // replace puts files in place of those before.
@@ -93,13 +93,13 @@ func (e *eraser) replace(ctx context.Context, files []archive.File) error {
 			return fmt.Errorf("announce archived files: %w", err)
 		}
 	}
-	if err := e.cfg.Archive.Adopt(files); err != nil {
+	if err := e.cfg.Archive.Adopt(ctx, files); err != nil {
 		return err
 	}
 	if err := e.settle(ctx, files[0].Partition); err != nil {
 		return err
 	}
-	return e.cfg.Archive.RemoveStale()
+	return e.cfg.Archive.RemoveStale(ctx)
 }
 
 // settle records the files that the manifest has.

@@ -251,7 +251,7 @@ func TestEraseNeedsAProjector(t *testing.T) {
 
 // eraseArchived erases a user from an archive too.
 func eraseArchived(ctx context.Context, d *projectortest.Database, user, dir string) (erasure.Erased, error) {
-	a, err := archive.Continue(dir)
+	a, err := archive.Continue(ctx, archive.Folder(dir))
 	if err != nil {
 		return erasure.Erased{}, err
 	}

@@ -147,7 +147,7 @@ func archived(t testing.TB, d *projectortest.Database, dir string) *archive.Arch
     (SELECT offset_acked, last_processed_transaction_id FROM badged.events_%[1]s_offsets WHERE consumer_group = 'projector')
 WHERE consumer_group = 'badged_notifier'`, fmt.Sprintf("p%02d", p)))
 	}
-	if err := archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Dir: dir, Before: time.Now().Add(time.Hour)}); err != nil {
+	if err := archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Store: archive.Folder(dir), Before: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := archive.Open(dir)

@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 )
 
@@ -104,7 +105,7 @@ func TestMessagesToRooms(t *testing.T) {
 	wantLines(t, "before the cut", withoutIndex(New(d.Pool, d.Log, Filter{User: ann})),
 		line(0, named), line(2, "[]"), line(0, named), line(0, named), line(0, named)) // the second join is a repeat
 	d.EndRange(t, 0)
-	if err := archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Dir: t.TempDir(), Before: time.Now().Add(time.Hour), Archived: func(r archiving.Result) {
+	if err := archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Store: archive.Folder(t.TempDir()), Before: time.Now().Add(time.Hour), Archived: func(r archiving.Result) {
 		if r.Partition == 0 && r.Dropped == 0 {
 			t.Errorf("nothing was archived: %s", r.Kept)
 		}
