@@ -165,6 +165,6 @@ func (w *writer) Commit() error {
 // Abort implements archive.Writer.
 func (w *writer) Abort() {
 	_ = w.pipe.CloseWithError(errAborted) // always nil
-	<-w.done //nolint:errcheck // the caller has another error
+	<-w.done
 	w.cancel()
 }
