@@ -1,0 +1,107 @@
+package tests
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// everywhere returns what a dump of a database and an archive say, decompressed.
+func everywhere(t *testing.T, database, dir string) string {
+	t.Helper()
+	all := bytes.NewBuffer(pgtest.Borrow(t).Run(t, nil, "pg_dump", database))
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range files {
+		f, err := os.Open(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var content io.Reader = f
+		if strings.HasSuffix(entry.Name(), ".zst") {
+			z, err := zstd.NewReader(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer z.Close()
+			content = z
+		}
+		if _, err := io.Copy(all, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}
+
+// A user is exported and erased while the server runs: a dump, the archive and the audit
+// trail do not have the id any more, verifying and rebuilding find no difference before
+// and after, an app sees an empty badge, and an event of later one that counts. Not
+// parallel: a range is complete only once all older transactions have ended.
+func TestEraseUser(t *testing.T) {
+	const ghost = "ghost-4711"
+	database, dir := newDatabase(t), filepath.Join(t.TempDir(), "archive")
+	p := serve(t, database, "--reconcile-interval=1s")
+	app, ann := connect(t, p.url, ghost), connect(t, p.url, "ann")
+	publish(t, p, delivered("lunch", 1, `"`+ghost+`","ann"`))
+	app.awaitTotal(1)
+	cutLog(t, database)
+	must(t, archiving(database, dir)...)
+	publish(t, p, delivered("lunch", 2, `"`+ghost+`","ann"`))
+	publish(t, p, delivered("tea", 1, `"`+ghost+`"`))
+	app.awaitTotal(3)
+	ann.awaitTotal(2)
+
+	run := func(args ...string) string {
+		t.Helper()
+		return must(t, append(args, "--database-url="+database)...)
+	}
+	agrees := func() {
+		t.Helper()
+		for _, from := range []string{"", "--archive=" + dir} {
+			for _, args := range [][]string{{"verify"}, {"rebuild", "-q"}} {
+				if from != "" {
+					args = append(args, from)
+				}
+				if out := run(args...); !strings.Contains(out, "no difference") && !strings.Contains(out, "0 users corrected") && !strings.Contains(out, "no user") {
+					t.Errorf("%v prints %s", args, out)
+				}
+			}
+		}
+		run("audit", "verify")
+	}
+	agrees()
+	if out := run("user", "export", ghost, "--archive="+dir); strings.Count(out, `"kind":"event"`) != 2 || strings.Count(out, `"kind":"archived_event"`) != 1 || strings.Contains(out, `"ann"`) {
+		t.Errorf("the export is\n%s", out)
+	}
+	if _, stderr, code := command(t, "user", "erase", ghost, "--database-url="+database); code != 1 || !strings.Contains(stderr, "--archive DIR") {
+		t.Errorf("without the archive it exits with %d: %s", code, stderr)
+	}
+	app.mayRewind()
+	if !strings.Contains(everywhere(t, database, dir), ghost) {
+		t.Error("the id was nowhere before")
+	}
+	if out := run("user", "erase", ghost, "--archive="+dir); !strings.HasPrefix(out, "erased 2 conversations, ") || !strings.Contains(out, "of the archive, 0 events as a whole and the user from ") && !strings.Contains(out, "of the archive, 1 event") {
+		t.Errorf("it prints %s", out)
+	}
+	if all := everywhere(t, database, dir); strings.Contains(all, ghost) {
+		at := strings.Index(all, ghost)
+		t.Errorf("the id is still there: %s", all[max(0, at-200):at+50])
+	}
+	agrees()
+	app.awaitTotal(0)
+	publish(t, p, delivered("lunch", 2, `"`+ghost+`","ann"`)) // again
+	app.awaitTotal(1)
+	publish(t, p, delivered("lunch", 3, `"ann"`))
+	ann.awaitTotal(3)
+	agrees()
+}
