@@ -16,6 +16,7 @@ import (
 
 // usage is the cost of some work.
 type usage struct {
+	events float64 // that were worked on
 	// pace is the rate and time of work at full speed.
 	pace []measure
 	// resources are the processor time and peak memory of each program, and the
@@ -63,6 +64,7 @@ func (r *rig) meter(ctx context.Context, work func(ctx context.Context) (events 
 		return u, err
 	}
 	n := float64(events)
+	u.events = n
 	u.pace = []measure{
 		{"rate", "events/s", n / took.Seconds()},
 		{"cost", "µs/event", took.Seconds() * 1e6 / n},

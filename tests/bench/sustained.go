@@ -24,6 +24,7 @@ func sustained() scenario {
 			{Measure: "rate", Of: ours, Over: lua, AtLeast: 2},
 			{Measure: "rate", Of: ours, Over: pipelined, AtLeast: 1},
 			{Measure: "rate", Of: ours, Over: stock, AtLeast: 30},
+			{Measure: storedMeasure, Of: ours, AtMost: 45},
 			{Measure: "cost", Of: devices, Over: ours, AtMost: 1.03},
 		},
 		open: func(_ context.Context, r *rig, s scale) (*contest, error) {

@@ -76,7 +76,18 @@ func (r *rig) counting(name, says string, open func(context.Context) (way, error
 		if err != nil {
 			return nil, err
 		}
-		return used.all(), checkTotals(ctx, w, s)
+		measures := used.all()
+		if o, ok := w.(owned); ok {
+			w = o.way
+		}
+		if e, ok := w.(*embedded); ok {
+			stored, err := e.stored(ctx)
+			if err != nil {
+				return nil, err
+			}
+			measures = append(measures, measure{storedMeasure, "bytes/event", float64(stored) / used.events})
+		}
+		return measures, checkTotals(ctx, w, s)
 	}
 	return side{name: name, says: says + "; " + d.String(), run: run}
 }
