@@ -41,8 +41,20 @@ type heard struct {
 // said is what batches without a gap between them have changed.
 type said struct {
 	from, to     events.Position
-	users, rooms []string // with repeats
+	users, rooms set
 	notifying    []*events.Event
+}
+
+// set is a set of texts. A busy user is in many batches.
+type set map[string]struct{}
+
+func (s *set) add(texts []string) {
+	if *s == nil && len(texts) > 0 {
+		*s = make(set, len(texts))
+	}
+	for _, t := range texts {
+		(*s)[t] = struct{}{}
+	}
 }
 
 // maxSaid is how many users, rooms and messages are kept in memory for a partition.
@@ -70,7 +82,8 @@ func (h *heard) add(b *Batch) {
 		*s = said{from: b.From}
 	}
 	s.to = b.To
-	s.users, s.rooms = append(s.users, b.Users...), append(s.rooms, b.Rooms...)
+	s.users.add(b.Users)
+	s.rooms.add(b.Rooms)
 	s.notifying = append(s.notifying, b.Notifying...)
 }
 

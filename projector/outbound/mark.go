@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 
 // changes are what a page of events may have changed.
 type changes struct {
-	// users are those that events name. Every member of rooms may have changed.
+	// users are those that events name. Every member of rooms may have changed. Each
+	// is there once, in the order in which all transactions lock rows.
 	users, rooms []string
 	// alerts are notifications of messages for users, and posts those for all members
 	// of rooms.
@@ -42,16 +44,17 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		}
 		w.notify(&c, &e)
 	}
-	return c.sorted()
+	c.users, c.rooms = sortedUnique(c.users), sortedUnique(c.rooms)
+	return c
 }
 
 // collect returns what the projector has said.
 func (w *worker) collect(s *said) changes {
-	c := changes{users: s.users, rooms: s.rooms}
+	c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}
 	for _, e := range s.notifying {
 		w.notify(&c, e)
 	}
-	return c.sorted()
+	return c
 }
 
 // notify adds the notification of a message, if it has one that is not too old.
@@ -72,13 +75,6 @@ func (w *worker) notify(c *changes, e *events.Event) {
 			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), e.AppendedAt, d})
 		}
 	}
-}
-
-// sorted returns c with each user and room once, in the order in which all
-// transactions lock rows.
-func (c changes) sorted() changes {
-	c.users, c.rooms = sortedUnique(c.users), sortedUnique(c.rooms)
-	return c
 }
 
 // here returns the users that are in the partition.

@@ -460,7 +460,7 @@ var mutants = []mutant{
 	{"a late partition refuses publishers of all partitions", []edit{{"internal/backpressure/gate.go", "id := g.cfg.PartitionOf(user)", "id := g.cfg.PartitionOf(user) * 0"}}, pressed},
 	{"an error hides one with another code", []edit{{"internal/obs/repeats.go", "if n[0] == 'S' {", "if false {"}}, repeating},
 	{"the notifier passes events without making devices due", []edit{{"projector/outbound/mark.go", "if err := m.users(ctx, c.users); err != nil {", "if err := m.users(ctx, nil); err != nil {"}}, pushed},
-	{"the notifier forgets what the projector has said", []edit{{"projector/outbound/mark.go", "c := changes{users: s.users, rooms: s.rooms}", "c := changes{}"}}, said},
+	{"the notifier forgets what the projector has said", []edit{{"projector/outbound/mark.go", "c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}", "_ = maps.Keys(s.users)\n\tc := changes{}"}}, said},
 	{"the notifier overlooks what another process has folded", []edit{{"projector/outbound/heard.go", "b.From != s.to || ", ""}}, said},
 	{"a change during a push is lost", []edit{{outboundFile, "WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet,", "WHEN false THEN greatest(clock_timestamp() + s.quiet,"}}, pushed},
 	{"a device that registered again is deleted", []edit{{
