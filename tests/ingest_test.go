@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -188,5 +189,18 @@ func TestIngestSettings(t *testing.T) {
 	stdout, _, _ := command(t, "config", "check", "--from=redis://ann:hunter2@h/0?stream=a", "--from=redis://ann:hunter2@g/0?stream=a&name=g")
 	if strings.Contains(stdout, "hunter2") || !strings.Contains(stdout, "redis://***@h/0?stream=a redis://***@g/0?stream=a&name=g") {
 		t.Errorf("config check:\n%s", stdout)
+	}
+}
+
+// A server with other roles starts while its broker is away, and says so.
+func TestServerStartsWithoutItsBroker(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t)
+	server.Stop()
+	p := serve(t, newDatabase(t), "--from="+server.URL()+"?stream=chat")
+	for range polls(t, "the broker in the readiness") {
+		if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status == http.StatusOK && strings.Contains(answer, `"ingest":"redis: --from redis://`) {
+			return
+		}
 	}
 }

@@ -32,11 +32,10 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 		return err
 	}
 	a.closers = append(a.closers, x.Close)
-	if err := x.Check(ctx); err != nil {
-		if a.cfg.NeedsBrokers() {
+	if a.cfg.NeedsBrokers() { // the other roles do not wait for a broker
+		if err := x.Check(ctx); err != nil {
 			return err
 		}
-		a.log.ErrorContext(ctx, "cannot ingest; trying again", "error", err)
 	}
 	// Not vital: messages wait in the broker.
 	a.checks = append(a.checks, obs.Check{Name: "ingest", Run: func(context.Context) error { return x.Health() }})

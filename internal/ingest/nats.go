@@ -70,7 +70,7 @@ type natsBroker struct {
 func (b *natsBroker) connect() (jetstream.JetStream, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.js != nil {
+	if b.js != nil && !b.conn.IsClosed() { // the client gives up if its login is refused twice
 		return b.js, nil
 	}
 	conn, err := nats.Connect(strings.Join(b.servers, ","), b.options...)

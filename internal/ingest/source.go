@@ -54,11 +54,13 @@ func (s *source) partitions(ctx context.Context) ([]Partition, error) {
 // locks of the owner only save work: the positions move for one reader alone.
 func (s *source) share(ctx context.Context, partitions []Partition) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
+	var g sync.WaitGroup
+	g.Go(func() {
 		defer cancel()
 		s.awaitOthers(ctx, partitions)
-	}()
+	})
+	defer g.Wait()
+	defer cancel()
 	owner := pgsession.Owner{
 		Connect: s.cfg.Pool.Config().ConnConfig, Kind: "ingest",
 		Class: s.lockClass("partitions"), MemberClass: s.lockClass("members"),
