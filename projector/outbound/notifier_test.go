@@ -257,6 +257,7 @@ func TestSameNumberIsNotTold(t *testing.T) {
 		expectNumber(t, p, ada, 0)
 		b.notifier.DeviceTold(p, 0)
 	}
+	b.awaitQuiet(t) // until that is stored, what they were told is not known
 	b.Append(t, foldtest.Deliver("chat", 1, ada))
 	b.Fold(t)
 	p := b.next(t)
