@@ -3,11 +3,13 @@ package tests
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -104,21 +106,37 @@ func TestArchive(t *testing.T) {
 	t.Run("bucket", func(t *testing.T) {
 		testArchive(t, "s3://archives/some/log", filepath.Join(s3.Dir, "archives", "some", "log"))
 	})
+	t.Run("encrypted", func(t *testing.T) {
+		id, err := age.GenerateX25519Identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(keys, []byte(id.String()+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		folder := filepath.Join(s3.Dir, "archives", "encrypted")
+		testArchive(t, "s3://archives/encrypted", folder, "--archive-keys="+keys)
+		if _, stderr, code := command(t, "restore", "-q", "--from=s3://archives/encrypted", "--database-url="+newDatabase(t)); code != 1 || !strings.Contains(stderr, "manifest.json is encrypted: give the file of its keys with --archive-keys") {
+			t.Errorf("without the key, restoring exits with %d and prints %s", code, stderr)
+		}
+	})
 }
 
-// testArchive archives to a place whose files are in a folder.
-func testArchive(t *testing.T, dir, folder string) {
+// testArchive archives to a place whose files are in a folder, with more flags for
+// every command that takes the archive.
+func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	database := newDatabase(t)
 	p := serve(t, database)
 	ann := connect(t, p.url, "ann")
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
 	publish(t, p, delivered("lunch", 2, `"ann"`))
 	ann.awaitTotal(2)
-	if out := must(t, archiving(database, dir)...); !strings.HasPrefix(out, "nothing to archive; of the first partition, its range from transaction 0 on ") {
+	if out := must(t, append(archiving(database, dir), flags...)...); !strings.HasPrefix(out, "nothing to archive; of the first partition, its range from transaction 0 on ") {
 		t.Errorf("before any range has ended it prints %s", out)
 	}
 	cutLog(t, database)
-	out := must(t, archiving(database, dir)...)
+	out := must(t, append(archiving(database, dir), flags...)...)
 	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", partitions))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
 		!strings.Contains(out, "3 events of 16 partitions archived in 2 files, ") {
 		t.Errorf("%d events are left; it prints %s", got, out)
@@ -129,7 +147,7 @@ func testArchive(t *testing.T, dir, folder string) {
 	publish(t, p, delivered("lunch", 3, `"ann","bob"`))
 	publish(t, p, delivered("lunch", 2, `"ann"`)) // again
 	ann.awaitTotal(3)
-	for _, from := range [][]string{{}, {"--archive=" + dir}} {
+	for _, from := range [][]string{{}, append([]string{"--archive=" + dir}, flags...)} {
 		run := func(args ...string) string {
 			t.Helper()
 			return must(t, append(append(args, "--database-url="+database), from...)...)
@@ -153,19 +171,22 @@ func testArchive(t *testing.T, dir, folder string) {
 		run("verify")
 	}
 	cutLog(t, database)
-	if out := must(t, append(archiving(database, dir), "--json")...); !strings.Contains(out, `{"partitions":16,"files":2,"events":3,`) {
+	if out := must(t, append(append(archiving(database, dir), "--json"), flags...)...); !strings.Contains(out, `{"partitions":16,"files":2,"events":3,`) {
 		t.Errorf("the second time it prints %s", out)
 	}
-	must(t, "verify", "--database-url="+database, "--archive="+dir)
+	must(t, append([]string{"verify", "--database-url=" + database, "--archive=" + dir}, flags...)...)
 
 	other := newDatabase(t)
 	p = serve(t, other)
-	if out := must(t, "restore", "-q", "--from="+dir, "--database-url="+other); !strings.HasPrefix(out, "6 events of 16 partitions restored from 4 files; ") {
+	if out := must(t, append([]string{"restore", "-q", "--from=" + dir, "--database-url=" + other}, flags...)...); !strings.HasPrefix(out, "6 events of 16 partitions restored from 4 files; ") {
 		t.Errorf("restoring prints %s", out)
 	}
 	connect(t, p.url, "ann").awaitTotal(3)
 	if n := audited(t, other, "restore"); n != 1 {
 		t.Errorf("the audit trail has %d restores, of 1", n)
+	}
+	if len(flags) > 0 {
+		return // `load` would not even see what the file is
 	}
 	file := filepath.Join(folder, events.Topic(events.PartitionOf("ann", partitions))+".00001.ndjson.zst")
 	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is of an archive: `badged restore` fills ") {

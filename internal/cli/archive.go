@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,8 +25,9 @@ type archiveCmd struct {
 	config.Database `embed:""`
 	Before          time.Time `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." required:"" placeholder:"TIME" env:"-"`
 	To              string    `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
-	JSON            bool      `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
-	Quiet           bool      `short:"q" help:"Show no progress." env:"-"`
+	archiveKeys     `embed:""`
+	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
+	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 
 // Validate implements kong's validation.
@@ -64,7 +66,7 @@ func (s *archivedSum) add(p archiving.Result) {
 
 // Run archives and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
-	store, err := bucket.Store(c.To)
+	store, err := c.store(c.To)
 	if err != nil {
 		return err
 	}
@@ -136,9 +138,33 @@ func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	return err
 }
 
+// archiveKeys is the flag of commands that open an archive.
+type archiveKeys struct {
+	ArchiveKeys string `help:"File of the keys of an encrypted archive, as age-keygen makes it: the first encrypts, all of them decrypt." placeholder:"FILE"`
+}
+
+// store returns the place of an archive, encrypted if there are keys.
+func (k *archiveKeys) store(location string) (archive.Store, error) {
+	store, err := bucket.Store(location)
+	if err != nil || k.ArchiveKeys == "" {
+		return store, err
+	}
+	f, err := os.Open(k.ArchiveKeys)
+	if err != nil {
+		return nil, fmt.Errorf("--archive-keys: %w", err)
+	}
+	defer f.Close()
+	keys, err := archive.ParseKeys(f)
+	if err != nil {
+		return nil, fmt.Errorf("--archive-keys: %s: %w", k.ArchiveKeys, err)
+	}
+	return archive.Sealed{Store: store, Keys: keys}, nil
+}
+
 // archived is the flag of commands that replay the log.
 type archived struct {
-	Archive string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
+	archiveKeys `embed:""`
+	Archive     string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
 }
 
 // open opens the archive. It returns nil if none is named.
@@ -146,7 +172,7 @@ func (c *archived) open(ctx context.Context) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
 	}
-	store, err := bucket.Store(c.Archive)
+	store, err := c.store(c.Archive)
 	if err != nil {
 		return nil, fmt.Errorf("--archive: %w", err)
 	}

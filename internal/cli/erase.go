@@ -8,7 +8,6 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector/archive"
@@ -19,7 +18,8 @@ type userEraseCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: required if a part of the log is archived." placeholder:"DIR" env:"-"`
-	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
+	archiveKeys     `embed:""`
+	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
 // Run erases a user, and prints what was erased.
@@ -34,7 +34,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	defer pool.Close()
 	var files *archive.Archive
 	if c.Archive != "" {
-		store, err := bucket.Store(c.Archive)
+		store, err := c.store(c.Archive)
 		if err != nil {
 			return fmt.Errorf("--archive: %w", err)
 		}

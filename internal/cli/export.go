@@ -15,6 +15,7 @@ import (
 type userExportCmd struct {
 	config.Database `embed:""`
 	User            string `arg:"" help:"Id of the user."`
+	archiveKeys     `embed:""`
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
 }
 
@@ -34,7 +35,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	from := archived{Archive: c.Archive}
+	from := archived{Archive: c.Archive, archiveKeys: c.archiveKeys}
 	archive, err := from.open(ctx)
 	if err != nil {
 		return err

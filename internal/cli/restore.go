@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/badged/badged/internal/admin"
-	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector/archiving"
@@ -17,13 +16,14 @@ import (
 type restoreCmd struct {
 	config.Database `embed:""`
 	From            string `help:"Archive, a directory or s3://bucket/prefix." required:"" placeholder:"DIR" env:"-"`
-	JSON            bool   `name:"json" help:"Print the summary as JSON." env:"-"`
-	Quiet           bool   `short:"q" help:"Show no progress." env:"-"`
+	archiveKeys     `embed:""`
+	JSON            bool `name:"json" help:"Print the summary as JSON." env:"-"`
+	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 
 // Run restores the log and prints what it has appended.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
-	store, err := bucket.Store(c.From)
+	store, err := c.store(c.From)
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}

@@ -7,6 +7,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -113,6 +114,9 @@ func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 		return nil, fmt.Errorf("read the manifest: %w", err)
 	}
 	a.version = version
+	if bytes.HasPrefix(text, []byte(sealedPrefix)) {
+		return nil, &FileError{named, "is encrypted: give the file of its keys with --archive-keys"}
+	}
 	if err := json.Unmarshal(text, &a.manifest); err != nil {
 		return nil, &FileError{named, "is not a manifest: " + err.Error()}
 	}

@@ -1,0 +1,144 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// sealedPrefix begins each encrypted object.
+const sealedPrefix = "age-encryption.org/"
+
+// Keys encrypt archives, by age: see age-encryption.org.
+type Keys struct {
+	identities []age.Identity
+	recipient  age.Recipient
+	// names are the public halves.
+	names []string
+}
+
+// ParseKeys reads a file of keys as age-keygen writes it: a line for each, such as
+// AGE-SECRET-KEY-1…, and comments. The first encrypts, all of them decrypt.
+func ParseKeys(r io.Reader) (*Keys, error) {
+	identities, err := age.ParseIdentities(r)
+	if err != nil {
+		return nil, fmt.Errorf("read keys of archives: %w", err)
+	}
+	k := &Keys{identities: identities}
+	for i, identity := range identities {
+		x, ok := identity.(*age.X25519Identity)
+		if !ok {
+			return nil, fmt.Errorf("read keys of archives: key %d is not an AGE-SECRET-KEY-1", i+1)
+		}
+		if i == 0 {
+			k.recipient = x.Recipient()
+		}
+		k.names = append(k.names, x.Recipient().String())
+	}
+	return k, nil
+}
+
+// Sealed is a Store that encrypts what it writes to another. It also reads objects
+// that are not encrypted, so that an archive can be continued with keys.
+type Sealed struct {
+	Store
+	Keys *Keys
+}
+
+// Open implements Store.
+func (s Sealed) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := s.Store.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := s.decrypt(name, r)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{plain, r}, nil
+}
+
+// decrypt returns the content of an object.
+func (s Sealed) decrypt(name string, r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(r)
+	if begin, err := buffered.Peek(len(sealedPrefix)); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	} else if string(begin) != sealedPrefix {
+		return buffered, nil
+	}
+	plain, err := age.Decrypt(buffered, s.Keys.identities...)
+	var none *age.NoIdentityMatchError
+	if errors.As(err, &none) {
+		return nil, fmt.Errorf("%s is encrypted with another key than %s: add the one that was the first when it was written", s.Path(name), strings.Join(s.Keys.names, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decrypt %s: %w", s.Path(name), err)
+	}
+	return plain, nil
+}
+
+// Create implements Store.
+func (s Sealed) Create(ctx context.Context, name string) (Writer, error) {
+	w, err := s.Store.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := age.Encrypt(w, s.Keys.recipient)
+	if err != nil {
+		w.Abort()
+		return nil, err
+	}
+	return sealedWriter{sealed, w}, nil
+}
+
+// sealedWriter encrypts what is written to another writer.
+type sealedWriter struct {
+	io.WriteCloser
+	to Writer
+}
+
+func (w sealedWriter) Commit() error {
+	if err := w.Close(); err != nil {
+		w.to.Abort()
+		return err
+	}
+	return w.to.Commit()
+}
+
+func (w sealedWriter) Abort() { w.to.Abort() }
+
+// Load implements Store.
+func (s Sealed) Load(ctx context.Context, name string) (content []byte, version string, err error) {
+	content, version, err = s.Store.Load(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	plain, err := s.decrypt(name, bytes.NewReader(content))
+	if err == nil {
+		content, err = io.ReadAll(plain)
+	}
+	return content, version, err
+}
+
+// Save implements Store.
+func (s Sealed) Save(ctx context.Context, name string, content []byte, version string) (string, error) {
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, s.Keys.recipient)
+	if err == nil {
+		_, err = w.Write(content)
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		return "", fmt.Errorf("encrypt %s: %w", s.Path(name), err)
+	}
+	return s.Store.Save(ctx, name, sealed.Bytes(), version)
+}
