@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/vendors"
 )
 
-var pushKills = flag.Int("push-kills", 4, "how often TestPhonesEndRightAcrossKills kills the server")
+var pushKills = flag.Int("push-kills", 4, "how often TestPhonesEndRightAcrossKills kills the server, Postgres or a vendor, in turn")
 
 // closedPhones is a vendor of each kind, with phones.
 type closedPhones struct {
@@ -182,11 +183,13 @@ func TestClosedPhonesFollow(t *testing.T) {
 	f.check(t, p)
 }
 
-// The server is killed in the middle of pushes that vendors refuse, lose and
-// deliver without saying so. At the end all phones show the tables' totals.
+// The server, Postgres and vendors are killed in turn, in the middle of pushes that
+// vendors refuse, lose and deliver without saying so. At the end all phones show the
+// tables' totals.
 func TestPhonesEndRightAcrossKills(t *testing.T) {
 	const users = 8
-	f, database := newClosedPhones(t), newDatabase(t)
+	postgres := pgtest.NewServer(t)
+	f, database := newClosedPhones(t), postgres.NewDB(t, migrated())
 	p := f.serve(t, database)
 	servers := []*process{p}
 	for i := range users {
@@ -217,7 +220,16 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 		})
 	}
 	position, seq := "0", 0
-	for range *pushKills {
+	say := func(body string) {
+		for range polls(t, "an event to be taken") { // Postgres may be away
+			status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", body)
+			if status == http.StatusAccepted {
+				position = header.Get("Badged-Position")
+				return
+			}
+		}
+	}
+	for kill := range *pushKills {
 		came := f.fcm.Came()
 		for range 5 {
 			seq++
@@ -229,9 +241,9 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 			}
 			all := strings.Join(names, ",")
 			if draw(3) == 0 {
-				position = publish(t, p, event(fmt.Sprintf("read/%d", seq), "conversation.read", fmt.Sprintf(`{"conversation_id":"team","user_ids":[%s],"up_to_seq":%d}`, all, seq)))
+				say(event(fmt.Sprintf("read/%d", seq), "conversation.read", fmt.Sprintf(`{"conversation_id":"team","user_ids":[%s],"up_to_seq":%d}`, all, seq)))
 			} else {
-				position = publish(t, p, delivered("team", seq, all))
+				say(delivered("team", seq, all))
 			}
 		}
 		select { // pushes are under way
@@ -239,9 +251,22 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("waited in vain for a push")
 		}
-		p.kill()
-		p = f.serve(t, database)
-		servers = append(servers, p)
+		switch kill % 3 {
+		case 0:
+			p.kill()
+			p = f.serve(t, database)
+			servers = append(servers, p)
+		case 1:
+			postgres.Kill()
+			if err := postgres.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			v := []*vendors.Vendor{&f.apns.Vendor, &f.fcm.Vendor, &f.web.Vendor}[draw(3)]
+			v.Kill()
+			say(delivered("team", seq, `"user0"`)) // has come before
+			v.Restart(t)
+		}
 	}
 	for _, v := range f.vendors() {
 		v.Script(nil)

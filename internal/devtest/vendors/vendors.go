@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -90,12 +91,30 @@ func (v *Vendor) start(t testing.TB, h http.Handler) {
 	v.Server.EnableHTTP2 = true
 	v.Server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	v.Server.StartTLS()
-	t.Cleanup(func() {
-		v.Server.CloseClientConnections()
-		v.Server.Close()
-	})
+	t.Cleanup(v.Kill)
 	v.URL = v.Server.URL
 	v.CAFile = v.write(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.Server.Certificate().Raw}))
+}
+
+// Kill ends all connections, in the middle of what they do, and refuses new ones.
+func (v *Vendor) Kill() {
+	_ = v.Server.Listener.Close() // it may be closed
+	v.Server.CloseClientConnections()
+	v.Server.Close()
+}
+
+// Restart starts the server again, after Kill.
+func (v *Vendor) Restart(t testing.TB) {
+	t.Helper()
+	was := v.Server
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", was.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Server = httptest.NewUnstartedServer(was.Config.Handler)
+	_ = v.Server.Listener.Close() // its own
+	v.Server.Listener, v.Server.EnableHTTP2, v.Server.Config.ErrorLog = l, true, was.Config.ErrorLog
+	v.Server.StartTLS()
 }
 
 // write writes a file and returns its path.
