@@ -20,7 +20,6 @@ import (
 // write them, and the reasons stored with them.
 var badPayloads = []struct{ name, payload, reason string }{
 	{"a number", `42`, `invalid event: must be a JSON object`},
-	{"null", `null`, `invalid event: must be a JSON object`},
 	{"a list of lists", `[[{}]]`, `invalid event: must be a JSON object`},
 	{"no list", `[{}`, `the batch is not valid JSON: it ends too early`},
 	{"no payload", ``, `invalid event: is not valid JSON: it is empty`},

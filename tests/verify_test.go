@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 
 	out := must(t, "user", "explain", "ann", "--database-url="+database)
 	for _, want := range []string{
-		"total     1\n", "\nlunch adds 1: 1 unread, 0 mentions; level all, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
+		"total      1\n", "\nlunch adds 1: 1 unread, 0 mentions; level all, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
 		"\n  2 ", "  lunch/2  test\n", "\nEvents that changed no count:\n", "the user had an event of the same source and id before, at ",
 	} {
 		if !strings.Contains(out, want) {
@@ -93,7 +93,7 @@ func TestExplain(t *testing.T) {
 
 	// Before the second message.
 	before := fromCLI.Conversations[0].Messages[0].FoldedAt.Add(-time.Microsecond).Format(time.RFC3339Nano)
-	if out := must(t, "user", "explain", "ann", "--at="+before, "--database-url="+database); !strings.Contains(out, "total     0\n") || !strings.Contains(out, "Nothing is unread.") {
+	if out := must(t, "user", "explain", "ann", "--at="+before, "--database-url="+database); !strings.Contains(out, "total      0\n") || !strings.Contains(out, "Nothing is unread.") {
 		t.Errorf("as of %s it prints\n%s", before, out)
 	}
 	// In bob's partition the event has a row of its own.
@@ -111,7 +111,7 @@ func TestExplain(t *testing.T) {
 
 	sql(t, database, `UPDATE badged.users SET total = 5 WHERE user_id = 'ann'`)
 	out, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database)
-	if code != 1 || !strings.Contains(out, "total     1\n") || !strings.Contains(stderr, "run `badged verify --user ann`") || !strings.Contains(stderr, "total 5") {
+	if code != 1 || !strings.Contains(out, "total      1\n") || !strings.Contains(stderr, "run `badged verify --user ann`") || !strings.Contains(stderr, "total 5") {
 		t.Errorf("with a wrong total: exit %d\n%s%s", code, out, stderr)
 	}
 	if _, stderr, code := command(t, "user", "explain", "ann", "--at=yesterday", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--at") {
