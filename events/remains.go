@@ -9,7 +9,7 @@ import (
 // Remains is what the log has in place of an event of which a user was erased, if that
 // is no event: `null` for nothing, or an object that begins with the member erased.
 type Remains struct {
-	// Event is the event without the user, nil if it named nobody else.
+	// Event is the event without the user, nil if it named no other user.
 	Event []byte
 	// Members says how the event changed the number of members of a room, nil if it did
 	// not.

@@ -57,7 +57,7 @@ func TestRedactAudit(t *testing.T) {
 		"other arguments":                 {`UPDATE badged.audit SET arguments = '{"user":"eve"}' WHERE number = 1`, "record 1 of the audit trail was changed: action 1, user.explain does not say"},
 		"another operator":                {`UPDATE badged.audit SET who = 'eve' WHERE number = 1`, "record 1 of the audit trail was changed"},
 		"another digest":                  {`UPDATE badged.audit SET digest = sha256('') WHERE number = 1`, "record 1 of the audit trail was changed"},
-		"a redaction that nobody made":    {`UPDATE badged.audit_ends AS e SET digest = badged.audit_digest(badged.audit_fields(e)), error = 'all is well' WHERE number = 8`, "record 8 of the audit trail was changed"},
+		"a redaction without a record":    {`UPDATE badged.audit_ends AS e SET digest = badged.audit_digest(badged.audit_fields(e)), error = 'all is well' WHERE number = 8`, "record 8 of the audit trail was changed"},
 		"a redaction that says otherwise": {`UPDATE badged.audit_ends SET result = '{"records":[]}' WHERE number = 10`, "record 1 of the audit trail was changed"},
 		"a redaction removed":             {`DELETE FROM badged.audit WHERE number = 9`, "record 1 of the audit trail was changed"},
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 // EraseUser erases a user, also from the audit trail; see [erasure.Erase] and
-// [RedactAudit]. files is the archive, nil for none. The trail records it, without saying whom.
+// [RedactAudit]. files is the archive, nil for none. The trail records it, without the id.
 func EraseUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, userID string, files *archive.Archive) (done erasure.Erased, err error) {
 	err = Audited(ctx, pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
 		if done, err = erasure.Erase(ctx, erasure.Config{Pool: pool, Log: log, UserID: userID, Archive: files}); err != nil {

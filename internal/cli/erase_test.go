@@ -8,16 +8,16 @@ import (
 	"github.com/badged/badged/projector/erasure"
 )
 
-// An erasure is in the audit trail, without the id, and one of nobody succeeds.
+// An erasure is in the audit trail, without the id, and one of an unknown user succeeds.
 func TestUserErase(t *testing.T) {
 	database := "--database-url=" + pgtest.NewDB(t, migrated())
-	if out := mustDo(t, "user", "erase", "nobody", database); out != "badged held nothing of this user\n" {
+	if out := mustDo(t, "user", "erase", "unknown", database); out != "badged held nothing of this user\n" {
 		t.Errorf("it prints %s", out)
 	}
-	mustDo(t, "user", "export", "nobody", database) // which the trail says
-	mustDo(t, "user", "erase", "nobody", database)
+	mustDo(t, "user", "export", "unknown", database) // which the trail says
+	mustDo(t, "user", "erase", "unknown", database)
 	mustDo(t, "audit", "verify", database)
-	if list := mustDo(t, "audit", "list", "--json", database); strings.Contains(list, "nobody") || !strings.Contains(list, `"action":"user.erase","arguments":{},`) {
+	if list := mustDo(t, "audit", "list", "--json", database); strings.Contains(list, "unknown") || !strings.Contains(list, `"action":"user.erase","arguments":{},`) {
 		t.Errorf("the audit trail is\n%s", list)
 	}
 	if r := badged(t, "user", "erase", "ada", "--archive="+t.TempDir(), database); r.code != exitFailed || !strings.Contains(r.err, "not an archive") {

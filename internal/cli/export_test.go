@@ -8,15 +8,15 @@ import (
 )
 
 // The export of a user ends with a line that says that it is whole, and is in the audit
-// trail. That is all that badged holds of a user whom it does not know.
+// trail. That is all that badged holds of an unknown user.
 func TestUserExport(t *testing.T) {
 	database := "--database-url=" + pgtest.NewDB(t, migrated())
-	out := mustDo(t, "user", "export", "nobody", database)
+	out := mustDo(t, "user", "export", "unknown", database)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `{"kind":"action","record":{"action":"user.export","arguments":{"user":"nobody"}`) || lines[1] != `{"kind":"end","record":{"holdings":1}}` {
+	if len(lines) != 2 || !strings.Contains(lines[0], `{"kind":"action","record":{"action":"user.export","arguments":{"user":"unknown"}`) || lines[1] != `{"kind":"end","record":{"holdings":1}}` {
 		t.Errorf("it prints\n%s", out)
 	}
-	if list := mustDo(t, "audit", "list", database); !strings.Contains(list, `user.export  {"user":"nobody"}  done: {"holdings":1}`) {
+	if list := mustDo(t, "audit", "list", database); !strings.Contains(list, `user.export  {"user":"unknown"}  done: {"holdings":1}`) {
 		t.Errorf("the audit trail is\n%s", list)
 	}
 	for user, want := range map[string]string{

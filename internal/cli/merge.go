@@ -13,7 +13,7 @@ import (
 type userMergeCmd struct {
 	config.Database `embed:""`
 	Guest           string `arg:"" help:"Id of the guest."`
-	Account         string `arg:"" help:"Id of the account that the guest turned out to be."`
+	Account         string `arg:"" help:"Id of the account with which the guest has signed in."`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 

@@ -22,7 +22,7 @@ func (a *API) eraseRoute() describe.Route {
 	return a.forRecordedReads(a.eraseUser, describe.Route{
 		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
 		Name: "eraseUser", Group: GroupAdmin, Summary: "Remove everything that badged holds of a user",
-		Doc:    "The same as `badged user erase`. It ends within ten minutes, also if the client is gone, and can be repeated. The audit trail does not say whom. For a user whom badged does not know, nothing is erased.",
+		Doc:    "The same as `badged user erase`. It goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. If badged does not know the user, it erases nothing.",
 		Params: []describe.Param{userParam()},
 		Answers: failures(
 			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Erased{}, done)},

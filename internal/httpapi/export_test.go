@@ -26,7 +26,7 @@ func TestExport(t *testing.T) {
 }
 
 // An export that fails before its first line is a problem, and one that fails later a
-// broken connection: nobody takes a part for the whole.
+// broken connection: a part cannot be taken for the whole.
 func TestExportFails(t *testing.T) {
 	o := &operations{exportErr: errors.New("the database is gone")}
 	if a := call(t, newOperationsAPI(t, o), adminKey, "GET users/ada/export", ""); a.status != http.StatusInternalServerError || a.header.Get("Content-Type") != "application/problem+json" {

@@ -12,7 +12,7 @@ import (
 
 // mergeBody says where the unread of a guest goes.
 type mergeBody struct {
-	Into string `json:"into" minLength:"1" maxLength:"128" doc:"The account that the guest turned out to be."`
+	Into string `json:"into" minLength:"1" maxLength:"128" doc:"The account with which the guest has signed in."`
 }
 
 // mergeRoute returns the route that moves the unread of a guest to an account.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +69,8 @@ type letter struct {
 type decoded struct {
 	events  []events.Event
 	letters []letter
+	// lost is about messages that the broker deleted before these.
+	lost []letter
 }
 
 // decode decodes messages.
@@ -118,7 +121,7 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 		m := &b.Messages[0]
 		_, text, _ := decode(m, p.id(m)) // d.letters would be of the same message
 		letters := []letter{{p.origin(m.Place), reasonOf(err), text}}
-		if _, err := p.write(ctx, decoded{letters: letters}, 1, b.Position); err != nil {
+		if _, err := p.write(ctx, decoded{letters: letters, lost: d.lost}, 1, b.Position); err != nil {
 			return stored{}, err
 		}
 		return stored{letters: 1}, nil
@@ -130,7 +133,11 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 	}
 	var all stored
 	for i := range parts {
-		done, err := p.store(ctx, &parts[i], p.decode(parts[i].Messages))
+		part := p.decode(parts[i].Messages)
+		if i == 0 {
+			part.lost = d.lost
+		}
+		done, err := p.store(ctx, &parts[i], part)
 		all.partitions = append(all.partitions, done.partitions...)
 		all.events += done.events
 		all.letters += done.letters
@@ -158,10 +165,10 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	defer cancel()
 	receipt, err := p.log.AppendWith(ctx, func(batch *pgx.Batch) {
 		batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages)...)
-		if len(d.letters) > 0 {
+		if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
 			var origins, reasons []string
 			var payloads [][]byte
-			for _, l := range d.letters {
+			for _, l := range letters {
 				if len(l.payload) == 0 || len(l.payload) > maxKept {
 					l.payload = nil
 				}

@@ -21,6 +21,8 @@ type dto = io_prometheus_client.MetricFamily
 // fakeBroker has one partition with fixed messages.
 type fakeBroker struct {
 	messages []string
+	// lost messages were deleted before the first.
+	lost int64
 	// opened counts readers.
 	opened atomic.Int64
 }
@@ -49,6 +51,9 @@ type fakeReader struct {
 
 func (r *fakeReader) Next(ctx context.Context) (ingest.Batch, error) {
 	var b ingest.Batch
+	if r.at == 0 {
+		b.Lost = r.broker.lost
+	}
 	for ; r.at < len(r.broker.messages); r.at++ {
 		b.Messages = append(b.Messages, ingest.Message{
 			Position: fmt.Sprint(r.at + 1), Place: fmt.Sprint(r.at), Time: time.Now(), Body: []byte(r.broker.messages[r.at]),
@@ -67,7 +72,8 @@ func (r *fakeReader) Next(ctx context.Context) (ingest.Batch, error) {
 
 func (r *fakeReader) Close() {}
 
-// A message that Postgres refuses is buried alone; those around it are stored.
+// A message that Postgres refuses is buried alone; those around it are stored, and so is
+// that the broker deleted some before.
 func TestMessageThatPostgresRefuses(t *testing.T) {
 	t.Parallel()
 	db := projectortest.New(t)
@@ -76,14 +82,14 @@ func TestMessageThatPostgresRefuses(t *testing.T) {
     IF position('chat-poison' IN convert_from(NEW.payload, 'UTF8')) > 0 THEN RAISE EXCEPTION 'poison' USING ERRCODE = '22023'; END IF;
     RETURN NEW; END $$`)
 	db.Exec(t, `CREATE TRIGGER refuse BEFORE INSERT ON badged.`+home+` FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	b := &fakeBroker{}
+	b := &fakeBroker{lost: 9}
 	for i := range 7 {
 		b.messages = append(b.messages, event(i+1))
 	}
 	b.messages[4] = strings.Replace(b.messages[4], `"source":"chat"`, `"source":"chat-poison"`, 1)
 	run(t, db, []ingest.Source{ingest.SourceOf("fake", b)})
 	await(t, "all", func() bool { return read(t, db) == 7 })
-	if got := letters(t, db); len(got) != 1 || !strings.HasPrefix(got[0], "fake/chat/3/4: ") || !strings.Contains(got[0], "poison") {
+	if got := letters(t, db); len(got) != 2 || !strings.HasPrefix(got[0], "fake/chat/3/lost: ") || !strings.HasPrefix(got[1], "fake/chat/3/4: ") || !strings.Contains(got[1], "poison") {
 		t.Errorf("dead letters: %q", got)
 	}
 	if n := appended(t, db); n != 6 {

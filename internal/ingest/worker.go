@@ -100,14 +100,14 @@ func (w *worker) take(ctx context.Context, position *positionOf, b *Batch) error
 	if b.Note != "" {
 		w.cfg.Logger.WarnContext(ctx, b.Note, "broker", w.Name, "partition", w.partition.String())
 	}
-	var gone *letter
+	var lost []letter
 	if b.Lost > 0 {
-		gone = &letter{origin: position.origin("lost"), reason: fmt.Sprintf(
-			"the broker deleted up to %d messages before they were read; keep messages longer, and publish again what they told", b.Lost)}
+		lost = []letter{{origin: position.origin("lost"), reason: fmt.Sprintf(
+			"the broker deleted up to %d messages before they were read; keep messages longer, and publish again what they told", b.Lost)}}
 		w.cfg.Metrics.lost.WithLabelValues(w.Name, w.partition.Stream).Add(float64(b.Lost))
 		w.cfg.Logger.ErrorContext(ctx, "a broker deleted messages before they were read", "broker", w.Name, "partition", w.partition.String(), "messages", b.Lost)
 	}
-	if b.Position != "" && b.Position != position.at || gone != nil {
+	if b.Position != "" && b.Position != position.at || lost != nil {
 		if b.Position == "" {
 			b.Position = position.at
 		}
@@ -115,9 +115,7 @@ func (w *worker) take(ctx context.Context, position *positionOf, b *Batch) error
 		if err := w.admit(ctx, all.events); err != nil {
 			return err
 		}
-		if gone != nil {
-			all.letters = append(all.letters, *gone)
-		}
+		all.lost = lost
 		done, err := position.store(ctx, b, all)
 		w.count(&done)
 		if err != nil {

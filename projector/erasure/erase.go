@@ -20,7 +20,7 @@ type Config struct {
 	// Pool connects as the owner of the schema badged, or a member of that role.
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// UserID is a valid id. Badged need not have met it.
+	// UserID is a valid id, known to badged or not.
 	UserID string
 	// Archive is the archive of the log, opened by [archive.Continue]; nil if nothing was
 	// archived.
@@ -65,15 +65,15 @@ func (e *OwnerError) Error() string {
 const source = "badged/erasure"
 
 // Erase removes everything that badged holds of a user from the tables, the log and its
-// archive, while the service runs. The numbers of all others stay, and verifying and rebuilding
-// find no difference before, during and after it. A user whom badged does not know is
-// no error.
+// archive, while the service runs. The numbers of all others stay, and verifying and
+// rebuilding find no difference before, during and after it. An unknown user is no
+// error.
 //
 // It first takes the user out of rooms, through the log, which a projector must fold.
 // Then one transaction changes the partition of the user: folding waits there for as
 // long as its writes take. The other partitions, which name the user as a sender, follow
-// in transactions of their own. Last, files of the archive are written anew. If it is interrupted it can be repeated: what was
-// committed stays erased.
+// in transactions of their own. Last, files of the archive are written anew. If it is
+// interrupted it can be repeated: what was committed stays erased.
 //
 // An event that commits later counts as the first of a new user, also if it repeats one
 // that was erased.
@@ -155,13 +155,9 @@ func (e *eraser) check(ctx context.Context) error {
 // leave takes the user out of all rooms, as a backend does: how many members the rooms
 // have, and the log, go on agreeing. It returns whether there was one.
 func (e *eraser) leave(ctx context.Context) (left bool, err error) {
-	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
-	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return false, fmt.Errorf("read the rooms of the user: %w", err)
-	}
-	if len(rooms) == 0 {
-		return false, nil
+	rooms, err := e.rooms(ctx)
+	if err != nil || len(rooms) == 0 {
+		return false, err
 	}
 	leaves := make([]events.Event, len(rooms))
 	for i, room := range rooms {

@@ -113,7 +113,7 @@ func (x *exporter) tables(ctx context.Context) error {
 }
 
 // readable returns a row for people, nil if it does not name the user: sets of messages
-// and payloads of events are decoded, and lists have nobody else.
+// and payloads of events are decoded, and lists have only this user.
 func (x *exporter) readable(kind string, row []byte) (*Holding, error) {
 	var record map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(row))

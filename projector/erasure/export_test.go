@@ -181,11 +181,11 @@ func TestExportWithArchive(t *testing.T) {
 	}
 }
 
-// Of a user whom nothing names there is nothing, however much others share of the id.
-func TestExportOfNobody(t *testing.T) {
+// Of a user that nothing names there is nothing, however much others share of the id.
+func TestExportOfAnUnknownUser(t *testing.T) {
 	d := projectortest.New(t)
 	populate(t, d)
-	for _, user := range []string{"nobody", strings.TrimSuffix(id, ">"), "4711"} {
+	for _, user := range []string{"unknown", strings.TrimSuffix(id, ">"), "4711"} {
 		for _, h := range exported(t, d, user, nil) {
 			t.Errorf("of %q it exports %s %s", user, h.Kind, h.Record)
 		}

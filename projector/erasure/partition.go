@@ -48,7 +48,9 @@ func (e *eraser) partition(ctx context.Context, deadline time.Time) error {
 		left, err := e.leave(ctx)
 		for err == nil && left {
 			if err = e.wait(ctx, deadline); err == nil {
-				left, err = e.isMember(ctx)
+				var rooms []string
+				rooms, err = e.rooms(ctx)
+				left = len(rooms) > 0
 			}
 		}
 		if err != nil {
@@ -69,14 +71,14 @@ func (e *eraser) partition(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// isMember reports whether the user is a member of a room.
-func (e *eraser) isMember(ctx context.Context) (bool, error) {
+// rooms returns the rooms of which the user is a member.
+func (e *eraser) rooms(ctx context.Context) ([]string, error) {
 	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
 	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return false, fmt.Errorf("read the rooms of the user: %w", err)
+		return nil, fmt.Errorf("read the rooms of the user: %w", err)
 	}
-	return len(rooms) > 0, nil
+	return rooms, nil
 }
 
 // plan reads what is folded and names the user, in one snapshot and without locks: it

@@ -86,7 +86,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 		if !namedIn(payloadOf(r.Payload), w.userID) {
 			return r.Payload, false, nil
 		}
-		// It became a dead letter: nobody had it.
+		// It became a dead letter: it counts for no user.
 		remains = events.Remains{}
 	default:
 		had, named := take(&e, w.userID)

@@ -1,5 +1,5 @@
-// Package merging moves what is unread for a guest to the account that the guest turned
-// out to be.
+// Package merging moves what is unread for a guest to the account with which the guest
+// has signed in.
 package merging
 
 import (
@@ -31,7 +31,7 @@ const MaxMessages = 10_000
 type Config struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Guest and Account are valid ids of users. Badged need not have met them.
+	// Guest and Account are valid ids of users, known to badged or not.
 	Guest, Account string
 }
 
