@@ -126,10 +126,7 @@ func (e *embedded) Apply(ctx context.Context, evs []stream.Event) error {
 	return nil
 }
 
-// storedMeasure is the disk space of what grows with every event.
-const storedMeasure = "log and keys on disk"
-
-// stored returns the disk space of the log and of the keys of events, with indexes.
+// stored implements keeper: the disk space of the log and of the keys of events, with indexes.
 func (e *embedded) stored(ctx context.Context) (bytes int64, err error) {
 	err = e.pool.QueryRow(ctx, `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c
 WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind = 'r' AND (c.relname ~ '^events_p[0-9]+_r[0-9]+$' OR c.relname LIKE 'dedup%')`).Scan(&bytes)

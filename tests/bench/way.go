@@ -23,6 +23,23 @@ type way interface {
 	Close(ctx context.Context) error
 }
 
+// keeper is a way that can tell the disk space of what grows with every event.
+type keeper interface {
+	stored(ctx context.Context) (bytes int64, err error)
+}
+
+// keeperOf returns the keeper that w is, or owns.
+func keeperOf(w way) (k keeper, ok bool) {
+	if o, is := w.(owned); is {
+		w = o.way
+	}
+	k, ok = w.(keeper)
+	return k, ok
+}
+
+// storedMeasure is that disk space.
+const storedMeasure = "log and keys on disk"
+
 // driver is the number of workers that apply events, and of events at a time.
 type driver struct{ workers, batch int }
 
@@ -77,11 +94,8 @@ func (r *rig) counting(name, says string, open func(context.Context) (way, error
 			return nil, err
 		}
 		measures := used.all()
-		if o, ok := w.(owned); ok {
-			w = o.way
-		}
-		if e, ok := w.(*embedded); ok {
-			stored, err := e.stored(ctx)
+		if k, ok := keeperOf(w); ok {
+			stored, err := k.stored(ctx)
 			if err != nil {
 				return nil, err
 			}
