@@ -135,8 +135,8 @@ type marking struct {
 	*worker
 	tx pgx.Tx
 	// touched are the lanes of these targets, and marked how many there are.
-	touched        map[lane]struct{}
-	devices, calls int64
+	touched map[lane]struct{}
+	marked  struct{ devices, calls int64 }
 }
 
 // marking runs a transaction that makes targets due, and lets senders look for these
@@ -149,8 +149,8 @@ func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 	}); err != nil {
 		return err
 	}
-	w.metrics.marked.WithLabelValues("device").Add(float64(m.devices))
-	w.metrics.marked.WithLabelValues("webhook").Add(float64(m.calls))
+	w.metrics.marked.WithLabelValues("device").Add(float64(m.marked.devices))
+	w.metrics.marked.WithLabelValues("webhook").Add(float64(m.marked.calls))
 	w.lanes.look(w.partition, m.touched)
 	return nil
 }
@@ -160,8 +160,13 @@ func (m *marking) users(ctx context.Context, users []string) error {
 	if len(users) == 0 {
 		return nil
 	}
-	if err := m.mark(ctx, &m.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
-		return err
+	if m.devices {
+		if err := m.mark(ctx, &m.marked.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
+			return err
+		}
+	}
+	if !m.badges {
+		return nil
 	}
 	return m.calling(ctx, aboutUsers, users)
 }
@@ -174,7 +179,7 @@ var (
 
 // calling makes subjects due for the webhooks that want to be told of them.
 func (m *marking) calling(ctx context.Context, types, subjects []string) error {
-	return m.mark(ctx, &m.calls, statements.Of(m.partition, "mark webhooks"), m.partition, types, subjects)
+	return m.mark(ctx, &m.marked.calls, statements.Of(m.partition, "mark webhooks"), m.partition, types, subjects)
 }
 
 // mark runs a statement that makes targets due and returns how many by lane.

@@ -149,7 +149,7 @@ func (n *Notifier) work(ctx context.Context, partition int) {
 		case <-ctx.Done():
 			return
 		case <-n.wakes[partition]:
-			if w.idle {
+			if w.idle() {
 				continue // the timer limits how often the position follows
 			}
 		case <-next.C:
@@ -180,8 +180,9 @@ type worker struct {
 	partition int
 	heard     *heard
 	size      logread.Size
-	// idle is set while the partition has no targets.
-	idle bool
+	// devices and badges are those of the last standing: whether there are such
+	// targets. One that comes later is due when it comes.
+	devices, badges bool
 	// awaited is set if the last look left it to the projector to say what it has
 	// folded.
 	awaited bool
@@ -217,9 +218,9 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the standing"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
-		w.idle = !s.devices && !s.badges
-		w.heard.listen(!w.idle)
-		if w.idle {
+		w.devices, w.badges = s.devices, s.badges
+		w.heard.listen(!w.idle())
+		if w.idle() {
 			return w.cfg.IdleInterval, w.follow(ctx, &s)
 		}
 		more, err := w.step(ctx, &s)
@@ -244,6 +245,9 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 	case <-time.After(min(10*took, w.cfg.PollInterval)):
 	}
 }
+
+// idle reports whether the partition has no targets.
+func (w *worker) idle() bool { return !w.devices && !w.badges }
 
 // step makes targets due for one reason, and reports whether there is more to do.
 func (w *worker) step(ctx context.Context, s *standing) (more bool, err error) {

@@ -86,7 +86,7 @@ func (m *marking) page(ctx context.Context, r *room) error {
 		return err
 	}
 	if len(users) > 0 {
-		if err := m.mark(ctx, &m.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
+		if err := m.mark(ctx, &m.marked.devices, statements.Of(m.partition, "mark devices"), users); err != nil {
 			return err
 		}
 		if err := m.mark(ctx, new(int64), statements.Of(m.partition, "hand out alerts of a room"), m.partition, r.id, users); err != nil {
