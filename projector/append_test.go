@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/internal/devtest/replaytest"
 )
 
-// newOwner returns a projector that takes itself for the owner of partitions,
-// has folded everything there, and waits for no open transaction.
+// newOwner returns a projector that acts as the owner of partitions, has folded
+// everything there, and waits for no open transaction.
 func (d *database) newOwner(t *testing.T, pool *pgxpool.Pool, partitions ...int) *Projector {
 	t.Helper()
 	p := d.newProjector(t, func(cfg *Config) { cfg.Pool = pool })

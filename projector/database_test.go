@@ -34,8 +34,8 @@ type database struct {
 	log    *events.Log
 	reader *badges.Reader
 	bus    *recordingBus
-	// projector folds when told to by fold, and never runs; rival, if there is
-	// one, takes turns with it.
+	// fold makes the projector fold; it never runs by itself. rival, if set, takes
+	// turns with it.
 	projector, rival *Projector
 }
 
@@ -92,14 +92,13 @@ func (d *database) newProjector(t testing.TB, change func(*Config)) *Projector {
 	return p
 }
 
-// run runs p until the test ends or stop is called, which returns once it has
-// stopped.
+// run runs p until the test ends or stop is called. stop returns when p has ended.
 func run(t testing.TB, p *Projector) (stop func()) {
 	t.Helper()
 	return runUntilStopped(t, p.Run)
 }
 
-// runUntilStopped does the same with whatever runs.
+// runUntilStopped is run for any function.
 func runUntilStopped(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,8 +123,8 @@ func (d *database) append(t testing.TB, evs ...events.Event) events.Receipt {
 	return receipt
 }
 
-// fold folds everything that has been appended. The server is shared, and other
-// transactions may be open for an instant, for which batches wait.
+// fold folds everything that has been appended. Other tests share the server, and
+// batches wait a moment for their open transactions.
 func (d *database) fold(t testing.TB) {
 	t.Helper()
 	for _, p := range d.projector.partitions {
@@ -231,8 +230,8 @@ func (d *database) positions(t testing.TB) []events.Position {
 	return all
 }
 
-// recordingBus is the in-process bus, which also keeps what is published on it
-// and tells whoever waits for that.
+// recordingBus is the in-process bus. It also keeps what is published on it, and
+// signals each Publish.
 type recordingBus struct {
 	*pubsub.Memory
 	published chan struct{} // holds a token after a Publish
@@ -259,7 +258,7 @@ func (b *recordingBus) Publish(_ context.Context, updates []pubsub.Update) error
 	return b.err
 }
 
-// HasSubscribers says that everybody is, since the test is.
+// HasSubscribers is always true: the test reads every update.
 func (b *recordingBus) HasSubscribers(pubsub.Address) bool { return true }
 
 func (b *recordingBus) fail(err error) {
@@ -288,10 +287,10 @@ func (b *recordingBus) awaitTotal(t testing.TB, user string, total int64) {
 	}
 }
 
-// patience bounds every wait: what has not happened by then never will.
+// patience bounds every wait.
 const patience = time.Minute
 
-// await receives from c, and fails the test where nothing comes.
+// await receives from c, and fails the test if nothing comes.
 func await[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -303,7 +302,7 @@ func await[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
-// count returns what a counter stands at.
+// count returns the value of a counter.
 func count(c prometheus.Collector) int { return int(testutil.ToFloat64(c)) }
 
 // begin begins a transaction that has an id.

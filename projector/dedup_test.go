@@ -22,15 +22,15 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// age lets the present generation of a partition have had its span, long ago,
-// so that the next batch of p begins another.
+// age makes the current generation of a partition old, so that the next batch of p
+// begins another.
 func (d *database) age(t testing.TB, p *partition) {
 	t.Helper()
 	d.exec(t, `UPDATE badged.dedup_generations SET begun_at = begun_at - interval '10 years' WHERE partition_id = $1`, p.id)
 	d.tend(t, p)
 }
 
-// tend looks after the generations of a partition.
+// tend begins a generation of a partition if one is due.
 func (d *database) tend(t testing.TB, p *partition) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -40,11 +40,11 @@ func (d *database) tend(t testing.TB, p *partition) {
 	}
 }
 
-// smallSizes let a few keys be merged in many steps.
+// smallSizes make merging a few keys take many steps.
 var smallSizes = keys.Sizes{Blocks: 3, Segment: 5, Read: 2, Fanout: 2, Older: 1}
 
-// mergeSome does some steps of merging the keys of a partition, which is an
-// owner from then on. It reports whether there is more to do.
+// mergeSome runs some steps of merging the keys of a partition, and makes p its
+// owner. It reports whether there is more to do.
 func (d *database) mergeSome(t testing.TB, p *partition, steps int) (more bool) {
 	t.Helper()
 	p.owned.Store(true)
@@ -68,7 +68,7 @@ func (d *database) merge(t testing.TB, p *partition) {
 	}
 }
 
-// rotate folds an event about nobody else, which begins a generation.
+// rotate folds an event of a user of its own, which begins a generation.
 func (d *database) rotate(t testing.TB, p *partition) {
 	t.Helper()
 	before := d.present(t, p.id)
@@ -168,9 +168,9 @@ func (d *database) checkReplay(t *testing.T, users ...string) {
 	replaytest.Verify(t, d.pool, d.log, users...)
 }
 
-// An event that comes again changes nothing while its key is remembered, which
-// is in its own generation and the two that follow. Beyond, it is as good as
-// new, and remembered anew. Folding the log again decides the same.
+// A repeated event changes nothing while its key is remembered: in its own
+// generation and the two that follow. After that it counts as new, and is
+// remembered again. A replay decides the same.
 func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.projector.partitions[0], foldtest.User(0, 0)
@@ -212,8 +212,8 @@ func TestKeysAreRememberedForThreeGenerations(t *testing.T) {
 	}
 }
 
-// A generation has its span by the clock of the database, however long nobody
-// was there to look; the next has its own.
+// A generation ends by the clock of the database, even if no projector ran for
+// long. The next one gets a whole span.
 func TestGenerationsHaveTheirSpan(t *testing.T) {
 	d := newDatabase(t)
 	p := d.newProjector(t, func(cfg *Config) { cfg.DedupWindow = 2 * time.Hour }).partitions[0]
@@ -234,9 +234,8 @@ WHERE (partition_id, generation) = (0, $2)`, tc.age, d.present(t, 0))
 	}
 }
 
-// Where a batch is cut and where it begins a generation are two things: with
-// the generations at the same positions, any cut gives the same rows and the
-// same versions.
+// Cutting batches and beginning generations are independent: with generations at
+// the same positions, any cut gives the same rows and versions.
 func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
 	var history []events.Event
@@ -278,8 +277,8 @@ func TestBatchCutsDoNotShowAcrossRotations(t *testing.T) {
 	}
 }
 
-// Wherever a batch that begins a generation is interrupted, nothing of it is
-// kept, the generation included; what follows is right in either.
+// If a batch that begins a generation is interrupted, at any place, nothing of it
+// is kept, the generation included, and the batches that follow are right.
 func TestInterruptedRotation(t *testing.T) {
 	want := uninterrupted(t)
 	for _, place := range []string{

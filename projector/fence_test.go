@@ -15,8 +15,8 @@ import (
 	"github.com/badged/badged/projector/internal/store/storetest"
 )
 
-// A projector whose position another has moved finds out before it has
-// written anything, takes up the new position and goes on from there.
+// A projector whose position another one has moved finds out before it writes
+// anything, reads the new position and continues there.
 func TestFence(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -49,9 +49,9 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// Two projectors fold one partition at once, round after round, each of them
-// taking it for its own: the numbers are those of one, to the last version, no
-// event is folded twice, and the fence has kept them apart.
+// Two projectors fold the same partition at once, each as if it were the owner.
+// Numbers and versions equal those of a single one, no event is folded twice, and
+// the fence has rejected batches.
 func TestTwoProjectorsOnOnePartition(t *testing.T) {
 	d := newDatabase(t)
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)}
@@ -102,8 +102,8 @@ func TestTwoProjectorsOnOnePartition(t *testing.T) {
 	if want := rounds * len(evs); folded != want {
 		t.Errorf("%d events were folded, want %d", folded, want)
 	}
-	// Both knew the same position before the first round, and whoever did not
-	// move it knew an old one from then on.
+	// Both knew the same position before the first round. The one that lost the
+	// first round then knew an old position.
 	if fenced == 0 {
 		t.Error("the fence was never needed")
 	}
@@ -147,8 +147,7 @@ func TestTwoLoopsOnOnePartition(t *testing.T) {
 			p.Wake(0)
 		}
 	}
-	// Which of the two tells of the last message nobody knows, nor in which
-	// order they do; that it is told, is certain.
+	// Either of the two publishes the last message, in any order.
 	for told := false; !told; {
 		for _, u := range d.bus.of(ann) {
 			told = told || u.Total == messages

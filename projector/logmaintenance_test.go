@@ -39,9 +39,8 @@ func (d *database) ranges(t testing.TB, partition int) []string {
 	return all
 }
 
-// pass lets transaction ids pass until the last range of a partition is that of
-// the next one, and nobody, such as the server's own upkeep, can write into the
-// one before it.
+// pass uses up transaction ids until the next event goes into the last range of a
+// partition, and no open transaction, such as autovacuum's, has an id below it.
 func (d *database) pass(t testing.TB, partition int) {
 	t.Helper()
 	for {
@@ -53,8 +52,8 @@ FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)
 	}
 }
 
-// The log goes on from range to range, and nobody who reads it notices: also
-// where nobody was there in time to add one.
+// The log continues from range to range without a trace for its readers, also if
+// no projector ran in time to add a range.
 func TestLogRanges(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -75,7 +74,7 @@ func TestLogRanges(t *testing.T) {
 		d.pass(t, 0)
 		deliverSome()
 	}
-	// How many are in each the server's own upkeep decides too, which uses up ids.
+	// Autovacuum uses up ids too, so the number of events in each range varies.
 	if got := d.ranges(t, 0); len(got) != 4 || slices.ContainsFunc(got, func(r string) bool { return strings.HasSuffix(r, ": 0") }) {
 		t.Errorf("the ranges are %v", got)
 	}
@@ -86,8 +85,8 @@ func TestLogRanges(t *testing.T) {
 	replaytest.Verify(t, d.pool, d.log)
 }
 
-// A log from before there were ranges is given an end while it is read and
-// written: a check proves it first, and is given up where it would refuse events.
+// A large last range gets an end while it is read and written. A check proves the
+// end first, and is dropped if it would refuse events.
 func TestLogRangesOfALongLog(t *testing.T) {
 	d := newDatabase(t)
 	const add = `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
@@ -168,8 +167,8 @@ SELECT pg_current_xact_id(), gen_random_uuid(), convert_to(string_agg(md5(random
 	}
 }
 
-// Whoever reads the log at length keeps it from getting a range, and nobody
-// waits: neither the projector for the reader nor a publisher behind it.
+// While a transaction reads the log, the log gets no range. Neither the projector
+// nor a publisher waits for the reader.
 func TestLogRangesWaitForReaders(t *testing.T) {
 	d := newDatabase(t)
 	reading := connect(t, d.url)

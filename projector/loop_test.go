@@ -26,7 +26,7 @@ func (d *database) insert(t *testing.T, partition int, e events.Event) {
 VALUES (pg_current_xact_id(), gen_random_uuid(), convert_to($1, 'UTF8'))`, string(payload))
 }
 
-// What nobody woke the projector for is found by looking.
+// A poll finds events that were appended without a wake.
 func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d := newDatabase(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(3, 0)
@@ -39,8 +39,8 @@ func TestPollFindsWhatCameWithoutAWake(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 2)
 }
 
-// What came before the projector did, and what it is woken for, it need not
-// look for. Wakes for partitions that do not exist do nothing.
+// Without a poll, the projector folds what was appended before it started, and what
+// it is woken for. Wakes for partitions that do not exist do nothing.
 func TestWakesFindWhatWasAppended(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(2, 0)
@@ -61,8 +61,8 @@ func TestWakesFindWhatWasAppended(t *testing.T) {
 	}
 }
 
-// A transaction that stays open delays no badge, in whatever database it is. What
-// it appends is folded once it commits, although the position has passed it.
+// A transaction that stays open delays no badge, in any database of the server. Its
+// events are folded once it commits, although the position has passed it.
 func TestOpenTransactionsDelayNothing(t *testing.T) {
 	server := pgtest.Borrow(t)
 	d := openDatabase(t, server.NewDB(t, migrated))
@@ -86,8 +86,8 @@ func TestOpenTransactionsDelayNothing(t *testing.T) {
 	d.checkReplay(t, ann)
 }
 
-// A batch waits for a transaction that has been open for a moment only: moving
-// what that appends would cost as much as appending it again.
+// A batch waits for a transaction that began a moment ago: moving its events later
+// would cost as much as appending them again.
 func TestBatchWaitsForYoungTransactions(t *testing.T) {
 	d := openDatabase(t, pgtest.Borrow(t).NewDB(t, migrated))
 	p := d.projector.partitions[1]
@@ -148,7 +148,7 @@ func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	}
 }
 
-// A bus that fails loses updates, which is counted, and nothing else.
+// If the bus fails, updates are lost and counted, and folding goes on.
 func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -169,7 +169,7 @@ func TestFoldingGoesOnWithoutABus(t *testing.T) {
 	}
 }
 
-// What fails is counted and tried again until it works.
+// A failed batch is counted and tried again until it works.
 func TestFailuresAreCounted(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
@@ -184,12 +184,11 @@ func TestFailuresAreCounted(t *testing.T) {
 	d.bus.awaitTotal(t, ann, 1)
 }
 
-// Nor does folding wait for a bus that is slow: what it cannot take is lost,
-// and counted.
+// Folding does not wait for a slow bus: updates beyond the queue are lost and counted.
 func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)
-	p := d.projector // which does not run, so that nobody takes its updates
+	p := d.projector // it does not run, so its updates stay in the queue
 	room := cap(p.updates)
 	for seq := range room + 2 {
 		d.append(t, foldtest.Deliver("c", int64(seq+1), ann))
@@ -206,8 +205,8 @@ func TestFoldingDoesNotWaitForTheBus(t *testing.T) {
 	}
 }
 
-// Whenever it is asked, the reader answers with the state of one instant: the
-// total is the sum of the conversations it comes with.
+// Every answer of the reader is the state of one instant: the total is the sum of
+// its conversations.
 func TestEveryAnswerIsOfOneInstant(t *testing.T) {
 	d := newDatabase(t)
 	ann := foldtest.User(0, 0)

@@ -113,8 +113,8 @@ type publishers struct {
 	named     int
 	open      []*publication
 	committed []*publication
-	// projectors fold in turn, each taking itself for the owner; the line of
-	// the second can be cut.
+	// projectors fold in turn, each as if it were the owner. The line of the second
+	// can be cut.
 	projectors []*Projector
 	line       *line
 	// unsure are the keys of events of which an append failed without an answer.
@@ -126,7 +126,7 @@ type publishers struct {
 // errNone is no error of any append.
 var errNone = errors.New("none")
 
-// newProjector returns a projector that takes itself for the owner of all.
+// newProjector returns a projector that acts as the owner of every partition.
 func (ps *publishers) newProjector(t *testing.T, pool *pgxpool.Pool) *Projector {
 	p := ps.d.newProjector(t, func(cfg *Config) { cfg.Pool = pool })
 	p.open.Patience = ps.patience
@@ -207,9 +207,8 @@ func (ps *publishers) end(t *rapid.T, i int, commit bool) {
 	}
 }
 
-// fold lets one of the projectors fold a batch. One that finds the other has
-// been there is fenced off, one that was not there when an event came first may
-// take it to be new; one whose line is cut does not know what it did.
+// fold makes one of the projectors fold a batch. If the other one has moved the
+// position, the fence rejects the batch. If its line is cut, the outcome is unknown.
 func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	p := rapid.SampledFrom(ps.projectors[projector].partitions).Draw(t, "partition")
 	p.size.Events = rapid.IntRange(1, 5).Draw(t, "batch")
@@ -219,7 +218,7 @@ func (ps *publishers) fold(t *rapid.T, projector int, allowed error) {
 	}
 }
 
-// append lets one of the projectors append events and fold them where it can.
+// append makes one of the projectors append events and fold them if it can.
 // If the line of the projector is cut, the outcome is unknown.
 func (ps *publishers) append(t *rapid.T, i int, allowed error) {
 	evs := make([]events.Event, rapid.IntRange(1, 3).Draw(t, "events"))
@@ -276,8 +275,8 @@ func (ps *publishers) actions(tt *testing.T) map[string]func(*rapid.T) {
 	}
 }
 
-// abandon ends what a failure has left open, which would hide the rest of the
-// log from whoever looks next, and gives connections back for the next history.
+// abandon rolls back transactions that a failure has left open, and gives their
+// connections back for the next history.
 func (ps *publishers) abandon() {
 	ps.line.answers.Store(-1)
 	for _, p := range ps.projectors {

@@ -159,8 +159,8 @@ func posted(room string, seq int64) events.Event {
 	return foldtest.Event(fmt.Sprint("posted ", room, seq), events.RoomPosted, room, foldtest.Seq(seq))
 }
 
-// Who joins has read the room up to its last message, whatever the first member of the
-// partition had read, and whichever call added that one.
+// A new member has read the room up to its last message, no matter what the first
+// member of the partition had read, or in which call that member joined.
 func TestJoiningReadsUpToTheLastMessage(t *testing.T) {
 	upTo := func(e events.Event, seq int64) events.Event {
 		e.Data.UpToSeq = seq

@@ -90,7 +90,7 @@ func (w *worker) here(users []string) []string {
 
 // next returns what may have changed behind the position, and up to where: what the
 // projector has said, or else a page of the log.
-func (w *worker) next(ctx context.Context, s *standing) (c changes, to events.Position, err error) {
+func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to events.Position, err error) {
 	if s.said.covers(s.position, s.folded.Position) {
 		return w.collect(&s.said), s.said.to, nil
 	}
@@ -107,7 +107,7 @@ func (w *worker) next(ctx context.Context, s *standing) (c changes, to events.Po
 }
 
 // mark makes the targets of the next events due, and moves the position behind them.
-func (w *worker) mark(ctx context.Context, s *standing) error {
+func (w *worker) mark(ctx context.Context, s *partitionState) error {
 	c, to, err := w.next(ctx, s)
 	if err != nil {
 		return err

@@ -180,7 +180,7 @@ type worker struct {
 	partition int
 	heard     *heard
 	size      logread.Size
-	// devices and badges are those of the last standing: whether there are such
+	// devices and badges are those of the last partition state: whether there are such
 	// targets. One that comes later is due when it comes.
 	devices, badges bool
 	// awaited is set if the last look left it to the projector to say what it has
@@ -190,8 +190,8 @@ type worker struct {
 	settled time.Time
 }
 
-// standing is what a worker starts from.
-type standing struct {
+// partitionState is what a worker starts from.
+type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
 	// revision is that of the partition, and marked the one for which all targets
@@ -206,7 +206,7 @@ type standing struct {
 	caughtUp bool
 }
 
-func (s *standing) targets() []any {
+func (s *partitionState) targets() []any {
 	return append(s.folded.Targets(), &s.position.TransactionID, &s.position.Offset, &s.revision, &s.marked, &s.after, &s.devices, &s.badges, &s.rounds)
 }
 
@@ -214,8 +214,8 @@ func (s *standing) targets() []any {
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		s := standing{said: w.heard.take()} // before the tables are read: these have it
-		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the standing"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
+		s := partitionState{said: w.heard.take()} // before the tables are read: these have it
+		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.devices, w.badges = s.devices, s.badges
@@ -250,7 +250,7 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
 // step makes targets due for one reason, and reports whether there is more to do.
-func (w *worker) step(ctx context.Context, s *standing) (more bool, err error) {
+func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if s.position.Before(s.folded.Position) && !w.awaits(s) {
 		return true, w.mark(ctx, s)
 	}
@@ -266,7 +266,7 @@ func (w *worker) step(ctx context.Context, s *standing) (more bool, err error) {
 // awaits reports whether the projector of this process, which has said everything up
 // to the position, may be about to say the rest. If it has not by the next look,
 // another process has folded it.
-func (w *worker) awaits(s *standing) bool {
+func (w *worker) awaits(s *partitionState) bool {
 	w.awaited = !w.awaited && s.said.to == s.position
 	return w.awaited
 }
@@ -286,7 +286,7 @@ func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) 
 
 // follow moves the position behind that of the projector without reading: nothing
 // that was folded up to there needs to be told, since a target that comes is due.
-func (w *worker) follow(ctx context.Context, s *standing) error {
+func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	if s.position == s.folded.Position && s.revision == s.marked && s.after == nil {
 		return nil
 	}
@@ -318,7 +318,7 @@ func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) er
 const usersPage = 1000
 
 // markAll makes a page of all targets due, since badges have changed without the log.
-func (w *worker) markAll(ctx context.Context, s *standing) error {
+func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	after := ""
 	if s.revision == s.marked {
 		after = *s.after

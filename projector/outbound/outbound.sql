@@ -130,7 +130,7 @@ SET queued_at = CASE WHEN q.due IS NULL THEN excluded.queued_at ELSE q.queued_at
 -- name: tells of users
 events && ARRAY['badge.changed', 'unread.reminder'] AND state <> 'disabled'
 
--- name: read the standing
+-- name: read the partition state
 -- $1 is the partition, $2 the consumer group of the projector, and $3 that of the
 -- notifier.
 SELECT f.last_processed_transaction_id::text::bigint, f.offset_acked, f.pending::text[]::bigint[],
