@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -44,35 +45,35 @@ func TestAccountFollowsItsRoom(t *testing.T) {
 		state  *pubsub.Snapshot
 		update *pubsub.RoomUpdate
 		base   int64 // of the chain that the update ends
-		want   outcome
+		want   view.Outcome
 		total  int64
 	}{
-		"the next change":                           {inLobby(lobby(10, 0)), updateOf(lobby(11, 0), 10), 10, applied, 11},
-		"the same change again":                     {inLobby(lobby(10, 0)), updateOf(lobby(10, 0), 9), 9, known, 10},
-		"an earlier change":                         {inLobby(lobby(10, 0)), updateOf(lobby(8, 0), 7), 7, known, 10},
-		"several changes at once":                   {inLobby(lobby(10, 0)), updateOf(lobby(15, 0), 14), 8, applied, 15},
-		"a change after one that was lost":          {inLobby(lobby(10, 0)), updateOf(lobby(12, 0), 11), 11, missed, 0},
-		"another epoch":                             {inLobby(lobby(10, 0)), &pubsub.RoomUpdate{Room: *lobby(11, 0), Epoch: "e2", BaseChanges: 10}, 10, missed, 0},
-		"a change above closed chunks":              {inLobby(lobby(10, 5)), updateOf(lobby(12, 5), 11), 10, applied, 12},
-		"a change in closed chunks":                 {inLobby(lobby(10, 5)), updateOf(closedToo, 11), 10, missed, 0},
-		"a chunk that closes further up":            {inLobby(lobby(10, 5)), updateOf(lobby(12, 9), 11), 10, applied, 12},
-		"a chunk that closes over the read pos":     {inLobby(lobby(10, 0)), updateOf(lobby(12, 9), 11), 10, missed, 0},
-		"a chunk that may have the first one":       {unknownFirst, updateOf(lobby(12, 9), 11), 10, missed, 0},
-		"a room that the user is no longer part of": {&pubsub.Snapshot{Badge: pubsub.Badge{Epoch: "e1"}}, updateOf(lobby(12, 0), 11), 10, known, 0},
+		"the next change":                           {inLobby(lobby(10, 0)), updateOf(lobby(11, 0), 10), 10, view.Applied, 11},
+		"the same change again":                     {inLobby(lobby(10, 0)), updateOf(lobby(10, 0), 9), 9, view.Known, 10},
+		"an earlier change":                         {inLobby(lobby(10, 0)), updateOf(lobby(8, 0), 7), 7, view.Known, 10},
+		"several changes at once":                   {inLobby(lobby(10, 0)), updateOf(lobby(15, 0), 14), 8, view.Applied, 15},
+		"a change after one that was lost":          {inLobby(lobby(10, 0)), updateOf(lobby(12, 0), 11), 11, view.Missed, 0},
+		"another epoch":                             {inLobby(lobby(10, 0)), &pubsub.RoomUpdate{Room: *lobby(11, 0), Epoch: "e2", BaseChanges: 10}, 10, view.Missed, 0},
+		"a change above closed chunks":              {inLobby(lobby(10, 5)), updateOf(lobby(12, 5), 11), 10, view.Applied, 12},
+		"a change in closed chunks":                 {inLobby(lobby(10, 5)), updateOf(closedToo, 11), 10, view.Missed, 0},
+		"a chunk that closes further up":            {inLobby(lobby(10, 5)), updateOf(lobby(12, 9), 11), 10, view.Applied, 12},
+		"a chunk that closes over the read pos":     {inLobby(lobby(10, 0)), updateOf(lobby(12, 9), 11), 10, view.Missed, 0},
+		"a chunk that may have the first one":       {unknownFirst, updateOf(lobby(12, 9), 11), 10, view.Missed, 0},
+		"a room that the user is no longer part of": {&pubsub.Snapshot{Badge: pubsub.Badge{Epoch: "e1"}}, updateOf(lobby(12, 0), 11), 10, view.Known, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAccount(tc.state)
-			got, update := a.follow(tc.update, tc.base)
+			a := view.NewAccount(tc.state)
+			got, update := a.Follow(tc.update, tc.base)
 			if got != tc.want {
 				t.Fatalf("outcome %d, want %d", got, tc.want)
 			}
-			if got == missed {
+			if got == view.Missed {
 				return
 			}
-			if a.badge.Total != tc.total || a.badge.Categories["chat"] != tc.total {
-				t.Errorf("the badge is %+v, want %d", a.badge, tc.total)
+			if a.Badge.Total != tc.total || a.Badge.Categories["chat"] != tc.total {
+				t.Errorf("the badge is %+v, want %d", a.Badge, tc.total)
 			}
-			if got == applied && (update.Total != tc.total || update.BaseVersion != tc.state.Version || update.Conversations[0].Unread != tc.total) {
+			if got == view.Applied && (update.Total != tc.total || update.BaseVersion != tc.state.Version || update.Conversations[0].Unread != tc.total) {
 				t.Errorf("clients get %+v", update)
 			}
 		})
@@ -92,14 +93,14 @@ func (quietBus) Close() error                                   { return nil }
 func TestAccountsAreReadAgain(t *testing.T) {
 	h := newHub(NewMetrics(nil), new(crew))
 	h.subscription = quietBus{}
-	s := &session{userID: "ann", mailbox: newMailbox(func() {})}
+	s := &session{userID: "ann", mailbox: view.NewMailbox(func() {})}
 	if err := h.join(t.Context(), s, pubsub.Address{ID: "ann", Partition: 3}); err != nil {
 		t.Fatal(err)
 	}
 	read := func(want bool) {
 		t.Helper()
 		began := h.rooms.now()
-		s.mailbox.read()
+		s.mailbox.Read()
 		settled, err := h.settle(t.Context(), s, inLobby(lobby(10, 0)), began, false, 0)
 		if settled != want || err != nil {
 			t.Fatalf("a read of the tables counts: %v, %v, want %v", settled, err, want)
@@ -112,16 +113,16 @@ func TestAccountsAreReadAgain(t *testing.T) {
 	read(false) // the bus has just begun to listen
 	read(true)
 	post(11)
-	if d := s.mailbox.take(); d.badge == nil || d.badge.Total != 11 || d.sync {
+	if d := s.mailbox.Take(); d.Badge == nil || d.Badge.Total != 11 || d.Sync {
 		t.Fatalf("after a message the client gets %+v", d)
 	}
 	h.HandleGap()
 	post(12)
-	if d := s.mailbox.take(); d.badge != nil {
-		t.Errorf("after a gap the client gets %+v without a read", d.badge)
+	if d := s.mailbox.Take(); d.Badge != nil {
+		t.Errorf("after a gap the client gets %+v without a read", d.Badge)
 	}
 	h.renew([]string{"ann"})
-	if d := s.mailbox.take(); !d.sync {
+	if d := s.mailbox.Take(); !d.Sync {
 		t.Error("after a gap the tables are not read")
 	}
 }

@@ -70,7 +70,7 @@ func TestForgedStateIsCorrected(t *testing.T) {
 			c, _ := w.connect("ann")
 			w.send("ann", "c1", 1)
 			c.hear()
-			eventually(func() bool { return !w.openSessions()[0].mailbox.mark().syncing })
+			eventually(func() bool { return !w.openSessions()[0].mailbox.Mark().Syncing })
 			w.forge(tc.version, 1, 777)
 			if f := c.hear(); f.Total != 777 {
 				t.Fatalf("the forged update is not shown: %s", f.raw)
@@ -126,7 +126,7 @@ func TestReadBeforeACommitDeniesNothing(t *testing.T) {
 		w.tables.mu.Lock()
 		w.tables.afterVersions = func() {
 			u := w.tables.commit("ann", "c1", 2)
-			mailbox.offer(&u)
+			mailbox.Offer(&u)
 		}
 		w.tables.mu.Unlock()
 		w.gateway.hub.HandleGap()
@@ -238,7 +238,7 @@ func TestStaleness(t *testing.T) {
 			s.taskMu.Unlock()
 			for _, age := range []time.Duration{3, 9} {
 				u := appended(w.tables.commit("ann", "c1", int64(age)), age*time.Second)
-				s.mailbox.offer(&u)
+				s.mailbox.Offer(&u)
 			}
 			s.begin()
 		}, 1, 9},
@@ -288,7 +288,7 @@ func TestStaleness(t *testing.T) {
 
 func BenchmarkObserveStale(b *testing.B) {
 	g := &Gateway{metrics: NewMetrics(prometheus.NewRegistry())}
-	since := g.clock.now()
+	since := g.clock.Now()
 	for b.Loop() {
 		g.observeStale(since)
 	}

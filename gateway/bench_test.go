@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -40,8 +41,8 @@ func BenchmarkRoom(b *testing.B) {
 		in := &interest{user: pubsub.Address{ID: state.UserID}, sessions: []*session{s}}
 		m := g.hub.memberOf(in)
 		m.sit(r)
-		m.account = newAccount(&state)
-		s.mailbox.synced(holdingOf(&state.Badge), 0, nil)
+		m.account = view.NewAccount(&state)
+		s.mailbox.Synced(view.HoldingOf(&state.Badge), 0, nil)
 	}
 	b.ReportAllocs()
 	var seats []*seat

@@ -39,7 +39,7 @@ func (m *member) claim(conversationID string, upTo int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.account != nil { // otherwise honour finds out
-		if entry, ok := m.account.memberships[conversationID]; !ok || upTo <= entry.Room.LastSeq {
+		if entry, ok := m.account.Memberships[conversationID]; !ok || upTo <= entry.Room.LastSeq {
 			return
 		}
 	}
@@ -63,7 +63,7 @@ func (m *member) honour() {
 	}
 	now := time.Now()
 	for id, c := range m.claims {
-		entry, ok := m.account.memberships[id]
+		entry, ok := m.account.Memberships[id]
 		switch {
 		case !ok || entry.ReadSeq >= c.upTo || now.After(c.until):
 		case entry.Room.LastSeq < c.upTo:

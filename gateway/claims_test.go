@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -62,8 +63,8 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 			state := pubsub.Snapshot{Badge: pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 11, Categories: map[string]int64{}}}
 			state.Rest = pubsub.Badge{UserID: "ann", Epoch: "e1", Version: 1, Categories: map[string]int64{}}
 			state.Memberships = []pubsub.Membership{{Level: "all", ReadSeq: 5, Room: &stateOfHall(10).Room}}
-			m := &member{user: &interest{sessions: []*session{s}}, account: newAccount(&state)}
-			s.mailbox.synced(holdingOf(&state.Badge), 0, nil)
+			m := &member{user: &interest{sessions: []*session{s}}, account: view.NewAccount(&state)}
+			s.mailbox.Synced(view.HoldingOf(&state.Badge), 0, nil)
 			for _, step := range tc.steps {
 				step(m)
 			}
@@ -76,10 +77,10 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 
 // Reads that are ahead of rooms are remembered of few rooms.
 func TestReadsAheadOfRoomsAreBounded(t *testing.T) {
-	m := &member{user: &interest{}, account: &account{memberships: map[string]*membership{}}}
+	m := &member{user: &interest{}, account: &view.Account{Memberships: map[string]*view.Membership{}}}
 	for i := range 2 * maxClaims {
 		id := string(rune('a' + i))
-		m.account.memberships[id] = &membership{Membership: pubsub.Membership{Room: &pubsub.Room{ConversationID: id}}}
+		m.account.Memberships[id] = &view.Membership{Membership: pubsub.Membership{Room: &pubsub.Room{ConversationID: id}}}
 		m.claim(id, 1)
 	}
 	if len(m.claims) != maxClaims {

@@ -47,7 +47,7 @@ func (s *session) handle(ctx context.Context, f clientFrame) *closing {
 
 // reply queues an answer, or returns why the session must end.
 func (s *session) reply(frame any) *closing {
-	if !s.mailbox.reply(frame) {
+	if !s.mailbox.Reply(frame) {
 		return &closing{code: CloseSlow, reason: "too many answers wait to be read"}
 	}
 	return nil

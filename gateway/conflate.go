@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -18,7 +19,7 @@ const seatsAtOnce = 256
 type news struct {
 	latest *pubsub.RoomUpdate
 	base   int64
-	since  moment
+	since  view.Moment
 	step   int64
 	missed int // members who must read the tables
 }
@@ -51,7 +52,7 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 		r.base = u.BaseChanges
 	}
 	r.latest, r.came = u, step
-	r.oldest = r.oldest.older(moment(u.AppendedAt))
+	r.oldest = r.oldest.Older(view.Moment(u.AppendedAt))
 	if r.dirty {
 		return 0, false
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -32,8 +33,8 @@ func TestSlowClientsDelayNoOthers(t *testing.T) {
 		s.link = valve{open, written}
 		s.sender = newStateSender(s)
 		s.busy = false
-		s.mailbox.synced(holding{epoch: "e1"}, 0, nil)
-		s.mailbox.offer(&pubsub.Update{Badge: pubsub.Badge{Epoch: "e1", Version: 1}})
+		s.mailbox.Synced(view.Holding{Epoch: "e1"}, 0, nil)
+		s.mailbox.Offer(&pubsub.Update{Badge: pubsub.Badge{Epoch: "e1", Version: 1}})
 	}
 	for range all {
 		send(stuck)

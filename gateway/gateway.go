@@ -21,6 +21,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/badged/badged/gateway/internal/limit"
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -165,7 +166,7 @@ type Gateway struct {
 	hub       *hub
 	admission admission
 	reads     *reads
-	clock     databaseClock
+	clock     view.DatabaseClock
 	buffers   buffers
 	crew      *crew
 	upgrader  websocket.Upgrader

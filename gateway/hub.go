@@ -71,7 +71,7 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 // of the hub.
 func (in *interest) offer(u *pubsub.Update) {
 	for _, s := range in.sessions {
-		s.mailbox.offer(u)
+		s.mailbox.Offer(u)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -17,7 +18,7 @@ func TestMailboxConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newTables()
 		history := map[int64]map[string]int64{0: {}} // unread by version
-		m := newMailbox(func() {})
+		m := view.NewMailbox(func() {})
 		c := heldState{conversations: map[string]int64{}}
 		var sent []pubsub.Update
 		steps := rapid.IntRange(1, 60).Draw(t, "steps")
@@ -26,39 +27,39 @@ func TestMailboxConverges(t *testing.T) {
 			case "commit":
 				u := commit(t, db, history)
 				sent = append(sent, u)
-				m.offer(&u)
+				m.Offer(&u)
 			case "lose":
 				sent = append(sent, commit(t, db, history))
 			case "late":
 				if len(sent) > 0 {
 					u := rapid.SampledFrom(sent).Draw(t, "update")
-					m.offer(&u)
+					m.Offer(&u)
 				}
 			case "deliver":
 				c.take(t, m, db, history)
 			case "compare":
-				before, now := m.mark(), db.user("ann").Badge
+				before, now := m.Mark(), db.user("ann").Badge
 				if rapid.Bool().Draw(t, "commits meanwhile") {
 					u := commit(t, db, history)
 					sent = append(sent, u)
-					m.offer(&u)
+					m.Offer(&u)
 				}
-				switch m.compare(before, holdingOf(&now), 0) {
-				case behind:
-					m.repair(holdingOf(&now))
-				case denied:
+				switch m.Compare(before, view.HoldingOf(&now), 0) {
+				case view.Behind:
+					m.Repair(view.HoldingOf(&now))
+				case view.Denied:
 					t.Fatalf("the comparison denied %+v", before)
-				case upToDate:
+				case view.UpToDate:
 				}
 			}
 		}
 		now := db.user("ann").Badge
-		m.repair(holdingOf(&now))
+		m.Repair(view.HoldingOf(&now))
 		c.take(t, m, db, history)
 		if newest := db.user("ann").Version; c.version != newest { // more may have been committed meanwhile
 			t.Fatalf("after being compared the client holds version %d of %d", c.version, newest)
 		}
-		if d := m.take(); d.badge != nil || d.sync {
+		if d := m.Take(); d.Badge != nil || d.Sync {
 			t.Fatalf("an up-to-date client has more pending: %+v", d)
 		}
 	})
@@ -83,25 +84,25 @@ type heldState struct {
 
 // take does what a session does with its mailbox. During a read of the tables,
 // more may be committed and announced.
-func (c *heldState) take(t *rapid.T, m *mailbox, db *tables, history map[int64]map[string]int64) {
-	d := m.take()
-	if d.badge != nil {
-		c.apply(t, *d.badge, d.conversations, history)
+func (c *heldState) take(t *rapid.T, m *view.Mailbox, db *tables, history map[int64]map[string]int64) {
+	d := m.Take()
+	if d.Badge != nil {
+		c.apply(t, *d.Badge, d.Conversations, history)
 	}
-	for d.sync {
-		m.read()
+	for d.Sync {
+		m.Read()
 		state, err := db.read(pubsub.Held{UserID: "ann", Epoch: db.epoch, Version: c.version})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rapid.IntRange(0, 2).Draw(t, "commits meanwhile") == 0 {
 			u := commit(t, db, history)
-			m.offer(&u)
+			m.Offer(&u)
 		}
 		if state.Version > c.version {
 			c.apply(t, state.Badge, state.Conversations, history)
 		}
-		d.sync = !m.synced(holdingOf(&state.Badge), 0, nil)
+		d.Sync = !m.Synced(view.HoldingOf(&state.Badge), 0, nil)
 	}
 }
 
@@ -129,34 +130,34 @@ func (c *heldState) apply(t *rapid.T, b pubsub.Badge, conversations []pubsub.Con
 // often.
 func TestMailboxMerges(t *testing.T) {
 	db := newTables()
-	m := newMailbox(func() {})
-	m.synced(holding{epoch: "e1"}, 0, nil)
+	m := view.NewMailbox(func() {})
+	m.Synced(view.Holding{Epoch: "e1"}, 0, nil)
 	for i := range int64(1000) {
 		u := db.commit("ann", fmt.Sprintf("c%d", i%3), i)
-		m.offer(&u)
+		m.Offer(&u)
 	}
-	d := m.take()
-	if d.sync || d.badge == nil || d.badge.Version != 1000 || len(d.conversations) != 3 {
+	d := m.Take()
+	if d.Sync || d.Badge == nil || d.Badge.Version != 1000 || len(d.Conversations) != 3 {
 		t.Fatalf("took %+v", d)
 	}
-	for i, c := range d.conversations {
+	for i, c := range d.Conversations {
 		if want := int64(1000 - i); c.Version != want {
 			t.Errorf("conversation %d is of version %d, want %d: most recent first", i, c.Version, want)
 		}
 	}
-	if d := m.take(); d.badge != nil || len(d.replies) != 0 {
+	if d := m.Take(); d.Badge != nil || len(d.Replies) != 0 {
 		t.Errorf("took twice: %+v", d)
 	}
 }
 
 func TestMailboxBoundsAnswers(t *testing.T) {
-	m := newMailbox(func() {})
-	for i := range maxReplies {
-		if !m.reply(bareFrame{"pong"}) {
+	m := view.NewMailbox(func() {})
+	for i := range view.MaxReplies {
+		if !m.Reply(bareFrame{"pong"}) {
 			t.Fatalf("no room for answer %d", i)
 		}
 	}
-	if m.reply(bareFrame{"pong"}) {
+	if m.Reply(bareFrame{"pong"}) {
 		t.Error("answers pile up without bound")
 	}
 }

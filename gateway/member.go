@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -18,7 +19,7 @@ type member struct {
 	// mu is locked after that of the hub and before those of mailboxes.
 	mu sync.Mutex
 	// account is nil while it is unknown. Then mailboxes are syncing, or will be.
-	account *account
+	account *view.Account
 	// applied is the last step at which an update changed the account.
 	applied int64
 	// announced is what updates had while the account was unknown.
@@ -58,7 +59,7 @@ func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
 	switch {
 	case a.step < began:
 		return true
-	case a.epoch != s.Epoch || a.version > restOf(s).Version:
+	case a.epoch != s.Epoch || a.version > view.RestOf(s).Version:
 		return false
 	}
 	for i := range s.Memberships {
@@ -87,27 +88,27 @@ func (m *member) update(u *pubsub.Update, step int64) {
 	defer m.mu.Unlock()
 	if m.account == nil {
 		m.announced.add(u, step)
-		m.lose(moment(u.AppendedAt), nil)
+		m.lose(view.Moment(u.AppendedAt), nil)
 		return
 	}
-	result, merged := m.account.update(u)
-	m.take(result, merged, moment(u.AppendedAt), step)
-	if result == missed {
+	result, merged := m.account.Update(u)
+	m.take(result, merged, view.Moment(u.AppendedAt), step)
+	if result == view.Missed {
 		m.announced.add(u, step)
 	}
 }
 
 // take offers an update of the account to the sessions, or makes them sync.
-func (m *member) take(result outcome, merged *pubsub.Update, since moment, step int64) {
+func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Moment, step int64) {
 	switch result {
-	case known:
-	case applied:
+	case view.Known:
+	case view.Applied:
 		m.applied = max(m.applied, step)
 		if merged.Version > merged.BaseVersion {
 			m.user.offer(merged)
 		}
 		m.honour()
-	case missed:
+	case view.Missed:
 		m.drop(step)
 		m.lose(since, nil)
 	}
@@ -117,8 +118,8 @@ func (m *member) take(result outcome, merged *pubsub.Update, since moment, step 
 func (m *member) drop(step int64) {
 	a := m.account
 	m.account = nil
-	m.announced = announced{step: max(step, m.applied), epoch: a.rest.Epoch, version: a.rest.Version, changes: make(map[string]int64, len(a.memberships))}
-	for id, entry := range a.memberships {
+	m.announced = announced{step: max(step, m.applied), epoch: a.Rest.Epoch, version: a.Rest.Version, changes: make(map[string]int64, len(a.Memberships))}
+	for id, entry := range a.Memberships {
 		m.announced.changes[id] = entry.Room.Changes
 	}
 }
@@ -140,10 +141,10 @@ func (m *member) renew() {
 }
 
 // lose makes the sessions sync, except for one.
-func (m *member) lose(since moment, except *session) {
+func (m *member) lose(since view.Moment, except *session) {
 	for _, s := range m.user.sessions {
 		if s != except {
-			s.mailbox.lose(since)
+			s.mailbox.Lose(since)
 		}
 	}
 }
@@ -155,11 +156,11 @@ func (m *member) follow(n *news) {
 	if m.account == nil {
 		return // load will
 	}
-	result, merged := m.account.follow(n.latest, n.base)
-	if result == applied {
+	result, merged := m.account.Follow(n.latest, n.base)
+	if result == view.Applied {
 		merged.AppendedAt = int64(n.since)
 	}
-	if result == missed {
+	if result == view.Missed {
 		n.missed++
 	}
 	m.take(result, merged, n.since, n.step)
@@ -169,12 +170,12 @@ func (m *member) follow(n *news) {
 // that began at a step. It returns false if the tables must be read again: they have
 // changed since, or the bus has just begun to listen for a room. whole says that the
 // tables deny what was known before. The error is that of the bus.
-func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at moment) (settled bool, err error) {
+func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) (settled bool, err error) {
 	h.mu.RLock()
 	in := h.users[s.userID]
 	if in.member == nil && len(state.Memberships) == 0 {
 		defer h.mu.RUnlock()
-		return s.mailbox.synced(holdingOf(&state.Badge), at, nil), nil
+		return s.mailbox.Synced(view.HoldingOf(&state.Badge), at, nil), nil
 	}
 	h.mu.RUnlock()
 	m := h.memberOf(in)
@@ -199,13 +200,13 @@ func (h *hub) dismiss(m *member) {
 	defer h.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.account != nil && len(m.account.memberships) == 0 && len(m.seats) == 0 {
+	if m.account != nil && len(m.account.Memberships) == 0 && len(m.seats) == 0 {
 		m.user.member = nil
 	}
 }
 
 // settle is hub.settle once the bus listens. The caller holds the mutex of the hub.
-func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at moment) bool {
+func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.announced.in(state, began) {
@@ -215,17 +216,17 @@ func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole b
 	if ok {
 		m.honour()
 	}
-	return ok && s.mailbox.synced(holdingOf(&state.Badge), at, ahead)
+	return ok && s.mailbox.Synced(view.HoldingOf(&state.Badge), at, ahead)
 }
 
 // load brings the account up to a state read from the tables for a session. ahead is
 // what the account has and the state lacks. It returns false if the tables must be
 // read again.
 func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole bool) (ahead *pubsub.Update, ok bool) {
-	if m.account == nil || m.account.rest.Epoch != state.Epoch {
+	if m.account == nil || m.account.Rest.Epoch != state.Epoch {
 		return m.replace(s, state, began)
 	}
-	overtaken := m.account.ahead(state)
+	overtaken := m.account.Ahead(state)
 	if overtaken && m.applied < began {
 		whole = true // what the account has was forged, or Postgres has lost it
 	}
@@ -235,7 +236,7 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 	case whole:
 		return m.replace(s, state, began)
 	}
-	news, ahead, ok := m.account.merge(state)
+	news, ahead, ok := m.account.Merge(state)
 	switch {
 	case ok && news != nil:
 		m.user.offer(news)
@@ -251,11 +252,11 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 // from states of rooms that came since. Other sessions may lack more than these, and
 // sync.
 func (m *member) replace(s *session, state *pubsub.Snapshot, began int64) (ahead *pubsub.Update, ok bool) {
-	m.account = newAccount(state)
+	m.account = view.NewAccount(state)
 	m.announced = announced{}
 	m.lose(0, s)
-	var newer []*membership
-	for id, entry := range m.account.memberships {
+	var newer []*view.Membership
+	for id, entry := range m.account.Memberships {
 		seat := m.seats[id]
 		if seat == nil {
 			continue
@@ -264,17 +265,17 @@ func (m *member) replace(s *session, state *pubsub.Snapshot, began int64) (ahead
 		if latest == nil {
 			continue
 		}
-		switch result, _ := m.account.follow(latest, base); result {
-		case known:
-		case applied:
+		switch result, _ := m.account.Follow(latest, base); result {
+		case view.Known:
+		case view.Applied:
 			newer = append(newer, entry)
-		case missed:
+		case view.Missed:
 			m.drop(began)
 			return nil, false
 		}
 	}
 	if len(newer) > 0 {
-		ahead = m.account.since(state.Version, newer)
+		ahead = m.account.Since(state.Version, newer)
 	}
 	return ahead, true
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/badged/badged/gateway/internal/view"
 )
 
 const (
@@ -49,13 +51,13 @@ func (g *Gateway) reconcile(ctx context.Context) {
 // suspect is a client that was behind the tables.
 type suspect struct {
 	session *session
-	tables  holding
+	tables  view.Holding
 }
 
 // marked is a client and what it held before a read of the tables.
 type marked struct {
 	session *session
-	mark    mark
+	mark    view.Mark
 }
 
 // mark records what the clients of users hold.
@@ -63,7 +65,7 @@ func (g *Gateway) mark(userIDs []string) map[string][]marked {
 	all := make(map[string][]marked, len(userIDs))
 	for _, id := range userIDs {
 		for _, s := range g.hub.sessionsOf(id) {
-			all[id] = append(all[id], marked{s, s.mailbox.mark()})
+			all[id] = append(all[id], marked{s, s.mailbox.Mark()})
 		}
 	}
 	return all
@@ -73,7 +75,7 @@ func (g *Gateway) mark(userIDs []string) map[string][]marked {
 func (g *Gateway) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	g.clock.measure(ctx, g.cfg.Badges.Now)
+	g.clock.Measure(ctx, g.cfg.Badges.Now)
 }
 
 // compare brings the clients of users up to date if they have missed an update, or
@@ -85,7 +87,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	g.hub.renew(userIDs)
 	readCtx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	marks, at := g.mark(userIDs), g.clock.now()
+	marks, at := g.mark(userIDs), g.clock.Now()
 	badges, err := g.cfg.Badges.Versions(readCtx, userIDs)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -98,14 +100,14 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	var suspects []suspect
 	ahead := 0
 	for i := range badges {
-		tables := holdingOf(&badges[i])
+		tables := view.HoldingOf(&badges[i])
 		for _, m := range marks[badges[i].UserID] {
-			switch m.session.mailbox.compare(m.mark, tables, at) {
-			case behind:
+			switch m.session.mailbox.Compare(m.mark, tables, at) {
+			case view.Behind:
 				suspects = append(suspects, suspect{m.session, tables})
-			case denied:
+			case view.Denied:
 				ahead++
-			case upToDate:
+			case view.UpToDate:
 			}
 		}
 	}
@@ -125,9 +127,9 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	case <-grace.C:
 	}
 	for _, s := range suspects {
-		if s.session.mailbox.repair(s.tables) {
+		if s.session.mailbox.Repair(s.tables) {
 			g.metrics.repairs.Inc()
-			g.log.DebugContext(ctx, "a client had missed an update", "version", s.tables.version)
+			g.log.DebugContext(ctx, "a client had missed an update", "version", s.tables.Version)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -61,7 +62,7 @@ type room struct {
 	// oldest is when the oldest change in it was appended.
 	dirty  bool
 	next   time.Time
-	oldest moment
+	oldest view.Moment
 }
 
 // seat is a member's place in a room.
@@ -74,7 +75,7 @@ type seat struct {
 // share makes a membership, read from the tables, use the state of the room that
 // others use, if that is equal. It returns the newest state from the bus if that came
 // after the read began: the tables have an earlier one, or it was forged.
-func (r *room) share(m *membership, epoch string, began int64) (latest *pubsub.RoomUpdate, base int64) {
+func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pubsub.RoomUpdate, base int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -92,7 +93,7 @@ type phone struct {
 // connect adds a session of a user to a hub.
 func connect(t *rapid.T, h *hub, user string) *phone {
 	s := &session{userID: user}
-	s.mailbox = newMailbox(func() {})
+	s.mailbox = view.NewMailbox(func() {})
 	if err := h.join(context.Background(), s, pubsub.Address{ID: user, Partition: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,27 +103,27 @@ func connect(t *rapid.T, h *hub, user string) *phone {
 // take does what a state sender does with its mailbox. meanwhile runs between a read
 // of the tables and what follows.
 func (p *phone) take(t *rapid.T, h *hub, db *halls, meanwhile func()) {
-	d := p.session.mailbox.take()
-	if d.badge != nil {
-		p.apply(t, db, d.badge, d.conversations, false)
+	d := p.session.mailbox.Take()
+	if d.Badge != nil {
+		p.apply(t, db, d.Badge, d.Conversations, false)
 	}
-	for d.sync {
+	for d.Sync {
 		began := h.rooms.now()
-		reading := p.session.mailbox.read()
+		reading := p.session.mailbox.Read()
 		held := pubsub.Held{UserID: p.session.userID, Epoch: p.epoch, Version: p.version}
-		if reading.whole {
+		if reading.Whole {
 			held.Epoch = ""
 		}
 		state := db.read(held)
 		meanwhile()
-		if state.Epoch != p.epoch || state.Version != p.version || reading.whole {
+		if state.Epoch != p.epoch || state.Version != p.version || reading.Whole {
 			p.apply(t, db, &state.Badge, state.Conversations, state.Whole)
 		}
-		settled, err := h.settle(context.Background(), p.session, &state, began, reading.whole, 0)
+		settled, err := h.settle(context.Background(), p.session, &state, began, reading.Whole, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.sync = !settled
+		d.Sync = !settled
 	}
 }
 
@@ -188,11 +189,11 @@ func (p *phone) differs(db *halls) string {
 func compareAll(h *hub, db *halls, phones []*phone) {
 	for _, p := range phones {
 		h.renew([]string{p.session.userID})
-		before := p.session.mailbox.mark()
+		before := p.session.mailbox.Mark()
 		state := db.read(pubsub.Held{UserID: p.session.userID})
-		tables := holdingOf(&state.Badge)
-		if p.session.mailbox.compare(before, tables, 0) == behind {
-			p.session.mailbox.repair(tables)
+		tables := view.HoldingOf(&state.Badge)
+		if p.session.mailbox.Compare(before, tables, 0) == view.Behind {
+			p.session.mailbox.Repair(tables)
 		}
 	}
 }
@@ -271,7 +272,7 @@ func TestAccountsConverge(t *testing.T) {
 			if diff := p.differs(db); diff != "" {
 				t.Fatalf("%s ends with another state than the tables (-tables +client):\n%s", p.session.userID, diff)
 			}
-			if d := p.session.mailbox.take(); d.badge != nil || d.sync {
+			if d := p.session.mailbox.Take(); d.Badge != nil || d.Sync {
 				t.Fatalf("%s is up to date and has more pending: %+v", p.session.userID, d)
 			}
 		}

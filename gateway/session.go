@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/time/rate"
+
+	"github.com/badged/badged/gateway/internal/view"
 )
 
 // session is a connected client. Only its worker (work.go) writes to the link; all
@@ -15,7 +17,7 @@ import (
 type session struct {
 	gateway *Gateway
 	link    link
-	mailbox *mailbox
+	mailbox *view.Mailbox
 	worker
 
 	mu sync.Mutex
@@ -65,7 +67,7 @@ type link interface {
 // newSession returns a session without a link. No task runs before begin.
 func newSession(g *Gateway) *session {
 	s := &session{gateway: g, worker: worker{busy: true}}
-	s.mailbox = newMailbox(func() { s.schedule(taskSend) })
+	s.mailbox = view.NewMailbox(func() { s.schedule(taskSend) })
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -202,7 +203,7 @@ func TestReadNoLongerNeededIsSkipped(t *testing.T) {
 		mailbox := w.openSessions()[0].mailbox
 		w.tables.setFail(errors.New("away"))
 		w.tables.commit("ann", "c1", 1) // and the bus loses it
-		mailbox.repair(holding{epoch: "e1", version: 1})
+		mailbox.Repair(view.Holding{Epoch: "e1", Version: 1})
 		synctest.Wait() // until the tables are to be read again
 
 		w.tables.setFail(nil)
@@ -210,10 +211,10 @@ func TestReadNoLongerNeededIsSkipped(t *testing.T) {
 		synctest.Wait()
 		second, third := w.tables.commit("ann", "c1", 2), w.tables.commit("ann", "c1", 3)
 		w.tables.mu.Lock()
-		w.tables.beforeReturn = func() { mailbox.offer(&second) }
+		w.tables.beforeReturn = func() { mailbox.Offer(&second) }
 		w.tables.mu.Unlock()
 		time.Sleep(lastSyncBackoff)
-		mailbox.offer(&third)
+		mailbox.Offer(&third)
 		synctest.Wait()
 		close(versions)
 		held := int64(0)
@@ -524,7 +525,7 @@ func TestUnreadAnswersCloseTheConnection(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newSession(w.gateway)
 	s.identity.ExpiresAt = time.Now().Add(time.Hour)
-	for i := range maxReplies {
+	for i := range view.MaxReplies {
 		if refusal := s.handle(t.Context(), clientFrame{T: framePing}); refusal != nil {
 			t.Fatalf("answer %d ends the session: %+v", i, refusal)
 		}

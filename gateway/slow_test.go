@@ -99,11 +99,9 @@ func TestSlowClientsAreBounded(t *testing.T) {
 			t.Fatalf("%d goroutines write for %d clients", workers, n)
 		}
 		for _, s := range slow {
-			s.mailbox.mu.Lock()
-			if p := s.mailbox.pending; p != nil && len(p.conversations) > conversations {
-				t.Errorf("%d conversations wait for a client, of %d", len(p.conversations), conversations)
+			if n := s.mailbox.Waiting(); n > conversations {
+				t.Errorf("%d conversations wait for a client, of %d", n, conversations)
 			}
-			s.mailbox.mu.Unlock()
 		}
 	}
 	eventually(func() bool { return len(w.openSessions()) == 1 })

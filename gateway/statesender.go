@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -36,7 +37,7 @@ type stateSender struct {
 	failures int
 	// since is when the oldest change that a sync is to send was appended; 0 if
 	// there is none or that is unknown.
-	since moment
+	since view.Moment
 }
 
 func newStateSender(s *session) *stateSender {
@@ -45,19 +46,19 @@ func newStateSender(s *session) *stateSender {
 
 // deliver writes what was in the mailbox. After an error the connection is
 // broken.
-func (ss *stateSender) deliver(d *delivery) error {
-	for _, frame := range d.replies {
+func (ss *stateSender) deliver(d *view.Delivery) error {
+	for _, frame := range d.Replies {
 		if err := ss.session.send(frame); err != nil {
 			return err
 		}
 	}
-	if d.badge != nil {
-		if err := ss.changes(d.badge, d.conversations); err != nil {
+	if d.Badge != nil {
+		if err := ss.changes(d.Badge, d.Conversations); err != nil {
 			return err
 		}
-		ss.session.gateway.observeStale(d.since)
-		if trace := ss.session.gateway.cfg.Trace; trace != nil && d.traced != nil {
-			trace(d.traced.parent, d.traced.came, time.Now())
+		ss.session.gateway.observeStale(d.Since)
+		if trace := ss.session.gateway.cfg.Trace; trace != nil && d.Traced != nil {
+			trace(d.Traced.Parent, d.Traced.Came, time.Now())
 		}
 	}
 	return nil
@@ -86,10 +87,10 @@ func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.
 // or it was never true.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
-	at, began := s.gateway.clock.now(), s.gateway.hub.rooms.now()
-	reading := s.mailbox.read()
-	ss.since = ss.since.older(reading.since)
-	state, err := ss.read(ctx, reading.whole)
+	at, began := s.gateway.clock.Now(), s.gateway.hub.rooms.now()
+	reading := s.mailbox.Read()
+	ss.since = ss.since.Older(reading.Since)
+	state, err := ss.read(ctx, reading.Whole)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -105,11 +106,11 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	ss.failures = 0
 	s.gateway.admission.leave(s)
 	ss.countAhead(&state, &reading)
-	if err := ss.sendState(&state, reading.whole); err != nil {
+	if err := ss.sendState(&state, reading.Whole); err != nil {
 		return err
 	}
 	ss.since = 0
-	if !ss.settle(ctx, &state, began, reading.whole, at) {
+	if !ss.settle(ctx, &state, began, reading.Whole, at) {
 		ss.again()
 		return nil
 	}
@@ -118,7 +119,7 @@ func (ss *stateSender) sync(ctx context.Context) error {
 }
 
 // settle reports whether the client is up to date with a state that it was sent.
-func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at moment) bool {
+func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	s := ss.session
 	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)
 	defer cancel()
@@ -150,14 +151,14 @@ func (ss *stateSender) stop() {
 
 // countAhead counts states that the tables lack although the client claimed them
 // or the bus announced them before the read.
-func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *reading) {
+func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {
 	m := ss.session.gateway.metrics
 	ahead := state.Epoch == ss.epoch && state.Version < ss.version
 	switch {
 	case ahead && !ss.greeted:
 		m.aheadHello.Inc()
-	case r.whole: // compare has counted it
-	case ahead, state.Epoch == r.heardEpoch && state.Version < r.heard:
+	case r.Whole: // compare has counted it
+	case ahead, state.Epoch == r.HeardEpoch && state.Version < r.Heard:
 		m.aheadUpdate.Inc()
 	}
 }

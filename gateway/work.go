@@ -145,8 +145,8 @@ func (s *session) do(tasks task) (sync bool, err error) {
 		return false, nil // the answer to the hello, still to come, reads the tables
 	}
 	if tasks&(taskGreet|taskSend) != 0 {
-		d := s.mailbox.take()
-		sync = d.sync
+		d := s.mailbox.Take()
+		sync = d.Sync
 		if err := s.sender.deliver(&d); err != nil {
 			return false, err
 		}

@@ -48,8 +48,8 @@ const (
 	routesFile  = "events/rooms.go"
 	decodeFile  = "events/decode_quick.go"
 	sqlFile     = "migrations/00004_publish.sql"
-	mailboxFile = "gateway/mailbox.go"
-	accountFile = "gateway/account.go"
+	mailboxFile = "gateway/internal/view/mailbox.go"
+	accountFile = "gateway/internal/view/account.go"
 	busKeysFile = "pubsub/redis_keys.go"
 	clusterFile = "pubsub/redis_cluster.go"
 	listenFile  = "pubsub/redis_listener.go"
@@ -398,10 +398,10 @@ var mutants = []mutant{
 	{"a mark of a left conversation is accepted", []edit{{"gateway/marks.go", "return !c.Left && ", "return "}}, commands},
 	{"a mark does not wait for the tables", []edit{{"gateway/marks.go", "	if err := g.catchUp(ctx, userID); err != nil {\n		return err\n	}\n", ""}}, marks},
 	{"an update is shown although one before it was lost", []edit{{
-		mailboxFile, "case u.Epoch != m.held.epoch || u.BaseVersion > m.held.version:", "case u.Epoch != m.held.epoch:",
+		mailboxFile, "case u.Epoch != m.held.Epoch || u.BaseVersion > m.held.Version:", "case u.Epoch != m.held.Epoch:",
 	}}, told},
 	{"an old update replaces a newer state", []edit{{
-		mailboxFile, "case u.Epoch == m.held.epoch && u.Version <= m.held.version:", "case false:",
+		mailboxFile, "case u.Epoch == m.held.Epoch && u.Version <= m.held.Version:", "case false:",
 	}}, told},
 	{"updates during the snapshot are forgotten", []edit{{mailboxFile, "m.heard > newest {", "m.heard > newest+m.heard {"}}, told},
 	{"a state held before the read of the tables is not compared", []edit{{

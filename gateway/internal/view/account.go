@@ -1,4 +1,4 @@
-package gateway
+package view
 
 import (
 	"maps"
@@ -7,7 +7,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// account is what the gateway knows of a user with memberships: the badge without
+// Account is what the gateway knows of a user with memberships: the badge without
 // them, and each membership with the state of its room. The user's numbers are
 // composed from these parts, since a message to a room changes no row of its
 // members.
@@ -19,44 +19,46 @@ import (
 // of counters that only grow.
 //
 // It does no I/O and is not safe for concurrent use.
-type account struct {
-	rest        pubsub.Badge
-	memberships map[string]*membership
-	// badge is rest and all memberships together.
-	badge pubsub.Badge
+type Account struct {
+	// Rest is the badge without memberships.
+	Rest pubsub.Badge
+	// Memberships are by conversation.
+	Memberships map[string]*Membership
+	// Badge is Rest and all memberships together.
+	Badge pubsub.Badge
 }
 
-// membership is a membership with what it adds to the badge.
-type membership struct {
+// Membership is a membership with what it adds to the badge.
+type Membership struct {
 	pubsub.Membership
 	// conversations is 1 if adds is more than 0, else 0.
 	adds, mentions, conversations int64
 }
 
-// outcome says what became of an update.
-type outcome int
+// Outcome says what became of an update.
+type Outcome int
 
 const (
-	// known: the account has had it.
-	known outcome = iota
-	// applied: the account has changed.
-	applied
-	// missed: the update builds on one that the account has not had, or needs
+	// Known: the account has had it.
+	Known Outcome = iota
+	// Applied: the account has changed.
+	Applied
+	// Missed: the update builds on one that the account has not had, or needs
 	// more than it contains. The tables must be read.
-	missed
+	Missed
 )
 
-// newAccount returns the account of a user in a state read from the tables.
-func newAccount(s *pubsub.Snapshot) *account {
-	a := &account{rest: restOf(s), memberships: make(map[string]*membership, len(s.Memberships))}
-	a.badge = a.rest
-	a.badge.Categories = maps.Clone(a.rest.Categories)
-	if a.badge.Categories == nil {
-		a.badge.Categories = map[string]int64{}
+// NewAccount returns the account of a user in a state read from the tables.
+func NewAccount(s *pubsub.Snapshot) *Account {
+	a := &Account{Rest: RestOf(s), Memberships: make(map[string]*Membership, len(s.Memberships))}
+	a.Badge = a.Rest
+	a.Badge.Categories = maps.Clone(a.Rest.Categories)
+	if a.Badge.Categories == nil {
+		a.Badge.Categories = map[string]int64{}
 	}
-	a.badge.CategoryConversations = make(map[string]int64, len(a.badge.Categories))
-	for category := range a.badge.Categories {
-		a.badge.CategoryConversations[category] = a.rest.ConversationsIn(category)
+	a.Badge.CategoryConversations = make(map[string]int64, len(a.Badge.Categories))
+	for category := range a.Badge.Categories {
+		a.Badge.CategoryConversations[category] = a.Rest.ConversationsIn(category)
 	}
 	for i := range s.Memberships {
 		a.put(s.Memberships[i])
@@ -64,8 +66,8 @@ func newAccount(s *pubsub.Snapshot) *account {
 	return a
 }
 
-// restOf returns the badge of a state without memberships.
-func restOf(s *pubsub.Snapshot) pubsub.Badge {
+// RestOf returns the badge of a state without memberships.
+func RestOf(s *pubsub.Snapshot) pubsub.Badge {
 	if len(s.Memberships) == 0 {
 		return s.Badge
 	}
@@ -73,13 +75,13 @@ func restOf(s *pubsub.Snapshot) pubsub.Badge {
 }
 
 // put adds a membership or replaces it.
-func (a *account) put(m pubsub.Membership) *membership {
-	entry, ok := a.memberships[m.Room.ConversationID]
+func (a *Account) put(m pubsub.Membership) *Membership {
+	entry, ok := a.Memberships[m.Room.ConversationID]
 	if ok {
 		a.withdraw(entry)
 	} else {
-		entry = new(membership)
-		a.memberships[m.Room.ConversationID] = entry
+		entry = new(Membership)
+		a.Memberships[m.Room.ConversationID] = entry
 	}
 	entry.Membership = m
 	a.weigh(entry)
@@ -87,21 +89,21 @@ func (a *account) put(m pubsub.Membership) *membership {
 }
 
 // remove removes a membership if there is one.
-func (a *account) remove(id string) {
-	if m, ok := a.memberships[id]; ok {
+func (a *Account) remove(id string) {
+	if m, ok := a.Memberships[id]; ok {
 		a.withdraw(m)
-		delete(a.memberships, id)
+		delete(a.Memberships, id)
 	}
 }
 
 // withdraw takes what a membership adds to the badge out of it.
-func (a *account) withdraw(m *membership) {
+func (a *Account) withdraw(m *Membership) {
 	a.add(m.Room.Category, -m.adds, -m.mentions, -m.conversations)
-	a.badge.Version -= m.Room.Changes - m.Joined
+	a.Badge.Version -= m.Room.Changes - m.Joined
 }
 
 // weigh adds what a membership adds to the badge.
-func (a *account) weigh(m *membership) {
+func (a *Account) weigh(m *Membership) {
 	m.adds, m.mentions, m.conversations = 0, 0, 0
 	switch c := m.Conversation(0); c.Level {
 	case "none":
@@ -117,116 +119,116 @@ func (a *account) weigh(m *membership) {
 		m.conversations = 1
 	}
 	a.add(m.Room.Category, m.adds, m.mentions, m.conversations)
-	a.badge.Version += m.Room.Changes - m.Joined
+	a.Badge.Version += m.Room.Changes - m.Joined
 }
 
-func (a *account) add(category string, n, mentions, conversations int64) {
-	a.badge.Total += n
-	a.badge.Mentions += mentions
+func (a *Account) add(category string, n, mentions, conversations int64) {
+	a.Badge.Total += n
+	a.Badge.Mentions += mentions
 	if n == 0 {
 		return
 	}
-	if a.badge.Categories[category] += n; a.badge.Categories[category] == 0 {
-		delete(a.badge.Categories, category)
+	if a.Badge.Categories[category] += n; a.Badge.Categories[category] == 0 {
+		delete(a.Badge.Categories, category)
 	}
-	a.badge.UnreadConversations += conversations
-	if a.badge.CategoryConversations[category] += conversations; a.badge.CategoryConversations[category] == 0 {
-		delete(a.badge.CategoryConversations, category)
+	a.Badge.UnreadConversations += conversations
+	if a.Badge.CategoryConversations[category] += conversations; a.Badge.CategoryConversations[category] == 0 {
+		delete(a.Badge.CategoryConversations, category)
 	}
 }
 
-// update applies an update of the user. If it changed something that clients see,
+// Update applies an update of the user. If it changed something that clients see,
 // it returns the update for them.
-func (a *account) update(u *pubsub.Update) (outcome, *pubsub.Update) {
+func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	switch {
-	case u.Epoch != a.rest.Epoch || u.BaseVersion > a.rest.Version:
-		return missed, nil
-	case u.Version < a.rest.Version:
-		return known, nil
+	case u.Epoch != a.Rest.Epoch || u.BaseVersion > a.Rest.Version:
+		return Missed, nil
+	case u.Version < a.Rest.Version:
+		return Known, nil
 	}
-	newer := u.Version > a.rest.Version
+	newer := u.Version > a.Rest.Version
 	memberships := make([]pubsub.Membership, 0, len(u.Memberships))
 	for _, m := range u.Memberships {
-		former, ok := a.memberships[m.Room.ConversationID]
+		former, ok := a.Memberships[m.Room.ConversationID]
 		switch {
 		case !ok:
-			return missed, nil // a new room: its updates have yet to be subscribed to
+			return Missed, nil // a new room: its updates have yet to be subscribed to
 		case m.Room.Changes < former.Room.Changes:
 			if newer || !sameRow(&m, &former.Membership) {
-				return missed, nil // out of order
+				return Missed, nil // out of order
 			}
 			continue
 		case m.Room.Changes == former.Room.Changes && !newer:
 			continue
 		}
 		if !catchUp(&m, &former.Membership) {
-			return missed, nil
+			return Missed, nil
 		}
 		memberships = append(memberships, m)
 	}
 	if !newer && len(memberships) == 0 {
-		return known, nil
+		return Known, nil
 	}
-	before := a.badge.Version
+	before := a.Badge.Version
 	if newer {
 		a.replaceRest(&u.Badge)
 	}
 	for _, c := range u.Conversations {
 		a.remove(c.ConversationID) // if it was a room, the user has left it
 	}
-	changed := make([]*membership, 0, len(memberships))
+	changed := make([]*Membership, 0, len(memberships))
 	for _, m := range memberships {
 		changed = append(changed, a.put(m))
 	}
-	merged := a.since(before, changed)
+	merged := a.Since(before, changed)
 	merged.AppendedAt, merged.TraceParent = u.AppendedAt, u.TraceParent
-	sum := a.badge.Version - a.rest.Version
+	sum := a.Badge.Version - a.Rest.Version
 	for _, c := range u.Conversations {
 		c.Version += sum
 		merged.Conversations = append(merged.Conversations, c)
 	}
-	return a.outcome(merged)
+	return a.result(merged)
 }
 
-// outcome returns the outcome of applying an update.
-func (a *account) outcome(merged *pubsub.Update) (outcome, *pubsub.Update) {
+// result returns the outcome of applying an update.
+func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
 	if merged.Version < merged.BaseVersion {
-		return missed, nil // out of order
+		return Missed, nil // out of order
 	}
-	return applied, merged
+	return Applied, merged
 }
 
-// ahead reports whether a part of the account is newer than a state read from the
+// Ahead reports whether a part of the account is newer than a state read from the
 // tables, of the same epoch.
-func (a *account) ahead(s *pubsub.Snapshot) bool {
-	if a.rest.Version > restOf(s).Version {
+func (a *Account) Ahead(s *pubsub.Snapshot) bool {
+	if a.Rest.Version > RestOf(s).Version {
 		return true
 	}
 	for i := range s.Memberships {
 		m := &s.Memberships[i]
-		if own, ok := a.memberships[m.Room.ConversationID]; ok && own.Room.Changes > m.Room.Changes {
+		if own, ok := a.Memberships[m.Room.ConversationID]; ok && own.Room.Changes > m.Room.Changes {
 			return true
 		}
 	}
 	return false
 }
 
-// merge takes over the newer parts of a state read from the tables. news is what the
+// Merge takes over the newer parts of a state read from the tables. news is what the
 // account lacked, ahead what the state lacks; nil if nothing. It returns false if
 // the rest differs: then which conversations changed is unknown.
-func (a *account) merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool) {
-	if s.Epoch != a.rest.Epoch || restOf(s).Version != a.rest.Version || len(s.Memberships) != len(a.memberships) {
+func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool) {
+	if s.Epoch != a.Rest.Epoch || RestOf(s).Version != a.Rest.Version || len(s.Memberships) != len(a.Memberships) {
 		return nil, nil, false
 	}
 	for i := range s.Memberships {
-		if a.memberships[s.Memberships[i].Room.ConversationID] == nil {
+		if a.Memberships[s.Memberships[i].Room.ConversationID] == nil {
 			return nil, nil, false
 		}
 	}
-	before := a.badge.Version
-	var newer, older []*membership
+	before := a.Badge.Version
+	var newer, older []*Membership
 	for _, m := range s.Memberships {
-		switch former := a.memberships[m.Room.ConversationID]; {
+		switch former := a.Memberships[m.Room.ConversationID]; {
 		case m.Room.Changes > former.Room.Changes:
 			newer = append(newer, a.put(m))
 		case m.Room.Changes < former.Room.Changes:
@@ -234,10 +236,10 @@ func (a *account) merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool
 		}
 	}
 	if len(newer) > 0 {
-		news = a.since(before, newer)
+		news = a.Since(before, newer)
 	}
 	if len(older) > 0 {
-		ahead = a.since(s.Version, older)
+		ahead = a.Since(s.Version, older)
 	}
 	return news, ahead, true
 }
@@ -249,39 +251,39 @@ func sameRow(a, b *pubsub.Membership) bool {
 		a.Mentions == b.Mentions && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
-// follow applies a state of a room. It has every change since the state with base
+// Follow applies a state of a room. It has every change since the state with base
 // changes: an account that knows only an earlier one may have missed updates of its
 // user too.
-func (a *account) follow(room *pubsub.RoomUpdate, base int64) (outcome, *pubsub.Update) {
-	former, ok := a.memberships[room.ConversationID]
+func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
+	former, ok := a.Memberships[room.ConversationID]
 	switch {
 	case !ok: // the user has left it
-		return known, nil
-	case room.Epoch != a.rest.Epoch:
-		return missed, nil
+		return Known, nil
+	case room.Epoch != a.Rest.Epoch:
+		return Missed, nil
 	case room.Changes <= former.Room.Changes:
-		return known, nil
+		return Known, nil
 	case base > former.Room.Changes:
-		return missed, nil
+		return Missed, nil
 	}
 	next := former.Membership
 	next.Room = &room.Room
 	if !catchUp(&next, &former.Membership) {
-		return missed, nil
+		return Missed, nil
 	}
-	before := a.badge.Version
-	merged := a.since(before, []*membership{a.put(next)})
+	before := a.Badge.Version
+	merged := a.Since(before, []*Membership{a.put(next)})
 	merged.AppendedAt, merged.TraceParent = room.AppendedAt, room.TraceParent
-	return a.outcome(merged)
+	return a.result(merged)
 }
 
-// since returns the update for clients that hold the state of a version, since
+// Since returns the update for clients that hold the state of a version, since
 // which memberships have changed.
-func (a *account) since(version int64, changed []*membership) *pubsub.Update {
-	u := &pubsub.Update{Badge: a.badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
-	u.Categories = maps.Clone(a.badge.Categories) // the account changes its own
+func (a *Account) Since(version int64, changed []*Membership) *pubsub.Update {
+	u := &pubsub.Update{Badge: a.Badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
+	u.Categories = maps.Clone(a.Badge.Categories) // the account changes its own
 	if u.CategoryConversations = nil; len(u.Categories) > 1 {
-		u.CategoryConversations = maps.Clone(a.badge.CategoryConversations)
+		u.CategoryConversations = maps.Clone(a.Badge.CategoryConversations)
 	}
 	for _, m := range changed {
 		u.Conversations = append(u.Conversations, m.Conversation(u.Version))
@@ -290,16 +292,16 @@ func (a *account) since(version int64, changed []*membership) *pubsub.Update {
 }
 
 // replaceRest replaces the badge without memberships.
-func (a *account) replaceRest(rest *pubsub.Badge) {
-	a.badge.Version += rest.Version - a.rest.Version
-	a.badge.Mentions += rest.Mentions - a.rest.Mentions
-	for category, n := range a.rest.Categories {
-		a.add(category, -n, 0, -a.rest.ConversationsIn(category))
+func (a *Account) replaceRest(rest *pubsub.Badge) {
+	a.Badge.Version += rest.Version - a.Rest.Version
+	a.Badge.Mentions += rest.Mentions - a.Rest.Mentions
+	for category, n := range a.Rest.Categories {
+		a.add(category, -n, 0, -a.Rest.ConversationsIn(category))
 	}
 	for category, n := range rest.Categories {
 		a.add(category, n, 0, rest.ConversationsIn(category))
 	}
-	a.rest = *rest
+	a.Rest = *rest
 }
 
 // catchUp completes a state of a membership from the one before, and returns false

@@ -1,4 +1,6 @@
-package gateway
+// Package view keeps what a client is shown: Mailbox has what one client is to be
+// sent, and Account the numbers of a user with memberships of rooms. Neither does I/O.
+package view
 
 import (
 	"cmp"
@@ -10,7 +12,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// mailbox holds what has yet to be sent to one client: one slot that merges
+// Mailbox holds what has yet to be sent to one client: one slot that merges
 // updates by conversation. A slow client costs memory for what changed, not
 // for how often, and always gets the newest state.
 //
@@ -20,10 +22,10 @@ import (
 // tables are authoritative: a version that they never have was forged.
 //
 // All methods are safe for concurrent use.
-type mailbox struct {
+type Mailbox struct {
 	mu sync.Mutex
 	// held is the state that the client holds after what is pending.
-	held    holding
+	held    Holding
 	pending *pending
 	syncing bool
 	// syncs counts how often the mailbox began to sync.
@@ -36,36 +38,35 @@ type mailbox struct {
 	heard      int64
 	heardEpoch string
 	// since is when the oldest change that the client lacks while syncing was
-	// appended; equal is when it last held what the tables have. See stale.go.
-	since, equal moment
+	// appended; equal is when it last held what the tables have.
+	since, equal Moment
 	replies      []any
-	// filled is called, from any goroutine, when there may be something to take.
-	// It must not block or call the mailbox.
-	filled func()
+	filled       func()
 }
 
-// holding identifies a state for comparison with the tables. Within an epoch, a
+// Holding identifies a state for comparison with the tables. Within an epoch, a
 // version has exactly one state.
-type holding struct {
-	epoch                                   string
-	version, total, mentions, conversations int64
+type Holding struct {
+	Epoch                                   string
+	Version, Total, Mentions, Conversations int64
 }
 
-func holdingOf(b *pubsub.Badge) holding {
-	return holding{b.Epoch, b.Version, b.Total, b.Mentions, b.UnreadConversations}
+// HoldingOf returns what identifies the state of a badge.
+func HoldingOf(b *pubsub.Badge) Holding {
+	return Holding{b.Epoch, b.Version, b.Total, b.Mentions, b.UnreadConversations}
 }
 
 // denies reports whether tables with state h never had other: it has a later
 // version, or the same version with other numbers. It is valid only for a state
 // that was held before the read of the tables began.
-func (h holding) denies(other holding) bool {
-	return h.epoch == other.epoch && (h.version < other.version || h.version == other.version && h != other)
+func (h Holding) denies(other Holding) bool {
+	return h.Epoch == other.Epoch && (h.Version < other.Version || h.Version == other.Version && h != other)
 }
 
 // pending has yet to be sent.
 type pending struct {
 	// since is when the oldest of the changes was appended.
-	since moment
+	since Moment
 	badge pubsub.Badge
 	// first are the conversations of the first update, or of the newest while all
 	// have the same single one; the update is not modified. conversations has those of
@@ -73,30 +74,32 @@ type pending struct {
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update in it, or nil.
-	traced *traced
+	traced *Traced
 }
 
-// traced is an update with a trace context.
-type traced struct {
-	parent string
-	came   time.Time
+// Traced is an update with a trace context.
+type Traced struct {
+	Parent string
+	Came   time.Time
 }
 
-func newMailbox(filled func()) *mailbox { return &mailbox{syncing: true, filled: filled} }
+// NewMailbox returns a mailbox that is syncing. filled is called, from any goroutine,
+// when there may be something to take; it must not block or call the mailbox.
+func NewMailbox(filled func()) *Mailbox { return &Mailbox{syncing: true, filled: filled} }
 
-// offer merges an update from the bus.
-func (m *mailbox) offer(u *pubsub.Update) {
+// Offer merges an update from the bus.
+func (m *Mailbox) Offer(u *pubsub.Update) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.syncing:
 		m.hear(u.Epoch, u.Version)
-		m.since = m.since.older(moment(u.AppendedAt))
+		m.since = m.since.Older(Moment(u.AppendedAt))
 		return
-	case u.Epoch == m.held.epoch && u.Version <= m.held.version:
+	case u.Epoch == m.held.Epoch && u.Version <= m.held.Version:
 		return // the client has it
-	case u.Epoch != m.held.epoch || u.BaseVersion > m.held.version:
-		m.resync(moment(u.AppendedAt))
+	case u.Epoch != m.held.Epoch || u.BaseVersion > m.held.Version:
+		m.resync(Moment(u.AppendedAt))
 		m.hear(u.Epoch, u.Version)
 		return
 	}
@@ -104,17 +107,17 @@ func (m *mailbox) offer(u *pubsub.Update) {
 }
 
 // add merges an update into what is pending.
-func (m *mailbox) add(u *pubsub.Update) {
+func (m *Mailbox) add(u *pubsub.Update) {
 	if m.pending == nil {
 		m.pending = &pending{first: u.Conversations}
 	} else {
 		m.pending.merge(u.Conversations)
 	}
 	m.pending.badge = u.Badge
-	m.pending.since = m.pending.since.older(moment(u.AppendedAt))
-	m.held = holdingOf(&u.Badge)
+	m.pending.since = m.pending.since.Older(Moment(u.AppendedAt))
+	m.held = HoldingOf(&u.Badge)
 	if u.TraceParent != "" {
-		m.pending.traced = &traced{u.TraceParent, time.Now()}
+		m.pending.traced = &Traced{u.TraceParent, time.Now()}
 	}
 	m.filled()
 }
@@ -153,20 +156,20 @@ func byVersion(a, b pubsub.Conversation) int {
 }
 
 // hear records a version that the tables must have.
-func (m *mailbox) hear(epoch string, version int64) {
+func (m *Mailbox) hear(epoch string, version int64) {
 	if epoch != m.heardEpoch {
 		m.heardEpoch, m.heard = epoch, 0
 	}
 	m.heard = max(m.heard, version)
 }
 
-// lose makes the client sync if it does not: an update for it cannot be made. since
+// Lose makes the client sync if it does not: an update for it cannot be made. since
 // is when its oldest change was appended.
-func (m *mailbox) lose(since moment) {
+func (m *Mailbox) Lose(since Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.syncing {
-		m.since = m.since.older(since)
+		m.since = m.since.Older(since)
 		return
 	}
 	m.resync(since)
@@ -174,11 +177,11 @@ func (m *mailbox) lose(since moment) {
 
 // resync ignores updates until the tables have been read. since is when the oldest
 // change that the client lacks was appended, 0 if unknown.
-func (m *mailbox) resync(since moment) {
+func (m *Mailbox) resync(since Moment) {
 	m.syncing = true
 	m.syncs++
 	if m.pending != nil {
-		since = since.older(m.pending.since)
+		since = since.Older(m.pending.since)
 		m.pending = nil
 	}
 	m.since = since
@@ -186,74 +189,75 @@ func (m *mailbox) resync(since moment) {
 	m.filled()
 }
 
-// mark is what a client held at some time, pending updates included. It is
+// Mark is what a client held at some time, pending updates included. It is
 // meaningless if the mailbox was syncing.
-type mark struct {
-	held    holding
-	syncing bool
+type Mark struct {
+	held Holding
+	// Syncing is set if the mailbox waited for the tables.
+	Syncing bool
 	syncs   uint32
 }
 
-// mark returns what the client holds now.
-func (m *mailbox) mark() mark {
+// Mark returns what the client holds now.
+func (m *Mailbox) Mark() Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return mark{m.held, m.syncing, m.syncs}
+	return Mark{m.held, m.syncing, m.syncs}
 }
 
-// comparison is the result of comparing a client with the tables.
-type comparison int
+// Comparison is the result of comparing a client with the tables.
+type Comparison int
 
 const (
-	upToDate comparison = iota
-	// behind: the tables have a newer state, whose update may be on its way.
-	behind
-	// denied: the tables never had the state that the client holds.
-	denied
+	UpToDate Comparison = iota
+	// Behind: the tables have a newer state, whose update may be on its way.
+	Behind
+	// Denied: the tables never had the state that the client holds.
+	Denied
 )
 
-// compare compares the client with a state of the tables, read at the time at,
+// Compare compares the client with a state of the tables, read at the time at,
 // after before was marked. A denied client is made to sync. A syncing client must
 // catch up with that state: its read may have begun before.
-func (m *mailbox) compare(before mark, tables holding, at moment) comparison {
+func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.syncing:
-		m.hear(tables.epoch, tables.version)
-		return upToDate
-	case m.held.epoch != tables.epoch || m.held.version < tables.version:
-		return behind
-	case !before.syncing && before.syncs == m.syncs && tables.denies(before.held):
+		m.hear(tables.Epoch, tables.Version)
+		return UpToDate
+	case m.held.Epoch != tables.Epoch || m.held.Version < tables.Version:
+		return Behind
+	case !before.Syncing && before.syncs == m.syncs && tables.denies(before.held):
 		m.resync(m.equal)
 		m.whole = true
-		return denied
+		return Denied
 	}
 	m.equal = at
-	return upToDate
+	return UpToDate
 }
 
-// repair makes the client sync if it is behind a state of the tables, and reports
+// Repair makes the client sync if it is behind a state of the tables, and reports
 // whether it was.
-func (m *mailbox) repair(tables holding) bool {
+func (m *Mailbox) Repair(tables Holding) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.syncing || m.held.epoch == tables.epoch && m.held.version >= tables.version {
+	if m.syncing || m.held.Epoch == tables.Epoch && m.held.Version >= tables.Version {
 		return false
 	}
 	m.resync(m.equal)
-	m.hear(tables.epoch, tables.version)
+	m.hear(tables.Epoch, tables.Version)
 	return true
 }
 
-// maxReplies is the most answers that wait for a client that does not read.
-const maxReplies = 64
+// MaxReplies is the most answers that wait for a client that does not read.
+const MaxReplies = 64
 
-// reply queues an answer, and returns false if too many wait.
-func (m *mailbox) reply(frame any) bool {
+// Reply queues an answer, and returns false if too many wait.
+func (m *Mailbox) Reply(frame any) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.replies) == maxReplies {
+	if len(m.replies) == MaxReplies {
 		return false
 	}
 	m.replies = append(m.replies, frame)
@@ -261,66 +265,67 @@ func (m *mailbox) reply(frame any) bool {
 	return true
 }
 
-// delivery is to be sent now.
-type delivery struct {
-	replies []any
-	// sync is set if the tables must be read.
-	sync bool
-	// badge and conversations are what changed; badge is nil if nothing did.
-	badge         *pubsub.Badge
-	conversations []pubsub.Conversation
-	since         moment
-	traced        *traced
+// Delivery is to be sent now.
+type Delivery struct {
+	Replies []any
+	// Sync is set if the tables must be read.
+	Sync bool
+	// Badge and Conversations are what changed; Badge is nil if nothing did.
+	Badge         *pubsub.Badge
+	Conversations []pubsub.Conversation
+	// Since is when the oldest of it was appended.
+	Since  Moment
+	Traced *Traced
 }
 
-// take empties the mailbox.
-func (m *mailbox) take() delivery {
+// Take empties the mailbox.
+func (m *Mailbox) Take() Delivery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := delivery{replies: m.replies, sync: m.syncing}
+	d := Delivery{Replies: m.replies, Sync: m.syncing}
 	m.replies = nil
 	if p := m.pending; p != nil {
 		m.pending = nil
-		d.badge, d.since = &p.badge, p.since
-		d.conversations, d.traced = p.newestFirst(), p.traced
+		d.Badge, d.Since = &p.badge, p.since
+		d.Conversations, d.Traced = p.newestFirst(), p.traced
 	}
 	return d
 }
 
-// reading is the state of a sync when a read of the tables begins.
-type reading struct {
-	whole bool
-	// heard is the newest version of heardEpoch announced before: the tables have
+// Reading is the state of a sync when a read of the tables begins.
+type Reading struct {
+	Whole bool
+	// Heard is the newest version of HeardEpoch announced before: the tables have
 	// it, unless it was forged.
-	heard      int64
-	heardEpoch string
-	since      moment
+	Heard      int64
+	HeardEpoch string
+	Since      Moment
 }
 
-// read begins a read of the tables.
-func (m *mailbox) read() reading {
+// Read begins a read of the tables.
+func (m *Mailbox) Read() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := reading{m.whole, m.heard, m.heardEpoch, m.since}
+	r := Reading{m.whole, m.heard, m.heardEpoch, m.since}
 	m.heard, m.heardEpoch, m.since = 0, "", 0
 	return r
 }
 
-// synced records that the client was sent a state that the tables had at or after
+// Synced records that the client was sent a state that the tables had at or after
 // the time at. ahead, if not nil, is what has changed since. It returns false if a
 // newer version was announced since the read began: the tables must be read again.
-func (m *mailbox) synced(tables holding, at moment, ahead *pubsub.Update) bool {
+func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held, m.equal, m.whole = tables, at, false
-	newest := tables.version
+	newest := tables.Version
 	if ahead != nil {
 		newest = ahead.Version
 	}
-	if m.heardEpoch == tables.epoch && m.heard > newest {
+	if m.heardEpoch == tables.Epoch && m.heard > newest {
 		return false
 	}
-	if m.heardEpoch != "" && m.heardEpoch != tables.epoch {
+	if m.heardEpoch != "" && m.heardEpoch != tables.Epoch {
 		return false // only another read can tell which epoch is the old one
 	}
 	m.syncing = false
@@ -328,4 +333,17 @@ func (m *mailbox) synced(tables holding, at moment, ahead *pubsub.Update) bool {
 		m.add(ahead)
 	}
 	return true
+}
+
+// Waiting returns how many changed conversations are to be sent.
+func (m *Mailbox) Waiting() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.pending == nil:
+		return 0
+	case m.pending.conversations == nil:
+		return len(m.pending.first)
+	}
+	return len(m.pending.conversations)
 }
