@@ -36,13 +36,35 @@ func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	if err := checkOrigin(ctx, pool); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
+	return Attach(pool, n), nil
+}
+
+// Attach returns the log in the database of pool, which has so many partitions, without
+// connecting. Before anything folds the log, [Log.Check] must have succeeded.
+func Attach(pool *pgxpool.Pool, partitions int) *Log {
 	queryRow := func(ctx context.Context, query string, dest any, args ...any) error {
 		return pool.QueryRow(ctx, query, args...).Scan(dest)
 	}
 	return &Log{
-		pool: pool, partitions: n,
+		pool: pool, partitions: partitions,
 		rooms: cachedDirectory{storedDirectory: storedDirectory{queryRow}, rooms: map[string]partitionSet{}},
-	}, nil
+	}
+}
+
+// Check fails as [Open] does, and if the log has another number of partitions than it
+// was attached with.
+func (l *Log) Check(ctx context.Context) error {
+	var n int
+	if err := l.pool.QueryRow(ctx, partitionsSQL).Scan(&n); err != nil {
+		return fmt.Errorf("open the event log: %w", notMigrated(err))
+	}
+	if n != l.partitions {
+		return fmt.Errorf("open the event log: it has %d partitions, not %d", n, l.partitions)
+	}
+	if err := checkOrigin(ctx, l.pool); err != nil {
+		return fmt.Errorf("open the event log: %w", err)
+	}
+	return nil
 }
 
 // Partitions returns how many partitions the log has.
@@ -52,6 +74,21 @@ func (l *Log) Partitions() int { return l.partitions }
 func (l *Log) PartitionOf(userID string) int { return PartitionOf(userID, l.partitions) }
 
 const partitionsSQL = `SELECT partitions FROM badged.settings`
+
+// ErrNotHeld is returned if the database is a shard and does not hold a partition.
+var ErrNotHeld = errors.New("the partition is on another shard")
+
+// codeNotHeld is the code of the error by which a shard refuses events of such a
+// partition.
+const codeNotHeld = "BD100"
+
+// notHeld turns the refusal of a shard into ErrNotHeld.
+func notHeld(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeNotHeld {
+		return fmt.Errorf("%w (%w)", ErrNotHeld, err)
+	}
+	return err
+}
 
 // notMigrated turns Postgres's word for a missing table or schema into
 // ErrNotMigrated.
@@ -136,7 +173,7 @@ func (l *Log) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []Row
 		if len(rows) > 0 && rows[0].changes != nil {
 			l.rooms.forget(rows[0].changes.rooms)
 		}
-		return Receipt{}, notMigrated(err)
+		return Receipt{}, notHeld(notMigrated(err))
 	}
 	return r, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // MaxPartitions is the greatest number of partitions a database can have.
-const MaxPartitions = 256
+const MaxPartitions = 1024
 
 // PartitionOf returns the partition of a user among n: the first four bytes of
 // the SHA-256 of its id, big-endian, modulo n. SHA-256 because Postgres has it

@@ -58,7 +58,7 @@ func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt
 	r := receiptOf(inserts)
 	for _, in := range inserts {
 		if err := tx.insert(ctx, in); err != nil {
-			return Receipt{}, fmt.Errorf("append to partition %d: %w", in.partition, notMigrated(err))
+			return Receipt{}, fmt.Errorf("append to partition %d: %w", in.partition, notHeld(notMigrated(err)))
 		}
 	}
 	if err := tx.queryRow(ctx, transactionIDSQL, &r.TransactionID); err != nil {

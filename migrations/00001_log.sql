@@ -7,7 +7,7 @@
 -- +goose Up
 CREATE TABLE badged.settings (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
-    partitions  integer NOT NULL CHECK (partitions BETWEEN 1 AND 256),
+    partitions  integer NOT NULL CHECK (partitions BETWEEN 1 AND 1024),
     -- The era in which the log was last put in order. If it is not that of this
     -- database, the log was copied here and must be renumbered. Null while it is
     -- being renumbered.

@@ -179,6 +179,21 @@ func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	return all, nil
 }
 
+// Partitions returns how many partitions a database has, 0 if it has no schema yet.
+func Partitions(ctx context.Context, conn *pgx.ConnConfig) (n int, err error) {
+	err = withConn(ctx, conn, func(c *pgx.Conn) error {
+		var exists bool
+		if err := c.QueryRow(ctx, `SELECT to_regclass('badged.settings') IS NOT NULL`).Scan(&exists); err != nil || !exists {
+			return err
+		}
+		return c.QueryRow(ctx, `SELECT partitions FROM badged.settings`).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the number of partitions: %w", err)
+	}
+	return n, nil
+}
+
 // Pending returns how many of ms have not been applied.
 func Pending(ms []Migration) int {
 	n := 0

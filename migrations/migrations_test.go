@@ -82,7 +82,7 @@ const (
 
 // tablesOf are the tables of a database with so many partitions.
 func tablesOf(partitions int) []string {
-	tables := []string{"alerts", "archived_files", "audit", "audit_chain", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "expiry_progress", "granted_roles", "healed_users", "ingest_positions", "jobs", "late_folds", "log_home", "log_identity", "log_ranges", "notifier_partitions", "partitions", "rebuilt_partitions", "revocation_counter", "revocations", "room_alerts", "room_chunks", "room_marks", "room_partitions", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "users", "webhook_queue", "webhooks"}
+	tables := []string{"alerts", "archived_files", "audit", "audit_chain", "audit_ends", "baselines", "conversations", "dead_letters", "dedup_filters", "dedup_generations", "dedup_runs", "devices", "expiry_progress", "granted_roles", "healed_users", "ingest_positions", "jobs", "late_folds", "log_home", "log_identity", "log_ranges", "notifier_partitions", "partitions", "rebuilt_partitions", "revocation_counter", "revocations", "room_alerts", "room_chunks", "room_marks", "room_partitions", "room_rounds", "rooms", "samples", "schema_migrations", "settings", "settled_letters", "shard", "shard_partitions", "users", "webhook_queue", "webhooks"}
 	for p := range partitions {
 		for _, name := range []string{"events_p%02d", "events_p%02d_r1", "events_p%02d_offsets", "users_p%02d", "conversations_p%02d", "rooms_p%02d", "room_chunks_p%02d", "room_marks_p%02d", "users_p%02d_baseline", "conversations_p%02d_baseline", "keys_p%02d_baseline", "rooms_p%02d_baseline", "room_chunks_p%02d_baseline", "room_marks_p%02d_baseline", "dedup_blocks_p%02d", "dedup_pages_p%02d", "devices_p%02d", "alerts_p%02d", "room_rounds_p%02d", "room_alerts_p%02d", "webhook_queue_p%02d"} {
 			tables = append(tables, fmt.Sprintf(name, p))
@@ -265,7 +265,7 @@ func TestConcurrentUpsThatDisagree(t *testing.T) {
 }
 
 func TestPartitionsOutOfRange(t *testing.T) {
-	for _, partitions := range []int{-1, 257} {
+	for _, partitions := range []int{-1, 1025} {
 		cfg := emptyDatabase(t)
 		if _, err := migrations.Up(t.Context(), migrations.Config{Conn: cfg, Partitions: partitions}); err == nil {
 			t.Errorf("a database with %d partitions was made", partitions)

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/pooler"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/projector"
 )
@@ -35,9 +38,69 @@ func openDatabase(ctx context.Context, d config.Database) (*pgxpool.Pool, *event
 	return pool, log, nil
 }
 
+// openShards connects to all shards of a migrated cluster, or to the only database.
+// Close the cluster. Shards may be away; see [shards.Shard.Err].
+func openShards(ctx context.Context, d config.Database) (*shards.Cluster, error) {
+	databases, err := openPools(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return shards.Open(ctx, shards.Config{Databases: databases})
+}
+
+// openPools returns pools for all databases, without connecting.
+func openPools(ctx context.Context, d config.Database) ([]shards.Database, error) {
+	all, err := d.All()
+	if err != nil {
+		return nil, err
+	}
+	var databases []shards.Database
+	for _, s := range all {
+		pool, err := openPool(ctx, s)
+		if err != nil {
+			closePools(databases)
+			return nil, err
+		}
+		databases = append(databases, shards.Database{Name: s.Name, Pool: pool})
+	}
+	return databases, nil
+}
+
+func openPool(ctx context.Context, s config.Shard) (*pgxpool.Pool, error) {
+	cfg, err := s.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	if s.Name != "" && cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = shardPatience
+	}
+	// A shard that cannot be reached is away, which shards.Open tells.
+	if _, err := pooler.Find(ctx, cfg.ConnConfig); err != nil && (s.Name == "" || errors.Is(err, pooler.ErrShared) || errors.Is(err, pooler.ErrOneSession)) {
+		return nil, inShard(s, err)
+	}
+	projector.ConfigurePool(cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the %s: %w", s.Label(), err)
+	}
+	return pool, nil
+}
+
+// shardPatience is how long connecting to one of several shards may take.
+const shardPatience = 5 * time.Second
+
+func closePools(databases []shards.Database) {
+	for _, d := range databases {
+		d.Pool.Close()
+	}
+}
+
 // migratedConfig returns how to connect to a database. It fails if migrations are
 // pending.
-func migratedConfig(ctx context.Context, d config.Database) (*pgxpool.Config, error) {
+func migratedConfig(ctx context.Context, d interface {
+	PoolConfig() (*pgxpool.Config, error)
+},
+) (*pgxpool.Config, error) {
 	cfg, err := d.PoolConfig()
 	if err != nil {
 		return nil, err

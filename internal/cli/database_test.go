@@ -155,3 +155,30 @@ func TestUserWithoutEvents(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }
+
+func TestMigrateShards(t *testing.T) {
+	a, b, c := pgtest.NewDB(t, pgtest.Template{}), pgtest.NewDB(t, pgtest.Template{}), pgtest.NewDB(t, pgtest.Template{})
+	out := mustDo(t, "migrate", "up", "--shard=a="+a, "--shard", "b="+b)
+	for _, want := range []string{
+		"shard a: applied 00001_log.sql\n", "shard b: applied 00001_log.sql\n",
+		"shard a: has joined the cluster and holds the partitions 0-3\n", "shard b: has joined the cluster and holds the partitions 4-7\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("up prints\n%s", out)
+		}
+	}
+	t.Setenv("BADGED_SHARDS", "a="+a+",b="+b+"\nc="+c)
+	r := badged(t, "migrate", "status")
+	if r.code != exitFailed || !strings.Contains(r.out, "a      00001_log.sql") || !strings.Contains(r.err, "are pending; run `badged migrate up`") {
+		t.Errorf("status prints\n%s%s", r.out, r.err)
+	}
+	if out = mustDo(t, "migrate", "up"); !strings.HasSuffix(out, "shard a: holds the partitions 0-3\nshard b: holds the partitions 4-7\nshard c: has joined the cluster and holds no partitions: move some to it\n") {
+		t.Errorf("up prints\n%s", out)
+	}
+	mustDo(t, "migrate", "status")
+	t.Setenv("BADGED_SHARDS", "")
+	r = badged(t, "migrate", "up", "--partitions=3", "--shard", "a="+a)
+	if want := "badged: shard a has 8 partitions, not 3: the number is settled when the first database is created\n"; r.code != exitFailed || r.err != want {
+		t.Errorf("up with other partitions: exit code %d, stderr %q, want %q", r.code, r.err, want)
+	}
+}

@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/pooler"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/migrations"
 )
 
@@ -27,20 +30,52 @@ type migrateGrantCmd struct {
 
 // Run grants the privileges. Only the owner of the schema can.
 func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
-	cfg, err := migratedConfig(ctx, c.Database)
+	return eachDatabase(c.Database, func(s config.Shard) error {
+		cfg, err := migratedConfig(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := migrations.Grant(ctx, cfg.ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
+			return err
+		}
+		fmt.Fprintf(streams.Out, "%srole %s has the privileges of a %s in the schema badged, and no others\n", prefix(s), c.Role, c.Kind)
+		return nil
+	})
+}
+
+// eachDatabase does something with each database, in their order, until it fails.
+func eachDatabase(d config.Database, do func(config.Shard) error) error {
+	all, err := d.All()
 	if err != nil {
 		return err
 	}
-	if err := migrations.Grant(ctx, cfg.ConnConfig, migrations.RoleKind(c.Kind), c.Role); err != nil {
-		return err
+	for _, s := range all {
+		if err := do(s); err != nil {
+			return inShard(s, err)
+		}
 	}
-	fmt.Fprintf(streams.Out, "role %s has the privileges of a %s in the schema badged, and no others\n", c.Role, c.Kind)
 	return nil
+}
+
+// inShard says which shard an error is about, if there are several.
+func inShard(s config.Shard, err error) error {
+	if err != nil && s.Name != "" {
+		return fmt.Errorf("shard %s: %w", s.Name, err)
+	}
+	return err
+}
+
+// prefix begins a line about one of several shards.
+func prefix(s config.Shard) string {
+	if s.Name == "" {
+		return ""
+	}
+	return "shard " + s.Name + ": "
 }
 
 type migrateUpCmd struct {
 	config.Database `embed:""`
-	Partitions      int `help:"Partitions of an empty database, 1 to 256; cannot be changed later. Default: 4." placeholder:"N"`
+	Partitions      int `help:"Partitions of an empty database, or of all shards together, 1 to 1024; cannot be changed later. Default: 4, or 4 for each shard." placeholder:"N"`
 }
 
 // Validate implements kong's validation.
@@ -51,9 +86,95 @@ func (c *migrateUpCmd) Validate() error {
 	return nil
 }
 
-// Run applies the pending migrations and prints them.
+// Run applies the pending migrations and prints them, and makes shards a cluster.
 func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
-	cfg, err := c.PoolConfig()
+	partitions := c.Partitions
+	if c.Sharded() {
+		var err error
+		if partitions, err = c.partitionsOfAll(ctx); err != nil {
+			return err
+		}
+	}
+	if err := eachDatabase(c.Database, func(s config.Shard) error { return migrateOne(ctx, streams, s, partitions) }); err != nil {
+		return err
+	}
+	if !c.Sharded() {
+		// Report a log that servers would refuse.
+		pool, _, err := openDatabase(ctx, c.Database)
+		if err != nil {
+			return err
+		}
+		pool.Close()
+		return nil
+	}
+	databases, err := openPools(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	made, err := shards.Form(ctx, slices.Clone(databases))
+	if err != nil {
+		closePools(databases)
+		return err
+	}
+	if made.Adopted != "" {
+		fmt.Fprintf(streams.Out, "shard %s: keeps what it has, and all partitions\n", made.Adopted)
+	}
+	cluster, err := shards.Open(ctx, shards.Config{Databases: databases})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	for _, s := range cluster.Shards() {
+		state, held := "holds", "the partitions "+shards.List(s.Held())
+		if slices.Contains(made.Joined, s.Name) {
+			state = "has joined the cluster and holds"
+		}
+		if len(s.Held()) == 0 {
+			held = "no partitions: move some to it"
+		}
+		fmt.Fprintf(streams.Out, "shard %s: %s %s\n", s.Name, state, held)
+	}
+	return nil
+}
+
+// partitionsPerShard is how many partitions a new cluster gets for each of its shards.
+const partitionsPerShard = 4
+
+// partitionsOfAll returns the number of partitions that every shard is to have: that of
+// those that are migrated.
+func (c *migrateUpCmd) partitionsOfAll(ctx context.Context) (n int, err error) {
+	all, err := c.All()
+	if err != nil {
+		return 0, err
+	}
+	var first string
+	for _, s := range all {
+		cfg, err := s.PoolConfig()
+		if err != nil {
+			return 0, err
+		}
+		have, err := migrations.Partitions(ctx, cfg.ConnConfig)
+		switch {
+		case err != nil:
+			return 0, inShard(s, err)
+		case have == 0:
+		case n != 0 && have != n:
+			return 0, fmt.Errorf("shard %s has %d partitions, and shard %s %d: all shards of a cluster have the same number", s.Name, have, first, n)
+		case c.Partitions != 0 && have != c.Partitions:
+			return 0, fmt.Errorf("shard %s has %d partitions, not %d: the number is settled when the first database is created", s.Name, have, c.Partitions)
+		default:
+			n, first = have, s.Name
+		}
+	}
+	if n == 0 {
+		n = cmp.Or(c.Partitions, min(partitionsPerShard*len(all), events.MaxPartitions))
+	}
+	return n, nil
+}
+
+// migrateOne applies the pending migrations of a database.
+func migrateOne(ctx context.Context, streams Streams, s config.Shard, partitions int) error {
+	cfg, err := s.PoolConfig()
 	if err != nil {
 		return err
 	}
@@ -61,26 +182,20 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	applied, err := migrations.Up(ctx, migrations.Config{
-		Conn: cfg.ConnConfig, Partitions: c.Partitions,
+		Conn: cfg.ConnConfig, Partitions: partitions,
 		Retrying: func(err error, wait time.Duration) {
-			fmt.Fprintf(streams.Err, "badged: a migration could not get its locks and was rolled back; trying again in %v: %v\n", wait, err)
+			fmt.Fprintf(streams.Err, "badged: %sa migration could not get its locks and was rolled back; trying again in %v: %v\n", prefix(s), wait, err)
 		},
 	})
 	if err != nil {
 		return err
 	}
 	for _, m := range applied {
-		fmt.Fprintf(streams.Out, "applied %s\n", m.Name)
+		fmt.Fprintf(streams.Out, "%sapplied %s\n", prefix(s), m.Name)
 	}
 	if len(applied) == 0 {
-		fmt.Fprintln(streams.Out, "nothing to do: every migration is applied")
+		fmt.Fprintf(streams.Out, "%snothing to do: every migration is applied\n", prefix(s))
 	}
-	// Report a log that servers would refuse.
-	pool, _, err := openDatabase(ctx, c.Database)
-	if err != nil {
-		return err
-	}
-	pool.Close()
 	return nil
 }
 
@@ -90,28 +205,41 @@ type migrateStatusCmd struct {
 
 // Run prints every migration. It fails if some are pending, for scripts.
 func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
-	cfg, err := c.PoolConfig()
-	if err != nil {
-		return err
-	}
-	all, err := migrations.Status(ctx, cfg.ConnConfig)
-	if err != nil {
-		return err
-	}
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	if c.Sharded() {
+		fmt.Fprint(table, "SHARD\t")
+	}
 	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
-	for _, m := range all {
-		applied := "pending"
-		if !m.AppliedAt.IsZero() {
-			applied = m.AppliedAt.UTC().Format(time.RFC3339)
+	total, pending := 0, 0
+	if err := eachDatabase(c.Database, func(s config.Shard) error {
+		cfg, err := s.PoolConfig()
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\n", m.Name, applied)
+		all, err := migrations.Status(ctx, cfg.ConnConfig)
+		if err != nil {
+			return err
+		}
+		for _, m := range all {
+			applied := "pending"
+			if !m.AppliedAt.IsZero() {
+				applied = m.AppliedAt.UTC().Format(time.RFC3339)
+			}
+			if c.Sharded() {
+				fmt.Fprintf(table, "%s\t", s.Name)
+			}
+			fmt.Fprintf(table, "%s\t%s\n", m.Name, applied)
+		}
+		total, pending = total+len(all), pending+migrations.Pending(all)
+		return nil
+	}); err != nil {
+		return err
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if n := migrations.Pending(all); n > 0 {
-		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`", n, len(all))
+	if pending > 0 {
+		return fmt.Errorf("%d of %d migrations are pending; run `badged migrate up`", pending, total)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestUsage(t *testing.T) {
 		db       = "--database-url=postgres://localhost/chat"
 		jwt      = "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef"
 		publish  = "--publisher-keys=chat=secret"
-		needURL  = "--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat"
+		needURL  = "--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat; or --shard (BADGED_SHARDS) for each of several databases"
 		needKeys = "--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api: publishing needs a key"
 		needJWT  = "--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens"
 	)
@@ -126,8 +126,8 @@ func TestUsage(t *testing.T) {
 		{"serve with a share of more than all", "serve --trace-sample=2 " + jwt + " " + publish + " " + db, "serve: --trace-sample must be from 0 to 1, is 2", "serve"},
 
 		{"migrate without a database", "migrate up", "migrate up: " + needURL, "migrate up"},
-		{"migrate to no partitions", "migrate up --partitions=-1 " + db, "migrate up: --partitions must be from 1 to 256", "migrate up"},
-		{"migrate to too many partitions", "migrate up --partitions=257 " + db, "migrate up: --partitions must be from 1 to 256", "migrate up"},
+		{"migrate to no partitions", "migrate up --partitions=-1 " + db, "migrate up: --partitions must be from 1 to 1024", "migrate up"},
+		{"migrate to too many partitions", "migrate up --partitions=1025 " + db, "migrate up: --partitions must be from 1 to 1024", "migrate up"},
 		{"status without a database", "migrate status", "migrate status: " + needURL, "migrate status"},
 		{"lag without a database", "lag", "lag: " + needURL, "lag"},
 		{"user without a database", "user show ada", "user show: " + needURL, "user show"},

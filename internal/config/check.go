@@ -63,7 +63,7 @@ func Check(args []string, app *kong.Application) Report {
 	fromFile := r.readFile(path, known)
 	r.readEnvironment(known)
 	for _, f := range flags {
-		name := "BADGED_" + envName(f.Name)
+		name := variableOf(f)
 		_, isGiven := given[f.Name]
 		if text, ok := os.LookupEnv(name); ok && !isGiven {
 			given[f.Name], isGiven = value{text, "environment " + name}, true

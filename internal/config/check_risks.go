@@ -12,7 +12,7 @@ import (
 
 // isSecret reports whether the value of a setting holds a secret.
 func isSecret(name string) bool {
-	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key", "outbound-keys", "from"}, name)
+	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key", "outbound-keys", "from", "shard"}, name)
 }
 
 // password matches the password in a key=value connection string.
@@ -31,6 +31,17 @@ func hide(name, text string) string {
 	switch {
 	case text == "" || !isSecret(name):
 		return text
+	case name == "shard": // several, in the environment
+		d := Database{Shards: []string{text}}
+		all, err := d.All()
+		if err != nil {
+			return hidden
+		}
+		shown := make([]string, len(all))
+		for i, s := range all {
+			shown[i] = s.Name + "=" + hide("database-url", s.URL)
+		}
+		return strings.Join(shown, "\n")
 	case name == "bus-key": // without a name
 		return hidden
 	case name == "from": // with several hosts it is no URL of net/url

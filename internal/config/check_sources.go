@@ -31,6 +31,17 @@ func namesOf(app *kong.Application) map[string]bool {
 	return known
 }
 
+// variableOf returns the environment variable of a flag.
+func variableOf(f *kong.Flag) string {
+	if f.Name == shardFlag {
+		return shardVariable
+	}
+	return "BADGED_" + envName(f.Name)
+}
+
+// The variable of --shard has all shards, and its name says so.
+const shardFlag, shardVariable = "shard", "BADGED_SHARDS"
+
 func envName(flag string) string { return strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) }
 
 // readArgs reads flags, and returns the path of the file that --config names.
@@ -78,6 +89,8 @@ func (r *Report) readEnvironment(known map[string]bool) {
 	for name := range known {
 		variables["BADGED_"+envName(name)] = true
 	}
+	delete(variables, "BADGED_"+envName(shardFlag))
+	variables[shardVariable] = true
 	for _, v := range slices.Sorted(slices.Values(os.Environ())) {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "BADGED_") && !variables[name] {

@@ -96,7 +96,7 @@ cache-mib: 0
 		path + `:3: --reconcile-interval: expected duration but got "30": time: missing unit in duration "30"`,
 		`environment BADGED_DRAIN_TIMEOUT: --drain-timeout: expected duration but got "5": time: missing unit in duration "5"`,
 		`flag: --log-level must be one of "debug","info","warn","error" but got "loud"`,
-		"--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat",
+		"--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat; or --shard (BADGED_SHARDS) for each of several databases",
 		"--cache-mib must be 1 or more",
 	}
 	if diff := cmp.Diff(want, r.Mistakes); diff != "" {

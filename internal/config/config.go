@@ -126,14 +126,17 @@ const minJWKSMaxAge = 10 * time.Minute
 // are checked.
 const minDedupWindow = time.Hour
 
-// PostgresConnections returns the most connections to Postgres that this process
-// opens unless the database URL sets another limit: for serving; with the role
+// PostgresConnections returns the most connections that this process opens to
+// Postgres, or to each shard, unless the database URL sets another limit: for serving; with the role
 // projector, for folding, ownership and expiry; with the role notifier, for its queue
 // and ownership; and with the role ingest, for the ownership of each broker.
 func (s *Server) PostgresConnections() int {
 	serving, folding, notifying := int(ServingConns), int(FoldingConns), int(NotifyingConns)
-	if cfg, err := s.PoolConfig(); err == nil && strings.Contains(s.DatabaseURL, "pool_max_conns") {
-		serving, folding, notifying = int(cfg.MaxConns), int(cfg.MaxConns), int(cfg.MaxConns)
+	// The process opens as many to each shard.
+	if all, err := s.All(); err == nil && len(all) > 0 && strings.Contains(all[0].URL, "pool_max_conns") {
+		if cfg, err := all[0].PoolConfig(); err == nil {
+			serving, folding, notifying = int(cfg.MaxConns), int(cfg.MaxConns), int(cfg.MaxConns)
+		}
 	}
 	n := serving
 	if s.Has(RoleProjector) {

@@ -3,34 +3,108 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Database configures the database.
+// Database configures the database, or several.
 type Database struct {
-	DatabaseURL string `help:"Postgres, as pgx understands it: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
+	DatabaseURL string   `help:"Postgres, as pgx understands it: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
+	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases that share the partitions: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas. Instead of --database-url." placeholder:"NAME=URL"`
+}
+
+// Shard is a database by its name among several.
+type Shard struct {
+	// Name is "" for that of --database-url.
+	Name string
+	// URL is as pgx understands it.
+	URL string
 }
 
 // Validate implements kong's validation.
 func (d Database) Validate() error {
-	if d.DatabaseURL == "" {
-		return errors.New("--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat")
+	switch {
+	case d.DatabaseURL == "" && len(d.Shards) == 0:
+		return errors.New("--database-url (BADGED_DATABASE_URL) is required, such as postgres://user@localhost/chat; or --shard (BADGED_SHARDS) for each of several databases")
+	case d.DatabaseURL != "" && len(d.Shards) > 0:
+		return errors.New("--database-url (BADGED_DATABASE_URL) and --shard (BADGED_SHARDS) exclude each other: name each of several databases with --shard")
 	}
-	return nil
+	_, err := d.All()
+	return err
 }
 
-// PoolConfig parses the URL, which may hold settings of pgxpool (pool_…) and
-// pgx. Its error holds no secrets.
+// Sharded reports whether --shard is set.
+func (d Database) Sharded() bool { return len(d.Shards) > 0 }
+
+var (
+	shardName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	// nextShard matches what is between two shards: URLs have commas too.
+	nextShard = regexp.MustCompile(`\s*[,\n]\s*([A-Za-z0-9][A-Za-z0-9_-]{0,62}=)`)
+)
+
+// All returns the databases: those of --shard in their order, or the one of
+// --database-url.
+func (d Database) All() ([]Shard, error) {
+	if !d.Sharded() {
+		return []Shard{{URL: d.DatabaseURL}}, nil
+	}
+	var all []Shard
+	seen := map[string]bool{}
+	for _, given := range strings.Split(nextShard.ReplaceAllString(strings.Join(d.Shards, "\n"), "\n$1"), "\n") {
+		if given = strings.Trim(given, ", \t\r"); given == "" {
+			continue
+		}
+		name, url, ok := strings.Cut(given, "=")
+		switch {
+		case !ok || !shardName.MatchString(name):
+			return nil, fmt.Errorf("--shard (BADGED_SHARDS): item %d must be NAME=URL, such as a=postgres://user@localhost/chat; a name has up to 63 letters, digits, - and _", len(all)+1)
+		case url == "":
+			return nil, fmt.Errorf("--shard %s= (BADGED_SHARDS) lacks the URL", name)
+		case seen[name]:
+			return nil, fmt.Errorf("--shard %s (BADGED_SHARDS) is given twice", name)
+		}
+		seen[name] = true
+		if _, err := (Shard{name, url}).PoolConfig(); err != nil {
+			return nil, err
+		}
+		all = append(all, Shard{name, url})
+	}
+	return all, nil
+}
+
+// PoolConfig parses the URL of --database-url, see [Shard.PoolConfig]. It fails if there
+// are several databases.
 func (d Database) PoolConfig() (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(d.DatabaseURL)
+	if d.Sharded() {
+		return nil, errors.New("this works on one database: give --database-url of one shard instead of --shard")
+	}
+	return Shard{URL: d.DatabaseURL}.PoolConfig()
+}
+
+// PoolConfig parses the URL, which may hold settings of pgxpool (pool_…) and pgx. Its
+// error holds no secrets.
+func (s Shard) PoolConfig() (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(s.URL)
 	if err != nil {
-		return nil, fmt.Errorf("--database-url (BADGED_DATABASE_URL): %s; want a URL such as "+
+		setting := "--database-url (BADGED_DATABASE_URL)"
+		if s.Name != "" {
+			setting = fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name)
+		}
+		return nil, fmt.Errorf("%s: %s; want a URL such as "+
 			"postgres://user:password@localhost:5432/chat (special characters of the password as %%XX), "+
-			"or pairs such as host=localhost dbname=chat", reasonOf(err))
+			"or pairs such as host=localhost dbname=chat", setting, reasonOf(err))
 	}
 	return cfg, nil
+}
+
+// Label names the database in messages: "shard b", "database".
+func (s Shard) Label() string {
+	if s.Name == "" {
+		return "database"
+	}
+	return "shard " + s.Name
 }
 
 // reasonOf returns the reason of a pgx error without its quotes from the URL: in

@@ -64,6 +64,17 @@ func (f file) value(flag *kong.Flag) (any, error) {
 		}
 		return items, nil
 	}
+	if object, ok := value.(map[string]any); ok && flag.Name == shardFlag {
+		items := make([]any, 0, len(object))
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			url, ok := scalar(object[name])
+			if !ok {
+				return nil, fmt.Errorf("configuration file: %s.%s must be text", flag.Name, name)
+			}
+			items = append(items, name+"="+url)
+		}
+		return items, nil
+	}
 	text, ok := scalar(value)
 	switch {
 	case ok:

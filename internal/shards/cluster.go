@@ -1,0 +1,337 @@
+// Package shards knows which database holds each partition.
+//
+// A shard is a database with whole partitions. The map says which shard holds a
+// partition; every shard has a copy of it, and for each partition the entry with the
+// greatest revision is true. So moving a partition needs no transaction over several
+// databases. A database by itself, without a row in badged.shard, holds all partitions:
+// then nothing here reads a map.
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+)
+
+// Database is a database of the configuration.
+type Database struct {
+	// Name is that of the shard, "" for the only database.
+	Name string
+	// Pool connects to it. It need not be reachable.
+	Pool *pgxpool.Pool
+}
+
+// Config configures a Cluster.
+type Config struct {
+	// Databases are all shards, in the order of the configuration, or the only database.
+	// Required.
+	Databases []Database
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Interval is how often Run reads the maps. Default 1s.
+	Interval time.Duration
+	// Patience is how long a shard may take to answer until it is away. Default 2s, and
+	// 10s for Open.
+	Patience time.Duration
+}
+
+// Cluster is all shards, or one database. It is safe for concurrent use.
+type Cluster struct {
+	cfg     Config
+	sharded bool
+	shards  []*Shard
+	// id is the name of the cluster, "" for one database.
+	id         string
+	partitions int
+	// reloading is held while maps are merged.
+	reloading sync.Mutex
+	state     atomic.Pointer[state]
+}
+
+// state is what the shards said last. It does not change.
+type state struct {
+	placement
+	// owners are indexes of shards by partition, -1 for a shard that is not configured.
+	owners []int
+	// away are the partitions that no reachable shard holds.
+	away []int
+	// problem is why the last maps were not merged.
+	problem error
+	// changed is closed when there is another state.
+	changed chan struct{}
+}
+
+// Shard is a database of a cluster.
+type Shard struct {
+	// Name is "" for the only database.
+	Name string
+	Pool *pgxpool.Pool
+	// Log is the log of the database. Appending to a partition that the shard does not
+	// hold fails with [events.ErrNotHeld].
+	Log *events.Log
+
+	index   int
+	cluster *Cluster
+	// last is what the shard said last; only refresh changes it.
+	last view
+	// status is read by others.
+	status atomic.Pointer[status]
+	// ready is closed once the shard was reached and is what it should be.
+	ready     chan struct{}
+	openReady sync.Once
+}
+
+// status is what is known of a shard. It does not change.
+type status struct {
+	// err is why the shard is away, nil while it can be reached.
+	err error
+	// held are the partitions that it holds and that the map gives to it, in ascending
+	// order, and holds the same by partition. Those of a shard that is away are the last
+	// known.
+	held  []int
+	holds []bool
+}
+
+const openPatience = 10 * time.Second
+
+// Open reads what the databases say. It fails if they are not one cluster, see the
+// errors of this package, with [events.ErrNotMigrated] if a database has no schema and
+// with [events.ErrRestored] if the order of a log cannot be trusted. A shard that cannot
+// be reached is away if another names it. Close closes the pools, also if Open fails.
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = time.Second
+	}
+	patience := openPatience
+	if cfg.Patience <= 0 {
+		cfg.Patience = 2 * time.Second
+	} else {
+		patience = cfg.Patience
+	}
+	c := &Cluster{cfg: cfg}
+	var err error
+	if len(cfg.Databases) == 1 && cfg.Databases[0].Name == "" {
+		err = c.openOne(ctx)
+	} else {
+		err = c.openAll(ctx, patience)
+	}
+	if err != nil {
+		for _, d := range cfg.Databases {
+			d.Pool.Close()
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// openOne opens a database by itself.
+func (c *Cluster) openOne(ctx context.Context) error {
+	pool := c.cfg.Databases[0].Pool
+	log, err := events.Open(ctx, pool)
+	if err != nil {
+		return err
+	}
+	name, err := nameOf(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("read which shard the database is: %w", err)
+	}
+	if name != "" {
+		return fmt.Errorf("%w, %s: name every shard with --shard NAME=URL instead of --database-url", ErrAShard, name)
+	}
+	c.partitions = log.Partitions()
+	s := &Shard{Pool: pool, Log: log, cluster: c, ready: make(chan struct{})}
+	close(s.ready)
+	c.shards = []*Shard{s}
+	all := make([]int, c.partitions)
+	holds := make([]bool, c.partitions)
+	for p := range all {
+		all[p], holds[p] = p, true
+	}
+	s.status.Store(&status{held: all, holds: holds})
+	c.state.Store(&state{
+		placement: placement{places: make([]Place, c.partitions)}, owners: make([]int, c.partitions), changed: make(chan struct{}),
+	})
+	return nil
+}
+
+// openAll opens several shards.
+func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
+	c.sharded = true
+	for i, d := range c.cfg.Databases {
+		c.shards = append(c.shards, &Shard{Name: d.Name, Pool: d.Pool, index: i, cluster: c, ready: make(chan struct{})})
+	}
+	var merged placement
+	for attempt := 1; ; attempt++ {
+		views := readAll(ctx, c.shards, patience)
+		var err error
+		merged, err = merge(views, true)
+		// A partition that moves between two of the reads is held twice, as it seems.
+		if errors.Is(err, ErrClaims) && attempt < 3 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for i, s := range c.shards {
+			s.last = views[i]
+		}
+		break
+	}
+	c.id, c.partitions = merged.cluster, len(merged.places)
+	var errs []error
+	for _, s := range c.shards {
+		s.Log = events.Attach(s.Pool, c.partitions)
+		if s.last.err != nil {
+			c.cfg.Logger.WarnContext(ctx, "a shard cannot be reached: its users' events are refused and their badges do not change until it is back",
+				"shard", s.Name, "partitions", List(merged.of(s.Name)), "error", s.last.err)
+			continue
+		}
+		if err := s.Log.Check(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
+			continue
+		}
+		s.reached()
+	}
+	c.publish(merged, nil)
+	return errors.Join(errs...)
+}
+
+// Close closes the pools.
+func (c *Cluster) Close() {
+	for _, s := range c.shards {
+		s.Pool.Close()
+	}
+}
+
+// Sharded reports whether there may be several databases.
+func (c *Cluster) Sharded() bool { return c.sharded }
+
+// ID is the name of the cluster, "" for one database by itself.
+func (c *Cluster) ID() string { return c.id }
+
+// Partitions returns how many partitions all shards have together.
+func (c *Cluster) Partitions() int { return c.partitions }
+
+// PartitionOf returns the partition of a user.
+func (c *Cluster) PartitionOf(userID string) int { return events.PartitionOf(userID, c.partitions) }
+
+// Shards returns the shards in the order of the configuration. The caller must not
+// change them.
+func (c *Cluster) Shards() []*Shard { return c.shards }
+
+// Shard returns a shard by its name, and nil if there is none.
+func (c *Cluster) Shard(name string) *Shard {
+	for _, s := range c.shards {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// ShardOf returns the shard that the map gives a partition to, whether or not it can be
+// reached, and nil if it is not configured.
+func (c *Cluster) ShardOf(partition int) *Shard {
+	if !c.sharded {
+		return c.shards[0]
+	}
+	if i := c.state.Load().owners[partition]; i >= 0 {
+		return c.shards[i]
+	}
+	return nil
+}
+
+// Map returns the place of each partition. The caller must not change it.
+func (c *Cluster) Map() []Place { return c.state.Load().places }
+
+// Away returns the partitions that no reachable shard holds, in ascending order.
+func (c *Cluster) Away() []int { return c.state.Load().away }
+
+// Problem returns why the maps that the shards have now are not in use, nil if they
+// are: the last good ones are.
+func (c *Cluster) Problem() error { return c.state.Load().problem }
+
+// Changed is closed once the map, or what can be reached of it, is another than now.
+func (c *Cluster) Changed() <-chan struct{} { return c.state.Load().changed }
+
+// Held returns the partitions that the shard holds, in ascending order; those of a
+// shard that is away are the last known. The caller must not change them.
+func (s *Shard) Held() []int { return s.status.Load().held }
+
+// Holds reports whether the shard holds a partition.
+func (s *Shard) Holds(partition int) bool { return s.status.Load().holds[partition] }
+
+// Err returns why the shard is away, which wraps [ErrAway], and nil while it can be
+// reached. It is nil for one database by itself.
+func (s *Shard) Err() error { return s.status.Load().err }
+
+// Ready is closed once the shard was reached for the first time: only then may
+// anything fold its log.
+func (s *Shard) Ready() <-chan struct{} { return s.ready }
+
+// Label names the shard in messages: "shard b", "the database".
+func (s *Shard) Label() string {
+	if s.Name == "" {
+		return "the database"
+	}
+	return "shard " + s.Name
+}
+
+func (s *Shard) reached() { s.openReady.Do(func() { close(s.ready) }) }
+
+// publish makes a state of the placement and of what the shards said last.
+func (c *Cluster) publish(m placement, problem error) {
+	next := &state{placement: m, owners: make([]int, len(m.places)), problem: problem, changed: make(chan struct{})}
+	before := c.state.Load()
+	held := make([]bool, len(m.places))
+	same := before != nil && slices.Equal(before.places, m.places)
+	for _, s := range c.shards {
+		var old []int
+		var oldErr error
+		if st := s.status.Load(); st != nil {
+			old, oldErr = st.held, st.err
+		}
+		now := &status{holds: make([]bool, len(m.places))}
+		if s.last.err != nil {
+			now.err = fmt.Errorf("%w: %s: %w", ErrAway, s.Name, s.last.err)
+			now.held = old
+		} else {
+			for _, p := range s.last.held {
+				if p < len(m.places) && m.places[p].Shard == s.Name {
+					now.held = append(now.held, p)
+					held[p] = true
+				}
+			}
+		}
+		for _, p := range now.held {
+			now.holds[p] = true
+		}
+		same = same && slices.Equal(old, now.held) && (oldErr == nil) == (now.err == nil)
+		s.status.Store(now)
+	}
+	for p, place := range m.places {
+		next.owners[p] = slices.IndexFunc(c.shards, func(s *Shard) bool { return s.Name == place.Shard })
+		if !held[p] {
+			next.away = append(next.away, p)
+		}
+	}
+	if same {
+		next.changed = before.changed
+	}
+	c.state.Store(next)
+	if !same && before != nil {
+		close(before.changed)
+	}
+}

@@ -1,0 +1,212 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrUsed: a database that is to join has events or users of its own.
+var ErrUsed = errors.New("the database has data of its own")
+
+// Formed says what Form did.
+type Formed struct {
+	// Cluster names the cluster.
+	Cluster string
+	// Joined are the shards that were none before, by name.
+	Joined []string
+	// Adopted is the shard whose database had served by itself, "" if there was none.
+	Adopted string
+	// Places is the map.
+	Places []Place
+}
+
+// Form makes databases a cluster, or has new ones join the one that they are. All must
+// be reachable and migrated, with the same number of partitions.
+//
+// Databases without data get partitions in equal parts, in their order. If one has data,
+// it is the first shard, and keeps all partitions. Databases that join a cluster get
+// none: moving partitions comes afterwards. An interrupted call is completed by the
+// next one. Its errors are those of [Open], and [ErrUsed].
+func Form(ctx context.Context, databases []Database) (Formed, error) {
+	names := make([]string, len(databases))
+	views := make([]view, len(databases))
+	var errs []error
+	for i, d := range databases {
+		names[i], views[i] = d.Name, read(ctx, d.Pool, d.Name)
+		if views[i].err != nil {
+			errs = append(errs, fmt.Errorf("shard %s: %w", d.Name, views[i].err))
+		} else if views[i].partitions != views[0].partitions && views[0].err == nil {
+			errs = append(errs, fmt.Errorf("%w: shard %s has %d, and shard %s %d", ErrPartitions, d.Name, views[i].partitions, names[0], views[0].partitions))
+		}
+	}
+	if len(errs) > 0 {
+		return Formed{}, errors.Join(errs...)
+	}
+	var used []string
+	for i, d := range databases {
+		if views[i].cluster != "" {
+			continue
+		}
+		var is bool
+		if err := d.Pool.QueryRow(ctx, statements.Get("is it used")).Scan(&is); err != nil {
+			return Formed{}, fmt.Errorf("shard %s: look for data: %w", d.Name, err)
+		}
+		if is {
+			used = append(used, d.Name)
+		}
+	}
+	made, err := plan(views, used)
+	if err != nil {
+		return Formed{}, err
+	}
+	// The database with data first: without its row, the map would have no data.
+	slices.SortStableFunc(databases, func(a, b Database) int { return -cmpBool(a.Name == made.Adopted, b.Name == made.Adopted) })
+	for _, d := range databases {
+		if slices.Contains(made.Joined, d.Name) {
+			if err := join(ctx, d, made); err != nil {
+				return Formed{}, fmt.Errorf("shard %s: join the cluster: %w", d.Name, err)
+			}
+		}
+	}
+	if err := copyWebhooks(ctx, databases, made.Joined); err != nil {
+		return Formed{}, err
+	}
+	for _, d := range databases {
+		if _, err := d.Pool.Exec(ctx, statements.Get("note that the cluster is formed")); err != nil {
+			return Formed{}, fmt.Errorf("shard %s: complete the cluster: %w", d.Name, err)
+		}
+	}
+	return made, nil
+}
+
+func cmpBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// plan says what to make of databases, used are those with data that are not part of a
+// cluster.
+func plan(views []view, used []string) (Formed, error) {
+	members := slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.cluster == "" })
+	var made Formed
+	for _, v := range views {
+		if v.cluster == "" {
+			made.Joined = append(made.Joined, v.name)
+		}
+	}
+	if len(members) == 0 {
+		if len(used) > 1 {
+			return Formed{}, fmt.Errorf("%w: %q: only one database with data can become a shard; move the users of the others by importing them", ErrUsed, used)
+		}
+		made.Cluster, made.Places = uuid.NewString(), make([]Place, views[0].partitions)
+		if len(used) == 1 {
+			made.Adopted = used[0]
+		}
+		for p := range made.Places {
+			owner := made.Adopted
+			if owner == "" {
+				owner = views[p*len(views)/len(made.Places)].name
+			}
+			made.Places[p] = Place{Shard: owner, Revision: 1}
+		}
+		return made, nil
+	}
+	merged, err := merge(members, true)
+	// What the map names and has not joined yet is no shard of this merge.
+	if err != nil && !only(err, ErrMissing) {
+		return Formed{}, err
+	}
+	made.Cluster, made.Places = merged.cluster, merged.places
+	if len(used) > 0 {
+		return Formed{}, fmt.Errorf("%w: %q: only an empty database can join the cluster", ErrUsed, used)
+	}
+	formed := slices.ContainsFunc(members, func(v view) bool { return v.formed })
+	for _, v := range views {
+		if owned := merged.of(v.name); v.cluster == "" && len(owned) > 0 && formed {
+			return Formed{}, fmt.Errorf("%w: shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup", ErrEmpty, v.name, List(owned))
+		}
+	}
+	for _, place := range merged.places {
+		if !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Shard }) {
+			return Formed{}, fmt.Errorf("%w: the map gives the partitions %s to shard %s: add --shard %s=URL", ErrMissing, List(merged.of(place.Shard)), place.Shard, place.Shard)
+		}
+	}
+	return made, nil
+}
+
+// join makes a database a shard with its copy of the map.
+func join(ctx context.Context, d Database, made Formed) error {
+	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statements.Get("become a shard"), made.Cluster, d.Name); err != nil {
+			return err
+		}
+		for p, place := range made.Places {
+			sql := statements.Get("leave a partition to another shard")
+			if place.Shard == d.Name {
+				sql = statements.Get("map a partition")
+			}
+			if _, err := tx.Exec(ctx, sql, p, place.Shard, place.Revision); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// copyWebhooks gives shards that have joined the webhooks of the others: every shard
+// calls them.
+func copyWebhooks(ctx context.Context, databases []Database, joined []string) error {
+	for _, from := range databases {
+		rows, _ := from.Pool.Query(ctx, statements.Get("read webhooks"))
+		webhooks, err := pgx.CollectRows(rows, pgx.RowTo[map[string]any])
+		if err != nil {
+			return fmt.Errorf("shard %s: read its webhooks: %w", from.Name, err)
+		}
+		for _, to := range databases {
+			if len(webhooks) == 0 || to.Name == from.Name || !slices.Contains(joined, to.Name) {
+				continue
+			}
+			if _, err := to.Pool.Exec(ctx, statements.Get("copy webhooks"), webhooks); err != nil {
+				return fmt.Errorf("shard %s: copy the webhooks of shard %s: %w", to.Name, from.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Tell gives every reachable shard the entries of the map that it lacks, so that each
+// knows it by itself. Errors are of the shards that could not be told; they learn it
+// later.
+func Tell(ctx context.Context, c *Cluster) error {
+	var errs []error
+	places := c.Map()
+	for _, s := range c.Shards() {
+		if s.Err() == nil {
+			if err := tell(ctx, s.Pool, places); err != nil {
+				errs = append(errs, fmt.Errorf("shard %s: update its map: %w", s.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func tell(ctx context.Context, pool *pgxpool.Pool, places []Place) error {
+	var batch pgx.Batch
+	for p, place := range places {
+		if place.Shard != "" {
+			batch.Queue(statements.Get("map a partition"), p, place.Shard, place.Revision)
+		}
+	}
+	return pool.SendBatch(ctx, &batch).Close()
+}

@@ -1,0 +1,190 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/badged/badged/events"
+)
+
+// Why databases are refused. Errors name the shard, and what to do.
+var (
+	// ErrNotACluster: no database is part of a cluster of shards.
+	ErrNotACluster = errors.New("the databases are no cluster of shards yet")
+	// ErrAShard: the only database is one of several shards.
+	ErrAShard = errors.New("the database is a shard of a cluster")
+	// ErrMissing: the map names a shard that is not configured.
+	ErrMissing = errors.New("a shard is missing")
+	// ErrEmpty: a shard is not part of the cluster.
+	ErrEmpty = errors.New("the database is empty or not part of the cluster")
+	// ErrForeign: a shard is of another cluster.
+	ErrForeign = errors.New("the database is of another cluster")
+	// ErrMisnamed: a database is another shard than the configuration says.
+	ErrMisnamed = errors.New("the database is another shard")
+	// ErrUnknown: a shard cannot be reached, and no map names it.
+	ErrUnknown = errors.New("the shard cannot be reached, and no other shard knows it")
+	// ErrTwoMaps: two shards name different owners of a partition at the same revision.
+	ErrTwoMaps = errors.New("there are two maps")
+	// ErrClaims: a shard holds a partition that the map gives to another.
+	ErrClaims = errors.New("the shard holds a partition of another")
+	// ErrPartitions: shards have different numbers of partitions.
+	ErrPartitions = errors.New("the numbers of partitions differ")
+	// ErrAway: a shard cannot be reached.
+	ErrAway = errors.New("the shard is away")
+)
+
+// Place says where a partition is.
+type Place struct {
+	// Shard is the name of the shard that the map gives the partition to.
+	Shard string
+	// Revision counts the moves of the partition, from 1.
+	Revision int64
+}
+
+// view is what one database says.
+type view struct {
+	// name is that of the configuration.
+	name string
+	// began is when reading it began.
+	began time.Time
+	// err is why the database cannot be read; then the rest is empty.
+	err        error
+	partitions int
+	// cluster and member, the name of the shard, are empty if the database is not part of
+	// a cluster.
+	cluster, member string
+	// formed is set once the whole cluster was seen.
+	formed bool
+	places map[int]Place
+	// held are the partitions that the database holds, in ascending order.
+	held []int
+}
+
+// placement is the map as all shards together say it.
+type placement struct {
+	cluster string
+	places  []Place
+}
+
+// merge returns the map that views together say, or why they are no cluster. It
+// reports as many reasons as it finds. At the start, a shard that cannot be reached must
+// be one that another names.
+func merge(views []view, starting bool) (placement, error) {
+	var errs []error
+	refuse := func(why error, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s", why, fmt.Sprintf(format, args...)))
+	}
+	first := slices.IndexFunc(views, func(v view) bool { return v.cluster != "" })
+	if first < 0 {
+		for _, v := range views {
+			if v.err != nil {
+				errs = append(errs, fmt.Errorf("shard %s: %w", v.name, v.err))
+			}
+		}
+		if len(errs) == 0 {
+			refuse(ErrNotACluster, "run `badged migrate up` with the same --shard settings")
+		}
+		return placement{}, errors.Join(errs...)
+	}
+	all := placement{cluster: views[first].cluster, places: make([]Place, views[first].partitions)}
+	for _, v := range views {
+		switch {
+		case v.err != nil:
+			continue
+		case v.cluster == "":
+			continue // below, when the map is known
+		case v.cluster != all.cluster:
+			refuse(ErrForeign, "shard %s is of the cluster %s, and shard %s of the cluster %s: check the URLs", v.name, v.cluster, views[first].name, all.cluster)
+			continue
+		case v.member != v.name:
+			refuse(ErrMisnamed, "the database of --shard %s says that it is shard %s: check the names", v.name, v.member)
+			continue
+		case v.partitions != len(all.places):
+			refuse(ErrPartitions, "shard %s has %d, and shard %s %d", v.name, v.partitions, views[first].name, len(all.places))
+			continue
+		}
+		for p, place := range v.places {
+			if p < 0 || p >= len(all.places) {
+				continue
+			}
+			known := &all.places[p]
+			switch {
+			case place.Revision > known.Revision:
+				*known = place
+			case place.Revision == known.Revision && place.Shard != known.Shard:
+				refuse(ErrTwoMaps, "shard %s gives partition %d to %s, and another shard gives it to %s, both at revision %d: one of them was restored or made by itself; bring back the right one",
+					v.name, p, place.Shard, known.Shard, place.Revision)
+			}
+		}
+	}
+	all.check(views, starting, refuse)
+	return all, errors.Join(errs...)
+}
+
+// check refuses what disagrees with the map.
+func (m *placement) check(views []view, starting bool, refuse func(why error, format string, args ...any)) {
+	given := map[string]bool{}
+	for _, v := range views {
+		given[v.name] = true
+		owned := m.of(v.name)
+		if errors.Is(v.err, events.ErrNotMigrated) {
+			v.err, v.cluster = nil, ""
+		}
+		switch {
+		case v.err != nil && len(owned) == 0 && starting:
+			refuse(ErrUnknown, "%s: %v", v.name, v.err)
+		case v.err != nil || v.cluster != "" && v.cluster != m.cluster:
+		case v.cluster == "" && len(owned) > 0:
+			refuse(ErrEmpty, "shard %s has no part of the cluster, but the map gives it the partitions %s: check its URL, or restore the database from a backup", v.name, List(owned))
+		case v.cluster == "":
+			refuse(ErrEmpty, "shard %s has not joined the cluster: run `badged migrate up` with the same --shard settings", v.name)
+		default:
+			for _, p := range v.held {
+				if p < len(m.places) && m.places[p].Shard != v.name {
+					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; run `badged partition list`",
+						v.name, p, m.places[p].Shard, m.places[p].Revision)
+				}
+			}
+		}
+	}
+	var missing []string
+	for _, place := range m.places {
+		if place.Shard != "" && !given[place.Shard] && !slices.Contains(missing, place.Shard) {
+			missing = append(missing, place.Shard)
+		}
+	}
+	for _, name := range missing {
+		refuse(ErrMissing, "the map gives the partitions %s to shard %s: add --shard %s=URL", List(m.of(name)), name, name)
+	}
+}
+
+// of returns the partitions of a shard.
+func (m *placement) of(name string) (partitions []int) {
+	for p, place := range m.places {
+		if place.Shard == name {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
+}
+
+// List writes partitions in ascending order for people, as in "0-3, 7".
+func List(partitions []int) string {
+	var parts []string
+	for i := 0; i < len(partitions); {
+		j := i
+		for j+1 < len(partitions) && partitions[j+1] == partitions[j]+1 {
+			j++
+		}
+		if i == j {
+			parts = append(parts, fmt.Sprint(partitions[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", partitions[i], partitions[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,213 @@
+package shards
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/sqlfile"
+)
+
+//go:embed shards.sql
+var statementsSQL string
+
+var statements = sqlfile.Parse(statementsSQL)
+
+// querier is a pool or a connection.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// undefined reports whether Postgres does not know a table or schema.
+func undefined(err error) bool {
+	const undefinedTable, invalidSchemaName = "42P01", "3F000"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == undefinedTable || pgErr.Code == invalidSchemaName)
+}
+
+// nameOf returns which shard a database is, "" for none.
+func nameOf(ctx context.Context, pool *pgxpool.Pool) (name string, err error) {
+	err = pool.QueryRow(ctx, statements.Get("is it a shard")).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) || undefined(err) { // or its migration is pending
+		return "", nil
+	}
+	return name, err
+}
+
+// read reads what a database says.
+func read(ctx context.Context, q querier, name string) view {
+	v := view{name: name, began: time.Now(), places: map[int]Place{}}
+	var cluster, member *string
+	var formed *bool
+	err := q.QueryRow(ctx, statements.Get("read the identity")).Scan(&v.partitions, &cluster, &member, &formed)
+	switch {
+	case undefined(err):
+		v.err = fmt.Errorf("%w (%w)", events.ErrNotMigrated, err)
+		return v
+	case err != nil:
+		v.err = err
+		return v
+	case cluster != nil:
+		v.cluster, v.member, v.formed = *cluster, *member, *formed
+	}
+	rows, _ := q.Query(ctx, statements.Get("read the map"))
+	var partition int
+	var place Place
+	var holds bool
+	_, v.err = pgx.ForEachRow(rows, []any{&partition, &place.Shard, &place.Revision, &holds}, func() error {
+		if place.Revision > 0 {
+			v.places[partition] = place
+		}
+		if holds {
+			v.held = append(v.held, partition)
+		}
+		return nil
+	})
+	slices.Sort(v.held)
+	return v
+}
+
+// readAll reads all shards at once. One that does not answer in time is away.
+func readAll(ctx context.Context, shards []*Shard, patience time.Duration) []view {
+	views := make([]view, len(shards))
+	var g sync.WaitGroup
+	for i, s := range shards {
+		g.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			views[i] = read(ctx, s.Pool, s.Name)
+		})
+	}
+	g.Wait()
+	return views
+}
+
+// Run reads the maps again and again until ctx is done, and returns nil.
+func (c *Cluster) Run(ctx context.Context) error {
+	if !c.sharded {
+		<-ctx.Done()
+		return nil
+	}
+	var g sync.WaitGroup
+	for _, s := range c.shards { // a silent shard does not delay the others
+		g.Go(func() {
+			tick := time.NewTicker(c.cfg.Interval)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+					c.refresh(ctx, []*Shard{s})
+				}
+			}
+		})
+	}
+	g.Wait()
+	return nil
+}
+
+// Reload reads the maps of the shards that are not away, after one of them has refused
+// a partition. It returns the error of [Cluster.Problem].
+func (c *Cluster) Reload(ctx context.Context) error {
+	if !c.sharded {
+		return nil
+	}
+	var present []*Shard
+	for _, s := range c.shards {
+		if s.Err() == nil {
+			present = append(present, s)
+		}
+	}
+	c.refresh(ctx, present)
+	return c.Problem()
+}
+
+// refresh reads some shards again and merges what all have said last.
+func (c *Cluster) refresh(ctx context.Context, some []*Shard) {
+	views := readAll(ctx, some, c.cfg.Patience)
+	if ctx.Err() != nil {
+		return // not the fault of a shard
+	}
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	for i, s := range some {
+		if views[i].began.After(s.last.began) { // else another refresh was faster
+			c.learn(ctx, s, views[i])
+		}
+	}
+	all := make([]view, len(c.shards))
+	reachable := false
+	for i, s := range c.shards {
+		all[i] = s.last
+		reachable = reachable || s.last.err == nil
+	}
+	before := c.state.Load()
+	if !reachable {
+		c.publish(before.placement, nil)
+		return
+	}
+	merged, err := merge(all, false)
+	// A partition that moves between two reads is held twice, as it seems: the map
+	// decides.
+	if err != nil && !only(err, ErrClaims) {
+		if before.problem == nil || before.problem.Error() != err.Error() {
+			c.cfg.Logger.ErrorContext(ctx, "the shards disagree: the last map stays in use", "error", err)
+		}
+		c.publish(before.placement, err)
+		return
+	}
+	for p, place := range before.places {
+		if place.Revision > merged.places[p].Revision { // the shard that knew it is away
+			merged.places[p] = place
+		}
+	}
+	c.publish(merged, err)
+	for _, s := range some {
+		if s.last.err == nil {
+			s.reached()
+		}
+	}
+}
+
+// learn keeps what a shard said.
+func (c *Cluster) learn(ctx context.Context, s *Shard, v view) {
+	if v.err == nil && !isClosed(s.ready) {
+		v.err = s.Log.Check(ctx)
+	}
+	switch was := s.last.err; {
+	case v.err != nil && was == nil:
+		c.cfg.Logger.WarnContext(ctx, "a shard is away: events of its users are refused and their badges do not change until it is back",
+			"shard", s.Name, "partitions", List(s.Held()), "error", v.err)
+	case v.err == nil && was != nil:
+		c.cfg.Logger.InfoContext(ctx, "a shard is back", "shard", s.Name, "partitions", List(v.held))
+	}
+	s.last = v
+}
+
+// only reports whether all reasons of a merge that failed are one.
+func only(err, why error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of merge itself
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !errors.Is(e, why) })
+	}
+	return false
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,39 @@
+-- What a shard says of itself and of the map.
+
+-- name: read the identity
+SELECT (SELECT partitions FROM badged.settings), s.cluster::text, s.name, s.formed_at IS NOT NULL
+FROM (SELECT) AS one LEFT JOIN badged.shard AS s ON true
+
+-- name: read the map
+-- Entries of the map, and the partitions that the shard holds, whose entries may be
+-- missing from it.
+SELECT partition_id, coalesce(m.shard, ''), coalesce(m.revision, 0), p.partition_id IS NOT NULL
+FROM badged.shard_partitions AS m FULL JOIN badged.partitions AS p USING (partition_id)
+
+-- name: is it a shard
+SELECT s.name FROM badged.shard AS s
+
+-- name: is it used
+SELECT badged.is_used()
+
+-- name: become a shard
+INSERT INTO badged.shard (cluster, name) VALUES ($1::uuid, $2)
+
+-- name: map a partition
+SELECT badged.map_partition($1, $2, $3)
+
+-- name: leave a partition to another shard
+SELECT badged.release_partition($1, $2, $3)
+
+-- name: note that the cluster is formed
+UPDATE badged.shard SET formed_at = clock_timestamp() WHERE formed_at IS NULL
+
+-- name: read webhooks
+-- With what they are, and not how their calls went.
+SELECT to_jsonb(w) - ARRAY['due', 'failing_since', 'last_success_at', 'last_failure_at', 'step', 'last_status', 'last_error'] FROM badged.webhooks AS w
+
+-- name: copy webhooks
+INSERT INTO badged.webhooks (generation, created_at, updated_at, batch, rate, name, url, state, secrets, events, categories)
+SELECT generation, created_at, updated_at, batch, rate, name, url, state, secrets, events, categories
+FROM jsonb_populate_recordset(NULL::badged.webhooks, $1::jsonb)
+ON CONFLICT (name) DO NOTHING

@@ -1,0 +1,274 @@
+package shards_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
+	"github.com/badged/badged/internal/shards"
+)
+
+func delivered(id, user string) events.Event {
+	return events.Event{ID: id, Source: "test", Type: events.MessageDelivered, Data: events.Data{ConversationID: "c", Seq: 1, UserIDs: []string{user}}}
+}
+
+func heldBy(c *shards.Cluster) map[string][]int {
+	held := map[string][]int{}
+	for _, s := range c.Shards() {
+		held[s.Name] = s.Held()
+	}
+	return held
+}
+
+func TestEmptyDatabasesShareThePartitions(t *testing.T) {
+	all := databases(t, "a", "b", "c")
+	refuses(t, shards.ErrNotACluster, all)
+	made := form(t, all)
+	if made.Adopted != "" || !slices.Equal(made.Joined, []string{"a", "b", "c"}) {
+		t.Errorf("made %+v", made)
+	}
+	c := open(t, all)
+	if diff := cmp.Diff(map[string][]int{"a": {0, 1}, "b": {2, 3}, "c": {4, 5}}, heldBy(c)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	if c.ID() != made.Cluster || c.Partitions() != partitions || len(c.Away()) != 0 || !c.Sharded() {
+		t.Errorf("cluster %s of %d partitions, %v away", c.ID(), c.Partitions(), c.Away())
+	}
+	for p := range partitions {
+		user := userOf(t, p)
+		for _, s := range c.Shards() {
+			_, err := s.Log.Append(t.Context(), delivered("m", user))
+			if s.Holds(p) != (err == nil) || !s.Holds(p) && !errors.Is(err, events.ErrNotHeld) {
+				t.Errorf("appending to partition %d of %s: %v", p, s.Label(), err)
+			}
+		}
+		if s := c.ShardOf(p); !s.Holds(p) {
+			t.Errorf("partition %d is on %s, which does not hold it", p, s.Label())
+		}
+	}
+	// Forming it again changes nothing.
+	if again := form(t, all); len(again.Joined) != 0 || again.Cluster != made.Cluster {
+		t.Errorf("made %+v again", again)
+	}
+}
+
+func TestPublishingInSQLIsRefusedByName(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	_, err := all[0].Pool.Exec(t.Context(), `SELECT badged.publish(jsonb_build_object('specversion', '1.0', 'id', 'x', 'source', 'sql', 'type', 'message.delivered',
+		'data', jsonb_build_object('conversation_id', 'c', 'seq', 1, 'user_ids', jsonb_build_array($1::text))))`, userOf(t, 5))
+	if err == nil || !strings.Contains(err.Error(), "partition 5 is not on this shard, but on b") || !strings.Contains(err.Error(), "BD100") {
+		t.Errorf("publish: %v", err)
+	}
+}
+
+func TestADatabaseWithDataKeepsItsPartitions(t *testing.T) {
+	all := databases(t, "new", "old")
+	log, err := events.Open(t.Context(), all[1].Pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Append(t.Context(), delivered("m", "ada")); err != nil {
+		t.Fatal(err)
+	}
+	if made := form(t, all); made.Adopted != "old" {
+		t.Errorf("made %+v", made)
+	}
+	c := open(t, all)
+	if diff := cmp.Diff(map[string][]int{"new": nil, "old": {0, 1, 2, 3, 4, 5}}, heldBy(c)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	if _, err := c.Shard("old").Log.Append(t.Context(), delivered("n", "ada")); err != nil {
+		t.Error(err)
+	}
+	// A process that knows no shards is told.
+	if err := refuses(t, shards.ErrAShard, all[1:], ""); !strings.Contains(err.Error(), "old") {
+		t.Error(err)
+	}
+}
+
+func TestANewShardJoins(t *testing.T) {
+	all := databases(t, "a", "b", "c")
+	exec(t, all[0], `INSERT INTO badged.webhooks (generation, name, url, state, secrets, events, batch, rate) VALUES (1, 'crm', 'https://crm.example', 'active', '{\\x01}', '{badge.changed}', 100, 0)`)
+	form(t, all[:2])
+	made := form(t, all)
+	if !slices.Equal(made.Joined, []string{"c"}) {
+		t.Errorf("made %+v", made)
+	}
+	c := open(t, all)
+	if diff := cmp.Diff(map[string][]int{"a": {0, 1, 2}, "b": {3, 4, 5}, "c": nil}, heldBy(c)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	for _, d := range all {
+		if got := read(t.Context(), t, d, `SELECT url || ' ' || secrets::text || ' ' || events::text FROM badged.webhooks`); got != `https://crm.example {"\\x01"} {badge.changed}` {
+			t.Errorf("shard %s has the webhook %s", d.Name, got)
+		}
+	}
+}
+
+func TestAnInterruptedFormingIsCompleted(t *testing.T) {
+	all := databases(t, "a", "b", "c")
+	form(t, all)
+	// As it was after the first of three databases.
+	for _, d := range all {
+		exec(t, d, `UPDATE badged.shard SET formed_at = NULL`)
+	}
+	for _, d := range all[1:] {
+		exec(t, d, `DELETE FROM badged.shard`)
+	}
+	refuses(t, shards.ErrEmpty, all)
+	exec(t, all[1], `DELETE FROM badged.shard_partitions`)
+	made := form(t, all)
+	if !slices.Equal(made.Joined, []string{"b", "c"}) {
+		t.Errorf("made %+v", made)
+	}
+	if c := open(t, all); len(c.Away()) != 0 {
+		t.Errorf("held %v", heldBy(c))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	all := databases(t, "a", "b", "c")
+	form(t, all[:2])
+	a, b, other := all[0], all[1], all[2]
+	says := func(want error, given []shards.Database, text string, names ...string) {
+		t.Helper()
+		if err := refuses(t, want, given, names...); !strings.Contains(err.Error(), text) {
+			t.Errorf("open: %v, want %q", err, text)
+		}
+	}
+	says(shards.ErrMissing, []shards.Database{a}, "the map gives the partitions 3-5 to shard b: add --shard b=URL")
+	says(shards.ErrEmpty, []shards.Database{a, other}, "shard b has no part of the cluster, but the map gives it the partitions 3-5", "a", "b")
+	says(shards.ErrEmpty, []shards.Database{a, b, other}, "shard c has not joined the cluster")
+	says(shards.ErrMisnamed, []shards.Database{a, b}, "the database of --shard b says that it is shard a", "b", "a")
+	if _, err := shards.Form(t.Context(), again(t, []shards.Database{a, other}, "a", "b")); !errors.Is(err, shards.ErrEmpty) || !strings.Contains(err.Error(), "restore") {
+		t.Errorf("form with an empty database in place of a shard: %v", err)
+	}
+
+	form(t, []shards.Database{other})
+	says(shards.ErrForeign, []shards.Database{a, b, other}, "shard c is of the cluster")
+
+	move(t, a, b, 0, 2)
+	open(t, []shards.Database{a, b})
+	exec(t, b, `UPDATE badged.shard_partitions SET shard = 'a' WHERE partition_id = 0`)
+	says(shards.ErrTwoMaps, []shards.Database{a, b}, "partition 0 to a")
+	exec(t, b, `UPDATE badged.shard_partitions SET shard = 'b' WHERE partition_id = 0`)
+	exec(t, a, `INSERT INTO badged.partitions (partition_id, epoch, incarnation) VALUES (0, 'x', 'y')`)
+	exec(t, a, `UPDATE badged.shard_partitions SET shard = 'a', revision = 1 WHERE partition_id = 0`)
+	says(shards.ErrClaims, []shards.Database{a, b}, "shard a holds partition 0, which the map gives to shard b since revision 2")
+
+	empty := connect(t, "d", pgtest.NewDB(t, pgtest.Template{}))
+	says(shards.ErrEmpty, []shards.Database{a, b, empty}, "shard d has not joined the cluster")
+	says(shards.ErrEmpty, []shards.Database{a, empty}, "shard b has no part of the cluster, but the map gives it the partitions", "a", "b")
+	gone := connect(t, "e", "postgres://127.0.0.1:1/x")
+	says(shards.ErrUnknown, []shards.Database{a, b, gone}, "e: ")
+	few := connect(t, "few", pgtest.NewDB(t, schematest.Migrated(2)))
+	if _, err := shards.Form(t.Context(), again(t, []shards.Database{a, b, few})); !errors.Is(err, shards.ErrPartitions) {
+		t.Errorf("form with 2 partitions: %v", err)
+	}
+}
+
+func TestTwoDatabasesWithDataAreRefused(t *testing.T) {
+	all := databases(t, "a", "b")
+	for _, d := range all {
+		log, err := events.Open(t.Context(), d.Pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Append(t.Context(), delivered("m", "ada")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := shards.Form(t.Context(), again(t, all)); !errors.Is(err, shards.ErrUsed) || !strings.Contains(err.Error(), `"a" "b"`) {
+		t.Errorf("form: %v", err)
+	}
+}
+
+func TestAMoveIsSeen(t *testing.T) {
+	all := databases(t, "a", "b")
+	form(t, all)
+	c := open(t, all)
+	changed := c.Changed()
+	move(t, all[0], all[1], 1, 2)
+	if _, err := c.ShardOf(1).Log.Append(t.Context(), delivered("m", userOf(t, 1))); !errors.Is(err, events.ErrNotHeld) {
+		t.Errorf("append to where it was: %v", err)
+	}
+	if err := c.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("the change was not told")
+	}
+	if s := c.ShardOf(1); s.Name != "b" || !s.Holds(1) || c.Shard("a").Holds(1) || c.Map()[1] != (shards.Place{Shard: "b", Revision: 2}) {
+		t.Errorf("partition 1 is on %s", s.Name)
+	}
+	if _, err := c.ShardOf(1).Log.Append(t.Context(), delivered("m", userOf(t, 1))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALostShardIsAwayAndComesBack(t *testing.T) {
+	server := pgtest.Borrow(t)
+	all := databases(t, "a")
+	lost := connect(t, "b", server.NewDB(t, schematest.Migrated(partitions)))
+	all = append(all, lost)
+	form(t, all)
+	running, err := shards.Open(t.Context(), shards.Config{Databases: again(t, all), Interval: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	server.Kill()
+	await(t, running, func() bool { return running.Shard("b").Err() != nil })
+	if !slices.Equal(running.Away(), []int{3, 4, 5}) || !errors.Is(running.Shard("b").Err(), shards.ErrAway) || running.Shard("a").Err() != nil {
+		t.Errorf("away: %v, %v", running.Away(), running.Shard("b").Err())
+	}
+	// It is known to others, so the cluster opens without it.
+	late := open(t, all)
+	if !slices.Equal(late.Away(), []int{3, 4, 5}) || late.ShardOf(4).Name != "b" {
+		t.Errorf("away: %v", late.Away())
+	}
+	select {
+	case <-late.Shard("b").Ready():
+		t.Error("a shard that was never reached is ready")
+	default:
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, running, func() bool { return len(running.Away()) == 0 })
+}
+
+// await runs a cluster until a condition holds.
+func await(t *testing.T, c *shards.Cluster, holds func() bool) {
+	t.Helper()
+	ctx, cancel := contextOf(t)
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}()
+	for {
+		changed := c.Changed()
+		if holds() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatal("it does not come")
+		}
+	}
+}
