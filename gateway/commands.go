@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/badged/badged/gateway/internal/limit"
 )
@@ -37,7 +40,7 @@ func (s *session) handle(ctx context.Context, f clientFrame) *closing {
 	case frameAuth:
 		return s.refresh(ctx, f)
 	case frameRead, frameReadAll, frameMarkUnread:
-		if refused := s.gateway.command(ctx, s.userID, f); refused != nil {
+		if refused := s.gateway.command(ctx, s.who(), f); refused != nil {
 			return s.reply(*refused)
 		}
 		return s.reply(okFrame{T: "ok", ID: f.ID})
@@ -90,9 +93,13 @@ func tooMany(f clientFrame, wait time.Duration) *errorFrame {
 
 // refresh takes a fresh token, or returns why the session must end.
 func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
+	before := s.who().Categories
 	refusal := s.authenticate(ctx, f.Token)
 	switch {
 	case refusal == nil:
+		if !slices.Equal(before, s.who().Categories) {
+			s.mailbox.Renew()
+		}
 		s.schedule(taskCheck) // the fresh one may expire sooner
 		return s.reply(okFrame{T: "ok", ID: f.ID, ExpiresAt: s.expiresAt()})
 	case refusal.code == CloseResync: // the old token is still valid
@@ -105,10 +112,10 @@ func (s *session) refresh(ctx context.Context, f clientFrame) *closing {
 }
 
 // command executes a command, or returns the error frame.
-func (g *Gateway) command(ctx context.Context, userID string, f clientFrame) *errorFrame {
+func (g *Gateway) command(ctx context.Context, by Identity, f clientFrame) *errorFrame {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	err := g.carryOut(timeout, userID, f)
+	err := g.carryOut(timeout, by, f)
 	g.metrics.command(f.T, err)
 	var refused *commandError
 	var invalid InvalidError
@@ -142,12 +149,17 @@ type commandError struct{ code, message string }
 // Error implements error.
 func (e *commandError) Error() string { return e.message }
 
-func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) error {
-	key := f.key()
-	switch f.T {
-	case frameReadAll:
-		return g.cfg.Commands.ReadAll(ctx, userID, key, f.Category)
-	case frameMarkUnread:
+func (g *Gateway) carryOut(ctx context.Context, by Identity, f clientFrame) error {
+	userID, key := by.UserID, f.key()
+	if f.T == frameReadAll {
+		return g.readAll(ctx, by, key, f.Category)
+	}
+	if by.Categories != nil {
+		if err := g.mayTouch(ctx, by, f.ConversationID); err != nil {
+			return err
+		}
+	}
+	if f.T == frameMarkUnread {
 		if err := g.mayMark(ctx, userID, f.ConversationID); err != nil {
 			return err
 		}
@@ -165,4 +177,31 @@ func (g *Gateway) carryOut(ctx context.Context, userID string, f clientFrame) er
 	// The fold caps the read at what was delivered before it in the log: the
 	// tables may be behind the log.
 	return g.cfg.Commands.Read(ctx, userID, key, f.ConversationID, f.UpToSeq)
+}
+
+// readAll reads all conversations that a client sees, or those of a category.
+func (g *Gateway) readAll(ctx context.Context, by Identity, key, category string) error {
+	switch {
+	case by.Categories == nil:
+		return g.cfg.Commands.ReadAll(ctx, by.UserID, key, category)
+	case category == "":
+		for _, c := range by.Categories {
+			if err := g.cfg.Commands.ReadAll(ctx, by.UserID, keyFor(key, c), c); err != nil {
+				return err
+			}
+		}
+		return nil
+	case !slices.Contains(by.Categories, category):
+		return &commandError{codeInvalid, "category is none of your token's"}
+	}
+	return g.cfg.Commands.ReadAll(ctx, by.UserID, key, category)
+}
+
+// keyFor returns the key of the part of a command that is about a category.
+func keyFor(key, category string) string {
+	id, err := uuid.Parse(key)
+	if err != nil {
+		return "" // a command without a key
+	}
+	return uuid.NewSHA1(id, []byte(category)).String()
 }

@@ -135,7 +135,7 @@ func CloseCodes() []CodeInfo {
 func ErrorCodes() []CodeInfo {
 	return []CodeInfo{
 		{Name: codeInvalid, Means: "the frame is invalid", Then: "do not repeat it"},
-		{Name: codeNotFound, Means: "for `mark_unread`: no message of this conversation was delivered to this user, who is not a member of it either, or the user has left it", Then: "do not repeat it"},
+		{Name: codeNotFound, Means: "for `mark_unread`: no message of this conversation was delivered to this user, who is not a member of it either, or the user has left it; with a token of some categories also for `read`: the conversation is in none of them", Then: "do not repeat it"},
 		{Name: codeUnavailable, Means: "not saved; for `auth`: the token could not be checked, and the old one stays in force", Then: "try again after `retry_ms`"},
 		{Name: codeRateLimited, Means: "not saved: you send too many; a client that ignores this is closed with 4101", Then: "try again after `retry_ms`"},
 	}

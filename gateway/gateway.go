@@ -33,6 +33,9 @@ type Badges interface {
 	// empty or another, or the version is unknown. More is set if there are too
 	// many changes; the gateway then reads the whole state.
 	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
+	// View returns the whole state of a user, with only the conversations of some
+	// categories, and what these add to Mentions in Mentioned.
+	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
 	// Versions returns the badge of each user, in the order given. Categories
 	// may be missing.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
@@ -80,6 +83,8 @@ type Identity struct {
 	ExpiresAt time.Time
 	// IssuedAt is zero if the token does not say when it was issued.
 	IssuedAt time.Time
+	// Categories are those that the client may see, sorted; nil for all.
+	Categories []string
 }
 
 // ErrTokenExpired is wrapped by the error of an [Authenticator] if a token was

@@ -155,6 +155,19 @@ func (db *tables) States(_ context.Context, _ int, held []pubsub.Held) ([]pubsub
 	return states, nil
 }
 
+// View is States for a client that may see some categories.
+func (db *tables) View(_ context.Context, user string, categories []string) (pubsub.Snapshot, error) {
+	s, err := db.read(pubsub.Held{UserID: user})
+	s.Mentioned = map[string]int64{}
+	s.Conversations = slices.DeleteFunc(s.Conversations, func(c pubsub.Conversation) bool { return !slices.Contains(categories, c.Category) })
+	for _, c := range s.Conversations {
+		if c.Mentions > 0 && c.Level != "none" {
+			s.Mentioned[c.ConversationID] = c.Mentions
+		}
+	}
+	return s, err
+}
+
 func (db *tables) Versions(_ context.Context, users []string) ([]pubsub.Badge, error) {
 	db.mu.Lock()
 	if db.fail != nil {
@@ -278,11 +291,16 @@ type invalid string
 func (e invalid) Error() string   { return string(e) }
 func (e invalid) Invalid() string { return string(e) }
 
-// tokens are "USER" or "USER/DURATION".
+// tokens are "USER", "USER/DURATION" or "USER//CATEGORY,…".
 type tokens struct{}
 
 func (tokens) Authenticate(_ context.Context, token string) (Identity, error) {
 	user, ttl, _ := strings.Cut(token, "/")
+	ttl, names, restricted := strings.Cut(ttl, "/")
+	var categories []string
+	if restricted {
+		categories = strings.Split(names, ",")
+	}
 	if user == "old" {
 		return Identity{}, fmt.Errorf("bad token: %w", ErrTokenExpired)
 	}
@@ -299,7 +317,7 @@ func (tokens) Authenticate(_ context.Context, token string) (Identity, error) {
 			return Identity{}, err
 		}
 	}
-	return Identity{UserID: user, ExpiresAt: time.Now().Add(d)}, nil
+	return Identity{UserID: user, ExpiresAt: time.Now().Add(d), Categories: categories}, nil
 }
 
 // lossy is a bus that loses updates on request.

@@ -59,7 +59,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		g.metrics.limited.Inc()
 		refused = tooMany(f, wait)
 	} else {
-		refused = g.command(r.Context(), id.UserID, f)
+		refused = g.command(r.Context(), id, f)
 	}
 	if refused != nil {
 		answerProblem(w, &Refusal{

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/badged/badged/pubsub"
@@ -55,6 +56,27 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *clientF
 	})
 	if err == nil && member {
 		return &commandError{codeInvalid, "seqs must be absent in a room"}
+	}
+	return err
+}
+
+// mayTouch returns why a client cannot read or mark a conversation, or nil. Its answer
+// about a conversation of other categories is that about one that does not exist.
+func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID string) error {
+	visible := func() (bool, error) {
+		c, err := g.conversation(ctx, by.UserID, conversationID)
+		return isListed(c) && slices.Contains(by.Categories, c.Category), err
+	}
+	ok, err := visible()
+	if err != nil || ok {
+		return err
+	}
+	// The event that creates it may be in the log already.
+	if err := g.catchUp(ctx, by.UserID); err != nil {
+		return err
+	}
+	if ok, err = visible(); err == nil && !ok {
+		err = &commandError{codeNotFound, "you have no such conversation in the categories of your token"}
 	}
 	return err
 }

@@ -123,6 +123,13 @@ func (s *session) cut() {
 	s.link.cut()
 }
 
+// who returns the identity of the last accepted token.
+func (s *session) who() Identity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identity
+}
+
 func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +175,9 @@ func (s *session) greet(ctx context.Context, f clientFrame) *closing {
 		return tokenRevoked()
 	}
 	s.userID = s.identity.UserID
+	if s.identity.Categories != nil {
+		return nil // it gets the whole state, and holds back no push
+	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeEpoch(f.Epoch) {
 		s.epoch, s.version = f.Epoch, f.Version

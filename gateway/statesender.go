@@ -28,6 +28,8 @@ type stateSender struct {
 	version int64
 	// greeted is set when the client's hello is answered.
 	greeted bool
+	// view is what the client sees if that is not everything, or nil.
+	view *view.Categories
 
 	// due schedules the next read of the tables, after backoff; nil before the
 	// first.
@@ -75,6 +77,9 @@ func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conv
 		newer = slices.DeleteFunc(slices.Clone(conversations), ss.has)
 	}
 	ss.epoch, ss.version = b.Epoch, b.Version
+	if ss.view != nil {
+		b, newer = ss.view.Changes(b, newer)
+	}
 	return newStateFrame("changes", b, newer)
 }
 
@@ -90,7 +95,8 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	at, began := s.gateway.clock.Now(), s.gateway.hub.rooms.now()
 	reading := s.mailbox.Read()
 	ss.since = ss.since.Older(reading.Since)
-	state, err := ss.read(ctx, reading.Whole)
+	categories := s.who().Categories
+	state, err := ss.read(ctx, categories, reading.Whole)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -106,7 +112,7 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	ss.failures = 0
 	s.gateway.admission.leave(s)
 	ss.countAhead(&state, &reading)
-	if err := ss.sendState(&state, reading.Whole); err != nil {
+	if err := ss.sendState(&state, categories, reading.Whole); err != nil {
 		return err
 	}
 	ss.since = 0
@@ -115,6 +121,9 @@ func (ss *stateSender) sync(ctx context.Context) error {
 		return nil
 	}
 	ss.backoff = 0
+	if !slices.Equal(categories, s.who().Categories) { // a fresh token came during the read
+		s.mailbox.Renew()
+	}
 	return nil
 }
 
@@ -163,16 +172,25 @@ func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {
 	}
 }
 
-// read returns the changes that the client lacks, or the whole state.
-func (ss *stateSender) read(ctx context.Context, whole bool) (pubsub.Snapshot, error) {
+// read returns the changes that the client lacks, or the whole state. A client that
+// may not see everything always gets the whole: changes do not tell how many mentions
+// are in its categories.
+func (ss *stateSender) read(ctx context.Context, categories []string, whole bool) (state pubsub.Snapshot, err error) {
 	s := ss.session
 	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
 	defer cancel()
+	if categories != nil {
+		err = s.gateway.lookUp(ctx, func() (err error) {
+			state, err = s.gateway.cfg.Badges.View(ctx, s.userID, categories)
+			return err
+		})
+		return state, err
+	}
 	held := pubsub.Held{UserID: s.userID}
-	if !whole {
+	if !whole && ss.view == nil {
 		held.Epoch, held.Version = ss.epoch, ss.version
 	}
-	state, err := s.gateway.reads.read(ctx, s.partition(), held)
+	state, err = s.gateway.reads.read(ctx, s.partition(), held)
 	if err == nil && state.More && !state.Whole {
 		return s.gateway.reads.read(ctx, s.partition(), pubsub.Held{UserID: s.userID})
 	}
@@ -181,7 +199,7 @@ func (ss *stateSender) read(ctx context.Context, whole bool) (pubsub.Snapshot, e
 
 // sendState writes a state read from the tables. It skips a state that the client
 // holds, unless inDoubt says that the client may hold other numbers.
-func (ss *stateSender) sendState(state *pubsub.Snapshot, inDoubt bool) error {
+func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, inDoubt bool) error {
 	if ss.greeted && !inDoubt && state.Epoch == ss.epoch && state.Version == ss.version {
 		return nil
 	}
@@ -191,7 +209,12 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, inDoubt bool) error {
 	switch {
 	case state.Whole:
 		ss.epoch, ss.version = state.Epoch, state.Version
-		return ss.session.send(snapshotFrame{newStateFrame("snapshot", &state.Badge, state.Conversations), state.More, ss.terms()})
+		badge := &state.Badge
+		if ss.view = nil; categories != nil {
+			ss.view = view.NewCategories(categories, state)
+			badge = ss.view.Badge(badge)
+		}
+		return ss.session.send(snapshotFrame{newStateFrame("snapshot", badge, state.Conversations), state.More, ss.terms()})
 	case first:
 		return ss.session.send(resumedFrame{ss.changesFrame(&state.Badge, state.Conversations), ss.terms()})
 	}

@@ -141,7 +141,7 @@ func TestUpdatesAreToldAfterTheCommit(t *testing.T) {
 	if diff := cmp.Diff(tables, told); diff != "" {
 		t.Errorf("badge (-tables +told):\n%s", diff)
 	}
-	for _, c := range d.pages(t, ann, false, 10) {
+	for _, c := range d.pages(t, ann, nil, false, 10) {
 		if diff := cmp.Diff(c, held[c.ConversationID]); diff != "" {
 			t.Errorf("conversation (-tables +told):\n%s", diff)
 		}

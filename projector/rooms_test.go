@@ -87,7 +87,7 @@ func TestManyOwnMessages(t *testing.T) {
 	if b := d.badge(t, bot); b.Total != 1 {
 		t.Errorf("the total is %d, want 1", b.Total)
 	}
-	if page := d.pages(t, bot, false, 10); len(page) != 1 || page[0].Unread != 1 {
+	if page := d.pages(t, bot, nil, false, 10); len(page) != 1 || page[0].Unread != 1 {
 		t.Errorf("the page is %+v", page)
 	}
 }

@@ -235,6 +235,21 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 		return !c.Left() && (c.LastSeq > 0 || c.ReadSeq > 0 || c.Marked || c.Level != events.LevelAll)
 	}
 	shows := func(c *badge.Conversation) bool { return unread(c) || !c.Left() && c.Level != events.LevelAll }
+	categories := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"chat", "likes", "system"}), 1, 2, rapid.ID).Draw(rt, "categories")
+	in := func(pass func(c *badge.Conversation) bool) func(c *badge.Conversation) bool {
+		return func(c *badge.Conversation) bool { return slices.Contains(categories, c.Category) && pass(c) }
+	}
+	mentioned := map[string]int64{}
+	for id, c := range want.Conversations {
+		if n := store.Public(c).Mentions; n > 0 && c.Level != events.LevelNone && slices.Contains(categories, c.Category) {
+			mentioned[id] = n
+		}
+	}
+	view, err := d.reader.View(t.Context(), want.ID, categories)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.Rest = pubsub.Badge{}
 	return strings.Join(slices.DeleteFunc([]string{
 		cmp.Diff(totals, d.badge(t, want.ID)),
 		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, shows), Whole: true}, d.snapshot(t, want.ID)),
@@ -242,8 +257,10 @@ func (d *database) compareAnswers(t *testing.T, rt *rapid.T, want *badge.User) s
 			Badge:         totals,
 			Conversations: listed(want, func(c *badge.Conversation) bool { return c.Version > since }),
 		}, states[0]),
-		cmp.Diff(listed(want, known), d.pages(t, want.ID, false, limit)),
-		cmp.Diff(listed(want, unread), d.pages(t, want.ID, true, limit)),
+		cmp.Diff(pubsub.Snapshot{Badge: totals, Conversations: listed(want, in(shows)), Whole: true, Mentioned: mentioned}, view),
+		cmp.Diff(listed(want, in(known)), d.pages(t, want.ID, categories, false, limit)),
+		cmp.Diff(listed(want, known), d.pages(t, want.ID, nil, false, limit)),
+		cmp.Diff(listed(want, unread), d.pages(t, want.ID, nil, true, limit)),
 	}, func(diff string) bool { return diff == "" }), "\n")
 }
 
@@ -257,11 +274,11 @@ func (d *database) snapshot(t *testing.T, user string) pubsub.Snapshot {
 }
 
 // pages reads a user's conversations page by page.
-func (d *database) pages(t *testing.T, user string, unreadOnly bool, limit int) []pubsub.Conversation {
+func (d *database) pages(t *testing.T, user string, categories []string, unreadOnly bool, limit int) []pubsub.Conversation {
 	t.Helper()
 	all := []pubsub.Conversation{}
 	for cursor := ""; ; {
-		page, next, err := d.reader.Conversations(t.Context(), user, unreadOnly, limit, cursor)
+		page, next, err := d.reader.Conversations(t.Context(), user, categories, unreadOnly, limit, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}

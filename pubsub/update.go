@@ -1,5 +1,11 @@
 package pubsub
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
+
 // Badge is the number a user sees and what it is made of, as of one version.
 // It is absolute: of two badges of one user with the same epoch, the one with
 // the greater version is the newer, and nothing else need be compared.
@@ -104,4 +110,37 @@ type Snapshot struct {
 	// there are none.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
+	// Mentioned has, in a view of some categories, what each of their conversations
+	// adds to Mentions, memberships included.
+	Mentioned map[string]int64 `json:"-"`
+}
+
+// Within returns the badge of some categories alone, in which so many messages mention
+// the user. Its version is that of the user. Its epoch is another than that of the
+// user, and of other categories: who holds it holds nothing of the rest.
+func (b *Badge) Within(categories []string, mentions int64) Badge {
+	within := Badge{
+		UserID: b.UserID, Epoch: epochWithin(b.Epoch, categories), Version: b.Version, Mentions: mentions,
+		Categories: map[string]int64{}, CategoryConversations: map[string]int64{},
+	}
+	for _, category := range categories {
+		n := b.Categories[category]
+		if n == 0 {
+			continue
+		}
+		conversations := b.ConversationsIn(category)
+		within.Categories[category], within.CategoryConversations[category] = n, conversations
+		within.Total += n
+		within.UnreadConversations += conversations
+	}
+	return within
+}
+
+// epochWithin returns the epoch of a badge of some categories, sorted, alone.
+func epochWithin(epoch string, categories []string) string {
+	digest := sha256.New()
+	for _, category := range categories {
+		_, _ = fmt.Fprintf(digest, "%d:%s", len(category), category) // a hash takes everything
+	}
+	return epoch + "." + hex.EncodeToString(digest.Sum(nil)[:8])
 }

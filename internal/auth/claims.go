@@ -3,13 +3,17 @@ package auth
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/badged/badged/events"
 )
 
 // claims are the claims of a token that badged uses. Names are compared as RFC
@@ -21,6 +25,9 @@ type claims struct {
 	expires, notBefore *jwt.NumericDate
 	// issued is zero if the token does not say when it was issued, or not as a time.
 	issued time.Time
+	// categories are those that the token is restricted to, sorted; nil for no
+	// restriction.
+	categories []string
 }
 
 // claimError reports an invalid claim. It is safe to show.
@@ -81,8 +88,41 @@ func (c *claims) set(claim string, value jsontext.Value) (err error) {
 		if issued, wrong := timeOf(claim, value); wrong == nil {
 			c.issued = issued.Time
 		}
+	case categoriesClaim:
+		c.categories, err = categoriesOf(claim, value)
 	}
 	return err
+}
+
+const (
+	// categoriesClaim restricts a token to categories.
+	categoriesClaim = "badged_categories"
+	// maxCategories is the most that a token may name.
+	maxCategories = 32
+)
+
+// categoriesOf decodes the categories of a token, and sorts them. A claim that says
+// nothing useful is an error: ignoring it would lift the restriction.
+func categoriesOf(claim string, value jsontext.Value) ([]string, error) {
+	var given []*string
+	if value.Kind() != jsontext.KindBeginArray || json.Unmarshal(value, &given) != nil {
+		return nil, &claimError{claim, "must be an array of strings"}
+	}
+	if len(given) == 0 || len(given) > maxCategories {
+		return nil, &claimError{claim, fmt.Sprintf("must name 1 to %d categories, names %d", maxCategories, len(given))}
+	}
+	names := make([]string, len(given))
+	for i, name := range given {
+		if name == nil {
+			return nil, &claimError{claim, "must be an array of strings"}
+		}
+		if reason := events.CheckCategory(*name); reason != "" {
+			return nil, &claimError{claim, fmt.Sprintf("has a category, number %d, that %s", i+1, reason)}
+		}
+		names[i] = *name
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 func textOf(claim string, value jsontext.Value) (string, error) {

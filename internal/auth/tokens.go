@@ -144,6 +144,9 @@ type Identity struct {
 	ExpiresAt time.Time
 	// IssuedAt is zero if the token does not say when it was issued.
 	IssuedAt time.Time
+	// Categories are those that the token is restricted to, sorted; nil for no
+	// restriction.
+	Categories []string
 }
 
 // Results of authentication, as metric labels.
@@ -197,7 +200,7 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {
 		return Identity{}, ErrRevoked
 	}
-	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued}, nil
+	return Identity{UserID: c.subject, ExpiresAt: c.expires.Time, IssuedAt: c.issued, Categories: c.categories}, nil
 }
 
 // ErrRevoked is returned for a token that was valid until it was revoked.
@@ -310,20 +313,37 @@ func describeTokenError(err error) error {
 	return errors.New("bad token")
 }
 
-// Sign returns a token for a user that expires after ttl. It needs an HS256
-// key.
-func (t *Tokens) Sign(userID string, ttl time.Duration, now time.Time) (string, error) {
+// signedClaims are the claims of a token that badged signs.
+type signedClaims struct {
+	jwt.RegisteredClaims
+	Categories []string `json:"badged_categories,omitempty"`
+}
+
+// Sign returns a token for a user that expires after ttl, restricted to categories if
+// there are any. It needs an HS256 key.
+func (t *Tokens) Sign(userID string, ttl time.Duration, now time.Time, categories ...string) (string, error) {
 	if t.signer == "" {
 		return "", errors.New("no HS256 key to sign with: give one with --jwt-keys KID=HS256:SECRET")
 	}
 	if reason := events.CheckID(userID); reason != "" {
 		return "", fmt.Errorf("user id %q %s", userID, reason)
 	}
-	claims := jwt.RegisteredClaims{
-		Subject:   userID,
-		IssuedAt:  jwt.NewNumericDate(now),
-		ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
-		Issuer:    t.cfg.Issuer,
+	if len(categories) > maxCategories {
+		return "", fmt.Errorf("a token can be restricted to at most %d categories, not %d", maxCategories, len(categories))
+	}
+	for _, category := range categories {
+		if reason := events.CheckCategory(category); reason != "" {
+			return "", fmt.Errorf("category %q %s", category, reason)
+		}
+	}
+	claims := signedClaims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Subject:   userID,
+			IssuedAt:  jwt.NewNumericDate(now),
+			ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
+			Issuer:    t.cfg.Issuer,
+		},
+		Categories: categories,
 	}
 	if t.cfg.Audience != "" {
 		claims.Audience = jwt.ClaimStrings{t.cfg.Audience}

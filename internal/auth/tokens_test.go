@@ -14,6 +14,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -228,7 +229,7 @@ func TestTokens(t *testing.T) {
 			if expired := strings.HasSuffix(test.want, "it has expired"); errors.Is(err, auth.ErrExpired) != expired {
 				t.Errorf("errors.Is(err, ErrExpired) = %t", !expired)
 			}
-			if id != (auth.Identity{}) {
+			if !reflect.ValueOf(id).IsZero() {
 				t.Errorf("identity %+v beside an error", id)
 			}
 			for part := range strings.SplitSeq(test.token, ".") {

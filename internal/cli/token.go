@@ -17,6 +17,7 @@ type tokenCmd struct {
 	config.Tokens `embed:""`
 	User          string        `arg:"" help:"Id of the user."`
 	TTL           time.Duration `name:"ttl" help:"How long the token is valid." default:"1h"`
+	Categories    []string      `name:"categories" placeholder:"NAME,..." help:"Restrict the token to conversations of these categories, comma-separated. Default: all."`
 }
 
 // Validate implements kong's validation.
@@ -36,7 +37,7 @@ func (c *tokenCmd) Run(_ context.Context, streams Streams) error {
 	if err != nil {
 		return fmt.Errorf("--jwt-keys: %w", err)
 	}
-	token, err := tokens.Sign(c.User, c.TTL, time.Now())
+	token, err := tokens.Sign(c.User, c.TTL, time.Now(), c.Categories...)
 	if err != nil {
 		return err
 	}

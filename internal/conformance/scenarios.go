@@ -88,6 +88,11 @@ func states() []scenario {
 		{"withdrawn", "a snapshot replaces everything, also with a lower version", "", []step{
 			started(), greets(golden("snapshot-muted").with("version", 40)), shows(), sends(changes(41, 1, 1)), shows(),
 		}},
+		{"other-categories", "a snapshot of another epoch comes on the same connection, as after a token of other categories, and changes list nothing", "", []step{
+			started(), greets(golden("snapshot-muted").with("epoch", "e1.9f86d081884c7d65")), shows(),
+			sends(changes(70, 2, 2).with("epoch", "e1.9f86d081884c7d65").with("conversations", []any{})), shows(),
+			cuts(), resumed(), sends(changes(71, 3, 3).with("epoch", "e1.9f86d081884c7d65")), shows(),
+		}},
 		{"large-snapshot", "a snapshot of 500 conversations", "", []step{
 			opens(), greets(golden("snapshot").with("total", 500).with("conversations", many).with("more", true)), shows(),
 		}},
@@ -186,6 +191,10 @@ func commands(pause time.Duration) []scenario {
 		{"command-refused", "an error without retry_ms is final, and its effect is undone", "", []step{
 			started(), does("mark_unread", frame{"conversation_id": "design-crew"}),
 			gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(golden("error-final")), failed("not_found"), shows(),
+			pings(), sends(golden("changes")), shows(),
+		}},
+		{"read-refused", "a read of a conversation that the token does not show is refused finally, and its effect is undone", "", []step{
+			started(), does("read", read), gets("read", wantRead), answers(golden("error-final")), failed("not_found"), shows(),
 			pings(), sends(golden("changes")), shows(),
 		}},
 		{"command-retried", "after an error with retry_ms the command is sent again, not earlier", "", []step{

@@ -50,6 +50,10 @@ func (s access) schemes() []string {
 	return names
 }
 
+// viewHandler is a handler that receives the categories that the token of the request
+// is restricted to; nil for all.
+type viewHandler func(w http.ResponseWriter, r *http.Request, categories []string) error
+
 // keyHandler is a handler that receives the key of the request.
 type keyHandler func(w http.ResponseWriter, r *http.Request, key *keyring.Key) error
 
@@ -75,15 +79,21 @@ func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
 
 // forReaders restricts a route to keys that may read the badge of the user in the
 // path, and that user.
-func (a *API) forReaders(h handler, r describe.Route) describe.Route {
+func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
 	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, nil, h)
 	return r
 }
 
 // forOwners restricts a route to that user, whose requests it limits, and keys of publishers and admins that
-// may read the user's badge.
+// may read the user's badge. A token that is restricted to categories is refused: a
+// device is told numbers and messages of all.
 func (a *API) forOwners(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, h)
+	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, categories []string) error {
+		if categories != nil {
+			return &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, and devices are told of all: use a token without badged_categories"}
+		}
+		return h(w, r)
+	})
 	return r
 }
 
@@ -113,9 +123,9 @@ func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 
 // ofUser admits keys that may read the badge of the user in the path, and that
 // user. Limits are for users; nil is none.
-func (a *API) ofUser(s access, limits *userLimits, h handler) http.HandlerFunc {
+func (a *API) ofUser(s access, limits *userLimits, h viewHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		isUser, err := a.mayRead(r, s)
+		isUser, categories, err := a.mayRead(r, s)
 		if err == nil {
 			inbound.Vouch(r.Context())
 		}
@@ -123,7 +133,7 @@ func (a *API) ofUser(s access, limits *userLimits, h handler) http.HandlerFunc {
 			err = limits.check(r.PathValue("user"))
 		}
 		if err == nil {
-			err = h(w, r)
+			err = h(w, r, categories)
 		}
 		if err != nil {
 			a.fail(w, r, err)
@@ -132,15 +142,16 @@ func (a *API) ofUser(s access, limits *userLimits, h handler) http.HandlerFunc {
 }
 
 // mayRead returns an error unless the request may read the state of its user. isUser
-// is whether it has the user's own token.
-func (a *API) mayRead(r *http.Request, s access) (isUser bool, err error) {
+// is whether it has the user's own token, and categories are those that it is
+// restricted to.
+func (a *API) mayRead(r *http.Request, s access) (isUser bool, categories []string, err error) {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
-		return false, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
+		return false, nil, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
 	}
 	secret, err := bearer(r)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	var key *keyring.Key
 	if strings.Count(secret, ".") != 2 { // not shaped like a JWT
@@ -149,22 +160,22 @@ func (a *API) mayRead(r *http.Request, s access) (isUser bool, err error) {
 		key, err = found, admitted(s, found, valid, nil)
 	}
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if key != nil {
-		return false, keyProblem(key.CheckRead(user))
+		return false, nil, keyProblem(key.CheckRead(user))
 	}
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
 	if errors.Is(err, auth.ErrKeysAway) {
-		return false, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+		return false, nil, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
 	}
 	if err != nil {
-		return false, unauthorized(err.Error())
+		return false, nil, unauthorized(err.Error())
 	}
 	if id.UserID != user {
-		return false, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
+		return false, nil, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
 	}
-	return true, nil
+	return true, id.Categories, nil
 }
 
 // admin admits admins.

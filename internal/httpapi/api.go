@@ -29,7 +29,10 @@ type Appender interface {
 type Badges interface {
 	Badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
-	Conversations(ctx context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error)
+	// View returns the state of a user, with only the conversations of some categories
+	// and what they add to the mentions.
+	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
+	Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error)
 	// Folded reports whether the badges of these users include everything that
 	// a transaction appended for them.
 	Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error)

@@ -29,7 +29,7 @@ const (
 
 // getBadge returns the badge of a user. With at_least it waits until the badge
 // includes a position.
-func (a *API) getBadge(w http.ResponseWriter, r *http.Request) error {
+func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []string) error {
 	q, err := queryOf(r, "at_least", "timeout")
 	if err != nil {
 		return err
@@ -38,12 +38,28 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request) error {
 	if err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
 		return err
 	}
-	badge, err := a.cfg.Badges.Badge(r.Context(), user)
+	badge, err := a.badge(r.Context(), user, categories)
 	if err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, "application/json", badge)
 	return nil
+}
+
+// badge reads the badge of a user, of some categories unless these are nil.
+func (a *API) badge(ctx context.Context, userID string, categories []string) (pubsub.Badge, error) {
+	if categories == nil {
+		return a.cfg.Badges.Badge(ctx, userID)
+	}
+	state, err := a.cfg.Badges.View(ctx, userID, categories)
+	if err != nil {
+		return pubsub.Badge{}, err
+	}
+	var mentions int64
+	for _, n := range state.Mentioned {
+		mentions += n
+	}
+	return state.Within(categories, mentions), nil
 }
 
 // badgesQuery is a query for the badges of users.
@@ -97,7 +113,7 @@ type conversationsPage struct {
 }
 
 // getConversations answers with a page of a user's conversations.
-func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
+func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categories []string) error {
 	q, err := queryOf(r, "unread", "limit", "cursor")
 	if err != nil {
 		return err
@@ -114,7 +130,7 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request) error {
 			return &problem{Status: http.StatusBadRequest, Detail: "unread must be true or false"}
 		}
 	}
-	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), unread, limit, q.Get("cursor"))
+	page, next, err := a.cfg.Badges.Conversations(r.Context(), r.PathValue("user"), categories, unread, limit, q.Get("cursor"))
 	if errors.Is(err, badges.ErrBadCursor) {
 		return &problem{Status: http.StatusBadRequest, Detail: "cursor must be the cursor of the previous page"}
 	}

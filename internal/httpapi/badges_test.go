@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +77,37 @@ func TestReadsRefuse(t *testing.T) {
 				t.Errorf("answer is %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A token that is restricted to categories reads these, and has no devices: they are
+// told of all.
+func TestTokenOfCategories(t *testing.T) {
+	f := newFixture(t)
+	as := func(method, target, body string) answer {
+		r := httptest.NewRequest(method, target, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+chatToken)
+		return send(t, f.API, r)
+	}
+	a := as(http.MethodGet, "/v1/users/ada/badge", "")
+	var badge pubsub.Badge
+	if err := json.Unmarshal([]byte(a.body), &badge); err != nil || a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	full := badgeOf("ada")
+	if badge.Total != 3 || badge.Mentions != 5 || badge.UnreadConversations != 1 || badge.Categories["likes"] != 0 || badge.Version != full.Version || badge.Epoch == full.Epoch {
+		t.Errorf("the badge is %+v", badge)
+	}
+	if f.badges.asked != "user=ada categories=[chat news]" {
+		t.Errorf("asked for %s", f.badges.asked)
+	}
+	as(http.MethodGet, "/v1/users/ada/conversations", "")
+	if want := "user=ada unread=false limit=100 cursor= categories=[chat news]"; f.badges.asked != want {
+		t.Errorf("asked for %s, want %s", f.badges.asked, want)
+	}
+	f.badges.asked = ""
+	if a := as(http.MethodGet, "/v1/users/ben/badge", ""); a.status != http.StatusForbidden || f.badges.asked != "" {
+		t.Errorf("another user: %d %s", a.status, a.body)
 	}
 }
 

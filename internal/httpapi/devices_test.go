@@ -88,6 +88,7 @@ func TestDevicesBelongToTheirUser(t *testing.T) {
 			{publisherKey, 0},
 			{adminKey, 0},
 			{benToken, 403},
+			{chatToken, 403},
 			{oldToken, 401},
 			{"a-wrong-key", 401},
 		} {

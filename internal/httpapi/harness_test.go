@@ -33,6 +33,7 @@ const (
 	publisherKey = "publisher-secret"
 	adminKey     = "admin-secret"
 	adaToken     = "ada.good.token"
+	chatToken    = "ada.chat.token" // of two categories
 	benToken     = "ben.good.token"
 	oldToken     = "ada.expired.token"
 )
@@ -93,8 +94,19 @@ func (b *fakeBadges) Badges(_ context.Context, userIDs []string) ([]pubsub.Badge
 	return all, b.err
 }
 
-func (b *fakeBadges) Conversations(_ context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+func (b *fakeBadges) View(_ context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
+	b.asked = fmt.Sprintf("user=%s categories=%v", userID, categories)
+	s := pubsub.Snapshot{Badge: badgeOf(userID), Mentioned: map[string]int64{"c1": 2, "c2": 3}}
+	s.Total += 100
+	s.Categories["likes"], s.CategoryConversations["likes"] = 100, 10
+	return s, b.err
+}
+
+func (b *fakeBadges) Conversations(_ context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
 	b.asked = fmt.Sprintf("user=%s unread=%t limit=%d cursor=%s", userID, unreadOnly, limit, cursor)
+	if categories != nil {
+		b.asked += fmt.Sprintf(" categories=%v", categories)
+	}
 	p := b.pages[cursor]
 	return p.conversations, p.next, errors.Join(p.err, b.err)
 }
@@ -115,6 +127,8 @@ func (tokens) Authenticate(_ context.Context, token string) (auth.Identity, erro
 	switch token {
 	case adaToken:
 		return auth.Identity{UserID: "ada"}, nil
+	case chatToken:
+		return auth.Identity{UserID: "ada", Categories: []string{"chat", "news"}}, nil
 	case benToken:
 		return auth.Identity{UserID: "ben"}, nil
 	case oldToken:

@@ -179,9 +179,8 @@ ROW(c.conversation_id, c.version, c.joined, c.read_seq, c.level::text, c.marked_
 ROW(r.conversation_id, r.changes, r.last_seq, r.category, r.since, r.live_starts, r.live_before, r.all_starts, r.all_before,
     r.closed_live, r.closed_all, r.closed_changes)
 
--- name: read the states of members
--- Rows of four kinds: users, their memberships, those of their other conversations
--- that they are told, and the rooms of the memberships, each once.
+-- name: rows of states
+-- Users and their memberships.
 WITH m AS MATERIALIZED (
     SELECT k.ord, c.conversation_id, r.changes - c.joined AS changes, {membership} AS fields
     FROM unnest($1::text[]) WITH ORDINALITY AS k (user_id, ord)
@@ -199,6 +198,11 @@ WITH m AS MATERIALIZED (
 SELECT 0, ord, fields FROM w
 UNION ALL
 SELECT 1, ord, fields FROM m
+
+-- name: read the states of members
+-- Rows of four kinds: users, their memberships, those of their other conversations
+-- that they are told, and the rooms of the memberships, each once.
+{rows of states}
 UNION ALL
 SELECT 2, w.ord, c.fields
 FROM w CROSS JOIN LATERAL (
@@ -208,6 +212,26 @@ FROM w CROSS JOIN LATERAL (
     ORDER BY c.version DESC, c.conversation_id
     LIMIT MOST
 ) AS c
+UNION ALL
+SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
+
+-- name: read a view
+-- The whole state of a user, whether a member or not, with the conversations of some
+-- categories, $5, and in rows of a fifth kind what each of those adds to the mentions.
+{rows of states}
+UNION ALL
+SELECT 2, w.ord, c.fields
+FROM w CROSS JOIN LATERAL (
+    SELECT ROW({conversation}) AS fields
+    FROM badged.conversations_pNN AS c
+    WHERE c.user_id = w.user_id AND c.joined IS NULL AND c.category = ANY ($5::text[]) AND {shows anything}
+    ORDER BY c.version DESC, c.conversation_id
+    LIMIT MOST
+) AS c
+UNION ALL
+SELECT 4, w.ord, ROW(c.conversation_id, c.mentions)
+FROM w JOIN badged.conversations_pNN AS c ON c.user_id = w.user_id AND c.joined IS NULL
+    AND c.category = ANY ($5::text[]) AND c.mentions > 0 AND c.level <> 'none'
 UNION ALL
 SELECT 3, 0, {room} FROM badged.rooms_pNN AS r WHERE r.conversation_id IN (SELECT conversation_id FROM m)
 
@@ -223,16 +247,24 @@ LEFT JOIN LATERAL (
 -- name: before the cursor
 c.version > 0 AND (c.version < $3 OR c.version = $3 AND c.conversation_id > $4) AND NOT {has left} AND {is anything}
 
+-- name: in the categories
+-- Those are all if $6 is null.
+($6::text[] IS NULL OR c.category = ANY ($6))
+
+-- name: in the categories of a member
+-- A room has that of its last message.
+($6::text[] IS NULL OR coalesce(r.category, c.category) = ANY ($6))
+
 -- name: page
 ORDER BY c.version DESC, c.conversation_id
 LIMIT $5
 
 -- name: read a page
-{conversations of the user} AND {before the cursor}
+{conversations of the user} AND {before the cursor} AND {in the categories}
 {page}) AS c ON true
 
 -- name: read an unread page
-{conversations of the user} AND {before the cursor} AND (c.unread > 0 OR c.marked_unread)
+{conversations of the user} AND {before the cursor} AND {in the categories} AND (c.unread > 0 OR c.marked_unread)
 {page}) AS c ON true
 
 -- name: read a conversation
@@ -259,11 +291,11 @@ UNION ALL
 SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.conversation_id WHERE c.joined IS NOT NULL
 
 -- name: read a page of a member
-{rows of a member} AND {before the cursor}
+{rows of a member} AND {before the cursor} AND {in the categories of a member}
 {page}{conversations of the member}
 
 -- name: read an unread page of a member
-{rows of a member} AND {before the cursor} AND ({unread} > 0 OR c.marked_unread)
+{rows of a member} AND {before the cursor} AND {in the categories of a member} AND ({unread} > 0 OR c.marked_unread)
 {page}{conversations of the member}
 
 -- name: read a conversation of a member

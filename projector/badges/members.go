@@ -19,6 +19,7 @@ const (
 	membershipKind
 	conversationKind
 	roomKind
+	mentionKind
 )
 
 // memberRow is a row about users with memberships. The columns of its kind are the
@@ -32,6 +33,13 @@ type memberRow struct {
 	membership   membershipRow
 	conversation conversationRow
 	room         roomRow
+	mention      mentionRow
+}
+
+// mentionRow is what a conversation adds to the mentions of the badge.
+type mentionRow struct {
+	conversationID string
+	mentions       int64
 }
 
 // ScanNull implements pgtype.CompositeIndexScanner.
@@ -42,6 +50,7 @@ func (r *memberRow) ScanIndex(i int) any {
 	targets := [...][]any{
 		userKind: r.user.targets(), membershipKind: r.membership.targets(),
 		conversationKind: r.conversation.targets(), roomKind: r.room.targets(),
+		mentionKind: {&r.mention.conversationID, &r.mention.mentions},
 	}
 	return targets[r.kind][i]
 }
@@ -57,6 +66,7 @@ type member struct {
 	userRow
 	memberships   []membershipRow
 	conversations []conversationRow
+	mentions      []mentionRow
 }
 
 // scanMembers reads rows about n users.
@@ -75,6 +85,8 @@ func scanMembers(rows pgx.Rows, n int) (members, error) {
 			u.memberships = append(u.memberships, r.membership)
 		case conversationKind:
 			u.conversations = append(u.conversations, r.conversation)
+		case mentionKind:
+			u.mentions = append(u.mentions, r.mention)
 		}
 		return nil
 	})
@@ -155,6 +167,36 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 		}
 	}
 	return s
+}
+
+// View returns the whole state of a user, with only the conversations of some
+// categories: at most MaxSnapshot with something to show, most recently changed first.
+// Mentioned has what they add to the mentions.
+func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
+	p := events.PartitionOf(userID, r.partitions)
+	rows, _ := r.q.Query(ctx, statesSQL(statements.Of(p, "read a view")), append(heldArguments([]pubsub.Held{{UserID: userID}}), p, categories)...)
+	all, err := scanMembers(rows, 1)
+	if err != nil {
+		return pubsub.Snapshot{}, fmt.Errorf("read the state of user %q in %d categories: %w", userID, len(categories), err)
+	}
+	u := &all.users[0]
+	u.badge.UserID = userID
+	s := all.state(u, 0)
+	s.Mentioned = make(map[string]int64, len(u.mentions))
+	for _, m := range u.mentions {
+		s.Mentioned[m.conversationID] = m.mentions
+	}
+	for i := range s.Memberships {
+		c := s.Memberships[i].Conversation(0)
+		if c.Mentions > 0 && c.Level != string(events.LevelNone) && slices.Contains(categories, c.Category) {
+			s.Mentioned[c.ConversationID] = c.Mentions
+		}
+	}
+	s.Conversations = slices.DeleteFunc(s.Conversations, func(c pubsub.Conversation) bool { return !slices.Contains(categories, c.Category) })
+	if len(s.Conversations) > MaxSnapshot {
+		s.Conversations, s.More = s.Conversations[:MaxSnapshot], true
+	}
+	return s, nil
 }
 
 // adds returns what a membership adds to the total.

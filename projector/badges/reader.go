@@ -256,8 +256,9 @@ func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsu
 // changed first, and the cursor of the next page, "" after the last. A message to
 // a room does not change the order, since it writes no row of a member.
 // Conversations that change between two pages move to the front, which later
-// pages do not show. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor.
-func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
+// pages do not show. limit is 1 to MaxPage; an unknown cursor is ErrBadCursor. Unless
+// categories is nil, the pages have only conversations of these.
+func (r *Reader) Conversations(ctx context.Context, userID string, categories []string, unreadOnly bool, limit int, cursor string) ([]pubsub.Conversation, string, error) {
 	// The place before the first row, in descending order.
 	version, conversationID := int64(1<<63-1), ""
 	if cursor != "" {
@@ -271,7 +272,7 @@ func (r *Reader) Conversations(ctx context.Context, userID string, unreadOnly bo
 	if unreadOnly {
 		sql, ofMember = statements.Of(p, "read an unread page"), statements.Of(p, "read an unread page of a member")
 	}
-	list, err := r.conversations(ctx, sql, ofMember, userID, p, version, conversationID, limit+1)
+	list, err := r.conversations(ctx, sql, ofMember, userID, p, version, conversationID, limit+1, categories)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the conversations of user %q: %w", userID, err)
 	}

@@ -31,9 +31,15 @@ func snapshot(t *testing.T, d *projectortest.Database, user string) pubsub.Snaps
 // pages reads a user's conversations page by page.
 func pages(t *testing.T, d *projectortest.Database, user string, unreadOnly bool, limit int) []pubsub.Conversation {
 	t.Helper()
+	return pagesIn(t, d, user, nil, unreadOnly, limit)
+}
+
+// pagesIn is pages of some categories.
+func pagesIn(t *testing.T, d *projectortest.Database, user string, categories []string, unreadOnly bool, limit int) []pubsub.Conversation {
+	t.Helper()
 	all := []pubsub.Conversation{}
 	for cursor := ""; ; {
-		page, next, err := d.Reader.Conversations(t.Context(), user, unreadOnly, limit, cursor)
+		page, next, err := d.Reader.Conversations(t.Context(), user, categories, unreadOnly, limit, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,13 +341,13 @@ func TestConversationsByPages(t *testing.T) {
 		}
 	}
 
-	page, cursor, err := d.Reader.Conversations(t.Context(), ann, false, 2, "")
+	page, cursor, err := d.Reader.Conversations(t.Context(), ann, nil, false, 2, "")
 	if diff := cmp.Diff([]string{"c", "a"}, conversationIDs(page)); diff != "" || err != nil {
 		t.Fatalf("error %v, first page (-want +got):\n%s", err, diff)
 	}
 	d.Append(t, foldtest.Deliver("d", 2, ann)) // moves to the front
 	d.Fold(t)
-	page, cursor, err = d.Reader.Conversations(t.Context(), ann, false, 2, cursor)
+	page, cursor, err = d.Reader.Conversations(t.Context(), ann, nil, false, 2, cursor)
 	if diff := cmp.Diff([]string{"b", "e"}, conversationIDs(page)); diff != "" || err != nil || cursor != "" {
 		t.Errorf("error %v, cursor %q, second page (-want +got):\n%s", err, cursor, diff)
 	}
@@ -354,11 +360,11 @@ func TestConversationsByABadCursor(t *testing.T) {
 		"?", "x", "AAAA=", encode([]byte("7")), encode([]byte(":c")), encode([]byte("x:c")),
 		encode([]byte("7:")), encode([]byte("7:a\x00")), encode([]byte("7:\xff")), encode([]byte("9223372036854775808:c")),
 	} {
-		if page, _, err := d.Reader.Conversations(t.Context(), "ann", false, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
+		if page, _, err := d.Reader.Conversations(t.Context(), "ann", nil, false, 10, cursor); !errors.Is(err, badges.ErrBadCursor) {
 			t.Errorf("cursor %q: page %v, error %v", cursor, page, err)
 		}
 	}
-	if page, _, err := d.Reader.Conversations(t.Context(), "ann", false, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
+	if page, _, err := d.Reader.Conversations(t.Context(), "ann", nil, false, 10, encode([]byte("7:a:b"))); len(page) > 0 || err != nil {
 		t.Errorf("a cursor at a conversation named a:b: page %v, error %v", page, err)
 	}
 }

@@ -286,6 +286,7 @@ func (r *tables) check(t *testing.T) {
 				t.Errorf("a conversation (-want +got):\n%s\nerror %v", diff, err)
 			}
 		}
+		r.checkView(t, s)
 		held = append(held, pubsub.Held{UserID: user}, pubsub.Held{UserID: user, Epoch: s.Epoch, Version: r.Int64N(s.Version + 2)})
 	}
 	got, err := r.d.Reader.Badges(t.Context(), users)
@@ -306,6 +307,57 @@ func (r *tables) check(t *testing.T) {
 	}
 	for i, h := range held {
 		r.checkState(t, h, states[i])
+	}
+}
+
+// checkView compares what the reader says of the state of a user to somebody who may
+// see some categories.
+func (r *tables) checkView(t *testing.T, s *pubsub.Snapshot) {
+	t.Helper()
+	var categories []string
+	for _, category := range []string{"chat", "teams"} {
+		if r.IntN(2) == 0 {
+			categories = append(categories, category)
+		}
+	}
+	categories = append(categories, "none such")
+	want := pubsub.Snapshot{Badge: s.Badge, Whole: true, Mentioned: map[string]int64{}}
+	var all []pubsub.Conversation
+	for _, c := range s.Conversations {
+		if !slices.Contains(categories, c.Category) {
+			continue
+		}
+		all = append(all, c)
+		if c.Mentions > 0 && c.Level != "none" {
+			want.Mentioned[c.ConversationID] = c.Mentions
+		}
+	}
+	want.Conversations = slices.DeleteFunc(append([]pubsub.Conversation{}, all...), func(c pubsub.Conversation) bool {
+		return c.Unread == 0 && !c.MarkedUnread && c.Level == string(events.LevelAll)
+	})
+	got, err := r.d.Reader.View(t.Context(), s.UserID, categories)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Memberships, want.Rest = got.Memberships, got.Rest // as in States
+	projectortest.Same(t, fmt.Sprintf("the view of %q", categories), want, got)
+	projectortest.Same(t, fmt.Sprintf("the pages of %q", categories), all, append([]pubsub.Conversation(nil), pagesIn(t, r.d, s.UserID, categories, false, 1+r.IntN(3))...))
+	unread := slices.DeleteFunc(slices.Clone(all), func(c pubsub.Conversation) bool { return c.Unread == 0 && !c.MarkedUnread })
+	projectortest.Same(t, fmt.Sprintf("the unread pages of %q", categories), unread, append([]pubsub.Conversation(nil), pagesIn(t, r.d, s.UserID, categories, true, 1+r.IntN(3))...))
+	within, mentions := got.Within(categories, 0), int64(0)
+	total := int64(0)
+	for _, c := range all {
+		total += adds(c)
+		if c.Level != "none" {
+			mentions += c.Mentions
+		}
+	}
+	var mentioned int64
+	for _, n := range got.Mentioned {
+		mentioned += n
+	}
+	if within.Total != total || mentioned != mentions {
+		t.Errorf("in %q: total %d and %d mentions, want %d and %d", categories, within.Total, mentioned, total, mentions)
 	}
 }
 

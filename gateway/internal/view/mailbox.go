@@ -189,6 +189,15 @@ func (m *Mailbox) resync(since Moment) {
 	m.filled()
 }
 
+// Renew makes the client sync and get the whole state: it is to see another part of
+// it.
+func (m *Mailbox) Renew() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resync(0)
+	m.whole = true
+}
+
 // Mark is what a client held at some time, pending updates included. It is
 // meaningless if the mailbox was syncing.
 type Mark struct {
