@@ -234,6 +234,11 @@ func (b *badged) Authenticate(_ context.Context, token string) (gateway.Identity
 }
 
 // States implements gateway.Badges.
+// View implements gateway.Badges. No token is restricted.
+func (b *badged) View(context.Context, string, []string) (pubsub.Snapshot, error) {
+	return pubsub.Snapshot{}, errors.ErrUnsupported
+}
+
 func (b *badged) States(_ context.Context, _ int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
