@@ -8,6 +8,13 @@ TOOL := go tool -modfile=$(CURDIR)/internal/devtest/tools/go.mod
 # The packages to test, and more flags for go test. The slowest packages come
 # first: they mostly wait, and the others run meanwhile.
 PKGS      ?= ./tests ./projector ./...
+# Of these, the suites on the built program, which run without the race detector, and
+# the others. The former take twice as long with it, and what they run in the program
+# is also tested in its packages.
+PROGRAM   := $(filter ./tests ./...,$(PKGS))
+PACKAGE    = $(shell go list $(PKGS) | grep -v '/badged/tests$$')
+# Of the suites on the built program, those that CI also runs with the race detector.
+RACES     := ^(TestOwnershipChurn|TestSoak|TestFieldCase|TestRoom.*)$$
 TESTFLAGS ?=
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
@@ -59,13 +66,20 @@ build: ## build bin/badged
 # web/dist is embedded, so it is built first. The rest waits for different things
 # and runs at once.
 .PHONY: test
-test: needs ## run every test of the product with the race detector (PKGS=./events TESTFLAGS='-run X -count 20')
+test: needs ## run every test of the product (PKGS=./events TESTFLAGS='-run X -count 20')
 	@.ci/web build
-	@$(MAKE) --no-print-directory -j3 test-go test-folding test-web
+	@$(MAKE) --no-print-directory -j4 test-program test-go test-folding test-web
 
-.PHONY: test-go test-folding test-web
+.PHONY: test-program test-go test-folding test-web
+test-program:
+ifneq ($(PROGRAM),)
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -short -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) ./tests
+endif
+
 test-go:
-	RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
+ifneq ($(filter-out ./tests,$(PKGS)),)
+	RAPID_CHECKS=50 $(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGE)
+endif
 
 test-folding:
 ifneq ($(filter ./...,$(PKGS)),)
@@ -74,6 +88,10 @@ endif
 
 test-web:
 	@said=$$(.ci/web check 2>&1) || { echo "$$said"; exit 1; }
+
+.PHONY: races
+races: needs ## run the suites of RACES on a program that was built with the race detector
+	$(TOOL) gotestsum --format pkgname-and-test-fails -- -race -short -parallel $(PARALLEL) -timeout $(TIMEOUT) -run '$(RACES)' ./tests -races
 
 .PHONY: properties
 properties: needs ## run the slow property tests with PROPERTIES histories, and at full length what -short shortens, without the race detector
@@ -113,15 +131,16 @@ nightly: needs ## run the long tests: a million histories, restores, churn, muta
 	go test -count=1 -timeout 6h -v -run '^(TestHistories|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries)$$' ./projector/internal/store -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout 3h -v -run '$(TABLES)' ./projector -rapid.checks=$(TABLE_HISTORIES) -rapid.steps=$(ACTIONS)
 	go test -count=1 -timeout 3h -v -run '^TestRepairKeepsTheOrder$$' ./events/renumber -journeys=$(JOURNEYS)
+	$(MAKE) races RACES=.
 	go test -count=1 -timeout 3h -v -run '^TestOwnershipChurn$$' ./tests -churn=$(CHURN) -unowned=$(UNOWNED)
 	go test -count=1 -timeout 3h -v -run '^TestPhonesEndRightAcrossKills$$' ./tests -push-kills=50
-	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -plain -ingest-kills=20
+	go test -count=1 -timeout 3h -v -run '^TestIngestFrom' ./tests -ingest-kills=20
 	$(MAKE) test-brokers KILLS=20
 	$(MAKE) mutate
 
 .PHONY: soak
 soak: needs ## break connections of CLIENTS at RATE events a second for SOAK; all must end right
-	go test -count=1 -timeout 24h -v -run '^TestSoak$$' ./tests -plain -soak=$(SOAK) -soak-clients=$(CLIENTS) -soak-rate=$(RATE)
+	go test -count=1 -timeout 24h -v -run '^TestSoak$$' ./tests -soak=$(SOAK) -soak-clients=$(CLIENTS) -soak-rate=$(RATE)
 
 .PHONY: bench
 bench: needs ## compare with other ways to count: docs/benchmarks.md (BENCH='-scenario sustained -rounds 3')

@@ -26,11 +26,10 @@ import (
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
 
-// binary is the path of the program under test, built once for the run, with
-// the race detector unless a flag turns it off.
+// binary is the path of the program under test, built once for the run.
 var (
 	binary string
-	plain  = flag.Bool("plain", false, "build the program under test without the race detector")
+	races  = flag.Bool("races", false, "build the program under test with the race detector")
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(built{m}).Run()) }
@@ -53,7 +52,7 @@ func (b built) Run() int {
 	}
 	binary = filepath.Join(dir, "badged")
 	flag.Parse()
-	race := "-race=" + strconv.FormatBool(!*plain)
+	race := "-race=" + strconv.FormatBool(*races)
 	build := exec.CommandContext(context.Background(), "go", "build", race, "-o", binary, "../cmd/badged")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
