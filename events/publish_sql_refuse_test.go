@@ -84,7 +84,6 @@ const unprinted = "a\u00a0\u00ad\u0378\u061c\u180e\u2003\u200b\u2028\u202e\u2066
 // SQL accepts exactly the events that Go accepts, and finds the same fields at
 // fault in others.
 func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
-	_, pool := newLog(t)
 	delivered := func(fields string) string { return envelope(events.MessageDelivered, fields) }
 	left := func(fields string) string { return envelope(events.ConversationLeft, fields) }
 	posted := func(fields string) string {
@@ -299,41 +298,44 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		}
 	}
 
-	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			want := decodePublished(asJSONB(t, pool, tc.json))
-			if verdict(want == nil) != tc.want {
-				t.Fatalf("Go: %v", want)
-			}
-			_, err := call(t.Context(), pool, publishSQL, tc.json)
-			if want == nil {
-				if err != nil {
-					t.Fatalf("Go accepts it, but SQL refuses: %v", err)
+	inLogAndOutbox(t, func(t *testing.T, pool *pgxpool.Pool) {
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
+				want := decodePublished(asJSONB(t, pool, tc.json))
+				if verdict(want == nil) != tc.want {
+					t.Fatalf("Go: %v", want)
 				}
-				return
-			}
-			var invalid *events.InvalidError
-			if !errors.As(want, &invalid) {
-				t.Fatal(want)
-			}
-			if diff := gocmp.Diff(fieldsIn(events.IndexedError{Err: invalid}), refusedFields(err)); diff != "" {
-				t.Errorf("(-Go +SQL):\n%s", diff)
-			}
-		})
-	}
+				_, err := call(t.Context(), pool, publishSQL, tc.json)
+				if want == nil {
+					if err != nil {
+						t.Fatalf("Go accepts it, but SQL refuses: %v", err)
+					}
+					return
+				}
+				var invalid *events.InvalidError
+				if !errors.As(want, &invalid) {
+					t.Fatal(want)
+				}
+				if diff := gocmp.Diff(fieldsIn(events.IndexedError{Err: invalid}), refusedFields(err)); diff != "" {
+					t.Errorf("(-Go +SQL):\n%s", diff)
+				}
+			})
+		}
+	})
 }
 
 // A null argument is an error, unlike an empty batch.
 func TestPublishSQLNull(t *testing.T) {
-	_, pool := newLog(t)
-	for query, want := range map[string]string{
-		`SELECT badged.publish(NULL)`:       "invalid event: must be a JSON object",
-		`SELECT badged.publish_batch(NULL)`: "the batch must be a JSON array of events",
-	} {
-		if message, _ := refusal(pool.QueryRow(t.Context(), query).Scan(new(int64))); message != want {
-			t.Errorf("%s: %s, want %s", query, message, want)
+	inLogAndOutbox(t, func(t *testing.T, pool *pgxpool.Pool) {
+		for query, want := range map[string]string{
+			`SELECT badged.publish(NULL)`:       "invalid event: must be a JSON object",
+			`SELECT badged.publish_batch(NULL)`: "the batch must be a JSON array of events",
+		} {
+			if message, _ := refusal(pool.QueryRow(t.Context(), query).Scan(new(int64))); message != want {
+				t.Errorf("%s: %s, want %s", query, message, want)
+			}
 		}
-	}
+	})
 }
 
 func TestPublishSQLBatch(t *testing.T) {
@@ -368,16 +370,17 @@ func TestPublishSQLBatch(t *testing.T) {
 
 // The first hundred bad events are named, however many there are.
 func TestPublishSQLNamesAHundredBadEvents(t *testing.T) {
-	_, pool := newLog(t)
-	_, err := call(t.Context(), pool, publishBatchSQL, "["+strings.Repeat("7,", 149)+"7]")
-	message, detail := refusal(err)
-	if want := "150 events are invalid; event 0: invalid event: must be a JSON object"; message != want {
-		t.Errorf("%s, want %s", message, want)
-	}
-	var named []indexedField
-	if err := json.Unmarshal([]byte(detail), &named); err != nil || len(named) != 100 || named[99].Index != 99 {
-		t.Errorf("the detail names %d events, error %v", len(named), err)
-	}
+	inLogAndOutbox(t, func(t *testing.T, pool *pgxpool.Pool) {
+		_, err := call(t.Context(), pool, publishBatchSQL, "["+strings.Repeat("7,", 149)+"7]")
+		message, detail := refusal(err)
+		if want := "150 events are invalid; event 0: invalid event: must be a JSON object"; message != want {
+			t.Errorf("%s, want %s", message, want)
+		}
+		var named []indexedField
+		if err := json.Unmarshal([]byte(detail), &named); err != nil || len(named) != 100 || named[99].Index != 99 {
+			t.Errorf("the detail names %d events, error %v", len(named), err)
+		}
+	})
 }
 
 // anyJSON draws values that are valid in some fields and not in others.
@@ -438,25 +441,26 @@ var plainEvent = rapid.Custom(func(t *rapid.T) events.Event {
 
 // A batch gets the same verdict as in Go, with the same fields in the detail.
 func TestPublishSQLRefusesBatchesLikeGo(t *testing.T) {
-	_, pool := newLog(t)
-	rapid.Check(t, func(t *rapid.T) {
-		batch := rapid.SliceOfN(almostAnEvent, 1, 4).Draw(t, "batch")
-		var bad events.BatchError
-		for i, event := range batch {
-			var invalid *events.InvalidError
-			if errors.As(decodePublished(asJSONB(t, pool, event)), &invalid) {
-				bad.Events = append(bad.Events, events.IndexedError{Index: i, Err: invalid})
+	inLogAndOutbox(t, func(t *testing.T, pool *pgxpool.Pool) {
+		rapid.Check(t, func(t *rapid.T) {
+			batch := rapid.SliceOfN(almostAnEvent, 1, 4).Draw(t, "batch")
+			var bad events.BatchError
+			for i, event := range batch {
+				var invalid *events.InvalidError
+				if errors.As(decodePublished(asJSONB(t, pool, event)), &invalid) {
+					bad.Events = append(bad.Events, events.IndexedError{Index: i, Err: invalid})
+				}
 			}
-		}
-		_, err := call(t.Context(), pool, publishBatchSQL, "["+strings.Join(batch, ",")+"]")
-		if len(bad.Events) == 0 {
-			if err != nil {
-				t.Fatalf("Go accepts it, but SQL refuses: %v", err)
+			_, err := call(t.Context(), pool, publishBatchSQL, "["+strings.Join(batch, ",")+"]")
+			if len(bad.Events) == 0 {
+				if err != nil {
+					t.Fatalf("Go accepts it, but SQL refuses: %v", err)
+				}
+				return
 			}
-			return
-		}
-		if diff := gocmp.Diff(fieldsIn(bad.Events...), refusedFields(err)); diff != "" {
-			t.Fatalf("(-Go +SQL):\n%s", diff)
-		}
+			if diff := gocmp.Diff(fieldsIn(bad.Events...), refusedFields(err)); diff != "" {
+				t.Fatalf("(-Go +SQL):\n%s", diff)
+			}
+		})
 	})
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-//go:embed *.sql
+//go:embed *.sql outbox/*.sql
 var files embed.FS
 
 // DefaultPartitions is how many partitions a database gets by default.
@@ -81,10 +81,17 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 	db := open(cfg.Conn, partitions)
 	defer db.Close()
 
+	var hasOutbox bool
+	if err := db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, outboxVersions).Scan(&hasOutbox); err != nil {
+		return nil, fmt.Errorf("look at the database: %w", err)
+	}
+	if hasOutbox {
+		return nil, errors.New("the database has an outbox, whose functions have the names of badged's; give badged a database of its own")
+	}
 	if _, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`); err != nil && !schemaExists(ctx, db) {
 		return nil, fmt.Errorf("create the schema badged: %w", err)
 	}
-	provider, err := newProvider(db, files)
+	provider, err := newProvider(db, files, versionsTable)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +160,7 @@ func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
 
-	provider, err := newProvider(db, files)
+	provider, err := newProvider(db, files, versionsTable)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +223,7 @@ func open(conn *pgx.ConnConfig, partitions int) *sql.DB {
 	}))
 }
 
-func newProvider(db *sql.DB, files fs.FS) (*goose.Provider, error) {
+func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider, error) {
 	store, err := database.NewStore(database.DialectPostgres, versionsTable)
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)

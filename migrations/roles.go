@@ -38,11 +38,16 @@ func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string)
 }
 
 func grant(ctx context.Context, conn *pgx.Conn, kind RoleKind, role string) error {
+	return runGrant(ctx, conn, grantSQL, kind, role)
+}
+
+// runGrant runs a script that grants a role the rights of a kind.
+func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT set_config('badged.role', $1, true), set_config('badged.kind', $2, true)`, role, string(kind)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, grantSQL)
+		_, err := tx.Exec(ctx, script)
 		return err
 	})
 	if err != nil {

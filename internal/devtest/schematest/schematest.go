@@ -23,3 +23,15 @@ func Migrated(partitions int) pgtest.Template {
 		return err
 	}}
 }
+
+// Outbox returns the template of databases with an outbox.
+func Outbox() pgtest.Template {
+	return pgtest.Template{Name: "outbox", Build: func(ctx context.Context, url string) error {
+		cfg, err := pgx.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		_, err = migrations.InstallOutbox(ctx, cfg)
+		return err
+	}}
+}

@@ -1,0 +1,125 @@
+package migrations
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RoleRelay carries events out of an outbox.
+const RoleRelay RoleKind = "relay"
+
+var (
+	// ErrNoOutbox is returned if a database has no outbox.
+	ErrNoOutbox = errors.New("the database has no outbox; run `badged relay install`")
+	// ErrHasLog is returned if a database that is to have an outbox has a log.
+	ErrHasLog = errors.New("the database has badged's own schema, where badged.publish appends to the log: it needs no outbox and no relay")
+)
+
+// outboxVersions keeps which migrations of the outbox have been applied.
+const outboxVersions = "badged.outbox_migrations"
+
+//go:embed roles/grant_outbox.sql
+var grantOutboxSQL string
+
+// outboxFiles returns the migrations of an outbox. The rules for events are those of a
+// badged database: a migration that replaces rules there is one here too.
+func outboxFiles() fs.FS {
+	return renamed{
+		"00001_event_rules.sql": "00003_event_rules.sql",
+		"00002_outbox.sql":      "outbox/00002_outbox.sql",
+	}
+}
+
+// renamed are embedded files under other names.
+type renamed map[string]string
+
+// Open implements fs.FS.
+func (r renamed) Open(name string) (fs.File, error) {
+	source, ok := r[name]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return files.Open(source)
+}
+
+// Glob implements fs.GlobFS.
+func (r renamed) Glob(pattern string) (names []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		matches, err := path.Match(pattern, name)
+		if err != nil {
+			return nil, err
+		}
+		if matches {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// InstallOutbox makes the outbox in a database, or brings it up to date, and returns the
+// migrations that it applied. It returns [ErrHasLog] if the database has a log.
+func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
+	db := open(conn, DefaultPartitions)
+	defer db.Close()
+	var hasLog bool
+	if err := db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, versionsTable).Scan(&hasLog); err != nil {
+		return nil, fmt.Errorf("look at the database: %w", err)
+	}
+	if hasLog {
+		return nil, ErrHasLog
+	}
+	if _, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`); err != nil && !schemaExists(ctx, db) {
+		return nil, fmt.Errorf("create the schema badged: %w", err)
+	}
+	provider, err := newProvider(db, outboxFiles(), outboxVersions)
+	if err != nil {
+		return nil, err
+	}
+	return applyAll(ctx, provider, backoff(), nil)
+}
+
+// CheckOutbox fails unless a database has an outbox that this program can use.
+func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
+	names, err := fs.Glob(outboxFiles(), "*.sql")
+	if err != nil {
+		return fmt.Errorf("read the migrations of the outbox: %w", err)
+	}
+	known := int64(len(names)) // they are numbered without gaps
+	return withConn(ctx, conn, func(c *pgx.Conn) error {
+		var hasLog, hasOutbox bool
+		if err := c.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`, versionsTable, outboxVersions).Scan(&hasLog, &hasOutbox); err != nil {
+			return fmt.Errorf("look for the outbox: %w", err)
+		}
+		switch {
+		case hasLog:
+			return ErrHasLog
+		case !hasOutbox:
+			return ErrNoOutbox
+		}
+		var version int64
+		if err := c.QueryRow(ctx, `SELECT max(version_id) FROM `+outboxVersions+` WHERE is_applied`).Scan(&version); err != nil {
+			return fmt.Errorf("read the version of the outbox: %w", err)
+		}
+		switch {
+		case version < known:
+			return fmt.Errorf("the outbox has version %d, and this program needs %d; run `badged relay install`", version, known)
+		case version > known:
+			return fmt.Errorf("the outbox has version %d, and this program knows %d; install a newer badged", version, known)
+		}
+		return nil
+	})
+}
+
+// GrantOutbox gives a role the rights of a kind, [RolePublisher] or [RoleRelay], on the
+// outbox, and takes away all others that it has there.
+func GrantOutbox(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
+	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return runGrant(ctx, conn, grantOutboxSQL, kind, role) })
+}
