@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -80,6 +81,7 @@ func databaseCommands(t *testing.T) map[string][]string {
 		"load":                {"load", file, "--quiet"},
 		"import":              {"import", file, "--quiet"},
 		"ingest":              {"ingest", "--listen=127.0.0.1:0", "--from=redis://127.0.0.1:1/0?stream=s", "--log-level=error"},
+		"relay run":           {"relay", "run", "--listen=127.0.0.1:0", "--outbox-url=" + pgtest.NewDB(t, schematest.Outbox()), "--log-level=error"},
 		"serve":               {"serve", "--listen=127.0.0.1:0", "--publisher-keys=chat=secret", "--jwt-keys=" + jwtKeys, "--log-level=error"},
 	}
 }

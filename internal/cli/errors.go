@@ -66,7 +66,10 @@ func failureHint(command *kong.Node, err error) string {
 		return ""
 	}
 	for _, flag := range command.Flags {
-		if flag.Name == "database-url" {
+		switch {
+		case flag.Name == "outbox-url" && strings.HasPrefix(err.Error(), "outbox: "):
+			return "Is Postgres running there, and may this user connect? --outbox-url (BADGED_OUTBOX_URL) says where and who."
+		case flag.Name == "database-url":
 			return "Is Postgres running there, and may this user connect? --database-url (BADGED_DATABASE_URL) says where and who."
 		}
 	}

@@ -104,7 +104,7 @@ func TestUsage(t *testing.T) {
 	for _, test := range []struct{ name, args, want, help string }{
 		{"an unknown command", "frobnicate", "unknown command frobnicate", ""},
 		{"a misspelt command", "usr", `unknown command usr, did you mean "user"?`, ""},
-		{"replay, which is not a command", "replay file", "unknown command replay", ""},
+		{"replay, which is not a command", "replay file", `unknown command replay, did you mean "relay"?`, ""},
 		{"half a command", "migrate", `expected one of "up", "status", "grant"`, "migrate"},
 		{"an unknown flag", "lag --frobnicate", "unknown flag --frobnicate", "lag"},
 		{"a flag of another command", "lag --ttl=1s", "unknown flag --ttl", "lag"},

@@ -86,12 +86,15 @@ func (d Database) PoolConfig() (*pgxpool.Config, error) {
 // PoolConfig parses the URL, which may hold settings of pgxpool (pool_…) and pgx. Its
 // error holds no secrets.
 func (s Shard) PoolConfig() (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(s.URL)
+	if s.Name == "" {
+		return poolConfig("--database-url (BADGED_DATABASE_URL)", s.URL)
+	}
+	return poolConfig(fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name), s.URL)
+}
+
+func poolConfig(setting, text string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		setting := "--database-url (BADGED_DATABASE_URL)"
-		if s.Name != "" {
-			setting = fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name)
-		}
 		return nil, fmt.Errorf("%s: %s; want a URL such as "+
 			"postgres://user:password@localhost:5432/chat (special characters of the password as %%XX), "+
 			"or pairs such as host=localhost dbname=chat", setting, reasonOf(err))

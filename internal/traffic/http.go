@@ -98,6 +98,17 @@ func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, err
 	return transactionID, err
 }
 
+// Check returns an error if the server cannot be reached or refuses the key, without
+// publishing anything.
+func (t *HTTPTarget) Check(ctx context.Context) error {
+	err := t.post(ctx, t.eventsURL, "application/x-ndjson", nil, http.StatusAccepted, func(*http.Response) error { return nil })
+	var refused *ServerError
+	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest { // no events
+		return nil
+	}
+	return err
+}
+
 // badgesQuery is the body of a request for badges, badgesAnswer that of the
 // answer.
 type (

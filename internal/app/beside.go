@@ -1,0 +1,151 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/backpressure"
+	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/inbound"
+	"github.com/badged/badged/internal/obs"
+	"github.com/badged/badged/internal/pgfault"
+	"github.com/badged/badged/internal/pooler"
+	"github.com/badged/badged/internal/relay"
+	"github.com/badged/badged/internal/traffic"
+	"github.com/badged/badged/projector/badges"
+)
+
+// besideDrainTimeout is how long requests for metrics may take when a command ends.
+const besideDrainTimeout = 5 * time.Second
+
+// newBeside returns an app for a command that runs beside servers. It serves the routes
+// for operators alone.
+func newBeside(cfg config.Server, l net.Listener, log *slog.Logger) *App {
+	cfg.DrainTimeout = besideDrainTimeout
+	a := &App{
+		cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(),
+		limits: inbound.Limits{Connections: internalConnections, Unauthenticated: internalConnections},
+	}
+	a.operators = a.mux
+	a.faults = pgfault.NewWatch(a.registry)
+	a.inbound = inbound.NewMetrics(a.registry)
+	return a
+}
+
+// serveBeside adds the stage that serves, behind all others.
+func (a *App) serveBeside() error {
+	a.stage("http", a.serve)
+	a.health = obs.NewHealth(a.checks...)
+	openAPI, asyncAPI, err := descriptions()
+	if err != nil {
+		return err
+	}
+	a.handleOperators(operatorRoutes(a.health, obs.MetricsHandler(a.registry), description(openAPI), description(asyncAPI)))
+	return nil
+}
+
+// OpenRelay connects to an outbox and assembles what carries its events. Call Close
+// afterwards, also after Run; it does not close l.
+func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l net.Listener, log *slog.Logger) (_ *App, err error) {
+	a := newBeside(config.Server{Database: config.Database{DatabaseURL: cfg.DatabaseURL}, MaxLag: maxLag}, l, log)
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	pool, err := cfg.OutboxPoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := pooler.Find(ctx, pool.ConnConfig); err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	outbox, err := relay.OpenOutbox(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	a.closers = append(a.closers, outbox.Close)
+	obs.RegisterPool(a.registry, "outbox", outbox.Pool())
+	target, err := a.relayTarget(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r, err := relay.New(relay.Config{Outbox: outbox, Target: target, Logger: log, Metrics: relay.NewMetrics(a.registry)})
+	if err != nil {
+		return nil, err
+	}
+	a.checks = append(a.checks, obs.Check{Name: "relay", Vital: true, Run: func(context.Context) error { return r.Health() }})
+	a.stage("relay", r.Run)
+	return a, a.serveBeside()
+}
+
+// relayTarget returns where events are carried to. A server that refuses the key is
+// refused; one that is away is waited for.
+func (a *App) relayTarget(ctx context.Context, cfg config.Relay) (relay.Target, error) {
+	if cfg.URL != "" {
+		t, err := traffic.NewHTTPTarget(cfg.URL, cfg.PublisherKey)
+		if err != nil {
+			return nil, err
+		}
+		a.closers = append(a.closers, t.Close)
+		var transient *traffic.TransientError
+		if err := t.Check(ctx); errors.As(err, &transient) {
+			a.log.WarnContext(ctx, "the server cannot be reached; events wait in the outbox", "error", err)
+		} else if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	if err := a.checkPooler(ctx); err != nil {
+		return nil, err
+	}
+	pool, err := a.pool(ctx, "relay", config.ServingConns)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkSchema(ctx, pool); err != nil {
+		return nil, err
+	}
+	log, err := events.Open(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	gate, err := backpressure.New(backpressure.Config{
+		Database: pool, Partitions: log.Partitions(), PartitionOf: log.PartitionOf,
+		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.stage("backpressure", gate.Run)
+	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log.Partitions()))}, nil
+}
+
+// gatedTarget waits until folding has caught up before it appends.
+type gatedTarget struct {
+	gate *backpressure.Gate
+	*traffic.DatabaseTarget
+}
+
+// Append implements relay.Target.
+func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (int64, error) {
+	ticket, err := t.gate.Enter(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer ticket.Leave()
+	err = ticket.Admit(ctx, evs)
+	if behind, ok := errors.AsType[*backpressure.BehindError](err); ok {
+		return 0, &traffic.TransientError{Err: err, After: behind.RetryAfter}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.DatabaseTarget.Append(ctx, evs)
+}

@@ -1,0 +1,330 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/traffic"
+)
+
+// Limits of a page: as much as one call appends well, and a request may have.
+const (
+	maxEvents = 2000
+	maxBytes  = 4 << 20
+)
+
+// Pauses between attempts.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// carry carries pages until ctx is done.
+func (r *Relay) carry(ctx context.Context) {
+	pauses := backoff{firstPause}
+	for ctx.Err() == nil {
+		err := r.carryOver(ctx, &pauses)
+		r.report(ctx, err)
+		pauses.wait(ctx, err)
+	}
+}
+
+// carryOver carries pages over one connection to the outbox, until ctx is done or that
+// fails. What it remembers of the outbox holds for the connection: after a crash Postgres
+// may use offsets again.
+func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
+	conn, err := r.cfg.Outbox.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the outbox: %w", err)
+	}
+	defer conn.Release()
+	c := carrier{Relay: r, conn: conn}
+	defer c.settle(ctx)
+	for ctx.Err() == nil {
+		page, err := c.read(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.carry(ctx, page)
+		r.report(ctx, err)
+		switch {
+		case err != nil:
+			pauses.wait(ctx, err)
+		case len(page.rows) == 0:
+			pauses.reset()
+			sleep(ctx, r.cfg.PollInterval)
+		default:
+			pauses.reset()
+		}
+	}
+	return nil
+}
+
+// backoff are pauses that grow.
+type backoff struct{ next time.Duration }
+
+func (b *backoff) reset() { b.next = firstPause }
+
+// wait pauses after an error, or returns when ctx is done.
+func (b *backoff) wait(ctx context.Context, err error) {
+	pause := b.next
+	if transient, ok := errors.AsType[*traffic.TransientError](err); ok {
+		pause = max(pause, transient.After)
+	}
+	b.next = min(2*b.next, lastPause)
+	sleep(ctx, pause)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// carrier reads the outbox in the order of offsets. Every row that it sees is carried and
+// then deleted. It need not look again at the offsets that it has passed, which may be
+// full of dead rows, but for the rows of transactions that were open then.
+type carrier struct {
+	*Relay
+	conn *pgxpool.Conn
+	// passed is the offset up to which all rows are carried, but for those of the
+	// transactions in open.
+	passed int64
+	open   []string
+	// carried and refused rows are deleted or set aside before the next page is read.
+	carried []int64
+	refused []refusal
+}
+
+// row is an event in the outbox.
+type row struct {
+	offset  int64
+	payload string
+	event   events.Event
+}
+
+// refusal is an event that badged refuses.
+type refusal struct {
+	offset int64
+	reason string
+}
+
+// carry carries a page.
+func (c *carrier) carry(ctx context.Context, p page) error {
+	refused, err := c.send(ctx, p.rows)
+	if err != nil {
+		return err
+	}
+	for i := range p.rows {
+		c.carried = append(c.carried, p.rows[i].offset)
+	}
+	c.refused = refused
+	c.passed, c.open = p.passed, p.open
+	c.cfg.Metrics.carried.Add(float64(len(p.rows) - len(refused)))
+	c.cfg.Metrics.refused.Add(float64(len(refused)))
+	for _, f := range refused {
+		c.cfg.Logger.ErrorContext(ctx, "badged refuses an event; it is set aside in badged.outbox_refused", "offset", f.offset, "reason", f.reason)
+	}
+	return nil
+}
+
+// page is what was read at once.
+type page struct {
+	rows []row
+	// passed and open are those of the carrier once the rows are carried.
+	passed int64
+	open   []string
+}
+
+// statementTimeout bounds one transaction in the outbox. A healthy database takes far
+// less.
+const statementTimeout = 10 * time.Second
+
+// read settles the page before and reads the next, in one round trip.
+func (c *carrier) read(ctx context.Context) (p page, err error) {
+	// An interrupted statement would end the connection, and with it what is remembered.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	var batch pgx.Batch
+	c.queueSettling(&batch)
+	full := false
+	batch.Queue(statements.Get("read a page"), c.passed, c.open, maxEvents, maxBytes).Query(func(rows pgx.Rows) error {
+		var offset *int64
+		var payload *string
+		read := 0
+		_, err := pgx.ForEachRow(rows, []any{&p.open, &offset, &payload}, func() error {
+			read++
+			if offset == nil { // an empty page
+				return nil
+			}
+			if payload == nil { // too many bytes before it
+				full = true
+				return nil
+			}
+			p.rows = append(p.rows, row{offset: *offset, payload: *payload})
+			return nil
+		})
+		full = full || read == maxEvents
+		return err
+	})
+	if err := c.conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return page{}, fmt.Errorf("read the outbox: %w", err)
+	}
+	c.carried, c.refused = nil, nil
+	p.passed = c.passed
+	switch n := len(p.rows); {
+	case n > 0 && full: // there may be more before what was passed
+		p.passed = p.rows[n-1].offset
+	case n > 0:
+		p.passed = max(p.passed, p.rows[n-1].offset)
+	}
+	return p, nil
+}
+
+// queueSettling deletes or sets aside what is carried.
+func (c *carrier) queueSettling(batch *pgx.Batch) {
+	if len(c.refused) > 0 {
+		var offsets []int64
+		var reasons []string
+		for _, f := range c.refused {
+			offsets, reasons = append(offsets, f.offset), append(reasons, storable(f.reason))
+		}
+		batch.Queue(statements.Get("set rows aside"), offsets, reasons)
+	}
+	if len(c.carried) > 0 {
+		batch.Queue(statements.Get("delete rows"), c.carried)
+	}
+}
+
+// storable returns a text without what Postgres cannot store.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\\0"), "\uFFFD")
+}
+
+// settle settles the last page when the relay stops. If it fails, the page is carried
+// again, which changes nothing.
+func (c *carrier) settle(ctx context.Context) {
+	if len(c.carried) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	var batch pgx.Batch
+	c.queueSettling(&batch)
+	if err := c.conn.SendBatch(ctx, &batch).Close(); err != nil {
+		c.cfg.Logger.WarnContext(ctx, "cannot delete carried events from the outbox; they are carried again, and count once", "error", err)
+	}
+}
+
+// send appends the events of rows in order, and returns those that badged refuses. After
+// an error some may be appended.
+func (c *carrier) send(ctx context.Context, rows []row) (refused []refusal, err error) {
+	good := make([]row, 0, len(rows))
+	for i := range rows {
+		r := rows[i]
+		r.event, err = events.Decode([]byte(r.payload))
+		if err == nil {
+			err = r.event.CheckPublished()
+		}
+		if err != nil {
+			refused = append(refused, refusal{r.offset, err.Error()})
+			continue
+		}
+		good = append(good, r)
+	}
+	more, err := c.append(ctx, good)
+	return append(refused, more...), err
+}
+
+// append appends valid events. What badged refuses is left out and the rest tried again.
+// If it does not say which event it refuses, the call is cut in halves.
+func (c *carrier) append(ctx context.Context, rows []row) (refused []refusal, err error) {
+	for len(rows) > 0 {
+		evs := make([]events.Event, len(rows))
+		for i := range rows {
+			evs[i] = rows[i].event
+		}
+		_, err := c.cfg.Target.Append(ctx, evs)
+		if err == nil {
+			return refused, nil
+		}
+		named, isRefusal := refusedIn(err)
+		switch {
+		case !isRefusal:
+			return refused, fmt.Errorf("publish events of the outbox: %w", err)
+		case len(named) > 0:
+			var rest []row
+			for i := range rows {
+				if reason, bad := named[i]; bad {
+					refused = append(refused, refusal{rows[i].offset, reason})
+				} else {
+					rest = append(rest, rows[i])
+				}
+			}
+			if len(rest) == len(rows) {
+				return refused, fmt.Errorf("publish events of the outbox: %w", err)
+			}
+			rows = rest
+		case len(rows) == 1:
+			return append(refused, refusal{rows[0].offset, err.Error()}), nil
+		default:
+			half := len(rows) / 2
+			for _, part := range [][]row{slices.Clone(rows[:half]), slices.Clone(rows[half:])} {
+				more, err := c.append(ctx, part)
+				refused = append(refused, more...)
+				if err != nil {
+					return refused, err
+				}
+			}
+			return refused, nil
+		}
+	}
+	return refused, nil
+}
+
+// refusedIn reports whether an error is due to events, and returns the reasons by index,
+// if it has them.
+func refusedIn(err error) (named map[int]string, isRefusal bool) {
+	named = map[int]string{}
+	if bad, ok := errors.AsType[*events.BatchError](err); ok {
+		for _, e := range bad.Events {
+			named[e.Index] = e.Err.Error()
+		}
+		return named, true
+	}
+	if refused, ok := errors.AsType[*traffic.ServerError](err); ok {
+		if _, transient := errors.AsType[*traffic.TransientError](err); transient {
+			return nil, false
+		}
+		for _, e := range refused.Events {
+			if before := named[e.Index]; before != "" {
+				named[e.Index] = before + "; " + e.Error()
+			} else {
+				named[e.Index] = e.Error()
+			}
+		}
+		switch refused.Status {
+		case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+			return named, true
+		case http.StatusForbidden: // events that the key may not publish, or the key itself
+			return named, len(named) > 0
+		}
+		return nil, false
+	}
+	const dataException, programLimitExceeded = "22", "54"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return nil, ok && (strings.HasPrefix(pgErr.Code, dataException) || strings.HasPrefix(pgErr.Code, programLimitExceeded))
+}

@@ -1,0 +1,144 @@
+package relay
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/internal/pgsession"
+	"github.com/badged/badged/internal/sqlfile"
+	"github.com/badged/badged/migrations"
+)
+
+//go:embed relay.sql
+var statementsText string
+
+var statements = sqlfile.Parse(statementsText)
+
+// Outbox is the outbox of a database. It is safe for concurrent use.
+type Outbox struct {
+	pool *pgxpool.Pool
+}
+
+// OpenOutbox connects to the outbox of a database. It fails if there is none, if it has
+// another version than this program needs, or if the role may not carry its events.
+func OpenOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
+	if err := migrations.CheckOutbox(ctx, cfg.ConnConfig); err != nil {
+		return nil, explained(err, cfg.ConnConfig.User)
+	}
+	cfg = cfg.Copy()
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, statements.Get("set up a session"))
+		return err
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "badged relay"
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the outbox: %w", err)
+	}
+	var role string
+	var may bool
+	if err := pool.QueryRow(ctx, statements.Get("check rights")).Scan(&role, &may); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("check the rights on the outbox: %w", explained(err, cfg.ConnConfig.User))
+	}
+	if !may {
+		pool.Close()
+		return nil, lacksRights(role)
+	}
+	return &Outbox{pool}, nil
+}
+
+// explained returns an error that says how to grant what a role lacks.
+func explained(err error, role string) error {
+	const insufficientPrivilege = "42501"
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
+		return fmt.Errorf("%w (%s)", lacksRights(role), pgErr.Message)
+	}
+	return err
+}
+
+func lacksRights(role string) error {
+	return fmt.Errorf("role %s may not carry the events of the outbox; as the owner of its schema run `badged relay install --relay-role %s`", role, role)
+}
+
+// Close closes the connections.
+func (o *Outbox) Close() { o.pool.Close() }
+
+// Pool returns the connections to the database.
+func (o *Outbox) Pool() *pgxpool.Pool { return o.pool }
+
+// maxCounted is the most waiting events that are counted.
+const maxCounted = 1_000_000
+
+// Backlog is what an outbox has.
+type Backlog struct {
+	// Events wait to be carried; at most a million are counted.
+	Events int64
+	// Age is that of the oldest of them, 0 if there is none.
+	Age time.Duration
+	// Refused events are set aside.
+	Refused int64
+}
+
+// Backlog measures what the outbox has.
+func (o *Outbox) Backlog(ctx context.Context) (b Backlog, err error) {
+	var seconds float64
+	if err := o.pool.QueryRow(ctx, statements.Get("measure"), maxCounted).Scan(&b.Events, &seconds, &b.Refused); err != nil {
+		return b, fmt.Errorf("measure the outbox: %w", err)
+	}
+	b.Age = time.Duration(seconds * float64(time.Second))
+	return b, nil
+}
+
+// Carrier returns the application name of the process that carries events now; "" if
+// there is none.
+func (o *Outbox) Carrier(ctx context.Context) (name string, err error) {
+	var pid int
+	err = o.pool.QueryRow(ctx, pgsession.OwnerSQL, lockClass, 0).Scan(&pid, &name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the relay: %w", err)
+	}
+	return name, nil
+}
+
+// Refusal is an event that badged has refused.
+type Refusal struct {
+	Offset    int64     `json:"offset"`
+	RefusedAt time.Time `json:"refused_at"`
+	Reason    string    `json:"reason"`
+	Payload   string    `json:"payload"`
+}
+
+// Refusals returns the events that were refused last, the newest first.
+func (o *Outbox) Refusals(ctx context.Context, limit int) ([]Refusal, error) {
+	rows, _ := o.pool.Query(ctx, statements.Get("list refusals"), limit)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Refusal])
+	if err != nil {
+		return nil, fmt.Errorf("read the refused events: %w", err)
+	}
+	return all, nil
+}
+
+// Retry puts the refused events back, behind all others, and returns how many there were.
+func (o *Outbox) Retry(ctx context.Context) (int64, error) {
+	done, err := o.pool.Exec(ctx, statements.Get("retry refusals"))
+	if err != nil {
+		return 0, fmt.Errorf("retry the refused events: %w", explained(err, o.pool.Config().ConnConfig.User))
+	}
+	return done.RowsAffected(), nil
+}

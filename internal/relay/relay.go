@@ -1,0 +1,153 @@
+// Package relay carries events from the outbox in the database of a chat backend to
+// badged: in order, and at least once. Events have keys, so each counts once, whatever
+// is killed.
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pgsession"
+)
+
+// Target is where events are carried to.
+type Target interface {
+	// Append appends events in order, all or none. It returns a [*traffic.ServerError]
+	// or an [*events.BatchError] if it refuses some, and a [*traffic.TransientError] if
+	// the same may succeed a little later. It may be called again after any error.
+	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
+}
+
+// Config configures a relay. Outbox and Target are required.
+type Config struct {
+	Outbox *Outbox
+	Target Target
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Metrics defaults to unregistered ones.
+	Metrics *Metrics
+	// PollInterval is the pause while the outbox is empty. Default 100ms.
+	PollInterval time.Duration
+	// OwnershipInterval is how often a process that waits looks whether another has
+	// stopped carrying. Default 1s.
+	OwnershipInterval time.Duration
+	// MeasureInterval is how often the backlog is measured. Default 5s.
+	MeasureInterval time.Duration
+}
+
+// Relay carries events while no other process does.
+type Relay struct {
+	cfg Config
+	// carrying is whether this process carries.
+	carrying atomic.Bool
+	mu       sync.Mutex
+	// trouble is why nothing can be carried now; nil if something can.
+	trouble error
+}
+
+// New returns a relay. It does nothing before Run.
+func New(cfg Config) (*Relay, error) {
+	if cfg.Outbox == nil || cfg.Target == nil {
+		return nil, errors.New("relay: Outbox and Target are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{{&cfg.PollInterval, 100 * time.Millisecond}, {&cfg.OwnershipInterval, time.Second}, {&cfg.MeasureInterval, 5 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.unset
+		}
+	}
+	return &Relay{cfg: cfg}, nil
+}
+
+// The first keys of the advisory locks, in the database of the outbox.
+const (
+	lockClass       = 0x62726c79 // "brly"
+	memberLockClass = 0x62726c6d // "brlm"
+)
+
+// Run carries until ctx is done and then returns nil. The lock only saves work: of two
+// processes that carry at once, one repeats what the other has carried.
+func (r *Relay) Run(ctx context.Context) error {
+	var g sync.WaitGroup
+	g.Go(func() { r.measure(ctx) })
+	owner := pgsession.Owner{
+		Connect: r.cfg.Outbox.pool.Config().ConnConfig, Kind: "relay",
+		Class: lockClass, MemberClass: memberLockClass,
+		Partitions: 1, Interval: r.cfg.OwnershipInterval, Silence: 3 * r.cfg.OwnershipInterval,
+		Work: func(ctx context.Context, _ int) { r.carry(ctx) },
+		Changed: func(owned []int) {
+			r.carrying.Store(len(owned) > 0)
+			r.cfg.Metrics.active.Set(float64(len(owned)))
+		},
+		Logger: r.cfg.Logger,
+	}
+	owner.Run(ctx)
+	g.Wait()
+	return nil
+}
+
+// Health returns why nothing can be carried now, or nil. A process that waits for another
+// is healthy.
+func (r *Relay) Health() error {
+	if !r.carrying.Load() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trouble
+}
+
+// report remembers and logs whether carrying works.
+func (r *Relay) report(ctx context.Context, err error) {
+	if ctx.Err() != nil { // interrupted
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.trouble
+	r.trouble = err
+	switch {
+	case err != nil:
+		r.cfg.Metrics.failed.Inc()
+		if before == nil || before.Error() != err.Error() {
+			r.cfg.Logger.ErrorContext(ctx, "cannot carry events; trying again", "error", err)
+		}
+	case before != nil:
+		r.cfg.Logger.InfoContext(ctx, "carrying events again")
+	}
+}
+
+// measure measures the backlog until ctx is done.
+func (r *Relay) measure(ctx context.Context) {
+	tick := time.NewTicker(r.cfg.MeasureInterval)
+	defer tick.Stop()
+	failing := false
+	for {
+		b, err := r.cfg.Outbox.Backlog(ctx)
+		switch {
+		case err == nil:
+			r.cfg.Metrics.set(b)
+		case !failing && ctx.Err() == nil:
+			r.cfg.Logger.WarnContext(ctx, "cannot measure the backlog; its metrics stay as they were", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,48 @@
+-- name: set up a session
+-- Of a table whose rows come and go, statistics say little. Rows that come back after a
+-- crash of Postgres are carried again.
+SELECT set_config('enable_seqscan', 'off', false), set_config('synchronous_commit', 'off', false)
+
+-- name: read a page
+-- Rows behind offset $1, and those at or before it of transactions $2, which were open
+-- when it was read; at most $3, and no more once they have $4 bytes. It has a row even
+-- if there are none, for the transactions that are open now.
+WITH page AS (
+    SELECT "offset", payload, sum(octet_length(payload)) OVER (ORDER BY "offset") - octet_length(payload) AS bytes_before
+    FROM (
+        (SELECT "offset", payload FROM badged.outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT $3)
+        UNION ALL
+        (SELECT "offset", payload FROM badged.outbox WHERE transaction_id = ANY ($2::text[]::xid8[]) AND "offset" <= $1 ORDER BY "offset" LIMIT $3)
+        ORDER BY "offset" LIMIT $3
+    ) AS unread
+)
+SELECT ARRAY(SELECT x::text FROM pg_snapshot_xip(pg_current_snapshot()) AS x) AS open, "offset", CASE WHEN bytes_before < $4 THEN payload END
+FROM (SELECT) AS always LEFT JOIN page ON true
+ORDER BY "offset"
+
+-- name: set rows aside
+INSERT INTO badged.outbox_refused ("offset", published_at, reason, payload)
+SELECT o."offset", o.published_at, x.reason, o.payload
+FROM unnest($1::bigint[], $2::text[]) AS x ("offset", reason) JOIN badged.outbox AS o USING ("offset")
+ON CONFLICT DO NOTHING
+
+-- name: delete rows
+DELETE FROM badged.outbox WHERE "offset" = ANY ($1::bigint[])
+
+-- name: measure
+-- How many rows wait, at most $1, and how old the first is; how many are set aside.
+SELECT (SELECT count(*) FROM (SELECT FROM badged.outbox LIMIT $1) AS waiting),
+    coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - published_at), 0)::float8 FROM badged.outbox ORDER BY "offset" LIMIT 1), 0),
+    (SELECT count(*) FROM badged.outbox_refused)
+
+-- name: check rights
+SELECT current_user::text, has_table_privilege('badged.outbox', 'SELECT') AND has_table_privilege('badged.outbox', 'DELETE')
+    AND has_table_privilege('badged.outbox_refused', 'SELECT') AND has_table_privilege('badged.outbox_refused', 'INSERT')
+
+-- name: list refusals
+SELECT "offset", refused_at, reason, payload FROM badged.outbox_refused ORDER BY refused_at DESC, "offset" DESC LIMIT $1
+
+-- name: retry refusals
+WITH taken AS (DELETE FROM badged.outbox_refused RETURNING "offset", published_at, payload)
+INSERT INTO badged.outbox (transaction_id, published_at, payload)
+SELECT pg_current_xact_id(), published_at, payload FROM taken ORDER BY "offset"

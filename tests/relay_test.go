@@ -1,0 +1,258 @@
+package tests
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// relayKills is how often a test kills the relay, the server and the backend's Postgres.
+var relayKills = flag.Int("relay-kills", 3, "how often the test of the relay kills a process")
+
+// newOutbox returns the URL of a database with an outbox.
+func newOutbox(t *testing.T, s *pgtest.Server) string {
+	t.Helper()
+	url := s.NewDB(t, pgtest.Template{})
+	if out := must(t, "relay", "install", "--outbox-url="+url); !strings.Contains(out, "applied 00002_outbox.sql") {
+		t.Errorf("installing says %q", out)
+	}
+	return url
+}
+
+// startRelay starts `badged relay` to a server without waiting.
+func startRelay(t *testing.T, outbox string, p *process, args ...string) *process {
+	t.Helper()
+	return start(t, nil, append([]string{
+		"relay", "--listen=127.0.0.1:0", "--outbox-url=" + outbox, "--url=" + p.url, "--publisher-key=" + publisherKey,
+	}, args...)...)
+}
+
+// publishSQL publishes an event in SQL.
+func publishIn(t *testing.T, conn *pgx.Conn, event string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), `SELECT badged.publish($1)`, event); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitTotalOf waits until a user has a total.
+func awaitTotalOf(t *testing.T, p *process, user string, want int64) {
+	t.Helper()
+	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
+		if total(t, p, user, "0") == want {
+			return
+		}
+	}
+}
+
+// A backend publishes in its own database and transaction, with a role that can do nothing
+// else, and the relay carries the events to a server, with a role that can do nothing else.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	backend := pgtest.NewServer(t) // roles belong to all databases of a server
+	outbox := newOutbox(t, backend)
+	owner := sessionOn(t, outbox)
+	if _, err := owner.Exec(t.Context(), `CREATE ROLE chat LOGIN; CREATE ROLE mover LOGIN; GRANT CREATE ON SCHEMA public TO chat`); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := command(t, "relay", "--outbox-url="+as(t, outbox, "mover"), "--url=http://127.0.0.1:1", "--publisher-key=k"); code != 1 || !strings.Contains(stderr, "badged relay install --relay-role mover") {
+		t.Errorf("a role without rights: %d, %s", code, stderr)
+	}
+	must(t, "relay", "install", "--outbox-url="+outbox, "--publisher-role=chat", "--relay-role=mover")
+	chat := sessionOn(t, as(t, outbox, "chat"))
+	mayNot(t, chat, `SELECT * FROM badged.outbox`)
+	mayNot(t, chat, `INSERT INTO badged.outbox (transaction_id, payload) VALUES ('1', '')`)
+	mover := sessionOn(t, as(t, outbox, "mover"))
+	mayNot(t, mover, `SELECT badged.publish('{}')`)
+	mayNot(t, mover, `UPDATE badged.outbox SET payload = ''`)
+
+	p := serve(t, newDatabase(t))
+	r := startRelay(t, as(t, outbox, "mover"), p)
+	r.awaitReady()
+
+	// The programs of the examples need no change.
+	said := regexp.MustCompile(`^message (\d+) is stored and published, position 0\n`)
+	for i, program := range [][]string{{pythonWith(t, "psycopg"), "../docs/publishing/python/publish.py"}, {"node", "../docs/publishing/node/publish.mjs"}} {
+		cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
+		cmd.Env = environment("DATABASE_URL=" + outbox)
+		if out, err := cmd.CombinedOutput(); err != nil || !said.Match(out) {
+			t.Fatalf("%s: %v\n%s", program[0], err, out)
+		}
+		awaitTotalOf(t, p, "ada", int64(i+1))
+	}
+
+	// What became invalid is set aside, and others go on.
+	if _, err := owner.Exec(t.Context(), `INSERT INTO badged.outbox (transaction_id, payload) VALUES (pg_current_xact_id(), '{"type":"message.sent"}')`); err != nil {
+		t.Fatal(err)
+	}
+	publishIn(t, chat, delivered("c", 1, `"ann"`))
+	awaitTotalOf(t, p, "ann", 1)
+	awaitMetric(t, r, "badged_relay_refused", 1)
+	awaitMetric(t, r, "badged_relay_backlog", 0)
+	if out := must(t, "relay", "status", "--outbox-url="+as(t, outbox, "mover")); !strings.HasPrefix(out, "0 events wait, the oldest for 0.0 s; relay: badged relay ") || !strings.Contains(out, "specversion: is required") {
+		t.Errorf("status:\n%s", out)
+	}
+	if _, err := owner.Exec(t.Context(), `UPDATE badged.outbox_refused SET payload = $1`, delivered("c", 2, `"ann"`)); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "relay", "retry", "--outbox-url="+as(t, outbox, "mover")); out != "1 events are back in the outbox, behind all others\n" {
+		t.Errorf("retry says %q", out)
+	}
+	awaitTotalOf(t, p, "ann", 2)
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a server, the relay appends to the log of badged itself.
+func TestRelayToADatabase(t *testing.T) {
+	t.Parallel()
+	outbox, database := newOutbox(t, pgtest.Borrow(t)), newDatabase(t)
+	p := serve(t, database)
+	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, "--database-url="+database)
+	publishIn(t, sessionOn(t, outbox), delivered("c", 1, `"ann"`))
+	awaitTotalOf(t, p, "ann", 1)
+}
+
+// What cannot work is refused with what to do.
+func TestRelayRefusals(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Borrow(t)
+	outbox, old, database := newOutbox(t, s), newOutbox(t, s), newDatabase(t)
+	if _, err := sessionOn(t, old).Exec(t.Context(), `DELETE FROM badged.outbox_migrations WHERE version_id = 2`); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, database)
+	to := []string{"--url=" + p.url, "--publisher-key=" + publisherKey}
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--outbox-url=" + s.NewDB(t, pgtest.Template{}), to[0], to[1]}, 1, "the database has no outbox; run `badged relay install`"},
+		{[]string{"--outbox-url=" + old, to[0], to[1]}, 1, "the outbox has version 1, and this program needs 2; run `badged relay install`"},
+		{[]string{"--outbox-url=" + database, to[0], to[1]}, 1, "it needs no outbox and no relay"},
+		{[]string{"--outbox-url=" + outbox, to[0], "--publisher-key=wrong"}, 1, "401"},
+		{[]string{"--outbox-url=" + outbox, "--url=kafka://x", to[1]}, 1, `server URL "kafka://x": want one such as http://127.0.0.1:8080`},
+		{[]string{"--outbox-url=" + outbox, "--database-url=" + outbox}, 1, "run `badged migrate up`"},
+		{[]string{"--outbox-url=" + outbox, to[0], to[1], "--database-url=" + database}, 2, "are two targets; give one"},
+		{[]string{"--outbox-url=" + outbox}, 2, "a target is required"},
+		{[]string{"--outbox-url=" + outbox, to[0]}, 2, "--url requires --publisher-key"},
+		{to, 2, "--outbox-url (BADGED_OUTBOX_URL) is required"},
+	} {
+		_, stderr, code := command(t, append([]string{"relay", "run", "--listen=127.0.0.1:0"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(stderr, tc.want) {
+			t.Errorf("relay %v: %d, want %d and %q:\n%s", tc.args, code, tc.code, tc.want, stderr)
+		}
+	}
+	if _, stderr, code := command(t, "relay", "install", "--outbox-url="+database); code != 1 || !strings.Contains(stderr, "it needs no outbox and no relay") {
+		t.Errorf("an outbox beside a log: %d, %s", code, stderr)
+	}
+	if _, stderr, code := command(t, "migrate", "up", "--database-url="+outbox); code != 1 || !strings.Contains(stderr, "the database has an outbox") {
+		t.Errorf("a log beside an outbox: %d, %s", code, stderr)
+	}
+}
+
+// Relays, the server and the backend's Postgres are killed in turn while the backend
+// publishes. Every event whose transaction was committed counts once.
+func TestRelayOverKills(t *testing.T) {
+	t.Parallel()
+	backend := pgtest.NewServer(t)
+	outbox, database := newOutbox(t, backend), newDatabase(t)
+	p := serve(t, database)
+	listen := "--listen=" + strings.TrimPrefix(p.url, "http://")
+	relays := []*process{startRelay(t, outbox, p), startRelay(t, outbox, p)}
+	for _, r := range relays {
+		r.awaitReady()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	published := make(chan int, 1)
+	go func() { published <- publishToOutbox(ctx, outbox) }()
+	badged := sessionOn(t, database)
+	for kill := range *relayKills {
+		before := inLog(t, badged)
+		for range polls(t, "progress after a kill") {
+			if inLog(t, badged) > before+100 {
+				break
+			}
+		}
+		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:forbidigo // the moment of the kill is random
+		switch kill % 3 {
+		case 0:
+			i := kill / 3 % 2
+			relays[i].kill()
+			relays[i] = startRelay(t, outbox, p)
+		case 1:
+			p.kill()
+			p = serve(t, database, listen)
+		case 2:
+			backend.Kill()
+			if err := backend.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop()
+	n := <-published
+	awaitTotalOf(t, p, "ann", int64(n))
+	// The relays have nothing left that could count later.
+	left := sessionOn(t, outbox)
+	for range polls(t, "an empty outbox") {
+		if queryInt(t, left, `SELECT count(*)::int FROM badged.outbox`) == 0 {
+			break
+		}
+	}
+	if got := total(t, p, "ann", "0"); got != int64(n) {
+		t.Errorf("of %d events %d counted", n, got)
+	}
+	if refused := queryInt(t, left, `SELECT count(*)::int FROM badged.outbox_refused`); refused > 0 {
+		t.Errorf("%d events were refused", refused)
+	}
+}
+
+// publishToOutbox publishes messages to ann, some in a transaction, until ctx is done, and
+// returns how many were committed. A transaction whose outcome is unknown is published
+// again: its events have the same ids.
+func publishToOutbox(ctx context.Context, url string) (n int) {
+	const perTransaction = 5
+	background := context.WithoutCancel(ctx)
+	var conn *pgx.Conn
+	for ctx.Err() == nil {
+		if conn == nil {
+			var err error
+			if conn, err = pgx.Connect(background, url); err != nil {
+				conn = nil
+				continue
+			}
+		}
+		err := pgx.BeginFunc(background, conn, func(tx pgx.Tx) error {
+			for i := range perTransaction {
+				if _, err := tx.Exec(background, `SELECT badged.publish($1)`, delivered("c", n+i+1, `"ann"`)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			_ = conn.Close(background)
+			conn = nil
+			continue
+		}
+		n += perTransaction
+	}
+	if conn != nil {
+		_ = conn.Close(background)
+	}
+	return n
+}
