@@ -83,7 +83,7 @@ func ended(j job) bool { return j.State != "running" }
 // it.
 func hold(t *testing.T, database string, partition int) (release func()) {
 	t.Helper()
-	reading, err := pgx.Connect(t.Context(), database)
+	reading, err := pgx.Connect(t.Context(), holderOf(t, database, partition))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func publishStories(t *testing.T, p *process) string {
 func publishLate(t *testing.T, p *process, database string) {
 	t.Helper()
 	total(t, p, "gus", publish(t, p, delivered("gus", 1, `"gus"`)))
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "gus"))
 	if err != nil {
 		t.Fatal(err)
 	}

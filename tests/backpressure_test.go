@@ -92,7 +92,7 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // badged.
 func writeLog(t *testing.T, database string, partition int, payload string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), holderOf(t, database, partition))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func phantomThread(t *testing.T) {
 	if err := p.stop(); err != nil { // or it might heal the row first
 		t.Errorf("the server did not end cleanly: %v", err)
 	}
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func slowSum(t *testing.T) {
 	position := p.mustPost(events...)
 	total(t, p, "ann", position)
 
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
 	p := serve(t, database)
 	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))
 
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,7 @@ func launch(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 func start(t *testing.T, change func(*exec.Cmd), args ...string) *process {
 	t.Helper()
 	p := &process{
-		t: t, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...), out: &output{},
+		t: t, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), binary, withShards(args)...), out: &output{},
 		ready: make(chan string, 1), done: make(chan struct{}),
 	}
 	p.cmd.Env = environment("BADGED_JWT_KEYS="+jwtKeys, "BADGED_PUBLISHER_KEYS=backend="+publisherKey)
@@ -263,7 +263,7 @@ func serve(t *testing.T, databaseURL string, args ...string) *process {
 // command runs the binary and returns its output.
 func command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd := exec.CommandContext(t.Context(), binary, withShards(args)...)
 	cmd.Env = environment("BADGED_JWT_KEYS=" + jwtKeys)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -300,8 +300,15 @@ func migrated() pgtest.Template {
 	}}
 }
 
-// newDatabase returns the URL of a migrated database.
-func newDatabase(t *testing.T) string { return pgtest.NewDB(t, migrated()) }
+// newDatabase returns the URL of a migrated database, or with -shards that of the
+// first of a cluster, which stands for all of them: see withShards.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	if *shardCount > 1 {
+		return newStack(t, *shardCount)
+	}
+	return pgtest.NewDB(t, migrated())
+}
 
 // newRedis returns a new Redis for this test.
 func newRedis(t *testing.T) *privateredis.Server {

@@ -34,7 +34,7 @@ FROM generate_series($1::integer, $2::integer, $3::integer) AS seq`, from, to, s
 func TestKilledWhileMergingKeys(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err := pgx.Connect(t.Context(), shardOf(t, database, "ann"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestRebuildIsKilled(t *testing.T) {
 	before := value[string](t, database, epochs)
 	sql(t, database, spoil, user)
 
-	reading, err := pgx.Connect(t.Context(), database)
+	reading, err := pgx.Connect(t.Context(), holderOf(t, database, partition))
 	if err != nil {
 		t.Fatal(err)
 	}

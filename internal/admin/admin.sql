@@ -40,6 +40,20 @@ FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result
 WHERE coalesce(newer, 0) < $3
 ORDER BY id DESC
 
+-- name: list actions before a moment
+-- In the order of time, which is that of several databases.
+SELECT id, at, who, via, action, arguments, ended_at, result, error
+FROM (SELECT *, sum(octet_length(arguments::text) + coalesce(octet_length(result::text), 0) + coalesce(octet_length(error), 0))
+          OVER (ORDER BY at DESC, id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer
+      FROM (SELECT a.id, a.at, a.who, a.via, a.action, a.arguments, e.ended_at, e.result, e.error
+            FROM badged.audit AS a LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
+            WHERE $1::timestamptz IS NULL OR (a.at, a.id) < ($1, $2) ORDER BY a.at DESC, a.id DESC LIMIT $3) AS page) AS page
+WHERE coalesce(newer, 0) < $4
+ORDER BY at DESC, id DESC
+
+-- name: find when an action began
+SELECT at FROM badged.audit WHERE id = $1
+
 -- name: read the head of the audit trail
 SELECT records, head, pruned, coalesce(pruned_head, '') FROM badged.audit_chain
 
@@ -88,6 +102,13 @@ FROM badged.jobs
 WHERE kind = $1 AND (id < $2 OR $2 = 0)
 ORDER BY id DESC
 LIMIT $3
+
+-- name: list jobs before a moment
+SELECT {job}
+FROM badged.jobs
+WHERE kind = $1 AND ($2::timestamptz IS NULL OR (started_at, id) < ($2, $3))
+ORDER BY started_at DESC, id DESC
+LIMIT $4
 
 -- name: find a job
 SELECT {job} FROM badged.jobs WHERE kind = $1 AND id = $2

@@ -58,6 +58,7 @@ func OSUser() Operator {
 // Entry is an action in the audit trail.
 type Entry struct {
 	ID        int64           `json:"id" doc:"The id of the entry."`
+	Shard     string          `json:"shard,omitempty" doc:"The shard that has it; absent without shards."`
 	At        time.Time       `json:"at" doc:"When the action began."`
 	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system; of signin.failed, the address, and of keys.load, the process."`
 	Via       Via             `json:"via" enum:"api,cli,file" doc:"How it was started: over HTTP, on a command line, or by a file that a server has loaded."`
@@ -115,6 +116,36 @@ func jsonText(v any) (*string, error) {
 // together, and none only after the oldest.
 func Audit(ctx context.Context, db DB, before int64, limit int) ([]Entry, error) {
 	rows, _ := db.Query(ctx, statements.Get("list actions"), before, limit, deadletters.MaxPageBytes)
+	return collectEntries(rows)
+}
+
+// Moment is a place in the lists of several databases: before an action or job that
+// began at a time, and at the same time has this id. Its zero value is the end.
+type Moment struct {
+	At *time.Time
+	ID int64
+}
+
+// AuditBefore is like [Audit] for the actions before a moment, ordered by time.
+func AuditBefore(ctx context.Context, db DB, from Moment, limit int) ([]Entry, error) {
+	rows, _ := db.Query(ctx, statements.Get("list actions before a moment"), from.At, from.ID, limit, deadletters.MaxPageBytes)
+	return collectEntries(rows)
+}
+
+// WhenAudited returns when an action began, nil if there is none of that id.
+func WhenAudited(ctx context.Context, db DB, id int64) (*time.Time, error) {
+	var at time.Time
+	err := db.QueryRow(ctx, statements.Get("find when an action began"), id).Scan(&at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the audit trail: %w", err)
+	}
+	return &at, nil
+}
+
+func collectEntries(rows pgx.Rows) ([]Entry, error) {
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)
 		e.At = e.At.UTC()

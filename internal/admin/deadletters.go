@@ -15,6 +15,7 @@ import (
 // DeadLetter is a dead letter in the form for operators.
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
+	Shard     string          `json:"shard,omitempty" doc:"The shard that has it; absent without shards."`
 	Partition *int            `json:"partition,omitempty" doc:"The partition of the log. Not for a message of a broker."`
 	Position  string          `json:"position,omitempty" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events. Not for a message of a broker."`
 	Origin    string          `json:"origin,omitempty" doc:"Where a message of a broker was, such as kafka/chat/3/1045. Not for an event in the log."`

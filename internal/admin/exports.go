@@ -19,6 +19,6 @@ func (s *Service) Export(ctx context.Context, userID string, w io.Writer) error 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	_, err := erasure.Write(ctx, erasure.ExportConfig{Pool: s.pool, Log: s.log, UserID: userID}, w)
+	_, err := erasure.Write(ctx, w, erasure.ExportConfig{Pool: s.pool, Log: s.log, UserID: userID})
 	return err
 }

@@ -36,6 +36,8 @@ const (
 // it.
 type Job struct {
 	ID              int             `json:"id" doc:"The id of the job."`
+	Shard           string          `json:"shard,omitempty" doc:"The shard that it works on; absent without shards."`
+	Others          []int           `json:"others,omitempty" doc:"The jobs that the same request started on the other shards; only in its answer."`
 	Kind            Kind            `json:"kind" enum:"rebuild,verification" doc:"What the job does."`
 	State           State           `json:"state" enum:"running,done,failed,canceled,interrupted" doc:"The state of the job. Interrupted: its process stopped or died."`
 	Arguments       json.RawMessage `json:"arguments" doc:"The body of the request that started it."`
@@ -123,6 +125,20 @@ func (s *Service) CancelJob(ctx context.Context, by Operator, kind Kind, id int)
 		return nil, fmt.Errorf("cancel job %d: %w", id, ErrJobEnded)
 	})
 	return job, err
+}
+
+// JobsBefore returns up to limit jobs of a kind that started before a moment, newest
+// first.
+func (s *Service) JobsBefore(ctx context.Context, kind Kind, from Moment, limit int) ([]Job, error) {
+	if err := reap(ctx, s.pool); err != nil {
+		return nil, err
+	}
+	rows, _ := s.pool.Query(ctx, statements.Get("list jobs before a moment"), kind, from.At, from.ID, limit)
+	jobs, err := pgx.CollectRows(rows, scanJob)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return jobs, nil
 }
 
 func oneJob(ctx context.Context, db DB, doing, sql string, args ...any) (Job, error) {

@@ -6,12 +6,21 @@ import (
 
 // Lag is how far each partition is behind.
 type Lag struct {
-	Partitions []PartitionLag `json:"partitions" doc:"Every partition."`
+	Partitions []PartitionLag `json:"partitions" doc:"Every partition, but those of shards that are away."`
+	Away       []AwayShard    `json:"away,omitempty" doc:"The shards that cannot be reached now; absent if there are none."`
+}
+
+// AwayShard is a shard that cannot be reached.
+type AwayShard struct {
+	Shard      string `json:"shard" doc:"The name of the shard."`
+	Partitions []int  `json:"partitions,omitempty" doc:"Its partitions."`
+	Error      string `json:"error" doc:"Why it cannot be reached."`
 }
 
 // PartitionLag is a [lag.Lag] in the form for operators.
 type PartitionLag struct {
 	Partition     int     `json:"partition" doc:"The partition."`
+	Shard         string  `json:"shard,omitempty" doc:"The shard that holds it; absent without shards."`
 	Head          string  `json:"head" doc:"The position of the last event in the log, such as 1234/56."`
 	Folded        string  `json:"folded" doc:"The position of the last folded event."`
 	EventsBehind  int64   `json:"events_behind" doc:"Unfolded events, counted up to a limit."`

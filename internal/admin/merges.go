@@ -3,9 +3,6 @@ package admin
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/merging"
 )
 
@@ -17,9 +14,9 @@ type mergeArguments struct {
 
 // MergeUser moves what is unread for a guest to an account, and records it in the audit
 // trail; see [merging.Merge].
-func MergeUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Operator, guest, account string) (done merging.Merged, err error) {
-	err = Audited(ctx, pool, by, "user.merge", mergeArguments{guest, account}, func(ctx context.Context) (any, error) {
-		done, err = merging.Merge(ctx, merging.Config{Pool: pool, Log: log, Guest: guest, Account: account})
+func MergeUser(ctx context.Context, by Operator, cfg merging.Config) (done merging.Merged, err error) {
+	err = Audited(ctx, cfg.Pool, by, "user.merge", mergeArguments{cfg.Guest, cfg.Account}, func(ctx context.Context) (any, error) {
+		done, err = merging.Merge(ctx, cfg)
 		return done, err
 	})
 	return done, err
@@ -28,7 +25,7 @@ func MergeUser(ctx context.Context, pool *pgxpool.Pool, log *events.Log, by Oper
 // Merge moves what is unread for a guest to an account, and wakes their projectors; see
 // [MergeUser].
 func (s *Service) Merge(ctx context.Context, by Operator, guest, account string) (merging.Merged, error) {
-	done, err := MergeUser(ctx, s.pool, s.log, by, guest, account)
+	done, err := MergeUser(ctx, by, merging.Config{Pool: s.pool, Log: s.log, Guest: guest, Account: account})
 	if done.Events > 0 {
 		s.wake([]int{s.log.PartitionOf(guest), s.log.PartitionOf(account)})
 	}

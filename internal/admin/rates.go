@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -210,4 +211,43 @@ func (b *bucket) rate() Rate {
 		r.WebSockets, r.EventStreams = &sockets, &streams
 	}
 	return r
+}
+
+// SumRates returns the rates of several shards together. Each process samples on all of
+// them, so that its clients and delays count once.
+func SumRates(all []Rates) Rates {
+	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
+	at := map[time.Time]int{}
+	for _, r := range all {
+		for _, p := range r.Points {
+			i, ok := at[p.At]
+			if !ok {
+				at[p.At] = len(sum.Points)
+				sum.Points = append(sum.Points, p)
+				continue
+			}
+			known := &sum.Points[i]
+			known.Appended, known.Folded = plus(known.Appended, p.Appended), plus(known.Folded, p.Folded)
+			if known.WebSockets == nil {
+				known.WebSockets, known.EventStreams, known.Frames, known.Repairs = p.WebSockets, p.EventStreams, p.Frames, p.Repairs
+			}
+			if known.DelayP50 == nil {
+				known.DelayP50, known.DelayP99 = p.DelayP50, p.DelayP99
+			}
+		}
+	}
+	slices.SortFunc(sum.Points, func(a, b Rate) int { return a.At.Compare(b.At) })
+	return sum
+}
+
+// plus adds what is known.
+func plus(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	sum := *a + *b
+	return &sum
 }

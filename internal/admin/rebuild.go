@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -38,6 +39,15 @@ func (r *Rebuilt) Add(p rebuild.Result) {
 	}
 }
 
+// AddAll adds what was rebuilt elsewhere.
+func (r *Rebuilt) AddAll(more Rebuilt) {
+	r.Partitions += more.Partitions
+	r.Users += more.Users
+	r.Conversations += more.Conversations
+	r.DifferentUsers += more.DifferentUsers
+	r.NewEpochs += more.NewEpochs
+}
+
 // Rebuild rebuilds one or all partitions; see [rebuild.Run]. It sets the
 // callbacks of cfg: meter receives the progress, and each is called with every
 // finished partition.
@@ -45,7 +55,11 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 	var sum Rebuilt
 	partitions := 1
 	if cfg.Partition == nil {
-		partitions = cfg.Log.Partitions()
+		held, err := events.Held(ctx, cfg.Pool)
+		if err != nil {
+			return sum, err
+		}
+		partitions = len(held)
 	}
 	progress := BeginPartitions(meter, "rebuild", partitions, true)
 	cfg.Progress = progress

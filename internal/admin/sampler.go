@@ -138,10 +138,10 @@ func (s *Sampler) sample(ctx context.Context) error {
 	return nil
 }
 
-// eventsSQL counts the events of all partitions that were appended and folded.
-func eventsSQL(partitions int) string {
+// eventsSQL counts the events of partitions that were appended and folded.
+func eventsSQL(partitions []int) string {
 	var each []string
-	for p := range partitions {
+	for _, p := range partitions {
 		each = append(each, statements.Of(p, "read how far a partition is"))
 	}
 	return `SELECT coalesce(sum(logged), 0)::bigint, coalesce(sum(folded), 0)::bigint FROM (` + strings.Join(each, "\nUNION ALL\n") + `) AS partitions`
@@ -150,9 +150,14 @@ func eventsSQL(partitions int) string {
 // count returns the counters of this process.
 func (s *Sampler) count(ctx context.Context) (counted, error) {
 	var c counted
-	err := s.cfg.Pool.QueryRow(ctx, eventsSQL(s.cfg.Partitions), events.ProjectorGroup).Scan(&c.Logged, &c.Folded)
+	held, err := events.Held(ctx, s.cfg.Pool)
 	if err != nil {
-		return c, fmt.Errorf("read how far the log is: %w", err)
+		return c, err
+	}
+	if len(held) > 0 {
+		if err := s.cfg.Pool.QueryRow(ctx, eventsSQL(held), events.ProjectorGroup).Scan(&c.Logged, &c.Folded); err != nil {
+			return c, fmt.Errorf("read how far the log is: %w", err)
+		}
 	}
 	// Overlapping transactions may commit in another order than that of their
 	// offsets.

@@ -37,11 +37,11 @@ const lagCount = 100_000
 
 // Lag returns how far each partition is behind, counted in up to lagCount rows.
 func (s *Service) Lag(ctx context.Context) (Lag, error) {
-	all := make([]int, s.log.Partitions())
-	for i := range all {
-		all[i] = i
+	held, err := events.Held(ctx, s.pool)
+	if err != nil {
+		return Lag{}, err
 	}
-	lags, err := lag.Measure(ctx, s.pool, all, lagCount)
+	lags, err := lag.Measure(ctx, s.pool, held, lagCount)
 	if err != nil {
 		return Lag{}, err
 	}

@@ -25,6 +25,14 @@ type Verified struct {
 	Differences   int64 `json:"differences"`
 }
 
+// Add adds what was verified elsewhere.
+func (v *Verified) Add(more Verified) {
+	v.Partitions += more.Partitions
+	v.Users += more.Users
+	v.Conversations += more.Conversations
+	v.Differences += more.Differences
+}
+
 // Verify compares the tables with the log; see [replay.Verifier]. meter
 // receives the progress, and found is called with every difference.
 func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
@@ -55,8 +63,12 @@ type target struct {
 
 // targets returns the targets in ascending order of partitions.
 func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *events.Log) ([]target, error) {
-	partitions := make([]int, 0, log.Partitions())
-	for p := range log.Partitions() {
+	held, err := v.Held(ctx)
+	if err != nil {
+		return nil, err
+	}
+	partitions := make([]int, 0, len(held))
+	for _, p := range held {
 		if o.Partition == nil || *o.Partition == p {
 			partitions = append(partitions, p)
 		}

@@ -357,3 +357,27 @@ func utc(t *time.Time) *time.Time {
 	u := t.UTC()
 	return &u
 }
+
+// Join adds how the calls of the same webhook went on another shard.
+func (w *Webhook) Join(other Webhook) {
+	later := func(a, b *time.Time) *time.Time {
+		if a == nil || b != nil && b.After(*a) {
+			return b
+		}
+		return a
+	}
+	w.DueEvents += other.DueEvents
+	if other.Step > w.Step {
+		w.Step, w.NextCallAt = other.Step, other.NextCallAt
+	}
+	if w.FailingSince == nil || other.FailingSince != nil && other.FailingSince.Before(*w.FailingSince) {
+		w.FailingSince = other.FailingSince
+	}
+	if other.LastFailureAt != nil && (w.LastFailureAt == nil || other.LastFailureAt.After(*w.LastFailureAt)) {
+		w.LastFailureAt, w.LastError, w.LastStatus = other.LastFailureAt, other.LastError, other.LastStatus
+	}
+	w.LastSuccessAt = later(w.LastSuccessAt, other.LastSuccessAt)
+	if other.State != "active" && w.State == "active" { // one shard has paused it
+		w.State = other.State
+	}
+}

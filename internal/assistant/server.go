@@ -10,20 +10,17 @@ import (
 	"io"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/internal/version"
-	"github.com/badged/badged/projector/deadletters"
 	"github.com/badged/badged/projector/replay"
 )
 
 // Config configures a server.
 type Config struct {
-	// Pool and Log are what the tools read. Required.
-	Pool *pgxpool.Pool
-	Log  *events.Log
+	// Cluster is what the tools read. Required.
+	Cluster *shards.Cluster
 	// Operator changes dead letters. Nil leaves out the tools that do.
 	Operator *Operator
 }
@@ -34,15 +31,14 @@ const instructions = "Tools for operators of badged, which counts unread message
 
 // Server answers the tool calls of one assistant.
 type Server struct {
-	cfg     Config
-	letters *deadletters.Letters
-	mcp     *mcp.Server
+	cfg Config
+	mcp *mcp.Server
 }
 
 // New returns a server.
 func New(cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, letters: deadletters.New(cfg.Pool, cfg.Log),
+		cfg: cfg,
 		mcp: mcp.NewServer(&mcp.Implementation{Name: "badged", Title: "badged", Version: version.String()}, &mcp.ServerOptions{Instructions: instructions}),
 	}
 	addReader(s, "explain_badge", "Explain the badge of a user", fmt.Sprintf("Explains the badge of a user from the log: each message that counts, the events that changed nothing and why, the total over time (history), and the fate of delivered messages (delivered, at most %d). agrees is false if the tables differ from the log.", replay.MaxDelivered), s.explainBadge)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
-	"github.com/badged/badged/projector/lag"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -38,7 +38,11 @@ func (s *Server) explainBadge(ctx context.Context, in explainInput) (any, error)
 	if in.At != nil {
 		q.At = *in.At
 	}
-	return replay.NewExplainer(s.cfg.Pool, s.cfg.Log).Explain(ctx, in.User, q)
+	shard, err := operators.Of(s.cfg.Cluster, in.User)
+	if err != nil {
+		return nil, err
+	}
+	return replay.NewExplainer(shard.Pool, shard.Log).Explain(ctx, in.User, q)
 }
 
 // userInput names a user.
@@ -63,8 +67,11 @@ func (s *Server) verifyUser(ctx context.Context, in userInput) (any, error) {
 	meter := progress.New(nil, "verify", nil)
 	defer meter.Close()
 	answer := verifiedUser{First: []replay.Difference{}}
-	var err error
-	answer.Verified, err = admin.Verify(ctx, replay.NewVerifier(s.cfg.Pool, s.cfg.Log), s.cfg.Log, admin.VerifyOptions{Users: []string{in.User}}, meter, func(d replay.Difference) {
+	shard, err := operators.Of(s.cfg.Cluster, in.User)
+	if err != nil {
+		return nil, err
+	}
+	answer.Verified, err = admin.Verify(ctx, replay.NewVerifier(shard.Pool, shard.Log), shard.Log, admin.VerifyOptions{Users: []string{in.User}}, meter, func(d replay.Difference) {
 		if len(answer.First) < maxDifferences {
 			answer.First = append(answer.First, d)
 		}
@@ -76,12 +83,11 @@ func (s *Server) verifyUser(ctx context.Context, in userInput) (any, error) {
 const lagCount = 100_000
 
 func (s *Server) lag(ctx context.Context, _ struct{}) (any, error) {
-	all := make([]int, s.cfg.Log.Partitions())
-	for i := range all {
-		all[i] = i
+	lags, err := operators.Lag(ctx, s.cfg.Cluster, lagCount)
+	if len(lags.Away) > 0 && len(lags.Partitions) > 0 {
+		err = nil // the answer says which shards are away
 	}
-	lags, err := lag.Measure(ctx, s.cfg.Pool, all, lagCount)
-	return admin.NewLag(lags), err
+	return lags, err
 }
 
 const (
@@ -104,6 +110,7 @@ type deadLettersAnswer struct {
 // deadLetterWithoutPayload is a dead letter, but for what senders wrote into it.
 type deadLetterWithoutPayload struct {
 	ID        int64     `json:"id"`
+	Shard     string    `json:"shard,omitempty"`
 	Partition *int      `json:"partition,omitempty"`
 	Position  string    `json:"position,omitempty"`
 	Origin    string    `json:"origin,omitempty"`
@@ -116,14 +123,13 @@ func (s *Server) deadLetters(ctx context.Context, in deadLettersInput) (any, err
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.letters.List(ctx, in.After, limit)
+	letters, err := operators.DeadLetters(ctx, s.cfg.Cluster, in.After, limit)
 	answer := deadLettersAnswer{[]any{}}
-	for _, l := range letters {
-		whole := admin.NewDeadLetter(l)
+	for _, whole := range letters {
 		if in.Payloads {
 			answer.DeadLetters = append(answer.DeadLetters, whole)
 		} else {
-			answer.DeadLetters = append(answer.DeadLetters, deadLetterWithoutPayload{whole.ID, whole.Partition, whole.Position, whole.Origin, whole.Reason, whole.At})
+			answer.DeadLetters = append(answer.DeadLetters, deadLetterWithoutPayload{whole.ID, whole.Shard, whole.Partition, whole.Position, whole.Origin, whole.Reason, whole.At})
 		}
 	}
 	return answer, err
@@ -145,7 +151,7 @@ func (s *Server) audit(ctx context.Context, in auditInput) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	actions, err := admin.Audit(ctx, s.cfg.Pool, in.Before, limit)
+	actions, err := operators.Audit(ctx, s.cfg.Cluster, in.Before, limit)
 	if actions == nil {
 		actions = []admin.Entry{}
 	}

@@ -9,13 +9,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/bucket"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/archiving"
 )
@@ -64,20 +63,42 @@ func (s *archivedSum) add(p archiving.Result) {
 	s.Dropped += p.Dropped
 }
 
+// addAll adds what was archived of another shard.
+func (s *archivedSum) addAll(more archivedSum) {
+	if s.Partitions == 0 {
+		s.kept = more.kept
+	}
+	s.Partitions += more.Partitions
+	s.Files += more.Files
+	s.Events += more.Events
+	s.Bytes += more.Bytes
+	s.Dropped += more.Dropped
+}
+
 // Run archives and prints the result.
 func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
-	store, err := c.store(c.To)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return admin.Audited(ctx, pool, admin.OSUser(), "archive", archiveArguments{c.Before, c.To}, func(ctx context.Context) (any, error) {
-		return c.archive(ctx, streams, pool, log, store)
+	defer cluster.Close()
+	var sum archivedSum
+	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
+		to := operators.ArchiveOf(s, c.To)
+		store, err := c.store(to)
+		if err != nil {
+			return err
+		}
+		return admin.Audited(ctx, s.Pool, admin.OSUser(), "archive", archiveArguments{c.Before, to}, func(ctx context.Context) (any, error) {
+			done, err := c.archive(ctx, streams, s, store)
+			sum.addAll(done)
+			return done, err
+		})
 	})
+	if err != nil && sum.Partitions == 0 {
+		return err
+	}
+	return errors.Join(err, c.finish(streams.Out, sum))
 }
 
 // archiveArguments are the arguments in the audit trail.
@@ -86,7 +107,8 @@ type archiveArguments struct {
 	To     string    `json:"to"`
 }
 
-func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool.Pool, log *events.Log, store archive.Store) (archivedSum, error) {
+// archive archives the log of a shard.
+func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *shards.Shard, store archive.Store) (archivedSum, error) {
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
@@ -95,9 +117,9 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 	defer meter.Close()
 	var sum archivedSum
 	var written error
-	partitions := admin.BeginPartitions(meter, "archive", log.Partitions(), true)
+	partitions := admin.BeginPartitions(meter, "archive", len(s.Held()), true)
 	err := archiving.Run(ctx, archiving.Config{
-		Pool: pool, Log: log, Store: store, Before: c.Before, Progress: partitions,
+		Pool: s.Pool, Log: s.Log, Store: store, Before: c.Before, Progress: partitions,
 		Archived: func(p archiving.Result) {
 			sum.add(p)
 			partitions.Finish(1)
@@ -108,10 +130,7 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, pool *pgxpool
 		},
 	})
 	meter.Close()
-	if err = errors.Join(err, written); err != nil {
-		return sum, err
-	}
-	return sum, c.finish(streams.Out, sum)
+	return sum, errors.Join(err, written)
 }
 
 // print prints the result for a partition.
@@ -167,12 +186,12 @@ type archived struct {
 	Archive     string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
 }
 
-// open opens the archive. It returns nil if none is named.
-func (c *archived) open(ctx context.Context) (*archive.Archive, error) {
+// open opens the archive of a shard. It returns nil if none is named.
+func (c *archived) open(ctx context.Context, s *shards.Shard) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
 	}
-	store, err := c.store(c.Archive)
+	store, err := c.store(operators.ArchiveOf(s, c.Archive))
 	if err != nil {
 		return nil, fmt.Errorf("--archive: %w", err)
 	}

@@ -12,9 +12,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 )
 
 // auditCmd is `badged audit`.
@@ -48,19 +51,23 @@ const auditPage = 500
 
 // Run prints actions, newest first.
 func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
-	pool, _, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer cluster.Close()
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(streams.Out)
 	if !c.JSON {
-		fmt.Fprintln(table, "ID\tAT\tWHO\tVIA\tACTION\tARGUMENTS\tEND")
+		column := ""
+		if cluster.Sharded() {
+			column = "SHARD\t"
+		}
+		fmt.Fprintln(table, column+"ID\tAT\tWHO\tVIA\tACTION\tARGUMENTS\tEND")
 	}
 	before := c.Before
 	for left := c.Limit; left > 0; {
-		page, err := admin.Audit(ctx, pool, before, min(left, auditPage))
+		page, err := operators.Audit(ctx, cluster, before, min(left, auditPage))
 		if err != nil {
 			return err
 		}
@@ -70,14 +77,18 @@ func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
 		for _, e := range page {
 			before = e.ID
 			if !c.JSON {
-				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, stamp(e.At), e.Who, e.Via, e.Action, brief(string(e.Arguments)), brief(endOf(e)))
+				shard := ""
+				if cluster.Sharded() {
+					shard = e.Shard + "\t"
+				}
+				fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\n", shard, e.ID, stamp(e.At), e.Who, e.Via, e.Action, brief(string(e.Arguments)), brief(endOf(e)))
 			} else if err := lines.Encode(e); err != nil {
 				return err
 			}
 		}
 		left -= len(page)
 	}
-	return table.Flush()
+	return errors.Join(operators.Gone(cluster), table.Flush())
 }
 
 // endOf returns how an action ended.
@@ -125,13 +136,32 @@ func (c *auditVerifyCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run verifies the audit trail. It fails if there is a fault.
+// Run verifies the audit trail, of each shard by itself. It fails if there is a fault.
 func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
-	pool, _, err := openDatabase(ctx, c.Database)
+	all, err := c.All()
+	if err != nil {
+		return err
+	}
+	if c.Count != 0 && len(all) > 1 {
+		return errors.New("each shard has an audit trail of its own: with --count and --head, give only the --shard that printed them")
+	}
+	var errs []error
+	for _, s := range all { // one shard of several can be verified
+		errs = append(errs, inShard(s, c.verify(ctx, streams, s)))
+	}
+	return errors.Join(errs...)
+}
+
+// verify verifies the audit trail of a database.
+func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, s config.Shard) error {
+	pool, err := openPool(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	if _, err := events.Open(ctx, pool); err != nil {
+		return err
+	}
 	var v admin.AuditVerified
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error {
@@ -142,9 +172,9 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if c.JSON {
-		err = printJSON(streams.Out, v)
+		err = printJSON(streams.Out, shardVerified{s.Name, v})
 	} else if v.Fault == nil {
-		err = printVerifiedAudit(streams, v)
+		err = printVerifiedAudit(streams, prefix(s), v)
 	}
 	if err == nil && v.Fault != nil {
 		return v.Fault
@@ -152,14 +182,20 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	return err
 }
 
-func printVerifiedAudit(streams Streams, v admin.AuditVerified) error {
+// shardVerified is the result for one of several shards.
+type shardVerified struct {
+	Shard string `json:"shard,omitempty"`
+	admin.AuditVerified
+}
+
+func printVerifiedAudit(streams Streams, prefix string, v admin.AuditVerified) error {
 	pruned := ""
 	if v.Pruned > 0 {
 		pruned = fmt.Sprintf("; %s before them pruned", progress.Count(v.Pruned))
 	}
-	_, err := fmt.Fprintf(streams.Out, "%s verified: none was changed, removed or inserted%s\n", counted(v.Records, "record"), pruned)
+	_, err := fmt.Fprintf(streams.Out, "%s%s verified: none was changed, removed or inserted%s\n", prefix, counted(v.Records, "record"), pruned)
 	if err == nil && v.Count > 0 {
-		_, err = fmt.Fprintf(streams.Out, "--count=%d --head=%s\n", v.Count, v.Head)
+		_, err = fmt.Fprintf(streams.Out, "%s--count=%d --head=%s\n", prefix, v.Count, v.Head)
 	}
 	return err
 }
@@ -184,19 +220,21 @@ func (c *auditPruneCmd) Validate() error {
 
 // Run prunes the audit trail.
 func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
-	pool, _, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	start, err := admin.PruneAudit(ctx, pool, admin.OSUser(), c.Before)
-	if errors.Is(err, admin.ErrNothingToPrune) {
-		_, err = fmt.Fprintln(streams.Out, "nothing to do:", err)
+	defer cluster.Close()
+	return operators.Each(ctx, cluster, func(s *shards.Shard) error {
+		start, err := admin.PruneAudit(ctx, s.Pool, admin.OSUser(), c.Before)
+		if errors.Is(err, admin.ErrNothingToPrune) {
+			_, err = fmt.Fprintln(streams.Out, prefixOf(s)+"nothing to do:", err)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail begins behind record %d now\n%[1]s--count=%[2]d --head=%s\n", prefixOf(s), start.Count, start.Head)
 		return err
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(streams.Out, "the audit trail begins behind record %d now\n--count=%d --head=%s\n", start.Count, start.Count, start.Head)
-	return err
+	})
 }

@@ -8,8 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/pooler"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/pubsub"
 )
@@ -28,10 +30,23 @@ func (f *findings) add(state, format string, args ...any) {
 // nothing.
 func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	var found findings
-	if cfg.DatabaseURL != "" {
+	databases, err := cfg.All()
+	if err != nil || cfg.Database.Validate() != nil {
+		databases = nil // already reported
+	}
+	failed := false
+	for _, s := range databases {
 		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
-		found.postgres(timeout, cfg)
+		var one findings
+		one.postgres(timeout, cfg, s)
 		cancel()
+		for _, f := range one {
+			failed = failed || f.State == isFailure
+			found = append(found, finding{f.State, prefix(s) + f.Text})
+		}
+	}
+	if cfg.Sharded() && !failed && len(databases) > 0 {
+		found.cluster(ctx, cfg.Database)
 	}
 	if cfg.RedisURL != "" {
 		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -39,6 +54,23 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 		cancel()
 	}
 	return found
+}
+
+// cluster checks that the shards are one cluster.
+func (f *findings) cluster(ctx context.Context, d config.Database) {
+	c, err := openShards(ctx, d)
+	if err != nil {
+		f.add(isFailure, "shards: %s", oneLine(err))
+		return
+	}
+	defer c.Close()
+	for _, s := range c.Shards() {
+		if len(s.Held()) == 0 {
+			f.add(isOK, "shard %s: holds no partitions", s.Name)
+		} else {
+			f.add(isOK, "shard %s: holds the partitions %s", s.Name, shards.List(s.Held()))
+		}
+	}
 }
 
 func (f *findings) redis(ctx context.Context, url string) {
@@ -63,8 +95,8 @@ func (f *findings) redis(ctx context.Context, url string) {
 // minPostgres is the oldest Postgres that badged runs on.
 const minPostgres = 14
 
-func (f *findings) postgres(ctx context.Context, cfg *config.Server) {
-	pool, err := cfg.PoolConfig()
+func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) {
+	pool, err := s.PoolConfig()
 	if err != nil {
 		return // already reported
 	}
@@ -99,7 +131,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server) {
 		f.add(isFailure, "Postgres is a standby and cannot store events: add target_session_attrs=read-write to the URL, and name the other hosts in it")
 	}
 	f.settings(ctx, conn, cfg)
-	if f.schema(ctx, conn, cfg.Database) {
+	if f.schema(ctx, conn, s) {
 		f.privileges(ctx, conn)
 	}
 }
@@ -132,7 +164,7 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 }
 
 // schema checks the migrations, and reports whether the schema exists.
-func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.Database) bool {
+func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.Shard) bool {
 	all, err := migrations.Status(ctx, conn.Config())
 	if err != nil {
 		f.add(isFailure, "schema: %s", oneLine(err))
@@ -148,12 +180,17 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, database config.D
 	if err := conn.QueryRow(ctx, `SELECT max(version_id) FROM badged.schema_migrations WHERE is_applied`).Scan(&newest); err == nil && newest > all[len(all)-1].Version {
 		f.add(isRisk, "schema: migration %d of a newer release is applied: finish the upgrade", newest)
 	}
-	pool, log, err := openDatabase(ctx, database)
+	pool, err := openPool(ctx, database)
 	if err != nil {
 		f.add(isFailure, "log: %s", oneLine(err))
 		return true
 	}
-	pool.Close()
+	defer pool.Close()
+	log, err := events.Open(ctx, pool)
+	if err != nil {
+		f.add(isFailure, "log: %s", oneLine(err))
+		return true
+	}
 	f.add(isOK, "log: %d partitions", log.Partitions())
 	return true
 }

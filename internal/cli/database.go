@@ -114,3 +114,6 @@ func migratedConfig(ctx context.Context, d interface {
 	}
 	return cfg, nil
 }
+
+// prefixOf begins a line about one of several shards.
+func prefixOf(s *shards.Shard) string { return prefix(config.Shard{Name: s.Name}) }

@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/deadletters"
 )
 
@@ -32,31 +32,40 @@ type deadLettersListCmd struct {
 
 // Run prints every dead letter.
 func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
-	letters, err := openDeadLetters(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer letters.pool.Close()
+	defer cluster.Close()
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(streams.Out)
-	n := 0
-	err = eachDeadLetter(ctx, letters, func(l deadletters.Letter) error {
-		if c.JSON {
-			return lines.Encode(admin.NewDeadLetter(l))
-		}
-		if n++; n == 1 {
-			fmt.Fprintln(table, "ID\tWHERE\tPUT ASIDE\tREASON")
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", l.ID, whereOf(l), l.At.UTC().Format(time.RFC3339), l.Reason)
-		return nil
-	})
-	if err != nil {
-		return err
+	shard, column := "", ""
+	if cluster.Sharded() {
+		column = "SHARD\t"
 	}
-	if n == 0 && !c.JSON {
+	n := 0
+	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
+		if cluster.Sharded() {
+			shard = s.Name + "\t"
+		}
+		return eachDeadLetter(ctx, s, func(l deadletters.Letter) error {
+			n++
+			if c.JSON {
+				shown := admin.NewDeadLetter(l)
+				shown.Shard = s.Name
+				return lines.Encode(shown)
+			}
+			if n == 1 {
+				fmt.Fprintln(table, column+"ID\tWHERE\tPUT ASIDE\tREASON")
+			}
+			fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\n", shard, l.ID, whereOf(l), l.At.UTC().Format(time.RFC3339), l.Reason)
+			return nil
+		})
+	})
+	if n == 0 && !c.JSON && err == nil {
 		fmt.Fprintln(streams.Out, "there are no dead letters")
 	}
-	return table.Flush()
+	return errors.Join(err, table.Flush())
 }
 
 // whereOf returns the place of a dead letter.
@@ -82,17 +91,27 @@ func (s selection) Validate() error {
 }
 
 // each calls do for each selected dead letter and joins the errors.
-func (s selection) each(ctx context.Context, letters deadLetters, do func(id int64) error) error {
-	var errs []error
-	ids := s.ID
-	if s.All { // only those present now: a retried event may fail again
-		errs = append(errs, eachDeadLetter(ctx, letters, func(l deadletters.Letter) error {
-			ids = append(ids, l.ID)
-			return nil
-		}))
+func (s selection) each(ctx context.Context, cluster *shards.Cluster, do func(s *shards.Shard, id int64) error) error {
+	if s.All {
+		return operators.Each(ctx, cluster, func(s *shards.Shard) error {
+			var ids []int64 // only those present now: a retried event may fail again
+			errs := []error{eachDeadLetter(ctx, s, func(l deadletters.Letter) error {
+				ids = append(ids, l.ID)
+				return nil
+			})}
+			for _, id := range ids {
+				errs = append(errs, do(s, id))
+			}
+			return errors.Join(errs...)
+		})
 	}
-	for _, id := range ids {
-		errs = append(errs, do(id))
+	var errs []error
+	for _, id := range s.ID {
+		shard, err := operators.LetterHolder(ctx, cluster, id)
+		if err == nil {
+			err = do(shard, id)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -110,13 +129,13 @@ func (c *deadLettersRetryCmd) Validate() error {
 // Run retries the selected dead letters. It continues after an error, and
 // fails if one still cannot be folded.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
-	letters, err := openDeadLetters(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer letters.pool.Close()
-	return c.each(ctx, letters, func(id int64) error {
-		if _, err := admin.RetryDeadLetter(ctx, letters.pool, letters.Letters, admin.OSUser(), id); err != nil {
+	defer cluster.Close()
+	return c.each(ctx, cluster, func(s *shards.Shard, id int64) error {
+		if _, err := operators.RetryDeadLetter(ctx, cluster, s, admin.OSUser(), id); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "dead letter %d is in the log again\n", id)
@@ -137,37 +156,24 @@ func (c *deadLettersDiscardCmd) Validate() error {
 // Run deletes the selected dead letters and prints each as JSON, so that a
 // mistake loses nothing.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
-	letters, err := openDeadLetters(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer letters.pool.Close()
+	defer cluster.Close()
 	lines := json.NewEncoder(streams.Out)
-	return c.each(ctx, letters, func(id int64) error {
-		l, err := admin.DiscardDeadLetter(ctx, letters.pool, letters.Letters, admin.OSUser(), id)
+	return c.each(ctx, cluster, func(s *shards.Shard, id int64) error {
+		l, err := admin.DiscardDeadLetter(ctx, s.Pool, deadletters.New(s.Pool, s.Log), admin.OSUser(), id)
 		if err != nil {
 			return err
 		}
+		l.Shard = s.Name
 		return lines.Encode(l)
 	})
 }
 
-// deadLetters accesses the dead letters of a database. The audit trail records
-// each action.
-type deadLetters struct {
-	*deadletters.Letters
-	pool *pgxpool.Pool
-}
-
-func openDeadLetters(ctx context.Context, d config.Database) (deadLetters, error) {
-	pool, log, err := openDatabase(ctx, d)
-	if err != nil {
-		return deadLetters{}, err
-	}
-	return deadLetters{deadletters.New(pool, log), pool}, nil
-}
-
-func eachDeadLetter(ctx context.Context, letters deadLetters, do func(deadletters.Letter) error) error {
+func eachDeadLetter(ctx context.Context, s *shards.Shard, do func(deadletters.Letter) error) error {
+	letters := deadletters.New(s.Pool, s.Log)
 	after := int64(0)
 	for {
 		page, err := letters.List(ctx, after, deadLetterPage)

@@ -9,7 +9,9 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/archive"
 	"github.com/badged/badged/projector/erasure"
 )
@@ -27,33 +29,31 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	var files *archive.Archive
-	if c.Archive != "" {
-		store, err := c.store(c.Archive)
+	defer cluster.Close()
+	done, err := operators.Erase(ctx, cluster, admin.OSUser(), c.User, func(s *shards.Shard) (*archive.Archive, error) {
+		if c.Archive == "" {
+			return nil, nil //nolint:nilnil // no archive given
+		}
+		store, err := c.store(operators.ArchiveOf(s, c.Archive))
 		if err != nil {
-			return fmt.Errorf("--archive: %w", err)
+			return nil, fmt.Errorf("--archive: %w", err)
 		}
-		if files, err = archive.Continue(ctx, store); err != nil {
-			return err
-		}
-		defer files.Close() // what was changed is synced already
-	}
-	done, err := admin.EraseUser(ctx, pool, log, admin.OSUser(), c.User, files)
+		return archive.Continue(ctx, store)
+	})
 	if errors.Is(err, erasure.ErrArchived) {
 		err = fmt.Errorf("%w: --archive DIR", err)
 	}
-	if err != nil {
+	if err != nil && !cluster.Sharded() {
 		return err
 	}
 	if c.JSON {
-		return printJSON(streams.Out, done)
+		return errors.Join(err, printJSON(streams.Out, done))
 	}
-	return printErasure(streams.Out, done)
+	return errors.Join(err, printErasure(streams.Out, done))
 }
 
 // printErasure prints what was erased.

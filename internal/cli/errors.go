@@ -8,6 +8,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/badged/badged/internal/operators"
 )
 
 // say prints an error on one line, and the hint, if any, on the next.
@@ -64,6 +66,9 @@ func failureHint(command *kong.Node, err error) string {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
 		return ""
+	}
+	if away := new(operators.AwayError); errors.As(err, &away) {
+		return "Is Postgres running there, and may this user connect? --shard " + away.Shard + " (BADGED_SHARDS) says where and who."
 	}
 	for _, flag := range command.Flags {
 		switch {

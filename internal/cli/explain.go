@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
 	"github.com/badged/badged/projector/replay"
 )
@@ -38,16 +39,20 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	archive, err := c.open(ctx)
+	defer cluster.Close()
+	shard, err := operators.Of(cluster, c.User)
 	if err != nil {
 		return err
 	}
-	e, err := replay.NewExplainer(pool, log).WithArchive(archive).Explain(ctx, c.User, question)
+	archive, err := c.open(ctx, shard)
+	if err != nil {
+		return err
+	}
+	e, err := replay.NewExplainer(shard.Pool, shard.Log).WithArchive(archive).Explain(ctx, c.User, question)
 	if err != nil {
 		return err
 	}

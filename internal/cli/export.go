@@ -9,7 +9,9 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
-	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/archive"
 )
 
 type userExportCmd struct {
@@ -36,19 +38,19 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 		return fmt.Errorf("user id %s", reason)
 	}
 	from := archived{Archive: c.Archive, archiveKeys: c.archiveKeys}
-	archive, err := from.open(ctx)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	defer cluster.Close()
+	home, err := operators.Of(cluster, c.User)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	archives := func(s *shards.Shard) (*archive.Archive, error) { return from.open(ctx, s) }
 	out := bufio.NewWriter(streams.Out)
-	cfg := erasure.ExportConfig{Pool: pool, Log: log, UserID: c.User, Archive: archive}
-	return admin.Audited(ctx, pool, admin.OSUser(), admin.ReadExport, exportArguments{c.User, c.Archive}, func(ctx context.Context) (any, error) {
-		n, err := erasure.Write(ctx, cfg, out)
+	return admin.Audited(ctx, home.Pool, admin.OSUser(), admin.ReadExport, exportArguments{c.User, c.Archive}, func(ctx context.Context) (any, error) {
+		n, err := operators.Export(ctx, cluster, c.User, archives, out)
 		return exportResult{n}, errors.Join(err, out.Flush())
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
 	"github.com/badged/badged/internal/eventbatch"
+	"github.com/badged/badged/internal/operators"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/logview"
 )
 
@@ -27,6 +29,7 @@ type logCmd struct {
 // logLine is an event as `badged log` prints it.
 type logLine struct {
 	Partition  int             `json:"partition"`
+	Shard      string          `json:"shard,omitempty"`
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
 	Event      json.RawMessage `json:"event,omitempty"`
@@ -70,11 +73,11 @@ func checkGiven(id *string) string {
 
 // Run prints the events of the log, a line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer cluster.Close()
 	filter := logview.Filter{Since: c.Since, Until: c.Until}
 	if c.User != nil {
 		filter.User = *c.User
@@ -86,20 +89,35 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		filter.PublishedBy = *c.PublishedBy
 	}
 	switch {
-	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()):
-		return fmt.Errorf("there is no partition %d: they are 0 to %d", *c.Partition, log.Partitions()-1)
-	case c.Partition != nil && c.User != nil && *c.Partition != log.PartitionOf(filter.User):
-		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, log.PartitionOf(filter.User), *c.Partition)
-	case c.Partition != nil:
-		filter.Partitions = []int{*c.Partition}
+	case c.Partition != nil && (*c.Partition < 0 || *c.Partition >= cluster.Partitions()):
+		return fmt.Errorf("there is no partition %d: they are 0 to %d", *c.Partition, cluster.Partitions()-1)
+	case c.Partition != nil && c.User != nil && *c.Partition != cluster.PartitionOf(filter.User):
+		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, cluster.PartitionOf(filter.User), *c.Partition)
+	}
+	some, err := c.shards(cluster)
+	if err != nil {
+		return err
 	}
 	lines := json.NewEncoder(streams.Out)
 	lines.SetEscapeHTML(false)
-	view := logview.New(pool, log, filter)
+	views := map[*shards.Shard]*logview.View{}
+	for _, s := range some {
+		filter.Partitions = s.Held()
+		if c.Partition != nil {
+			filter.Partitions = []int{*c.Partition}
+		}
+		views[s] = logview.New(s.Pool, s.Log, filter)
+	}
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	for {
-		err := view.Next(ctx, func(partition int, r *events.Record) error { return lines.Encode(newLogLine(partition, r)) })
+		err := operators.EachOf(ctx, cluster, some, func(s *shards.Shard) error {
+			return views[s].Next(ctx, func(partition int, r *events.Record) error {
+				line := newLogLine(partition, r)
+				line.Shard = s.Name
+				return lines.Encode(line)
+			})
+		})
 		if err != nil || !c.Follow {
 			if ctx.Err() != nil && c.Follow {
 				return nil // interrupted: the way to end it
@@ -112,6 +130,20 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 			return nil
 		}
 	}
+}
+
+// shards returns the shards whose logs are printed.
+func (c *logCmd) shards(cluster *shards.Cluster) ([]*shards.Shard, error) {
+	partition := c.Partition
+	if c.User != nil {
+		of := cluster.PartitionOf(*c.User)
+		partition = &of
+	}
+	if partition == nil {
+		return cluster.Shards(), nil
+	}
+	s, err := operators.Holder(cluster, *partition)
+	return []*shards.Shard{s}, err
 }
 
 func newLogLine(partition int, r *events.Record) logLine {

@@ -41,12 +41,12 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 		defer operator.Close()
 		cfg.Operator = operator
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	cfg.Pool, cfg.Log = pool, log
+	defer cluster.Close()
+	cfg.Cluster = cluster
 	in, ok := streams.In.(io.ReadCloser)
 	if !ok {
 		in = io.NopCloser(streams.In)

@@ -7,6 +7,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
 )
 
@@ -25,12 +26,12 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.Account); reason != "" {
 		return fmt.Errorf("id of the account %s", reason)
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	r, err := admin.MergeUser(ctx, pool, log, admin.OSUser(), c.Guest, c.Account)
+	defer cluster.Close()
+	r, err := operators.Merge(ctx, cluster, admin.OSUser(), c.Guest, c.Account)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/rebuild"
 	"github.com/badged/badged/projector/replay"
 	"github.com/badged/badged/pubsub"
@@ -53,13 +55,13 @@ func (c *rebuildCmd) Validate() error {
 // Run corrects the tables and prints how they differed from the log. A
 // corrected difference is not a failure.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()) {
-		return fmt.Errorf("--partition must be from 0 to %d", log.Partitions()-1)
+	defer cluster.Close()
+	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= cluster.Partitions()) {
+		return fmt.Errorf("--partition must be from 0 to %d", cluster.Partitions()-1)
 	}
 	var bus pubsub.Bus // stays nil without Redis
 	if c.RedisURL != "" {
@@ -70,16 +72,29 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		defer func() { err = errors.Join(err, redis.Close()) }()
 		bus = redis
 	}
-	archive, err := c.open(ctx)
+	some, err := operators.Rebuilt(cluster, c.arguments())
 	if err != nil {
 		return err
 	}
-	return admin.Audited(ctx, pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
-		if c.User != "" {
-			return c.heal(ctx, streams.Out, replay.NewVerifier(pool, log).WithArchive(archive), log.PartitionOf(c.User), bus)
+	var sum admin.Rebuilt
+	err = operators.EachOf(ctx, cluster, some, func(s *shards.Shard) error {
+		archive, err := c.open(ctx, s)
+		if err != nil {
+			return err
 		}
-		return c.rebuild(ctx, streams, rebuild.Config{Pool: pool, Log: log, Bus: bus, Archive: archive})
+		return admin.Audited(ctx, s.Pool, admin.OSUser(), "rebuild", c.arguments(), func(ctx context.Context) (any, error) {
+			if c.User != "" {
+				return c.heal(ctx, streams.Out, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log.PartitionOf(c.User), bus)
+			}
+			done, err := c.rebuild(ctx, streams, rebuild.Config{Pool: s.Pool, Log: s.Log, Bus: bus, Archive: archive}, prefixOf(s))
+			sum.AddAll(done)
+			return done, err
+		})
 	})
+	if c.User != "" || err != nil && (sum.Partitions == 0 || !cluster.Sharded()) {
+		return err
+	}
+	return errors.Join(err, c.finish(streams.Out, sum))
 }
 
 // arguments are the arguments in the audit trail.
@@ -87,8 +102,8 @@ func (c *rebuildCmd) arguments() admin.RebuildOptions {
 	return admin.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
 }
 
-// rebuild rebuilds one or all partitions.
-func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg rebuild.Config) (admin.Rebuilt, error) {
+// rebuild rebuilds one or all partitions of a shard.
+func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg rebuild.Config, prefix string) (admin.Rebuilt, error) {
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
@@ -100,23 +115,20 @@ func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, cfg rebuild.C
 	sum, err := admin.Rebuild(ctx, cfg, meter, func(p rebuild.Result) {
 		if c.JSON || p.DifferentUsers > 0 {
 			meter.Lines()
-			written = errors.Join(written, c.print(streams.Out, p))
+			written = errors.Join(written, c.print(streams.Out, p, prefix))
 		}
 	})
 	meter.Close()
-	if err = errors.Join(err, written); err != nil {
-		return sum, err
-	}
-	return sum, c.finish(streams.Out, sum)
+	return sum, errors.Join(err, written)
 }
 
 // print prints the result for a partition.
-func (c *rebuildCmd) print(w io.Writer, p rebuild.Result) error {
+func (c *rebuildCmd) print(w io.Writer, p rebuild.Result, prefix string) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(p)
 	}
-	_, err := fmt.Fprintf(w, "partition %d: %s of %s differed from the log; it has new tables and a new epoch\n",
-		p.Partition, progress.Count(p.DifferentUsers), counted(p.Users, "user"))
+	_, err := fmt.Fprintf(w, "%spartition %d: %s of %s differed from the log; it has new tables and a new epoch\n",
+		prefix, p.Partition, progress.Count(p.DifferentUsers), counted(p.Users, "user"))
 	for _, d := range p.First {
 		_, lineErr := fmt.Fprintf(w, "  %s\n", d)
 		err = errors.Join(err, lineErr)

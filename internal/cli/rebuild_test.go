@@ -44,7 +44,7 @@ func TestRebuildPrints(t *testing.T) {
 		for _, p := range tc.partitions {
 			sum.Add(p)
 			if p.DifferentUsers > 0 || tc.cmd.JSON {
-				parts = append(parts, func(w io.Writer) error { return tc.cmd.print(w, p) })
+				parts = append(parts, func(w io.Writer) error { return tc.cmd.print(w, p, "") })
 			}
 		}
 		expectPrinted(t, tc.want, append(parts, func(w io.Writer) error { return tc.cmd.finish(w, sum) })...)

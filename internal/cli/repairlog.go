@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,20 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	cfg, err := migratedConfig(ctx, c.Database)
+	all, err := c.All()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range all { // not as a cluster: its logs cannot be trusted yet
+		errs = append(errs, inShard(s, c.repair(ctx, streams, s)))
+	}
+	return errors.Join(errs...)
+}
+
+// repair renumbers the log of a database.
+func (c *repairLogCmd) repair(ctx context.Context, streams Streams, s config.Shard) error {
+	cfg, err := migratedConfig(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -30,21 +44,21 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 	needed, err := c.renumber(ctx, renumber.Config{
 		Conn: cfg.ConnConfig, DryRun: c.DryRun,
 		Report: func(p renumber.Result) {
-			fmt.Fprintf(streams.Out, "partition %d: %s %d events; %d appended here come after them\n", p.Partition, did, p.Copied, p.Appended)
+			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", prefix(s), p.Partition, did, p.Copied, p.Appended)
 		},
 		Blocked: func(partition, pid int, application string) {
-			fmt.Fprintf(streams.Err, "partition %d waits for %q (Postgres process %d) to stop reading its log\n", partition, application, pid)
+			fmt.Fprintf(streams.Err, "%spartition %d waits for %q (Postgres process %d) to stop reading its log\n", prefix(s), partition, application, pid)
 		},
 	})
 	switch {
 	case err != nil:
 		return err
 	case !needed:
-		fmt.Fprintln(streams.Out, "nothing to do: the log is in order")
+		fmt.Fprintln(streams.Out, prefix(s)+"nothing to do: the log is in order")
 	case c.DryRun:
-		fmt.Fprintln(streams.Out, "would start new epochs and mark the log as this cluster's; nothing was changed")
+		fmt.Fprintln(streams.Out, prefix(s)+"would start new epochs and mark the log as this cluster's; nothing was changed")
 	default:
-		fmt.Fprintln(streams.Out, "the log is renumbered and has new epochs; servers can start")
+		fmt.Fprintln(streams.Out, prefix(s)+"the log is renumbered and has new epochs; servers can start")
 	}
 	return nil
 }

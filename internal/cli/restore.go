@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/archiving"
 )
 
@@ -23,32 +26,40 @@ type restoreCmd struct {
 
 // Run restores the log and prints what it has appended.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
-	store, err := c.store(c.From)
-	if err != nil {
-		return fmt.Errorf("--from: %w", err)
-	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer cluster.Close()
 	var watched io.Writer
 	if !c.Quiet {
 		watched = streams.Err
 	}
 	meter := progress.New(watched, "restore", nil)
 	defer meter.Close()
-	partitions := admin.BeginPartitions(meter, "restore", log.Partitions(), true)
-	return admin.Audited(ctx, pool, admin.OSUser(), "restore", map[string]string{"from": c.From}, func(ctx context.Context) (any, error) {
-		done, err := archiving.Restore(ctx, archiving.RestoreConfig{
-			Pool: pool, Log: log, Store: store, Progress: partitions, Filled: func(int) { partitions.Finish(1) },
-		})
-		meter.Close()
+	var sum archiving.Restored
+	err = operators.Each(ctx, cluster, func(s *shards.Shard) error {
+		from := operators.ArchiveOf(s, c.From)
+		store, err := c.store(from)
 		if err != nil {
-			return done, err
+			return fmt.Errorf("--from: %w", err)
 		}
-		return done, c.print(streams.Out, done)
+		partitions := admin.BeginPartitions(meter, "restore", len(s.Held()), true)
+		return admin.Audited(ctx, s.Pool, admin.OSUser(), "restore", map[string]string{"from": from}, func(ctx context.Context) (any, error) {
+			done, err := archiving.Restore(ctx, archiving.RestoreConfig{
+				Pool: s.Pool, Log: s.Log, Store: store, Progress: partitions, Filled: func(int) { partitions.Finish(1) },
+			})
+			sum.Partitions += done.Partitions
+			sum.Files += done.Files
+			sum.Events += done.Events
+			return done, err
+		})
 	})
+	meter.Close()
+	if err != nil && sum.Partitions == 0 {
+		return err
+	}
+	return errors.Join(err, c.print(streams.Out, sum))
 }
 
 // print prints the summary.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -33,28 +34,35 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
 	}
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	s, err := badges.NewReader(pool, log.Partitions()).Snapshot(ctx, c.User)
+	defer cluster.Close()
+	shard, err := operators.Of(cluster, c.User)
+	if err != nil {
+		return err
+	}
+	s, err := badges.NewReader(shard.Pool, cluster.Partitions()).Snapshot(ctx, c.User)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(streams.Out, s)
 	}
-	return printSnapshot(streams, s, log.PartitionOf(c.User))
+	return printSnapshot(streams, s, cluster.PartitionOf(c.User), shard.Name)
 }
 
-func printSnapshot(streams Streams, s pubsub.Snapshot, partition int) error {
+func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
 	for _, c := range slices.Sorted(maps.Keys(s.Categories)) {
 		fmt.Fprintf(table, "  %s\t%d\n", c, s.Categories[c])
 	}
 	fmt.Fprintf(table, "unread in\t%s\nversion\t%d\nepoch\t%s\npartition\t%d\n", counted(s.UnreadConversations, "conversation"), s.Version, s.Epoch, partition)
+	if shard != "" {
+		fmt.Fprintf(table, "shard\t%s\n", shard)
+	}
 	if err := table.Flush(); err != nil {
 		return err
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/admin"
 	"github.com/badged/badged/internal/config"
+	"github.com/badged/badged/internal/operators"
 	"github.com/badged/badged/internal/progress"
+	"github.com/badged/badged/internal/shards"
 	"github.com/badged/badged/projector/replay"
 )
 
@@ -45,17 +47,13 @@ func (c *verifyCmd) Validate() error {
 // Run compares the tables with the log and prints each difference. It fails if
 // there are any.
 func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
-	pool, log, err := openDatabase(ctx, c.Database)
+	cluster, err := openShards(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= log.Partitions()) {
-		return fmt.Errorf("--partition must be from 0 to %d", log.Partitions()-1)
-	}
-	archive, err := c.open(ctx)
-	if err != nil {
-		return err
+	defer cluster.Close()
+	if c.Partition != nil && (*c.Partition < 0 || *c.Partition >= cluster.Partitions()) {
+		return fmt.Errorf("--partition must be from 0 to %d", cluster.Partitions()-1)
 	}
 	var watched io.Writer
 	if !c.Quiet {
@@ -63,25 +61,46 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	meter := progress.New(watched, "verify", nil)
 	defer meter.Close()
-	options := admin.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample}
-	sum, err := admin.Verify(ctx, replay.NewVerifier(pool, log).WithArchive(archive), log, options, meter, func(d replay.Difference) {
-		meter.Lines()
-		c.print(streams.Out, d)
-	})
+	parts, err := operators.Verifications(cluster, admin.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample})
 	if err != nil {
 		return err
 	}
+	var sum admin.Verified
+	var errs []error
+	for _, part := range parts {
+		errs = append(errs, operators.EachOf(ctx, cluster, []*shards.Shard{part.Shard}, func(s *shards.Shard) error {
+			archive, err := c.open(ctx, s)
+			if err != nil {
+				return err
+			}
+			done, err := admin.Verify(ctx, replay.NewVerifier(s.Pool, s.Log).WithArchive(archive), s.Log, part.Options, meter, func(d replay.Difference) {
+				meter.Lines()
+				c.print(streams.Out, s, d)
+			})
+			sum.Add(done)
+			return err
+		}))
+	}
 	meter.Close()
-	return c.finish(streams.Out, sum)
+	if err := errors.Join(errs...); err != nil && (sum.Partitions == 0 || !cluster.Sharded()) {
+		return err
+	}
+	return errors.Join(append(errs, c.finish(streams.Out, sum))...)
+}
+
+// shardDifference is a difference on one of several shards.
+type shardDifference struct {
+	Shard string `json:"shard,omitempty"`
+	replay.Difference
 }
 
 // print prints one difference.
-func (c *verifyCmd) print(w io.Writer, d replay.Difference) {
+func (c *verifyCmd) print(w io.Writer, s *shards.Shard, d replay.Difference) {
 	if c.JSON {
-		_ = json.NewEncoder(w).Encode(d) // finish reports a failed write
+		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // finish reports a failed write
 		return
 	}
-	fmt.Fprintln(w, d)
+	fmt.Fprintln(w, prefixOf(s)+d.String())
 }
 
 // finish prints the summary and fails if there are differences.

@@ -67,9 +67,17 @@ func Form(ctx context.Context, databases []Database) (Formed, error) {
 	}
 	// The database with data first: without its row, the map would have no data.
 	slices.SortStableFunc(databases, func(a, b Database) int { return -cmpBool(a.Name == made.Adopted, b.Name == made.Adopted) })
+	block, err := lastBlock(ctx, databases)
+	if err != nil {
+		return Formed{}, err
+	}
+	if len(made.Joined) == len(databases) {
+		block = -1 // the first one's ids stay as they are
+	}
 	for _, d := range databases {
 		if slices.Contains(made.Joined, d.Name) {
-			if err := join(ctx, d, made); err != nil {
+			block++
+			if err := join(ctx, d, made, block); err != nil {
 				return Formed{}, fmt.Errorf("shard %s: join the cluster: %w", d.Name, err)
 			}
 		}
@@ -146,9 +154,12 @@ func plan(views []view, used []string) (Formed, error) {
 }
 
 // join makes a database a shard with its copy of the map.
-func join(ctx context.Context, d Database, made Formed) error {
+func join(ctx context.Context, d Database, made Formed, block int64) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("become a shard"), made.Cluster, d.Name); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, statements.Get("begin a block of ids"), block); err != nil {
 			return err
 		}
 		for p, place := range made.Places {
@@ -162,6 +173,18 @@ func join(ctx context.Context, d Database, made Formed) error {
 		}
 		return nil
 	})
+}
+
+// lastBlock returns the greatest block of ids that the databases have.
+func lastBlock(ctx context.Context, databases []Database) (last int64, err error) {
+	for _, d := range databases {
+		var block int64
+		if err := d.Pool.QueryRow(ctx, statements.Get("read the block of ids")).Scan(&block); err != nil {
+			return 0, fmt.Errorf("shard %s: read its ids: %w", d.Name, err)
+		}
+		last = max(last, block)
+	}
+	return last, nil
 }
 
 // copyWebhooks gives shards that have joined the webhooks of the others: every shard

@@ -19,6 +19,20 @@ SELECT badged.is_used()
 -- name: become a shard
 INSERT INTO badged.shard (cluster, name) VALUES ($1::uuid, $2)
 
+-- name: read the block of ids
+-- Ids of dead letters, actions and jobs are unique among the shards: each shard gives
+-- them out of a block of its own.
+SELECT greatest(
+    coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.dead_letters', 'id')), 0) / 1000000000000,
+    coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.audit', 'id')), 0) / 1000000000000,
+    coalesce(pg_sequence_last_value(pg_get_serial_sequence('badged.jobs', 'id')), 0) / 1000000)
+
+-- name: begin a block of ids
+SELECT setval(pg_get_serial_sequence('badged.dead_letters', 'id'), $1::bigint * 1000000000000),
+    setval(pg_get_serial_sequence('badged.audit', 'id'), $1::bigint * 1000000000000),
+    setval(pg_get_serial_sequence('badged.jobs', 'id'), $1::bigint * 1000000)
+WHERE $1::bigint > 0
+
 -- name: map a partition
 SELECT badged.map_partition($1, $2, $3)
 

@@ -101,7 +101,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := a.open(ctx); err != nil {
 		return err
 	}
-	for p := range cfg.Log.Partitions() {
+	for _, p := range job.Held {
 		done, err := a.partition(ctx, p)
 		if err != nil {
 			return fmt.Errorf("archive partition %d: %w", p, err)
@@ -135,7 +135,7 @@ func (a *archiving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for p := range a.cfg.Log.Partitions() {
+	for _, p := range a.job.Held {
 		files, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, p)
 		if err != nil {
 			return err

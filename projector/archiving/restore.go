@@ -60,12 +60,17 @@ func Restore(ctx context.Context, cfg RestoreConfig) (Restored, error) {
 	if cfg.Filled == nil {
 		cfg.Filled = func(int) {}
 	}
-	done := Restored{Partitions: a.Partitions()}
+	for p := range a.Partitions() {
+		if len(a.Files(p)) > 0 && !slices.Contains(job.Held, p) {
+			return Restored{}, fmt.Errorf("the archive has partition %d, which this shard does not hold: restore into a cluster whose shards hold what they held when the log was archived, and move partitions afterwards", p)
+		}
+	}
+	done := Restored{Partitions: len(job.Held)}
 	err = pgx.BeginFunc(ctx, job.Conn, func(tx pgx.Tx) error {
 		if err := claimLog(ctx, tx, a.Partitions()); err != nil {
 			return err
 		}
-		for p := range a.Partitions() {
+		for _, p := range job.Held {
 			r := restoring{tx: tx, partition: p, rooms: map[string]struct{}{}, progress: job.Config.Progress}
 			if err := r.fill(ctx, a); err != nil {
 				return fmt.Errorf("restore partition %d: %w", p, err)

@@ -14,7 +14,7 @@ func (e *eraser) archives(ctx context.Context) error {
 	if e.cfg.Archive == nil {
 		return nil
 	}
-	for p := range e.cfg.Log.Partitions() {
+	for _, p := range e.held {
 		if err := e.archived(ctx, p); err != nil {
 			return fmt.Errorf("the archive of partition %d: %w", p, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +42,16 @@ type Erased struct {
 	Devices       int64  `json:"devices" doc:"Devices of the user."`
 	DeadLetters   int64  `json:"dead_letters" doc:"Dead letters that were removed or changed."`
 	Actions       int64  `json:"actions" doc:"Records of the audit trail that do not name the user any more. Erase leaves it 0: the trail is none of the projector's."`
+}
+
+// Add adds what was erased elsewhere.
+func (e *Erased) Add(more Erased) {
+	e.Counts.add(more.Counts)
+	e.Archived.add(more.Archived)
+	e.Conversations += more.Conversations
+	e.Devices += more.Devices
+	e.DeadLetters += more.DeadLetters
+	e.Actions += more.Actions
 }
 
 // The reasons for which nothing is erased.
@@ -101,7 +112,9 @@ const (
 type eraser struct {
 	cfg Config
 	// conn holds the lock of the job. All writes use it.
-	conn   *pgx.Conn
+	conn *pgx.Conn
+	// held are the partitions of the database.
+	held   []int
 	result Erased
 }
 
@@ -118,11 +131,14 @@ func (e *eraser) run(ctx context.Context) error {
 	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left"), job.Partitions); err != nil {
 		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
 	}
+	e.held = job.Held
 	deadline := time.Now().Add(e.cfg.Patience)
-	if err := e.partition(ctx, deadline); err != nil {
-		return fmt.Errorf("partition %d: %w", e.result.Partition, err)
+	if slices.Contains(e.held, e.result.Partition) { // else it is on another shard
+		if err := e.partition(ctx, deadline); err != nil {
+			return fmt.Errorf("partition %d: %w", e.result.Partition, err)
+		}
 	}
-	for p := range job.Partitions {
+	for _, p := range e.held {
 		if err := e.others(ctx, p); err != nil {
 			return fmt.Errorf("partition %d: %w", p, err)
 		}

@@ -22,6 +22,8 @@ import (
 type Holding struct {
 	// Kind says what it is: see the table in the documentation.
 	Kind string `json:"kind"`
+	// Shard is where it is, "" if there is only one database.
+	Shard string `json:"shard,omitempty"`
 	// Record is a row of a table, or an event with its place.
 	Record json.RawMessage `json:"record"`
 }
@@ -40,6 +42,8 @@ type ExportConfig struct {
 	UserID string
 	// Archive, if not nil, is the archive of the log, whose events are exported too.
 	Archive *archive.Archive
+	// Shard names the database among several, "" if it is the only one.
+	Shard string
 }
 
 // Export calls visit with everything that badged holds of a user, in one snapshot: the
@@ -55,18 +59,22 @@ func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) er
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("set up the transaction: %w", err)
 		}
+		held, err := events.Held(ctx, tx)
+		if err != nil {
+			return err
+		}
 		x := exporter{cfg: cfg, tx: tx, visit: visit, partition: cfg.Log.PartitionOf(cfg.UserID)}
 		if err := x.tables(ctx); err != nil {
 			return err
 		}
 		if cfg.Archive != nil {
-			for p := range cfg.Log.Partitions() {
+			for _, p := range held {
 				if err := x.archived(ctx, p); err != nil {
 					return err
 				}
 			}
 		}
-		for p := range cfg.Log.Partitions() {
+		for _, p := range held {
 			if err := x.events(ctx, p); err != nil {
 				return err
 			}
@@ -209,17 +217,20 @@ type exportEnd struct {
 	Holdings int `json:"holdings"`
 }
 
-// Write writes what Export finds as lines of JSON, and returns how many there were. A
-// last line of the kind end, with their number, tells that none is missing.
-func Write(ctx context.Context, cfg ExportConfig, w io.Writer) (holdings int, err error) {
+// Write writes what Export finds in each of some databases as lines of JSON, and returns
+// how many there were. A last line of the kind end, with their number, tells that none is missing.
+func Write(ctx context.Context, w io.Writer, databases ...ExportConfig) (holdings int, err error) {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)
-	err = Export(ctx, cfg, func(h Holding) error {
-		holdings++
-		return lines.Encode(h)
-	})
-	if err != nil {
-		return holdings, fmt.Errorf("export user %q: %w", cfg.UserID, err)
+	for _, cfg := range databases {
+		err = Export(ctx, cfg, func(h Holding) error {
+			holdings++
+			h.Shard = cfg.Shard
+			return lines.Encode(h)
+		})
+		if err != nil {
+			return holdings, fmt.Errorf("export user %q: %w", cfg.UserID, err)
+		}
 	}
 	end, err := encode(exportEnd{holdings})
 	if err != nil {

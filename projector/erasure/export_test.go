@@ -79,7 +79,7 @@ VALUES (6, now(), $1, true, 'hall', $2, 'Zoe', 'Hi all')`, partition, id)
 func exported(t testing.TB, d *projectortest.Database, user string, a *archive.Archive) []erasure.Holding {
 	t.Helper()
 	var b bytes.Buffer
-	n, err := erasure.Write(t.Context(), erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a}, &b)
+	n, err := erasure.Write(t.Context(), &b, erasure.ExportConfig{Pool: d.Pool, Log: d.Log, UserID: user, Archive: a})
 	if err != nil {
 		t.Fatal(err)
 	}

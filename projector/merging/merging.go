@@ -27,10 +27,15 @@ const Source = "badged/merge"
 // each is an event.
 const MaxMessages = 10_000
 
-// Config configures a merge. All fields are required.
+// Config configures a merge. Pool, Log, Guest and Account are required.
 type Config struct {
+	// Pool and Log are the database of the guest.
 	Pool *pgxpool.Pool
 	Log  *events.Log
+	// IntoPool and IntoLog are the database of the account if it is another shard; nil if
+	// it is the same.
+	IntoPool *pgxpool.Pool
+	IntoLog  *events.Log
 	// Guest and Account are valid ids of users, known to badged or not.
 	Guest, Account string
 }
@@ -52,7 +57,9 @@ var ErrSame = errors.New("the guest and the account are the same user")
 // Merge publishes what makes the ordinary conversations of a guest those of an account:
 // in each, the account has read as far as either had, and what is unread above is the
 // union. The guest leaves the conversation in the same transaction, so no message counts
-// twice or never for longer than folding takes. The account's level stays; it gets that
+// twice or never for longer than folding takes. If the account is on another shard the
+// guest leaves afterwards: if that fails, messages count for both until the merge is
+// repeated. The account's level stays; it gets that
 // of the guest where it did not know the conversation.
 //
 // It reads what is folded. What comes to the guest later stays there: another merge moves
@@ -62,11 +69,14 @@ func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 	if cfg.Guest == cfg.Account {
 		return r, ErrSame
 	}
-	guest, err := load(ctx, cfg, cfg.Guest)
+	if cfg.IntoPool == nil || cfg.IntoPool == cfg.Pool {
+		cfg.IntoPool, cfg.IntoLog = cfg.Pool, cfg.Log
+	}
+	guest, err := load(ctx, cfg.Pool, cfg.Log, cfg.Guest)
 	if err != nil {
 		return r, err
 	}
-	account, err := load(ctx, cfg, cfg.Account)
+	account, err := load(ctx, cfg.IntoPool, cfg.IntoLog, cfg.Account)
 	if err != nil {
 		return r, err
 	}
@@ -81,24 +91,30 @@ func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 		}
 		_, known := account.Conversations[id]
 		m := move{from: from, to: account.Conversation(id), known: known, result: &r}
-		evs := append(m.events(cfg.Account), events.Event{
+		evs := m.events(cfg.Account)
+		leave := events.Event{
 			ID: uuid.NewString(), Source: Source, Type: events.ConversationLeft,
 			Data: events.Data{ConversationID: id, UserIDs: []string{cfg.Guest}},
-		})
-		if _, err := cfg.Log.Append(ctx, evs...); err != nil {
+		}
+		if cfg.IntoPool == cfg.Pool {
+			_, err = cfg.Log.Append(ctx, append(evs, leave)...)
+		} else if _, err = cfg.IntoLog.Append(ctx, evs...); err == nil {
+			_, err = cfg.Log.Append(ctx, leave)
+		}
+		if err != nil {
 			return r, fmt.Errorf("move conversation %q: %w", id, err)
 		}
 		r.Conversations++
-		r.Events += len(evs)
+		r.Events += len(evs) + 1
 	}
 	return r, nil
 }
 
 // load reads the conversations of a user.
-func load(ctx context.Context, cfg Config, userID string) (*badge.User, error) {
+func load(ctx context.Context, pool *pgxpool.Pool, log *events.Log, userID string) (*badge.User, error) {
 	u := badge.NewUser(userID)
-	tables := store.NewTables(cfg.Log.PartitionOf(userID))
-	rows, err := cfg.Pool.Query(ctx, tables.Conversations.ReadUsers, []string{userID})
+	tables := store.NewTables(log.PartitionOf(userID))
+	rows, err := pool.Query(ctx, tables.Conversations.ReadUsers, []string{userID})
 	if err == nil {
 		err = scan(rows, u)
 	}

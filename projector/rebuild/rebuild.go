@@ -131,7 +131,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			err = cleanErr
 		}
 	}()
-	for p := range job.Partitions {
+	for _, p := range job.Held {
 		if _, err := job.Conn.Exec(ctx, dropStagingSQL, p); err != nil {
 			return fmt.Errorf("drop the staging tables that an earlier rebuild of partition %d left: %w", p, err)
 		}
@@ -164,6 +164,8 @@ func (c *Config) setDefaults() {
 type Job struct {
 	Config     Config
 	Partitions int
+	// Held are those that the database holds: all, unless it is a shard.
+	Held []int
 	// Conn holds the lock, and all writes use it: a job that loses its lock
 	// cannot write.
 	Conn *pgx.Conn
@@ -185,6 +187,9 @@ func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
 			break
 		}
 		err = Running(ctx, conn) // nil if it has just ended
+	}
+	if err == nil {
+		j.Held, err = events.Held(ctx, conn)
 	}
 	if err != nil {
 		j.Close(ctx)
@@ -233,7 +238,7 @@ func (j *Job) all(ctx context.Context) error {
 	if len(before) > 0 {
 		j.Config.Resumed(before)
 	}
-	for p := range j.Partitions {
+	for _, p := range j.Held {
 		if slices.ContainsFunc(before, func(done Result) bool { return done.Partition == p }) {
 			continue
 		}

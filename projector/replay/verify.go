@@ -26,6 +26,9 @@ type Verifier struct {
 	archive *archive.Archive
 }
 
+// Held returns the partitions of the database, which may be a shard.
+func (v *Verifier) Held(ctx context.Context) ([]int, error) { return events.Held(ctx, v.pool) }
+
 // NewVerifier returns a verifier of a database and its log.
 func NewVerifier(pool *pgxpool.Pool, log *events.Log) *Verifier {
 	return &Verifier{pool: pool, log: log}

@@ -48,6 +48,16 @@ type Template struct {
 	Build func(ctx context.Context, url string) error
 }
 
+// Templates define the content of several databases that belong together, such as
+// those of a cluster of shards.
+type Templates struct {
+	// Name is as that of a Template; Count is how many databases there are.
+	Name  string
+	Count int
+	// Build fills the databases; see [Template.Build].
+	Build func(ctx context.Context, urls []string) error
+}
+
 // Runner runs tests, as *testing.M does.
 type Runner interface{ Run() int }
 
@@ -99,6 +109,18 @@ func (s served) Run() (code int) {
 // remaining connections are closed.
 func NewDB(t testing.TB, template Template) string {
 	t.Helper()
+	return shares(t).NewDB(t, template)
+}
+
+// NewDBs is like NewDB, for several databases.
+func NewDBs(t testing.TB, templates Templates) []string {
+	t.Helper()
+	return shares(t).NewDBs(t, templates)
+}
+
+// shares returns the shared server.
+func shares(t testing.TB) *Server {
+	t.Helper()
 	shared.mu.Lock()
 	switch {
 	case !shared.inMain:
@@ -111,7 +133,7 @@ func NewDB(t testing.TB, template Template) string {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	return server.NewDB(t, template)
+	return server
 }
 
 var errNoMain = errors.New("TestMain does not run the tests through pgtest.Main")
@@ -235,14 +257,30 @@ func (s *Server) stop() error {
 // NewDB is like the function NewDB, on s.
 func (s *Server) NewDB(t testing.TB, template Template) string {
 	t.Helper()
-	source := "template0"
-	if template.Name != "" {
-		var err error
-		// All tests share the result, so the first test's context must not end it.
-		if source, err = s.template(context.WithoutCancel(t.Context()), template); err != nil {
-			t.Fatalf("pgtest: template %s: %v", template.Name, err)
-		}
+	if template.Name == "" {
+		return s.copy(t, "template0")
 	}
+	return s.NewDBs(t, Templates{template.Name, 1, func(ctx context.Context, urls []string) error { return template.Build(ctx, urls[0]) }})[0]
+}
+
+// NewDBs is like the function NewDBs, on s.
+func (s *Server) NewDBs(t testing.TB, templates Templates) []string {
+	t.Helper()
+	// All tests share the result, so the first test's context must not end it.
+	sources, err := s.template(context.WithoutCancel(t.Context()), templates)
+	if err != nil {
+		t.Fatalf("pgtest: template %s: %v", templates.Name, err)
+	}
+	urls := make([]string, len(sources))
+	for i, source := range sources {
+		urls[i] = s.copy(t, source)
+	}
+	return urls
+}
+
+// copy returns a copy of a database.
+func (s *Server) copy(t testing.TB, source string) string {
+	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text())
 	if err := s.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+quoted(source)+s.copying); err != nil {
 		t.Fatalf("pgtest: %v", err)
@@ -270,28 +308,38 @@ func (s *Server) Run(t testing.TB, input []byte, program string, args ...string)
 	return out.Bytes()
 }
 
-// template builds a template's database unless that has been done, and returns
-// its name.
-func (s *Server) template(ctx context.Context, template Template) (string, error) {
-	name := "template_" + template.Name
+// template builds the databases of templates unless that has been done, and returns
+// their names.
+func (s *Server) template(ctx context.Context, templates Templates) ([]string, error) {
+	names, urls := make([]string, templates.Count), make([]string, templates.Count)
+	for i := range names {
+		names[i] = fmt.Sprintf("template_%s_%d", templates.Name, i)
+		urls[i] = s.DatabaseURL(names[i])
+	}
 	s.mu.Lock()
-	b, found := s.templates[template.Name]
+	b, found := s.templates[templates.Name]
 	if !found {
 		b = new(build)
-		s.templates[template.Name] = b
+		s.templates[templates.Name] = b
 	}
 	s.mu.Unlock()
 	b.once.Do(func() {
-		if b.err = s.exec(ctx, "CREATE DATABASE "+quoted(name)); b.err != nil {
-			return
+		for _, name := range names {
+			if b.err = s.exec(ctx, "CREATE DATABASE "+quoted(name)); b.err != nil {
+				return
+			}
 		}
-		if b.err = template.Build(ctx, s.DatabaseURL(name)); b.err != nil {
+		if b.err = templates.Build(ctx, urls); b.err != nil {
 			return
 		}
 		// Postgres cannot copy a database that has connections.
-		b.err = s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS false")
+		for _, name := range names {
+			if b.err = s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS false"); b.err != nil {
+				return
+			}
+		}
 	})
-	return name, b.err
+	return names, b.err
 }
 
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -172,3 +172,22 @@ func TestTestMainWithoutMain(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+func TestTemplatesOfSeveralDatabases(t *testing.T) {
+	builds := 0
+	templates := pgtest.Templates{Name: "two", Count: 2, Build: func(ctx context.Context, urls []string) (err error) {
+		builds++
+		for i, url := range urls {
+			err = errors.Join(err, execute(ctx, url, fmt.Sprintf("CREATE TABLE t%d (n int)", i)))
+		}
+		return err
+	}}
+	for range 2 {
+		for i, url := range pgtest.NewDBs(t, templates) {
+			mustExec(t, url, fmt.Sprintf("INSERT INTO t%d VALUES (1); ALTER TABLE t%d ADD UNIQUE (n)", i, i))
+		}
+	}
+	if builds != 1 {
+		t.Errorf("the templates were built %d times", builds)
+	}
+}

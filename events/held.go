@@ -1,0 +1,22 @@
+package events
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// heldSQL finds what a database holds: all partitions, unless it is a shard.
+const heldSQL = `SELECT partition_id FROM badged.partitions ORDER BY partition_id`
+
+// Held returns the partitions that a database holds, in ascending order: all of them,
+// unless it is a shard of several. A partition may move to another shard at any time.
+func Held(ctx context.Context, q Querier) ([]int, error) {
+	rows, _ := q.Query(ctx, heldSQL)
+	held, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("read which partitions the database holds: %w", err)
+	}
+	return held, nil
+}

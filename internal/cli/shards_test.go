@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/devtest/pgtest"
+)
+
+// newShards returns the flags of a cluster of three shards with a partition each, and
+// their URLs.
+func newShards(t *testing.T) (flags, urls []string) {
+	t.Helper()
+	for i := range 3 {
+		urls = append(urls, pgtest.NewDB(t, pgtest.Template{}))
+		flags = append(flags, fmt.Sprintf("--shard=%c=%s", 'a'+i, urls[i]))
+	}
+	mustDo(t, append([]string{"migrate", "up", "--partitions=3"}, flags...)...)
+	return flags, urls
+}
+
+// away is where no Postgres listens.
+const away = "postgres://127.0.0.1:1/none"
+
+// userOf returns a user of a partition of three.
+func userOf(partition int) string {
+	for i := 0; ; i++ {
+		if user := fmt.Sprint("user-", i); events.PartitionOf(user, 3) == partition {
+			return user
+		}
+	}
+}
+
+// poolOf connects to a database.
+func poolOf(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func has(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q:\n%s", what, part, text)
+		}
+	}
+}
+
+// Commands about all data go through all shards and say which; commands about a user go
+// to the shard of the user.
+func TestCommandsOnShards(t *testing.T) {
+	flags, urls := newShards(t)
+	on := func(args ...string) []string { return append(args, flags...) }
+	for i, url := range urls {
+		log, err := events.Open(t.Context(), poolOf(t, url))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Append(t.Context(), events.Event{
+			ID: "1", Source: "test", Type: events.MessageDelivered,
+			Data: events.Data{ConversationID: "c", Seq: 1, UserIDs: []string{userOf(i)}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	lines := strings.Split(strings.TrimSpace(mustDo(t, on("lag")...)), "\n")
+	if len(lines) != 4 || !strings.HasSuffix(lines[0], "SHARD") || !strings.HasSuffix(lines[1], "a") || !strings.HasSuffix(lines[3], "c") {
+		t.Errorf("lag prints\n%s", strings.Join(lines, "\n"))
+	}
+	has(t, "user show", mustDo(t, on("user", "show", userOf(1))...), "partition  1\n", "shard      b\n")
+	has(t, "user explain", mustDo(t, on("user", "explain", userOf(2))...), "log        partition 2 up to ")
+	if out := mustDo(t, on("verify", "-q")...); out != "0 users and 0 conversations of 3 partitions compared with the log: no difference\n" {
+		t.Errorf("verify prints %q", out)
+	}
+	if out := mustDo(t, on("verify", "-q", "--json", "--user="+userOf(0), "--user="+userOf(2))...); out != `{"partitions":2,"users":0,"conversations":0,"differences":0}`+"\n" {
+		t.Errorf("verify of two users prints %q", out)
+	}
+	if out := mustDo(t, on("rebuild", "-q")...); out != "0 users and 0 conversations of 3 partitions rebuilt from the log: no difference, nothing was changed\n" {
+		t.Errorf("rebuild prints %q", out)
+	}
+	mustDo(t, on("rebuild", "-q", "--partition=1")...)
+	mustDo(t, on("repair-log")...)
+
+	audit := mustDo(t, on("audit", "list")...)
+	if n := strings.Count(audit, "rebuild"); n != 4 || !strings.HasPrefix(audit, "SHARD  ID") {
+		t.Errorf("the trail has %d rebuilds:\n%s", n, audit)
+	}
+	has(t, "the newest action", strings.Split(audit, "\n")[1], "c      2000000000002  ")
+	has(t, "audit verify", mustDo(t, on("audit", "verify")...), "shard a: 4 records", "shard b: 6 records", "shard c: --count=")
+
+	dir := filepath.Join(t.TempDir(), "archive")
+	has(t, "archive", mustDo(t, on("archive", "-q", "--to="+dir, "--before="+time.Now().UTC().Format(time.RFC3339Nano))...), "nothing to archive")
+	for _, shard := range []string{"a", "b", "c"} {
+		if _, err := os.Stat(filepath.Join(dir, shard, "manifest.json")); err != nil {
+			t.Error(err)
+		}
+	}
+	export := mustDo(t, on("user", "export", userOf(1))...)
+	has(t, "the export", export, `"record":{"holdings":`)
+	mustDo(t, on("user", "merge", userOf(0), userOf(2))...)
+	has(t, "erasing nothing", mustDo(t, on("user", "erase", "somebody-else", "--archive="+dir)...), "badged held nothing of this user")
+}
+
+// Dead letters have ids of their own on each shard.
+func TestDeadLettersOnShards(t *testing.T) {
+	flags, urls := newShards(t)
+	on := func(args ...string) []string { return append(args, flags...) }
+	for i, url := range urls[:2] {
+		if _, err := poolOf(t, url).Exec(t.Context(), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES ($1, '7', 1, gen_random_uuid(), 'it is broken')`, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(t, "the list", mustDo(t, on("deadletters", "list")...), "SHARD  ID", "\na      1  ", "\nb      1000000000001  ")
+	if r := badged(t, on("deadletters", "retry", "--all")...); r.code != exitFailed || !strings.Contains(r.err, "shard b: retry dead letter 1000000000001: ") {
+		t.Errorf("retry exits with %d: %s", r.code, r.err)
+	}
+	var letter struct {
+		ID    int64
+		Shard string
+	}
+	if err := json.Unmarshal([]byte(mustDo(t, on("deadletters", "discard", "1000000000001")...)), &letter); err != nil || letter.Shard != "b" || letter.ID != 1000000000001 {
+		t.Errorf("%+v was discarded (%v)", letter, err)
+	}
+	if r := badged(t, on("deadletters", "discard", "99")...); r.code != exitFailed || !strings.Contains(r.err, "there is no such dead letter") {
+		t.Errorf("discarding none exits with %d: %s", r.code, r.err)
+	}
+}
+
+// A shard that is away is named after the others were done, and fails only what needs it.
+func TestCommandsWhileAShardIsAway(t *testing.T) {
+	flags, urls := newShards(t)
+	flags[1] = "--shard=b=" + away
+	on := func(args ...string) []string { return append(args, flags...) }
+	const gone = "shard b, which has partition 1, is away: failed to connect "
+	for _, tc := range []struct {
+		args []string
+		out  string
+	}{
+		{[]string{"lag"}, "\n2  "},
+		{[]string{"verify", "-q"}, "of 2 partitions compared with the log: no difference\n"},
+		{[]string{"rebuild", "-q"}, "of 2 partitions rebuilt from the log"},
+		{[]string{"audit", "list"}, "rebuild"},
+		{[]string{"deadletters", "list"}, ""},
+		{[]string{"log"}, ""},
+		{[]string{"user", "erase", userOf(0)}, "badged held nothing"},
+		{[]string{"user", "export", userOf(0)}, ""},
+		{[]string{"user", "show", userOf(1)}, ""},
+		{[]string{"user", "merge", userOf(0), userOf(1)}, ""},
+		{[]string{"verify", "-q", "--partition=1"}, ""},
+		{[]string{"repair-log"}, "shard c: nothing to do"},
+	} {
+		want := gone
+		if tc.args[0] == "repair-log" {
+			want = "shard b: " // it does not ask the other shards
+		}
+		if r := badged(t, on(tc.args...)...); r.code != exitFailed || !strings.Contains(r.err, want) || !strings.Contains(r.out, tc.out) {
+			t.Errorf("%v exits with %d and prints\n%s%s", tc.args, r.code, r.out, r.err)
+		}
+	}
+	mustDo(t, on("user", "show", userOf(0))...)
+	mustDo(t, on("verify", "-q", "--user="+userOf(2))...)
+	mustDo(t, "audit", "verify", "--shard=c="+urls[2])
+}

@@ -1,0 +1,89 @@
+package operators
+
+import (
+	"context"
+	"io"
+
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/admin"
+	"github.com/badged/badged/internal/shards"
+	"github.com/badged/badged/projector/archive"
+	"github.com/badged/badged/projector/deadletters"
+	"github.com/badged/badged/projector/erasure"
+	"github.com/badged/badged/projector/merging"
+)
+
+// Erase erases a user from every shard: others name the user as a sender, in dead
+// letters, jobs and the audit trail. files opens the archive of a shard; it may be nil,
+// and may return nil. If shards are away the user is erased from the others, and the
+// error says which; erasing again completes it.
+func Erase(ctx context.Context, c *shards.Cluster, by admin.Operator, userID string, files func(s *shards.Shard) (*archive.Archive, error)) (sum erasure.Erased, err error) {
+	sum.Partition = c.PartitionOf(userID)
+	err = Each(ctx, c, func(s *shards.Shard) error {
+		var a *archive.Archive
+		if files != nil {
+			var err error
+			if a, err = files(s); err != nil {
+				return err
+			}
+			if a != nil {
+				defer a.Close() // what was changed is synced already
+			}
+		}
+		done, err := admin.EraseUser(ctx, s.Pool, s.Log, by, userID, a)
+		sum.Add(done)
+		return err
+	})
+	return sum, err
+}
+
+// Export writes everything that the shards hold of a user; see [erasure.Write]. archives
+// are as in Erase. It writes nothing if a shard is away.
+func Export(ctx context.Context, c *shards.Cluster, userID string, archives func(s *shards.Shard) (*archive.Archive, error), w io.Writer) (holdings int, err error) {
+	home, err := Of(c, userID)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := reachable(c); err != nil {
+		return 0, err
+	}
+	ordered := []*shards.Shard{home}
+	for _, s := range c.Shards() {
+		if s != home {
+			ordered = append(ordered, s)
+		}
+	}
+	var cfgs []erasure.ExportConfig
+	for _, s := range ordered {
+		cfg := erasure.ExportConfig{Pool: s.Pool, Log: s.Log, UserID: userID, Shard: s.Name}
+		if archives != nil {
+			if cfg.Archive, err = archives(s); err != nil {
+				return 0, inShard(s, err)
+			}
+		}
+		cfgs = append(cfgs, cfg)
+	}
+	return erasure.Write(ctx, w, cfgs...)
+}
+
+// Merge moves what is unread for a guest to an account, also on another shard; see
+// [admin.MergeUser]. It does nothing if one of both is away.
+func Merge(ctx context.Context, c *shards.Cluster, by admin.Operator, guest, account string) (merging.Merged, error) {
+	from, err := Of(c, guest)
+	if err != nil {
+		return merging.Merged{}, err
+	}
+	to, err := Of(c, account)
+	if err != nil {
+		return merging.Merged{}, err
+	}
+	return admin.MergeUser(ctx, by, merging.Config{
+		Pool: from.Pool, Log: from.Log, Guest: guest, IntoPool: to.Pool, IntoLog: to.Log, Account: account,
+	})
+}
+
+// RetryDeadLetter publishes a dead letter of a shard again, also to the users of other
+// shards.
+func RetryDeadLetter(ctx context.Context, c *shards.Cluster, s *shards.Shard, by admin.Operator, id int64) (events.Receipt, error) {
+	return admin.RetryDeadLetter(ctx, s.Pool, deadletters.New(s.Pool, s.Log), by, id)
+}
