@@ -212,8 +212,8 @@ func (l *Log) partitionsOf(evs []Event) (s partitionSet) {
 		if len(d.UserIDs) > 0 {
 			continue
 		}
-		known := map[string]partitionSet{}
-		if missing := l.rooms.look(known, []string{d.ConversationID}); len(missing) > 0 {
+		known, missing, _ := l.rooms.look([]string{d.ConversationID})
+		if len(missing) > 0 {
 			return l.everyPartition()
 		}
 		room := known[d.ConversationID]

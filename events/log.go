@@ -105,6 +105,8 @@ type Receipt struct {
 	// TransactionID is the transaction that appended. All its events have been
 	// folded once every partition's position has passed it.
 	TransactionID int64
+	// Timeline is the timeline of Postgres then, 0 if it is not known.
+	Timeline int64
 	// Partitions are those that hold some of the events, in ascending order,
 	// except where the same transaction has folded them: the projectors of these are
 	// to be woken.
@@ -165,13 +167,13 @@ func (l *Log) appendRows(ctx context.Context, queue func(*pgx.Batch), rows []Row
 		r.Partitions = append(r.Partitions, part.Partition)
 		size += part.Queue(&batch)
 	}
-	batch.Queue(transactionIDSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&r.TransactionID) })
+	batch.Queue(tokenSQL).QueryRow(r.scanToken)
 	if err := l.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		pgwire.Reserve(conn.Conn(), size)
 		return conn.SendBatch(ctx, &batch).Close()
 	}); err != nil {
 		if len(rows) > 0 && rows[0].changes != nil {
-			l.rooms.forget(rows[0].changes.rooms)
+			l.rooms.forget(rows[0].changes.all)
 		}
 		return Receipt{}, notHeld(notMigrated(err))
 	}
@@ -242,7 +244,20 @@ func (r *Rows) Records(at time.Time) []Record {
 	return records
 }
 
-const transactionIDSQL = `SELECT pg_current_xact_id()::text::bigint`
+// tokenSQL returns the token of the transaction that runs it.
+var tokenSQL = fmt.Sprintf(`SELECT pg_current_xact_id()::text::bigint | (%s << %d)`, timelineSQL, timelineShift)
+
+func (r *Receipt) scanToken(row pgx.Row) error {
+	var t Token
+	err := row.Scan(&t)
+	r.setToken(t)
+	return err
+}
+
+func (r *Receipt) setToken(t Token) { r.Timeline, r.TransactionID = t.Timeline(), t.TransactionID() }
+
+// Token returns the position of the append.
+func (r Receipt) Token() Token { return NewToken(r.Timeline, r.TransactionID) }
 
 // insert is the part of an append that goes to one partition.
 type insert struct {
@@ -289,8 +304,9 @@ func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) (
 	}
 	now := time.Now()
 	enc := encoder{log: l, expect: len(evs)/l.partitions + 1, byPartition: make([]*rows, l.partitions)}
+	var timeline int64
 	if rooms {
-		if enc.routes, err = l.routesOf(ctx, d, evs); err != nil {
+		if enc.routes, timeline, err = l.routesOf(ctx, d, evs); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -315,7 +331,7 @@ func (l *Log) prepare(ctx context.Context, d directory, evs []Event, own bool) (
 		}
 		inserts = append(inserts, insert{partition: p, events: events, rows: rows})
 	}
-	return inserts, enc.routes.changes(l.partitions), nil
+	return inserts, enc.routes.changes(l.partitions, timeline), nil
 }
 
 // checkAll validates evs, and reports whether any is about a room.

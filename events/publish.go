@@ -61,9 +61,11 @@ func (l *Log) publish(ctx context.Context, tx transaction, evs []Event) (Receipt
 			return Receipt{}, fmt.Errorf("append to partition %d: %w", in.partition, notHeld(notMigrated(err)))
 		}
 	}
-	if err := tx.queryRow(ctx, transactionIDSQL, &r.TransactionID); err != nil {
+	var token int64
+	if err := tx.queryRow(ctx, tokenSQL, &token); err != nil {
 		return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
 	}
+	r.setToken(Token(token))
 	return r, nil
 }
 

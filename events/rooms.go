@@ -22,8 +22,9 @@ import (
 
 // directory is the directory of rooms as a call of Append or Publish sees it.
 type directory interface {
-	// partitionsOf returns the partitions of those rooms that have some.
-	partitionsOf(ctx context.Context, rooms []string) (map[string]partitionSet, error)
+	// partitionsOf returns the partitions of those rooms that have some, and the
+	// timeline of Postgres on which they were read, 0 if that does not matter.
+	partitionsOf(ctx context.Context, rooms []string) (known map[string]partitionSet, timeline int64, err error)
 	// lastSeqs returns the last message of each room, as far as folded.
 	lastSeqs(ctx context.Context, rooms []string) (map[string]int64, error)
 }
@@ -45,20 +46,21 @@ type route struct {
 // OfRooms reports whether only rooms have events of the type.
 func (t Type) OfRooms() bool { return strings.HasPrefix(string(t), "room.") }
 
-// routesOf returns the routes of the rooms that evs name.
-func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, error) {
-	all := routes{}
+// routesOf returns the routes of the rooms that evs name, and the timeline of Postgres on
+// which they hold.
+func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (all routes, timeline int64, err error) {
+	all = routes{}
 	for i := range evs {
 		if evs[i].Type.OfRooms() && evs[i].Type != RoomLeft {
 			all[evs[i].Data.ConversationID] = &route{}
 		}
 	}
 	if len(all) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
-	known, err := d.partitionsOf(ctx, slices.Sorted(maps.Keys(all)))
+	known, timeline, err := d.partitionsOf(ctx, slices.Sorted(maps.Keys(all)))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for room, partitions := range known {
 		all[room].known, all[room].now = partitions, partitions
@@ -84,16 +86,16 @@ func (l *Log) routesOf(ctx context.Context, d directory, evs []Event) (routes, e
 		}
 	}
 	if len(grow) == 0 {
-		return all, nil
+		return all, timeline, nil
 	}
 	last, err := d.lastSeqs(ctx, grow)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, room := range grow {
 		all[room].lastSeq = last[room]
 	}
-	return all, nil
+	return all, timeline, nil
 }
 
 // lacks returns the partitions of users to which the room has not come yet.
@@ -108,10 +110,11 @@ func (r *route) lacks(users [][]string) (partitions partitionSet) {
 
 // changes returns what a transaction with these routes must check and write, nil for
 // nothing.
-func (all routes) changes(partitions int) *directoryChanges {
-	var c directoryChanges
+func (all routes) changes(partitions int, timeline int64) *directoryChanges {
+	c := directoryChanges{timeline: timeline}
 	for _, room := range slices.Sorted(maps.Keys(all)) {
 		r := all[room]
+		c.all = append(c.all, room)
 		if n := r.known.len(); n < partitions {
 			c.rooms, c.counts = append(c.rooms, room), append(c.counts, fmt.Sprint(n))
 		}
@@ -119,7 +122,7 @@ func (all routes) changes(partitions int) *directoryChanges {
 			c.joined, c.partitions = append(c.joined, room), append(c.partitions, fmt.Sprint(p))
 		}
 	}
-	if len(c.rooms) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
 	return &c
@@ -128,6 +131,10 @@ func (all routes) changes(partitions int) *directoryChanges {
 // directoryChanges are what a transaction that appends must check and write in the
 // directory.
 type directoryChanges struct {
+	// timeline is that of Postgres on which the directory was read.
+	timeline int64
+	// all are the rooms of the call.
+	all []string
 	// rooms are in counts partitions, unless the directory has grown.
 	rooms, counts []string
 	// joined are new in partitions.
@@ -145,6 +152,9 @@ const (
 FROM unnest($1::text[], $2::integer[]) AS known (room, partitions)
 WHERE known.partitions <> (SELECT count(DISTINCT p.partition_id) FROM badged.room_partitions AS p WHERE p.conversation_id = known.room)
 LIMIT 1`
+	// checkTimelineSQL fails if Postgres is on another timeline: a failover may have lost
+	// a join, and with it what was known of the room.
+	checkTimelineSQL = `SELECT badged.refuse_batch('` + codeOutdated + `') WHERE ` + timelineSQL + ` <> $1`
 	addPartitionsSQL = `SELECT badged.add_room_partitions($1::text[], $2::smallint[])`
 	partitionsOfSQL  = `SELECT coalesce(json_object_agg(conversation_id, partitions), '{}')::text
 FROM (
@@ -161,7 +171,10 @@ func (c *directoryChanges) queue(batch *pgx.Batch) {
 	if c == nil {
 		return
 	}
-	batch.Queue(checkDirectorySQL, pgwire.ArrayLiteral(c.rooms), pgwire.ArrayLiteral(c.counts))
+	batch.Queue(checkTimelineSQL, c.timeline)
+	if len(c.rooms) > 0 {
+		batch.Queue(checkDirectorySQL, pgwire.ArrayLiteral(c.rooms), pgwire.ArrayLiteral(c.counts))
+	}
 	if len(c.joined) > 0 {
 		batch.Queue(addPartitionsSQL, pgwire.ArrayLiteral(c.joined), pgwire.ArrayLiteral(c.partitions))
 	}
@@ -184,10 +197,10 @@ type storedDirectory struct {
 	queryRow func(ctx context.Context, query string, dest any, args ...any) error
 }
 
-func (d storedDirectory) partitionsOf(ctx context.Context, rooms []string) (map[string]partitionSet, error) {
+func (d storedDirectory) partitionsOf(ctx context.Context, rooms []string) (known map[string]partitionSet, timeline int64, err error) {
 	var found map[string][]int
 	if err := d.read(ctx, partitionsOfSQL, rooms, &found); err != nil {
-		return nil, fmt.Errorf("read the partitions of rooms: %w", err)
+		return nil, 0, fmt.Errorf("read the partitions of rooms: %w", err)
 	}
 	sets := make(map[string]partitionSet, len(found))
 	for room, partitions := range found {
@@ -197,7 +210,7 @@ func (d storedDirectory) partitionsOf(ctx context.Context, rooms []string) (map[
 		}
 		sets[room] = set
 	}
-	return sets, nil
+	return sets, 0, nil
 }
 
 func (d storedDirectory) lastSeqs(ctx context.Context, rooms []string) (last map[string]int64, err error) {
@@ -223,24 +236,37 @@ type cachedDirectory struct {
 
 	mu    sync.Mutex
 	rooms map[string]partitionSet
+	// timeline is that of Postgres on which rooms were read; 0 if Postgres may be on
+	// another since.
+	timeline int64
+	// before is the last timeline that was known.
+	before int64
 }
 
 // cachedRooms is the most rooms that are remembered: about 20 MB.
 const cachedRooms = 100_000
 
-func (d *cachedDirectory) partitionsOf(ctx context.Context, rooms []string) (map[string]partitionSet, error) {
-	known := make(map[string]partitionSet, len(rooms))
-	missing := d.look(known, rooms)
-	if len(missing) == 0 {
-		return known, nil
+func (d *cachedDirectory) partitionsOf(ctx context.Context, rooms []string) (known map[string]partitionSet, timeline int64, err error) {
+	known, missing, timeline := d.look(rooms)
+	if timeline == 0 {
+		if err := d.learn(ctx); err != nil {
+			return nil, 0, err
+		}
+		known, missing, timeline = d.look(rooms)
 	}
-	stored, err := d.storedDirectory.partitionsOf(ctx, missing)
+	if len(missing) == 0 {
+		return known, timeline, nil
+	}
+	stored, _, err := d.storedDirectory.partitionsOf(ctx, missing)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	maps.Copy(known, stored)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.timeline != timeline {
+		return known, timeline, nil // the transaction fails if it matters
+	}
 	for room, partitions := range stored {
 		if _, ok := d.rooms[room]; !ok && len(d.rooms) >= cachedRooms {
 			for other := range d.rooms { // any one
@@ -250,13 +276,29 @@ func (d *cachedDirectory) partitionsOf(ctx context.Context, rooms []string) (map
 		}
 		d.rooms[room] = partitions
 	}
-	return known, nil
+	return known, timeline, nil
 }
 
-// look adds what is remembered of rooms to known, and returns the other rooms.
-func (d *cachedDirectory) look(known map[string]partitionSet, rooms []string) (missing []string) {
+// learn reads the timeline of Postgres, and forgets all rooms if it is another.
+func (d *cachedDirectory) learn(ctx context.Context) error {
+	var timeline int64
+	if err := d.queryRow(ctx, `SELECT `+timelineSQL, &timeline); err != nil {
+		return fmt.Errorf("read the timeline of Postgres: %w", err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.before != timeline {
+		clear(d.rooms)
+	}
+	d.timeline, d.before = timeline, timeline
+	return nil
+}
+
+// look returns what is remembered of rooms, the other rooms, and the timeline.
+func (d *cachedDirectory) look(rooms []string) (known map[string]partitionSet, missing []string, timeline int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known = make(map[string]partitionSet, len(rooms))
 	for _, room := range rooms {
 		if partitions, ok := d.rooms[room]; ok {
 			known[room] = partitions
@@ -264,13 +306,15 @@ func (d *cachedDirectory) look(known map[string]partitionSet, rooms []string) (m
 			missing = append(missing, room)
 		}
 	}
-	return missing
+	return known, missing, d.timeline
 }
 
-// forget forgets rooms.
+// forget forgets rooms after a transaction has failed, perhaps since Postgres is on
+// another timeline.
 func (d *cachedDirectory) forget(rooms []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.timeline = 0
 	for _, room := range rooms {
 		delete(d.rooms, room)
 	}

@@ -224,7 +224,7 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {
 		return receipt, store.Outcome(err)
 	}
-	receipt.TransactionID = a.parts[0].batch.To.TransactionID
+	receipt.TransactionID, receipt.Timeline = a.parts[0].batch.To.TransactionID, timelineOf(incarnationOf(conn))
 	return receipt, nil
 }
 

@@ -3,6 +3,8 @@ package projector
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,6 +96,16 @@ const incarnationKey = "badged.incarnation"
 func incarnationOf(conn *pgxpool.Conn) string {
 	incarnation, _ := conn.Conn().PgConn().CustomData()[incarnationKey].(string)
 	return incarnation
+}
+
+// timelineOf returns the timeline of an incarnation, 0 if there is none.
+func timelineOf(incarnation string) int64 {
+	digits, _, _ := strings.Cut(incarnation, "/")
+	timeline, err := strconv.ParseInt(digits, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return timeline
 }
 
 // giveBack returns a connection to the pool, as it was.

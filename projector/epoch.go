@@ -18,6 +18,12 @@ var beginEpochSQL = `UPDATE badged.partitions
 SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
 WHERE partition_id = $1`
 
+// endTimelineSQL records what was folded when timeline $2 of Postgres ended, and so has
+// survived that.
+const endTimelineSQL = `INSERT INTO badged.timeline_ends AS t (partition, timeline, next_timeline, transaction_id, pending) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (partition, timeline) DO UPDATE
+SET next_timeline = excluded.next_timeline, transaction_id = excluded.transaction_id, pending = excluded.pending, noticed_at = now()`
+
 // Reasons for a new epoch; values of a metric label.
 const (
 	// epochRestart: Postgres was restarted, promoted or restored, and may have
@@ -65,6 +71,11 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 		}
 		if !p.state.Counted {
 			if err := store.CountConversations(ctx, tx, p.id); err != nil {
+				return err
+			}
+		}
+		if ended, now := timelineOf(p.state.Incarnation), timelineOf(incarnationOf(conn)); ended < now {
+			if _, err := tx.Exec(ctx, endTimelineSQL, p.id, ended, now, p.cursor.TransactionID, append([]int64{}, p.cursor.Pending...)); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -118,14 +119,14 @@ func until(t *testing.T, url, sql string, args ...any) {
 
 const epochs = `SELECT string_agg(epoch, ' ' ORDER BY partition_id) FROM badged.partitions`
 
-// insist publishes an event until it is accepted.
-func insist(t *testing.T, p *process, event string) {
+// insist publishes an event until it is accepted, and returns its position.
+func insist(t *testing.T, p *process, event string) (position string) {
 	t.Helper()
 	for {
-		status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", event)
+		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", event)
 		switch status {
 		case http.StatusAccepted:
-			return
+			return header.Get("Badged-Position")
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError:
 		default:
 			t.Fatalf("publish: %d %s", status, answer)
@@ -163,42 +164,196 @@ func tellUpTo(t *testing.T, p *process, clients []*client, first, last int) {
 	}
 }
 
-// After a failover to an asynchronous standby that lacks the last commits, all
-// clients get the standby's state without an operator.
-func TestFailoverThatLosesTheTail(t *testing.T) {
-	t.Parallel()
+// pair is a primary and a standby that follows it asynchronously.
+type pair struct {
+	t                *testing.T
+	primary, standby *embedpg.Server
+}
+
+func startPair(t *testing.T) *pair {
+	t.Helper()
 	dir := openDir(t)
 	primary := postgresIn(t, filepath.Join(dir, "primary"))
 	must(t, "migrate", "up", "--database-url="+primary.URL())
 	baseBackup(t, primary, filepath.Join(dir, "standby"), "--write-recovery-conf")
-	standby := postgresIn(t, filepath.Join(dir, "standby"))
+	return &pair{t, primary, postgresIn(t, filepath.Join(dir, "standby"))}
+}
 
-	one, two := parseURL(t, primary.URL()), parseURL(t, standby.URL())
-	hosts := fmt.Sprintf("host=%s,%s port=%d,%d user=%s dbname=%s target_session_attrs=read-write",
+// hosts returns the URL that names both.
+func (p *pair) hosts() string {
+	one, two := parseURL(p.t, p.primary.URL()), parseURL(p.t, p.standby.URL())
+	return fmt.Sprintf("host=%s,%s port=%d,%d user=%s dbname=%s target_session_attrs=read-write",
 		one.Host, two.Host, one.Port, two.Port, one.User, one.Database)
-	p := serve(t, hosts, "--reconcile-interval=1s")
+}
+
+// part makes what the primary commits from now on the tail that is lost.
+func (p *pair) part() {
+	p.t.Helper()
+	p.catchUp()
+	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
+		alter(p.t, p.standby.URL(), sql)
+	}
+	until(p.t, p.standby.URL(), `SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)`)
+}
+
+// catchUp waits until the standby has everything.
+func (p *pair) catchUp() {
+	p.t.Helper()
+	until(p.t, p.standby.URL(), `SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn`, value[string](p.t, p.primary.URL(), `SELECT pg_current_wal_lsn()::text`))
+}
+
+// failOver kills the primary and promotes the standby.
+func (p *pair) failOver() {
+	p.t.Helper()
+	p.primary.Kill()
+	if !value[bool](p.t, p.standby.URL(), `SELECT pg_promote()`) {
+		p.t.Fatal("the standby is not promoted")
+	}
+}
+
+// A primary that goes on after another was promoted gets no more sessions once one has
+// seen the other.
+func TestOldPrimaryGoesOn(t *testing.T) {
+	t.Parallel()
+	pg := startPair(t)
+	one, two := parseURL(t, pg.standby.URL()), parseURL(t, pg.primary.URL())
+	p := serve(t, fmt.Sprintf("host=%s,%s port=%d,%d user=%s dbname=%s", one.Host, two.Host, one.Port, two.Port, one.User, one.Database))
+	if n := total(t, p, "ann", insist(t, p, delivered("c", 1, `"ann"`))); n != 1 {
+		t.Errorf("ann has %d unread", n)
+	}
+	pg.catchUp()
+	if !value[bool](t, pg.standby.URL(), `SELECT pg_promote()`) {
+		t.Fatal("the standby is not promoted")
+	}
+	const theirs = `application_name LIKE 'badged%'`
+	value[bool](t, pg.primary.URL(), `SELECT bool_or(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE `+theirs+` ORDER BY pid OFFSET 1) AS most`)
+	until(t, pg.primary.URL(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE `+theirs+`)`)
+	if n := total(t, p, "ann", insist(t, p, delivered("c", 2, `"ann"`))); n != 2 {
+		t.Errorf("ann has %d unread", n)
+	}
+	if n := value[int](t, pg.primary.URL(), `SELECT sum(folded)::int FROM (`+foldedEverywhere()+`) AS p`); n != 1 {
+		t.Errorf("the old primary has folded %d events", n)
+	}
+}
+
+// foldedEverywhere returns a query for the folded events of each partition.
+func foldedEverywhere() string {
+	var all []string
+	for p := range 4 {
+		all = append(all, fmt.Sprintf(`SELECT folded FROM badged.events_p%02d_offsets WHERE consumer_group = 'projector'`, p))
+	}
+	return strings.Join(all, " UNION ALL ")
+}
+
+// readAt reads the badge of ann at a position until Postgres is back.
+func readAt(t *testing.T, p *process, position string) (status int, answer string) {
+	t.Helper()
+	for range polls(t, "an answer to a position") {
+		status, _, answer = request(t, http.MethodGet, p.url+"/v1/users/ann/badge?timeout=30s&at_least="+position, "", "")
+		switch status {
+		case http.StatusInternalServerError, http.StatusServiceUnavailable:
+		default:
+			return status, answer
+		}
+	}
+	return status, answer
+}
+
+// After a failover to an asynchronous standby that lacks the last commits, all
+// clients get the standby's state without an operator.
+func TestFailoverThatLosesTheTail(t *testing.T) {
+	t.Parallel()
+	pg := startPair(t)
+	p := serve(t, pg.hosts(), "--reconcile-interval=1s")
 	clients := []*client{connect(t, p.url, "ann"), connect(t, p.url, "ann")}
 	for _, c := range clients {
 		c.mayRewind()
 	}
 	tellUpTo(t, p, clients, 1, 3)
-	before := value[string](t, primary.URL(), epochs)
+	before := value[string](t, pg.primary.URL(), epochs)
 
-	// The last message that the standby receives.
-	until(t, standby.URL(), `SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn`, value[string](t, primary.URL(), `SELECT pg_current_wal_lsn()::text`))
-	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
-		alter(t, standby.URL(), sql)
-	}
-	until(t, standby.URL(), `SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)`)
+	pg.part()
 	tellUpTo(t, p, clients, 4, 6)
 	clients[1].close()
-
-	primary.Kill()
-	if !value[bool](t, standby.URL(), `SELECT pg_promote()`) {
-		t.Fatal("the standby is not promoted")
-	}
-	rewound(t, standby.URL(), p, clients[0], clients[1], before)
+	pg.failOver()
+	rewound(t, pg.standby.URL(), p, clients[0], clients[1], before)
 	awaitMetric(t, p, `badged_projector_epochs_begun_total{reason="rewind"}`, 1)
+}
+
+// A position whose events are lost is answered by an error, not by a badge that lacks
+// them, also when Postgres has given its number to another transaction. One whose events
+// have survived is answered as before. The lost events count when they are published
+// again.
+func TestPositionsOfALostTail(t *testing.T) {
+	t.Parallel()
+	pg := startPair(t)
+	p := serve(t, pg.hosts())
+	kept := insist(t, p, delivered("c", 1, `"ann"`))
+	if n := total(t, p, "ann", kept); n != 1 {
+		t.Fatalf("ann has %d unread", n)
+	}
+	pg.part()
+	var lost []string
+	for seq := 2; seq <= 4; seq++ {
+		lost = append(lost, insist(t, p, delivered("c", seq, `"ann"`)))
+	}
+	pg.failOver()
+	for i := range 40 { // until the numbers of the lost transactions are used again
+		insist(t, p, delivered("other", i+1, `"bob"`))
+	}
+	for _, position := range lost {
+		if status, answer := readAt(t, p, position); status != http.StatusConflict || !strings.Contains(answer, "publish the events again") {
+			t.Errorf("position %s of the lost tail: %d %s", position, status, answer)
+		}
+	}
+	if status, answer := readAt(t, p, kept); status != http.StatusOK || !strings.Contains(answer, `"total":1,`) {
+		t.Errorf("position %s, which has survived: %d %s", kept, status, answer)
+	}
+	var again string
+	for seq := 2; seq <= 4; seq++ {
+		again = insist(t, p, delivered("c", seq, `"ann"`))
+	}
+	if n := total(t, p, "ann", again); n != 4 {
+		t.Errorf("ann has %d unread after the lost messages were published again, want 4", n)
+	}
+	must(t, "verify", "--database-url="+pg.standby.URL())
+}
+
+// If the tail of a log that is lost made a room come to a partition, publishers do not go
+// on as if it had.
+func TestRoomsOfALostTail(t *testing.T) {
+	t.Parallel()
+	pg := startPair(t)
+	p := serve(t, pg.hosts())
+	ids, _ := users(32)
+	joined := func(i int) string {
+		return event(fmt.Sprint("join ", i), "room.joined", fmt.Sprintf(`{"conversation_id":"hall","user_ids":[%q]}`, ids[i]))
+	}
+	insist(t, p, joined(0))
+	insist(t, p, event("post 1", "room.posted", `{"conversation_id":"hall","seq":1}`))
+	pg.part()
+	for i := range ids[1:] { // to all partitions
+		insist(t, p, joined(i+1))
+	}
+	insist(t, p, event("post 2", "room.posted", `{"conversation_id":"hall","seq":2}`))
+	pg.failOver()
+	var position string
+	for i := range ids {
+		position = insist(t, p, joined(i))
+	}
+	insist(t, p, event("post 3", "room.posted", `{"conversation_id":"hall","seq":3}`))
+	conn, err := pgx.Connect(t.Context(), pg.standby.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// Publishers in SQL read the directory of rooms in the tables.
+	if _, err := conn.Exec(t.Context(), `SELECT badged.publish($1::text::jsonb)`, event("post 4", "room.posted", `{"conversation_id":"hall","seq":4}`)); err != nil {
+		t.Fatal(err)
+	}
+	position = insist(t, p, event("post 5", "room.posted", `{"conversation_id":"hall","seq":5}`))
+	total(t, p, ids[0], position)
+	until(t, pg.standby.URL(), `SELECT count(*) = $1 AND bool_and(unread = 3 OR user_id = $2) FROM badged.unread`, len(ids), ids[0])
 }
 
 func alter(t *testing.T, url, sql string) {

@@ -47,6 +47,7 @@ type App struct {
 
 	pools     []*pgxpool.Pool
 	faults    *pgfault.Watch
+	timelines pgfault.Timelines
 	eventLog  *events.Log
 	bus       pubsub.Bus
 	publisher *publisher

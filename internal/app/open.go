@@ -44,6 +44,7 @@ func (a *App) pool(ctx context.Context, purpose string, maxConns int32) (*pgxpoo
 		// A standby lags: clients would be compared with old badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
+	a.timelines.Configure(cfg.ConnConfig)
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces
 	}

@@ -205,6 +205,7 @@ JOIN (VALUES ('.', 'SELECT'),
     ('^dedup_(blocks|pages)_p[0-9]+$', 'INSERT'), ('^dedup_(blocks|pages)_p[0-9]+$', 'DELETE'), ('^(dedup_runs|partitions)$', 'UPDATE'),
     ('^(audit|audit_ends|dead_letters|dedup_filters|dedup_generations|dedup_runs|expiry_progress|jobs|healed_users|samples|settled_letters)$', 'INSERT'),
     ('^ingest_positions$', 'INSERT'), ('^ingest_positions$', 'UPDATE'),
+    ('^timeline_ends$', 'INSERT'), ('^timeline_ends$', 'UPDATE'),
     ('^(dead_letters|dedup_filters|dedup_runs|expiry_progress|healed_users|samples)$', 'DELETE'),
     ('^revocations$', 'INSERT'), ('^revocations$', 'DELETE'), ('^revocation(s|_counter)$', 'UPDATE')) AS n (tables, privilege)
   ON c.relname ~ n.tables

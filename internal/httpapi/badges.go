@@ -144,6 +144,10 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categorie
 	return nil
 }
 
+// lostPosition is what readers of a lost position are told.
+const lostPosition = "the log may have lost what was published at this position: Postgres has failed over or was restored since, or the transaction has not committed; " +
+	"publish the events again under the same ids, which is harmless, and use the new position"
+
 // await waits until the badges of users include everything up to a position. It
 // returns at once if none is given.
 func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) error {
@@ -160,15 +164,18 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	if atLeast == "" {
 		return nil
 	}
-	transactionID, err := strconv.ParseInt(atLeast, 10, 64)
-	if err != nil || transactionID < 0 {
+	position, err := strconv.ParseInt(atLeast, 10, 64)
+	if err != nil || position < 0 {
 		return &problem{Status: http.StatusBadRequest, Detail: "at_least must be a token from a " + PositionHeader + " header"}
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	look := ctx // look at least once, however short the wait
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		folded, err := a.cfg.Badges.Folded(look, users, transactionID)
+		folded, err := a.cfg.Badges.Folded(look, users, position)
+		if errors.Is(err, badges.ErrLost) {
+			return &problem{Status: http.StatusConflict, Detail: lostPosition}
+		}
 		if err != nil && look.Err() == nil {
 			return err
 		}

@@ -46,6 +46,8 @@ func (a *API) routes() []describe.Route {
 		aPage       = `{"conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"all","category":"chat","marked_unread":false,"version":3}],"cursor":"MzpsdW5jaA"}`
 		badEvents   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
 		notFolded   = `{"type":"about:blank","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
+		lostAtLeast = "The log may have lost what `at_least` names, by a failover of Postgres with asynchronous replication; or its transaction has not committed. Publish the events again, under the same ids."
+		lost        = `{"type":"about:blank","title":"Conflict","status":409,"detail":"` + lostPosition + `"}`
 		notTheUsers = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 		notTheKeys  = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"the key crm may not publish some of these events; nothing was stored","errors":[{"index":1,"field":"source","message":"\"chat\" is not a source of the key crm, which has crm/*"}]}`
 		foldsBehind = `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"badges of users of this request are 31s behind; nothing was stored, publish it again after Retry-After"}`
@@ -71,7 +73,7 @@ func (a *API) routes() []describe.Route {
 					Status: http.StatusAccepted, Doc: "All are durable in the log.",
 					Headers: []describe.Param{{
 						Name: PositionHeader, Required: true, Example: "4711",
-						Doc: "Position in the log, for `at_least`. Of several, keep the greatest.",
+						Doc: "Position in the log, for `at_least`: a number. Of several, keep the greatest.",
 					}},
 					Content: describe.JSON(accepted{}, `{"accepted":2}`),
 				},
@@ -92,6 +94,7 @@ func (a *API) routes() []describe.Route {
 				describe.Answer{Status: http.StatusOK, Doc: "The badge.", Content: describe.JSON(pubsub.Badge{}, adaBadge)},
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", ""),
 				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
+				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
 			),
 		}),
@@ -124,6 +127,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many.", ""),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB.", ""),
+				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
 				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
 			),
 		}),

@@ -81,6 +81,7 @@ BEGIN
             'INSERT, UPDATE, DELETE ON badged.devices, badged.alerts, badged.room_rounds, badged.room_alerts, badged.webhooks, badged.webhook_queue',
             'UPDATE ON badged.notifier_partitions',
             'INSERT, UPDATE ON badged.ingest_positions',
+            'INSERT, UPDATE ON badged.timeline_ends',
             'INSERT, UPDATE, DELETE ON badged.revocations',
             'UPDATE ON badged.revocation_counter',
             'USAGE ON SEQUENCE badged.target_generations',

@@ -305,7 +305,19 @@ SELECT 3, 0, {room} FROM c JOIN badged.rooms_pNN AS r ON r.conversation_id = c.c
 SELECT EXISTS (SELECT FROM badged.conversations_pNN WHERE user_id = $1 AND conversation_id = $2 AND joined IS NOT NULL)
 
 -- name: read the head
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1, {timeline}
+
+-- name: timeline
+-- Of Postgres. Only a primary tells it.
+('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
+
+-- name: look up an ended timeline
+-- Whether transaction $2 of timeline $1 is known to have survived its end, and whether
+-- each of the partitions $3 has been owned since and would know.
+SELECT EXISTS (SELECT FROM badged.timeline_ends
+               WHERE timeline <= $1 AND next_timeline > $1 AND transaction_id >= $2 AND $2 <> ALL (pending)),
+       NOT EXISTS (SELECT FROM badged.partitions
+                   WHERE partition_id = ANY ($3::int[]) AND ('x' || left(incarnation, 8))::bit(32)::bigint IS DISTINCT FROM {timeline})
 
 -- name: read stored
 -- Conversations of users with their messages. OFFSET 0 keeps each a lookup by its key,

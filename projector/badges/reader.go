@@ -345,18 +345,25 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 	return list, nil
 }
 
-// Head returns a transaction id for Folded: everything committed until now is
-// at or before it.
-func (r *Reader) Head(ctx context.Context) (transactionID int64, err error) {
-	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID); err != nil {
+// ErrLost is returned for a position that the log does not have, or may not have any
+// more: Postgres has failed over, or was restored, and the last commits before are lost.
+// What is known to have survived is what was folded before.
+var ErrLost = errors.New("the log may have lost what was published at this position")
+
+// Head returns a position for Folded: everything committed until now is at or before it.
+func (r *Reader) Head(ctx context.Context) (position int64, err error) {
+	var transactionID, timeline int64
+	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {
 		return 0, fmt.Errorf("read the head of the log: %w", err)
 	}
-	return transactionID, nil
+	return int64(events.NewToken(timeline, transactionID)), nil
 }
 
 // Folded reports whether the badges of these users include everything that
-// transactions up to transactionID appended for them.
-func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (bool, error) {
+// transactions up to a position, an [events.Token], appended for them. It returns
+// ErrLost if that cannot come.
+func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (bool, error) {
+	token := events.Token(position)
 	var partitions []int
 	for _, p := range r.partitionsOf(userIDs) {
 		partitions = append(partitions, int(p))
@@ -367,7 +374,7 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 	if err != nil {
 		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
 	}
-	args := []any{transactionID}
+	args := []any{token.TransactionID()}
 	var behind []string
 	for i, p := range partitions {
 		const exists = `EXISTS (SELECT FROM badged.%s WHERE %s AND transaction_id <= $1::bigint::text::xid8)`
@@ -379,12 +386,35 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 		behind = append(behind, fmt.Sprintf(exists, events.Topic(p), logread.Late(len(args)+1)))
 		args = append(args, cursors[i].Args()...)
 	}
-	var folded bool
-	err = r.q.QueryRow(ctx, `SELECT NOT (`+strings.Join(behind, " OR ")+`)`, args...).Scan(&folded)
+	var folded, exists bool
+	var timeline int64
+	err = r.q.QueryRow(ctx, `SELECT NOT (`+strings.Join(behind, " OR ")+`), pg_snapshot_xmax(pg_current_snapshot()) > $1::bigint::text::xid8, `+
+		statements.Get("timeline"), args...).Scan(&folded, &exists, &timeline)
 	if err != nil {
 		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
 	}
-	return folded, nil
+	switch t := token.Timeline(); {
+	case !exists || t > timeline:
+		return false, ErrLost
+	case t == timeline || t == 0:
+		return folded, nil
+	}
+	survived, err := r.survived(ctx, token, partitions)
+	return survived && folded, err
+}
+
+// survived reports whether a transaction of an ended timeline is known to be in the log.
+// It returns ErrLost if that will not be known.
+func (r *Reader) survived(ctx context.Context, token events.Token, partitions []int) (bool, error) {
+	var survived, settled bool
+	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("look up timeline %d: %w", token.Timeline(), err)
+	case !survived && settled:
+		return false, ErrLost
+	}
+	return survived, nil
 }
 
 func (r *Reader) partitionsOf(userIDs []string) []int16 {

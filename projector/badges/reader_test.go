@@ -403,8 +403,17 @@ func TestFolded(t *testing.T) {
 		}
 		return ok
 	}
-	if !folded(events.Receipt{TransactionID: 1 << 40}, ann, bob) {
+	if !folded(events.Receipt{TransactionID: 1}, ann, bob) {
 		t.Error("an empty log is not folded")
+	}
+	for name, lost := range map[string]events.Token{
+		"a transaction that Postgres has not begun": events.NewToken(1, 1<<40),
+		"the same of an unknown timeline":           events.NewToken(0, 1<<40),
+		"a timeline that has not begun":             events.NewToken(9, 1),
+	} {
+		if ok, err := d.Reader.Folded(t.Context(), []string{ann}, int64(lost)); ok || !errors.Is(err, badges.ErrLost) {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
 	}
 	first := d.Append(t, foldtest.Deliver("c", 1, ann, bob))
 	again := d.Append(t, foldtest.Deliver("c", 1, ann, bob))

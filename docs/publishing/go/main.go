@@ -77,5 +77,5 @@ func send(ctx context.Context, tx pgx.Tx, room, sender string, recipients []stri
 		Type:   events.MessageDelivered,
 		Data:   events.Data{ConversationID: room, Seq: seq, SenderID: sender, UserIDs: recipients},
 	})
-	return seq, receipt.TransactionID, err
+	return seq, int64(receipt.Token()), err
 }

@@ -1,0 +1,79 @@
+package pgfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrOldPrimary is returned by connections to a Postgres that was the primary before a
+// failover.
+var ErrOldPrimary = errors.New("this Postgres was the primary before a failover and must be fenced; if the database was restored on purpose, restart badged")
+
+// timelineSQL is 0 on a standby, which does not tell.
+const timelineSQL = `SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END`
+
+// Timelines keeps a process away from an old primary that still runs, such as one whose
+// link to the others is cut. A promotion begins a timeline with a greater number. Once
+// one connection has seen that, those to Postgres on an earlier timeline are closed, and
+// new ones are refused: pgx then tries the next host. It is safe for concurrent use.
+type Timelines struct {
+	mu     sync.Mutex
+	newest int64
+	of     map[*pgconn.PgConn]int64 // open connections
+}
+
+// Configure makes the connections of cfg subject to t, after what cfg demands of them.
+func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
+	before := cfg.ValidateConnect
+	cfg.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		results, err := conn.Exec(ctx, timelineSQL).ReadAll()
+		if err != nil {
+			return fmt.Errorf("read the timeline: %w", err)
+		}
+		timeline, err := strconv.ParseInt(string(results[0].Rows[0][0]), 10, 64)
+		if err != nil {
+			return fmt.Errorf("read the timeline: %w", err)
+		}
+		return t.admit(conn, timeline)
+	}
+}
+
+func (t *Timelines) admit(conn *pgconn.PgConn, timeline int64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if timeline == 0 {
+		return nil
+	}
+	if timeline < t.newest {
+		return fmt.Errorf("timeline %d, behind timeline %d: %w", timeline, t.newest, ErrOldPrimary)
+	}
+	if t.of == nil {
+		t.of = map[*pgconn.PgConn]int64{}
+	}
+	t.newest = timeline
+	for other, on := range t.of {
+		select {
+		case <-other.CleanupDone(): // it is closed
+			delete(t.of, other)
+			continue
+		default:
+		}
+		if on < timeline {
+			_ = other.Conn().Close() // its user gets an error
+			delete(t.of, other)
+		}
+	}
+	t.of[conn] = timeline
+	return nil
+}
