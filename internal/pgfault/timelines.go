@@ -23,13 +23,19 @@ const timelineSQL = `SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || le
 // one connection has seen that, those to Postgres on an earlier timeline are closed, and
 // new ones are refused: pgx then tries the next host. It is safe for concurrent use.
 type Timelines struct {
-	mu     sync.Mutex
+	mu  sync.Mutex
+	all map[string]*timelines // by hosts and database
+}
+
+// timelines are those of one database.
+type timelines struct {
 	newest int64
 	of     map[*pgconn.PgConn]int64 // open connections
 }
 
 // Configure makes the connections of cfg subject to t, after what cfg demands of them.
 func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
+	database := nameOf(cfg)
 	before := cfg.ValidateConnect
 	cfg.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if before != nil {
@@ -45,35 +51,50 @@ func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
 		if err != nil {
 			return fmt.Errorf("read the timeline: %w", err)
 		}
-		return t.admit(conn, timeline)
+		return t.admit(database, conn, timeline)
 	}
 }
 
-func (t *Timelines) admit(conn *pgconn.PgConn, timeline int64) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// nameOf names the database of cfg: processes may use several, with timelines of their
+// own.
+func nameOf(cfg *pgx.ConnConfig) string {
+	name := fmt.Sprintf("%s at %s:%d", cfg.Database, cfg.Host, cfg.Port)
+	for _, f := range cfg.Fallbacks {
+		name += fmt.Sprintf(",%s:%d", f.Host, f.Port)
+	}
+	return name
+}
+
+func (t *Timelines) admit(database string, conn *pgconn.PgConn, timeline int64) error {
 	if timeline == 0 {
 		return nil
 	}
-	if timeline < t.newest {
-		return fmt.Errorf("timeline %d, behind timeline %d: %w", timeline, t.newest, ErrOldPrimary)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]*timelines{}
 	}
-	if t.of == nil {
-		t.of = map[*pgconn.PgConn]int64{}
+	d := t.all[database]
+	if d == nil {
+		d = &timelines{of: map[*pgconn.PgConn]int64{}}
+		t.all[database] = d
 	}
-	t.newest = timeline
-	for other, on := range t.of {
+	if timeline < d.newest {
+		return fmt.Errorf("timeline %d, behind timeline %d: %w", timeline, d.newest, ErrOldPrimary)
+	}
+	d.newest = timeline
+	for other, on := range d.of {
 		select {
 		case <-other.CleanupDone(): // it is closed
-			delete(t.of, other)
+			delete(d.of, other)
 			continue
 		default:
 		}
 		if on < timeline {
 			_ = other.Conn().Close() // its user gets an error
-			delete(t.of, other)
+			delete(d.of, other)
 		}
 	}
-	t.of[conn] = timeline
+	d.of[conn] = timeline
 	return nil
 }
