@@ -9,12 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/asn1"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -287,11 +287,12 @@ func newFCM(s fcmSettings, dir string) (vendor, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.client = &http.Client{Transport: &http.Transport{
+	f.client = &http.Client{Transport: newInTurn(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 5 * time.Minute,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second},
-	}}
+	})}
 	f.token = &accessToken{client: f.client, account: account, key: key, now: time.Now, fetching: make(chan struct{}, 1)}
 	return f, nil
 }
@@ -304,21 +305,17 @@ func newWebPush(s webPushSettings, dir string, client *http.Client) (vendor, err
 	if err != nil {
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}
-	subject, isMail := strings.CutPrefix(s.Subject, "mailto:") // the library adds it
-	if (!isMail || !strings.Contains(subject, "@")) && !strings.HasPrefix(s.Subject, "https://") {
+	address, isMail := strings.CutPrefix(s.Subject, "mailto:")
+	if (!isMail || !strings.Contains(address, "@")) && !strings.HasPrefix(s.Subject, "https://") {
 		return nil, errors.New("subject: must be how push services reach you: mailto:… or https://…")
 	}
-	w := &webPush{client: client, subject: subject}
-	private, err := key.Bytes()
+	signer, err := newVAPID(key, s.Subject)
 	if err != nil {
 		return nil, fmt.Errorf("vapid_key_file: %w", err)
 	}
-	public, err := key.PublicKey.Bytes()
-	if err != nil {
-		return nil, fmt.Errorf("vapid_key_file: %w", err)
-	}
-	w.privateKey, w.publicKey = base64.RawURLEncoding.EncodeToString(private), base64.RawURLEncoding.EncodeToString(public)
-	return w, nil
+	turns := *client
+	turns.Transport = newInTurn(client.Transport)
+	return &webPush{client: &turns, vapid: signer}, nil
 }
 
 // path returns the path of a file that the configuration names.

@@ -7,20 +7,26 @@ import (
 	"sync"
 )
 
-// inTurn lets the requests to a server take their connections one after the other.
-// While a connection is up that takes no time, and it is shared. While there is none,
+// inTurn lets the requests to a server take their connections one after the other. While a connection is up that takes no time, and it is shared. While there is none,
 // the first request dials, and the others wait for that connection: net/http by itself
 // would dial one for each, and again one for each that a GOAWAY lets it repeat.
 type inTurn struct {
 	next http.RoundTripper
 
 	mu sync.Mutex
-	// turns has a token while a request takes a connection, by server.
-	turns map[string]chan struct{}
+	// turns are those of the servers to which requests take connections.
+	turns map[string]*turn
+}
+
+// turn has a token while a request takes a connection.
+type turn struct {
+	taken chan struct{}
+	// waiting is how many requests have the token or wait for it.
+	waiting int
 }
 
 func newInTurn(next http.RoundTripper) *inTurn {
-	return &inTurn{next: next, turns: map[string]chan struct{}{}}
+	return &inTurn{next: next, turns: map[string]*turn{}}
 }
 
 // maxTries is how often a request is tried that servers do not process.
@@ -49,14 +55,19 @@ func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "canno
 
 // roundTrip tries a request once.
 func (t *inTurn) roundTrip(req *http.Request) (*http.Response, error) {
-	turn := t.of(req.URL.Host)
+	host := req.URL.Host
+	turn := t.wait(host)
 	ctx := req.Context()
 	select {
-	case turn <- struct{}{}:
+	case turn.taken <- struct{}{}:
 	case <-ctx.Done():
+		t.leave(host, turn)
 		return nil, ctx.Err()
 	}
-	end := sync.OnceFunc(func() { <-turn })
+	end := sync.OnceFunc(func() {
+		<-turn.taken
+		t.leave(host, turn)
+	})
 	defer end() // it may have got no connection
 	// Until then the connection may turn out to be one that ends, and another is taken.
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: end}))
@@ -64,13 +75,24 @@ func (t *inTurn) roundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(req)
 }
 
-func (t *inTurn) of(server string) chan struct{} {
+// wait returns the turn of a server. Each call is followed by one of leave.
+func (t *inTurn) wait(server string) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	turn, ok := t.turns[server]
+	of, ok := t.turns[server]
 	if !ok {
-		turn = make(chan struct{}, 1)
-		t.turns[server] = turn
+		of = &turn{taken: make(chan struct{}, 1)}
+		t.turns[server] = of
 	}
-	return turn
+	of.waiting++
+	return of
+}
+
+// leave forgets the turn of a server to which no request is left: devices name servers.
+func (t *inTurn) leave(server string, of *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if of.waiting--; of.waiting == 0 {
+		delete(t.turns, server)
+	}
 }

@@ -1,26 +1,26 @@
 package push
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdh"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/SherClockHolmes/webpush-go"
 )
 
 // webPush sends to browsers, and to the distributors of UnifiedPush, which
 // speak the same protocol: RFC 8030, 8291 and 8292.
 type webPush struct {
-	client                *http.Client
-	subject               string
-	publicKey, privateKey string
+	client *http.Client
+	vapid  *vapid
 }
 
 // subscription is a PushSubscription as a browser's toJSON gives it.
@@ -77,9 +77,6 @@ func (w *webPush) route(p *Push) string {
 	return u.Host
 }
 
-// recordOverhead is what encryption adds: salt, sizes, key, delimiter and tag.
-const recordOverhead = 16 + 4 + 1 + 65 + 1 + 16
-
 // recordSizes are the lengths of encrypted pushes. Padding to few lengths hides
 // that of the text; all services accept 4096 bytes, and the smaller ones save
 // traffic of silent pushes.
@@ -95,30 +92,25 @@ func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 		Title  string  `json:"title,omitempty"`
 		Body   string  `json:"body,omitempty"`
 	}{Badged: p.content()}
-	urgency := webpush.UrgencyNormal
+	urgency := "normal"
 	if p.Alert != nil {
-		body.Title, body.Body, urgency = p.Alert.Title, p.Alert.Body, webpush.UrgencyHigh
+		body.Title, body.Body, urgency = p.Alert.Title, p.Alert.Body, "high"
 	}
 	text, err := encode(body)
 	if err != nil {
 		return failed(err)
 	}
-	size := uint32(0)
-	for _, size = range recordSizes {
-		if len(text)+recordOverhead <= int(size) {
-			break
-		}
-	}
-	res, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{
-		Endpoint: s.Endpoint, Keys: webpush.Keys{Auth: s.Keys.Auth, P256dh: s.Keys.P256DH},
-	}, &webpush.Options{
-		HTTPClient: w.client, RecordSize: size,
-		Subscriber: w.subject, VAPIDPublicKey: w.publicKey, VAPIDPrivateKey: w.privateKey,
-		TTL: int(lifetime / time.Second), Topic: p.collapse(), Urgency: urgency,
-	})
-	if errors.Is(err, webpush.ErrMaxPadExceeded) {
+	req, err := w.request(ctx, &s, text)
+	if errors.Is(err, errTooLarge) {
 		return Outcome{Verdict: TooLarge, Reason: "PayloadTooLarge"}
 	}
+	if err != nil {
+		return Outcome{Verdict: Rejected, Reason: "the subscription cannot be used"}
+	}
+	req.Header.Set("TTL", strconv.Itoa(int(lifetime/time.Second)))
+	req.Header.Set("Topic", p.collapse())
+	req.Header.Set("Urgency", urgency)
+	res, err := w.client.Do(req)
 	if err != nil {
 		return failed(err)
 	}
@@ -136,4 +128,48 @@ func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 		return busy(res, reason)
 	}
 	return Outcome{Verdict: Rejected, Reason: reason}
+}
+
+// request returns a request with an encrypted text.
+func (w *webPush) request(ctx context.Context, to *subscription, text []byte) (*http.Request, error) {
+	point, err := decodeKey(to.Keys.P256DH)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdh.P256().NewPublicKey(point)
+	if err != nil {
+		return nil, err
+	}
+	auth, err := decodeKey(to.Keys.Auth)
+	if err != nil {
+		return nil, err
+	}
+	ephemeral, err := ecdh.P256().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	salt := make([]byte, saltLength)
+	_, _ = rand.Read(salt) // never fails
+	size := uint32(0)
+	for _, size = range recordSizes {
+		if len(text)+recordOverhead <= int(size) {
+			break
+		}
+	}
+	body, err := encrypt(text, key, auth, ephemeral, salt, size, int(size))
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Endpoint, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	authorization, err := w.vapid.header(req.URL.Scheme + "://" + req.URL.Host)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", authorization)
+	req.Header.Set("Content-Type", "application/octet-stream")
+	req.Header.Set("Content-Encoding", "aes128gcm")
+	return req, nil
 }

@@ -15,13 +15,14 @@ import (
 // api is a publisher's view of a server. It is safe for concurrent use.
 type api struct {
 	url    string
+	key    string
 	client *http.Client
 }
 
 // newAPI returns a client with a limit on connections, which it keeps alive. A
 // request waits for a free one.
 func newAPI(url string, connections int) *api {
-	return &api{url: url, client: newHTTPClient(connections)}
+	return &api{url: url, key: publisherKey, client: newHTTPClient(connections)}
 }
 
 func newHTTPClient(connections int) *http.Client {
@@ -121,7 +122,7 @@ func (a *api) call(ctx context.Context, method, path, contentType string, body [
 	if err != nil {
 		return nil, nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+publisherKey)
+	req.Header.Set("Authorization", "Bearer "+a.key)
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -47,6 +47,8 @@ func scenarios() []scenario {
 		rooms(),
 		roomReads(),
 		roomDisk(),
+		push(),
+		webhooks(),
 	}
 }
 

@@ -471,7 +471,7 @@ var mutants = []mutant{
 	{"a notification is pushed for each copy of the event", []edit{{outboundFile, "SET settled_at = clock_timestamp(), title = '', body = '', data = NULL", "SET settled_at = clock_timestamp(), seq = -a.seq, title = '', body = '', data = NULL"}}, notified},
 	{"an alert is pushed whatever became of its message", []edit{{"projector/outbound/alerts.go", "if count[i] && time.Since", "if (count[i] || true) && time.Since"}}, notified},
 	{"a 410 from before a registration deletes the device", []edit{{"gateway/push/sender.go", "due.RegisteredAt.After(outcome.Since)", "false"}}, sent},
-	{"each push that waits dials APNs", []edit{{"gateway/push/inturn.go", "turn = make(chan struct{}, 1)", "turn = make(chan struct{}, 1000)"}}, sent},
+	{"each push that waits dials APNs", []edit{{"gateway/push/inturn.go", "taken: make(chan struct{}, 1)", "taken: make(chan struct{}, 1000)"}}, sent},
 	{"a webhook signs another time than it sends", []edit{{"gateway/webhook/call.go", "signatures(w.Secrets, id, now, body)", "signatures(w.Secrets, id, now.Add(time.Second), body)"}}, hooks},
 	{"a process with an older view resumes a paused webhook", []edit{{outboundFile, "SET state = CASE state WHEN 'active' THEN $3 ELSE state END", "SET state = $3"}}, recorded},
 	{"a full database takes processes away", []edit{{"internal/obs/health.go", "c.Vital && !errors.As(err, &impaired)", "c.Vital && (!errors.As(err, &impaired) || true)"}}, ready},

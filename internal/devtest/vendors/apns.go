@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -29,6 +28,10 @@ type APNs struct {
 	keyFile string
 
 	tokens sync.Mutex
+	// verified is the newest provider token that was found right, when it was issued:
+	// its signature is verified once.
+	verified       string
+	verifiedIssued time.Time
 	// Now is the clock by which provider tokens are judged. Set it before the first push.
 	Now func() time.Time
 	// issued is when the newest provider token was made; expire refuses it.
@@ -38,7 +41,7 @@ type APNs struct {
 }
 
 // NewAPNs starts a vendor that ends with the test.
-func NewAPNs(t testing.TB) *APNs {
+func NewAPNs(t TB) *APNs {
 	a := &APNs{Now: time.Now}
 	a.start(t, a)
 	a.key, a.keyFile = a.newECKey(t, "AuthKey_"+apnsKeyID+".p8")
@@ -112,16 +115,9 @@ func (a *APNs) checkToken(header string) (status int, reason string) {
 	if !ok {
 		return http.StatusForbidden, "MissingProviderToken"
 	}
-	token, err := jwt.Parse(text, func(token *jwt.Token) (any, error) { return &a.key.PublicKey, nil },
-		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(apnsTeamID), jwt.WithTimeFunc(a.Now), jwt.WithIssuedAt())
-	if err != nil || token.Header["kid"] != apnsKeyID {
-		a.violate("provider token: %v, header %v", err, token.Header)
-		return http.StatusForbidden, "InvalidProviderToken"
-	}
-	issued, err := token.Claims.GetIssuedAt()
-	if err != nil || issued == nil {
-		a.violate("a provider token without iat")
-		return http.StatusForbidden, "InvalidProviderToken"
+	issued, reason := a.verify(text)
+	if reason != "" {
+		return http.StatusForbidden, reason
 	}
 	a.tokens.Lock()
 	defer a.tokens.Unlock()
@@ -130,15 +126,40 @@ func (a *APNs) checkToken(header string) (status int, reason string) {
 			a.violate("provider tokens %s apart", issued.Sub(a.issued))
 			return http.StatusTooManyRequests, "TooManyProviderTokenUpdates"
 		}
-		a.newest, a.issued, a.expire = text, issued.Time, false
+		a.newest, a.issued, a.expire = text, issued, false
 		a.mu.Lock()
 		a.credentials++
 		a.mu.Unlock()
 	}
-	if a.expire || a.Now().Sub(issued.Time) > time.Hour {
+	if a.expire || a.Now().Sub(issued) > time.Hour {
 		return http.StatusForbidden, "ExpiredProviderToken"
 	}
 	return 0, ""
+}
+
+// verify verifies the signature of a provider token, and returns when it was issued.
+func (a *APNs) verify(text string) (issued time.Time, reason string) {
+	a.tokens.Lock()
+	verified, issued := a.verified, a.verifiedIssued
+	a.tokens.Unlock()
+	if text == verified {
+		return issued, ""
+	}
+	token, err := jwt.Parse(text, func(token *jwt.Token) (any, error) { return &a.key.PublicKey, nil },
+		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(apnsTeamID), jwt.WithTimeFunc(a.Now), jwt.WithIssuedAt())
+	if err != nil || token.Header["kid"] != apnsKeyID {
+		a.violate("provider token: %v, header %v", err, token.Header)
+		return issued, "InvalidProviderToken"
+	}
+	claimed, err := token.Claims.GetIssuedAt()
+	if err != nil || claimed == nil {
+		a.violate("a provider token without iat")
+		return issued, "InvalidProviderToken"
+	}
+	a.tokens.Lock()
+	defer a.tokens.Unlock()
+	a.verified, a.verifiedIssued = text, claimed.Time
+	return claimed.Time, ""
 }
 
 // read checks headers and payload as APNs and Apple's rules do. It returns the

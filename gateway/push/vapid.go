@@ -1,0 +1,69 @@
+package push
+
+import (
+	"crypto/ecdsa"
+	"encoding/base64"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	// vapidLifetime is how long a token is valid: at most 24 hours by RFC 8292.
+	vapidLifetime = 12 * time.Hour
+	// vapidReuse is how long a token is used: signing one costs as much as encrypting a
+	// push.
+	vapidReuse = time.Hour
+	// vapidOrigins is the most origins whose tokens are kept: devices name them.
+	vapidOrigins = 10_000
+)
+
+// vapid tells push services who sends, by RFC 8292. It is safe for concurrent use.
+type vapid struct {
+	key     *ecdsa.PrivateKey
+	public  string
+	subject string
+	now     func() time.Time
+
+	mu       sync.Mutex
+	byOrigin map[string]vapidHeader
+}
+
+type vapidHeader struct {
+	text   string
+	issued time.Time
+}
+
+func newVAPID(key *ecdsa.PrivateKey, subject string) (*vapid, error) {
+	public, err := key.PublicKey.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return &vapid{
+		key: key, public: base64.RawURLEncoding.EncodeToString(public), subject: subject,
+		now: time.Now, byOrigin: map[string]vapidHeader{},
+	}, nil
+}
+
+// header returns the header Authorization for a push service.
+func (v *vapid) header(origin string) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := v.now()
+	if h, ok := v.byOrigin[origin]; ok && now.Sub(h.issued) < vapidReuse {
+		return h.text, nil
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
+		"aud": origin, "exp": now.Add(vapidLifetime).Unix(), "sub": v.subject,
+	}).SignedString(v.key)
+	if err != nil {
+		return "", err
+	}
+	if len(v.byOrigin) >= vapidOrigins {
+		clear(v.byOrigin)
+	}
+	h := vapidHeader{"vapid t=" + token + ", k=" + v.public, now}
+	v.byOrigin[origin] = h
+	return h.text, nil
+}
