@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdh"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/badged/badged/internal/webpush"
 )
 
 // webPush sends to browsers, and to the distributors of UnifiedPush, which
@@ -80,7 +81,7 @@ func (w *webPush) route(p *Push) string {
 // recordSizes are the lengths of encrypted pushes. Padding to few lengths hides
 // that of the text; all services accept 4096 bytes, and the smaller ones save
 // traffic of silent pushes.
-var recordSizes = []uint32{512, 1024, 2048, 3072, 4096}
+var recordSizes = []int{512, 1024, 2048, 3072, 4096}
 
 func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 	var s subscription
@@ -101,7 +102,7 @@ func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 		return failed(err)
 	}
 	req, err := w.request(ctx, &s, text)
-	if errors.Is(err, errTooLarge) {
+	if errors.Is(err, webpush.ErrTooLarge) {
 		return Outcome{Verdict: TooLarge, Reason: "PayloadTooLarge"}
 	}
 	if err != nil {
@@ -144,19 +145,13 @@ func (w *webPush) request(ctx context.Context, to *subscription, text []byte) (*
 	if err != nil {
 		return nil, err
 	}
-	ephemeral, err := ecdh.P256().GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	salt := make([]byte, saltLength)
-	_, _ = rand.Read(salt) // never fails
-	size := uint32(0)
+	size := 0
 	for _, size = range recordSizes {
-		if len(text)+recordOverhead <= int(size) {
+		if len(text)+webpush.Overhead <= size {
 			break
 		}
 	}
-	body, err := encrypt(text, key, auth, ephemeral, salt, size, int(size))
+	body, err := webpush.Encrypt(text, key, auth, size)
 	if err != nil {
 		return nil, err
 	}

@@ -1,41 +1,11 @@
 package push
 
 import (
-	"crypto/ecdh"
-	"encoding/base64"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
 )
-
-// The example of RFC 8291, section 5.
-func TestEncryptionOfTheRFC(t *testing.T) {
-	decode := func(text string) []byte {
-		b, err := base64.RawURLEncoding.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	ephemeral, err := ecdh.P256().NewPrivateKey(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := ecdh.P256().NewPublicKey(decode("BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := []byte("When I grow up, I want to be a watermelon")
-	body, err := encrypt(text, to, decode("BTBZMqHH6r4Tts7J_aSIgg"), ephemeral, decode("DGv6ra1nlYgDCS1FRnbzlw"), 4096, len(text)+recordOverhead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
-	if got := base64.RawURLEncoding.EncodeToString(body); got != want {
-		t.Errorf("encrypted:\n%s\nwant\n%s", got, want)
-	}
-}
 
 // A token is signed for each push service, and used for an hour.
 func TestVAPIDTokensAreReused(t *testing.T) {

@@ -73,10 +73,14 @@ func (c *demoCmd) Run(ctx context.Context, streams Streams) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.serve(ctx, streams, log, l, pg, keys)
+	pushConfig, err := demo.WritePushConfig(dir)
+	if err != nil {
+		return err
+	}
+	return c.serve(ctx, streams, log, l, pg, keys, pushConfig)
 }
 
-func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, l net.Listener, pg *embedpg.Server, keys demo.Keys) error {
+func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, l net.Listener, pg *embedpg.Server, keys demo.Keys, pushConfig string) error {
 	bus := demo.NewBus(pubsub.NewMemory())
 	a, err := app.Open(ctx, config.Server{
 		Database:          config.Database{DatabaseURL: pg.URL()},
@@ -84,6 +88,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 		Roles:             []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier},
 		PublisherKeys:     []string{"demo=" + keys.PublisherKey},
 		AdminKeys:         []string{"demo=" + keys.AdminKey},
+		Outbound:          config.Outbound{PushConfig: pushConfig},
 		ReconcileInterval: reconcileInterval,
 		DrainTimeout:      2 * time.Second,
 		Migrate:           true,
@@ -94,7 +99,8 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	defer a.Close()
 	d, err := demo.New(ctx, demo.Config{
 		Pool: a.Pool(), Log: a.Log(), Tokens: a.Tokens(), Wake: a.Wake, Bus: bus, Page: web.Demo(), Logger: log,
-		Explainer: replay.NewExplainer(a.Pool(), a.Log()),
+		Explainer:    replay.NewExplainer(a.Pool(), a.Log()),
+		PushEndpoint: demo.PushEndpoint(l.Addr()), PhoneSecret: keys.JWTSecret,
 	})
 	if err != nil {
 		return err

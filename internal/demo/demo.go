@@ -36,6 +36,9 @@ type Config struct {
 	Bus *Bus
 	// Explainer explains the effects of events.
 	Explainer Explainer
+	// PushEndpoint is where the demo takes the pushes to its phones, see [PushEndpoint],
+	// and PhoneSecret the secret from which their keys derive.
+	PushEndpoint, PhoneSecret string
 	// Page has index.html and its assets.
 	Page   fs.FS
 	Logger *slog.Logger
@@ -51,6 +54,7 @@ type Demo struct {
 	long    longTransaction
 	crowd   *crowd
 	meter   *meter
+	phones  *phones
 	mux     *http.ServeMux
 }
 
@@ -82,6 +86,9 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.phones, err = newPhones(cfg.PushEndpoint, cfg.PhoneSecret, d.feed.phone); err != nil {
+		return nil, err
+	}
 	d.meter = newMeter(d.store, cfg.Pool, cfg.Log)
 	d.crowd = &crowd{
 		store: d.store, isFolded: d.meter.isFolded, show: d.feed.crowd, logger: cfg.Logger, asked: make(chan struct{}, 1),
@@ -96,6 +103,9 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d.mux.HandleFunc("GET /demo/room", d.getRoom)
 	d.mux.HandleFunc("POST /demo/room", d.postRoom)
 	d.mux.HandleFunc("POST /demo/room/messages", d.postRoomMessages)
+	d.mux.HandleFunc("GET /demo/phones", d.getPhones)
+	d.mux.HandleFunc("POST /demo/phones", d.postPhone)
+	d.mux.HandleFunc("POST /demo/push/{user}", d.postPush)
 	d.mux.HandleFunc("GET /demo/changes", d.getChanges)
 	d.mux.HandleFunc("GET /demo/bus", d.getBus)
 	d.mux.HandleFunc("POST /demo/bus", d.postBus)

@@ -54,6 +54,8 @@ func (f *feed) transaction(s transactionState) { f.send(frame("transaction", s))
 
 func (f *feed) crowd(s crowdState) { f.send(frame("room", s)) }
 
+func (f *feed) phone(p phone) { f.send(frame("phone", p)) }
+
 func (f *feed) entry(e entry) {
 	b := frame("log", e)
 	f.mu.Lock()

@@ -101,8 +101,9 @@ func fixtureOn(t *testing.T, url string) *fixture {
 			"index.html": {Data: []byte("<html>the page")},
 			"app.js":     {Data: []byte("the script")},
 		},
-		Explainer: replay.NewExplainer(pool, log),
-		Logger:    slog.New(slog.DiscardHandler),
+		Explainer:    replay.NewExplainer(pool, log),
+		PushEndpoint: "http://127.0.0.1:1/demo/push/", PhoneSecret: "a secret of the test",
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,190 @@
+package demo
+
+import (
+	"crypto/ecdh"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/badged/badged/internal/webpush"
+)
+
+// device is the name of the phone of each person, under which it is registered.
+const device = "phone"
+
+// phone is the phone of a person as the demo's push service knows it.
+type phone struct {
+	UserID string `json:"user_id"`
+	// Closed says that its app is closed: the icon shows what was pushed last.
+	Closed bool `json:"closed"`
+	// Pushes is how many pushes came since the demo began.
+	Pushes int `json:"pushes"`
+	// Pushed is what the last push had, the newest by version; nil if none came.
+	Pushed *pushed `json:"pushed,omitempty"`
+
+	key  *ecdh.PrivateKey
+	auth []byte
+}
+
+// pushed is what a push has for the app.
+type pushed struct {
+	Epoch   string `json:"epoch"`
+	Version int64  `json:"version"`
+	Number  int64  `json:"number"`
+}
+
+// phones is a push service with the phones behind it. A browser or Android has both:
+// the service takes encrypted pushes, the phone decrypts them.
+type phones struct {
+	// endpoint is where the service takes pushes, before the name of the user.
+	endpoint string
+	show     func(phone)
+
+	mu  sync.Mutex
+	all map[string]*phone
+}
+
+// newPhones makes the phones of all people. Their keys derive from a secret, so that a
+// registration outlasts a restart of the demo.
+func newPhones(endpoint, secret string, show func(phone)) (*phones, error) {
+	ps := &phones{endpoint: endpoint, show: show, all: map[string]*phone{}}
+	for _, p := range people() {
+		raw, err := hkdf.Key(sha256.New, []byte(secret), nil, "phone of "+p.UserID, 32)
+		if err != nil {
+			return nil, err
+		}
+		key, err := ecdh.P256().NewPrivateKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("make the key of a phone: %w", err)
+		}
+		auth, err := hkdf.Key(sha256.New, []byte(secret), nil, "secret of "+p.UserID, 16)
+		if err != nil {
+			return nil, err
+		}
+		ps.all[p.UserID] = &phone{UserID: p.UserID, key: key, auth: auth}
+	}
+	return ps, nil
+}
+
+// subscription is what a browser gives an app for its registration.
+type subscription struct {
+	Endpoint string            `json:"endpoint"`
+	Keys     map[string]string `json:"keys"`
+}
+
+// subscribe returns the subscription of a phone.
+func (ps *phones) subscribe(p *phone) subscription {
+	return subscription{ps.endpoint + p.UserID, map[string]string{
+		"p256dh": base64.RawURLEncoding.EncodeToString(p.key.PublicKey().Bytes()),
+		"auth":   base64.RawURLEncoding.EncodeToString(p.auth),
+	}}
+}
+
+// set opens or closes the app of a phone. It returns false if there is no such phone.
+func (ps *phones) set(userID string, closed bool) (phone, bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p, ok := ps.all[userID]
+	if !ok {
+		return phone{}, false
+	}
+	p.Closed = closed
+	ps.show(*p)
+	return *p, true
+}
+
+// take decrypts a push and applies it by its version.
+func (ps *phones) take(userID string, body []byte) error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p, ok := ps.all[userID]
+	if !ok {
+		return errNoPhone
+	}
+	text, err := webpush.Decrypt(body, p.key, p.auth)
+	if err != nil {
+		return err
+	}
+	var content struct {
+		Badged pushed `json:"badged"`
+	}
+	if err := json.Unmarshal(text, &content); err != nil {
+		return err
+	}
+	p.Pushes++
+	if b := &content.Badged; p.Pushed == nil || p.Pushed.Epoch != b.Epoch || p.Pushed.Version < b.Version {
+		p.Pushed = b
+	}
+	ps.show(*p)
+	return nil
+}
+
+var errNoPhone = fmt.Errorf("the demo has no such phone")
+
+func (d *Demo) getPhones(w http.ResponseWriter, _ *http.Request) {
+	type subscribed struct {
+		phone
+		Device       string       `json:"device"`
+		App          string       `json:"app"`
+		Subscription subscription `json:"subscription"`
+	}
+	var answer struct {
+		Phones []subscribed `json:"phones"`
+	}
+	d.phones.mu.Lock()
+	for _, p := range people() {
+		of := d.phones.all[p.UserID]
+		answer.Phones = append(answer.Phones, subscribed{*of, device, PushApp, d.phones.subscribe(of)})
+	}
+	d.phones.mu.Unlock()
+	d.answer(w, http.StatusOK, answer)
+}
+
+func (d *Demo) postPhone(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		UserID string `json:"user_id"`
+		Closed *bool  `json:"closed"`
+	}
+	if !d.decode(w, r, &in, `want {"user_id": "ada", "closed": true}`) {
+		return
+	}
+	if in.Closed == nil {
+		d.refuse(w, `want {"user_id": "ada", "closed": true}`)
+		return
+	}
+	p, ok := d.phones.set(in.UserID, *in.Closed)
+	if !ok {
+		d.refuse(w, errNoPhone.Error())
+		return
+	}
+	d.answer(w, http.StatusOK, p)
+}
+
+// maxPush is the most that a push service must accept.
+const maxPush = 4096
+
+// postPush is the push service, as RFC 8030 has it.
+func (d *Demo) postPush(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPush))
+	if err != nil {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return
+	}
+	user := r.PathValue("user")
+	if !slices.ContainsFunc(people(), func(p person) bool { return p.UserID == user }) {
+		w.WriteHeader(http.StatusGone)
+		return
+	}
+	if err := d.phones.take(user, body); err != nil {
+		// The phone was registered with other keys: the app must register it again.
+		w.WriteHeader(http.StatusGone)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+}
