@@ -24,6 +24,11 @@ const tripAfter = 5
 // of the ladder, which decides when an endpoint is tried again.
 const recovery = time.Second
 
+// ahead is how many changes are taken before their calls can be made, in multiples of
+// Config.Calls. Were they taken one at a time as calls end, reading the queue would cost
+// more than the calls.
+const ahead = 2
+
 // probes is of how many changes the one is chosen that is called first after a
 // wait.
 const probes = 16
@@ -201,7 +206,10 @@ func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 	case f.webhook.Step > 0 || f.breaker.State() != gobreaker.StateClosed:
 		limit = max(1-f.calling, 0) // one call tells whether the endpoint is back
 	default:
-		limit = max(f.cfg.Calls-f.calling, 0) * f.webhook.Batch
+		waiting := ahead * f.cfg.Calls / f.webhook.Batch
+		if free := f.cfg.Calls + waiting - f.calling; free > waiting/2 {
+			limit = free * f.webhook.Batch
+		}
 	}
 	return f.webhook, limit, time.Until(f.webhook.Due)
 }
